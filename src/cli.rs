@@ -1,0 +1,322 @@
+//! The command line: clap's structs, turned into [`options`](crate::options). The only file that knows clap.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+
+use crate::attention::FromToken;
+use crate::corpus::Format;
+use crate::detectors;
+use crate::export::{Target, Writer};
+use crate::model::source::ModelRef;
+use crate::options::{AnalyzeOptions, MapsOptions, SentenceChoice};
+use crate::report;
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Label the heads of a model.
+    Analyze(AnalyzeOptions),
+    /// Write attention maps.
+    Maps(MapsOptions),
+    /// Print this text: an explanation, or the schema.
+    Print(String),
+}
+
+/// Parses the arguments of this process; on wrong usage prints the reason and exits with status 2.
+#[must_use]
+pub fn parse() -> Command {
+    let arguments = Arguments::parse();
+    let (name, command) = match arguments.action {
+        Action::Analyze(arguments) => ("analyze", arguments.validate().map(Command::Analyze)),
+        Action::Maps(arguments) => ("maps", arguments.validate().map(Command::Maps)),
+        Action::Explain(arguments) => ("explain", arguments.text().map(Command::Print)),
+        Action::Schema => ("schema", Ok(Command::Print(schema()))),
+    };
+    command.unwrap_or_else(|usage| {
+        let mut root = Arguments::command();
+        root.build();
+        let subcommand = root.find_subcommand_mut(name).expect("a subcommand by its own name");
+        subcommand.error(ErrorKind::ValueValidation, usage).exit()
+    })
+}
+
+/// Wrong usage, in words.
+type Usage = String;
+
+const EXIT_STATUS: &str = "Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
+
+/// What each attention head of a pretrained BERT does, with the evidence.
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true, after_help = EXIT_STATUS)]
+struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    Analyze(AnalyzeArguments),
+    Maps(MapsArguments),
+    Explain(ExplainArguments),
+    /// Print the JSON Schema of the report
+    Schema,
+}
+
+const ANALYZE_EXAMPLES: &str = "\
+Examples:
+  headscope analyze google-bert/bert-base-uncased --corpus treebank.conllu -o report.json
+  headscope analyze ./my-model --corpus sentences.txt --truncate -o report.json -o heads.csv
+  cat treebank.conllu | headscope analyze ./my-model --corpus - --format conllu -o - | jq .heads
+
+A corpus in CoNLL-U gives all metrics; plain text has no trees, so it gives those of the token level only.
+Sentences that cannot be analysed whole are skipped, counted and reported with the reason.
+
+Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+";
+
+/// Label every head of a model from its attention over a corpus
+///
+/// Runs the model over every sentence, measures where each head attends, and labels each head by a policy over
+/// these metrics (see `headscope explain`). Prints a summary and writes reports.
+#[derive(Args)]
+#[command(after_help = ANALYZE_EXAMPLES)]
+struct AnalyzeArguments {
+    /// A Hub id (`google-bert/bert-base-uncased`, `org/name@revision`), or a folder with config.json,
+    /// tokenizer.json and model.safetensors
+    model: Option<String>,
+    /// The corpus; `-` reads standard input
+    #[arg(short, long, value_name = "FILE")]
+    corpus: Option<PathBuf>,
+    /// How to read the corpus [default: by its extension, .conllu or .txt]
+    #[arg(long, value_enum)]
+    format: Option<FormatArgument>,
+    /// Write a report, as JSON or as CSV by the extension; `-` writes JSON to standard output. May be repeated
+    #[arg(short, long = "output", value_name = "FILE")]
+    outputs: Vec<PathBuf>,
+    /// Do not print the summary
+    #[arg(short, long)]
+    quiet: bool,
+    /// Skip sentences of more tokens [default: as many as the model has positions]
+    #[arg(long, value_name = "N")]
+    max_tokens: Option<NonZeroUsize>,
+    /// Cut longer sentences of plain text instead of skipping them
+    #[arg(long)]
+    truncate: bool,
+    /// Read only the first N sentences
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// Worker threads [default: one per core]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+    /// Fewest words of a relation for a syntactic label
+    #[arg(long, value_name = "N", default_value_t = detectors::Policy::default().syntactic_min_count)]
+    min_count: u64,
+    /// Which token speaks for a word that the tokenizer split
+    #[arg(long, value_enum, default_value_t = FromTokenArgument::Mean)]
+    from_token: FromTokenArgument,
+    /// Leave time, threads and host out of the report, so that equal runs give equal bytes
+    #[arg(long)]
+    no_run_info: bool,
+}
+
+const MAPS_EXAMPLES: &str = "\
+Examples:
+  headscope maps ./my-model --text \"The cat sat on the mat.\" -o maps.safetensors
+  headscope maps google-bert/bert-base-uncased --corpus treebank.conllu --sentence 0 --sentence 7 -o maps.safetensors
+
+In Python:
+  from safetensors import safe_open
+  maps = safe_open(\"maps.safetensors\", \"np\")
+  maps.get_tensor(\"attentions.0\")    # [layers, heads, tokens, tokens]; each row sums to 1
+  maps.metadata()[\"tokens.0\"]        # the tokens, a JSON list; word_ids.0: the word of each token
+
+Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+";
+
+/// Write the attention of chosen sentences as tensors
+///
+/// For each sentence a float32 tensor `attentions.<index>` of shape [layers, heads, tokens, tokens], in a safetensors
+/// file whose metadata holds the tokens, the word of each token and the model's identity.
+#[derive(Args)]
+#[command(after_help = MAPS_EXAMPLES)]
+struct MapsArguments {
+    /// A Hub id, or a folder with config.json, tokenizer.json and model.safetensors
+    model: Option<String>,
+    /// Map this text; it is sentence 0
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["corpus", "sentences", "format"])]
+    text: Option<String>,
+    /// Map sentences of this corpus; `-` reads standard input
+    #[arg(short, long, value_name = "FILE")]
+    corpus: Option<PathBuf>,
+    /// How to read the corpus [default: by its extension, .conllu or .txt]
+    #[arg(long, value_enum)]
+    format: Option<FormatArgument>,
+    /// Map only this sentence of the corpus, counted from 0. May be repeated
+    #[arg(short, long = "sentence", value_name = "N")]
+    sentences: Vec<u64>,
+    /// The safetensors file to write
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Skip sentences of more tokens [default: as many as the model has positions]
+    #[arg(long, value_name = "N")]
+    max_tokens: Option<NonZeroUsize>,
+}
+
+/// Say what a label or a metric is
+///
+/// What it measures, its formula, its chance level, its threshold and where that comes from, and what it does not
+/// show. Without a name, lists all labels and metrics.
+#[derive(Args)]
+struct ExplainArguments {
+    /// A label (`previous-token`, `offset:-2`, `syntactic:nsubj`) or a metric (`separator_mass`)
+    name: Option<String>,
+    /// Print all explanations as the page docs/detectors.md
+    #[arg(long, conflicts_with = "name")]
+    markdown: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum FormatArgument {
+    /// CoNLL-U
+    Conllu,
+    /// One sentence per line, a blank line between documents
+    Text,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum FromTokenArgument {
+    /// The mean over its tokens
+    Mean,
+    /// Its first token
+    First,
+}
+
+impl AnalyzeArguments {
+    fn validate(self) -> Result<AnalyzeOptions, Usage> {
+        let model = model(self.model)?;
+        let Some(corpus) = self.corpus else {
+            return Err("no --corpus given: there is none in the box yet, so name a file".to_owned());
+        };
+        let format = format(self.format, &corpus)?;
+        if self.truncate && format != Format::Text {
+            return Err(format!("--truncate is for plain text: a {format} sentence without its end has another tree"));
+        }
+        let outputs = self.outputs.iter().map(|path| target(path)).collect::<Result<Vec<_>, _>>()?;
+        let distinct: BTreeSet<&PathBuf> = self.outputs.iter().collect();
+        if distinct.len() < self.outputs.len() {
+            return Err("the same output is given twice".to_owned());
+        }
+        Ok(AnalyzeOptions {
+            model,
+            corpus,
+            format,
+            summary: !self.quiet && !outputs.contains(&Target::Stdout),
+            outputs,
+            max_tokens: self.max_tokens.map(NonZeroUsize::get),
+            truncate: self.truncate,
+            limit: self.limit,
+            threads: self.threads.unwrap_or_else(|| std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)),
+            min_count: self.min_count,
+            from_token: match self.from_token {
+                FromTokenArgument::Mean => FromToken::Mean,
+                FromTokenArgument::First => FromToken::First,
+            },
+            run_info: !self.no_run_info,
+        })
+    }
+}
+
+impl MapsArguments {
+    fn validate(self) -> Result<MapsOptions, Usage> {
+        let model = model(self.model)?;
+        let sentences = match (self.text, self.corpus) {
+            (Some(text), _) => SentenceChoice::Text(text),
+            (None, Some(path)) => {
+                let indices: BTreeSet<u64> = self.sentences.into_iter().collect();
+                let format = format(self.format, &path)?;
+                SentenceChoice::Corpus { path, format, indices: indices.into_iter().collect() }
+            }
+            (None, None) => return Err("nothing to map: give --text or --corpus".to_owned()),
+        };
+        if self.output.extension().is_none_or(|extension| extension != "safetensors") {
+            return Err(format!("`{}`: maps are written as .safetensors", self.output.display()));
+        }
+        Ok(MapsOptions { model, sentences, output: self.output, max_tokens: self.max_tokens.map(NonZeroUsize::get) })
+    }
+}
+
+impl ExplainArguments {
+    fn text(self) -> Result<String, Usage> {
+        if self.markdown {
+            return Ok(detectors::markdown());
+        }
+        let Some(name) = self.name else {
+            let width = detectors::explanations().map(|entry| entry.name.len()).max().unwrap_or(0);
+            let lines = detectors::explanations().map(|entry| format!("{:width$}  {}\n", entry.name, entry.measures));
+            return Ok(lines.collect());
+        };
+        detectors::find(&name).map(ToString::to_string).ok_or_else(|| {
+            let hint = detectors::closest(&name).map(|known| format!("; did you mean `{known}`?"));
+            let name = name.escape_debug();
+            format!(
+                "there is no label or metric `{name}`{}",
+                hint.unwrap_or_else(|| ": `headscope explain` lists all".to_owned())
+            )
+        })
+    }
+}
+
+fn model(argument: Option<String>) -> Result<ModelRef, Usage> {
+    match argument {
+        Some(text) => Ok(ModelRef::parse(&text)),
+        None => Err("no MODEL given: there is none in the box yet, so name a Hub id or a folder".to_owned()),
+    }
+}
+
+fn format(argument: Option<FormatArgument>, corpus: &Path) -> Result<Format, Usage> {
+    if let Some(format) = argument {
+        return Ok(match format {
+            FormatArgument::Conllu => Format::Conllu,
+            FormatArgument::Text => Format::Text,
+        });
+    }
+    if corpus == Path::new("-") {
+        return Err(
+            "standard input has no extension to tell the format by: say --format conllu or --format text".to_owned()
+        );
+    }
+    let extension = lower_extension(corpus);
+    let known = Format::EXTENSIONS.iter().find(|(known, _)| *known == extension);
+    known.map(|(_, format)| *format).ok_or_else(|| {
+        format!(
+            "cannot tell the format of `{}` by its extension: say --format conllu or --format text",
+            corpus.display()
+        )
+    })
+}
+
+fn target(path: &Path) -> Result<Target, Usage> {
+    if path == Path::new("-") {
+        return Ok(Target::Stdout);
+    }
+    let extension = lower_extension(path);
+    let known = Writer::ALL.iter().find(|(known, _)| *known == extension);
+    let known = known.ok_or_else(|| {
+        let all: Vec<String> = Writer::ALL.iter().map(|(extension, _)| format!(".{extension}")).collect();
+        format!("cannot tell the format of output `{}` by its extension: use {}", path.display(), all.join(" or "))
+    })?;
+    Ok(Target::File(path.to_owned(), known.1))
+}
+
+fn lower_extension(path: &Path) -> String {
+    path.extension().map(|extension| extension.to_string_lossy().to_lowercase()).unwrap_or_default()
+}
+
+fn schema() -> String {
+    let schema = serde_json::to_string_pretty(&report::schema()).expect("a schema is JSON");
+    format!("{schema}\n")
+}

@@ -1,0 +1,117 @@
+//! Labels of heads that attend to a fixed place relative to the token: `previous-token`, `next-token`,
+//! `offset:k`, `self`, `local`.
+
+use super::{Assessment, Bound, Detector, Evidence, Explanation, Policy, assess, best};
+use crate::observe::token::MAX_OFFSET;
+
+const OFFSET_FORMULA: &str = "offset_argmax[k] >= 0.9 or offset_mass[k] > 0.5";
+const OFFSET_CHANCE: &str = "uniform_offset_mass[k]: 1/n on average, for both rules";
+const OFFSET_SOURCE: &str = "0.9 of the argmax: Voita et al. 2019, section 5.2. \
+    0.5 of the mass: the released notebook of Clark et al. 2019.";
+
+pub(super) const PREVIOUS_TOKEN: Detector = Detector {
+    explanation: Explanation {
+        name: "previous-token",
+        measures: "The head attends to the token before.",
+        formula: "offset_argmax[-1] >= 0.9 or offset_mass[-1] > 0.5",
+        chance: OFFSET_CHANCE,
+        threshold: "0.9 and 0.5",
+        source: OFFSET_SOURCE,
+        caveats: "The token before may also be the head of the word in the tree, or the first part of a split word: \
+            compare the syntactic scores with their offset baseline.",
+    },
+    assess: |evidence, policy| offset("previous-token", -1, evidence, policy).into_iter().collect(),
+};
+
+pub(super) const NEXT_TOKEN: Detector = Detector {
+    explanation: Explanation {
+        name: "next-token",
+        measures: "The head attends to the token after.",
+        formula: "offset_argmax[1] >= 0.9 or offset_mass[1] > 0.5",
+        chance: OFFSET_CHANCE,
+        threshold: "0.9 and 0.5",
+        source: OFFSET_SOURCE,
+        caveats: "The token after may also be the head of the word in the tree, as for most determiners and \
+            adjectives of English: compare the syntactic scores with their offset baseline.",
+    },
+    assess: |evidence, policy| offset("next-token", 1, evidence, policy).into_iter().collect(),
+};
+
+pub(super) const OFFSET: Detector = Detector {
+    explanation: Explanation {
+        name: "offset:k",
+        measures: "The head attends to the token k places away, 2 <= |k| <= 8; negative is to the left.",
+        formula: OFFSET_FORMULA,
+        chance: OFFSET_CHANCE,
+        threshold: "0.9 and 0.5",
+        source: "The rules of previous-token and next-token, at other distances.",
+        caveats: "Only tokens with a token k places away count, so in short sentences a large k rests on few tokens.",
+    },
+    assess: |evidence, policy| {
+        let farthest = i32::try_from(MAX_OFFSET).expect("8");
+        (-farthest..=farthest)
+            .filter(|offset| offset.abs() >= 2)
+            .filter_map(|k| offset(&format!("offset:{k}"), k, evidence, policy))
+            .collect()
+    },
+};
+
+pub(super) const SELF: Detector = Detector {
+    explanation: Explanation {
+        name: "self",
+        measures: "The head attends to the token itself.",
+        formula: "offset_mass[0] > 0.5",
+        chance: "uniform_offset_mass[0]: 1/n on average",
+        threshold: "0.5",
+        source: "The mass rule of the other positional labels, at offset 0.",
+        caveats: "A head that attends to its own token passes on what the residual connection passes on anyway.",
+    },
+    assess: |Evidence { metrics, chance, .. }, policy| {
+        let (score, baseline) = (metrics.offset_mass.at(0), chance.offset_mass.at(0));
+        assess("self", "offset_mass[0]", score, baseline, Bound::Above, policy.self_mass).into_iter().collect()
+    },
+};
+
+pub(super) const LOCAL: Detector = Detector {
+    explanation: Explanation {
+        name: "local",
+        measures: "The head attends to the two tokens on either side, without a preference for one place.",
+        formula: "window_mass > 0.5 and no label previous-token, next-token or offset:k",
+        chance: "uniform_window_mass: a little under 4/n",
+        threshold: "0.5",
+        source: "The mass rule of the positional labels, over a window of two.",
+        caveats: "The chance level is high in short sentences: read the score beside it.",
+    },
+    assess: |evidence, policy| {
+        let Evidence { metrics, chance, .. } = evidence;
+        let (score, baseline) = (metrics.window_mass, chance.window_mass);
+        let local = assess("local", "window_mass", score, baseline, Bound::Above, policy.window_mass);
+        let single = [PREVIOUS_TOKEN, NEXT_TOKEN, OFFSET]
+            .iter()
+            .flat_map(|detector| (detector.assess)(evidence, policy))
+            .any(|assessment| assessment.fires);
+        local.filter(|_| !single).into_iter().collect()
+    },
+};
+
+/// The two rules of the label at one offset; of those that fire the one with the larger margin.
+fn offset(label: &str, offset: i32, evidence: &Evidence<'_>, policy: &Policy) -> Option<Assessment> {
+    let Evidence { metrics, chance, .. } = evidence;
+    let argmax = assess(
+        label,
+        &format!("offset_argmax[{offset}]"),
+        metrics.offset_argmax.at(offset),
+        chance.offset_argmax.at(offset),
+        Bound::AtLeast,
+        policy.offset_argmax,
+    );
+    let mass = assess(
+        label,
+        &format!("offset_mass[{offset}]"),
+        metrics.offset_mass.at(offset),
+        chance.offset_mass.at(offset),
+        Bound::Above,
+        policy.offset_mass,
+    );
+    best(argmax.into_iter().chain(mass))
+}

@@ -1,0 +1,280 @@
+//! From sentences to token ids: which tokens are special, which word each belongs to, and what cannot be encoded.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use anyhow::{Result, anyhow};
+use serde::Serialize;
+use tokenizers::{EncodeInput, Encoding, InputSequence, Tokenizer};
+use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
+
+use crate::corpus::{Content, Head, Sentence, Word};
+
+/// A sentence ready for the encoder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encoded {
+    /// 0-based position in the corpus, skipped sentences counted.
+    pub index: u64,
+    /// Token ids, `[tokens]`, special tokens included.
+    pub ids: Vec<u32>,
+    /// Segment (token type) ids, `[tokens]`.
+    pub segments: Vec<u32>,
+    /// What kind each token is, `[tokens]`.
+    pub kinds: Vec<TokenKind>,
+    /// The token range of each word, in order; special tokens belong to none.
+    pub words: Vec<Range<usize>>,
+    /// The gold tree, one arc per word, where the corpus has one.
+    pub tree: Option<Vec<Arc>>,
+}
+
+/// What a token is to the metrics (METHODOLOGY, "Notation").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenKind {
+    /// An ordinary token.
+    Text,
+    /// An ordinary token whose surface is all Unicode punctuation (general category P).
+    Punctuation,
+    /// The sequence's first special token: `[CLS]`, `<s>`.
+    FirstSpecial,
+    /// A separator: `[SEP]`, `</s>`.
+    Separator,
+    /// Any other special token.
+    OtherSpecial,
+}
+
+impl TokenKind {
+    /// Whether the tokenizer added this token around the text.
+    #[must_use]
+    pub fn is_special(self) -> bool {
+        !matches!(self, Self::Text | Self::Punctuation)
+    }
+}
+
+/// The arc of one word to its head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arc {
+    /// What the word depends on.
+    pub head: Head,
+    /// The relation with its subtype, if any.
+    pub relation: String,
+}
+
+/// Why a sentence was left out of the analysis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SkipReason {
+    /// More tokens than the limit.
+    TooManyTokens,
+    /// Some word has no token of its own: the tokenizer made nothing of it.
+    WordWithoutTokens,
+    /// The sentence has no word, or the tokenizer made nothing of all of it.
+    NoTokens,
+}
+
+impl SkipReason {
+    /// All reasons, in the order of the report.
+    pub const ALL: [Self; 3] = [Self::TooManyTokens, Self::WordWithoutTokens, Self::NoTokens];
+
+    /// The reason in words, to follow a number of sentences.
+    #[must_use]
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::TooManyTokens => "with more tokens than the limit",
+            Self::WordWithoutTokens => "with a word that the tokenizer makes nothing of",
+            Self::NoTokens => "without any word",
+        }
+    }
+}
+
+/// What was encoded and what was not: the corpus in numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Sentences encoded.
+    pub sentences: u64,
+    /// Tokens of those, special tokens included.
+    pub tokens: u64,
+    /// Words of those.
+    pub words: u64,
+    /// Sentences left out, by reason.
+    pub skipped: BTreeMap<SkipReason, u64>,
+    /// Sentences of plain text that were cut to the limit.
+    pub truncated: u64,
+}
+
+impl Tally {
+    /// All sentences left out.
+    #[must_use]
+    pub fn skipped_sentences(&self) -> u64 {
+        self.skipped.values().sum()
+    }
+}
+
+/// Encodes sentences with a model's own tokenizer, and keeps the tally.
+pub struct SentenceEncoder<'a> {
+    tokenizer: &'a Tokenizer,
+    separator: Option<u32>,
+    punctuation: &'a [bool],
+    max_tokens: usize,
+    truncate: bool,
+    tally: Tally,
+}
+
+impl<'a> SentenceEncoder<'a> {
+    /// An encoder that leaves out sentences of more than `max_tokens` tokens, or cuts plain text to them.
+    ///
+    /// `separator` is the id of the separator token, and `punctuation[id]` says which tokens are punctuation
+    /// (see [`punctuation_table`]).
+    #[must_use]
+    pub fn new(
+        tokenizer: &'a Tokenizer,
+        separator: Option<u32>,
+        punctuation: &'a [bool],
+        max_tokens: usize,
+        truncate: bool,
+    ) -> Self {
+        Self { tokenizer, separator, punctuation, max_tokens, truncate, tally: Tally::default() }
+    }
+
+    /// Encodes one sentence; a sentence that must be left out is counted and gives its reason.
+    ///
+    /// # Errors
+    ///
+    /// If the tokenizer fails.
+    pub fn encode(&mut self, sentence: Sentence) -> Result<Result<Encoded, SkipReason>> {
+        let index = sentence.index;
+        let outcome = match sentence.content {
+            Content::Text(text) => self.encode_text(index, &text)?,
+            Content::Tree(words) => self.encode_tree(index, words)?,
+        };
+        match &outcome {
+            Ok(encoded) => {
+                self.tally.sentences += 1;
+                self.tally.tokens += encoded.ids.len() as u64;
+                self.tally.words += encoded.words.len() as u64;
+            }
+            Err(reason) => *self.tally.skipped.entry(*reason).or_default() += 1,
+        }
+        Ok(outcome)
+    }
+
+    /// What was encoded and left out so far.
+    #[must_use]
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    fn encode_text(&mut self, index: u64, text: &str) -> Result<Result<Encoded, SkipReason>> {
+        let mut encoding = self.tokenize(text)?;
+        if encoding.len() > self.max_tokens && self.truncate {
+            // Cut the text, not the special tokens around it.
+            let special = encoding.get_special_tokens_mask().iter().filter(|&&mask| mask == 1).count();
+            let Some(room) = self.max_tokens.checked_sub(special).filter(|&room| room > 0) else {
+                return Ok(Err(SkipReason::TooManyTokens));
+            };
+            let tokenizer_error = |error| anyhow!("the tokenizer cannot cut sentence {index}: {error}");
+            let mut bare = self.tokenizer.encode(text, false).map_err(tokenizer_error)?;
+            bare.truncate(room, 0, tokenizers::TruncationDirection::Right);
+            encoding = self.tokenizer.post_process(bare, None, true).map_err(tokenizer_error)?;
+            self.tally.truncated += 1;
+        }
+        Ok(self.finish(index, &encoding, None, None))
+    }
+
+    fn encode_tree(&mut self, index: u64, words: Vec<Word>) -> Result<Result<Encoded, SkipReason>> {
+        if words.is_empty() {
+            return Ok(Err(SkipReason::NoTokens));
+        }
+        let forms: Vec<&str> = words.iter().map(|word| word.form.as_str()).collect();
+        let encoding = self.tokenize(forms)?;
+        let count = words.len();
+        let tree = words.into_iter().map(|Word { head, relation, .. }| Arc { head, relation }).collect();
+        Ok(self.finish(index, &encoding, Some(count), Some(tree)))
+    }
+
+    fn tokenize<'s>(&self, input: impl Into<InputSequence<'s>>) -> Result<Encoding> {
+        self.tokenizer
+            .encode(EncodeInput::Single(input.into()), true)
+            .map_err(|error| anyhow!("the tokenizer failed: {error}"))
+    }
+
+    /// `expected_words` is the number of words that were given to the tokenizer, where it was given words.
+    fn finish(
+        &self,
+        index: u64,
+        encoding: &Encoding,
+        expected_words: Option<usize>,
+        tree: Option<Vec<Arc>>,
+    ) -> Result<Encoded, SkipReason> {
+        let kinds = self.kinds(encoding);
+        let words = word_spans(encoding);
+        if words.is_empty() {
+            return Err(SkipReason::NoTokens);
+        }
+        if expected_words.is_some_and(|expected| expected != words.len()) {
+            return Err(SkipReason::WordWithoutTokens);
+        }
+        if encoding.len() > self.max_tokens {
+            return Err(SkipReason::TooManyTokens);
+        }
+        Ok(Encoded {
+            index,
+            ids: encoding.get_ids().to_vec(),
+            segments: encoding.get_type_ids().to_vec(),
+            kinds,
+            words,
+            tree,
+        })
+    }
+
+    fn kinds(&self, encoding: &Encoding) -> Vec<TokenKind> {
+        let special = encoding.get_special_tokens_mask();
+        let first = special.iter().position(|&mask| mask == 1);
+        let kind = |(position, &id): (usize, &u32)| {
+            if special[position] == 0 {
+                let punctuation = self.punctuation.get(id as usize).copied().unwrap_or(false);
+                if punctuation { TokenKind::Punctuation } else { TokenKind::Text }
+            } else if Some(id) == self.separator {
+                TokenKind::Separator
+            } else if Some(position) == first {
+                TokenKind::FirstSpecial
+            } else {
+                TokenKind::OtherSpecial
+            }
+        };
+        encoding.get_ids().iter().enumerate().map(kind).collect()
+    }
+}
+
+/// The token range of each word that has tokens, in order.
+fn word_spans(encoding: &Encoding) -> Vec<Range<usize>> {
+    let special = encoding.get_special_tokens_mask();
+    let mut spans: Vec<Range<usize>> = Vec::new();
+    let mut last = None;
+    for (position, word) in encoding.get_word_ids().iter().enumerate() {
+        let Some(word) = word.filter(|_| special[position] == 0) else { continue };
+        match spans.last_mut() {
+            Some(span) if last == Some(word) => span.end = position + 1,
+            _ => spans.push(position..position + 1),
+        }
+        last = Some(word);
+    }
+    spans
+}
+
+/// For each id of the vocabulary whether the token's surface is all Unicode punctuation,
+/// its continuation marker (`##`) removed first.
+#[must_use]
+pub fn punctuation_table(tokenizer: &Tokenizer) -> Vec<bool> {
+    let vocabulary = tokenizer.get_vocab(true);
+    let size = vocabulary.values().max().map_or(0, |&id| id as usize + 1);
+    let mut table = vec![false; size];
+    for (token, id) in vocabulary {
+        table[id as usize] = is_punctuation(&token);
+    }
+    table
+}
+
+fn is_punctuation(token: &str) -> bool {
+    let surface = token.strip_prefix("##").filter(|rest| !rest.is_empty()).unwrap_or(token);
+    !surface.is_empty() && surface.chars().all(|c| c.general_category_group() == GeneralCategoryGroup::Punctuation)
+}

@@ -1,0 +1,47 @@
+//! Writers: pure functions from a report to bytes, and [`output`], the one place that opens files.
+
+pub mod csv;
+pub mod json;
+pub mod output;
+pub mod summary;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::report::Report;
+
+/// Where a report goes, and in which format.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// JSON on standard output.
+    Stdout,
+    /// A file.
+    File(PathBuf, Writer),
+}
+
+/// A report format, chosen by the file's extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writer {
+    /// The whole report.
+    Json,
+    /// One row per head.
+    Csv,
+}
+
+impl Writer {
+    /// All writers by file extension.
+    pub const ALL: &[(&str, Writer)] = &[("json", Writer::Json), ("csv", Writer::Csv)];
+
+    /// The report in this format.
+    ///
+    /// # Errors
+    ///
+    /// If the report cannot be expressed in it.
+    pub fn render(self, report: &Report) -> Result<Vec<u8>> {
+        match self {
+            Self::Json => json::render(report),
+            Self::Csv => csv::render(report),
+        }
+    }
+}

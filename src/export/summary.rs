@@ -1,0 +1,187 @@
+//! What a person sees on the terminal: the grid of labels, the relations, what was skipped.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+
+use anstyle::{AnsiColor, Style};
+use comfy_table::{CellAlignment, Table, presets};
+
+use crate::detectors::UNLABELLED;
+use crate::metrics::RelationMetrics;
+use crate::report::{HeadReport, Report, head_name};
+
+/// The summary of a report, with terminal colours; whoever prints it strips them where they do not belong.
+#[must_use]
+pub fn render(report: &Report) -> String {
+    let mut text = String::new();
+    write_summary(&mut text, report).expect("writing to a string does not fail");
+    text
+}
+
+fn write_summary(out: &mut String, report: &Report) -> fmt::Result {
+    let (model, corpus) = (&report.model, &report.corpus);
+    writeln!(
+        out,
+        "model   {}: {}, {} layers x {} heads",
+        printable(&model.id),
+        model.family,
+        model.layers,
+        model.heads
+    )?;
+    writeln!(
+        out,
+        "corpus  {}: {} sentences, {} words, {} tokens",
+        printable(&corpus.name),
+        corpus.sentences,
+        corpus.words,
+        corpus.tokens,
+    )?;
+    writeln!(out, "\nPrimary label of each head (layers down, heads across):\n")?;
+    writeln!(out, "{}", grid(report))?;
+    legend(out, &report.heads)?;
+    relations(out, report)?;
+    skipped(out, report)
+}
+
+/// A label as the grid shows it, with its colour and its meaning for the legend.
+struct Code {
+    text: String,
+    style: Style,
+    meaning: String,
+}
+
+fn code(label: &str) -> Code {
+    let (text, colour, meaning) = match label {
+        "previous-token" => ("prev", Some(AnsiColor::Blue), label),
+        "next-token" => ("next", Some(AnsiColor::Cyan), label),
+        "separator" => ("sep", Some(AnsiColor::Yellow), label),
+        "first-special" => ("first", Some(AnsiColor::Yellow), label),
+        "punctuation" => ("punct.", Some(AnsiColor::Yellow), label),
+        "broad" => ("broad", Some(AnsiColor::Magenta), label),
+        UNLABELLED => (".", None, "no label"),
+        _ => match label.split_once(':') {
+            Some(("syntactic", relation)) => (relation, Some(AnsiColor::Green), "syntactic:<relation>"),
+            Some(("offset", offset)) => (offset, Some(AnsiColor::Blue), "offset:k"),
+            _ => (label, Some(AnsiColor::Blue), label),
+        },
+    };
+    let style = Style::new().fg_color(colour.map(Into::into));
+    Code { text: printable(text), style, meaning: meaning.to_owned() }
+}
+
+fn grid(report: &Report) -> Table {
+    let mut table = plain_table();
+    table.set_header((0..report.model.heads).fold(vec![String::new()], |mut row, head| {
+        row.push(format!("H{head}"));
+        row
+    }));
+    for layer in report.heads.chunks(report.model.heads) {
+        let mut row = vec![format!("L{}", layer[0].layer)];
+        row.extend(layer.iter().map(|head| {
+            let Code { text, style, .. } = code(&head.primary);
+            format!("{style}{text}{style:#}")
+        }));
+        table.add_row(row);
+    }
+    table
+}
+
+/// The labels that the grid shows, with the number of heads.
+fn legend(out: &mut String, heads: &[HeadReport]) -> fmt::Result {
+    let mut counts: BTreeMap<String, (usize, String, Style)> = BTreeMap::new();
+    for head in heads {
+        let Code { text, style, meaning } = code(&head.primary);
+        let family = meaning.contains('<') || meaning.ends_with(":k");
+        let shown = if family { String::new() } else { text };
+        counts.entry(meaning).or_insert((0, shown, style)).0 += 1;
+    }
+    let mut entries: Vec<_> = counts.into_iter().collect();
+    entries.sort_by_key(|(_, (count, ..))| std::cmp::Reverse(*count));
+    out.push('\n');
+    for (meaning, (count, shown, style)) in entries {
+        let code = if shown.is_empty() || shown == meaning { String::new() } else { format!(" ({shown})") };
+        writeln!(out, "{count:>5}  {style}{meaning}{style:#}{code}")?;
+    }
+    Ok(())
+}
+
+fn relations(out: &mut String, report: &Report) -> fmt::Result {
+    if report.relations.is_empty() {
+        return writeln!(out, "\nThe corpus has no dependency trees, so no syntactic label was tested.");
+    }
+    let least = report.settings.policy.syntactic_min_count;
+    let mut shown: Vec<&RelationMetrics> = report.relations.iter().filter(|relation| relation.count >= least).collect();
+    shown.sort_by_key(|relation| std::cmp::Reverse(relation.count));
+    writeln!(out, "\nBest head of each relation with at least {least} words, in % of words:\n")?;
+    let mut table = plain_table();
+    table.set_header([
+        "relation",
+        "words",
+        "head",
+        "direction",
+        "accuracy",
+        "held-out",
+        "offset",
+        "baseline",
+        "held-out",
+        "gain",
+    ]);
+    for relation in &shown {
+        let baseline = &relation.baseline;
+        let gain = relation.accuracy - baseline.accuracy;
+        table.add_row([
+            printable(&relation.relation),
+            relation.count.to_string(),
+            head_name(relation.layer, relation.head),
+            relation.direction.name().to_owned(),
+            percent(Some(relation.accuracy)),
+            percent(relation.heldout_accuracy),
+            format!("{:+}", baseline.offset),
+            percent(Some(baseline.accuracy)),
+            percent(baseline.heldout_accuracy),
+            format!("{:+.1}", gain * 100.0),
+        ]);
+    }
+    for (column, number) in table.column_iter_mut().enumerate() {
+        let text = [0, 2, 3].contains(&column);
+        number.set_cell_alignment(if text { CellAlignment::Left } else { CellAlignment::Right });
+    }
+    writeln!(out, "{table}")?;
+    let rare = report.relations.len() - shown.len();
+    if rare > 0 {
+        writeln!(out, "\n{rare} rarer relations are in the report only.")?;
+    }
+    Ok(())
+}
+
+fn skipped(out: &mut String, report: &Report) -> fmt::Result {
+    let reasons: Vec<String> = report
+        .corpus
+        .skipped
+        .iter()
+        .filter(|(_, count)| **count > 0)
+        .map(|(reason, count)| format!("{count} {}", reason.describe()))
+        .collect();
+    let reasons = if reasons.is_empty() { "none".to_owned() } else { reasons.join(", ") };
+    writeln!(out, "\nSkipped sentences: {reasons}.")?;
+    if report.corpus.truncated > 0 {
+        writeln!(out, "Sentences cut to {} tokens: {}.", report.settings.max_tokens, report.corpus.truncated)?;
+    }
+    Ok(())
+}
+
+fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}", share * 100.0))
+}
+
+fn plain_table() -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_content_arrangement(comfy_table::ContentArrangement::Disabled);
+    table
+}
+
+/// Names come from files: control characters must not reach the terminal.
+fn printable(text: &str) -> String {
+    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] }).collect()
+}

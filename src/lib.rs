@@ -1,0 +1,32 @@
+//! headscope: what each attention head of a pretrained BERT does, with the evidence.
+//!
+//! The pipeline, one direction, each stage's output the next one's input:
+//!
+//! 1. [`cli`] turns arguments into validated [`options`].
+//! 2. [`model`] finds the files, reads the weights and the tokenizer, and says which model this is.
+//! 3. [`corpus`] reads sentences, with words and gold trees where the format has them.
+//! 4. [`encode`] makes token ids of a sentence, and counts what cannot be encoded and why.
+//! 5. [`pack`] lays whole sentences side by side, without padding.
+//! 6. [`model::encoder`] runs layer by layer and lends each head's [`attention`] of each sentence.
+//! 7. [`observe`] adds what it sees to sums per block of sentences; sums merge by addition.
+//! 8. [`metrics`] divides the sums, [`detectors`] turn metrics into labels by a policy.
+//! 9. [`report`] holds the outcome, [`export`] writes it.
+//!
+//! [`run`] is this list as code.
+
+pub mod attention;
+pub mod cli;
+pub mod corpus;
+pub mod detectors;
+pub mod digest;
+pub mod encode;
+pub mod export;
+pub mod maps;
+pub mod metrics;
+pub mod model;
+pub mod observe;
+pub mod options;
+pub mod pack;
+pub mod progress;
+pub mod report;
+pub mod run;

@@ -1,0 +1,151 @@
+//! A pretrained model: where it comes from, what it is, its tokenizer and its encoder.
+
+pub mod bert;
+pub mod config;
+pub mod encoder;
+pub mod source;
+pub mod weights;
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use candle_core::Device;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use tokenizers::Tokenizer;
+
+use crate::digest::hex;
+use crate::encode::{SentenceEncoder, punctuation_table};
+use crate::observe::HeadGrid;
+use bert::Bert;
+use config::{Config, Family};
+use encoder::{Encoder, TensorEncoder};
+use source::ModelFiles;
+use weights::Checkpoint;
+
+/// A model that is ready to run.
+pub struct Model {
+    /// Hub id, or the folder's name.
+    pub id: String,
+    /// The Hub commit; `None` for a folder.
+    pub revision: Option<String>,
+    /// The architecture's name.
+    pub family: Family,
+    /// The architecture's sizes.
+    pub config: Config,
+    /// The tokenizer, with its own padding and truncation switched off.
+    pub tokenizer: Tokenizer,
+    /// The forward pass.
+    pub encoder: Box<dyn Encoder>,
+    separator: Option<u32>,
+    punctuation: Vec<bool>,
+}
+
+/// Separator tokens by the names they have where `tokenizer_config.json` does not say: BERT's and RoBERTa's.
+const SEPARATORS: [&str; 2] = ["[SEP]", "</s>"];
+
+impl Model {
+    /// Loads a model from its files.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read, the architecture is not supported, or the weights or the tokenizer
+    /// do not fit `config.json`.
+    pub fn load(files: ModelFiles) -> Result<Self> {
+        let (family, config) = Config::read(&files.config)?;
+        let tokenizer = read_tokenizer(&files.tokenizer, &config)?;
+        let named = files.tokenizer_config.as_deref().map(separator_name).transpose()?.flatten();
+        let separator = match named {
+            Some(name) => tokenizer.token_to_id(&name),
+            None => SEPARATORS.iter().find_map(|name| tokenizer.token_to_id(name)),
+        };
+        let checkpoint = Checkpoint::open(&files.weights, &Device::Cpu)?;
+        let parameters = Bert::load(&checkpoint, &config)?;
+        let encoder = Box::new(TensorEncoder::new(&parameters, &config));
+        let punctuation = punctuation_table(&tokenizer);
+        let ModelFiles { id, revision, .. } = files;
+        Ok(Self { id, revision, family, config, tokenizer, encoder, separator, punctuation })
+    }
+
+    /// How many layers and heads there are.
+    #[must_use]
+    pub fn grid(&self) -> HeadGrid {
+        HeadGrid { layers: self.config.num_hidden_layers, heads: self.config.num_attention_heads }
+    }
+
+    /// An encoder of sentences for this model; see [`SentenceEncoder::new`].
+    #[must_use]
+    pub fn sentence_encoder(&self, max_tokens: usize, truncate: bool) -> SentenceEncoder<'_> {
+        SentenceEncoder::new(&self.tokenizer, self.separator, &self.punctuation, max_tokens, truncate)
+    }
+}
+
+fn read_tokenizer(path: &Path, config: &Config) -> Result<Tokenizer> {
+    let at = path.display();
+    let mut tokenizer = Tokenizer::from_file(path).map_err(|error| anyhow!("cannot read tokenizer `{at}`: {error}"))?;
+    tokenizer.with_padding(None);
+    tokenizer.with_truncation(None).map_err(|error| anyhow!("cannot use tokenizer `{at}`: {error}"))?;
+    let largest = tokenizer.get_vocab(true).into_iter().max_by_key(|&(_, id)| id);
+    if let Some((token, id)) = largest {
+        ensure!(
+            (id as usize) < config.vocab_size,
+            "tokenizer `{at}` does not fit the model: its token `{}` has id {id}, config.json says vocab_size {}",
+            token.escape_debug(),
+            config.vocab_size,
+        );
+    }
+    Ok(tokenizer)
+}
+
+/// `sep_token` of a `tokenizer_config.json`: a string, or an object with the string as `content`.
+fn separator_name(path: &Path) -> Result<Option<String>> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))?;
+    let json: Value = serde_json::from_str(&text).with_context(|| format!("`{}` is not valid JSON", path.display()))?;
+    let token = &json["sep_token"];
+    Ok(token.as_str().or_else(|| token["content"].as_str()).map(str::to_owned))
+}
+
+/// SHA-256 of a model's files, lower-case hexadecimal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hashes {
+    /// Of the weights.
+    pub weights: String,
+    /// Of the tokenizer.
+    pub tokenizer: String,
+}
+
+/// Hashes on their way: hundreds of megabytes of weights are hashed while the model already runs.
+pub struct Fingerprint(JoinHandle<Result<Hashes>>);
+
+impl Fingerprint {
+    /// Begins to hash a model's files.
+    #[must_use]
+    pub fn start(files: &ModelFiles) -> Self {
+        let (weights, tokenizer) = (files.weights.clone(), files.tokenizer.clone());
+        Self(std::thread::spawn(move || Ok(Hashes { weights: sha256(&weights)?, tokenizer: sha256(&tokenizer)? })))
+    }
+
+    /// Waits for the hashes.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read.
+    pub fn finish(self) -> Result<Hashes> {
+        self.0.join().map_err(|_| anyhow!("hashing the model failed"))?
+    }
+}
+
+fn sha256(path: &Path) -> Result<String> {
+    let mut hash = Sha256::new();
+    let mut file = File::open(path).with_context(|| format!("cannot read `{}`", path.display()))?;
+    let mut chunk = vec![0; 1 << 20];
+    loop {
+        match io::Read::read(&mut file, &mut chunk).with_context(|| format!("cannot read `{}`", path.display()))? {
+            0 => return Ok(hex(&hash.finalize())),
+            read => hash.update(&chunk[..read]),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! How often a head's attention points from a word to its syntactic head (METHODOLOGY, "Dependency alignment").
+
+use crate::attention::WordAttention;
+use crate::corpus::Head;
+use crate::encode::Arc;
+
+/// The farthest offset of the baseline "the head is the word at `d+k`".
+pub const MAX_BASELINE_OFFSET: i32 = 10;
+
+/// The baseline's offsets: -10..=10 without 0.
+pub const BASELINE_OFFSETS: usize = 2 * MAX_BASELINE_OFFSET as usize;
+
+/// The relation that pools all others but `punct`.
+pub const ALL: &str = "all";
+
+/// The relation of punctuation marks: scored by itself, left out of [`ALL`] and of trees.
+pub const PUNCT: &str = "punct";
+
+/// The offsets of the baseline in order, -10 first.
+pub fn baseline_offsets() -> impl Iterator<Item = i32> {
+    (-MAX_BASELINE_OFFSET..=MAX_BASELINE_OFFSET).filter(|&offset| offset != 0)
+}
+
+/// From which end of an arc the head is predicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, schemars::JsonSchema)]
+pub enum Direction {
+    /// The dependent is the query: its most attended word is the predicted head.
+    #[serde(rename = "dep->head")]
+    DependentToHead,
+    /// The head is the query: the word that attends most to the dependent is the predicted head.
+    #[serde(rename = "head->dep")]
+    HeadToDependent,
+}
+
+impl Direction {
+    /// Both directions, in the order of every pair of numbers in sums and reports.
+    pub const BOTH: [Self; 2] = [Self::DependentToHead, Self::HeadToDependent];
+
+    /// The name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::DependentToHead => "dep->head",
+            Self::HeadToDependent => "head->dep",
+        }
+    }
+}
+
+/// A relation's base name: `nsubj` of `nsubj:pass`.
+#[must_use]
+pub fn base(relation: &str) -> &str {
+    relation.split_once(':').map_or(relation, |(base, _)| base)
+}
+
+/// The names under which an arc of `relation` is scored: `all` unless punctuation, the base name, the full name.
+pub fn scored_as(relation: &str) -> impl Iterator<Item = &str> {
+    let base = base(relation);
+    let all = (base != PUNCT).then_some(ALL);
+    let subtype = (base != relation).then_some(relation);
+    all.into_iter().chain([base]).chain(subtype)
+}
+
+/// An arc that is scored: a word with a gold head in a sentence of at least two words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScoredArc {
+    /// The position of the dependent.
+    pub dependent: usize,
+    /// The position of its gold head.
+    pub head: usize,
+    /// The relations that it counts for, as indices into the table of relations.
+    pub relations: Vec<usize>,
+}
+
+/// The arcs of a tree that are scored; `index` gives a relation's place in the table.
+pub fn scored_arcs(tree: &[Arc], mut index: impl FnMut(&str) -> usize) -> Vec<ScoredArc> {
+    if tree.len() < 2 {
+        return Vec::new();
+    }
+    let scored = tree.iter().enumerate().filter_map(|(dependent, arc)| match arc.head {
+        Head::Word(head) => Some((dependent, head, &arc.relation)),
+        Head::Root | Head::Unknown => None,
+    });
+    scored
+        .map(|(dependent, head, relation)| ScoredArc {
+            dependent,
+            head,
+            relations: scored_as(relation).map(&mut index).collect(),
+        })
+        .collect()
+}
+
+/// How often one relation's arcs were predicted rightly.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RelationSums {
+    /// Arcs scored.
+    pub count: u64,
+    /// Arcs whose head is at each baseline offset, -10 first.
+    pub offset_hits: [u64; BASELINE_OFFSETS],
+    /// Arcs that each head predicts, by [`Direction::BOTH`]; `[layers * heads]`, empty until a head scores.
+    pub hits: Vec<[u64; 2]>,
+}
+
+impl RelationSums {
+    /// Counts an arc, and which offset predicts it.
+    pub fn count(&mut self, arc: &ScoredArc, heads: usize) {
+        self.hits.resize(heads, [0; 2]);
+        self.count += 1;
+        for (hits, offset) in self.offset_hits.iter_mut().zip(baseline_offsets()) {
+            *hits += u64::from(arc.dependent.checked_add_signed(offset as isize) == Some(arc.head));
+        }
+    }
+
+    /// Adds another block's counts.
+    pub fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.offset_hits.iter_mut().zip(other.offset_hits).for_each(|(sum, hits)| *sum += hits);
+        self.hits.resize(self.hits.len().max(other.hits.len()), [0; 2]);
+        for (sum, hits) in self.hits.iter_mut().zip(&other.hits) {
+            sum[0] += hits[0];
+            sum[1] += hits[1];
+        }
+    }
+}
+
+/// The head that one attention head predicts for each word, by [`Direction::BOTH`]; `[words]`.
+///
+/// The diagonal is left out: a word is not its own head. Ties go to the lowest index.
+#[must_use]
+pub fn predicted_heads(attention: &WordAttention) -> Vec<[usize; 2]> {
+    let words = attention.words();
+    (0..words)
+        .map(|dependent| {
+            [
+                best_other(words, dependent, |other| attention.get(dependent, other)),
+                best_other(words, dependent, |other| attention.get(other, dependent)),
+            ]
+        })
+        .collect()
+}
+
+fn best_other(words: usize, dependent: usize, weight: impl Fn(usize) -> f64) -> usize {
+    let mut others = (0..words).filter(|&other| other != dependent);
+    let Some(first) = others.next() else { return dependent };
+    others.fold(first, |best, other| if weight(other) > weight(best) { other } else { best })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attention::{AttentionView, FromToken};
+
+    fn words(weights: &[f32], count: usize) -> WordAttention {
+        let mut folded = WordAttention::default();
+        let spans: Vec<_> = (0..count).map(|word| word..word + 1).collect();
+        folded.fold(AttentionView::new(0, 0, count, weights), &spans, FromToken::Mean);
+        folded
+    }
+
+    #[test]
+    fn predictions_leave_the_word_itself_out() {
+        let attention = words(&[0.75, 0.125, 0.125, 0.25, 0.5, 0.25, 0.0, 0.375, 0.625], 3);
+        // Rows without the diagonal: word 0 ties between 1 and 2, word 1 between 0 and 2: the lowest wins; 2 -> 1.
+        // Columns without the diagonal: into 0 most from 1, into 1 most from 2, into 2 most from 1.
+        assert_eq!(predicted_heads(&attention), [[1, 1], [0, 2], [1, 1]]);
+    }
+
+    #[test]
+    fn a_relation_counts_by_base_name_and_with_its_subtype() {
+        assert_eq!(scored_as("nsubj:pass").collect::<Vec<_>>(), ["all", "nsubj", "nsubj:pass"]);
+        assert_eq!(scored_as("obj").collect::<Vec<_>>(), ["all", "obj"]);
+        assert_eq!(scored_as("punct").collect::<Vec<_>>(), ["punct"]);
+    }
+
+    fn arc(head: Head, relation: &str) -> Arc {
+        Arc { head, relation: relation.to_owned() }
+    }
+
+    #[test]
+    fn roots_and_words_alone_are_not_scored() {
+        let tree = [arc(Head::Word(1), "nsubj"), arc(Head::Root, "root"), arc(Head::Unknown, "obj")];
+        let arcs = scored_arcs(&tree, |name| ["all", "nsubj"].iter().position(|known| *known == name).unwrap());
+        assert_eq!(arcs, [ScoredArc { dependent: 0, head: 1, relations: vec![0, 1] }]);
+        assert_eq!(scored_arcs(&[arc(Head::Root, "root")], |_| 0), []);
+    }
+
+    #[test]
+    fn an_offset_outside_the_sentence_predicts_nothing() {
+        let mut sums = RelationSums::default();
+        sums.count(&ScoredArc { dependent: 0, head: 2, relations: vec![] }, 1);
+        let hits: Vec<i32> =
+            baseline_offsets().zip(sums.offset_hits).filter(|(_, hits)| *hits > 0).map(|(k, _)| k).collect();
+        assert_eq!(hits, [2]);
+        assert_eq!(baseline_offsets().count(), BASELINE_OFFSETS);
+    }
+}

@@ -1,0 +1,328 @@
+//! Accumulators: what is seen of each head, summed per block of sentences.
+//!
+//! `Sums::begin` counts a sentence, `Sums::observe` adds one head's attention over it, `Sums::merge` adds another
+//! worker's sums, and `Sums::pool` adds blocks up for [`crate::metrics`] to divide.
+//! All sums are exact (integers, or [`exact::ExactSum`]): the result does not depend on who added what when.
+
+pub mod dependency;
+pub mod exact;
+pub mod token;
+pub mod tree;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::attention::{AttentionView, FromToken, WordAttention};
+use crate::encode::Encoded;
+
+use dependency::{RelationSums, ScoredArc};
+use exact::ExactSum;
+use token::{TokenExposure, TokenRoles, TokenSums};
+use tree::{GoldEdges, TreeSums};
+
+/// Sentence `s` of the corpus belongs to block `s mod 64` (METHODOLOGY, "Uncertainty").
+///
+/// The number is even, so the parity of the block is that of the sentence: the two folds are whole blocks.
+pub const BLOCKS: usize = 64;
+
+/// How many layers, and heads in each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadGrid {
+    /// Layers.
+    pub layers: usize,
+    /// Heads per layer.
+    pub heads: usize,
+}
+
+impl HeadGrid {
+    /// The number of all heads.
+    #[must_use]
+    pub fn count(self) -> usize {
+        self.layers * self.heads
+    }
+
+    /// The place of a head in a list of all heads, layer by layer.
+    #[must_use]
+    pub fn index(self, layer: usize, head: usize) -> usize {
+        layer * self.heads + head
+    }
+
+    /// Layer and head at a place in that list.
+    #[must_use]
+    pub fn at(self, index: usize) -> (usize, usize) {
+        (index / self.heads, index % self.heads)
+    }
+}
+
+/// What the observers must know of a sentence, worked out once for all its heads.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    block: usize,
+    roles: TokenRoles,
+    words: Vec<Range<usize>>,
+    arcs: Vec<ScoredArc>,
+    gold: GoldEdges,
+}
+
+/// The sums of one block of sentences, or of several pooled.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlockSums {
+    /// The denominators of the token level.
+    pub exposure: TokenExposure,
+    /// The token level of a head that attends uniformly, `A = 1/n`: the chance level.
+    pub uniform: TokenSums<ExactSum>,
+    /// The token level of each head; `[layers * heads]`.
+    pub heads: Vec<TokenSums<ExactSum>>,
+    /// Spanning trees.
+    pub trees: TreeSums,
+    /// Dependency relations, by their place in [`Sums::relations`]; shorter where the last ones were not met.
+    pub relations: Vec<RelationSums>,
+}
+
+impl BlockSums {
+    fn new(grid: HeadGrid) -> Self {
+        Self {
+            heads: vec![TokenSums::default(); grid.count()],
+            trees: TreeSums { hits: vec![0; grid.count()], ..TreeSums::default() },
+            ..Self::default()
+        }
+    }
+
+    fn relation(&mut self, place: usize) -> &mut RelationSums {
+        if self.relations.len() <= place {
+            self.relations.resize(place + 1, RelationSums::default());
+        }
+        &mut self.relations[place]
+    }
+
+    /// Adds `other`; its relation at place `i` is this one's at `places[i]`.
+    fn merge(&mut self, other: &Self, places: &[usize]) {
+        self.exposure.merge(&other.exposure);
+        self.uniform.merge(&other.uniform);
+        self.heads.iter_mut().zip(&other.heads).for_each(|(sum, head)| sum.merge(head));
+        self.trees.merge(&other.trees);
+        for (relation, &place) in other.relations.iter().zip(places) {
+            self.relation(place).merge(relation);
+        }
+    }
+}
+
+/// All sums of a run, or of a worker's part of it.
+#[derive(Clone, Debug)]
+pub struct Sums {
+    grid: HeadGrid,
+    from: FromToken,
+    /// The place of each relation in the blocks' lists.
+    relations: BTreeMap<String, usize>,
+    blocks: Vec<BlockSums>,
+    folded: WordAttention,
+}
+
+impl Sums {
+    /// Empty sums for a model with `grid` heads.
+    #[must_use]
+    pub fn new(grid: HeadGrid, from: FromToken) -> Self {
+        Self {
+            grid,
+            from,
+            relations: BTreeMap::new(),
+            blocks: vec![BlockSums::new(grid); BLOCKS],
+            folded: WordAttention::default(),
+        }
+    }
+
+    /// The heads that are summed.
+    #[must_use]
+    pub fn grid(&self) -> HeadGrid {
+        self.grid
+    }
+
+    /// The relations that were met, by name, with their place in [`BlockSums::relations`].
+    #[must_use]
+    pub fn relations(&self) -> &BTreeMap<String, usize> {
+        &self.relations
+    }
+
+    /// Counts a sentence and all that does not depend on a head: denominators, chance, baselines.
+    pub fn begin(&mut self, sentence: &Encoded) -> Observed {
+        let block = usize::try_from(sentence.index % BLOCKS as u64).expect("less than BLOCKS");
+        let roles = TokenRoles::new(sentence);
+        let tree = sentence.tree.as_deref().unwrap_or_default();
+        let relations = &mut self.relations;
+        let arcs = dependency::scored_arcs(tree, |name| place(relations, name));
+        let gold = GoldEdges::new(tree);
+
+        let sums = &mut self.blocks[block];
+        sums.exposure.add(&roles);
+        let tokens = sentence.ids.len();
+        #[expect(clippy::cast_possible_truncation, reason = "attention is f32")]
+        let uniform = vec![(1.0 / tokens as f64) as f32; tokens * tokens];
+        sums.uniform.add(&token::observe(&roles, AttentionView::new(0, 0, tokens, &uniform)));
+        sums.trees.edges += gold.count();
+        sums.trees.chain_hits += gold.in_chain();
+        for arc in &arcs {
+            for &relation in &arc.relations {
+                sums.relation(relation).count(arc, self.grid.count());
+            }
+        }
+        Observed { block, roles, words: sentence.words.clone(), arcs, gold }
+    }
+
+    /// Adds what one head does in a sentence that was begun.
+    pub fn observe(&mut self, sentence: &Observed, view: AttentionView<'_>) {
+        let head = self.grid.index(view.layer, view.head);
+        let block = &mut self.blocks[sentence.block];
+        block.heads[head].add(&token::observe(&sentence.roles, view));
+        if sentence.arcs.is_empty() {
+            return;
+        }
+        self.folded.fold(view, &sentence.words, self.from);
+        block.trees.hits[head] += sentence.gold.in_spanning_tree(&self.folded);
+        let predicted = dependency::predicted_heads(&self.folded);
+        for arc in &sentence.arcs {
+            let right = predicted[arc.dependent].map(|predicted| u64::from(predicted == arc.head));
+            for &relation in &arc.relations {
+                let hits = &mut block.relations[relation].hits[head];
+                hits[0] += right[0];
+                hits[1] += right[1];
+            }
+        }
+    }
+
+    /// Adds another worker's or shard's sums: afterwards it is as if all its sentences had been added here.
+    ///
+    /// # Panics
+    ///
+    /// If the two are of models with different heads, or fold words differently.
+    pub fn merge(&mut self, other: &Self) {
+        assert_eq!((self.grid, self.from), (other.grid, other.from), "sums of one analysis");
+        let mut places = vec![0; other.relations.len()];
+        for (name, &theirs) in &other.relations {
+            places[theirs] = place(&mut self.relations, name);
+        }
+        for (block, theirs) in self.blocks.iter_mut().zip(&other.blocks) {
+            block.merge(theirs, &places);
+        }
+    }
+
+    /// Adds up the blocks of the given numbers; a number may come twice.
+    #[must_use]
+    pub fn pool(&self, blocks: impl IntoIterator<Item = usize>) -> BlockSums {
+        let places: Vec<usize> = (0..self.relations.len()).collect();
+        let mut pooled = BlockSums::new(self.grid);
+        if let Some(last) = places.last() {
+            pooled.relation(*last);
+        }
+        blocks.into_iter().for_each(|block| pooled.merge(&self.blocks[block], &places));
+        pooled
+    }
+}
+
+/// The place of a relation in the table, a new one at the end.
+fn place(relations: &mut BTreeMap<String, usize>, name: &str) -> usize {
+    if let Some(&place) = relations.get(name) {
+        return place;
+    }
+    let place = relations.len();
+    relations.insert(name.to_owned(), place);
+    place
+}
+
+#[cfg(test)]
+mod test_support {
+    use crate::encode::{Encoded, TokenKind};
+
+    /// A sentence of tokens of these kinds, each ordinary token a word of its own.
+    pub(super) fn sentence(kinds: &[TokenKind]) -> Encoded {
+        Encoded {
+            index: 0,
+            ids: vec![0; kinds.len()],
+            segments: vec![0; kinds.len()],
+            kinds: kinds.to_vec(),
+            words: (0..kinds.len()).filter(|&token| !kinds[token].is_special()).map(|token| token..token + 1).collect(),
+            tree: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::corpus::Head;
+    use crate::encode::{Arc, TokenKind};
+    use proptest::prelude::*;
+
+    /// A sentence of `words` words between two special tokens, each word's head the one before it.
+    fn sentence(index: u64, words: usize, relation: &str) -> Encoded {
+        let kinds: Vec<_> = [TokenKind::FirstSpecial]
+            .into_iter()
+            .chain(std::iter::repeat_n(TokenKind::Text, words))
+            .chain([TokenKind::Separator])
+            .collect();
+        let head = |word: usize| word.checked_sub(1).map_or(Head::Root, Head::Word);
+        let arc = |word| Arc { head: head(word), relation: relation.to_owned() };
+        Encoded { index, tree: Some((0..words).map(arc).collect()), ..test_support::sentence(&kinds) }
+    }
+
+    fn add(sums: &mut Sums, sentence: &Encoded, weights: &[f32]) {
+        let observed = sums.begin(sentence);
+        let tokens = sentence.ids.len();
+        for head in 0..2 {
+            // Head 1 sees the transpose: another matrix of the same size.
+            let transposed: Vec<f32> =
+                (0..tokens * tokens).map(|i| weights[i % tokens * tokens + i / tokens]).collect();
+            let weights = if head == 0 { &weights[..tokens * tokens] } else { &transposed };
+            sums.observe(&observed, AttentionView::new(0, head, tokens, weights));
+        }
+    }
+
+    fn empty() -> Sums {
+        Sums::new(HeadGrid { layers: 1, heads: 2 }, FromToken::Mean)
+    }
+
+    proptest! {
+        /// merge(left, right) == whole, whatever the order, and however the relations are numbered on each side.
+        #[test]
+        fn merged_parts_equal_the_whole(
+            lengths in prop::collection::vec((1..6_usize, 0..3_usize), 1..12),
+            weights in prop::collection::vec(0.0..1.0_f32, 64),
+            cut in 0..12_usize,
+        ) {
+            let relations = ["nsubj", "obl:tmod", "punct"];
+            let sentences: Vec<Encoded> = lengths
+                .iter()
+                .zip(60..)
+                .map(|(&(words, relation), index)| sentence(index, words, relations[relation]))
+                .collect();
+            let sum = |part: &[Encoded]| {
+                let mut sums = empty();
+                part.iter().for_each(|sentence| add(&mut sums, sentence, &weights));
+                sums
+            };
+            let whole = sum(&sentences);
+            let (left, right) = sentences.split_at(cut.min(sentences.len()));
+            for (first, second) in [(left, right), (right, left)] {
+                let mut merged = sum(first);
+                merged.merge(&sum(second));
+                prop_assert_eq!(named(&merged), named(&whole));
+            }
+        }
+    }
+
+    /// The pooled sums with relations by name, since their places depend on who met which first.
+    fn named(sums: &Sums) -> (BlockSums, BTreeMap<String, RelationSums>) {
+        let mut pooled = sums.pool(0..BLOCKS);
+        let relations = std::mem::take(&mut pooled.relations);
+        (pooled, sums.relations().iter().map(|(name, &place)| (name.clone(), relations[place].clone())).collect())
+    }
+
+    #[test]
+    fn a_sentence_goes_to_the_block_of_its_number() {
+        let mut sums = empty();
+        add(&mut sums, &sentence(64 + 3, 4, "nsubj"), &[0.1; 64]);
+        // Four words, three with a head.
+        assert_eq!(sums.pool([3]).exposure.queries, 4);
+        assert_eq!(sums.pool([3]).relations[0].count, 3);
+        assert_eq!(sums.pool((0..BLOCKS).filter(|&block| block != 3)).exposure.queries, 0);
+    }
+}

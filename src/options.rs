@@ -1,0 +1,67 @@
+//! What was asked for: validated plain data.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use crate::attention::FromToken;
+use crate::corpus::Format;
+use crate::export::Target;
+use crate::model::source::ModelRef;
+
+/// `headscope analyze`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnalyzeOptions {
+    /// The model.
+    pub model: ModelRef,
+    /// The corpus; `-` is standard input.
+    pub corpus: PathBuf,
+    /// How to read it.
+    pub format: Format,
+    /// Where reports go.
+    pub outputs: Vec<Target>,
+    /// Whether the summary is printed.
+    pub summary: bool,
+    /// Longer sentences are skipped, or cut with `truncate`; the model's limit if `None`.
+    pub max_tokens: Option<usize>,
+    /// Whether longer sentences of plain text are cut.
+    pub truncate: bool,
+    /// Read only the first so many sentences.
+    pub limit: Option<u64>,
+    /// Worker threads.
+    pub threads: NonZeroUsize,
+    /// Fewest scored words of a syntactic label.
+    pub min_count: u64,
+    /// Which token speaks for a split word.
+    pub from_token: FromToken,
+    /// Whether the report says when, how long and where it ran.
+    pub run_info: bool,
+}
+
+/// `headscope maps`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MapsOptions {
+    /// The model.
+    pub model: ModelRef,
+    /// What to draw maps of.
+    pub sentences: SentenceChoice,
+    /// The safetensors file.
+    pub output: PathBuf,
+    /// Longer sentences are skipped, or are an error if they were asked for by number.
+    pub max_tokens: Option<usize>,
+}
+
+/// The sentences of `headscope maps`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SentenceChoice {
+    /// One text from the command line.
+    Text(String),
+    /// Sentences of a corpus by their 0-based index; all of them if none are named.
+    Corpus {
+        /// The file; `-` is standard input.
+        path: PathBuf,
+        /// How to read it.
+        format: Format,
+        /// Indices, ascending.
+        indices: Vec<u64>,
+    },
+}

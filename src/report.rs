@@ -1,0 +1,279 @@
+//! The report: what is written, with its JSON Schema. docs/REPORT.md explains each key.
+
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, Schema};
+use serde::Serialize;
+
+use crate::attention::FromToken;
+use crate::corpus::{CorpusIdentity, Format};
+use crate::detectors::{Label, Near, Policy, Verdict};
+use crate::encode::{SkipReason, Tally};
+use crate::metrics::{HeadMetrics, Measurements, RelationMetrics};
+use crate::model::{Hashes, Model};
+use crate::observe::HeadGrid;
+
+/// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// What each head of a model does, with the evidence.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(title = "headscope report")]
+pub struct Report {
+    /// The version of this schema.
+    pub schema_version: u32,
+    /// What wrote the report.
+    pub tool: Tool,
+    /// The model that was analysed.
+    pub model: ModelInfo,
+    /// The corpus it was run over.
+    pub corpus: CorpusInfo,
+    /// Every option that the numbers depend on, and the label policy.
+    pub settings: Settings,
+    /// The chance level of each metric on this corpus, by metric id.
+    pub chance: HeadMetrics,
+    /// One object per head, layer by layer.
+    pub heads: Vec<HeadReport>,
+    /// One object per dependency relation; empty for a corpus without trees.
+    pub relations: Vec<RelationMetrics>,
+    /// What the labels do not show.
+    pub caveats: Vec<Caveat>,
+    /// Time, threads and host; absent with `--no-run-info`. Nothing else in the report depends on the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunInfo>,
+}
+
+/// What wrote the report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Tool {
+    /// The program's name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// The model that was analysed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ModelInfo {
+    /// Hub id, or the name of the folder.
+    pub id: String,
+    /// The commit on the Hub; null for a folder.
+    pub revision: Option<String>,
+    /// The architecture.
+    pub family: String,
+    /// Layers.
+    pub layers: usize,
+    /// Heads per layer.
+    pub heads: usize,
+    /// Width of one head's queries, keys and values.
+    pub head_dim: usize,
+    /// Width of the hidden states.
+    pub hidden_size: usize,
+    /// Rows of the token embedding.
+    pub vocab_size: usize,
+    /// SHA-256 of the weights file.
+    pub weights_sha256: String,
+    /// SHA-256 of the tokenizer file.
+    pub tokenizer_sha256: String,
+}
+
+impl ModelInfo {
+    /// Describes a loaded model.
+    #[must_use]
+    pub fn new(model: &Model, hashes: Hashes) -> Self {
+        let HeadGrid { layers, heads } = model.grid();
+        Self {
+            id: model.id.clone(),
+            revision: model.revision.clone(),
+            family: model.family.to_string(),
+            layers,
+            heads,
+            head_dim: model.config.head_dim(),
+            hidden_size: model.config.hidden_size,
+            vocab_size: model.config.vocab_size,
+            weights_sha256: hashes.weights,
+            tokenizer_sha256: hashes.tokenizer,
+        }
+    }
+}
+
+/// The corpus that a model was run over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct CorpusInfo {
+    /// The file's name, or `-` for standard input.
+    pub name: String,
+    /// The format it was read as.
+    pub format: Format,
+    /// SHA-256 of the whole file.
+    pub sha256: String,
+    /// Sentences analysed.
+    pub sentences: u64,
+    /// Tokens of those, special tokens included.
+    pub tokens: u64,
+    /// Words of those: syntactic words of CoNLL-U, the tokenizer's own words of plain text.
+    pub words: u64,
+    /// Sentences left out, by reason. Every reason is listed.
+    pub skipped: BTreeMap<SkipReason, u64>,
+    /// Sentences of plain text that were cut to the limit.
+    pub truncated: u64,
+}
+
+impl CorpusInfo {
+    /// Describes a corpus that was read to its end.
+    #[must_use]
+    pub fn new(identity: CorpusIdentity, tally: &Tally) -> Self {
+        let count = |reason: SkipReason| (reason, tally.skipped.get(&reason).copied().unwrap_or(0));
+        Self {
+            name: identity.name,
+            format: identity.format,
+            sha256: identity.sha256,
+            sentences: tally.sentences,
+            tokens: tally.tokens,
+            words: tally.words,
+            skipped: SkipReason::ALL.map(count).into(),
+            truncated: tally.truncated,
+        }
+    }
+}
+
+/// Every option that the numbers depend on, and the label policy.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Settings {
+    /// Longer sentences were skipped, or cut with `truncate`.
+    pub max_tokens: usize,
+    /// Whether longer sentences of plain text were cut.
+    pub truncate: bool,
+    /// Only the first so many sentences were read; null for all.
+    pub limit: Option<u64>,
+    /// Which token speaks for a split word.
+    pub from_token: FromToken,
+    /// Sentences are summed in so many blocks.
+    pub blocks: usize,
+    /// The thresholds of the labels.
+    pub policy: Policy,
+}
+
+/// One head: its verdict and the evidence.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct HeadReport {
+    /// Layer, counted from 0.
+    pub layer: usize,
+    /// Head within the layer, counted from 0.
+    pub head: usize,
+    /// The name of the head, `L7H9`.
+    pub name: String,
+    /// The label with the largest margin over its threshold, or `unlabelled`.
+    pub primary: String,
+    /// All labels, by falling margin.
+    pub labels: Vec<Label>,
+    /// For an unlabelled head the two labels it is nearest to.
+    pub nearest: Vec<Near>,
+    /// What was measured, by metric id.
+    pub metrics: HeadMetrics,
+}
+
+/// A caveat that applies to the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Caveat {
+    /// A short name that does not change.
+    pub id: &'static str,
+    /// The caveat.
+    pub text: &'static str,
+}
+
+/// Facts about the run that the numbers do not depend on.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct RunInfo {
+    /// When it began, RFC 3339, UTC.
+    pub started_at: String,
+    /// How long it took, in seconds.
+    pub duration_seconds: f64,
+    /// Worker threads.
+    pub threads: usize,
+    /// Operating system.
+    pub os: &'static str,
+    /// Processor architecture.
+    pub arch: &'static str,
+}
+
+/// `L7H9`: layer 7, head 9, both counted from 0.
+#[must_use]
+pub fn head_name(layer: usize, head: usize) -> String {
+    format!("L{layer}H{head}")
+}
+
+impl Report {
+    /// Puts a report together.
+    #[must_use]
+    pub fn new(
+        model: ModelInfo,
+        corpus: CorpusInfo,
+        settings: Settings,
+        measured: Measurements,
+        verdicts: Vec<Verdict>,
+        run: Option<RunInfo>,
+    ) -> Self {
+        let grid = HeadGrid { layers: model.layers, heads: model.heads };
+        let caveats = caveats(&measured);
+        let Measurements { heads, chance, relations } = measured;
+        let head = |(place, (metrics, verdict)): (usize, (HeadMetrics, Verdict))| {
+            let (layer, head) = grid.at(place);
+            let Verdict { primary, labels, nearest } = verdict;
+            HeadReport { layer, head, name: head_name(layer, head), primary, labels, nearest, metrics }
+        };
+        Self {
+            schema_version: SCHEMA_VERSION,
+            tool: Tool { name: env!("CARGO_PKG_NAME").to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
+            model,
+            corpus,
+            settings,
+            chance,
+            heads: heads.into_iter().zip(verdicts).enumerate().map(head).collect(),
+            relations,
+            caveats,
+            run,
+        }
+    }
+}
+
+/// The JSON Schema of [`Report`], draft 2020-12.
+#[must_use]
+pub fn schema() -> Schema {
+    schemars::schema_for!(Report)
+}
+
+/// The caveats that apply to a run. docs/LIMITS.md has the argument and the full references.
+fn caveats(measured: &Measurements) -> Vec<Caveat> {
+    let always = [
+        Caveat {
+            id: "attention-is-not-explanation",
+            text: "A label says where a head attends, not what the model's output depends on \
+                (Jain & Wallace 2019; Wiegreffe & Pinter 2019).",
+        },
+        Caveat {
+            id: "role-is-not-importance",
+            text: "A head with a clear role need not matter to the model, and a head without a label may \
+                (Budhraja et al. 2020).",
+        },
+        Caveat {
+            id: "several-roles",
+            text: "A head may have several roles; the primary label is the one with the largest margin, not the only one.",
+        },
+        Caveat {
+            id: "no-op",
+            text: "Attention to special tokens may be a way of doing nothing (Clark et al. 2019; Kobayashi et al. 2020).",
+        },
+        Caveat {
+            id: "no-uncertainty",
+            text: "Scores are point estimates on this corpus: intervals and significance tests are not computed yet.",
+        },
+    ];
+    let syntactic = Caveat {
+        id: "selection",
+        text: "The best head of a relation is the best of many tried: its `accuracy` is biased upwards, \
+            `heldout_accuracy` is not.",
+    };
+    let no_trees =
+        Caveat { id: "no-trees", text: "The corpus has no dependency trees: no syntactic label could be tested." };
+    always.into_iter().chain([if measured.relations.is_empty() { no_trees } else { syntactic }]).collect()
+}

@@ -1,0 +1,391 @@
+//! Bad input, and the message that each gets.
+
+mod support;
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use safetensors::tensor::{Dtype, TensorView};
+use safetensors::{SafeTensors, serialize_to_file};
+use support::{analyze, fixture, outcome, path, run, tiny_bert};
+use tempfile::TempDir;
+
+/// A folder to spoil things in.
+struct Bench(TempDir);
+
+impl Bench {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// A copy of the tiny model, to be spoilt.
+    fn model(&self) -> PathBuf {
+        let copy = self.path("model");
+        fs::create_dir(&copy).unwrap();
+        for entry in fs::read_dir(tiny_bert()).unwrap() {
+            let entry = entry.unwrap();
+            fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+        }
+        copy
+    }
+
+    /// The message for an analysis that fails, with the folder's path replaced by `DIR`.
+    fn error(&self, arguments: &[&str]) -> (i32, String) {
+        let (status, message) = run(arguments).expect_err("an error");
+        (status, message.replace(path(self.0.path()), "DIR"))
+    }
+
+    fn analyze_error(&self, model: &Path, corpus: &Path) -> String {
+        let (status, message) = self.error(&["analyze", path(model), "--corpus", path(corpus), "-o", "-"]);
+        assert_eq!(status, 1, "{message}");
+        message
+    }
+}
+
+/// Rewrites the weights of a model folder.
+fn change_weights(model: &Path, change: impl Fn(&mut HashMap<String, (Vec<usize>, Vec<u8>)>)) {
+    let file = model.join("model.safetensors");
+    let bytes = fs::read(&file).unwrap();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    let mut tensors: HashMap<_, _> =
+        tensors.iter().map(|(name, view)| (name.to_owned(), (view.shape().to_vec(), view.data().to_vec()))).collect();
+    change(&mut tensors);
+    let views =
+        tensors.iter().map(|(name, (shape, data))| (name, TensorView::new(Dtype::F32, shape.clone(), data).unwrap()));
+    serialize_to_file(views, None, &file).unwrap();
+}
+
+fn gold() -> PathBuf {
+    fixture("corpus/gold.conllu")
+}
+
+#[test]
+fn model_folders() {
+    let bench = Bench::new();
+    let missing = bench.analyze_error(&bench.path("absent"), &gold());
+    assert!(missing.starts_with("error: no such model folder: `DIR/absent`"), "{missing}");
+
+    let model = bench.model();
+    fs::remove_file(model.join("model.safetensors")).unwrap();
+    assert_eq!(
+        bench.analyze_error(&model, &gold()),
+        "error: `DIR/model/model.safetensors` is missing: a model folder holds config.json, tokenizer.json and \
+         model.safetensors\n"
+    );
+    fs::copy(tiny_bert().join("model.safetensors"), model.join("model.safetensors")).unwrap();
+    fs::remove_file(model.join("tokenizer.json")).unwrap();
+    assert_eq!(
+        bench.analyze_error(&model, &gold()),
+        "error: `DIR/model/tokenizer.json` is missing: a model folder holds config.json, tokenizer.json and \
+         model.safetensors\n"
+    );
+}
+
+#[test]
+fn a_missing_tensor_is_named_with_all_that_was_tried() {
+    let bench = Bench::new();
+    let model = bench.model();
+    change_weights(&model, |tensors| {
+        tensors.remove("encoder.layer.1.attention.output.LayerNorm.bias");
+    });
+    assert_eq!(
+        bench.analyze_error(&model, &gold()),
+        "error: `DIR/model/model.safetensors` has no tensor for encoder.layer.1.attention.output.LayerNorm.bias: tried \
+         encoder.layer.1.attention.output.LayerNorm.bias, bert.encoder.layer.1.attention.output.LayerNorm.bias, \
+         encoder.layer.1.attention.output.LayerNorm.beta, bert.encoder.layer.1.attention.output.LayerNorm.beta\n"
+    );
+}
+
+#[test]
+fn a_tensor_of_the_wrong_shape() {
+    let bench = Bench::new();
+    let model = bench.model();
+    change_weights(&model, |tensors| {
+        tensors.get_mut("encoder.layer.0.intermediate.dense.weight").unwrap().0 = vec![32, 64];
+    });
+    assert_eq!(
+        bench.analyze_error(&model, &gold()),
+        "error: tensor encoder.layer.0.intermediate.dense.weight of `DIR/model/model.safetensors` has shape [32, 64]: \
+         config.json implies [64, 32]\n"
+    );
+}
+
+#[test]
+fn weights_that_are_no_numbers() {
+    let bench = Bench::new();
+    let model = bench.model();
+    change_weights(&model, |tensors| {
+        tensors.get_mut("encoder.layer.2.output.dense.bias").unwrap().1[12..16]
+            .copy_from_slice(&f32::NAN.to_le_bytes());
+    });
+    assert_eq!(
+        bench.analyze_error(&model, &gold()),
+        "error: tensor encoder.layer.2.output.dense.bias of `DIR/model/model.safetensors` holds NaN at element 3: the \
+         weights are damaged\n"
+    );
+}
+
+#[test]
+fn weights_that_overflow_on_the_way() {
+    let bench = Bench::new();
+    let model = bench.model();
+    change_weights(&model, |tensors| {
+        for bytes in tensors.get_mut("encoder.layer.1.output.dense.weight").unwrap().1.chunks_exact_mut(4) {
+            bytes.copy_from_slice(&f32::MAX.to_le_bytes());
+        }
+    });
+    let message = bench.analyze_error(&model, &gold());
+    assert!(message.contains("are not finite: the weights are damaged or overflow in float32"), "{message}");
+}
+
+#[test]
+fn truncated_weights() {
+    let bench = Bench::new();
+    let model = bench.model();
+    let weights = fs::read(model.join("model.safetensors")).unwrap();
+    fs::write(model.join("model.safetensors"), &weights[..weights.len() / 2]).unwrap();
+    let message = bench.analyze_error(&model, &gold());
+    assert!(message.starts_with("error: cannot read weights from `DIR/model/model.safetensors`: "), "{message}");
+}
+
+#[test]
+fn configs() {
+    let bench = Bench::new();
+    let model = bench.model();
+    let config = fs::read_to_string(model.join("config.json")).unwrap();
+    let cases = [
+        (
+            config.replace("\"model_type\": \"bert\"", "\"model_type\": \"gpt2\""),
+            "model_type \"gpt2\" is not supported (supported: bert)",
+        ),
+        (
+            config.replace("\"model_type\": \"bert\",", ""),
+            "there is no model_type: add the model's own (supported: bert)",
+        ),
+        (
+            config.replace("\"num_attention_heads\": 4", "\"num_attention_heads\": 5"),
+            "hidden_size 32 is not a multiple of num_attention_heads 5",
+        ),
+        (config.replace("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 0"), "num_hidden_layers is 0"),
+        (config.replace("\"hidden_size\": 32,", ""), "missing field `hidden_size`"),
+        (
+            config.replace("\"vocab_size\": 196", "\"vocab_size\": 196, \"position_embedding_type\": \"relative_key\""),
+            "position_embedding_type \"relative_key\" is not supported (supported: absolute)",
+        ),
+        ("{".to_owned(), "not valid JSON: EOF while parsing an object at line 1 column 1"),
+    ];
+    for (text, problem) in cases {
+        fs::write(model.join("config.json"), text).unwrap();
+        let expected = format!("error: cannot use `DIR/model/config.json`: {problem}\n");
+        assert_eq!(bench.analyze_error(&model, &gold()), expected);
+    }
+}
+
+#[test]
+fn a_tokenizer_of_another_model() {
+    let bench = Bench::new();
+    let model = bench.model();
+    let tokenizer = fs::read_to_string(model.join("tokenizer.json")).unwrap();
+    fs::write(model.join("tokenizer.json"), tokenizer.replace("\"letter\": 195", "\"letter\": 900")).unwrap();
+    assert_eq!(
+        bench.analyze_error(&model, &gold()),
+        "error: tokenizer `DIR/model/tokenizer.json` does not fit the model: its token `letter` has id 900, \
+         config.json says vocab_size 196\n"
+    );
+}
+
+#[test]
+fn corpora() {
+    let bench = Bench::new();
+    let model = tiny_bert();
+    let absent = bench.path("absent.conllu");
+    assert_eq!(bench.analyze_error(&model, &absent), "error: no such corpus file: `DIR/absent.conllu`\n");
+    let empty = bench.file("empty.conllu", "\n\n");
+    assert_eq!(bench.analyze_error(&model, &empty), "error: corpus `empty.conllu` has no sentences\n");
+    let comment = bench.file("comment.conllu", "# newdoc\n\n");
+    assert_eq!(
+        bench.analyze_error(&model, &comment),
+        "error: corpus `comment.conllu` leaves nothing to analyse: all 1 sentences were skipped (1 without any word)\n"
+    );
+    let columns = bench.file("columns.conllu", "# ok\n1\tGo\t_\n");
+    assert_eq!(
+        bench.analyze_error(&model, &columns),
+        "error: DIR/columns.conllu:2: a CoNLL-U line has 10 columns separated by tabs, this one has 3: `1\\tGo\\t_`\n"
+    );
+    let latin1 = bench.file("latin1.txt", b"one\ncaf\xe9 noir\n");
+    assert_eq!(
+        bench.analyze_error(&model, &latin1),
+        "error: DIR/latin1.txt:2: not UTF-8 (byte 4 of the line is 0xe9): convert the file to UTF-8 first\n"
+    );
+    let folder = bench.path("folder.txt");
+    fs::create_dir(&folder).unwrap();
+    assert_eq!(
+        bench.analyze_error(&model, &folder),
+        "error: corpus `DIR/folder.txt` is a folder: give one of its files\n"
+    );
+}
+
+#[test]
+fn long_sentences_are_skipped_and_counted_or_cut() {
+    let bench = Bench::new();
+    let long = "the dog ".repeat(60);
+    let corpus = bench.file("long.txt", format!("the cat\n{long}\n\nthe \u{200b}\n"));
+    let report = analyze(&corpus, &[]);
+    assert_eq!(report["corpus"]["skipped"]["too_many_tokens"], 1);
+    assert_eq!(report["corpus"]["sentences"], 2);
+    let report = analyze(&corpus, &["--truncate"]);
+    assert_eq!(report["corpus"]["skipped"]["too_many_tokens"], 0);
+    assert_eq!(report["corpus"]["truncated"], 1);
+    // [CLS] the cat [SEP], 96 positions, [CLS] the [SEP]
+    assert_eq!(report["corpus"]["tokens"], 4 + 96 + 3);
+    let report = analyze(&corpus, &["--max-tokens", "4"]);
+    assert_eq!(report["corpus"]["skipped"]["too_many_tokens"], 1);
+
+    let model = tiny_bert();
+    let (status, message) = bench.error(&["analyze", path(&model), "-c", path(&corpus), "--max-tokens", "97"]);
+    assert_eq!((status, message.as_str()), (1, "error: --max-tokens 97 is more than the 96 positions of the model\n"));
+}
+
+#[test]
+fn a_word_without_tokens_takes_its_sentence_along() {
+    let bench = Bench::new();
+    let line = |id: u32, form: &str, head: u32| format!("{id}\t{form}\t_\t_\t_\t_\t{head}\tdep\t_\t_\n");
+    let text = [line(1, "the", 2), line(2, "\u{200b}", 0), "\n".into(), line(1, "the", 2), line(2, "dog", 0)].concat();
+    let report = analyze(&bench.file("zero.conllu", text), &[]);
+    assert_eq!(report["corpus"]["skipped"]["word_without_tokens"], 1);
+    assert_eq!(report["corpus"]["sentences"], 1);
+    assert_eq!(report["corpus"]["words"], 2);
+}
+
+#[test]
+fn outputs_are_tried_before_the_work_begins() {
+    let bench = Bench::new();
+    let (model, corpus) = (tiny_bert(), gold());
+    let output = bench.path("absent/report.json");
+    // The model does not exist either: the output is the first to be looked at.
+    for model in [&model, &bench.path("absent-model")] {
+        let (status, message) = bench.error(&["analyze", path(model), "-c", path(&corpus), "-o", path(&output)]);
+        assert_eq!(status, 1);
+        assert_eq!(
+            message,
+            "error: cannot write `DIR/absent/report.json`: there is no folder `DIR/absent`: create it first\n"
+        );
+    }
+    let folder = bench.path("folder.json");
+    fs::create_dir(&folder).unwrap();
+    let (_, message) = bench.error(&["analyze", path(&model), "-c", path(&corpus), "-o", path(&folder)]);
+    assert_eq!(message, "error: cannot write `DIR/folder.json`: it is a folder\n");
+}
+
+#[test]
+fn a_failed_run_leaves_the_old_report_and_nothing_else() {
+    let bench = Bench::new();
+    let report = bench.file("report.json", "old");
+    let corpus = bench.file("bad.conllu", "1\tGo\t_\n");
+    let model = tiny_bert();
+    bench.error(&["analyze", path(&model), "-c", path(&corpus), "-o", path(&report)]);
+    assert_eq!(fs::read_to_string(&report).unwrap(), "old");
+    let mut left: Vec<_> = fs::read_dir(bench.0.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["bad.conllu", "report.json"]);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk() {
+    let bench = Bench::new();
+    let (model, corpus) = (tiny_bert(), gold());
+    let full = bench.path("full.json");
+    std::os::unix::fs::symlink("/dev/full", &full).unwrap();
+    let arguments = ["analyze", path(&model), "-c", path(&corpus), "--limit", "3", "-o"];
+    let (status, message) = bench.error(&[arguments.as_slice(), &[path(&full)]].concat());
+    assert_eq!(
+        (status, message.as_str()),
+        (1, "error: cannot write `DIR/full.json`: No space left on device (os error 28)\n")
+    );
+    let stdout = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_headscope"))
+        .args(arguments)
+        .arg("-")
+        .stdout(stdout)
+        .output()
+        .unwrap();
+    let (status, message) = outcome(&output).unwrap_err();
+    assert_eq!(
+        (status, message.as_str()),
+        (1, "error: cannot write to standard output: No space left on device (os error 28)\n")
+    );
+}
+
+#[test]
+fn wrong_usage_ends_with_status_two() {
+    let (model, corpus) = (tiny_bert(), gold());
+    let (model, corpus) = (path(&model), path(&corpus));
+    let cases: &[(&[&str], &str)] = &[
+        (&["analyze", "-c", corpus], "no MODEL given: there is none in the box yet, so name a Hub id or a folder"),
+        (&["analyze", model], "no --corpus given: there is none in the box yet, so name a file"),
+        (
+            &["analyze", model, "-c", "corpus.xml"],
+            "cannot tell the format of `corpus.xml` by its extension: say --format conllu or --format text",
+        ),
+        (
+            &["analyze", model, "-c", "-"],
+            "standard input has no extension to tell the format by: say --format conllu or --format text",
+        ),
+        (
+            &["analyze", model, "-c", corpus, "-o", "report.xml"],
+            "cannot tell the format of output `report.xml` by its extension: use .json or .csv",
+        ),
+        (&["analyze", model, "-c", corpus, "-o", "a.json", "-o", "a.json"], "the same output is given twice"),
+        (
+            &["analyze", model, "-c", corpus, "--truncate"],
+            "--truncate is for plain text: a conllu sentence without its end has another tree",
+        ),
+        (&["maps", model, "-o", "maps.safetensors"], "nothing to map: give --text or --corpus"),
+        (&["maps", model, "--text", "a", "-o", "maps.npz"], "`maps.npz`: maps are written as .safetensors"),
+        (&["explain", "seperator"], "there is no label or metric `seperator`; did you mean `separator`?"),
+        (&["explain", "q"], "there is no label or metric `q`: `headscope explain` lists all"),
+        (&["analyze", "--limit", "0"], "0 is not in 1.."),
+    ];
+    for (arguments, expected) in cases {
+        let (status, message) = run(arguments).expect_err("wrong usage");
+        assert_eq!(status, 2, "{message}");
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+#[test]
+fn sentences_to_map_must_be_there() {
+    let bench = Bench::new();
+    let model = tiny_bert();
+    let corpus = bench.file("two.txt", format!("one\n{}\n", "the ".repeat(100)));
+    let output = bench.path("maps.safetensors");
+    let maps = |sentence: &str| {
+        bench.error(&["maps", path(&model), "-c", path(&corpus), "--sentence", sentence, "-o", path(&output)])
+    };
+    assert_eq!(maps("2"), (1, "error: there is no sentence 2 in `DIR/two.txt`: it has 2, counted from 0\n".to_owned()));
+    assert_eq!(
+        maps("1"),
+        (1, "error: DIR/two.txt:2: cannot map sentence 1: it is one with more tokens than the limit\n".to_owned())
+    );
+    assert!(!output.exists());
+}
+
+#[test]
+fn a_reader_that_stops_early_is_no_error() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_headscope")).arg("schema").stdout(writer).output();
+    assert_eq!(outcome(&output.unwrap()), Ok(String::new()));
+}

@@ -1,0 +1,39 @@
+"""Reads a report, its CSV and a maps file as a notebook would: python tests/notebook.py REPORT CSV MAPS"""
+
+import json
+import sys
+
+import numpy as np
+import pandas as pd
+from safetensors import safe_open
+
+report_path, csv_path, maps_path = sys.argv[1:]
+with open(report_path) as file:
+    report = json.load(file)
+
+heads = pd.json_normalize(report["heads"])
+assert len(heads) == report["model"]["layers"] * report["model"]["heads"], len(heads)
+nested = [name for name in heads if heads[name].map(lambda cell: isinstance(cell, (list, dict))).any()]
+assert set(nested) <= {"labels", "nearest"}, nested
+assert heads["metrics.offset_mass.-1"].between(0, 1).all()
+
+labels = pd.json_normalize(report["heads"], "labels", ["name"])
+assert set(labels["label"]) >= {"previous-token"}, set(labels["label"])
+
+relations = pd.json_normalize(report["relations"], "by_head", ["relation", "count"])
+assert len(relations) == len(heads) * len(report["relations"])
+
+table = pd.read_csv(csv_path)
+assert len(table) == len(heads)
+np.testing.assert_array_equal(table["entropy"], heads["metrics.entropy"])
+
+maps = safe_open(maps_path, "np")
+tokens = json.loads(maps.metadata()["tokens.0"])
+attention = maps.get_tensor("attentions.0")
+assert attention.dtype == np.float32
+assert attention.shape == (report["model"]["layers"], report["model"]["heads"], len(tokens), len(tokens))
+np.testing.assert_allclose(attention.sum(-1), 1, atol=1e-5)
+assert len(json.loads(maps.metadata()["word_ids.0"])) == len(tokens)
+assert json.loads(maps.metadata()["model"])["weights_sha256"] == report["model"]["weights_sha256"]
+
+print(f"{len(heads)} heads, {len(labels)} labels, {len(relations)} relation rows, {len(maps.keys())} maps")

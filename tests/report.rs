@@ -1,0 +1,245 @@
+//! The whole program as a user runs it: reports, maps, explanations.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use support::{analyze, fixture, headscope, outcome, path, run, tiny_bert};
+
+fn gold() -> std::path::PathBuf {
+    fixture("corpus/gold.conllu")
+}
+
+fn schema() -> Value {
+    serde_json::from_str(&run(&["schema"]).unwrap()).unwrap()
+}
+
+/// Every number of `value`, with its path.
+fn numbers<'a>(at: &str, value: &'a Value, found: &mut Vec<(String, &'a Value)>) {
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(key, value)| numbers(&format!("{at}.{key}"), value, found)),
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(index, value)| numbers(&format!("{at}[{index}]"), value, found));
+        }
+        _ => found.push((at.to_owned(), value)),
+    }
+}
+
+#[test]
+fn reports_follow_the_schema() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("text.txt");
+    fs::write(&text, "One.\n\nAnother one, with a comma.\n").unwrap();
+    let validator = jsonschema::validator_for(&schema()).unwrap();
+    for report in [analyze(&gold(), &["--limit", "50"]), analyze(&gold(), &["--min-count", "5"]), analyze(&text, &[])] {
+        let errors: Vec<String> = validator.iter_errors(&report).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{errors:?}");
+        assert_eq!(report["heads"].as_array().unwrap().len(), 12);
+    }
+    // The schema is strict enough to notice a report that is not one.
+    let mut broken = analyze(&text, &[]);
+    broken["heads"][0]["metrics"]["entropy"] = "much".into();
+    assert!(!validator.is_valid(&broken));
+}
+
+#[test]
+fn top_level_keys_are_in_their_order() {
+    let (model, corpus) = (tiny_bert(), gold());
+    let text = run(&["analyze", path(&model), "-c", path(&corpus), "--limit", "5", "-o", "-"]).unwrap();
+    let keys: Vec<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("  \"")?.split_once('"')).map(|(key, _)| key).collect();
+    let expected = "schema_version tool model corpus settings chance heads relations caveats run";
+    assert_eq!(keys, expected.split(' ').collect::<Vec<_>>());
+}
+
+#[test]
+fn a_report_is_the_same_for_any_number_of_threads() {
+    let (model, corpus) = (tiny_bert(), gold());
+    let report = |threads: &str| {
+        let arguments =
+            ["analyze", path(&model), "-c", path(&corpus), "-o", "-", "--no-run-info", "--threads", threads];
+        run(&arguments).unwrap()
+    };
+    let one = report("1");
+    for threads in ["2", "3", "8"] {
+        assert_eq!(one, report(threads), "{threads} threads");
+    }
+}
+
+#[test]
+fn text_has_no_trees() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("text.txt");
+    fs::write(&text, "One.\n\nAnother one, with a comma.\n").unwrap();
+    let report = analyze(&text, &[]);
+    assert_eq!(report["corpus"]["sentences"], 2);
+    // One . / Another one , with a comma .
+    assert_eq!(report["corpus"]["words"], 2 + 7);
+    assert_eq!(report["relations"], Value::Array(Vec::new()));
+    assert_eq!(report["heads"][0]["metrics"]["uuas"], Value::Null);
+    assert_eq!(report["heads"][0]["metrics"]["uas"]["dep->head"], Value::Null);
+    let caveats: Vec<_> = report["caveats"].as_array().unwrap().iter().map(|caveat| &caveat["id"]).collect();
+    assert!(caveats.contains(&&Value::from("no-trees")));
+}
+
+#[test]
+fn what_nothing_is_eligible_for_is_null() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("text.txt");
+    fs::write(&text, "the dog\n").unwrap();
+    let report = analyze(&text, &[]);
+    let metrics = &report["heads"][0]["metrics"];
+    assert!(metrics["offset_mass"]["-1"].is_number());
+    assert_eq!(metrics["offset_mass"]["-2"], Value::Null);
+    assert_eq!(report["chance"]["offset_mass"]["2"], Value::Null);
+    // [CLS] the dog [SEP]: uniform attention is 1/4 everywhere.
+    assert_eq!(report["chance"]["offset_mass"]["1"], 0.25);
+    assert_eq!(report["chance"]["separator_mass"], 0.25);
+    assert_eq!(report["chance"]["punctuation_mass"], 0.0);
+}
+
+#[test]
+fn standard_input_reads_as_a_file_does() {
+    let (model, corpus) = (tiny_bert(), gold());
+    let bytes = fs::read(&corpus).unwrap();
+    let command = ["analyze", path(&model), "-c", "-", "--format", "conllu", "-o", "-", "--no-run-info"];
+    let piped = headscope(&command).write_stdin(bytes).output().unwrap();
+    let piped: Value = serde_json::from_str(&outcome(&piped).unwrap()).unwrap();
+    let read = analyze(&corpus, &[]);
+    assert_eq!(piped["corpus"]["name"], "-");
+    for key in ["heads", "relations", "chance"] {
+        assert_eq!(piped[key], read[key]);
+    }
+    assert_eq!(piped["corpus"]["sha256"], read["corpus"]["sha256"]);
+}
+
+#[test]
+fn a_limit_takes_the_first_sentences() {
+    let report = analyze(&gold(), &["--limit", "7"]);
+    assert_eq!(report["corpus"]["sentences"], 7);
+    assert_eq!(report["settings"]["limit"], 7);
+    // The hash is of the whole corpus all the same.
+    assert_eq!(report["corpus"]["sha256"], analyze(&gold(), &[])["corpus"]["sha256"]);
+}
+
+#[test]
+fn csv_has_the_numbers_of_the_json_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let (json, csv) = (folder.path().join("report.json"), folder.path().join("heads.csv"));
+    let (model, corpus) = (tiny_bert(), gold());
+    let summary = run(&[
+        "analyze",
+        path(&model),
+        "-c",
+        path(&corpus),
+        "--limit",
+        "40",
+        "-o",
+        path(&json),
+        "-o",
+        path(&csv),
+        "--quiet",
+    ]);
+    assert_eq!(summary, Ok(String::new()));
+    let report: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    let mut reader = csv::Reader::from_path(&csv).unwrap();
+    let header: Vec<String> = reader.headers().unwrap().iter().map(str::to_owned).collect();
+    let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+    let heads = report["heads"].as_array().unwrap();
+    assert_eq!(rows.len(), heads.len());
+    for (row, head) in rows.iter().zip(heads) {
+        let mut metrics = Vec::new();
+        numbers("", &head["metrics"], &mut metrics);
+        for (name, value) in metrics {
+            let column = header.iter().position(|column| *column == name[1..]).unwrap();
+            let cell = if value.is_null() { String::new() } else { value.to_string() };
+            assert_eq!(row[column], cell, "{name}");
+        }
+        assert_eq!(row[2], head["name"]);
+    }
+}
+
+#[test]
+fn the_summary_shows_grid_relations_and_skips() {
+    let (model, corpus) = (tiny_bert(), gold());
+    let summary = run(&["analyze", path(&model), "-c", path(&corpus)]).unwrap();
+    assert!(summary.starts_with("model   tiny-bert: bert, 3 layers x 4 heads\ncorpus  gold.conllu: "), "{summary}");
+    for part in ["\n     H0", "\n L2", "nsubj", "baseline", "Skipped sentences: "] {
+        assert!(summary.contains(part), "no {part:?} in\n{summary}");
+    }
+    assert!(!summary.contains('\u{1b}'), "colours where there is no terminal");
+}
+
+#[test]
+fn an_existing_report_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("report.json");
+    fs::write(&output, "old").unwrap();
+    let (model, corpus) = (tiny_bert(), gold());
+    run(&["analyze", path(&model), "-c", path(&corpus), "--limit", "3", "-q", "-o", path(&output)]).unwrap();
+    let report: Value = serde_json::from_slice(&fs::read(&output).unwrap()).unwrap();
+    assert_eq!(report["schema_version"], 1);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing but the report is left");
+}
+
+#[test]
+fn maps_hold_the_attention_of_each_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, corpus, output) = (tiny_bert(), gold(), folder.path().join("maps.safetensors"));
+    let sentences = ["--sentence", "4", "--sentence", "0"];
+    run(&[&["maps", path(&model), "-c", path(&corpus), "-o", path(&output)], sentences.as_slice()].concat()).unwrap();
+    check_maps(&output, &["attentions.0", "attentions.4"]);
+    run(&["maps", path(&model), "--text", "The dog left.", "-o", path(&output)]).unwrap();
+    let metadata = check_maps(&output, &["attentions.0"]);
+    assert_eq!(metadata["tokens.0"], r#"["[CLS]","the","dog","left",".","[SEP]"]"#);
+    assert_eq!(metadata["word_ids.0"], "[null,0,1,2,3,null]");
+    assert_eq!(metadata["format"], "headscope.maps");
+    assert!(metadata["model"].contains(r#""id":"tiny-bert""#));
+}
+
+fn check_maps(path: &Path, names: &[&str]) -> std::collections::HashMap<String, String> {
+    let bytes = fs::read(path).unwrap();
+    let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let mut found = tensors.names();
+    found.sort_unstable();
+    assert_eq!(found, names);
+    for (name, tensor) in tensors.tensors() {
+        let [layers, heads, queries, keys] = tensor.shape()[..] else { panic!("{name} is {:?}", tensor.shape()) };
+        assert_eq!((layers, heads, queries), (3, 4, keys));
+        let weights: Vec<f32> =
+            tensor.data().chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect();
+        for row in weights.chunks_exact(keys) {
+            assert!((row.iter().sum::<f32>() - 1.0).abs() < 1e-5);
+        }
+    }
+    let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();
+    header.metadata().clone().unwrap()
+}
+
+#[test]
+fn explain_says_what_things_are() {
+    let text = run(&["explain", "offset:-3"]).unwrap();
+    assert!(text.starts_with("offset:k (label)\n"), "{text}");
+    for part in ["Formula: ", "Chance level: ", "Default threshold: ", "Source: ", "Caveats: "] {
+        assert!(text.contains(part), "{text}");
+    }
+    let all = run(&["explain"]).unwrap();
+    assert!(all.contains("\nsyntactic:<relation> ") && all.contains("\nuuas "), "{all}");
+}
+
+#[test]
+fn the_page_on_detectors_is_up_to_date() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/detectors.md");
+    let remake = "docs/detectors.md is stale: headscope explain --markdown > docs/detectors.md";
+    assert_eq!(fs::read_to_string(page).unwrap(), run(&["explain", "--markdown"]).unwrap(), "{remake}");
+}
+
+#[test]
+fn help_is_there_for_every_command() {
+    for command in ["analyze", "maps", "explain", "schema"] {
+        let help = run(&[command, "--help"]).unwrap();
+        assert!(help.contains("Usage: headscope"), "{help}");
+    }
+}

@@ -1,0 +1,127 @@
+//! The attention goldens that fixtures/make_goldens.py makes, and the encoder held against them.
+
+use std::path::Path;
+
+use headscope::attention::AttentionView;
+use headscope::corpus::{Content, Head, Sentence, Word};
+use headscope::encode::Encoded;
+use headscope::model::Model;
+use headscope::model::encoder::{Encoder, Visitor};
+use headscope::model::source::ModelRef;
+use headscope::pack::Pack;
+use safetensors::SafeTensors;
+
+/// What attention and hidden states may differ by from PyTorch's: both are float32, summed in different orders.
+/// PyTorch itself is 2e-6 to 4e-6 away from float64.
+pub const TOLERANCE: f32 = 1e-5;
+
+/// Attention of one sentence, `[layers, heads, n, n]`, and hidden states, `[layers + 1, n, hidden]`, flat.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Forward {
+    pub ids: Vec<u32>,
+    pub attentions: Vec<f32>,
+    pub hidden_states: Vec<f32>,
+}
+
+pub struct Golden {
+    pub sentences: Vec<Vec<String>>,
+    pub expected: Vec<Forward>,
+}
+
+impl Golden {
+    /// Reads a golden; one that cannot be read says how it is made.
+    pub fn read(path: &Path) -> Self {
+        let remake = format!("{} is missing or stale: python fixtures/make_goldens.py makes it", path.display());
+        let bytes = std::fs::read(path).expect(&remake);
+        let (_, header) = SafeTensors::read_metadata(&bytes).expect(&remake);
+        let metadata = header.metadata().as_ref().expect(&remake);
+        let sentences: Vec<Vec<String>> = serde_json::from_str(&metadata["sentences"]).expect(&remake);
+        let tensors = SafeTensors::deserialize(&bytes).expect(&remake);
+        let floats = |name: String| -> Vec<f32> {
+            let data = tensors.tensor(&name).expect(&remake).data();
+            data.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().expect("four bytes"))).collect()
+        };
+        let ids = |name: String| -> Vec<u32> {
+            let data = tensors.tensor(&name).expect(&remake).data();
+            let id = |b: &[u8]| u32::try_from(i64::from_le_bytes(b.try_into().expect("eight bytes"))).expect("an id");
+            data.chunks_exact(8).map(id).collect()
+        };
+        let forward = |i: usize| Forward {
+            ids: ids(format!("ids.{i}")),
+            attentions: floats(format!("attentions.{i}")),
+            hidden_states: floats(format!("hidden_states.{i}")),
+        };
+        Self { expected: (0..sentences.len()).map(forward).collect(), sentences }
+    }
+}
+
+/// Loads a model folder.
+pub fn load(folder: &Path) -> Model {
+    Model::load(ModelRef::Folder(folder.to_owned()).resolve(&()).expect("a model folder")).expect("a model")
+}
+
+/// Encodes pre-split words, as a corpus of that one sentence would be.
+pub fn encode(model: &Model, words: &[String]) -> Encoded {
+    let word = |form: &String| Word { form: form.clone(), head: Head::Unknown, relation: "dep".to_owned() };
+    let sentence = Sentence { index: 0, line: 1, content: Content::Tree(words.iter().map(word).collect()) };
+    model.sentence_encoder(512, false).encode(sentence).expect("encodes").expect("is not skipped")
+}
+
+/// Runs sentences in one pack.
+pub fn forward(encoder: &dyn Encoder, sentences: Vec<Encoded>) -> Vec<Forward> {
+    struct Recorder(Vec<Forward>);
+    impl Visitor for Recorder {
+        fn attention(&mut self, sentence: usize, view: AttentionView<'_>) {
+            self.0[sentence].attentions.extend_from_slice(view.weights());
+        }
+        fn wants_hidden_states(&self) -> bool {
+            true
+        }
+        fn hidden_states(&mut self, _layer: usize, mut states: &[f32]) {
+            let tokens: usize = self.0.iter().map(|sentence| sentence.ids.len()).sum();
+            let width = states.len() / tokens;
+            for sentence in &mut self.0 {
+                let (own, rest) = states.split_at(sentence.ids.len() * width);
+                sentence.hidden_states.extend_from_slice(own);
+                states = rest;
+            }
+        }
+    }
+    let start = |sentence: &Encoded| Forward { ids: sentence.ids.clone(), ..Forward::default() };
+    let mut recorder = Recorder(sentences.iter().map(start).collect());
+    encoder.forward(&Pack { sentences }, &mut recorder).expect("a forward pass");
+    recorder.0
+}
+
+/// The largest difference between two lists of the same length.
+pub fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len(), "shapes differ");
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
+
+/// Holds a model's forward pass against its golden, sentence by sentence and layer by layer, and prints the largest
+/// differences.
+pub fn check_parity(model: &Model, golden: &Golden) {
+    let sentences: Vec<Encoded> = golden.sentences.iter().map(|words| encode(model, words)).collect();
+    let layers = model.grid().layers;
+    let (mut attention, mut hidden) = (vec![0_f32; layers], vec![0_f32; layers + 1]);
+    for (actual, expected) in forward(model.encoder.as_ref(), sentences).iter().zip(&golden.expected) {
+        assert_eq!(actual.ids, expected.ids, "token ids differ");
+        let by_layer = |values: &[f32], layers: usize| values.len() / layers;
+        let size = by_layer(&expected.attentions, layers);
+        for (layer, worst) in attention.iter_mut().enumerate() {
+            let range = layer * size..(layer + 1) * size;
+            let difference = largest_difference(&actual.attentions[range.clone()], &expected.attentions[range]);
+            *worst = worst.max(difference);
+        }
+        let size = by_layer(&expected.hidden_states, layers + 1);
+        for (layer, worst) in hidden.iter_mut().enumerate() {
+            let range = layer * size..(layer + 1) * size;
+            let difference = largest_difference(&actual.hidden_states[range.clone()], &expected.hidden_states[range]);
+            *worst = worst.max(difference);
+        }
+    }
+    println!("largest difference to PyTorch by layer: attention {attention:.1e?}, hidden states {hidden:.1e?}");
+    assert!(attention.iter().all(|&difference| difference <= TOLERANCE), "attention differs: {attention:?}");
+    assert!(hidden.iter().all(|&difference| difference <= TOLERANCE), "hidden states differ: {hidden:?}");
+}

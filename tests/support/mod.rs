@@ -1,0 +1,57 @@
+//! What the integration tests share.
+#![allow(dead_code, reason = "each test crate uses a part")]
+
+pub mod hub_server;
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+/// A file of `fixtures/`.
+pub fn fixture(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(path)
+}
+
+/// The random model of three layers and four heads.
+pub fn tiny_bert() -> PathBuf {
+    fixture("models/tiny-bert")
+}
+
+/// The binary, with no variable set that changes what it does.
+pub fn headscope(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_headscope"));
+    for variable in ["HF_HOME", "HF_HUB_CACHE", "HF_TOKEN", "HF_ENDPOINT", "HF_HUB_OFFLINE", "NO_COLOR"] {
+        command.env_remove(variable);
+    }
+    command.args(arguments);
+    command
+}
+
+/// Runs the binary; what it printed, or, if it failed, its message.
+pub fn run(arguments: &[&str]) -> Result<String, (i32, String)> {
+    outcome(&headscope(arguments).output().expect("the binary starts"))
+}
+
+/// What a finished run printed, or, if it failed, its exit status and message.
+pub fn outcome(output: &Output) -> Result<String, (i32, String)> {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
+    if output.status.success() {
+        return Ok(text(&output.stdout));
+    }
+    Err((output.status.code().expect("not killed by a signal"), text(&output.stderr)))
+}
+
+/// Analyses a corpus with the tiny model and parses the report.
+pub fn analyze(corpus: &Path, more: &[&str]) -> Value {
+    let model = tiny_bert();
+    let mut arguments = vec!["analyze", path(&model), "--corpus", path(corpus), "-o", "-", "--no-run-info"];
+    arguments.extend(more);
+    serde_json::from_str(&run(&arguments).expect("a report")).expect("JSON")
+}
+
+/// A path as an argument.
+pub fn path(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
