@@ -15,6 +15,7 @@ pub struct AttentionView<'a> {
     pub head: usize,
     tokens: usize,
     weights: &'a [f32],
+    entropies: Option<&'a [f32]>,
 }
 
 impl<'a> AttentionView<'a> {
@@ -27,7 +28,18 @@ impl<'a> AttentionView<'a> {
     pub fn new(layer: usize, head: usize, tokens: usize, weights: &'a [f32]) -> Self {
         assert!(tokens > 0, "a sentence has at least one token");
         assert_eq!(weights.len(), tokens * tokens, "attention is [tokens, tokens]");
-        Self { layer, head, tokens, weights }
+        Self { layer, head, tokens, weights, entropies: None }
+    }
+
+    /// The same, by an encoder that knows the entropy of each row, in nats, from its softmax.
+    ///
+    /// # Panics
+    ///
+    /// As [`AttentionView::new`], or if there is not one entropy for each row.
+    #[must_use]
+    pub fn with_entropies(layer: usize, head: usize, tokens: usize, weights: &'a [f32], entropies: &'a [f32]) -> Self {
+        assert_eq!(entropies.len(), tokens, "one entropy for each row");
+        Self { entropies: Some(entropies), ..Self::new(layer, head, tokens, weights) }
     }
 
     /// The number of tokens `n`, special tokens included.
@@ -40,6 +52,16 @@ impl<'a> AttentionView<'a> {
     #[must_use]
     pub fn row(&self, query: usize) -> &'a [f32] {
         &self.weights[query * self.tokens..][..self.tokens]
+    }
+
+    /// The entropy of a token's attention in nats: `-sum a ln a` with `0 ln 0 = 0`.
+    #[must_use]
+    pub fn entropy(&self, query: usize) -> f64 {
+        if let Some(entropies) = self.entropies {
+            return f64::from(entropies[query]);
+        }
+        let terms = self.row(query).iter().filter(|&&weight| weight > 0.0).map(|&weight| f64::from(weight));
+        -terms.map(|weight| weight * weight.ln()).sum::<f64>()
     }
 
     /// The rows in order, `[tokens, tokens]` flat.

@@ -12,7 +12,7 @@ use crate::attention::AttentionView;
 use crate::corpus::{Content, Corpus, Sentence};
 use crate::encode::{Encoded, SentenceEncoder};
 use crate::export::output::Output;
-use crate::model::encoder::Visitor;
+use crate::model::encoder::{Scratch, Visitor};
 use crate::model::{Fingerprint, Model};
 use crate::observe::HeadGrid;
 use crate::options::{MapsOptions, SentenceChoice};
@@ -122,7 +122,7 @@ impl<'a> Map<'a> {
     fn compute(&self) -> Result<Vec<u8>> {
         let pack = Pack { sentences: vec![self.sentence.clone()] };
         let mut recorder = Recorder { heads: self.model.grid().heads, bytes: vec![0; self.data_len()] };
-        self.model.encoder.forward(&pack, &mut recorder)?;
+        self.model.encoder.forward(&pack, &mut Scratch::default(), &mut recorder)?;
         Ok(recorder.bytes)
     }
 }

@@ -245,7 +245,12 @@ fn token_metrics(sums: &TokenSums<ExactSum>, exposure: &TokenExposure) -> HeadMe
 /// is `1/n`, the same number as the uniform `offset_mass`. `uas` has a baseline by offset in `relations`.
 fn chance(total: &BlockSums) -> HeadMetrics {
     let uniform = token_metrics(&total.uniform, &total.exposure);
+    let exposure = &total.exposure;
     HeadMetrics {
+        // By definition; what was summed is off in the eighth digit, since 1/n was rounded to f32.
+        entropy: ratio(exposure.max_entropy.value(), exposure.queries as f64),
+        entropy_ratio: uniform.entropy_ratio.map(|_| 1.0),
+        first_special_entropy_ratio: uniform.first_special_entropy_ratio.map(|_| 1.0),
         offset_argmax: uniform.offset_mass.clone(),
         uuas: ratio(total.trees.chain_hits as f64, total.trees.edges as f64),
         ..uniform

@@ -8,7 +8,7 @@ use crate::encode::Encoded;
 
 /// A pack is closed when the next sentence would take it beyond this many tokens.
 ///
-/// 512 was the fastest of 64 / 256 / 512 / 1024 on two cores with AVX-512 (see docs/ARCHITECTURE.md).
+/// Measured to be the fastest of 64, 256, 512 and 1024 (docs/ARCHITECTURE.md, "The encoder").
 pub const PACK_TOKENS: usize = 512;
 
 /// Packs never cross a multiple of this many sentences of the corpus, so that what is computed for a segment

@@ -14,7 +14,7 @@ use crate::encode::{Encoded, SentenceEncoder, Tally};
 use crate::export::output::{Output, to_stdout};
 use crate::export::{Target, Writer, summary};
 use crate::metrics::Measurements;
-use crate::model::encoder::Visitor;
+use crate::model::encoder::{Scratch, Visitor};
 use crate::model::{Fingerprint, Model};
 use crate::observe::{BLOCKS, Observed, Sums};
 use crate::options::AnalyzeOptions;
@@ -125,10 +125,11 @@ fn observe(
     let take = || packs.lock().unwrap_or_else(PoisonError::into_inner).next().transpose();
     let work = || -> Result<Sums> {
         let mut sums = Sums::new(model.grid(), from);
+        let mut scratch = Scratch::default();
         while !failed.load(Ordering::Relaxed) {
             let Some(pack) = take()? else { break };
             let observed = pack.sentences.iter().map(|sentence| sums.begin(sentence)).collect();
-            model.encoder.forward(&pack, &mut Observer { sums: &mut sums, observed })?;
+            model.encoder.forward(&pack, &mut scratch, &mut Observer { sums: &mut sums, observed })?;
             progress.advance(pack.sentences.len(), pack.tokens());
         }
         Ok(sums)

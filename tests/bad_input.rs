@@ -80,14 +80,14 @@ fn model_folders() {
     fs::remove_file(model.join("model.safetensors")).unwrap();
     assert_eq!(
         bench.analyze_error(&model, &gold()),
-        "error: `DIR/model/model.safetensors` is missing: a model folder holds config.json, tokenizer.json and \
+        "error: `DIR/model/model.safetensors` is missing: a model has the files config.json, tokenizer.json and \
          model.safetensors\n"
     );
     fs::copy(tiny_bert().join("model.safetensors"), model.join("model.safetensors")).unwrap();
     fs::remove_file(model.join("tokenizer.json")).unwrap();
     assert_eq!(
         bench.analyze_error(&model, &gold()),
-        "error: `DIR/model/tokenizer.json` is missing: a model folder holds config.json, tokenizer.json and \
+        "error: `DIR/model/tokenizer.json` is missing: a model has the files config.json, tokenizer.json and \
          model.safetensors\n"
     );
 }

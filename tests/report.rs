@@ -243,3 +243,26 @@ fn help_is_there_for_every_command() {
         assert!(help.contains("Usage: headscope"), "{help}");
     }
 }
+
+#[test]
+#[cfg(unix)]
+fn an_interrupted_run_leaves_nothing() {
+    use std::process::{Command, Stdio};
+
+    let folder = tempfile::tempdir().unwrap();
+    let (model, output) = (tiny_bert(), folder.path().join("report.json"));
+    // It waits for a corpus that never comes.
+    let mut child = Command::new(env!("CARGO_BIN_EXE_headscope"))
+        .args(["analyze", path(&model), "-c", "-", "--format", "text", "-o", path(&output)])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while fs::read_dir(folder.path()).unwrap().count() == 0 {
+        assert_eq!(child.try_wait().unwrap(), None, "it ended before it opened its output");
+        std::thread::yield_now();
+    }
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}

@@ -140,7 +140,7 @@ const METRICS: &[Explanation] = &[
         "How often the token k places away is the most attended one.",
         "offset_argmax[k] = share of i in T with i+k in T whose argmax_j A[i, j] is i+k, j over all n positions",
         "1/n on average, if every key is as likely to be the largest",
-        "Voita et al. 2019, section 5.2.",
+        "Voita et al. 2019, section 5.1.",
         "It does not say how large the largest weight is: see confidence.",
     ),
     metric(

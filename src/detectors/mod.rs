@@ -39,7 +39,7 @@ pub const UNLABELLED: &str = "unlabelled";
 /// The thresholds of all labels: the one place where they are set. Printed in every report.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Policy {
-    /// Smallest `offset_argmax` of a positional label (Voita et al. 2019, section 5.2: 90 %).
+    /// Smallest `offset_argmax` of a positional label (Voita et al. 2019, section 5.1: 90 %).
     pub offset_argmax: f64,
     /// `offset_mass` above which a head has a positional label (Clark et al. 2019, released notebook: 0.5).
     pub offset_mass: f64,
@@ -56,7 +56,7 @@ pub struct Policy {
     /// `entropy_ratio` above which a head is `broad` (3.8 nats in the notebook of Clark et al. 2019, of ln 128).
     pub entropy_ratio: f64,
     /// Smallest accuracy above the offset baseline of a syntactic label, as a share
-    /// (Voita et al. 2019, section 5.3: 10 %, taken as percentage points).
+    /// (Voita et al. 2019, section 5.2: 10 %, taken as percentage points).
     pub syntactic_margin: f64,
     /// Fewest scored words of a syntactic label.
     pub syntactic_min_count: u64,

@@ -5,8 +5,8 @@ use super::{Assessment, Bound, Detector, Evidence, Explanation, Policy, assess, 
 use crate::observe::token::MAX_OFFSET;
 
 const OFFSET_FORMULA: &str = "offset_argmax[k] >= 0.9 or offset_mass[k] > 0.5";
-const OFFSET_CHANCE: &str = "uniform_offset_mass[k]: 1/n on average, for both rules";
-const OFFSET_SOURCE: &str = "0.9 of the argmax: Voita et al. 2019, section 5.2. \
+const OFFSET_CHANCE: &str = "chance.offset_mass[k]: 1/n on average, for both rules";
+const OFFSET_SOURCE: &str = "0.9 of the argmax: Voita et al. 2019, section 5.1. \
     0.5 of the mass: the released notebook of Clark et al. 2019.";
 
 pub(super) const PREVIOUS_TOKEN: Detector = Detector {
@@ -61,7 +61,7 @@ pub(super) const SELF: Detector = Detector {
         name: "self",
         measures: "The head attends to the token itself.",
         formula: "offset_mass[0] > 0.5",
-        chance: "uniform_offset_mass[0]: 1/n on average",
+        chance: "chance.offset_mass[0]: 1/n on average",
         threshold: "0.5",
         source: "The mass rule of the other positional labels, at offset 0.",
         caveats: "A head that attends to its own token passes on what the residual connection passes on anyway.",
@@ -77,7 +77,7 @@ pub(super) const LOCAL: Detector = Detector {
         name: "local",
         measures: "The head attends to the two tokens on either side, without a preference for one place.",
         formula: "window_mass > 0.5 and no label previous-token, next-token or offset:k",
-        chance: "uniform_window_mass: a little under 4/n",
+        chance: "chance.window_mass: a little under 4/n",
         threshold: "0.5",
         source: "The mass rule of the positional labels, over a window of two.",
         caveats: "The chance level is high in short sentences: read the score beside it.",

@@ -13,7 +13,7 @@ pub(super) const SYNTACTIC: Detector = Detector {
         formula: "count >= 100 and accuracy >= baseline + 0.1, the baseline being the best fixed offset on the same words",
         chance: "the accuracy of the best fixed offset (\"the head is the word at d+k\"), for each relation",
         threshold: "the baseline + 0.1 (ten percentage points)",
-        source: "Ten points over the best fixed offset: Voita et al. 2019, section 5.3. \
+        source: "Ten points over the best fixed offset: Voita et al. 2019, section 5.2. \
             Accuracy by the most attended word: Clark et al. 2019, section 4.2.",
         caveats: "Every head is tried in both directions on every relation, so a few pass by luck when words are few; \
             no significance test is applied yet. The accuracy of the best head is biased upwards: \

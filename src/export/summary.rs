@@ -56,7 +56,7 @@ fn code(label: &str) -> Code {
         "next-token" => ("next", Some(AnsiColor::Cyan), label),
         "separator" => ("sep", Some(AnsiColor::Yellow), label),
         "first-special" => ("first", Some(AnsiColor::Yellow), label),
-        "punctuation" => ("punct.", Some(AnsiColor::Yellow), label),
+        "punctuation" => ("punctuation", Some(AnsiColor::Yellow), label),
         "broad" => ("broad", Some(AnsiColor::Magenta), label),
         UNLABELLED => (".", None, "no label"),
         _ => match label.split_once(':') {

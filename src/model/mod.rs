@@ -3,7 +3,13 @@
 pub mod bert;
 pub mod config;
 pub mod encoder;
+#[cfg(feature = "hub")]
+mod hub;
+pub mod kernels;
+pub mod matmul;
+pub mod packed;
 pub mod source;
+pub mod tensor;
 pub mod weights;
 
 use std::fs::File;
@@ -12,7 +18,6 @@ use std::path::Path;
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use candle_core::Device;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokenizers::Tokenizer;
@@ -22,7 +27,8 @@ use crate::encode::{SentenceEncoder, punctuation_table};
 use crate::observe::HeadGrid;
 use bert::Bert;
 use config::{Config, Family};
-use encoder::{Encoder, TensorEncoder};
+use encoder::Encoder;
+use packed::PackedEncoder;
 use source::ModelFiles;
 use weights::Checkpoint;
 
@@ -62,9 +68,8 @@ impl Model {
             Some(name) => tokenizer.token_to_id(&name),
             None => SEPARATORS.iter().find_map(|name| tokenizer.token_to_id(name)),
         };
-        let checkpoint = Checkpoint::open(&files.weights, &Device::Cpu)?;
-        let parameters = Bert::load(&checkpoint, &config)?;
-        let encoder = Box::new(TensorEncoder::new(&parameters, &config));
+        let parameters = Bert::load(&mut Checkpoint::open(&files.weights)?, &config)?;
+        let encoder = Box::new(PackedEncoder::new(parameters));
         let punctuation = punctuation_table(&tokenizer);
         let ModelFiles { id, revision, .. } = files;
         Ok(Self { id, revision, family, config, tokenizer, encoder, separator, punctuation })

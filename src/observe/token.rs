@@ -1,5 +1,7 @@
 //! Token-level sums of one head: where its attention goes, how far, and how widely (METHODOLOGY, "Token level").
 
+use std::ops::Range;
+
 use crate::attention::AttentionView;
 use crate::encode::{Encoded, TokenKind};
 
@@ -18,12 +20,12 @@ pub const WINDOW: usize = 2;
 #[derive(Clone, Debug)]
 pub struct TokenRoles {
     tokens: usize,
-    /// The queries and keys that are not special tokens, ascending.
-    text: Vec<usize>,
-    is_text: Vec<bool>,
+    /// The runs of tokens that are not special: one in a single sentence, two in a pair.
+    text: Vec<Range<usize>>,
     first_special: Option<usize>,
     separators: Vec<usize>,
-    is_separator: Vec<bool>,
+    /// The runs of tokens that are not separators.
+    unseparated: Vec<Range<usize>>,
     punctuation: Vec<usize>,
 }
 
@@ -31,24 +33,48 @@ impl TokenRoles {
     /// Sorts a sentence's tokens by the role they play.
     #[must_use]
     pub fn new(sentence: &Encoded) -> Self {
-        let positions = |wanted: fn(TokenKind) -> bool| -> Vec<usize> {
-            (0..sentence.kinds.len()).filter(|&position| wanted(sentence.kinds[position])).collect()
-        };
+        let kinds = &sentence.kinds;
+        let positions =
+            |wanted: TokenKind| -> Vec<usize> { (0..kinds.len()).filter(|&token| kinds[token] == wanted).collect() };
         Self {
-            tokens: sentence.kinds.len(),
-            text: positions(|kind| !kind.is_special()),
-            is_text: sentence.kinds.iter().map(|kind| !kind.is_special()).collect(),
-            first_special: sentence.kinds.iter().position(|&kind| kind == TokenKind::FirstSpecial),
-            separators: positions(|kind| kind == TokenKind::Separator),
-            is_separator: sentence.kinds.iter().map(|&kind| kind == TokenKind::Separator).collect(),
-            punctuation: positions(|kind| kind == TokenKind::Punctuation),
+            tokens: kinds.len(),
+            text: runs(kinds, |kind| !kind.is_special()),
+            first_special: kinds.iter().position(|&kind| kind == TokenKind::FirstSpecial),
+            separators: positions(TokenKind::Separator),
+            unseparated: runs(kinds, |kind| kind != TokenKind::Separator),
+            punctuation: positions(TokenKind::Punctuation),
         }
     }
 
-    /// The key at `offset` index `slot` (0 is -8) from `query`, if it is there and not special.
-    fn text_at(&self, query: usize, slot: usize) -> Option<usize> {
-        (query + slot).checked_sub(MAX_OFFSET).filter(|&key| key < self.tokens && self.is_text[key])
+    fn queries(&self) -> impl Iterator<Item = usize> {
+        self.text.iter().cloned().flatten()
     }
+
+    /// The tokens of text within `distance` of `query`, itself included.
+    fn neighbours(&self, query: usize, distance: usize) -> impl Iterator<Item = Range<usize>> {
+        let near = query.saturating_sub(distance)..query + distance + 1;
+        self.text
+            .iter()
+            .map(move |run| run.start.max(near.start)..run.end.min(near.end))
+            .filter(|overlap| overlap.start < overlap.end)
+    }
+}
+
+/// The slot of the offset from `query` to `key`: 0 is -8.
+fn slot(query: usize, key: usize) -> usize {
+    key + MAX_OFFSET - query
+}
+
+/// The maximal ranges of tokens of a wanted kind.
+fn runs(kinds: &[TokenKind], wanted: impl Fn(TokenKind) -> bool) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for (token, _) in kinds.iter().enumerate().filter(|&(_, &kind)| wanted(kind)) {
+        match runs.last_mut() {
+            Some(run) if run.end == token => run.end += 1,
+            _ => runs.push(token..token + 1),
+        }
+    }
+    runs
 }
 
 /// The numerators of one head's token-level metrics: `N` is f64 within a sentence and [`ExactSum`] across sentences.
@@ -146,14 +172,15 @@ pub struct TokenExposure {
 impl TokenExposure {
     /// Counts one sentence.
     pub fn add(&mut self, roles: &TokenRoles) {
-        let queries = roles.text.len() as u64;
         let max_entropy = (roles.tokens as f64).ln();
-        self.queries += queries;
-        for &query in &roles.text {
-            for (slot, count) in self.offset_queries.iter_mut().enumerate() {
-                *count += u64::from(roles.text_at(query, slot).is_some());
+        let mut queries = 0;
+        for query in roles.queries() {
+            queries += 1;
+            for key in roles.neighbours(query, MAX_OFFSET).flatten() {
+                self.offset_queries[slot(query, key)] += 1;
             }
         }
+        self.queries += queries;
         self.separators += roles.separators.len() as u64;
         if roles.first_special.is_some() {
             self.first_specials += 1;
@@ -177,36 +204,44 @@ impl TokenExposure {
 #[must_use]
 pub fn observe(roles: &TokenRoles, view: AttentionView<'_>) -> TokenSums<f64> {
     let mut sums = TokenSums::default();
-    for &query in &roles.text {
+    for query in roles.queries() {
+        sums.entropy += view.entropy(query);
         observe_query(&mut sums, roles, query, view.row(query));
     }
     for &separator in &roles.separators {
         sums.separator_self_mass += mass(view.row(separator), &roles.separators);
     }
     if let Some(first) = roles.first_special {
-        sums.first_special_entropy = entropy(view.row(first));
+        sums.first_special_entropy = view.entropy(first);
     }
     sums
 }
 
 fn observe_query(sums: &mut TokenSums<f64>, roles: &TokenRoles, query: usize, row: &[f32]) {
-    let favourite = argmax(row);
-    for slot in 0..OFFSETS {
-        if let Some(key) = roles.text_at(query, slot) {
-            sums.offset_mass[slot] += f64::from(row[key]);
-            if key == favourite {
-                sums.offset_argmax[slot] += 1.0;
-            }
+    let confidence = roles.unseparated.iter().map(|run| largest(&row[run.clone()])).fold(0.0, f32::max);
+    let most = roles.separators.iter().map(|&separator| row[separator]).fold(confidence, f32::max);
+    let favourite = row.iter().position(|&weight| weight >= most);
+    sums.confidence += f64::from(confidence);
+
+    for key in roles.neighbours(query, MAX_OFFSET).flatten() {
+        sums.offset_mass[slot(query, key)] += f64::from(row[key]);
+        if favourite == Some(key) {
+            sums.offset_argmax[slot(query, key)] += 1.0;
         }
     }
+    let window: f64 = roles.neighbours(query, WINDOW).flatten().map(|key| f64::from(row[key])).sum();
+    sums.window_mass += window - f64::from(row[query]);
+
     let (mut text_mass, mut distance) = (0.0, 0.0);
-    for &key in &roles.text {
-        let weight = f64::from(row[key]);
-        let away = key.abs_diff(query);
-        text_mass += weight;
-        distance += weight * away as f64;
-        if (1..=WINDOW).contains(&away) {
-            sums.window_mass += weight;
+    for run in &roles.text {
+        let before = run.start..run.end.min(query);
+        let after = run.start.max(query)..run.end;
+        for (part, sign) in [(before, -1.0), (after, 1.0)] {
+            if part.start < part.end {
+                let (mass, moment) = mass_and_moment(&row[part.clone()], part.start as f64 - query as f64);
+                text_mass += mass;
+                distance += sign * moment;
+            }
         }
     }
     if text_mass > 0.0 {
@@ -218,30 +253,44 @@ fn observe_query(sums: &mut TokenSums<f64>, roles: &TokenRoles, query: usize, ro
     }
     sums.separator_mass += mass(row, &roles.separators);
     sums.punctuation_mass += mass(row, &roles.punctuation);
-    sums.entropy += entropy(row);
-    let others = row.iter().zip(&roles.is_separator).filter(|&(_, &separator)| !separator);
-    sums.confidence += f64::from(others.map(|(&weight, _)| weight).fold(0.0, f32::max));
+}
+
+/// Partial sums of a reduction, so that the compiler can keep them in one vector: 8 x f64 are the widest registers.
+const LANES: usize = 8;
+
+/// The sum of `weights`, and the sum of each weight times its place, the first at `start`.
+fn mass_and_moment(weights: &[f32], start: f64) -> (f64, f64) {
+    let (mut mass, mut moment) = ([0.0; LANES], [0.0; LANES]);
+    let mut places: [f64; LANES] = std::array::from_fn(|lane| start + lane as f64);
+    let mut add = |chunk: &[f32]| {
+        for (lane, &weight) in chunk.iter().enumerate() {
+            let weight = f64::from(weight);
+            mass[lane] += weight;
+            moment[lane] += weight * places[lane];
+            places[lane] += LANES as f64;
+        }
+    };
+    let chunks = weights.chunks_exact(LANES);
+    let rest = chunks.remainder();
+    chunks.for_each(&mut add);
+    add(rest);
+    (mass.iter().sum(), moment.iter().sum())
+}
+
+/// The largest weight; 0 of none.
+fn largest(weights: &[f32]) -> f32 {
+    let mut partial = [0.0_f32; 2 * LANES];
+    let chunks = weights.chunks_exact(2 * LANES);
+    let rest = chunks.remainder();
+    let mut take = |chunk: &[f32]| partial.iter_mut().zip(chunk).for_each(|(most, &weight)| *most = most.max(weight));
+    chunks.for_each(&mut take);
+    take(rest);
+    partial.into_iter().fold(0.0, f32::max)
 }
 
 /// The summed attention to `keys`.
 fn mass(row: &[f32], keys: &[usize]) -> f64 {
     keys.iter().map(|&key| f64::from(row[key])).sum()
-}
-
-/// The lowest index of the largest weight.
-fn argmax(row: &[f32]) -> usize {
-    let mut best = 0;
-    for (key, weight) in row.iter().enumerate() {
-        if weight > &row[best] {
-            best = key;
-        }
-    }
-    best
-}
-
-/// `-sum a ln a` in nats, with `0 ln 0 = 0`.
-fn entropy(row: &[f32]) -> f64 {
-    -row.iter().filter(|&&weight| weight > 0.0).map(|&weight| f64::from(weight)).map(|a| a * a.ln()).sum::<f64>()
 }
 
 #[cfg(test)]
@@ -340,6 +389,37 @@ mod tests {
 
     #[test]
     fn ties_go_to_the_lowest_index() {
-        assert_eq!(argmax(&[0.25, 0.375, 0.375]), 1);
+        // a b between [CLS] and [SEP]; both look at a and b with equal weight.
+        let roles = TokenRoles::new(&sentence(&[FirstSpecial, Text, Text, Separator]));
+        let weights = [0.25, 0.25, 0.25, 0.25, 0.125, 0.375, 0.375, 0.125].repeat(2);
+        let (queries, others) = (&weights[4..8], &weights[..4]);
+        let weights = [others, queries, queries, others].concat();
+        let sums = observe(&roles, AttentionView::new(0, 0, 4, &weights));
+        assert_eq!((sums.offset_argmax[8], sums.offset_argmax[7], sums.offset_argmax[9]), (1.0, 1.0, 0.0));
+    }
+
+    #[test]
+    fn a_pair_of_segments_has_text_on_both_sides_of_a_separator() {
+        // [CLS] a [SEP] b c [SEP]
+        let roles = TokenRoles::new(&sentence(&[FirstSpecial, Text, Separator, Text, Text, Separator]));
+        assert_eq!(roles.text, [1..2, 3..5]);
+        assert_eq!(roles.unseparated, [0..2, 3..5]);
+        let uniform = [1.0 / 6.0; 36];
+        let sums = observe(&roles, AttentionView::new(0, 0, 6, &uniform));
+        // Distances among a, b and c: (0 + 2 + 3 + 2 + 0 + 1 + 3 + 1 + 0) / 3 keys.
+        assert!((sums.distance - 4.0).abs() < 1e-6);
+        // +2: a to b; +1: b to c; +3: a to c.
+        let mut exposure = TokenExposure::default();
+        exposure.add(&roles);
+        assert_eq!(exposure.offset_queries[9..12], [1, 1, 1]);
+    }
+
+    #[test]
+    fn a_long_row_is_summed_in_lanes() {
+        let weights: Vec<f32> = (0..37).map(|place| place as f32).collect();
+        // sum of 0..37 = 666; sum of squares = 16206; places begin at 10.
+        assert_eq!(mass_and_moment(&weights, 10.0), (666.0, 16_206.0 + 6660.0));
+        assert_eq!(largest(&weights), 36.0);
+        assert_eq!(largest(&[]), 0.0);
     }
 }

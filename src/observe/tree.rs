@@ -49,7 +49,8 @@ impl GoldEdges {
 
     /// The gold edges that the maximum spanning tree over `max(W, W^T)` has.
     ///
-    /// Prim's algorithm from the first word; ties go to the lowest index.
+    /// Prim's algorithm from the first word; among equal weights the lowest index joins first, to the word that joined
+    /// earlier.
     #[must_use]
     pub fn in_spanning_tree(&self, attention: &WordAttention) -> u64 {
         let words = &self.words;

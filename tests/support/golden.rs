@@ -6,7 +6,7 @@ use headscope::attention::AttentionView;
 use headscope::corpus::{Content, Head, Sentence, Word};
 use headscope::encode::Encoded;
 use headscope::model::Model;
-use headscope::model::encoder::{Encoder, Visitor};
+use headscope::model::encoder::{Encoder, Scratch, Visitor};
 use headscope::model::source::ModelRef;
 use headscope::pack::Pack;
 use safetensors::SafeTensors;
@@ -89,7 +89,7 @@ pub fn forward(encoder: &dyn Encoder, sentences: Vec<Encoded>) -> Vec<Forward> {
     }
     let start = |sentence: &Encoded| Forward { ids: sentence.ids.clone(), ..Forward::default() };
     let mut recorder = Recorder(sentences.iter().map(start).collect());
-    encoder.forward(&Pack { sentences }, &mut recorder).expect("a forward pass");
+    encoder.forward(&Pack { sentences }, &mut Scratch::default(), &mut recorder).expect("a forward pass");
     recorder.0
 }
 
@@ -121,7 +121,11 @@ pub fn check_parity(model: &Model, golden: &Golden) {
             *worst = worst.max(difference);
         }
     }
-    println!("largest difference to PyTorch by layer: attention {attention:.1e?}, hidden states {hidden:.1e?}");
+    let shown = |differences: &[f32]| {
+        differences.iter().map(|difference| format!("{difference:.1e}")).collect::<Vec<_>>().join(" ")
+    };
+    println!("largest differences to PyTorch by layer: attention {}", shown(&attention));
+    println!("hidden states, embeddings first: {}", shown(&hidden));
     assert!(attention.iter().all(|&difference| difference <= TOLERANCE), "attention differs: {attention:?}");
     assert!(hidden.iter().all(|&difference| difference <= TOLERANCE), "hidden states differ: {hidden:?}");
 }

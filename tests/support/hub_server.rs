@@ -9,6 +9,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{self, Cursor, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use sha2::{Digest, Sha256};
-use tiny_http::{Header, Request, Response, Server};
+use tiny_http::{Header, Request, Response, Server, StatusCode};
 
 /// The commit that `main` stands for.
 pub const MAIN_COMMIT: &str = "1111111111111111111111111111111111111111";
@@ -51,6 +52,10 @@ pub enum Fault {
     None,
     /// The weights' host sends one byte less than the Hub promised, and says so in its `Content-Length`.
     ShortWeights,
+    /// The weights' host sends as many bytes as the Hub promised, but [`change`]s them.
+    ChangedWeights,
+    /// The weights' host takes seconds for what it sends.
+    SlowWeights,
     /// Every answer has this status.
     Status(u16),
     /// Every answer is a web page, as in a network that asks for a login first.
@@ -151,10 +156,13 @@ impl Hub {
         let Some(mut bytes) = self.read(asked.path.trim_start_matches('/')) else {
             return Reply::new(404, "no such key");
         };
-        if self.fault == Fault::ShortWeights {
-            bytes.pop();
+        match self.fault {
+            Fault::ShortWeights => drop(bytes.pop()),
+            Fault::ChangedWeights => change(&mut bytes),
+            _ => {}
         }
-        Reply::file(bytes, asked, true).with("ETag", "\"another-name-for-it\"")
+        let pace = if self.fault == Fault::SlowWeights { Duration::from_millis(50) } else { Duration::ZERO };
+        Reply { pace, ..Reply::file(bytes, asked, true).with("ETag", "\"another-name-for-it\"") }
     }
 
     /// The only fields that headscope reads, and one it must not mind.
@@ -185,6 +193,11 @@ fn is_weights(file: &str) -> bool {
 pub fn etag(file: &str, bytes: &[u8]) -> String {
     let digest = Sha256::digest(bytes).iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
     if is_weights(file) { digest } else { digest[..40].to_owned() }
+}
+
+/// What [`Fault::ChangedWeights`] does to a file: one bit of its last byte is another one.
+pub fn change(bytes: &mut [u8]) {
+    *bytes.last_mut().expect("a file that is not empty") ^= 1;
 }
 
 /// The commit of a revision as it stands in a URL.
@@ -249,11 +262,16 @@ struct Reply {
     status: u16,
     headers: Vec<(&'static str, String)>,
     body: Vec<u8>,
+    /// The time that each [`PIECE`] of the body takes.
+    pace: Duration,
 }
+
+/// As much as `tiny_http` holds back before it sends.
+const PIECE: usize = 1024;
 
 impl Reply {
     fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
-        Self { status, headers: Vec::new(), body: body.into() }
+        Self { status, headers: Vec::new(), body: body.into(), pace: Duration::ZERO }
     }
 
     fn error(status: u16, code: &str) -> Self {
@@ -283,13 +301,29 @@ impl Reply {
 
     fn send(self, request: Request) {
         // In one piece, whatever its size: in chunks an answer would have no Content-Length.
-        let mut response =
-            Response::from_data(self.body).with_status_code(self.status).with_chunked_threshold(usize::MAX);
+        let length = self.body.len();
+        let body = Paced { bytes: Cursor::new(self.body), pace: self.pace };
+        let mut response = Response::new(StatusCode(self.status), Vec::new(), body, Some(length), None)
+            .with_chunked_threshold(usize::MAX);
         for (name, value) in self.headers {
             response.add_header(Header::from_bytes(name, value).expect("a header in ASCII"));
         }
         // A client that has gone is no fault of the server's.
         let _ = request.respond(response);
+    }
+}
+
+/// Bytes that come no faster than one [`PIECE`] per `pace`.
+struct Paced {
+    bytes: Cursor<Vec<u8>>,
+    pace: Duration,
+}
+
+impl Read for Paced {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        thread::sleep(self.pace);
+        let end = buffer.len().min(PIECE);
+        self.bytes.read(&mut buffer[..end])
     }
 }
 
