@@ -64,7 +64,7 @@ impl ByOffset {
     /// If `offset` is outside -8..=8.
     #[must_use]
     pub fn at(&self, offset: i32) -> Option<f64> {
-        let slot = usize::try_from(offset + MAX_OFFSET as i32).expect("an offset from -8");
+        let slot = usize::try_from(offset + MAX_OFFSET).expect("an offset from -8");
         self.0[slot]
     }
 
@@ -75,12 +75,12 @@ impl ByOffset {
     /// If `offset` is outside -8..=8.
     #[cfg(test)]
     pub fn set(&mut self, offset: i32, value: f64) {
-        self.0[usize::try_from(offset + MAX_OFFSET as i32).expect("an offset from -8")] = Some(value);
+        self.0[usize::try_from(offset + MAX_OFFSET).expect("an offset from -8")] = Some(value);
     }
 
     /// Offsets and their values, -8 first.
     pub fn iter(&self) -> impl Iterator<Item = (i32, Option<f64>)> {
-        (-(MAX_OFFSET as i32)..).zip(self.0)
+        (-MAX_OFFSET..).zip(self.0)
     }
 }
 

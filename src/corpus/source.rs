@@ -54,7 +54,7 @@ impl Corpus {
         let bytes = metadata.is_file().then_some(metadata.len());
         let name = path.file_name().map_or_else(|| shown.to_string(), |name| name.to_string_lossy().into_owned());
         let mut corpus = Self::new(&name, Box::new(file), format, bytes);
-        corpus.lines.path = path.to_owned();
+        path.clone_into(&mut corpus.lines.path);
         Ok(corpus)
     }
 

@@ -48,8 +48,7 @@ pub(super) const OFFSET: Detector = Detector {
         caveats: "Only tokens with a token k places away count, so in short sentences a large k rests on few tokens.",
     },
     assess: |evidence, policy| {
-        let farthest = i32::try_from(MAX_OFFSET).expect("8");
-        (-farthest..=farthest)
+        (-MAX_OFFSET..=MAX_OFFSET)
             .filter(|offset| offset.abs() >= 2)
             .filter_map(|k| offset(&format!("offset:{k}"), k, evidence, policy))
             .collect()

@@ -3,6 +3,9 @@
 //! Each is plain Rust over slices, compiled once for each instruction set by `multiversion`, which chooses at run time.
 //! There is one definition, without fused multiply-add, so every instruction set gives the same values.
 
+#![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
+#![expect(clippy::excessive_precision, reason = "constants as they were computed; the compiler rounds them")]
+
 use multiversion::multiversion;
 
 /// How many partial sums a reduction keeps: one vector of the widest registers (AVX-512, 16 x f32).

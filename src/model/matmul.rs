@@ -75,6 +75,7 @@ impl<'a> MatrixMut<'a> {
 /// # Panics
 ///
 /// If the shapes do not fit.
+#[expect(clippy::needless_pass_by_value, reason = "what is written is borrowed for the one call")]
 pub fn multiply(into: MatrixMut<'_>, a: Matrix<'_>, b: Matrix<'_>) {
     assert_eq!((into.rows, a.columns, b.columns), (a.rows, b.rows, into.columns), "shapes fit");
     let stride = |stride: usize| isize::try_from(stride).expect("a slice is shorter than isize::MAX");

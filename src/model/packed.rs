@@ -38,9 +38,6 @@ impl PackedEncoder {
         let Bert { config, embeddings, .. } = &self.parameters;
         check_indices(pack, [config.vocab_size, config.max_position_embeddings, config.type_vocab_size])?;
         let hidden = config.hidden_size;
-        fn row(table: &[f32], index: usize, hidden: usize) -> &[f32] {
-            &table[index * hidden..][..hidden]
-        }
         let tokens = pack.sentences.iter().flat_map(|sentence| sentence.ids.iter().zip(&sentence.segments).enumerate());
         for ((position, (&id, &segment)), out) in tokens.zip(states.chunks_exact_mut(hidden)) {
             let word = row(&embeddings.words, id as usize, hidden);
@@ -140,6 +137,11 @@ impl Encoder for PackedEncoder {
         }
         check_finite(&scratch.states, self.parameters.layers.len())
     }
+}
+
+/// A row of an embedding.
+fn row(table: &[f32], index: usize, hidden: usize) -> &[f32] {
+    &table[index * hidden..][..hidden]
 }
 
 /// The first `length` values of a buffer, which grows if it must.

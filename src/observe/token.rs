@@ -8,10 +8,13 @@ use crate::encode::{Encoded, TokenKind};
 use super::exact::ExactSum;
 
 /// The farthest offset that is kept apart: `offset_mass` runs over -8..=8.
-pub const MAX_OFFSET: usize = 8;
+pub const MAX_OFFSET: i32 = 8;
+
+/// The same as a distance.
+const REACH: usize = MAX_OFFSET as usize;
 
 /// How many offsets that is: both directions and 0.
-pub const OFFSETS: usize = 2 * MAX_OFFSET + 1;
+pub const OFFSETS: usize = 2 * REACH + 1;
 
 /// The farthest distance that counts as local in `window_mass`.
 pub const WINDOW: usize = 2;
@@ -62,7 +65,7 @@ impl TokenRoles {
 
 /// The slot of the offset from `query` to `key`: 0 is -8.
 fn slot(query: usize, key: usize) -> usize {
-    key + MAX_OFFSET - query
+    key + REACH - query
 }
 
 /// The maximal ranges of tokens of a wanted kind.
@@ -176,7 +179,7 @@ impl TokenExposure {
         let mut queries = 0;
         for query in roles.queries() {
             queries += 1;
-            for key in roles.neighbours(query, MAX_OFFSET).flatten() {
+            for key in roles.neighbours(query, REACH).flatten() {
                 self.offset_queries[slot(query, key)] += 1;
             }
         }
@@ -223,7 +226,7 @@ fn observe_query(sums: &mut TokenSums<f64>, roles: &TokenRoles, query: usize, ro
     let favourite = row.iter().position(|&weight| weight >= most);
     sums.confidence += f64::from(confidence);
 
-    for key in roles.neighbours(query, MAX_OFFSET).flatten() {
+    for key in roles.neighbours(query, REACH).flatten() {
         sums.offset_mass[slot(query, key)] += f64::from(row[key]);
         if favourite == Some(key) {
             sums.offset_argmax[slot(query, key)] += 1.0;

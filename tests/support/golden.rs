@@ -1,4 +1,4 @@
-//! The attention goldens that fixtures/make_goldens.py makes, and the encoder held against them.
+//! The attention goldens that `fixtures/make_goldens.py` makes, and the encoder held against them.
 
 use std::path::Path;
 
