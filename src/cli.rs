@@ -91,7 +91,7 @@ struct AnalyzeArguments {
     /// The corpus; `-` reads standard input
     #[arg(short, long, value_name = "FILE")]
     corpus: Option<PathBuf>,
-    /// How to read the corpus [default: by its extension, .conllu or .txt]
+    /// How to read the corpus [default: by its extension: .conllu, .conll, .txt or .text]
     #[arg(long, value_enum)]
     format: Option<FormatArgument>,
     /// Write a report, as JSON or as CSV by the extension; `-` writes JSON to standard output. May be repeated
@@ -110,8 +110,8 @@ struct AnalyzeArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
     /// Worker threads [default: one per core]
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
     /// Fewest words of a relation for a syntactic label
     #[arg(long, value_name = "N", default_value_t = detectors::Policy::default().syntactic_min_count)]
     min_count: u64,
@@ -152,7 +152,7 @@ struct MapsArguments {
     /// Map sentences of this corpus; `-` reads standard input
     #[arg(short, long, value_name = "FILE")]
     corpus: Option<PathBuf>,
-    /// How to read the corpus [default: by its extension, .conllu or .txt]
+    /// How to read the corpus [default: by its extension: .conllu, .conll, .txt or .text]
     #[arg(long, value_enum)]
     format: Option<FormatArgument>,
     /// Map only this sentence of the corpus, counted from 0. May be repeated
@@ -219,7 +219,10 @@ impl AnalyzeArguments {
             max_tokens: self.max_tokens.map(NonZeroUsize::get),
             truncate: self.truncate,
             limit: self.limit,
-            threads: self.threads.unwrap_or_else(|| std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)),
+            threads: match self.threads {
+                Some(threads) => NonZeroUsize::new(threads.into()).expect("in range"),
+                None => std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+            },
             min_count: self.min_count,
             from_token: match self.from_token {
                 FromTokenArgument::Mean => FromToken::Mean,
@@ -242,7 +245,7 @@ impl MapsArguments {
             }
             (None, None) => return Err("nothing to map: give --text or --corpus".to_owned()),
         };
-        if self.output.extension().is_none_or(|extension| extension != "safetensors") {
+        if lower_extension(&self.output) != "safetensors" {
             return Err(format!("`{}`: maps are written as .safetensors", self.output.display()));
         }
         Ok(MapsOptions { model, sentences, output: self.output, max_tokens: self.max_tokens.map(NonZeroUsize::get) })

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
 use tokenizers::{EncodeInput, Encoding, InputSequence, Tokenizer};
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
@@ -81,7 +81,7 @@ impl SkipReason {
         match self {
             Self::TooManyTokens => "with more tokens than the limit",
             Self::WordWithoutTokens => "with a word that the tokenizer makes nothing of",
-            Self::NoTokens => "without any word",
+            Self::NoTokens => "without any token of text",
         }
     }
 }
@@ -99,14 +99,6 @@ pub struct Tally {
     pub skipped: BTreeMap<SkipReason, u64>,
     /// Sentences of plain text that were cut to the limit.
     pub truncated: u64,
-}
-
-impl Tally {
-    /// All sentences left out.
-    #[must_use]
-    pub fn skipped_sentences(&self) -> u64 {
-        self.skipped.values().sum()
-    }
 }
 
 /// Encodes sentences with a model's own tokenizer, and keeps the tally.
@@ -142,9 +134,10 @@ impl<'a> SentenceEncoder<'a> {
     /// If the tokenizer fails.
     pub fn encode(&mut self, sentence: Sentence) -> Result<Result<Encoded, SkipReason>> {
         let index = sentence.index;
+        let at = || format!("cannot tokenise sentence {index}, at line {}", sentence.line);
         let outcome = match sentence.content {
-            Content::Text(text) => self.encode_text(index, &text)?,
-            Content::Tree(words) => self.encode_tree(index, words)?,
+            Content::Text(text) => self.encode_text(index, &text).with_context(at)?,
+            Content::Tree(words) => self.encode_tree(index, words).with_context(at)?,
         };
         match &outcome {
             Ok(encoded) => {
@@ -171,7 +164,7 @@ impl<'a> SentenceEncoder<'a> {
             let Some(room) = self.max_tokens.checked_sub(special).filter(|&room| room > 0) else {
                 return Ok(Err(SkipReason::TooManyTokens));
             };
-            let tokenizer_error = |error| anyhow!("the tokenizer cannot cut sentence {index}: {error}");
+            let tokenizer_error = |error| anyhow!("the tokenizer failed: {error}");
             let mut bare = self.tokenizer.encode(text, false).map_err(tokenizer_error)?;
             bare.truncate(room, 0, tokenizers::TruncationDirection::Right);
             encoding = self.tokenizer.post_process(bare, None, true).map_err(tokenizer_error)?;

@@ -1,17 +1,14 @@
 //! `headscope maps`: the attention of chosen sentences, as tensors for a notebook.
 
-use std::borrow::Cow;
-use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
-use safetensors::{Dtype, View};
+use anyhow::{Result, anyhow, bail, ensure};
 use serde_json::json;
 
 use crate::attention::AttentionView;
 use crate::corpus::{Content, Corpus, Sentence};
 use crate::encode::{Encoded, SentenceEncoder};
-use crate::export::output::Output;
+use crate::export::output::{Output, printable};
 use crate::model::encoder::{Scratch, Visitor};
 use crate::model::{Fingerprint, Model};
 use crate::observe::HeadGrid;
@@ -27,7 +24,7 @@ use crate::run::token_limit;
 ///
 /// If the model, a sentence or the output cannot be used.
 pub fn maps(options: &MapsOptions) -> Result<()> {
-    let output = Output::open(&options.output)?;
+    let mut output = Output::open(&options.output)?;
     let files = options.model.resolve(&Downloads::default())?;
     let fingerprint = Fingerprint::start(&files);
     let loading = progress::step("loading the model");
@@ -36,24 +33,53 @@ pub fn maps(options: &MapsOptions) -> Result<()> {
 
     let mut encoder = model.sentence_encoder(token_limit(&model, options.max_tokens)?, false);
     let sentences = chosen(&options.sentences, &mut encoder)?;
-    let info = serde_json::to_string(&ModelInfo::new(&model, fingerprint.finish()?))?;
-    let mut metadata = HashMap::from([("format".to_owned(), "headscope.maps".to_owned()), ("model".to_owned(), info)]);
-    for sentence in &sentences {
-        metadata.insert(format!("tokens.{}", sentence.index), json!(tokens(&model, sentence)).to_string());
-        metadata.insert(format!("word_ids.{}", sentence.index), json!(word_ids(sentence)).to_string());
+    output.write(&header(&model, &ModelInfo::new(&model, fingerprint.finish()?), &sentences)?)?;
+    let mut scratch = Scratch::default();
+    for sentence in sentences {
+        let size = tensor_bytes(shape(&model, &sentence));
+        let mut recorder = Recorder { heads: model.grid().heads, bytes: vec![0; size] };
+        model.encoder.forward(&Pack { sentences: vec![sentence] }, &mut scratch, &mut recorder)?;
+        output.write(&recorder.bytes)?;
     }
-
-    // Maps are computed when the writer asks for them, so that one sentence's are in memory at a time.
-    let failure = RefCell::new(None);
-    let tensors = sentences
-        .into_iter()
-        .map(|sentence| (format!("attentions.{}", sentence.index), Map::new(&model, sentence, &failure)));
-    let written = safetensors::serialize_to_file(tensors, Some(metadata), output.working_path());
-    if let Some(error) = failure.into_inner() {
-        return Err(error);
-    }
-    written.with_context(|| format!("cannot write `{}`", output.path().display()))?;
     output.commit()
+}
+
+/// `[layers, heads, tokens, tokens]`
+fn shape(model: &Model, sentence: &Encoded) -> [usize; 4] {
+    let (HeadGrid { layers, heads }, tokens) = (model.grid(), sentence.ids.len());
+    [layers, heads, tokens, tokens]
+}
+
+fn tensor_bytes(shape: [usize; 4]) -> usize {
+    shape.iter().product::<usize>() * size_of::<f32>()
+}
+
+/// The beginning of a safetensors file with one tensor per sentence, in order: its length and its JSON
+/// (<https://huggingface.co/docs/safetensors>, "Format").
+///
+/// Written here and not by the safetensors crate, which wants all tensors first: so one sentence's attention is in
+/// memory at a time. Keys are sorted, so equal inputs give equal bytes.
+fn header(model: &Model, info: &ModelInfo, sentences: &[Encoded]) -> Result<Vec<u8>> {
+    let mut metadata = BTreeMap::from([
+        ("format".to_owned(), "headscope.maps".to_owned()),
+        ("model".to_owned(), serde_json::to_string(info)?),
+    ]);
+    let mut entries = BTreeMap::new();
+    let mut start = 0;
+    for sentence in sentences {
+        let (index, shape) = (sentence.index, shape(model, sentence));
+        let end = start + tensor_bytes(shape);
+        let entry = json!({ "dtype": "F32", "shape": shape, "data_offsets": [start, end] });
+        entries.insert(format!("attentions.{index}"), entry);
+        metadata.insert(format!("tokens.{index}"), json!(tokens(model, sentence)).to_string());
+        metadata.insert(format!("word_ids.{index}"), json!(word_ids(sentence)).to_string());
+        start = end;
+    }
+    entries.insert("__metadata__".to_owned(), json!(metadata));
+    let mut json = serde_json::to_vec(&entries)?;
+    // Tensors begin at a multiple of eight bytes; the format pads with spaces.
+    json.resize(json.len().next_multiple_of(8), b' ');
+    Ok([(json.len() as u64).to_le_bytes().as_slice(), &json].concat())
 }
 
 fn chosen(choice: &SentenceChoice, encoder: &mut SentenceEncoder<'_>) -> Result<Vec<Encoded>> {
@@ -83,13 +109,16 @@ fn chosen(choice: &SentenceChoice, encoder: &mut SentenceEncoder<'_>) -> Result<
             Err(reason) if named => {
                 bail!("{}:{line}: cannot map sentence {index}: it is one {}", path.display(), reason.describe())
             }
-            Err(reason) => eprintln!("skipped sentence {index} at {}:{line}: {}", path.display(), reason.describe()),
+            Err(reason) => {
+                let at = printable(&format!("{}:{line}", path.display()));
+                eprintln!("skipped sentence {index} at {at}: it is one {}", reason.describe());
+            }
         }
     }
     if let Some(index) = missing.first() {
         bail!("there is no sentence {index} in `{}`: it has {read}, counted from 0", path.display());
     }
-    ensure!(!sentences.is_empty(), "corpus `{}` has no sentences to map", path.display());
+    ensure!(!sentences.is_empty(), "corpus `{}` leaves nothing to map: it has {read} sentences", path.display());
     Ok(sentences)
 }
 
@@ -101,52 +130,6 @@ fn tokens(model: &Model, sentence: &Encoded) -> Vec<String> {
 fn word_ids(sentence: &Encoded) -> Vec<Option<usize>> {
     let word_of = |token: usize| sentence.words.iter().position(|span| span.contains(&token));
     (0..sentence.ids.len()).map(word_of).collect()
-}
-
-/// A sentence whose attention is computed when its bytes are asked for.
-struct Map<'a> {
-    model: &'a Model,
-    sentence: Encoded,
-    /// `[layers, heads, tokens, tokens]`
-    shape: [usize; 4],
-    /// The writer's interface has no place for an error, so the first one waits here.
-    failure: &'a RefCell<Option<anyhow::Error>>,
-}
-
-impl<'a> Map<'a> {
-    fn new(model: &'a Model, sentence: Encoded, failure: &'a RefCell<Option<anyhow::Error>>) -> Self {
-        let (HeadGrid { layers, heads }, tokens) = (model.grid(), sentence.ids.len());
-        Self { model, sentence, shape: [layers, heads, tokens, tokens], failure }
-    }
-
-    fn compute(&self) -> Result<Vec<u8>> {
-        let pack = Pack { sentences: vec![self.sentence.clone()] };
-        let mut recorder = Recorder { heads: self.model.grid().heads, bytes: vec![0; self.data_len()] };
-        self.model.encoder.forward(&pack, &mut Scratch::default(), &mut recorder)?;
-        Ok(recorder.bytes)
-    }
-}
-
-impl View for Map<'_> {
-    fn dtype(&self) -> Dtype {
-        Dtype::F32
-    }
-
-    fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        let bytes = self.compute().unwrap_or_else(|error| {
-            self.failure.borrow_mut().get_or_insert(error);
-            vec![0; self.data_len()]
-        });
-        Cow::Owned(bytes)
-    }
-
-    fn data_len(&self) -> usize {
-        self.shape.iter().product::<usize>() * size_of::<f32>()
-    }
 }
 
 /// Copies every view to its place in `[layers, heads, tokens, tokens]`, little-endian as safetensors wants it.

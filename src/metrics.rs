@@ -52,6 +52,34 @@ pub struct HeadMetrics {
     pub uas: ByDirection<Option<f64>>,
 }
 
+impl HeadMetrics {
+    /// Every single value in order, named by its keys in the JSON report joined by dots.
+    #[must_use]
+    pub fn values(&self) -> Vec<(String, Option<f64>)> {
+        let offsets = [("offset_mass", &self.offset_mass), ("offset_argmax", &self.offset_argmax)];
+        let mut values: Vec<(String, Option<f64>)> = offsets
+            .iter()
+            .flat_map(|(name, values)| values.iter().map(move |(offset, value)| (format!("{name}.{offset}"), value)))
+            .collect();
+        let single = [
+            ("window_mass", self.window_mass),
+            ("mean_distance", self.mean_distance),
+            ("first_special_mass", self.first_special_mass),
+            ("separator_mass", self.separator_mass),
+            ("separator_self_mass", self.separator_self_mass),
+            ("punctuation_mass", self.punctuation_mass),
+            ("entropy", self.entropy),
+            ("entropy_ratio", self.entropy_ratio),
+            ("first_special_entropy_ratio", self.first_special_entropy_ratio),
+            ("confidence", self.confidence),
+            ("uuas", self.uuas),
+        ];
+        values.extend(single.map(|(name, value)| (name.to_owned(), value)));
+        values.extend(Direction::BOTH.map(|direction| (format!("uas.{}", direction.name()), self.uas.get(direction))));
+        values
+    }
+}
+
 /// A value for each offset -8..=8, written as an object keyed `"-8"` to `"8"`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ByOffset([Option<f64>; OFFSETS]);

@@ -49,18 +49,19 @@ impl DownloadProgress for Downloads {
 
 /// Sentences done, tokens per second, time left.
 ///
-/// The end is known in bytes of the corpus, not in sentences: the bar moves by bytes.
+/// With a limit the end is known in sentences; else in bytes of the corpus, and the bar moves by those.
 pub struct Analysis {
     bar: ProgressBar,
+    by_sentences: bool,
     bytes_read: Arc<AtomicU64>,
     sentences: AtomicU64,
     tokens: Arc<AtomicU64>,
 }
 
 impl Analysis {
-    /// Progress over a corpus of `bytes`, if that is known; `bytes_read` is counted by its reader.
+    /// Progress over `limit` sentences or a corpus of `bytes`, if either is known; `bytes_read` is counted by its reader.
     #[must_use]
-    pub fn new(bytes: Option<u64>, bytes_read: Arc<AtomicU64>) -> Self {
+    pub fn new(limit: Option<u64>, bytes: Option<u64>, bytes_read: Arc<AtomicU64>) -> Self {
         let tokens = Arc::new(AtomicU64::new(0));
         let (counted, started) = (Arc::clone(&tokens), Instant::now());
         let speed = move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
@@ -69,7 +70,7 @@ impl Analysis {
             // A progress line that cannot be written is no reason to stop.
             let _ = write!(out, "{speed:.0}");
         };
-        let (bar, template) = match bytes {
+        let (bar, template) = match limit.or(bytes) {
             Some(bytes) => {
                 (ProgressBar::new(bytes), "{msg} sentences [{bar:30}] {percent} %, {speed} tokens/s, {eta} left")
             }
@@ -79,7 +80,7 @@ impl Analysis {
         bar.set_style(style);
         bar.set_message("0");
         bar.enable_steady_tick(TICK);
-        Self { bar, bytes_read, sentences: AtomicU64::new(0), tokens }
+        Self { bar, by_sentences: limit.is_some(), bytes_read, sentences: AtomicU64::new(0), tokens }
     }
 
     /// Counts a pack that is done.
@@ -87,7 +88,7 @@ impl Analysis {
         self.tokens.fetch_add(tokens as u64, Ordering::Relaxed);
         let done = self.sentences.fetch_add(sentences as u64, Ordering::Relaxed) + sentences as u64;
         self.bar.set_message(done.to_string());
-        self.bar.set_position(self.bytes_read.load(Ordering::Relaxed));
+        self.bar.set_position(if self.by_sentences { done } else { self.bytes_read.load(Ordering::Relaxed) });
     }
 
     /// Takes the bar away.

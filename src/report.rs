@@ -71,6 +71,8 @@ pub struct ModelInfo {
     pub hidden_size: usize,
     /// Rows of the token embedding.
     pub vocab_size: usize,
+    /// SHA-256 of `config.json`.
+    pub config_sha256: String,
     /// SHA-256 of the weights file.
     pub weights_sha256: String,
     /// SHA-256 of the tokenizer file.
@@ -91,6 +93,7 @@ impl ModelInfo {
             head_dim: model.config.head_dim(),
             hidden_size: model.config.hidden_size,
             vocab_size: model.config.vocab_size,
+            config_sha256: hashes.config,
             weights_sha256: hashes.weights,
             tokenizer_sha256: hashes.tokenizer,
         }
@@ -188,6 +191,8 @@ pub struct RunInfo {
     pub started_at: String,
     /// How long it took, in seconds.
     pub duration_seconds: f64,
+    /// The part of that between the model being loaded and the last sentence done.
+    pub analysis_seconds: f64,
     /// Worker threads.
     pub threads: usize,
     /// Operating system.
@@ -273,7 +278,9 @@ fn caveats(measured: &Measurements) -> Vec<Caveat> {
         text: "The best head of a relation is the best of many tried: its `accuracy` is biased upwards, \
             `heldout_accuracy` is not.",
     };
-    let no_trees =
-        Caveat { id: "no-trees", text: "The corpus has no dependency trees: no syntactic label could be tested." };
+    let no_trees = Caveat {
+        id: "no-trees",
+        text: "No word of the corpus has an annotated head: no syntactic label could be tested.",
+    };
     always.into_iter().chain([if measured.relations.is_empty() { no_trees } else { syntactic }]).collect()
 }

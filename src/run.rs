@@ -11,7 +11,7 @@ use crate::attention::{AttentionView, FromToken};
 use crate::corpus::Corpus;
 use crate::detectors::{self, Policy};
 use crate::encode::{Encoded, SentenceEncoder, Tally};
-use crate::export::output::{Output, to_stdout};
+use crate::export::output::{Output, print, to_stdout};
 use crate::export::{Target, Writer, summary};
 use crate::metrics::Measurements;
 use crate::model::encoder::{Scratch, Visitor};
@@ -42,7 +42,9 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
     let limit = options.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let mut sentences =
         EncodedSentences { encoder: model.sentence_encoder(max_tokens, options.truncate), corpus, left: limit };
-    let sums = observe(&model, &mut sentences, options.from_token, options.threads)?;
+    let loaded = Instant::now();
+    let sums = observe(&model, &mut sentences, options.from_token, options.threads, options.limit)?;
+    let analysis = loaded.elapsed();
     let EncodedSentences { encoder, corpus, .. } = sentences;
     let identity = corpus.into_identity()?;
     ensure_not_empty(encoder.tally(), &identity.name)?;
@@ -54,6 +56,7 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
     let run = options.run_info.then(|| RunInfo {
         started_at: humantime::format_rfc3339_seconds(started_at).to_string(),
         duration_seconds: started.elapsed().as_secs_f64(),
+        analysis_seconds: analysis.as_secs_f64(),
         threads: options.threads.get(),
         os: std::env::consts::OS,
         arch: std::env::consts::ARCH,
@@ -102,7 +105,11 @@ impl Iterator for EncodedSentences<'_> {
                 Ok(Ok(encoded)) => return Some(Ok(encoded)),
                 // Counted in the encoder's tally.
                 Ok(Err(_)) => {}
-                Err(error) => return Some(Err(error)),
+                Err(error) => {
+                    // What follows may be the middle of a broken sentence: nobody is to read on.
+                    self.left = 0;
+                    return Some(Err(error));
+                }
             }
         }
     }
@@ -118,12 +125,14 @@ fn observe(
     sentences: &mut EncodedSentences<'_>,
     from: FromToken,
     threads: NonZeroUsize,
+    limit: Option<u64>,
 ) -> Result<Sums> {
-    let progress = Analysis::new(sentences.corpus.bytes(), sentences.corpus.bytes_read());
+    let progress = Analysis::new(limit, sentences.corpus.bytes(), sentences.corpus.bytes_read());
     let packs = Mutex::new(Packs::new(sentences));
     let failed = AtomicBool::new(false);
     let take = || packs.lock().unwrap_or_else(PoisonError::into_inner).next().transpose();
     let work = || -> Result<Sums> {
+        let stop_others = StopOnDrop(&failed);
         let mut sums = Sums::new(model.grid(), from);
         let mut scratch = Scratch::default();
         while !failed.load(Ordering::Relaxed) {
@@ -132,12 +141,11 @@ fn observe(
             model.encoder.forward(&pack, &mut scratch, &mut Observer { sums: &mut sums, observed })?;
             progress.advance(pack.sentences.len(), pack.tokens());
         }
+        std::mem::forget(stop_others);
         Ok(sums)
     };
     let parts: Vec<Result<Sums>> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads.get())
-            .map(|_| scope.spawn(|| work().inspect_err(|_| failed.store(true, Ordering::Relaxed))))
-            .collect();
+        let workers: Vec<_> = (0..threads.get()).map(|_| scope.spawn(work)).collect();
         workers
             .into_iter()
             .map(|worker| worker.join().unwrap_or_else(|_| Err(anyhow!("a worker thread panicked"))))
@@ -149,6 +157,15 @@ fn observe(
         whole.merge(&part?);
     }
     Ok(whole)
+}
+
+/// Tells the other workers to stop when this one ends early, by an error or a panic.
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Hands what the encoder lends to the sums.
@@ -172,11 +189,7 @@ fn ensure_not_empty(tally: &Tally, corpus: &str) -> Result<()> {
     }
     let reasons: Vec<String> =
         tally.skipped.iter().map(|(reason, count)| format!("{count} {}", reason.describe())).collect();
-    bail!(
-        "corpus `{corpus}` leaves nothing to analyse: all {} sentences were skipped ({})",
-        tally.skipped_sentences(),
-        reasons.join(", "),
-    );
+    bail!("corpus `{corpus}` leaves nothing to analyse: every sentence was skipped ({})", reasons.join(", "));
 }
 
 /// Files are opened before any work is done, so that a path that cannot be written fails at once.
@@ -192,7 +205,10 @@ fn write(report: &Report, outputs: Vec<(Option<Output>, Writer)>, show_summary: 
     for (output, writer) in outputs {
         let bytes = writer.render(report)?;
         match output {
-            Some(output) => output.write(&bytes)?,
+            Some(mut output) => {
+                output.write(&bytes)?;
+                output.commit()?;
+            }
             None => to_stdout(&bytes)?,
         }
     }
@@ -200,16 +216,4 @@ fn write(report: &Report, outputs: Vec<(Option<Output>, Writer)>, show_summary: 
         print(&summary::render(report))?;
     }
     Ok(())
-}
-
-/// Prints to standard output, in colour if it is a terminal and `NO_COLOR` is unset.
-///
-/// # Errors
-///
-/// If it cannot be written.
-pub fn print(text: &str) -> Result<()> {
-    use anyhow::Context;
-    use std::io::Write;
-    let mut stdout = anstream::stdout().lock();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("cannot write to standard output")
 }

@@ -21,7 +21,7 @@ fn files_with(word: &str) -> Vec<String> {
     sources(&root, &mut all);
     let mentions = |path: &&PathBuf| {
         let text = fs::read_to_string(path).unwrap();
-        let code = text.split("#[cfg(test)]").next().unwrap();
+        let code = text.split("#[cfg(test)]\nmod ").next().unwrap();
         code.lines().filter(|line| !line.trim_start().starts_with("//")).any(|line| line.contains(word))
     };
     let mut names: Vec<String> =
@@ -55,7 +55,7 @@ fn only_the_command_line_knows_clap() {
 
 #[test]
 fn unsafe_code_is_in_one_place() {
-    assert_eq!(files_with("unsafe {"), ["model/matmul.rs"]);
+    assert_eq!(files_with("unsafe "), ["model/matmul.rs"]);
 }
 
 #[test]

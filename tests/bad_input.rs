@@ -178,10 +178,22 @@ fn configs() {
             "hidden_size 32 is not a multiple of num_attention_heads 5",
         ),
         (config.replace("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 0"), "num_hidden_layers is 0"),
-        (config.replace("\"hidden_size\": 32,", ""), "missing field `hidden_size`"),
+        (config.replace("\"hidden_size\": 32,", ""), "missing field `hidden_size` at line 28 column 1"),
         (
             config.replace("\"vocab_size\": 196", "\"vocab_size\": 196, \"position_embedding_type\": \"relative_key\""),
             "position_embedding_type \"relative_key\" is not supported (supported: absolute)",
+        ),
+        (
+            config.replace("\"is_decoder\": false", "\"is_decoder\": true"),
+            "is_decoder is true: only encoders are supported, whose tokens attend in both directions",
+        ),
+        (
+            config.replace("\"layer_norm_eps\": 1e-12", "\"layer_norm_eps\": 1e300"),
+            "layer_norm_eps is 1e300: a small positive number is expected",
+        ),
+        (
+            config.replace("\"model_type\": \"bert\"", "\"model_type\": \"\\u001b[31m\""),
+            "model_type \"\\u{1b}[31m\" is not supported (supported: bert)",
         ),
         ("{".to_owned(), "not valid JSON: EOF while parsing an object at line 1 column 1"),
     ];
@@ -216,7 +228,8 @@ fn corpora() {
     let comment = bench.file("comment.conllu", "# newdoc\n\n");
     assert_eq!(
         bench.analyze_error(&model, &comment),
-        "error: corpus `comment.conllu` leaves nothing to analyse: all 1 sentences were skipped (1 without any word)\n"
+        "error: corpus `comment.conllu` leaves nothing to analyse: every sentence was skipped (1 without any token of \
+         text)\n"
     );
     let columns = bench.file("columns.conllu", "# ok\n1\tGo\t_\n");
     assert_eq!(

@@ -192,6 +192,9 @@ fn maps_hold_the_attention_of_each_sentence() {
     run(&[&["maps", path(&model), "-c", path(&corpus), "-o", path(&output)], sentences.as_slice()].concat()).unwrap();
     check_maps(&output, &["attentions.0", "attentions.4"]);
     run(&["maps", path(&model), "--text", "The dog left.", "-o", path(&output)]).unwrap();
+    let bytes = fs::read(&output).unwrap();
+    run(&["maps", path(&model), "--text", "The dog left.", "-o", path(&output)]).unwrap();
+    assert_eq!(fs::read(&output).unwrap(), bytes, "equal inputs give equal bytes");
     let metadata = check_maps(&output, &["attentions.0"]);
     assert_eq!(metadata["tokens.0"], r#"["[CLS]","the","dog","left",".","[SEP]"]"#);
     assert_eq!(metadata["word_ids.0"], "[null,0,1,2,3,null]");
@@ -225,6 +228,10 @@ fn explain_says_what_things_are() {
     for part in ["Formula: ", "Chance level: ", "Default threshold: ", "Source: ", "Caveats: "] {
         assert!(text.contains(part), "{text}");
     }
+    assert!(run(&["explain", "offset_mass.-1"]).unwrap().starts_with("offset_mass (metric)\n"));
+    for name in ["offset:9", "offset:1", "syntactic:"] {
+        assert_eq!(run(&["explain", name]).unwrap_err().0, 2, "{name}");
+    }
     let all = run(&["explain"]).unwrap();
     assert!(all.contains("\nsyntactic:<relation> ") && all.contains("\nuuas "), "{all}");
 }
@@ -249,20 +256,76 @@ fn help_is_there_for_every_command() {
 fn an_interrupted_run_leaves_nothing() {
     use std::process::{Command, Stdio};
 
-    let folder = tempfile::tempdir().unwrap();
-    let (model, output) = (tiny_bert(), folder.path().join("report.json"));
-    // It waits for a corpus that never comes.
-    let mut child = Command::new(env!("CARGO_BIN_EXE_headscope"))
-        .args(["analyze", path(&model), "-c", "-", "--format", "text", "-o", path(&output)])
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
-    while fs::read_dir(folder.path()).unwrap().count() == 0 {
-        assert_eq!(child.try_wait().unwrap(), None, "it ended before it opened its output");
-        std::thread::yield_now();
+    for (command, name) in [("analyze", "report.json"), ("maps", "maps.safetensors")] {
+        let folder = tempfile::tempdir().unwrap();
+        let (model, output) = (tiny_bert(), folder.path().join(name));
+        // It waits for a corpus that never comes.
+        let mut child = Command::new(env!("CARGO_BIN_EXE_headscope"))
+            .args([command, path(&model), "-c", "-", "--format", "text", "-o", path(&output)])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // `wait` would close it, and the run would end by itself.
+        let stdin = child.stdin.take();
+        while fs::read_dir(folder.path()).unwrap().count() == 0 {
+            assert_eq!(child.try_wait().unwrap(), None, "it ended before it opened its output");
+            std::thread::yield_now();
+        }
+        let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        assert!(killed.success());
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+        drop(stdin);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{command}");
     }
-    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(killed.success());
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+#[cfg(unix)]
+fn outputs_keep_their_permissions_and_links() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let (model, corpus) = (tiny_bert(), gold());
+    let write =
+        |output: &Path| run(&["analyze", path(&model), "-c", path(&corpus), "--limit", "2", "-q", "-o", path(output)]);
+    fs::write(file("private.json"), "old").unwrap();
+    fs::set_permissions(file("private.json"), fs::Permissions::from_mode(0o600)).unwrap();
+    symlink("new.json", file("link.json")).unwrap();
+    for output in ["private.json", "link.json"] {
+        write(&file(output)).unwrap();
+    }
+    assert_eq!(fs::metadata(file("private.json")).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(file("link.json").is_symlink() && !file("new.json").is_symlink());
+    fs::set_permissions(file("private.json"), fs::Permissions::from_mode(0o400)).unwrap();
+    let (_, message) = write(&file("private.json")).unwrap_err();
+    assert!(message.ends_with("private.json`: it is read-only\n"), "{message}");
+}
+
+#[test]
+fn a_reader_of_standard_output_that_leaves_does_not_stop_the_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, corpus, output) = (tiny_bert(), gold(), folder.path().join("heads.csv"));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let arguments = ["analyze", path(&model), "-c", path(&corpus), "--limit", "2", "-o", "-", "-o", path(&output)];
+    let run = std::process::Command::new(env!("CARGO_BIN_EXE_headscope")).args(arguments).stdout(writer).output();
+    assert_eq!(outcome(&run.unwrap()), Ok(String::new()));
+    assert!(output.exists());
+}
+
+#[test]
+fn an_error_amid_a_sentence_is_the_same_for_any_number_of_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = |id: u32, columns: &str| format!("{id}\tdog\t_\t_\t_\t_\t0\troot{columns}\n");
+    let good = line(1, "\t_\t_") + "\n";
+    let bad = line(1, "\t_\t_") + &line(2, "") + &line(3, "\t_\t_");
+    let (model, corpus) = (tiny_bert(), folder.path().join("bad.conllu"));
+    fs::write(&corpus, good.repeat(400) + &bad).unwrap();
+    for _ in 0..10 {
+        let arguments = ["analyze", path(&model), "-c", path(&corpus), "--threads", "8"];
+        let (status, message) = run(&arguments).unwrap_err();
+        assert_eq!(status, 1);
+        assert!(message.contains("bad.conllu:802: a CoNLL-U line has 10 columns"), "{message}");
+    }
 }

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::source::Lines;
 use super::{Content, Head, Sentence, Word};
+use crate::observe::dependency::{ALL, base};
 
 /// ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC.
 const COLUMNS: usize = 10;
@@ -57,20 +58,28 @@ fn word(line: &str, before: usize) -> Result<Option<Word>> {
     if is_pair(id, '-') || is_pair(id, '.') {
         return Ok(None);
     }
-    let number: usize =
-        id.parse().map_err(|_| anyhow::anyhow!("column 1 (ID) is `{}`: expected {}", excerpt(id), before + 1))?;
-    ensure!(number == before + 1, "column 1 (ID) is {number}: expected {}", before + 1);
+    let expected = before + 1;
+    ensure!(number(id) == Some(expected), "column 1 (ID) is `{}`: expected {expected}", excerpt(id));
     ensure!(!form.is_empty(), "column 2 (FORM) is empty");
     let head = match head {
         "_" => Head::Unknown,
         "0" => Head::Root,
-        _ => match head.parse::<usize>() {
-            Ok(head) => Head::Word(head - 1),
-            Err(_) => bail!("column 7 (HEAD) is `{}`: expected a word's number, 0 or _", excerpt(head)),
+        _ => match number(head) {
+            Some(head) => Head::Word(head - 1),
+            None => bail!("column 7 (HEAD) is `{}`: expected a word's number, 0 or _", excerpt(head)),
         },
     };
     ensure!(!relation.is_empty(), "column 8 (DEPREL) is empty");
+    let attached = matches!(head, Head::Word(_));
+    ensure!(!attached || relation != "_", "column 8 (DEPREL) is `_`: a word with a head has a relation to it");
+    ensure!(base(relation) != ALL, "column 8 (DEPREL) is `{}`: that name stands for all relations", excerpt(relation));
     Ok(Some(Word { form: form.to_owned(), head, relation: relation.to_owned() }))
+}
+
+/// A number from 1 as CoNLL-U writes it: digits without a sign or leading zeros.
+fn number(text: &str) -> Option<usize> {
+    let plain = text.starts_with(|first: char| matches!(first, '1'..='9'));
+    text.parse().ok().filter(|_| plain)
 }
 
 /// Whether `id` is two numbers joined by `joint`.
@@ -188,10 +197,20 @@ mod tests {
                 "test.conllu:1: a CoNLL-U line has 10 columns separated by tabs, this one has 1: `1 Go 0`",
             ),
             (line("x", "Go", "0", "root"), "test.conllu:1: column 1 (ID) is `x`: expected 1"),
-            (format!("{root}{}", line("3", "on", "1", "obl")), "test.conllu:2: column 1 (ID) is 3: expected 2"),
+            (format!("{root}{}", line("3", "on", "1", "obl")), "test.conllu:2: column 1 (ID) is `3`: expected 2"),
             (line("1", "", "0", "root"), "test.conllu:1: column 2 (FORM) is empty"),
             (line("1", "Go", "-1", "root"), "test.conllu:1: column 7 (HEAD) is `-1`: expected a word's number, 0 or _"),
+            (line("1", "Go", "00", "root"), "test.conllu:1: column 7 (HEAD) is `00`: expected a word's number, 0 or _"),
+            (line("+1", "Go", "0", "root"), "test.conllu:1: column 1 (ID) is `+1`: expected 1"),
             (line("1", "Go", "0", ""), "test.conllu:1: column 8 (DEPREL) is empty"),
+            (
+                line("1", "Go", "2", "_"),
+                "test.conllu:1: column 8 (DEPREL) is `_`: a word with a head has a relation to it",
+            ),
+            (
+                line("1", "Go", "0", "all:x"),
+                "test.conllu:1: column 8 (DEPREL) is `all:x`: that name stands for all relations",
+            ),
             (
                 format!("{root}{}", line("2", "on", "7", "obl")),
                 "test.conllu:2: column 7 (HEAD) is 7, but the sentence has 2 words",

@@ -3,6 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use super::{DETECTORS, UNLABELLED};
+use crate::observe::token::MAX_OFFSET;
 
 /// The documentation of a label or a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,13 +43,16 @@ fn labels() -> impl Iterator<Item = &'static Explanation> {
     DETECTORS.iter().map(|detector| &detector.explanation).chain([&NO_LABEL])
 }
 
-/// The explanation of a label or metric; `offset:-3` and `syntactic:nsubj` find those of their family.
+/// The explanation of a label or metric; `offset:-3`, `syntactic:nsubj` and `offset_mass.-1` find those of their family.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Explanation> {
-    let family = |known: &str| {
-        known.split_once(':').zip(name.split_once(':')).is_some_and(|((known, _), (named, _))| known == named)
+    let family = match (name.split_once(':'), name.split_once('.')) {
+        (Some(("offset", k)), _) if k.parse::<i32>().is_ok_and(|k| (2..=MAX_OFFSET).contains(&k.abs())) => "offset:k",
+        (Some(("syntactic", relation)), _) if !relation.is_empty() => "syntactic:<relation>",
+        (None, Some((metric, _))) => metric,
+        _ => name,
     };
-    explanations().find(|explanation| explanation.name == name || family(explanation.name))
+    explanations().find(|explanation| [name, family].contains(&explanation.name))
 }
 
 /// The known name most like `name`, for "did you mean".

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
-use serde_json::Value;
+use serde_json::json;
 
 use crate::report::{HeadReport, Report};
 
@@ -21,7 +21,7 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
     let mut writer = ::csv::Writer::from_writer(Vec::new());
     let mut header = ["layer", "head", "name", "primary", "labels"].map(str::to_owned).to_vec();
     if let Some(head) = report.heads.first() {
-        header.extend(metrics(head)?.into_iter().map(|(name, _)| name));
+        header.extend(metrics(head).map(|(name, _)| name));
     }
     header.extend(scored.iter().map(|label| format!("score.{label}")));
     writer.write_record(&header)?;
@@ -34,7 +34,7 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
             head.primary.clone(),
             labels.join(" "),
         ];
-        row.extend(metrics(head)?.into_iter().map(|(_, cell)| cell));
+        row.extend(metrics(head).map(|(_, cell)| cell));
         row.extend(scored.iter().map(|name| {
             let label = head.labels.iter().find(|label| label.label == *name);
             label.map_or_else(String::new, |label| label.score.to_string())
@@ -44,22 +44,8 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
     Ok(writer.into_inner().map_err(::csv::IntoInnerError::into_error)?)
 }
 
-/// The metrics of a head as columns: the keys of nested objects joined by dots, null as an empty cell.
-fn metrics(head: &HeadReport) -> Result<Vec<(String, String)>> {
-    let mut columns = Vec::new();
-    flatten("", &serde_json::to_value(&head.metrics)?, &mut columns);
-    Ok(columns)
-}
-
-fn flatten(name: &str, value: &Value, columns: &mut Vec<(String, String)>) {
-    match value {
-        Value::Object(fields) => {
-            for (key, value) in fields {
-                let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
-                flatten(&name, value, columns);
-            }
-        }
-        Value::Null => columns.push((name.to_owned(), String::new())),
-        value => columns.push((name.to_owned(), value.to_string())),
-    }
+/// The metrics of a head as columns, named by their keys in the JSON report joined by dots; null is an empty cell.
+fn metrics(head: &HeadReport) -> impl Iterator<Item = (String, String)> {
+    let cell = |value: Option<f64>| value.map_or_else(String::new, |value| json!(value).to_string());
+    head.metrics.values().into_iter().map(move |(name, value)| (name, cell(value)))
 }

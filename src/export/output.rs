@@ -1,7 +1,7 @@
 //! Output files: opened before the work begins, written beside their place and renamed when they are whole.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -21,30 +21,28 @@ fn pending() -> MutexGuard<'static, Vec<PathBuf>> {
 ///
 /// If the handler cannot be installed.
 pub fn clean_up_when_interrupted(status: i32) -> Result<()> {
-    ctrlc::set_handler(move || {
+    let handler = move || {
         // Holding the lock keeps a rename from happening between the removal and the exit.
         let files = pending();
         for file in files.iter() {
             let _ = fs::remove_file(file);
         }
         std::process::exit(status);
-    })
-    .context("cannot watch for Ctrl-C")
+    };
+    match ctrlc::try_set_handler(handler) {
+        // Whoever started the program has the signals already, as `nohup` does: that is respected.
+        Ok(()) | Err(ctrlc::Error::MultipleHandlers) => Ok(()),
+        Err(error) => Err(error).context("cannot watch for Ctrl-C"),
+    }
 }
 
-/// A file to be written.
+/// A file to be written. What is given to [`Output::write`] becomes the file's content with [`Output::commit`].
 #[derive(Debug)]
 pub struct Output {
     path: PathBuf,
-    place: Place,
-}
-
-#[derive(Debug)]
-enum Place {
-    /// Written elsewhere in the same folder, then renamed to `target`.
-    Beside { temporary: TempPath, target: PathBuf },
-    /// A device or a pipe: there is nothing to rename.
-    Direct,
+    file: BufWriter<File>,
+    /// Where the bytes go until then, and where they belong; `None` for a device or a pipe, which is written as it is.
+    rename: Option<(TempPath, PathBuf)>,
 }
 
 impl Output {
@@ -54,69 +52,62 @@ impl Output {
     ///
     /// If its folder is missing or cannot be written to, or `path` is a folder.
     pub fn open(path: &Path) -> Result<Self> {
-        let shown = path.display();
-        // A link stays a link: what it points to is written.
-        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let place = match fs::metadata(&target) {
-            Ok(metadata) if metadata.is_dir() => bail!("cannot write `{shown}`: it is a folder"),
+        let failed = || format!("cannot write `{}`", path.display());
+        // What a link points to is written, and the link stays.
+        let target = fs::canonicalize(path).unwrap_or_else(|_| link_target(path));
+        let (file, rename) = match fs::metadata(&target) {
+            Ok(metadata) if metadata.is_dir() => bail!("{}: it is a folder", failed()),
             Ok(metadata) if !metadata.is_file() => {
-                OpenOptions::new().write(true).open(&target).with_context(|| format!("cannot write `{shown}`"))?;
-                Place::Direct
+                (OpenOptions::new().write(true).open(&target).with_context(failed)?, None)
             }
-            _ => Place::Beside { temporary: beside(&target, path)?, target },
+            Ok(metadata) if metadata.permissions().readonly() => bail!("{}: it is read-only", failed()),
+            existing => {
+                let (file, temporary) = beside(&target, path)?;
+                if let Ok(metadata) = existing {
+                    file.set_permissions(metadata.permissions()).with_context(failed)?;
+                }
+                (file, Some((temporary, target)))
+            }
         };
-        Ok(Self { path: path.to_owned(), place })
+        Ok(Self { path: path.to_owned(), file: BufWriter::new(file), rename })
     }
 
-    /// Where to write until the output is committed.
-    #[must_use]
-    pub fn working_path(&self) -> &Path {
-        match &self.place {
-            Place::Beside { temporary, .. } => temporary,
-            Place::Direct => &self.path,
-        }
-    }
-
-    /// The path that was asked for.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Writes all of `bytes` and commits.
+    /// Writes all of `bytes`.
     ///
     /// # Errors
     ///
-    /// If they cannot be written; the file that was there before is then untouched.
-    pub fn write(self, bytes: &[u8]) -> Result<()> {
-        let written = OpenOptions::new()
-            .write(true)
-            .truncate(matches!(self.place, Place::Beside { .. }))
-            .open(self.working_path())
-            .and_then(|mut file| file.write_all(bytes));
-        written.with_context(|| format!("cannot write `{}`", self.path.display()))?;
-        self.commit()
+    /// If they cannot be written.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_all(bytes).with_context(|| format!("cannot write `{}`", self.path.display()))
     }
 
-    /// Makes what was written to [`Output::working_path`] the file.
+    /// Makes what was written the file.
     ///
     /// # Errors
     ///
-    /// If it does not reach the disk or cannot be renamed.
-    pub fn commit(self) -> Result<()> {
-        let Place::Beside { temporary, target } = self.place else { return Ok(()) };
+    /// If it does not reach the disk or cannot be renamed; the file that was there before is then untouched.
+    pub fn commit(mut self) -> Result<()> {
+        let failed = || format!("cannot write `{}`", self.path.display());
+        self.file.flush().with_context(failed)?;
+        let Some((temporary, target)) = self.rename.take() else { return Ok(()) };
+        self.file.get_ref().sync_all().with_context(failed)?;
         let mut files = pending();
-        let name = temporary.to_path_buf();
-        let renamed = File::open(&temporary)
-            .and_then(|file| file.sync_all())
-            .and_then(|()| temporary.persist(&target).map_err(io::Error::from));
-        files.retain(|file| *file != name);
-        renamed.with_context(|| format!("cannot write `{}`", self.path.display()))
+        files.retain(|file| *file != *temporary);
+        // The lock is held until the file has its name: an interrupt finds it there or in the list.
+        temporary.persist(&target).map_err(io::Error::from).with_context(failed)
+    }
+}
+
+/// Where a link points to that leads to no file yet; the path itself if it is no link.
+fn link_target(path: &Path) -> PathBuf {
+    match (fs::read_link(path), path.parent()) {
+        (Ok(link), Some(folder)) => folder.join(link),
+        _ => path.to_owned(),
     }
 }
 
 /// A new empty file in the folder of `target`, with the permissions that any new file would have.
-fn beside(target: &Path, path: &Path) -> Result<TempPath> {
+fn beside(target: &Path, path: &Path) -> Result<(File, TempPath)> {
     let shown = path.display();
     let folder = match target.parent() {
         Some(folder) if folder != Path::new("") => folder,
@@ -134,9 +125,9 @@ fn beside(target: &Path, path: &Path) -> Result<TempPath> {
         builder.permissions(fs::Permissions::from_mode(0o666));
     }
     let mut files = pending();
-    let temporary = builder.tempfile_in(folder).with_context(|| format!("cannot write `{shown}`"))?.into_temp_path();
-    files.push(temporary.to_path_buf());
-    Ok(temporary)
+    let created = builder.tempfile_in(folder).with_context(|| format!("cannot write `{shown}`"))?;
+    files.push(created.path().to_owned());
+    Ok(created.into_parts())
 }
 
 /// Creates a file that is removed if the run is interrupted before [`settle`] is called; for files that are no output.
@@ -156,12 +147,36 @@ pub fn settle(path: &Path) {
     pending().retain(|file| file != path);
 }
 
-/// Writes `bytes` to standard output.
+/// Writes `bytes` to standard output; if its reader has left, as `head` does, that is where the output ends.
 ///
 /// # Errors
 ///
 /// If they cannot be written.
 pub fn to_stdout(bytes: &[u8]) -> Result<()> {
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(bytes).and_then(|()| stdout.flush()).context("cannot write to standard output")
+    finish(io::stdout().lock(), bytes)
+}
+
+/// Prints `text` to standard output, in colour if it is a terminal and `NO_COLOR` is unset; else as [`to_stdout`].
+///
+/// # Errors
+///
+/// If it cannot be written.
+pub fn print(text: &str) -> Result<()> {
+    finish(anstream::stdout().lock(), text.as_bytes())
+}
+
+/// Text from files and arguments for a terminal: control characters but line ends are shown, not obeyed.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    let shown = |c: char| if c.is_control() && c != '\n' { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(shown).collect()
+}
+
+fn finish(mut stdout: impl Write, bytes: &[u8]) -> Result<()> {
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to standard output")
+        }
+        _ => Ok(()),
+    }
 }

@@ -6,6 +6,7 @@ use std::fmt::{self, Write};
 use anstyle::{AnsiColor, Style};
 use comfy_table::{CellAlignment, Table, presets};
 
+use super::output::printable;
 use crate::detectors::UNLABELLED;
 use crate::metrics::RelationMetrics;
 use crate::report::{HeadReport, Report, head_name};
@@ -107,7 +108,7 @@ fn legend(out: &mut String, heads: &[HeadReport]) -> fmt::Result {
 
 fn relations(out: &mut String, report: &Report) -> fmt::Result {
     if report.relations.is_empty() {
-        return writeln!(out, "\nThe corpus has no dependency trees, so no syntactic label was tested.");
+        return writeln!(out, "\nNo word of the corpus has an annotated head, so no syntactic label was tested.");
     }
     let least = report.settings.policy.syntactic_min_count;
     let mut shown: Vec<&RelationMetrics> = report.relations.iter().filter(|relation| relation.count >= least).collect();
@@ -179,9 +180,4 @@ fn plain_table() -> Table {
     table.load_style(presets::NOTHING);
     table.set_content_arrangement(comfy_table::ContentArrangement::Disabled);
     table
-}
-
-/// Names come from files: control characters must not reach the terminal.
-fn printable(text: &str) -> String {
-    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] }).collect()
 }

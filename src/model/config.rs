@@ -95,9 +95,14 @@ impl Config {
         let json: Value = serde_json::from_str(text).context("not valid JSON")?;
         let family = family(&json)?;
         if let Some(kind) = json.get("position_embedding_type").and_then(Value::as_str) {
-            ensure!(kind == "absolute", "position_embedding_type \"{kind}\" is not supported (supported: absolute)");
+            ensure!(kind == "absolute", "position_embedding_type {kind:?} is not supported (supported: absolute)");
         }
-        let config: Self = serde_json::from_value(json)?;
+        for flag in ["is_decoder", "add_cross_attention"] {
+            let set = json.get(flag).is_some_and(|value| *value == Value::Bool(true));
+            ensure!(!set, "{flag} is true: only encoders are supported, whose tokens attend in both directions");
+        }
+        // From the text again: the error then names line and column.
+        let config: Self = serde_json::from_str(text)?;
         config.check()?;
         Ok((family, config))
     }
@@ -121,6 +126,13 @@ impl Config {
             self.hidden_size,
             self.num_attention_heads,
         );
+        // Beyond these an f32 epsilon is 0 or swallows the variance; models have 1e-12 to 1e-5.
+        let plausible = f64::from(f32::MIN_POSITIVE)..=1.0;
+        ensure!(
+            plausible.contains(&self.layer_norm_eps),
+            "layer_norm_eps is {:e}: a small positive number is expected",
+            self.layer_norm_eps,
+        );
         Ok(())
     }
 
@@ -137,7 +149,7 @@ fn family(json: &Value) -> Result<Family> {
     match json.get("model_type").and_then(Value::as_str) {
         Some(found) => match Family::ALL.iter().find(|(name, _)| *name == found) {
             Some((_, family)) => Ok(*family),
-            None => bail!("model_type \"{found}\" is not supported (supported: {supported})"),
+            None => bail!("model_type {found:?} is not supported (supported: {supported})"),
         },
         None => bail!("there is no model_type: add the model's own (supported: {supported})"),
     }

@@ -20,7 +20,8 @@ impl<'a> Matrix<'a> {
     /// If `values` is shorter than `rows * columns`.
     #[must_use]
     pub fn new(values: &'a [f32], rows: usize, columns: usize) -> Self {
-        assert!(values.len() >= rows * columns, "a matrix of {rows} x {columns}");
+        let size = rows.checked_mul(columns);
+        assert!(size.is_some_and(|size| values.len() >= size), "a matrix of {rows} x {columns}");
         Self { values, rows, columns, row_stride: columns, column_stride: 1 }
     }
 
@@ -64,8 +65,9 @@ impl<'a> MatrixMut<'a> {
     /// If `values` does not reach to the end of the last row, or rows overlap.
     #[must_use]
     pub fn strided(values: &'a mut [f32], rows: usize, columns: usize, row_stride: usize) -> Self {
-        let reach = if rows == 0 { 0 } else { (rows - 1) * row_stride + columns };
-        assert!(row_stride >= columns && values.len() >= reach, "a matrix of {rows} x {columns}, stride {row_stride}");
+        let reach = rows.checked_sub(1).map_or(Some(0), |last| last.checked_mul(row_stride)?.checked_add(columns));
+        let fits = row_stride >= columns && reach.is_some_and(|reach| values.len() >= reach);
+        assert!(fits, "a matrix of {rows} x {columns}, stride {row_stride}");
         Self { values, rows, columns, row_stride }
     }
 }
@@ -118,6 +120,12 @@ mod tests {
         let mut c = [-1.0; 12];
         multiply(MatrixMut::strided(&mut c, 3, 3, 4), Matrix::new(&a, 3, 2), Matrix::new(&b, 3, 2).transposed());
         assert_eq!(c, [1.0, 2.0, 3.0, -1.0, 3.0, 4.0, 7.0, -1.0, 5.0, 6.0, 11.0, -1.0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "a matrix of 4294967296 x 4294967296")]
+    fn sizes_that_overflow() {
+        let _ = Matrix::new(&[], 1 << 32, 1 << 32);
     }
 
     #[test]

@@ -116,6 +116,8 @@ fn separator_name(path: &Path) -> Result<Option<String>> {
 /// SHA-256 of a model's files, lower-case hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hashes {
+    /// Of `config.json`.
+    pub config: String,
     /// Of the weights.
     pub weights: String,
     /// Of the tokenizer.
@@ -129,8 +131,10 @@ impl Fingerprint {
     /// Begins to hash a model's files.
     #[must_use]
     pub fn start(files: &ModelFiles) -> Self {
-        let (weights, tokenizer) = (files.weights.clone(), files.tokenizer.clone());
-        Self(std::thread::spawn(move || Ok(Hashes { weights: sha256(&weights)?, tokenizer: sha256(&tokenizer)? })))
+        let (config, weights, tokenizer) = (files.config.clone(), files.weights.clone(), files.tokenizer.clone());
+        let hash =
+            move || Ok(Hashes { config: sha256(&config)?, weights: sha256(&weights)?, tokenizer: sha256(&tokenizer)? });
+        Self(std::thread::spawn(hash))
     }
 
     /// Waits for the hashes.

@@ -3,7 +3,7 @@
 //! The matrix products are the `gemm` crate's, over all tokens of a pack; attention is computed for one sentence
 //! and head at a time, and looked at while it is in cache.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::bert::{Bert, Layer, Linear};
 use super::config::Activation;
@@ -89,7 +89,8 @@ impl PackedEncoder {
                     Matrix::new(key, n, head_dim).transposed(),
                 );
                 kernels::softmax(attention, n, entropies);
-                check_finite(entropies, number)?;
+                check_finite(entropies, number)
+                    .with_context(|| format!("sentence {}", pack.sentences[sentence].index))?;
                 visitor.attention(sentence, AttentionView::with_entropies(number, head, n, attention, entropies));
                 let out = &mut context[span.start * hidden + head * head_dim..];
                 multiply(

@@ -77,11 +77,16 @@ pub fn check_relations(report: &Value, reference: &Value) {
         let relation = relations.iter().find(|relation| relation["relation"] == *name).expect("the relation");
         assert_eq!(relation["count"], expected["count"]);
         assert_eq!(relation["baseline"], expected["baseline"], "{name}");
-        // A near tie may fall to either side in float32: that is one word, and perhaps another winner.
-        let word = 1.0 / expected["count"].as_f64().unwrap() + 1e-9;
+        // A near tie may fall to either side in float32: among many words that may be one, and perhaps another winner.
+        let count = expected["count"].as_f64().unwrap();
+        let word = if count < 100.0 { 0.0 } else { 1.0 / count + 1e-9 };
         let close = |a: &Value, b: &Value| a == b || (a.as_f64().unwrap() - b.as_f64().unwrap()).abs() <= word;
         assert!(close(&relation["accuracy"], &expected["accuracy"]), "{name}");
-        assert!(close(&relation["heldout_accuracy"], &expected["heldout_accuracy"]), "{name}");
+        if relation["accuracy"] == expected["accuracy"] {
+            for key in ["layer", "head", "direction", "heldout_accuracy"] {
+                assert_eq!(relation[key], expected[key], "{name}: {key}");
+            }
+        }
         for (head, expected) in
             relation["by_head"].as_array().unwrap().iter().zip(expected["by_head"].as_array().unwrap())
         {
