@@ -67,6 +67,8 @@ pub struct ScoredArc {
     pub dependent: usize,
     /// The position of its gold head.
     pub head: usize,
+    /// The baseline offset that predicts it, as a place in [`baseline_offsets`]; `None` where the head is farther away.
+    pub offset: Option<usize>,
     /// The relations that it counts for, as indices into the table of relations.
     pub relations: Vec<usize>,
 }
@@ -84,6 +86,7 @@ pub fn scored_arcs(tree: &[Arc], mut index: impl FnMut(&str) -> usize) -> Vec<Sc
         .map(|(dependent, head, relation)| ScoredArc {
             dependent,
             head,
+            offset: baseline_offsets().position(|offset| dependent.checked_add_signed(offset as isize) == Some(head)),
             relations: scored_as(relation).map(&mut index).collect(),
         })
         .collect()
@@ -105,8 +108,8 @@ impl RelationSums {
     pub fn count(&mut self, arc: &ScoredArc, heads: usize) {
         self.hits.resize(heads, [0; 2]);
         self.count += 1;
-        for (hits, offset) in self.offset_hits.iter_mut().zip(baseline_offsets()) {
-            *hits += u64::from(arc.dependent.checked_add_signed(offset as isize) == Some(arc.head));
+        if let Some(offset) = arc.offset {
+            self.offset_hits[offset] += 1;
         }
     }
 
@@ -119,6 +122,33 @@ impl RelationSums {
             sum[0] += hits[0];
             sum[1] += hits[1];
         }
+    }
+}
+
+/// How many arcs of one relation both a head and a fixed offset predict.
+///
+/// Which offset is the baseline is known only when all sentences are counted, so this is kept for every offset;
+/// an arc is right for one offset at most, so it is one count per right prediction.
+/// Only totals are needed (for the test of a head against its baseline), so it is not kept by block.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Agreement {
+    /// Arcs by head, direction ([`Direction::BOTH`]) and offset (-10 first); `[layers * heads]`, empty until a head
+    /// scores.
+    pub both: Vec<[[u64; BASELINE_OFFSETS]; 2]>,
+}
+
+impl Agreement {
+    /// Makes room for `heads` heads.
+    pub fn resize(&mut self, heads: usize) {
+        self.both.resize(heads, [[0; BASELINE_OFFSETS]; 2]);
+    }
+
+    /// Adds another worker's counts.
+    pub fn merge(&mut self, other: &Self) {
+        self.resize(self.both.len().max(other.both.len()));
+        let (sums, counts) =
+            (self.both.as_flattened_mut().as_flattened_mut(), other.both.as_flattened().as_flattened());
+        sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
     }
 }
 
@@ -179,17 +209,24 @@ mod tests {
     fn roots_and_words_alone_are_not_scored() {
         let tree = [arc(Head::Word(1), "nsubj"), arc(Head::Root, "root"), arc(Head::Unknown, "obj")];
         let arcs = scored_arcs(&tree, |name| ["all", "nsubj"].iter().position(|known| *known == name).unwrap());
-        assert_eq!(arcs, [ScoredArc { dependent: 0, head: 1, relations: vec![0, 1] }]);
+        // +1 is the first offset after the ten to the left.
+        assert_eq!(arcs, [ScoredArc { dependent: 0, head: 1, offset: Some(10), relations: vec![0, 1] }]);
         assert_eq!(scored_arcs(&[arc(Head::Root, "root")], |_| 0), []);
     }
 
     #[test]
-    fn an_offset_outside_the_sentence_predicts_nothing() {
+    fn an_arc_is_right_for_one_offset_at_most() {
+        let heads = [Head::Word(2), Head::Root, Head::Word(1), Head::Word(14)];
+        let far = (0..11).map(|_| Head::Root);
+        let tree: Vec<Arc> = heads.into_iter().chain(far).map(|head| arc(head, "obj")).collect();
         let mut sums = RelationSums::default();
-        sums.count(&ScoredArc { dependent: 0, head: 2, relations: vec![] }, 1);
+        // 0 -> 2 is +2, 2 -> 1 is -1, and 3 -> 14 is +11: too far.
+        let arcs = scored_arcs(&tree, |_| 0);
+        arcs.iter().for_each(|arc| sums.count(arc, 1));
+        assert_eq!(sums.count, 3);
         let hits: Vec<i32> =
             baseline_offsets().zip(sums.offset_hits).filter(|(_, hits)| *hits > 0).map(|(k, _)| k).collect();
-        assert_eq!(hits, [2]);
+        assert_eq!(hits, [-1, 2]);
         assert_eq!(baseline_offsets().count(), BASELINE_OFFSETS);
     }
 }

@@ -15,7 +15,7 @@ use std::ops::Range;
 use crate::attention::{AttentionView, FromToken, WordAttention};
 use crate::encode::Encoded;
 
-use dependency::{RelationSums, ScoredArc};
+use dependency::{Agreement, RelationSums, ScoredArc};
 use exact::ExactSum;
 use token::{TokenExposure, TokenRoles, TokenSums};
 use tree::{GoldEdges, TreeSums};
@@ -114,6 +114,8 @@ pub struct Sums {
     from: FromToken,
     /// The place of each relation in the blocks' lists.
     relations: BTreeMap<String, usize>,
+    /// For each relation, by its place, where heads and fixed offsets are right on the same arcs.
+    agreements: Vec<Agreement>,
     blocks: Vec<BlockSums>,
     folded: WordAttention,
 }
@@ -126,6 +128,7 @@ impl Sums {
             grid,
             from,
             relations: BTreeMap::new(),
+            agreements: Vec::new(),
             blocks: vec![BlockSums::new(grid); BLOCKS],
             folded: WordAttention::default(),
         }
@@ -143,6 +146,18 @@ impl Sums {
         &self.relations
     }
 
+    /// Where heads and fixed offsets agree, over all blocks; by the places of [`Sums::relations`].
+    #[must_use]
+    pub fn agreements(&self) -> &[Agreement] {
+        &self.agreements
+    }
+
+    /// Makes room for every relation that has a place.
+    fn resize_agreements(&mut self) {
+        self.agreements.resize(self.relations.len(), Agreement::default());
+        self.agreements.iter_mut().for_each(|agreement| agreement.resize(self.grid.count()));
+    }
+
     /// Counts a sentence and all that does not depend on a head: denominators, chance, baselines.
     pub fn begin(&mut self, sentence: &Encoded) -> Observed {
         let block = usize::try_from(sentence.index % BLOCKS as u64).expect("less than BLOCKS");
@@ -150,6 +165,7 @@ impl Sums {
         let tree = sentence.tree.as_deref().unwrap_or_default();
         let relations = &mut self.relations;
         let arcs = dependency::scored_arcs(tree, |name| place(relations, name));
+        self.resize_agreements();
         let gold = GoldEdges::new(tree);
 
         let sums = &mut self.blocks[block];
@@ -185,6 +201,11 @@ impl Sums {
                 let hits = &mut block.relations[relation].hits[head];
                 hits[0] += right[0];
                 hits[1] += right[1];
+                if let Some(offset) = arc.offset {
+                    let both = &mut self.agreements[relation].both[head];
+                    both[0][offset] += right[0];
+                    both[1][offset] += right[1];
+                }
             }
         }
     }
@@ -199,6 +220,10 @@ impl Sums {
         let mut places = vec![0; other.relations.len()];
         for (name, &theirs) in &other.relations {
             places[theirs] = place(&mut self.relations, name);
+        }
+        self.resize_agreements();
+        for (agreement, &place) in other.agreements.iter().zip(&places) {
+            self.agreements[place].merge(agreement);
         }
         for (block, theirs) in self.blocks.iter_mut().zip(&other.blocks) {
             block.merge(theirs, &places);
@@ -310,10 +335,27 @@ mod tests {
     }
 
     /// The pooled sums with relations by name, since their places depend on who met which first.
-    fn named(sums: &Sums) -> (BlockSums, BTreeMap<String, RelationSums>) {
+    fn named(sums: &Sums) -> (BlockSums, BTreeMap<String, (RelationSums, Agreement)>) {
         let mut pooled = sums.pool(0..BLOCKS);
         let relations = std::mem::take(&mut pooled.relations);
-        (pooled, sums.relations().iter().map(|(name, &place)| (name.clone(), relations[place].clone())).collect())
+        let of = |place: usize| (relations[place].clone(), sums.agreements()[place].clone());
+        (pooled, sums.relations().iter().map(|(name, &place)| (name.clone(), of(place))).collect())
+    }
+
+    #[test]
+    fn agreements_are_right_predictions_by_the_offset_that_is_right_too() {
+        let mut sums = empty();
+        // Words at tokens 1..=4; each word but the first attends most to the one before it, its head.
+        let mut weights = [0.125; 36];
+        (2..5).for_each(|token| weights[token * 6 + token - 1] = 0.5);
+        add(&mut sums, &sentence(0, 4, "nsubj"), &weights);
+        let agreement = &sums.agreements()[sums.relations()["nsubj"]];
+        let minus_one = dependency::baseline_offsets().position(|offset| offset == -1).unwrap();
+        assert_eq!(agreement.both[0][0][minus_one], 3);
+        let hits = &sums.pool([0]).relations[sums.relations()["nsubj"]].hits;
+        for (both, hits) in agreement.both.iter().zip(hits) {
+            assert_eq!(both.map(|by_offset| by_offset.iter().sum::<u64>()), *hits);
+        }
     }
 
     #[test]
