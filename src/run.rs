@@ -81,7 +81,7 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
 ///
 /// If more was asked for than the model has.
 pub fn token_limit(model: &Model, asked: Option<usize>) -> Result<usize> {
-    let positions = model.config.max_position_embeddings;
+    let positions = model.config.positions();
     let limit = asked.unwrap_or(positions);
     ensure!(limit <= positions, "--max-tokens {limit} is more than the {positions} positions of the model");
     Ok(limit)

@@ -167,11 +167,11 @@ fn configs() {
     let cases = [
         (
             config.replace("\"model_type\": \"bert\"", "\"model_type\": \"gpt2\""),
-            "model_type \"gpt2\" is not supported (supported: bert)",
+            "model_type \"gpt2\" is not supported (supported: bert, roberta, xlm-roberta, camembert, distilbert, electra, albert, mpnet)",
         ),
         (
             config.replace("\"model_type\": \"bert\",", ""),
-            "there is no model_type: add the model's own (supported: bert)",
+            "there is no model_type: add the model's own (supported: bert, roberta, xlm-roberta, camembert, distilbert, electra, albert, mpnet)",
         ),
         (
             config.replace("\"num_attention_heads\": 4", "\"num_attention_heads\": 5"),
@@ -180,8 +180,40 @@ fn configs() {
         (config.replace("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 0"), "num_hidden_layers is 0"),
         (config.replace("\"hidden_size\": 32,", ""), "missing field `hidden_size` at line 28 column 1"),
         (
-            config.replace("\"vocab_size\": 196", "\"vocab_size\": 196, \"position_embedding_type\": \"relative_key\""),
-            "position_embedding_type \"relative_key\" is not supported (supported: absolute)",
+            config.replace("\"use_cache\": true", "\"position_embedding_type\": \"rotary\""),
+            "position_embedding_type \"rotary\" is not supported (supported: absolute, relative_key, \
+             relative_key_query) at line 26 column 37",
+        ),
+        (
+            config
+                .replace("\"bert\"", "\"albert\"")
+                .replace("\"use_cache\": true", "\"embedding_size\": 8, \"position_embedding_type\": \"relative_key\""),
+            "position_embedding_type is relative, which is not supported of albert (supported: absolute)",
+        ),
+        (
+            config.replace("\"hidden_act\": \"gelu\"", "\"hidden_act\": \"mish\""),
+            "activation \"mish\" is not supported (supported: gelu, gelu_new, gelu_pytorch_tanh, gelu_fast, relu, silu, \
+             swish) at line 11 column 22",
+        ),
+        (
+            config.replace("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 9223372036854775808"),
+            "num_hidden_layers is 9223372036854775808: no model has more than 1024",
+        ),
+        (
+            config.replace("\"vocab_size\": 196", "\"vocab_size\": 99999999999"),
+            "vocab_size is 99999999999: no model has more than 16777216",
+        ),
+        (
+            config.replace("\"hidden_size\": 32", "\"hidden_size\": -32"),
+            "invalid value: integer `-32`, expected usize at line 13 column 20",
+        ),
+        (
+            config.replace("\"bert\"", "\"roberta\"").replace("\"pad_token_id\": 0", "\"pad_token_id\": 95"),
+            "max_position_embeddings 96 leaves no position after the padding index 95",
+        ),
+        (
+            config.replace("\"bert\"", "\"roberta\"").replace("\"pad_token_id\": 0", "\"pad_token_id\": null"),
+            "invalid type: null, expected u32 at line 22 column 22",
         ),
         (
             config.replace("\"is_decoder\": false", "\"is_decoder\": true"),
@@ -193,7 +225,7 @@ fn configs() {
         ),
         (
             config.replace("\"model_type\": \"bert\"", "\"model_type\": \"\\u001b[31m\""),
-            "model_type \"\\u{1b}[31m\" is not supported (supported: bert)",
+            "model_type \"\\u{1b}[31m\" is not supported (supported: bert, roberta, xlm-roberta, camembert, distilbert, electra, albert, mpnet)",
         ),
         ("{".to_owned(), "not valid JSON: EOF while parsing an object at line 1 column 1"),
     ];

@@ -7,13 +7,14 @@ mod support;
 use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::bert;
-use golden::{Golden, check_parity, encode, forward, largest_difference, load};
+use golden::{Golden, check_parity, encode, forward, largest_difference, load, of_ids};
 use headscope::attention::AttentionView;
-use headscope::encode::{Encoded, TokenKind};
-use headscope::model::bert::{Bert, Embeddings, Layer, LayerNorm, Linear};
-use headscope::model::config::{Activation, Config};
+use headscope::encode::Encoded;
+use headscope::model::config::{Activation, Config, PositionEmbedding};
 use headscope::model::encoder::{Encoder, Scratch, Visitor};
+use headscope::model::families::Architecture;
 use headscope::model::packed::PackedEncoder;
+use headscope::model::parameters::{Embeddings, Layer, LayerNorm, Linear, Parameters, PositionBias};
 use headscope::model::tensor::TensorEncoder;
 use headscope::model::weights::Checkpoint;
 use headscope::pack::Pack;
@@ -31,9 +32,9 @@ fn attention_and_hidden_states_are_those_of_pytorch() {
 
 /// The readable encoder of the tiny model.
 fn tensor_encoder() -> TensorEncoder {
-    let (_, config) = Config::read(&tiny_bert().join("config.json")).unwrap();
-    let mut checkpoint = Checkpoint::open(&tiny_bert().join("model.safetensors")).unwrap();
-    TensorEncoder::new(&Bert::load(&mut checkpoint, &config).unwrap(), &Device::Cpu).unwrap()
+    let architecture = Architecture::read(&tiny_bert().join("config.json")).unwrap();
+    let mut checkpoint = Checkpoint::open(&tiny_bert().join("model.safetensors"), "bert.").unwrap();
+    TensorEncoder::new(&Parameters::load(&mut checkpoint, &architecture).unwrap(), &Device::Cpu).unwrap()
 }
 
 #[test]
@@ -43,83 +44,136 @@ fn the_readable_encoder_agrees_with_pytorch_too() {
     check_parity(&model, &tiny_golden());
 }
 
-/// A BERT of the given shape with random weights.
-fn random_bert(heads: usize, head_dim: usize, layers: usize, wide: usize, activation: Activation, seed: u64) -> Bert {
-    let mut state = seed;
-    let mut values = |count: usize, scale: f32| -> Vec<f32> {
-        let mut next = || {
-            // SplitMix64 (Steele et al. 2014): any sequence of well-mixed numbers does here.
-            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            (mixed >> 40) as f32 / (1_u64 << 23) as f32 - 1.0
-        };
-        (0..count).map(|_| next() * scale).collect()
-    };
-    let hidden = heads * head_dim;
-    let config = Config {
-        vocab_size: 50,
-        hidden_size: hidden,
-        num_hidden_layers: layers,
-        num_attention_heads: heads,
-        intermediate_size: wide,
-        hidden_act: activation,
-        max_position_embeddings: 70,
-        type_vocab_size: 2,
-        layer_norm_eps: 1e-12,
-    };
-    // Scores with a standard deviation near 1, whatever the width.
-    let scale = 1.7 / (hidden as f32).sqrt();
-    let mut linear =
-        |outputs: usize, inputs: usize| Linear { weight: values(outputs * inputs, scale), bias: values(outputs, 0.3) };
-    let layer = |linear: &mut dyn FnMut(usize, usize) -> Linear| Layer {
-        query_key_value: linear(3 * hidden, hidden),
-        attention_output: linear(hidden, hidden),
-        attention_norm: norm(linear, hidden),
-        intermediate: linear(wide, hidden),
-        output: linear(hidden, wide),
-        output_norm: norm(linear, hidden),
-    };
-    fn norm(linear: &mut dyn FnMut(usize, usize) -> Linear, hidden: usize) -> LayerNorm {
-        LayerNorm { weight: vec![1.0; hidden], bias: linear(hidden, 1).bias }
+/// What the property test chooses of an encoder.
+#[derive(Clone, Debug)]
+struct Choice {
+    heads: usize,
+    head_dim: usize,
+    /// The parameters of each layer, by number: the same number twice is a shared layer.
+    order: Vec<usize>,
+    wide: usize,
+    embedding_size: Option<usize>,
+    activation: Activation,
+    positions: PositionEmbedding,
+    position_bias: bool,
+    padding: Option<u32>,
+    segments: bool,
+    seed: u64,
+}
+
+const VOCABULARY: usize = 50;
+const POSITIONS: usize = 75;
+
+impl Choice {
+    fn any() -> impl Strategy<Value = Self> {
+        use PositionEmbedding::{Absolute, RelativeKey, RelativeKeyQuery};
+        let activations = vec![Activation::Gelu, Activation::GeluTanh, Activation::Relu, Activation::Silu];
+        // Hidden states are at least 8 wide: the normalisation of a few values that happen to be nearly equal magnifies
+        // rounding without bound, in either encoder.
+        let sizes = (1..5_usize, 8..40_usize, 1..100_usize, prop::option::of(8..50_usize));
+        let order = prop::sample::select(vec![vec![0], vec![0, 1], vec![0, 0, 0], vec![1, 0, 1]]);
+        let positions = prop::sample::select(vec![Absolute, RelativeKey, RelativeKeyQuery]);
+        let padding = prop::option::of(0..4_u32);
+        let activation = prop::sample::select(activations);
+        let rest = (activation, positions, any::<bool>(), padding, any::<bool>(), any::<u64>());
+        (sizes, order, rest).prop_map(|((heads, head_dim, wide, embedding_size), order, rest)| {
+            let (activation, positions, position_bias, padding, segments, seed) = rest;
+            // No family has both.
+            let positions = if position_bias { Absolute } else { positions };
+            Self {
+                heads,
+                head_dim,
+                order,
+                wide,
+                embedding_size,
+                activation,
+                positions,
+                position_bias,
+                padding,
+                segments,
+                seed,
+            }
+        })
     }
-    let embeddings = Embeddings {
-        words: linear(50, hidden).weight,
-        positions: linear(70, hidden).weight,
-        segments: linear(2, hidden).weight,
-        norm: norm(&mut linear, hidden),
-    };
-    Bert { layers: (0..layers).map(|_| layer(&mut linear)).collect(), config, embeddings }
+
+    /// Random parameters of this shape.
+    fn parameters(&self) -> Parameters {
+        let mut state = self.seed;
+        let mut values = |count: usize, scale: f32| -> Vec<f32> {
+            let mut next = || {
+                // SplitMix64 (Steele et al. 2014): any sequence of well-mixed numbers does here.
+                state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+                let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+                let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+                (mixed >> 40) as f32 / (1_u64 << 23) as f32 - 1.0
+            };
+            (0..count).map(|_| next() * scale).collect()
+        };
+        let (hidden, wide) = (self.heads * self.head_dim, self.wide);
+        let width = self.embedding_size.unwrap_or(hidden);
+        let config = Config {
+            vocab_size: VOCABULARY,
+            embedding_size: self.embedding_size,
+            hidden_size: hidden,
+            num_hidden_layers: self.order.len(),
+            num_attention_heads: self.heads,
+            intermediate_size: wide,
+            hidden_act: self.activation,
+            max_position_embeddings: POSITIONS,
+            position_embedding_type: self.positions,
+            padding: self.padding,
+            type_vocab_size: if self.segments { 2 } else { 0 },
+            layer_norm_eps: 1e-12,
+        };
+        let relative = self.positions != PositionEmbedding::Absolute;
+        // Scores with a standard deviation near 1, whatever the width.
+        let scale = 1.7 / (hidden as f32).sqrt();
+        let embeddings = Embeddings {
+            words: values(VOCABULARY * width, scale),
+            positions: (!relative).then(|| values(POSITIONS * width, scale)),
+            segments: self.segments.then(|| values(2 * width, scale)),
+            norm: LayerNorm { weight: vec![1.0; width], bias: values(width, scale) },
+            projection: self.embedding_size.map(|_| Linear {
+                weight: values(hidden * width, 1.7 / (width as f32).sqrt()),
+                bias: values(hidden, 0.3),
+            }),
+        };
+        let position_bias =
+            self.position_bias.then(|| PositionBias { weight: values(PositionBias::BUCKETS * self.heads, 1.0) });
+        let mut layer = |_| {
+            let mut linear = |outputs: usize, inputs: usize| Linear {
+                weight: values(outputs * inputs, scale),
+                bias: values(outputs, 0.3),
+            };
+            let query_key_value = linear(3 * hidden, hidden);
+            let attention_output = linear(hidden, hidden);
+            let intermediate = linear(wide, hidden);
+            let output = linear(hidden, wide);
+            let distances = relative.then(|| values((2 * POSITIONS - 1) * self.head_dim, 0.5));
+            let mut norm = || LayerNorm { weight: vec![1.0; hidden], bias: values(hidden, scale) };
+            let (attention_norm, output_norm) = (norm(), norm());
+            Layer { query_key_value, distances, attention_output, attention_norm, intermediate, output, output_norm }
+        };
+        let stored = self.order.iter().max().unwrap() + 1;
+        let layers = (0..stored).map(&mut layer).collect();
+        Parameters { config, embeddings, position_bias, layers, order: self.order.clone() }
+    }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
     /// Two executors of one definition agree on whatever shape there is.
-    ///
-    /// Hidden states are at least 8 wide: the normalisation of a few values that happen to be nearly equal magnifies
-    /// rounding without bound, in either encoder.
     #[test]
-    fn both_encoders_agree(
-        heads in 1..5_usize,
-        head_dim in 8..40_usize,
-        layers in 1..4_usize,
-        wide in 1..100_usize,
-        activation in prop::sample::select(vec![Activation::Gelu, Activation::GeluNew, Activation::Relu]),
-        lengths in prop::collection::vec(1..70_usize, 1..6),
-        seed in any::<u64>(),
-    ) {
-        let bert = random_bert(heads, head_dim, layers, wide, activation, seed);
-        let sentence = |(index, tokens): (u64, usize)| Encoded {
-            index,
-            ids: (0..tokens).map(|token| u32::try_from((token * 7 + tokens) % 50).unwrap()).collect(),
-            segments: (0..tokens).map(|token| u32::from(token > tokens / 2)).collect(),
-            kinds: vec![TokenKind::Text; tokens],
-            words: Vec::new(),
-            tree: None,
+    fn both_encoders_agree(choice in Choice::any(), lengths in prop::collection::vec(1..70_usize, 1..6)) {
+        let parameters = choice.parameters();
+        let sentence = |(index, tokens): (u64, usize)| {
+            let ids: Vec<u32> = (0..tokens).map(|token| u32::try_from((token * 7 + tokens) % VOCABULARY).unwrap()).collect();
+            let segments: Vec<u32> = (0..tokens).map(|token| u32::from(token > tokens / 2)).collect();
+            of_ids(index, &ids, &segments)
         };
         let sentences: Vec<Encoded> = (0..).zip(lengths).map(sentence).collect();
-        let slow = forward(&TensorEncoder::new(&bert, &Device::Cpu).unwrap(), sentences.clone());
-        let fast = forward(&PackedEncoder::new(bert), sentences);
+        let slow = forward(&TensorEncoder::new(&parameters, &Device::Cpu).unwrap(), sentences.clone());
+        let fast = forward(&PackedEncoder::new(parameters), sentences);
         for (slow, fast) in slow.iter().zip(&fast) {
             let attention = largest_difference(&slow.attentions, &fast.attentions);
             prop_assert!(attention <= golden::TOLERANCE, "attention differs by {attention:e}");

@@ -1,49 +1,87 @@
-//! What `config.json` says of a model's architecture.
+//! The sizes and options of an encoder, in the words of BERT's `config.json`, whatever its family calls them.
 
-use std::fmt;
-use std::path::Path;
-
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use serde::Deserialize;
-use serde_json::Value;
-
-/// The architectures that can be loaded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
-    /// BERT (Devlin et al. 2019), `model_type` "bert".
-    Bert,
-}
-
-impl Family {
-    /// All families by the `model_type` of their `config.json`.
-    pub const ALL: &[(&str, Family)] = &[("bert", Family::Bert)];
-}
-
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, _) = Self::ALL.iter().find(|(_, family)| family == self).expect("every family is listed");
-        f.write_str(name)
-    }
-}
 
 /// The activation between the two linear layers of a feed-forward block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(try_from = "String")]
 pub enum Activation {
     /// `x Phi(x)` by the error function, as transformers' `gelu`.
     Gelu,
-    /// The tanh approximation of Hendrycks & Gimpel 2016, as transformers' `gelu_new`.
-    #[serde(alias = "gelu_pytorch_tanh")]
-    GeluNew,
+    /// The tanh approximation of Hendrycks & Gimpel 2016, as transformers' `gelu_new`, `gelu_pytorch_tanh` and
+    /// `gelu_fast`, which differ in how they are computed.
+    GeluTanh,
     /// `max(x, 0)`.
     Relu,
+    /// `x / (1 + e^-x)`, transformers' `silu` and `swish`.
+    Silu,
 }
 
-/// The architecture of a BERT, with the names of transformers' `BertConfig`.
+impl Activation {
+    /// All activations by the names that `config.json` has for them.
+    pub const ALL: &[(&str, Self)] = &[
+        ("gelu", Self::Gelu),
+        ("gelu_new", Self::GeluTanh),
+        ("gelu_pytorch_tanh", Self::GeluTanh),
+        ("gelu_fast", Self::GeluTanh),
+        ("relu", Self::Relu),
+        ("silu", Self::Silu),
+        ("swish", Self::Silu),
+    ];
+}
+
+impl TryFrom<String> for Activation {
+    type Error = anyhow::Error;
+
+    fn try_from(name: String) -> Result<Self> {
+        named("activation", &name, Self::ALL)
+    }
+}
+
+/// How a model knows where its tokens are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum PositionEmbedding {
+    /// An embedding of each position, added to that of the word.
+    #[default]
+    Absolute,
+    /// An embedding of each distance, whose product with the query is added to the score (Shaw et al. 2018).
+    RelativeKey,
+    /// The same, and its product with the key is added too (Huang et al. 2020, method 4).
+    RelativeKeyQuery,
+}
+
+impl TryFrom<String> for PositionEmbedding {
+    type Error = anyhow::Error;
+
+    fn try_from(name: String) -> Result<Self> {
+        let all = [
+            ("absolute", Self::Absolute),
+            ("relative_key", Self::RelativeKey),
+            ("relative_key_query", Self::RelativeKeyQuery),
+        ];
+        named("position_embedding_type", &name, &all)
+    }
+}
+
+/// What `all` has under `name`; the error lists all names.
+pub(super) fn named<T: Copy>(what: &str, name: &str, all: &[(&str, T)]) -> Result<T> {
+    let Some((_, found)) = all.iter().find(|(known, _)| *known == name) else {
+        let known: Vec<&str> = all.iter().map(|(known, _)| *known).collect();
+        bail!("{what} {name:?} is not supported (supported: {})", known.join(", "));
+    };
+    Ok(*found)
+}
+
+/// The sizes and options of an encoder, with the names of transformers' `BertConfig`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Config {
     /// Rows of the token embedding.
     pub vocab_size: usize,
+    /// Width of the embeddings where a linear layer leads from them to `hidden_size`; `None`: they have that width.
+    #[serde(skip)]
+    pub embedding_size: Option<usize>,
     /// Width of the hidden states.
     pub hidden_size: usize,
     /// Layers.
@@ -54,9 +92,16 @@ pub struct Config {
     pub intermediate_size: usize,
     /// Activation of the feed-forward blocks.
     pub hidden_act: Activation,
-    /// The longest sequence there are position embeddings for.
+    /// Rows of the position embedding.
     pub max_position_embeddings: usize,
-    /// Rows of the segment embedding.
+    /// What becomes of positions.
+    #[serde(default)]
+    pub position_embedding_type: PositionEmbedding,
+    /// The id of the padding token where positions are counted from it, as in RoBERTa: the first token has the
+    /// position after it. `None`: positions are counted from 0.
+    #[serde(skip)]
+    pub padding: Option<u32>,
+    /// Rows of the segment embedding; 0: there is none, and segments do not matter.
     #[serde(default = "default_type_vocab_size")]
     pub type_vocab_size: usize,
     /// Added to the variance in layer normalisation.
@@ -74,57 +119,57 @@ fn default_layer_norm_eps() -> f64 {
     1e-12
 }
 
+/// No size of any model comes near: the largest vocabularies have about a million entries (XLM-V, Liang et al. 2023).
+/// The product of two sizes and a small number then fits into 64 bits.
+const LARGEST_SIZE: usize = 1 << 24;
+
+/// No encoder comes near: DeepNet (Wang et al. 2022) was trained with 1000 layers to show that it can be done.
+const MOST_LAYERS: usize = 1 << 10;
+
 impl Config {
-    /// Reads a model's `config.json`.
+    /// Reads the text of a `config.json` that has BERT's names.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, is not JSON, names an architecture that is not supported,
-    /// lacks a field, or holds sizes that fit no BERT.
-    pub fn read(path: &Path) -> Result<(Family, Self)> {
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))?;
-        Self::parse(&text).with_context(|| format!("cannot use `{}`", path.display()))
-    }
-
-    /// Parses the text of a `config.json`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Config::read`].
-    pub fn parse(text: &str) -> Result<(Family, Self)> {
-        let json: Value = serde_json::from_str(text).context("not valid JSON")?;
-        let family = family(&json)?;
-        if let Some(kind) = json.get("position_embedding_type").and_then(Value::as_str) {
-            ensure!(kind == "absolute", "position_embedding_type {kind:?} is not supported (supported: absolute)");
-        }
-        for flag in ["is_decoder", "add_cross_attention"] {
-            let set = json.get(flag).is_some_and(|value| *value == Value::Bool(true));
-            ensure!(!set, "{flag} is true: only encoders are supported, whose tokens attend in both directions");
-        }
-        // From the text again: the error then names line and column.
+    /// If a field is missing or has a value that is not supported.
+    pub fn parse(text: &str) -> Result<Self> {
+        // From the text: the error then names line and column.
         let config: Self = serde_json::from_str(text)?;
-        config.check()?;
-        Ok((family, config))
+        ensure!(config.type_vocab_size > 0, "type_vocab_size is 0");
+        Ok(config)
     }
 
-    fn check(&self) -> Result<()> {
+    /// The same, unless its sizes fit no encoder.
+    ///
+    /// # Errors
+    ///
+    /// If they do not.
+    pub fn checked(self) -> Result<Self> {
         let sizes = [
-            ("vocab_size", self.vocab_size),
-            ("hidden_size", self.hidden_size),
-            ("num_hidden_layers", self.num_hidden_layers),
-            ("num_attention_heads", self.num_attention_heads),
-            ("intermediate_size", self.intermediate_size),
-            ("max_position_embeddings", self.max_position_embeddings),
-            ("type_vocab_size", self.type_vocab_size),
+            ("vocab_size", self.vocab_size, LARGEST_SIZE),
+            ("hidden_size", self.hidden_size, LARGEST_SIZE),
+            ("embedding_size", self.embedding_width(), LARGEST_SIZE),
+            ("num_hidden_layers", self.num_hidden_layers, MOST_LAYERS),
+            ("num_attention_heads", self.num_attention_heads, LARGEST_SIZE),
+            ("intermediate_size", self.intermediate_size, LARGEST_SIZE),
+            ("max_position_embeddings", self.max_position_embeddings, LARGEST_SIZE),
         ];
-        for (name, size) in sizes {
+        for (name, size, most) in sizes {
             ensure!(size > 0, "{name} is 0");
+            ensure!(size <= most, "{name} is {size}: no model has more than {most}");
         }
+        ensure!(self.type_vocab_size <= LARGEST_SIZE, "type_vocab_size is {}", self.type_vocab_size);
         ensure!(
             self.hidden_size.is_multiple_of(self.num_attention_heads),
             "hidden_size {} is not a multiple of num_attention_heads {}",
             self.hidden_size,
             self.num_attention_heads,
+        );
+        ensure!(
+            self.positions() > 0,
+            "max_position_embeddings {} leaves no position after the padding index {}",
+            self.max_position_embeddings,
+            self.padding.unwrap_or(0),
         );
         // Beyond these an f32 epsilon is 0 or swallows the variance; models have 1e-12 to 1e-5.
         let plausible = f64::from(f32::MIN_POSITIVE)..=1.0;
@@ -133,7 +178,7 @@ impl Config {
             "layer_norm_eps is {:e}: a small positive number is expected",
             self.layer_norm_eps,
         );
-        Ok(())
+        Ok(self)
     }
 
     /// Width of one head's queries, keys and values.
@@ -141,16 +186,79 @@ impl Config {
     pub fn head_dim(&self) -> usize {
         self.hidden_size / self.num_attention_heads
     }
+
+    /// Width of the embeddings.
+    #[must_use]
+    pub fn embedding_width(&self) -> usize {
+        self.embedding_size.unwrap_or(self.hidden_size)
+    }
+
+    /// The longest sequence there are positions for.
+    #[must_use]
+    pub fn positions(&self) -> usize {
+        self.max_position_embeddings.saturating_sub(self.padding.map_or(0, |padding| padding as usize + 1))
+    }
+
+    /// The row of the position embedding for each token of a sentence.
+    ///
+    /// Where positions are counted from the padding index, a padding token in the text has that index for its position
+    /// and does not count.
+    pub(super) fn position_rows<'a>(&self, ids: &'a [u32]) -> impl Iterator<Item = usize> + 'a {
+        let padding = self.padding;
+        let mut next = padding.map_or(0, |padding| padding as usize + 1);
+        ids.iter().map(move |&id| {
+            if Some(id) == padding {
+                return id as usize;
+            }
+            next += 1;
+            next - 1
+        })
+    }
 }
 
-fn family(json: &Value) -> Result<Family> {
-    let supported: Vec<&str> = Family::ALL.iter().map(|(name, _)| *name).collect();
-    let supported = supported.join(", ");
-    match json.get("model_type").and_then(Value::as_str) {
-        Some(found) => match Family::ALL.iter().find(|(name, _)| *name == found) {
-            Some((_, family)) => Ok(*family),
-            None => bail!("model_type {found:?} is not supported (supported: {supported})"),
-        },
-        None => bail!("there is no model_type: add the model's own (supported: {supported})"),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> Config {
+        let text = r#"{"vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+            "intermediate_size": 8, "hidden_act": "swish", "max_position_embeddings": 10}"#;
+        Config::parse(text).unwrap()
+    }
+
+    #[test]
+    fn what_a_config_leaves_out() {
+        let config = config();
+        assert_eq!((config.type_vocab_size, config.layer_norm_eps), (2, 1e-12));
+        assert_eq!(
+            (config.hidden_act, config.position_embedding_type),
+            (Activation::Silu, PositionEmbedding::Absolute)
+        );
+        assert_eq!((config.head_dim(), config.embedding_width(), config.positions()), (4, 8, 10));
+    }
+
+    #[test]
+    fn positions_are_counted_from_0_or_from_the_padding_index() {
+        let rows = |padding| Config { padding, ..config() }.position_rows(&[0, 5, 1, 7]).collect::<Vec<_>>();
+        assert_eq!(rows(None), [0, 1, 2, 3]);
+        // The third token is padding.
+        assert_eq!(rows(Some(1)), [2, 3, 1, 4]);
+        let config = Config { padding: Some(1), ..config() };
+        assert_eq!(config.positions(), 8);
+        assert_eq!(config.position_rows(&[0; 8]).last(), Some(9));
+    }
+
+    #[test]
+    fn sizes_that_fit_no_encoder() {
+        let error = |config: Config| config.checked().unwrap_err().to_string();
+        assert!(config().checked().is_ok());
+        let padded = Config { padding: Some(9), ..config() };
+        assert_eq!(error(padded), "max_position_embeddings 10 leaves no position after the padding index 9");
+        let padded = Config { padding: Some(u32::MAX), ..config() };
+        assert_eq!(error(padded), "max_position_embeddings 10 leaves no position after the padding index 4294967295");
+        let deep = Config { num_hidden_layers: usize::MAX, ..config() };
+        assert_eq!(error(deep), "num_hidden_layers is 18446744073709551615: no model has more than 1024");
+        let wide = Config { hidden_size: 1 << 40, ..config() };
+        assert_eq!(error(wide), "hidden_size is 1099511627776: no model has more than 16777216");
     }
 }

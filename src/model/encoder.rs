@@ -1,10 +1,11 @@
 //! The forward pass: packs in, each head's attention over each sentence out.
 //!
-//! One definition of the parameters ([`bert`](super::bert)), two encoders that run it:
+//! One definition of the parameters ([`parameters`](super::parameters)), two encoders that run it:
 //! [`packed`](super::packed) is the fast one, [`tensor`](super::tensor) the readable one and the other's oracle.
 
 use anyhow::{Result, ensure};
 
+use super::config::Config;
 use crate::attention::AttentionView;
 use crate::encode::Encoded;
 use crate::pack::Pack;
@@ -49,21 +50,26 @@ pub struct Scratch {
     pub(super) wide: Vec<f32>,
     /// `[3, n, head_dim]`: one head's query, key and value over one sentence.
     pub(super) head: Vec<f32>,
+    /// `[n, 2n - 1]`: products with the embeddings of distances, in models that have them.
+    pub(super) distances: Vec<f32>,
     /// `[n, n]`: one head's attention over one sentence.
     pub(super) attention: Vec<f32>,
     /// `[n]`: the entropy of each row of it.
     pub(super) entropies: Vec<f32>,
 }
 
-/// Checks that all tokens of a pack have embeddings: `rows` of words, positions and segments.
-pub(super) fn check_indices(pack: &Pack, rows: [usize; 3]) -> Result<()> {
-    let [words, positions, segments] = rows;
+/// Checks that all tokens of a pack have embeddings.
+pub(super) fn check_indices(pack: &Pack, config: &Config) -> Result<()> {
+    let (words, positions, segments) = (config.vocab_size, config.positions(), config.type_vocab_size);
     for Encoded { index, ids, segments: segment_ids, .. } in &pack.sentences {
         ensure!(ids.len() <= positions, "sentence {index} has {} tokens, the model {positions} positions", ids.len());
         let largest = |ids: &[u32]| ids.iter().max().map_or(0, |&id| id as usize);
         let (id, segment) = (largest(ids), largest(segment_ids));
         ensure!(id < words, "sentence {index} has token id {id}, the model {words} token embeddings");
-        ensure!(segment < segments, "sentence {index} has segment {segment}, the model {segments} segment embeddings");
+        ensure!(
+            segments == 0 || segment < segments,
+            "sentence {index} has segment {segment}, the model {segments} segment embeddings"
+        );
     }
     Ok(())
 }

@@ -40,6 +40,12 @@ pub fn bias_relu(states: &mut [f32], bias: &[f32]) {
     bias_then(states, bias, relu);
 }
 
+/// `silu(x + bias)`, for each row of `states`, in place.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+pub fn bias_silu(states: &mut [f32], bias: &[f32]) {
+    bias_then(states, bias, silu);
+}
+
 /// `(x + bias) * scale`, row by row, from rows `stride` values apart into rows of `bias.len()`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 pub fn bias_scale(from: &[f32], stride: usize, bias: &[f32], scale: f32, into: &mut [f32]) {
@@ -73,6 +79,13 @@ pub fn norm(states: &mut [f32], weight: &[f32], shift: &[f32], epsilon: f32) {
 #[inline(always)]
 fn relu(x: f32) -> f32 {
     x.max(0.0)
+}
+
+/// `x / (1 + e^-x)`, transformers' `silu`.
+#[inline(always)]
+fn silu(x: f32) -> f32 {
+    let small = exp(-x.abs());
+    x * if x < 0.0 { small } else { 1.0 } / (1.0 + small)
 }
 
 #[inline(always)]
@@ -242,6 +255,13 @@ mod tests {
             let x = candle_core::Tensor::new(&[f64::from(*x)], &candle_core::Device::Cpu).unwrap();
             let expected = x.gelu_erf().unwrap().to_vec1::<f64>().unwrap()[0];
             assert!((f64::from(value) - expected).abs() < 5e-7, "gelu({x}) is {value}, not {expected}");
+        }
+        let mut values = inputs.clone();
+        bias_silu(&mut values, &[0.0]);
+        for (x, value) in inputs.iter().zip(values) {
+            let x = f64::from(*x);
+            let error = (f64::from(value) - x / (1.0 + (-x).exp())).abs();
+            assert!(error < 1e-6, "silu({x}) is off by {error:e}");
         }
         let mut values = [-1.0, 2.0];
         bias_relu(&mut values, &[-0.5, 0.5]);

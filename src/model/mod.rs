@@ -1,13 +1,15 @@
 //! A pretrained model: where it comes from, what it is, its tokenizer and its encoder.
 
-pub mod bert;
 pub mod config;
 pub mod encoder;
+pub mod families;
 #[cfg(feature = "hub")]
 mod hub;
 pub mod kernels;
 pub mod matmul;
 pub mod packed;
+pub mod parameters;
+mod relative;
 pub mod source;
 pub mod tensor;
 pub mod weights;
@@ -25,10 +27,11 @@ use tokenizers::Tokenizer;
 use crate::digest::hex;
 use crate::encode::{SentenceEncoder, punctuation_table};
 use crate::observe::HeadGrid;
-use bert::Bert;
-use config::{Config, Family};
+use config::Config;
 use encoder::Encoder;
+use families::{Architecture, Family};
 use packed::PackedEncoder;
+use parameters::Parameters;
 use source::ModelFiles;
 use weights::Checkpoint;
 
@@ -38,9 +41,9 @@ pub struct Model {
     pub id: String,
     /// The Hub commit; `None` for a folder.
     pub revision: Option<String>,
-    /// The architecture's name.
+    /// The family of its architecture.
     pub family: Family,
-    /// The architecture's sizes.
+    /// The architecture's sizes and options.
     pub config: Config,
     /// The tokenizer, with its own padding and truncation switched off.
     pub tokenizer: Tokenizer,
@@ -61,17 +64,19 @@ impl Model {
     /// If a file cannot be read, the architecture is not supported, or the weights or the tokenizer
     /// do not fit `config.json`.
     pub fn load(files: ModelFiles) -> Result<Self> {
-        let (family, config) = Config::read(&files.config)?;
-        let tokenizer = read_tokenizer(&files.tokenizer, &config)?;
+        let architecture = Architecture::read(&files.config)?;
+        let tokenizer = read_tokenizer(&files.tokenizer, &architecture.config)?;
         let named = files.tokenizer_config.as_deref().map(separator_name).transpose()?.flatten();
         let separator = match named {
             Some(name) => tokenizer.token_to_id(&name),
             None => SEPARATORS.iter().find_map(|name| tokenizer.token_to_id(name)),
         };
-        let parameters = Bert::load(&mut Checkpoint::open(&files.weights)?, &config)?;
+        let mut checkpoint = Checkpoint::open(&files.weights, architecture.family.prefix)?;
+        let parameters = Parameters::load(&mut checkpoint, &architecture)?;
         let encoder = Box::new(PackedEncoder::new(parameters));
         let punctuation = punctuation_table(&tokenizer);
         let ModelFiles { id, revision, .. } = files;
+        let Architecture { family, config, .. } = architecture;
         Ok(Self { id, revision, family, config, tokenizer, encoder, separator, punctuation })
     }
 

@@ -1,70 +1,82 @@
-//! BERT over slices: whole sentences side by side, one worker per core, nothing allocated once warm.
+//! The encoder over slices: whole sentences side by side, one worker per core, nothing allocated once warm.
 //!
 //! The matrix products are the `gemm` crate's, over all tokens of a pack; attention is computed for one sentence
 //! and head at a time, and looked at while it is in cache.
 
 use anyhow::{Context, Result};
 
-use super::bert::{Bert, Layer, Linear};
 use super::config::Activation;
 use super::encoder::{Encoder, Scratch, Visitor, check_finite, check_indices};
 use super::kernels;
 use super::matmul::{Matrix, MatrixMut, multiply};
+use super::parameters::{Linear, Parameters};
+use super::relative::{Relative, Scores};
 use crate::attention::AttentionView;
 use crate::pack::Pack;
 
 /// The fast encoder.
 pub struct PackedEncoder {
     /// The weights of linear layers are transposed, `[inputs, outputs]`: then the product reads them in order.
-    parameters: Bert,
+    parameters: Parameters,
+    /// What scores depend on beside queries and keys.
+    relative: Option<Relative>,
 }
 
 impl PackedEncoder {
     /// An encoder over `parameters`.
     #[must_use]
-    pub fn new(mut parameters: Bert) -> Self {
-        for layer in &mut parameters.layers {
-            let Layer { query_key_value, attention_output, intermediate, output, .. } = layer;
-            for linear in [query_key_value, attention_output, intermediate, output] {
-                linear.weight = transposed(&linear.weight, linear.bias.len());
-            }
+    pub fn new(mut parameters: Parameters) -> Self {
+        for linear in parameters.linear_layers() {
+            linear.weight = transposed(&linear.weight, linear.bias.len());
         }
-        Self { parameters }
+        let relative = Relative::take(&mut parameters);
+        Self { parameters, relative }
     }
 
-    /// Word, position and segment embeddings, summed and normalised, into `states`.
+    /// Word, position and segment embeddings, summed, normalised and as wide as the hidden states, into
+    /// `scratch.states`.
     #[expect(clippy::cast_possible_truncation, reason = "the smallest epsilon in use, 1e-12, is an f32")]
-    fn embed(&self, pack: &Pack, states: &mut [f32]) -> Result<()> {
-        let Bert { config, embeddings, .. } = &self.parameters;
-        check_indices(pack, [config.vocab_size, config.max_position_embeddings, config.type_vocab_size])?;
-        let hidden = config.hidden_size;
-        let tokens = pack.sentences.iter().flat_map(|sentence| sentence.ids.iter().zip(&sentence.segments).enumerate());
-        for ((position, (&id, &segment)), out) in tokens.zip(states.chunks_exact_mut(hidden)) {
-            let word = row(&embeddings.words, id as usize, hidden);
-            let position = row(&embeddings.positions, position, hidden);
-            let segment = row(&embeddings.segments, segment as usize, hidden);
-            for (((out, word), position), segment) in out.iter_mut().zip(word).zip(position).zip(segment) {
-                *out = word + position + segment;
+    fn embed(&self, pack: &Pack, scratch: &mut Scratch) -> Result<()> {
+        let Parameters { config, embeddings, .. } = &self.parameters;
+        check_indices(pack, config)?;
+        let (tokens, width) = (pack.tokens(), config.embedding_width());
+        let Scratch { states, update, .. } = scratch;
+        let sum = sized(if embeddings.projection.is_some() { &mut *update } else { &mut *states }, tokens * width);
+        let mut rows = sum.chunks_exact_mut(width);
+        for sentence in &pack.sentences {
+            let segments = &sentence.segments;
+            for ((&id, position), &segment) in
+                sentence.ids.iter().zip(config.position_rows(&sentence.ids)).zip(segments)
+            {
+                let out = rows.next().expect("a row for each token");
+                out.copy_from_slice(row(&embeddings.words, id as usize, width));
+                let others = [(&embeddings.positions, position), (&embeddings.segments, segment as usize)];
+                for (table, index) in others {
+                    let Some(table) = table else { continue };
+                    out.iter_mut().zip(row(table, index, width)).for_each(|(out, value)| *out += value);
+                }
             }
         }
         let norm = &embeddings.norm;
-        kernels::norm(states, &norm.weight, &norm.bias, config.layer_norm_eps as f32);
+        kernels::norm(sum, &norm.weight, &norm.bias, config.layer_norm_eps as f32);
+        if let Some(projection) = &embeddings.projection {
+            let hidden = config.hidden_size;
+            project(update, projection, states, tokens);
+            for row in states.chunks_exact_mut(hidden) {
+                row.iter_mut().zip(&projection.bias).for_each(|(state, bias)| *state += bias);
+            }
+        }
         Ok(())
     }
 
     /// Self-attention of all sentences of the pack: queries, keys and values from `scratch.projected`, without their
     /// biases yet; what the heads write into `scratch.context`.
-    fn attend(
-        &self,
-        number: usize,
-        layer: &Layer,
-        pack: &Pack,
-        scratch: &mut Scratch,
-        visitor: &mut dyn Visitor,
-    ) -> Result<()> {
+    fn attend(&self, number: usize, pack: &Pack, scratch: &mut Scratch, visitor: &mut dyn Visitor) -> Result<()> {
         let config = &self.parameters.config;
         let (hidden, head_dim) = (config.hidden_size, config.head_dim());
-        let Scratch { projected, context, head: parts, attention, entropies, .. } = scratch;
+        let place = self.parameters.order[number];
+        let layer = &self.parameters.layers[place];
+        let Scratch { projected, context, head: parts, distances, attention, entropies, .. } = scratch;
         #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
         let scale = (1.0 / (head_dim as f64).sqrt()) as f32;
         for (sentence, span) in pack.spans().enumerate() {
@@ -83,11 +95,12 @@ impl PackedEncoder {
                 }
                 let (query, rest) = parts.split_at(n * head_dim);
                 let (key, value) = rest.split_at(n * head_dim);
-                multiply(
-                    MatrixMut::new(attention, n, n),
-                    Matrix::new(query, n, head_dim),
-                    Matrix::new(key, n, head_dim).transposed(),
-                );
+                let (query, key) = (Matrix::new(query, n, head_dim), Matrix::new(key, n, head_dim));
+                multiply(MatrixMut::new(attention, n, n), query, key.transposed());
+                if let Some(relative) = &self.relative {
+                    let scores = Scores { values: attention, n, stride: n, scale };
+                    relative.add(place, head, scores, query, key, distances);
+                }
                 kernels::softmax(attention, n, entropies);
                 check_finite(entropies, number)
                     .with_context(|| format!("sentence {}", pack.sentences[sentence].index))?;
@@ -106,8 +119,9 @@ impl PackedEncoder {
     fn activate(&self, wide: &mut [f32], bias: &[f32]) {
         match self.parameters.config.hidden_act {
             Activation::Gelu => kernels::bias_gelu(wide, bias),
-            Activation::GeluNew => kernels::bias_gelu_tanh(wide, bias),
+            Activation::GeluTanh => kernels::bias_gelu_tanh(wide, bias),
             Activation::Relu => kernels::bias_relu(wide, bias),
+            Activation::Silu => kernels::bias_silu(wide, bias),
         }
     }
 }
@@ -118,12 +132,12 @@ impl Encoder for PackedEncoder {
         let config = &self.parameters.config;
         let (tokens, hidden) = (pack.tokens(), config.hidden_size);
         let epsilon = config.layer_norm_eps as f32;
-        self.embed(pack, sized(&mut scratch.states, tokens * hidden))?;
+        self.embed(pack, scratch)?;
         show(&scratch.states, 0, visitor);
-        for (number, layer) in self.parameters.layers.iter().enumerate() {
+        for (number, layer) in self.parameters.layers().enumerate() {
             project(&scratch.states, &layer.query_key_value, &mut scratch.projected, tokens);
             sized(&mut scratch.context, tokens * hidden);
-            self.attend(number, layer, pack, scratch, visitor)?;
+            self.attend(number, pack, scratch, visitor)?;
 
             let (part, norm) = (&layer.attention_output, &layer.attention_norm);
             project(&scratch.context, part, &mut scratch.update, tokens);
@@ -136,7 +150,7 @@ impl Encoder for PackedEncoder {
             kernels::add_norm(&scratch.update, &part.bias, &mut scratch.states, &norm.weight, &norm.bias, epsilon);
             show(&scratch.states, number + 1, visitor);
         }
-        check_finite(&scratch.states, self.parameters.layers.len())
+        check_finite(&scratch.states, self.parameters.order.len())
     }
 }
 

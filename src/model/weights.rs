@@ -19,10 +19,9 @@ pub struct Checkpoint {
     header: Metadata,
     /// Where in the file the tensors begin.
     data_start: u64,
+    /// What may stand before every name.
+    prefix: &'static str,
 }
-
-/// Before every tensor name of a bare encoder, or of an encoder inside a model with a task head.
-const PREFIXES: [&str; 2] = ["", "bert."];
 
 /// LayerNorm parameters, as they are called now and as checkpoints converted from TensorFlow call them
 /// (`google-bert/bert-base-uncased`, for one).
@@ -32,16 +31,16 @@ const ALIASES: [(&str, &str); 2] = [("LayerNorm.weight", "LayerNorm.gamma"), ("L
 const LONGEST_HEADER: u64 = 100_000_000;
 
 impl Checkpoint {
-    /// Opens a safetensors file and reads its header.
+    /// Opens a safetensors file and reads its header. In a model with a task head, `prefix` stands before every name.
     ///
     /// # Errors
     ///
     /// If the file cannot be opened, is not safetensors, or is not as long as its header says.
-    pub fn open(path: &Path) -> Result<Self> {
-        Self::read_header(path).with_context(|| format!("cannot read weights from `{}`", path.display()))
+    pub fn open(path: &Path, prefix: &'static str) -> Result<Self> {
+        Self::read_header(path, prefix).with_context(|| format!("cannot read weights from `{}`", path.display()))
     }
 
-    fn read_header(path: &Path) -> Result<Self> {
+    fn read_header(path: &Path, prefix: &'static str) -> Result<Self> {
         let mut file = File::open(path)?;
         let size = file.metadata()?.len();
         let mut length = [0; 8];
@@ -54,7 +53,7 @@ impl Checkpoint {
         let data_start = 8 + length;
         let whole = data_start + header.data_len() as u64;
         ensure!(size == whole, "the file has {size} bytes where its header says {whole}: download it again");
-        Ok(Self { path: path.to_owned(), file, header, data_start })
+        Ok(Self { path: path.to_owned(), file, header, data_start, prefix })
     }
 
     /// Reads a tensor as f32 under any of the names it may have, and checks its shape and its values.
@@ -63,7 +62,7 @@ impl Checkpoint {
     ///
     /// If no name is there (all that were tried are listed), the shape is not `shape`, or a value is not finite.
     pub fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
-        let names = candidates(name);
+        let names = candidates(self.prefix, name);
         let found = names.iter().find_map(|name| Some((name, self.header.info(name)?.clone())));
         let Some((found, info)) = found else {
             bail!("`{}` has no tensor for {name}: tried {}", self.path.display(), names.join(", "));
@@ -102,12 +101,12 @@ impl Checkpoint {
 }
 
 /// The names that a tensor may have.
-fn candidates(name: &str) -> Vec<String> {
+fn candidates(prefix: &str, name: &str) -> Vec<String> {
     let mut spellings = vec![name.to_owned()];
     for (new, old) in ALIASES {
         if let Some(stem) = name.strip_suffix(new) {
             spellings.push(format!("{stem}{old}"));
         }
     }
-    spellings.iter().flat_map(|name| PREFIXES.map(|prefix| format!("{prefix}{name}"))).collect()
+    spellings.iter().flat_map(|name| ["", prefix].map(|prefix| format!("{prefix}{name}"))).collect()
 }

@@ -1,10 +1,13 @@
-//! The attention goldens that `fixtures/make_goldens.py` makes, and the encoder held against them.
+//! The attention goldens that `fixtures/make_goldens.py` and `fixtures/make_families.py` make, and encoders held
+//! against them.
+
+#![allow(dead_code, reason = "each test crate uses a part")]
 
 use std::path::Path;
 
 use headscope::attention::AttentionView;
 use headscope::corpus::{Content, Head, Sentence, Word};
-use headscope::encode::Encoded;
+use headscope::encode::{Encoded, TokenKind};
 use headscope::model::Model;
 use headscope::model::encoder::{Encoder, Scratch, Visitor};
 use headscope::model::source::ModelRef;
@@ -19,11 +22,13 @@ pub const TOLERANCE: f32 = 1e-5;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Forward {
     pub ids: Vec<u32>,
+    pub segments: Vec<u32>,
     pub attentions: Vec<f32>,
     pub hidden_states: Vec<f32>,
 }
 
 pub struct Golden {
+    /// The words; none in a golden of chosen token ids.
     pub sentences: Vec<Vec<String>>,
     pub expected: Vec<Forward>,
 }
@@ -31,27 +36,29 @@ pub struct Golden {
 impl Golden {
     /// Reads a golden; one that cannot be read says how it is made.
     pub fn read(path: &Path) -> Self {
-        let remake = format!("{} is missing or stale: python fixtures/make_goldens.py makes it", path.display());
+        let remake = format!("{} is missing or stale: fixtures/README.md says how it is made", path.display());
         let bytes = std::fs::read(path).expect(&remake);
         let (_, header) = SafeTensors::read_metadata(&bytes).expect(&remake);
         let metadata = header.metadata().as_ref().expect(&remake);
-        let sentences: Vec<Vec<String>> = serde_json::from_str(&metadata["sentences"]).expect(&remake);
+        let sentences = metadata.get("sentences").map(|words| serde_json::from_str(words).expect(&remake));
         let tensors = SafeTensors::deserialize(&bytes).expect(&remake);
         let floats = |name: String| -> Vec<f32> {
             let data = tensors.tensor(&name).expect(&remake).data();
             data.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().expect("four bytes"))).collect()
         };
         let ids = |name: String| -> Vec<u32> {
-            let data = tensors.tensor(&name).expect(&remake).data();
+            let data = tensors.tensor(&name).map_or(&[][..], |view| view.data());
             let id = |b: &[u8]| u32::try_from(i64::from_le_bytes(b.try_into().expect("eight bytes"))).expect("an id");
             data.chunks_exact(8).map(id).collect()
         };
         let forward = |i: usize| Forward {
             ids: ids(format!("ids.{i}")),
+            segments: ids(format!("segments.{i}")),
             attentions: floats(format!("attentions.{i}")),
             hidden_states: floats(format!("hidden_states.{i}")),
         };
-        Self { expected: (0..sentences.len()).map(forward).collect(), sentences }
+        let count = tensors.names().iter().filter(|name| name.starts_with("ids.")).count();
+        Self { expected: (0..count).map(forward).collect(), sentences: sentences.unwrap_or_default() }
     }
 }
 
@@ -87,7 +94,10 @@ pub fn forward(encoder: &dyn Encoder, sentences: Vec<Encoded>) -> Vec<Forward> {
             }
         }
     }
-    let start = |sentence: &Encoded| Forward { ids: sentence.ids.clone(), ..Forward::default() };
+    let start = |sentence: &Encoded| {
+        let (ids, segments) = (sentence.ids.clone(), sentence.segments.clone());
+        Forward { ids, segments, ..Forward::default() }
+    };
     let mut recorder = Recorder(sentences.iter().map(start).collect());
     encoder.forward(&Pack { sentences }, &mut Scratch::default(), &mut recorder).expect("a forward pass");
     recorder.0
@@ -99,13 +109,30 @@ pub fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
 }
 
-/// Holds a model's forward pass against its golden, sentence by sentence and layer by layer, and prints the largest
-/// differences.
+/// Holds a model's forward pass over a golden's sentences against the golden.
 pub fn check_parity(model: &Model, golden: &Golden) {
     let sentences: Vec<Encoded> = golden.sentences.iter().map(|words| encode(model, words)).collect();
-    let layers = model.grid().layers;
+    check_forward(model.encoder.as_ref(), model.grid().layers, sentences, &golden.expected);
+}
+
+/// A sentence of chosen token ids.
+pub fn of_ids(index: u64, ids: &[u32], segments: &[u32]) -> Encoded {
+    Encoded {
+        index,
+        ids: ids.to_vec(),
+        segments: segments.to_vec(),
+        kinds: vec![TokenKind::Text; ids.len()],
+        words: Vec::new(),
+        tree: None,
+    }
+}
+
+/// Holds a forward pass against what is expected, sentence by sentence and layer by layer, and prints the largest
+/// differences.
+pub fn check_forward(encoder: &dyn Encoder, layers: usize, sentences: Vec<Encoded>, expected: &[Forward]) {
+    assert_eq!(sentences.len(), expected.len());
     let (mut attention, mut hidden) = (vec![0_f32; layers], vec![0_f32; layers + 1]);
-    for (actual, expected) in forward(model.encoder.as_ref(), sentences).iter().zip(&golden.expected) {
+    for (actual, expected) in forward(encoder, sentences).iter().zip(expected) {
         assert_eq!(actual.ids, expected.ids, "token ids differ");
         let by_layer = |values: &[f32], layers: usize| values.len() / layers;
         let size = by_layer(&expected.attentions, layers);

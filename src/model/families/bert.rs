@@ -1,0 +1,26 @@
+//! BERT (Devlin et al. 2019): transformers' `BertModel`.
+
+use anyhow::Result;
+
+use super::{Family, LayerNames, Names};
+use crate::model::config::Config;
+
+pub(super) const BERT: Family =
+    Family { model_type: "bert", prefix: "bert.", masked_lm_head: "cls.predictions.", read };
+
+/// The parts of a layer; RoBERTa and ELECTRA were made from the same source.
+pub(super) const LAYER: LayerNames = LayerNames {
+    query_key_value: ["attention.self.query", "attention.self.key", "attention.self.value"],
+    distances: Some("attention.self.distance_embedding"),
+    attention_output: "attention.output.dense",
+    attention_norm: "attention.output.LayerNorm",
+    intermediate: "intermediate.dense",
+    output: "output.dense",
+    output_norm: "output.LayerNorm",
+};
+
+fn read(text: &str) -> Result<(Config, Names)> {
+    let config = Config::parse(text)?.checked()?;
+    let names = Names::numbered(&LAYER, "encoder.layer", &config);
+    Ok((config, names))
+}

@@ -1,0 +1,24 @@
+//! ELECTRA (Clark et al. 2020), generator and discriminator: BERT, but narrow embeddings are widened by a linear layer.
+
+use anyhow::Result;
+use serde::Deserialize;
+
+use super::{Family, Names, bert};
+use crate::model::config::Config;
+
+pub(super) const ELECTRA: Family =
+    Family { model_type: "electra", prefix: "electra.", masked_lm_head: "generator_predictions.", read };
+
+#[derive(Deserialize)]
+struct Embedding {
+    embedding_size: usize,
+}
+
+fn read(text: &str) -> Result<(Config, Names)> {
+    let Embedding { embedding_size } = serde_json::from_str(text)?;
+    let config = Config { embedding_size: Some(embedding_size), ..Config::parse(text)? }.checked()?;
+    let names = Names::numbered(&bert::LAYER, "encoder.layer", &config);
+    // Where there is nothing to widen, there is no such layer.
+    let projection = (embedding_size != config.hidden_size).then_some("embeddings_project");
+    Ok((config, Names { projection, ..names }))
+}

@@ -1,0 +1,33 @@
+//! RoBERTa (Liu et al. 2019), and the models of other languages that are built like it: XLM-RoBERTa
+//! (Conneau et al. 2020) and CamemBERT (Martin et al. 2020). BERT, but positions are counted from the padding index.
+
+use anyhow::Result;
+use serde::Deserialize;
+
+use super::{Family, Names, bert};
+use crate::model::config::Config;
+
+pub(super) const ROBERTA: Family =
+    Family { model_type: "roberta", prefix: "roberta.", masked_lm_head: "lm_head.", read };
+
+pub(super) const XLM_ROBERTA: Family = Family { model_type: "xlm-roberta", ..ROBERTA };
+
+pub(super) const CAMEMBERT: Family = Family { model_type: "camembert", ..ROBERTA };
+
+#[derive(Deserialize)]
+struct Padding {
+    #[serde(default = "default_pad_token_id")]
+    pad_token_id: u32,
+}
+
+/// transformers' `RobertaConfig` default, for configs that leave the field out.
+fn default_pad_token_id() -> u32 {
+    1
+}
+
+fn read(text: &str) -> Result<(Config, Names)> {
+    let Padding { pad_token_id } = serde_json::from_str(text)?;
+    let config = Config { padding: Some(pad_token_id), ..Config::parse(text)? }.checked()?;
+    let names = Names::numbered(&bert::LAYER, "encoder.layer", &config);
+    Ok((config, names))
+}

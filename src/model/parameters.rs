@@ -1,0 +1,223 @@
+//! An encoder's parameters: the one definition of the architecture, for every encoder that runs it.
+//!
+//! All families are BERT's encoder (Vaswani et al. 2017, Devlin et al. 2019): embeddings, then layers of attention and
+//! feed-forward blocks, each with a residual and a layer normalisation after it. What differs is optional here.
+
+use std::collections::HashMap;
+
+use anyhow::Result;
+
+use super::config::{Config, PositionEmbedding};
+use super::families::{Architecture, LayerNames};
+use super::weights::Checkpoint;
+
+/// A linear layer.
+#[derive(Clone, Debug)]
+pub struct Linear {
+    /// `[outputs, inputs]`
+    pub weight: Vec<f32>,
+    /// `[outputs]`
+    pub bias: Vec<f32>,
+}
+
+/// A layer normalisation.
+#[derive(Clone, Debug)]
+pub struct LayerNorm {
+    /// `[width]`
+    pub weight: Vec<f32>,
+    /// `[width]`
+    pub bias: Vec<f32>,
+}
+
+/// The embeddings, and what leads from them to the first layer.
+#[derive(Clone, Debug)]
+pub struct Embeddings {
+    /// `[vocab, embedding width]`
+    pub words: Vec<f32>,
+    /// `[max_positions, embedding width]`; `None` where positions are relative.
+    pub positions: Option<Vec<f32>>,
+    /// `[segments, embedding width]`; `None` in a family without segments.
+    pub segments: Option<Vec<f32>>,
+    /// Over their sum.
+    pub norm: LayerNorm,
+    /// `[hidden, embedding width]`, after the normalisation; `None` where embeddings are as wide as hidden states.
+    pub projection: Option<Linear>,
+}
+
+/// One layer.
+#[derive(Clone, Debug)]
+pub struct Layer {
+    /// Query, key and value one after the other, `[3 * hidden, hidden]`: one product instead of three.
+    pub query_key_value: Linear,
+    /// `[2 * max_positions - 1, head_dim]`: an embedding of each distance, query less key, the most negative one first;
+    /// `None` unless positions are relative. All heads share it.
+    pub distances: Option<Vec<f32>>,
+    /// After the heads.
+    pub attention_output: Linear,
+    /// Over the sum with the residual.
+    pub attention_norm: LayerNorm,
+    /// Before the activation.
+    pub intermediate: Linear,
+    /// After the activation.
+    pub output: Linear,
+    /// Over the sum with the residual.
+    pub output_norm: LayerNorm,
+}
+
+impl Layer {
+    fn linear_layers(&mut self) -> [&mut Linear; 4] {
+        [&mut self.query_key_value, &mut self.attention_output, &mut self.intermediate, &mut self.output]
+    }
+}
+
+/// What MPNet adds to the scores of all layers, by head and distance.
+#[derive(Clone, Debug)]
+pub struct PositionBias {
+    /// `[buckets, heads]`
+    pub weight: Vec<f32>,
+}
+
+impl PositionBias {
+    /// `MPNetEncoder` sorts distances into so many buckets, whatever the config says.
+    pub const BUCKETS: usize = 32;
+
+    /// The bucket of a distance, key less query (Raffel et al. 2020, as in MPNet): half of the buckets for each
+    /// direction; of those half for one distance each, 0 to 7, the others for ever longer spans, up to all from 91 on.
+    #[must_use]
+    pub fn bucket(distance: isize) -> usize {
+        const HALF: usize = PositionBias::BUCKETS / 2;
+        const EXACT: usize = HALF / 2;
+        let n = distance.unsigned_abs();
+        let direction = if distance > 0 { HALF } else { 0 };
+        if n < EXACT {
+            return direction + n;
+        }
+        // 8 + 8 log_16(n / 8) = 8 + log_2(n^2 / 64), rounded down, which whole numbers do exactly.
+        let span = (n.saturating_mul(n) / (EXACT * EXACT)).ilog2() as usize;
+        direction + (EXACT + span).min(HALF - 1)
+    }
+}
+
+/// The parameters of an encoder, without pooler and task heads.
+#[derive(Clone, Debug)]
+pub struct Parameters {
+    /// The sizes that the parameters have.
+    pub config: Config,
+    /// The embeddings.
+    pub embeddings: Embeddings,
+    /// What all layers add to their scores.
+    pub position_bias: Option<PositionBias>,
+    /// The layers; one that several layers of the model share is here once.
+    pub layers: Vec<Layer>,
+    /// Which of `layers` each layer of the model is, bottom-up.
+    pub order: Vec<usize>,
+}
+
+impl Parameters {
+    /// Loads the parameters that `architecture` implies.
+    ///
+    /// # Errors
+    ///
+    /// If a tensor is missing, has another shape, or holds a value that is not finite.
+    pub fn load(checkpoint: &mut Checkpoint, architecture: &Architecture) -> Result<Self> {
+        let Architecture { config, names, .. } = architecture;
+        let (hidden, width) = (config.hidden_size, config.embedding_width());
+        let relative = config.position_embedding_type != PositionEmbedding::Absolute;
+        let mut table = |kind: &str, rows: usize| {
+            checkpoint.tensor(&format!("embeddings.{kind}_embeddings.weight"), &[rows, width])
+        };
+        let words = table("word", config.vocab_size)?;
+        let positions = (!relative).then(|| table("position", config.max_position_embeddings)).transpose()?;
+        let segments = (config.type_vocab_size > 0).then(|| table("token_type", config.type_vocab_size)).transpose()?;
+        let embeddings = Embeddings {
+            words,
+            positions,
+            segments,
+            norm: norm(checkpoint, "embeddings.LayerNorm", width)?,
+            projection: names.projection.map(|name| linear(checkpoint, name, hidden, width)).transpose()?,
+        };
+        let bias = |name: &str| -> Result<PositionBias> {
+            let shape = [PositionBias::BUCKETS, config.num_attention_heads];
+            Ok(PositionBias { weight: checkpoint.tensor(&format!("{name}.weight"), &shape)? })
+        };
+        let position_bias = names.position_bias.map(bias).transpose()?;
+        let (mut layers, mut order, mut known) = (Vec::new(), Vec::new(), HashMap::new());
+        for stem in &names.layers {
+            let place = *known.entry(stem).or_insert(layers.len());
+            if place == layers.len() {
+                layers.push(layer(checkpoint, config, names.parts, stem)?);
+            }
+            order.push(place);
+        }
+        Ok(Self { config: config.clone(), embeddings, position_bias, layers, order })
+    }
+
+    /// Every linear layer there is, each once.
+    pub fn linear_layers(&mut self) -> impl Iterator<Item = &mut Linear> {
+        self.layers.iter_mut().flat_map(Layer::linear_layers).chain(&mut self.embeddings.projection)
+    }
+
+    /// The layers of the model, bottom-up.
+    pub fn layers(&self) -> impl Iterator<Item = &Layer> {
+        self.order.iter().map(|&place| &self.layers[place])
+    }
+}
+
+fn layer(checkpoint: &mut Checkpoint, config: &Config, names: &LayerNames, stem: &str) -> Result<Layer> {
+    let (hidden, wide) = (config.hidden_size, config.intermediate_size);
+    let name = |part: &str| format!("{stem}.{part}");
+    let [query, key, value] = names.query_key_value;
+    let mut query_key_value = linear(checkpoint, &name(query), hidden, hidden)?;
+    for part in [key, value] {
+        let next = linear(checkpoint, &name(part), hidden, hidden)?;
+        query_key_value.weight.extend(next.weight);
+        query_key_value.bias.extend(next.bias);
+    }
+    let relative = config.position_embedding_type != PositionEmbedding::Absolute;
+    let distances = names.distances.filter(|_| relative).map(|part| {
+        let shape = [2 * config.max_position_embeddings - 1, config.head_dim()];
+        checkpoint.tensor(&name(&format!("{part}.weight")), &shape)
+    });
+    Ok(Layer {
+        query_key_value,
+        distances: distances.transpose()?,
+        attention_output: linear(checkpoint, &name(names.attention_output), hidden, hidden)?,
+        attention_norm: norm(checkpoint, &name(names.attention_norm), hidden)?,
+        intermediate: linear(checkpoint, &name(names.intermediate), wide, hidden)?,
+        output: linear(checkpoint, &name(names.output), hidden, wide)?,
+        output_norm: norm(checkpoint, &name(names.output_norm), hidden)?,
+    })
+}
+
+fn linear(checkpoint: &mut Checkpoint, name: &str, outputs: usize, inputs: usize) -> Result<Linear> {
+    Ok(Linear {
+        weight: checkpoint.tensor(&format!("{name}.weight"), &[outputs, inputs])?,
+        bias: checkpoint.tensor(&format!("{name}.bias"), &[outputs])?,
+    })
+}
+
+fn norm(checkpoint: &mut Checkpoint, name: &str, width: usize) -> Result<LayerNorm> {
+    Ok(LayerNorm {
+        weight: checkpoint.tensor(&format!("{name}.weight"), &[width])?,
+        bias: checkpoint.tensor(&format!("{name}.bias"), &[width])?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PositionBias;
+
+    #[test]
+    fn buckets_of_distances() {
+        // Computed with transformers' `MPNetEncoder.relative_position_bucket`.
+        let distances = [0, -1, -7, -8, -11, -12, -15, -16, -22, -23, -64, -90, -91, -5000];
+        let buckets = [0, 1, 7, 8, 8, 9, 9, 10, 10, 11, 14, 14, 15, 15];
+        for (distance, bucket) in distances.into_iter().zip(buckets) {
+            assert_eq!(PositionBias::bucket(distance), bucket, "{distance}");
+            if distance < 0 {
+                assert_eq!(PositionBias::bucket(-distance), bucket + 16, "{}", -distance);
+            }
+        }
+        assert_eq!([isize::MIN, isize::MAX].map(PositionBias::bucket), [15, 31]);
+    }
+}

@@ -1,0 +1,48 @@
+//! Every family against transformers.
+
+#[path = "support/golden.rs"]
+mod golden;
+mod support;
+
+use candle_core::Device;
+use golden::{Golden, check_forward, of_ids};
+use headscope::model::families::Architecture;
+use headscope::model::packed::PackedEncoder;
+use headscope::model::parameters::Parameters;
+use headscope::model::tensor::TensorEncoder;
+use headscope::model::weights::Checkpoint;
+use support::fixture;
+
+/// Holds both encoders of a model of `fixtures/models` against its golden.
+fn check(name: &str) {
+    let folder = fixture("models").join(name);
+    let architecture = Architecture::read(&folder.join("config.json")).unwrap();
+    let mut checkpoint = Checkpoint::open(&folder.join("model.safetensors"), architecture.family.prefix).unwrap();
+    let parameters = Parameters::load(&mut checkpoint, &architecture).unwrap();
+    let golden = Golden::read(&fixture("goldens").join(format!("{name}.safetensors")));
+    let sentences: Vec<_> =
+        (0..).zip(&golden.expected).map(|(index, sentence)| of_ids(index, &sentence.ids, &sentence.segments)).collect();
+    let layers = architecture.config.num_hidden_layers;
+    println!("{name}");
+    let readable = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
+    check_forward(&readable, layers, sentences.clone(), &golden.expected);
+    check_forward(&PackedEncoder::new(parameters), layers, sentences, &golden.expected);
+}
+
+#[test]
+fn roberta() {
+    check("tiny-roberta");
+    check("tiny-xlm-roberta");
+    check("tiny-camembert");
+}
+
+#[test]
+fn mpnet() {
+    check("tiny-mpnet");
+}
+
+#[test]
+fn relative_positions() {
+    check("tiny-bert-relative-key");
+    check("tiny-roberta-relative-key-query");
+}
