@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
+use crate::export::output::printable;
 use crate::model::source::DownloadProgress;
 
 /// How often a bar moves without news.
@@ -29,7 +30,7 @@ impl DownloadProgress for Downloads {
         let style = ProgressStyle::with_template(
             "downloading {msg} [{bar:30}] {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left",
         );
-        let bar = ProgressBar::new(bytes).with_message(file.to_owned());
+        let bar = ProgressBar::new(bytes).with_message(printable(file));
         bar.set_style(style.expect("a valid template"));
         self.0.replace(Some(bar));
     }
@@ -43,6 +44,14 @@ impl DownloadProgress for Downloads {
     fn finish(&self) {
         if let Some(bar) = self.0.take() {
             bar.finish_and_clear();
+        }
+    }
+
+    fn note(&self, text: &str) {
+        let print = || anstream::eprintln!("note: {}", printable(text));
+        match &*self.0.borrow() {
+            Some(bar) => bar.suspend(print),
+            None => print(),
         }
     }
 }

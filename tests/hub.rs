@@ -13,13 +13,17 @@ use std::time::Duration;
 
 use serde_json::Value;
 use support::fixture;
-use support::hub_server::{Access, Fault, Hub, HubServer, MAIN_COMMIT, V1_COMMIT, change, etag};
+use support::hub_server::{Access, Fault, Hub, HubServer, MAIN_COMMIT, Ranges, V1_COMMIT, change, etag};
 use tempfile::TempDir;
 
 const ID: &str = "acme/tiny-bert";
 
 fn tiny_bert() -> Hub {
     Hub::new(ID, fixture("models/tiny-bert"))
+}
+
+fn weights() -> Vec<u8> {
+    fs::read(fixture("models/tiny-bert/model.safetensors")).unwrap()
 }
 
 /// Somebody who has just come: an empty `HF_HOME`, and no other setting.
@@ -34,7 +38,13 @@ impl User {
     }
 
     fn of(server: &HubServer) -> Self {
-        Self::new().with("HF_ENDPOINT", &server.url())
+        // The pauses between tries are milliseconds here.
+        Self::new().with("HF_ENDPOINT", &server.url()).with("HEADSCOPE_HUB_WAIT", "0.001")
+    }
+
+    /// The same person, when the Hub is another one.
+    fn at(&self, server: &HubServer) -> Self {
+        Self { home: Rc::clone(&self.home), ..Self::of(server) }
     }
 
     fn with(mut self, name: &'static str, value: &str) -> Self {
@@ -69,7 +79,9 @@ impl User {
             let upper = name.to_uppercase();
             if upper.starts_with("HF_")
                 || upper.starts_with("HUGGING")
+                || upper.starts_with("HEADSCOPE_")
                 || upper.ends_with("_PROXY")
+                || upper == "TRANSFORMERS_OFFLINE"
                 || upper == "NO_COLOR"
             {
                 command.env_remove(name);
@@ -88,6 +100,21 @@ impl User {
         let output = self.analyze(model);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         fs::read(self.report_file()).unwrap()
+    }
+
+    /// What is said on stderr, for a run that succeeds.
+    fn error_free(&self) -> String {
+        let output = self.analyze(ID);
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    /// How many blobs are whole, and how many are not.
+    fn blobs(&self) -> (usize, usize) {
+        let entries = fs::read_dir(self.cached("blobs")).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let (partial, whole): (Vec<_>, Vec<_>) = names.partition(|name| name.ends_with(".incomplete"));
+        (whole.len(), partial.len())
     }
 
     /// What is said on stderr, for a run that fails.
@@ -205,6 +232,7 @@ fn a_hub_that_is_gone_and_nothing_in_the_cache() {
         ),
     );
     assert_says(&error, "onnection refused");
+    assert_says(&error, "(tried 5 times)");
 }
 
 #[test]
@@ -217,8 +245,17 @@ fn a_hub_that_is_out_of_order_is_replaced_by_the_cache() {
         (Fault::WebPage, "it answered with something other than the description of a model"),
     ] {
         let faulty = tiny_bert().with_fault(fault).start();
-        let user = User { home: Rc::clone(&user.home), ..User::of(&faulty) };
+        let user = user.at(&faulty);
         assert_eq!(user.report(ID), online);
+        // Asked once only, and said.
+        assert_eq!(faulty.requests().len(), 1);
+        assert_says(
+            &String::from_utf8_lossy(&user.analyze(ID).stderr),
+            &format!(
+                "note: cannot reach the Hub at {}: using commit {MAIN_COMMIT} of `{ID}` from the cache",
+                faulty.url()
+            ),
+        );
         assert_says(&User::of(&faulty).error(ID), cause);
     }
 }
@@ -294,31 +331,40 @@ fn a_gated_model_says_what_to_accept() {
 }
 
 #[test]
-fn weights_that_come_short_are_thrown_away() {
+fn weights_that_come_short_are_not_used() {
     let faulty = tiny_bert().with_fault(Fault::ShortWeights).start();
     let user = User::of(&faulty);
-    let size = fs::metadata(fixture("models/tiny-bert/model.safetensors")).unwrap().len();
+    let size = weights().len();
     let error = user.error(ID);
     assert_says(&error, "cannot download model.safetensors of `acme/tiny-bert`");
-    assert_says(
-        &error,
-        &format!("{} bytes came where the Hub promised {size}, and were thrown away: try again", size - 1),
-    );
-    // The three small files stay, nothing of the weights does, and no ref leads to half a model.
-    assert_eq!(fs::read_dir(user.cached("blobs")).unwrap().count(), 3);
+    assert_says(&error, &format!("the connection broke off after {} of {size} bytes (tried 5 times)", size - 1));
+    // The three small files are there, the weights are not, and no ref leads to half a model.
+    assert_eq!(user.blobs(), (3, 1));
     assert!(!user.cached("refs").exists());
 
     let server = tiny_bert().start();
-    let user = user.with("HF_ENDPOINT", &server.url());
+    let user = user.at(&server);
     assert_eq!(model_of(&user.report(ID)).1, MAIN_COMMIT);
     assert_eq!(server.count("/acme/tiny-bert/resolve/1111111111111111111111111111111111111111/config.json"), 0);
+    assert_eq!(user.blobs(), (4, 0));
+}
+
+#[test]
+fn weights_that_come_long_are_thrown_away() {
+    let faulty = tiny_bert().with_fault(Fault::LongWeights).start();
+    let user = User::of(&faulty);
+    assert_says(
+        &user.error(ID),
+        &format!("more than the {} bytes came that the Hub promised, and were thrown away: try again", weights().len()),
+    );
+    assert_eq!(user.blobs(), (3, 0));
 }
 
 #[test]
 fn weights_that_come_changed_are_thrown_away() {
     let faulty = tiny_bert().with_fault(Fault::ChangedWeights).start();
     let user = User::of(&faulty);
-    let mut weights = fs::read(fixture("models/tiny-bert/model.safetensors")).unwrap();
+    let mut weights = weights();
     let promised = etag("model.safetensors", &weights);
     change(&mut weights);
     let got = etag("model.safetensors", &weights);
@@ -330,32 +376,194 @@ fn weights_that_come_changed_are_thrown_away() {
             "model.safetensors came with SHA-256 {got} where the Hub promised {promised}, and was thrown away: try again"
         ),
     );
-    assert_eq!(fs::read_dir(user.cached("blobs")).unwrap().count(), 3);
+    assert_eq!(user.blobs(), (3, 0));
+    // What comes in one piece is not asked for again.
+    assert_eq!(faulty.count("/model.safetensors"), 1);
     assert!(!user.cached("refs").exists());
 }
 
 #[test]
 #[cfg(unix)]
-fn an_interrupted_download_leaves_nothing_half_done() {
+fn an_interrupted_download_goes_on_where_it_ended() {
     let slow = tiny_bert().with_fault(Fault::SlowWeights).start();
     let user = User::of(&slow);
-    let half_done = || {
-        let blobs = fs::read_dir(user.cached("blobs")).into_iter().flatten();
-        blobs.filter(|blob| blob.as_ref().unwrap().file_name().to_str().unwrap().ends_with(".incomplete")).count()
-    };
+    let partial = user.cached("blobs").join(format!("{}.incomplete", etag("model.safetensors", &weights())));
+    let come = || fs::metadata(&partial).map_or(0, |partial| partial.len());
     for signal in ["-INT", "-TERM"] {
+        let before = come();
         let mut run = user.command(ID).stderr(Stdio::null()).spawn().unwrap();
-        // The three small files are whole, and the weights are on their way.
-        while half_done() == 0 || fs::read_dir(user.cached("blobs")).unwrap().count() < 4 {
+        while come() <= before {
             assert_eq!(run.try_wait().unwrap(), None, "nothing came of the weights");
             thread::sleep(Duration::from_millis(5));
         }
         assert!(Command::new("kill").args([signal, &run.id().to_string()]).status().unwrap().success());
         assert_eq!(run.wait().unwrap().code(), Some(130));
-        assert_eq!(half_done(), 0);
-        assert_eq!(fs::read_dir(user.cached("blobs")).unwrap().count(), 3);
+        assert_eq!(user.blobs(), (3, 1));
         assert!(!user.cached("refs").exists());
     }
+    let server = tiny_bert().start();
+    let come = come();
+    let user = user.at(&server);
+    assert_eq!(model_of(&user.report(ID)).1, MAIN_COMMIT);
+    assert_eq!(server.ranges("/model.safetensors"), [Some(come)]);
+    assert_eq!(user.blobs(), (4, 0));
+}
+
+#[test]
+fn a_hub_that_is_busy_is_asked_again() {
+    let expected = User::of(&tiny_bert().start()).error_free();
+    for (status, header) in
+        [(429, Some(("Retry-After", "0"))), (429, Some(("RateLimit", "\"api\";r=0;t=0"))), (500, None), (503, None)]
+    {
+        let server = tiny_bert().with_fault(Fault::Busy(4, status, header)).start();
+        let user = User::of(&server);
+        let output = user.analyze(ID);
+        assert!(output.status.success());
+        let notes = String::from_utf8(output.stderr).unwrap();
+        assert_says(&notes, &format!("note: {} answered {status}", server.url()));
+        assert_says(&notes, "; try 2 of 5 in 0.001 s");
+        assert_eq!(notes.lines().count(), expected.lines().count() + 4, "{notes}");
+        assert_eq!(server.count("/api/models/acme/tiny-bert/revision/main"), 5);
+    }
+}
+
+#[test]
+fn a_hub_that_stays_busy_is_left_alone() {
+    let busy = |header| tiny_bert().with_fault(Fault::Busy(u32::MAX, 429, header)).start();
+    let server = busy(None);
+    assert_says(&User::of(&server).error(ID), "answered 429 (too many requests) (tried 5 times)");
+    assert_eq!(server.requests().len(), 5);
+    let server = busy(Some(("Retry-After", "3600")));
+    assert_says(
+        &User::of(&server).error(ID),
+        "answered 429 (too many requests), and asks to be left alone for 3600 s: try again then",
+    );
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[test]
+fn a_hub_that_does_not_answer_is_asked_again() {
+    for fault in [Fault::Silent(1), Fault::Garbage(1)] {
+        let server = tiny_bert().with_fault(fault).start();
+        let user = User::of(&server).with("HF_HUB_ETAG_TIMEOUT", "1");
+        assert_eq!(model_of(&user.report(ID)).1, MAIN_COMMIT);
+    }
+    let server = tiny_bert().with_fault(Fault::Silent(u32::MAX)).start();
+    let error = User::of(&server).with("HF_HUB_ETAG_TIMEOUT", "0.1").error(ID);
+    assert_says(&error, "cannot reach the Hub");
+    assert_says(&error, "timeout");
+    assert_says(&error, "(tried 5 times)");
+}
+
+#[test]
+fn weights_that_break_off_are_fetched_from_there() {
+    let cut = |after, times, ranges| tiny_bert().with_fault(Fault::CutWeights { after, times, ranges }).start();
+    let size = weights().len();
+    let server = cut(5000, 2, Ranges::Known);
+    assert_eq!(model_of(&User::of(&server).report(ID)).1, MAIN_COMMIT);
+    assert_eq!(server.ranges("/model.safetensors"), [None, Some(5000), Some(10000)]);
+    // As often as it takes, as long as it goes on.
+    let server = cut(size.div_ceil(12), u32::MAX, Ranges::Known);
+    assert_eq!(model_of(&User::of(&server).report(ID)).1, MAIN_COMMIT);
+    assert_eq!(server.ranges("/model.safetensors").len(), 12);
+    // From the beginning, where ranges are not known, or not understood.
+    let server = cut(5000, 2, Ranges::Unknown);
+    assert_eq!(model_of(&User::of(&server).report(ID)).1, MAIN_COMMIT);
+    assert_eq!(server.ranges("/model.safetensors"), [None, Some(5000), Some(5000)]);
+    let server = cut(5000, 1, Ranges::Confused);
+    assert_eq!(model_of(&User::of(&server).report(ID)).1, MAIN_COMMIT);
+    assert_eq!(server.ranges("/model.safetensors"), [None, Some(5000), None]);
+}
+
+#[test]
+fn weights_that_stop_coming_are_fetched_from_there() {
+    let server = tiny_bert().with_fault(Fault::StalledWeights(5000)).start();
+    let user = User::of(&server).with("HF_HUB_DOWNLOAD_TIMEOUT", "1");
+    assert_eq!(model_of(&user.report(ID)).1, MAIN_COMMIT);
+    assert_eq!(server.ranges("/model.safetensors"), [None, Some(5000)]);
+}
+
+#[test]
+fn weights_that_always_break_off_go_on_another_day() {
+    let fault = Fault::CutWeights { after: 5000, times: u32::MAX, ranges: Ranges::Unknown };
+    let faulty = tiny_bert().with_fault(fault).start();
+    let user = User::of(&faulty);
+    let error = user.error(ID);
+    assert_says(&error, &format!("the connection broke off after 5000 of {} bytes", weights().len()));
+    assert_says(&error, "(tried 5 times)");
+    assert_eq!(user.blobs(), (3, 1));
+    assert_says(&user.at(&faulty).offline().error(ID), "is not in the Hub cache");
+    let server = tiny_bert().start();
+    assert_eq!(model_of(&user.at(&server).report(ID)).1, MAIN_COMMIT);
+    assert_eq!(server.ranges("/model.safetensors"), [Some(5000)]);
+}
+
+#[test]
+fn a_beginning_that_is_not_the_files_own_is_thrown_away() {
+    let (weights, server) = (weights(), tiny_bert().start());
+    let name = etag("model.safetensors", &weights);
+    // Damaged, whole but damaged, and too long.
+    for beginning in [vec![7; 5000], vec![7; weights.len()], vec![7; weights.len() + 5000]] {
+        let user = User::of(&server);
+        fs::create_dir_all(user.cached("blobs")).unwrap();
+        fs::write(user.cached("blobs").join(format!("{name}.incomplete")), beginning).unwrap();
+        assert_eq!(model_of(&user.report(ID)).1, MAIN_COMMIT);
+        assert!(fs::read(user.cached("blobs").join(&name)).unwrap() == weights);
+        assert_eq!(user.blobs(), (4, 0));
+    }
+}
+
+#[test]
+fn processes_that_fetch_the_same_model_share_one_download() {
+    let server = tiny_bert().with_fault(Fault::CutWeights { after: 20_000, times: 2, ranges: Ranges::Known }).start();
+    let user = User::of(&server);
+    let mut runs: Vec<_> =
+        (0..4).map(|_| user.command(ID).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()).collect();
+    for run in &mut runs {
+        assert!(run.wait().unwrap().success());
+    }
+    assert_eq!(server.ranges("/model.safetensors"), [None, Some(20_000), Some(40_000)]);
+    assert_eq!(user.blobs(), (4, 0));
+    drop(server);
+    assert_eq!(model_of(&user.offline().report(ID)).1, MAIN_COMMIT);
+}
+
+#[test]
+fn names_that_lead_out_of_the_cache_are_refused() {
+    let error = |fault| User::of(&tiny_bert().with_fault(fault).start()).error(ID);
+    assert_says(&error(Fault::Etag("\"../../evil\"")), "config.json of `acme/tiny-bert` came without a usable ETag");
+    assert_says(&error(Fault::Commit("../../evil")), "calls `../../evil` a commit of `acme/tiny-bert`");
+    let server = tiny_bert().with_fault(Fault::Sibling("../../evil")).start();
+    assert_eq!(model_of(&User::of(&server).report(ID)).1, MAIN_COMMIT);
+}
+
+#[test]
+fn a_hub_writes_nothing_on_the_terminal() {
+    let error = User::of(&tiny_bert().with_fault(Fault::Commit("\u{1b}]0;evil\u{7}")).start()).error(ID);
+    assert!(!error.contains('\u{1b}'), "{error}");
+    assert_says(&error, "calls `\\u{1b}]0;evil\\u{7}` a commit");
+}
+
+#[test]
+fn a_description_without_an_end_is_not_read_to_it() {
+    let server = tiny_bert().with_fault(Fault::EndlessInfo).start();
+    assert_says(&User::of(&server).error(ID), "something other than the description of a model");
+}
+
+#[test]
+fn the_closest_model_of_the_cache_is_suggested() {
+    let server = tiny_bert().start();
+    let user = User::of(&server);
+    user.report(ID);
+    assert_says(&user.error("acme/tiny-bret"), "; did you mean `acme/tiny-bert`, which is in the cache?");
+    assert_says(&user.offline().error("tiny-bert"), "(`acme/tiny-bert` is)");
+}
+
+#[test]
+fn a_token_that_is_withheld_is_not_sent() {
+    let server = tiny_bert().with_access(Access::Private("hf_secret".into())).start();
+    let user = User::of(&server).with("HF_TOKEN", "hf_secret").with("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1");
+    assert_says(&user.error(ID), "and unset HF_HUB_DISABLE_IMPLICIT_TOKEN, which keeps it from being sent");
 }
 
 #[test]

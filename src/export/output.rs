@@ -130,23 +130,6 @@ fn beside(target: &Path, path: &Path) -> Result<(File, TempPath)> {
     Ok(created.into_parts())
 }
 
-/// Creates a file that is removed if the run is interrupted before [`settle`] is called; for files that are no output.
-///
-/// # Errors
-///
-/// If it cannot be created.
-pub fn create_pending(path: &Path) -> io::Result<File> {
-    let mut files = pending();
-    let file = File::create(path)?;
-    files.push(path.to_owned());
-    Ok(file)
-}
-
-/// Forgets a file of [`create_pending`], once it is renamed or removed.
-pub fn settle(path: &Path) {
-    pending().retain(|file| file != path);
-}
-
 /// Writes `bytes` to standard output; if its reader has left, as `head` does, that is where the output ends.
 ///
 /// # Errors

@@ -50,6 +50,8 @@ pub trait DownloadProgress {
     fn advance(&self, bytes: u64);
     /// The file is over, whole or broken off.
     fn finish(&self);
+    /// Something the user may want to know meanwhile, such as what is waited for.
+    fn note(&self, text: &str);
 }
 
 /// Nobody watches.
@@ -57,6 +59,38 @@ impl DownloadProgress for () {
     fn start(&self, _file: &str, _bytes: u64) {}
     fn advance(&self, _bytes: u64) {}
     fn finish(&self) {}
+    fn note(&self, _text: &str) {}
+}
+
+/// The files of one model, wherever they lie. Each is fetched when it is asked for: which ones are needed can depend
+/// on what is in another, as an index names its shards.
+pub(super) trait FileStore {
+    /// The names of all files that the model has, as paths relative to it; none leads out of it.
+    fn names(&self) -> &BTreeSet<String>;
+
+    /// Brings one of the [`names`](Self::names) to this machine and says where it is.
+    fn fetch(&self, name: &str) -> Result<PathBuf>;
+
+    /// Where a file is on this machine; `None` if the model has none of this name, whatever lies at such a path.
+    fn file(&self, name: &str) -> Result<Option<PathBuf>> {
+        self.names().contains(name).then(|| self.fetch(name)).transpose()
+    }
+}
+
+/// A folder, with the names of the files in it.
+struct Folder<'a> {
+    path: &'a Path,
+    names: BTreeSet<String>,
+}
+
+impl FileStore for Folder<'_> {
+    fn names(&self) -> &BTreeSet<String> {
+        &self.names
+    }
+
+    fn fetch(&self, name: &str) -> Result<PathBuf> {
+        Ok(self.path.join(name))
+    }
 }
 
 impl ModelRef {
@@ -146,31 +180,27 @@ fn folder(path: &Path) -> Result<ModelFiles> {
             names.insert(entry.file_name().to_string_lossy().into_owned());
         }
     }
-    let files = wanted(&Place::Folder(path), &names)?;
     // The given path may end in `.` or `..`; the real one ends in the folder's name, except for the root.
     let real = path.canonicalize().with_context(unreadable)?;
     let id = real.file_name().map_or_else(|| "model".to_owned(), |name| name.to_string_lossy().into_owned());
-    Ok(model_files(id, None, path, &files))
+    gather(id, None, &Place::Folder(path), &Folder { path, names })
 }
 
-/// Puts the `files` of a model that lie in `folder` in their places.
-pub(super) fn model_files(id: String, revision: Option<String>, folder: &Path, files: &[&str]) -> ModelFiles {
-    ModelFiles {
-        id,
-        revision,
-        config: folder.join(CONFIG),
-        tokenizer: folder.join(TOKENIZER),
-        tokenizer_config: files.contains(&TOKENIZER_CONFIG).then(|| folder.join(TOKENIZER_CONFIG)),
-        weights: folder.join(WEIGHTS),
-    }
-}
-
-/// Which of the files a model has, `names`, are needed; small ones first, for they fail first.
-pub(super) fn wanted(place: &Place, names: &BTreeSet<String>) -> Result<Vec<&'static str>> {
+/// Fetches the files of a model that are needed; small ones first, for they fail first.
+pub(super) fn gather(id: String, revision: Option<String>, place: &Place, files: &dyn FileStore) -> Result<ModelFiles> {
+    let names = files.names();
+    // What is missing is plain before anything is fetched.
     if let Some(name) = [CONFIG, TOKENIZER, WEIGHTS].into_iter().find(|name| !names.contains(*name)) {
         bail!(place.explain_missing(name, names));
     }
-    Ok([CONFIG, TOKENIZER, TOKENIZER_CONFIG, WEIGHTS].into_iter().filter(|name| names.contains(*name)).collect())
+    Ok(ModelFiles {
+        id,
+        revision,
+        config: files.fetch(CONFIG)?,
+        tokenizer: files.fetch(TOKENIZER)?,
+        tokenizer_config: files.file(TOKENIZER_CONFIG)?,
+        weights: files.fetch(WEIGHTS)?,
+    })
 }
 
 /// Where files are looked for, in the words of an error message.

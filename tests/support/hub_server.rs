@@ -1,24 +1,27 @@
-//! A Hub on this machine that serves one model from a folder, for tests of downloads.
+//! A Hub on this machine that serves one model from a folder, for tests of downloads, and misbehaves if told to.
 //!
 //! It follows what the real one does as far as a client can tell: the weights lie on another host (here: another
 //! port) that refuses a request with the Hub's token, small files lead on to another path of the same host, a model
 //! that does not exist looks like a private one to those without a token, and a client that takes compressed
 //! answers gets neither ranges nor sizes.
+//!
+//! It speaks HTTP itself, over plain sockets and one request a connection, for no library lets a server do what the
+//! [`Fault`]s are.
 
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, Cursor, Read};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 use sha2::{Digest, Sha256};
-use tiny_http::{Header, Request, Response, Server, StatusCode};
 
 /// The commit that `main` stands for.
 pub const MAIN_COMMIT: &str = "1111111111111111111111111111111111111111";
@@ -46,20 +49,58 @@ pub enum Access {
 }
 
 /// What goes wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing.
     None,
     /// The weights' host sends one byte less than the Hub promised, and says so in its `Content-Length`.
     ShortWeights,
+    /// The weights' host sends bytes that the Hub did not promise, after those that it did.
+    LongWeights,
     /// The weights' host sends as many bytes as the Hub promised, but [`change`]s them.
     ChangedWeights,
     /// The weights' host takes seconds for what it sends.
     SlowWeights,
+    /// The weights' host ends the connection after so many bytes of each answer.
+    CutWeights {
+        /// Bytes of the body that are sent.
+        after: usize,
+        /// How many answers end so.
+        times: u32,
+        /// What the weights' host makes of ranges.
+        ranges: Ranges,
+    },
+    /// The weights' host sends nothing more after so many bytes of its first answer, and keeps the connection.
+    StalledWeights(usize),
     /// Every answer has this status.
     Status(u16),
+    /// So many answers have this status and this header, and those after them are in order.
+    Busy(u32, u16, Option<(&'static str, &'static str)>),
+    /// So many requests get no answer at all, and the connection stays open.
+    Silent(u32),
+    /// So many requests get something that is not HTTP.
+    Garbage(u32),
     /// Every answer is a web page, as in a network that asks for a login first.
     WebPage,
+    /// The description of the model does not end.
+    EndlessInfo,
+    /// The Hub names the weights by this.
+    Etag(&'static str),
+    /// The Hub calls this the commit.
+    Commit(&'static str),
+    /// Among the model's files the Hub names this one.
+    Sibling(&'static str),
+}
+
+/// What a server makes of a request for a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ranges {
+    /// It sends the range.
+    Known,
+    /// It sends the whole file.
+    Unknown,
+    /// It sends the whole file and calls it a range.
+    Confused,
 }
 
 impl Hub {
@@ -82,21 +123,30 @@ impl Hub {
     pub fn start(self) -> HubServer {
         let hub = Arc::new(self);
         let requests = Arc::new(Mutex::new(Vec::new()));
+        let faults = Arc::new(AtomicU32::new(0));
         let weights = {
-            let (hub, requests) = (Arc::clone(&hub), Arc::clone(&requests));
-            Listener::start(move |request| hub.weights_host(&record(&requests, request)))
+            let (hub, requests, faults) = (Arc::clone(&hub), Arc::clone(&requests), Arc::clone(&faults));
+            Listener::start(move |asked| hub.weights_host(&record(&requests, asked), &faults))
         };
         let front = {
             let (requests, weights) = (Arc::clone(&requests), weights.url());
-            Listener::start(move |request| hub.front(&record(&requests, request), &weights))
+            Listener::start(move |asked| hub.front(&record(&requests, asked), &weights, &faults))
         };
         HubServer { front, _weights: weights, requests }
     }
 
-    fn front(&self, asked: &Asked, weights: &str) -> Reply {
+    /// An answer of the Hub itself. `faults` counts what has gone wrong so far.
+    fn front(&self, asked: &Asked, weights: &str, faults: &AtomicU32) -> Reply {
+        let still = |times: u32| faults.fetch_add(1, Ordering::SeqCst) < times;
         match self.fault {
             Fault::Status(status) => return Reply::new(status, "out of order"),
             Fault::WebPage => return Reply::new(200, "<html>Welcome! Please log in.</html>"),
+            Fault::Busy(times, status, header) if still(times) => {
+                let reply = Reply::new(status, "not now");
+                return header.into_iter().fold(reply, |reply, (name, value)| reply.with(name, value));
+            }
+            Fault::Silent(times) if still(times) => return Reply::new(200, "").ending(End::Silent),
+            Fault::Garbage(times) if still(times) => return Reply::new(200, "").ending(End::Garbage),
             _ => {}
         }
         let readable = match &self.access {
@@ -117,7 +167,9 @@ impl Hub {
         let [info, resolve, small] = rests;
         if let Some(rest) = info {
             let revision = if rest.is_empty() { Some("main") } else { rest.strip_prefix("/revision/") };
-            return match revision.and_then(commit) {
+            let tree = rest.strip_prefix("/tree/").and_then(commit);
+            return match revision.and_then(commit).or(tree) {
+                Some(_) if tree.is_some() => self.tree(),
                 Some(commit) => self.info(commit),
                 None => Reply::error(404, "RevisionNotFound"),
             };
@@ -132,7 +184,10 @@ impl Hub {
         let Some(bytes) = self.read(file) else {
             return Reply::error(404, "EntryNotFound").with("X-Repo-Commit", commit);
         };
-        let etag = format!("\"{}\"", etag(file, &bytes));
+        let etag = match self.fault {
+            Fault::Etag(etag) => etag.to_owned(),
+            _ => format!("\"{}\"", etag(file, &bytes)),
+        };
         if small.is_some() {
             return Reply::file(bytes, asked, !asked.compressed).with("ETag", &etag).with("X-Repo-Commit", commit);
         }
@@ -149,7 +204,8 @@ impl Hub {
             .with("X-Linked-ETag", &etag)
     }
 
-    fn weights_host(&self, asked: &Asked) -> Reply {
+    /// An answer of the host where the weights are.
+    fn weights_host(&self, asked: &Asked, faults: &AtomicU32) -> Reply {
         if asked.token.is_some() {
             return Reply::new(400, "only one auth mechanism allowed");
         }
@@ -158,22 +214,64 @@ impl Hub {
         };
         match self.fault {
             Fault::ShortWeights => drop(bytes.pop()),
+            Fault::LongWeights => bytes.push(0),
             Fault::ChangedWeights => change(&mut bytes),
             _ => {}
         }
-        let pace = if self.fault == Fault::SlowWeights { Duration::from_millis(50) } else { Duration::ZERO };
-        Reply { pace, ..Reply::file(bytes, asked, true).with("ETag", "\"another-name-for-it\"") }
+        let still = |times: u32| faults.fetch_add(1, Ordering::SeqCst) < times;
+        let (ranges, end) = match self.fault {
+            Fault::SlowWeights => (Ranges::Known, End::Paced(Duration::from_millis(50))),
+            Fault::CutWeights { after, times, ranges } => {
+                (ranges, if still(times) { End::Cut(after) } else { End::Whole })
+            }
+            Fault::StalledWeights(after) if still(1) => (Ranges::Known, End::Stalled(after)),
+            _ => (Ranges::Known, End::Whole),
+        };
+        let total = bytes.len();
+        let reply = match ranges {
+            Ranges::Known => Reply::file(bytes, asked, true),
+            Ranges::Unknown => Reply::new(200, bytes),
+            Ranges::Confused if asked.range.is_none() => Reply::new(200, bytes),
+            Ranges::Confused => Reply::new(206, bytes).with("Content-Range", &format!("bytes 0-{}/{total}", total - 1)),
+        };
+        reply.with("ETag", "\"another-name-for-it\"").ending(end)
+    }
+
+    fn names(&self) -> BTreeSet<String> {
+        let entries = fs::read_dir(&self.folder).expect("the model's folder can be listed");
+        entries
+            .map(|entry| entry.expect("the model's folder can be listed").file_name().into_string().expect("UTF-8"))
+            .collect()
     }
 
     /// The only fields that headscope reads, and one it must not mind.
     fn info(&self, commit: &str) -> Reply {
-        let names = fs::read_dir(&self.folder)
-            .expect("the model's folder can be listed")
-            .map(|entry| entry.expect("the model's folder can be listed").file_name().into_string().expect("UTF-8"))
-            .collect::<BTreeSet<_>>();
+        let mut names = self.names();
+        let mut commit = commit;
+        match self.fault {
+            Fault::Sibling(name) => drop(names.insert(name.to_owned())),
+            Fault::Commit(name) => commit = name,
+            Fault::EndlessInfo => return Reply::new(200, " ").ending(End::Endless),
+            _ => {}
+        }
         let siblings = names.iter().map(|name| json!({ "rfilename": name })).collect::<Vec<_>>();
         let info = json!({ "id": self.id, "sha": commit, "siblings": siblings });
         Reply::new(200, info.to_string()).with("Content-Type", "application/json")
+    }
+
+    /// What Python's `snapshot_download` asks for: the files with their sizes and digests.
+    fn tree(&self) -> Reply {
+        let entry = |name: &String| {
+            let bytes = self.read(name).unwrap_or_default();
+            let oid = format!("{:0>40}", &etag(name, &bytes)[..40]);
+            let mut entry = json!({ "type": "file", "path": name, "size": bytes.len(), "oid": oid });
+            if is_weights(name) {
+                entry["lfs"] = json!({ "oid": etag(name, &bytes), "size": bytes.len(), "pointerSize": 130 });
+            }
+            entry
+        };
+        let entries = self.names().iter().map(entry).collect::<Vec<_>>();
+        Reply::new(200, json!(entries).to_string()).with("Content-Type", "application/json")
     }
 
     fn read(&self, file: &str) -> Option<Vec<u8>> {
@@ -222,19 +320,31 @@ impl HubServer {
         self.front.url()
     }
 
-    /// All requests so far, as `METHOD PATH`, in order. Those for weights on their own host have the path `/FILE`.
+    /// All requests so far, as `METHOD PATH` or `METHOD PATH RANGE`, in order. Those for weights on their own host have the path `/FILE`.
     pub fn requests(&self) -> Vec<String> {
         self.requests.lock().expect("no request panics").clone()
     }
 
+    /// The byte from which each request for this path wanted it; `None` for all of it.
+    pub fn ranges(&self, path: &str) -> Vec<Option<u64>> {
+        let requests = self.requests();
+        let words = requests.iter().map(|request| request.split(' ').collect::<Vec<_>>());
+        let asked = words.filter(|words| words[1] == path).map(|words| {
+            let range = words.get(2)?.strip_prefix("bytes=")?;
+            Some(range.trim_end_matches('-').parse().expect("a number"))
+        });
+        asked.collect()
+    }
+
     /// How many requests so far had this path.
     pub fn count(&self, path: &str) -> usize {
-        self.requests().iter().filter(|request| request.split_once(' ').is_some_and(|(_, of)| of == path)).count()
+        self.requests().iter().filter(|request| request.split(' ').nth(1) == Some(path)).count()
     }
 }
 
 /// What of a request matters here.
 struct Asked {
+    method: String,
     /// Without what follows a `?`.
     path: String,
     token: Option<String>,
@@ -242,19 +352,35 @@ struct Asked {
     compressed: bool,
 }
 
-/// Notes a request and takes it apart.
-fn record(requests: &Mutex<Vec<String>>, request: &Request) -> Asked {
-    let header = |name: &'static str| {
-        request.headers().iter().find(|header| header.field.equiv(name)).map(|header| header.value.to_string())
-    };
-    let path = request.url().split('?').next().unwrap_or_default().to_owned();
-    requests.lock().expect("no request panics").push(format!("{} {path}", request.method()));
-    Asked {
-        path,
-        token: header("Authorization").map(|value| value.trim_start_matches("Bearer ").to_owned()),
-        range: header("Range"),
-        compressed: header("Accept-Encoding").is_some_and(|value| value.contains("gzip")),
+impl Asked {
+    /// Reads the head of a request; none of those that come here has a body.
+    fn read(stream: &TcpStream) -> io::Result<Self> {
+        let mut lines = BufReader::new(stream).lines();
+        let first = lines.next().transpose()?.unwrap_or_default();
+        let mut words = first.split(' ');
+        let method = words.next().unwrap_or_default().to_owned();
+        let path = words.next().unwrap_or_default().split('?').next().unwrap_or_default().to_owned();
+        let mut asked = Self { method, path, token: None, range: None, compressed: false };
+        for line in lines {
+            let line = line?;
+            let Some((name, value)) = line.split_once(':') else { break };
+            let value = value.trim();
+            match name.to_ascii_lowercase().as_str() {
+                "authorization" => asked.token = Some(value.trim_start_matches("Bearer ").to_owned()),
+                "range" => asked.range = Some(value.to_owned()),
+                "accept-encoding" => asked.compressed = value.contains("gzip"),
+                _ => {}
+            }
+        }
+        Ok(asked)
     }
+}
+
+/// Notes a request; one for a range with the byte it begins with.
+fn record(requests: &Mutex<Vec<String>>, asked: Asked) -> Asked {
+    let range = asked.range.as_ref().map_or_else(String::new, |range| format!(" {range}"));
+    requests.lock().expect("no request panics").push(format!("{} {}{range}", asked.method, asked.path));
+    asked
 }
 
 /// An answer before it is sent.
@@ -262,16 +388,33 @@ struct Reply {
     status: u16,
     headers: Vec<(&'static str, String)>,
     body: Vec<u8>,
-    /// The time that each [`PIECE`] of the body takes.
-    pace: Duration,
+    end: End,
 }
 
-/// As much as `tiny_http` holds back before it sends.
+/// How an answer ends.
+enum End {
+    /// With its last byte.
+    Whole,
+    /// With its last byte, but each [`PIECE`] of it takes so long.
+    Paced(Duration),
+    /// After so many bytes of its body.
+    Cut(usize),
+    /// Never: nothing comes after so many bytes of its body.
+    Stalled(usize),
+    /// Never: it does not begin.
+    Silent,
+    /// It was never one.
+    Garbage,
+    /// Never: its body comes again and again.
+    Endless,
+}
+
+/// As much as is sent at once where time matters.
 const PIECE: usize = 1024;
 
 impl Reply {
     fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
-        Self { status, headers: Vec::new(), body: body.into(), pace: Duration::ZERO }
+        Self { status, headers: Vec::new(), body: body.into(), end: End::Whole }
     }
 
     fn error(status: u16, code: &str) -> Self {
@@ -299,54 +442,89 @@ impl Reply {
         self
     }
 
-    fn send(self, request: Request) {
-        // In one piece, whatever its size: in chunks an answer would have no Content-Length.
-        let length = self.body.len();
-        let body = Paced { bytes: Cursor::new(self.body), pace: self.pace };
-        let mut response = Response::new(StatusCode(self.status), Vec::new(), body, Some(length), None)
-            .with_chunked_threshold(usize::MAX);
-        for (name, value) in self.headers {
-            response.add_header(Header::from_bytes(name, value).expect("a header in ASCII"));
+    fn ending(self, end: End) -> Self {
+        Self { end, ..self }
+    }
+
+    fn send(&self, stream: &mut TcpStream, method: &str) -> io::Result<()> {
+        match self.end {
+            End::Silent => return wait_for_the_client(stream),
+            End::Garbage => return stream.write_all(b"220 mail.example ESMTP\r\n"),
+            _ => {}
         }
-        // A client that has gone is no fault of the server's.
-        let _ = request.respond(response);
+        let mut head = Vec::new();
+        write!(head, "HTTP/1.1 {} {}\r\nConnection: close\r\n", self.status, self.status)?;
+        if !matches!(self.end, End::Endless) {
+            write!(head, "Content-Length: {}\r\n", self.body.len())?;
+        }
+        for (name, value) in &self.headers {
+            write!(head, "{name}: {value}\r\n")?;
+        }
+        head.extend(b"\r\n");
+        stream.write_all(&head)?;
+        if method == "HEAD" {
+            return Ok(());
+        }
+        match self.end {
+            End::Cut(after) => stream.write_all(&self.body[..after.min(self.body.len())]),
+            End::Stalled(after) => {
+                stream.write_all(&self.body[..after.min(self.body.len())])?;
+                wait_for_the_client(stream)
+            }
+            End::Paced(pace) => self.body.chunks(PIECE).try_for_each(|piece| {
+                thread::sleep(pace);
+                stream.write_all(piece)
+            }),
+            End::Endless => {
+                let much = self.body.repeat(1 << 16);
+                loop {
+                    stream.write_all(&much)?;
+                }
+            }
+            _ => stream.write_all(&self.body),
+        }
     }
 }
 
-/// Bytes that come no faster than one [`PIECE`] per `pace`.
-struct Paced {
-    bytes: Cursor<Vec<u8>>,
-    pace: Duration,
-}
-
-impl Read for Paced {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        thread::sleep(self.pace);
-        let end = buffer.len().min(PIECE);
-        self.bytes.read(&mut buffer[..end])
-    }
+/// Until it has had enough.
+fn wait_for_the_client(stream: &mut TcpStream) -> io::Result<()> {
+    while stream.read(&mut [0; 64])? > 0 {}
+    Ok(())
 }
 
 /// A port of 127.0.0.1 and the thread that answers there.
 struct Listener {
-    server: Option<Arc<Server>>,
     address: SocketAddr,
+    stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Listener {
-    fn start(answer: impl Fn(&Request) -> Reply + Send + 'static) -> Self {
-        let server = Arc::new(Server::http("127.0.0.1:0").expect("127.0.0.1 has a free port"));
-        let address = server.server_addr().to_ip().expect("an IP address");
+    fn start(answer: impl Fn(Asked) -> Reply + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("127.0.0.1 has a free port");
+        let address = listener.local_addr().expect("the port has a number");
+        let stop = Arc::new(AtomicBool::new(false));
+        let answer = Arc::new(answer);
         let thread = thread::spawn({
-            let server = Arc::clone(&server);
+            let stop = Arc::clone(&stop);
             move || {
-                for request in server.incoming_requests() {
-                    answer(&request).send(request);
+                for stream in listener.incoming() {
+                    if stop.load(Ordering::SeqCst) {
+                        return;
+                    }
+                    let (Ok(mut stream), answer) = (stream, Arc::clone(&answer)) else { continue };
+                    thread::spawn(move || {
+                        // A client that has gone is no fault of the server's.
+                        let Ok(asked) = Asked::read(&stream) else { return };
+                        let method = asked.method.clone();
+                        if !method.is_empty() && answer(asked).send(&mut stream, &method).is_ok() {
+                            let _ = stream.shutdown(std::net::Shutdown::Write);
+                        }
+                    });
                 }
             }
         });
-        Self { server: Some(server), address, thread: Some(thread) }
+        Self { address, stop, thread: Some(thread) }
     }
 
     fn url(&self) -> String {
@@ -356,16 +534,13 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // The thread holds on to the server too: with both gone the port closes, but in a thread of the server's own.
-        if let Some(server) = self.server.take() {
-            server.unblock();
-        }
-        if let Some(thread) = self.thread.take() {
+        self.stop.store(true, Ordering::SeqCst);
+        // The thread wakes up, sees that it is to stop, and takes the port with it.
+        let woken = TcpStream::connect(self.address);
+        if let Some(thread) = self.thread.take()
+            && woken.is_ok()
+        {
             let _ = thread.join();
-        }
-        let deadline = Instant::now() + Duration::from_secs(5);
-        while TcpStream::connect(self.address).is_ok() && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(5));
         }
     }
 }

@@ -7,25 +7,31 @@
 //! ```
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
 use super::settings::Settings;
-use crate::model::source::{ModelFiles, Place, model_files, wanted};
+use crate::model::source::{DownloadProgress, FileStore, ModelFiles, Place, gather};
 
 /// One model's part of the cache.
 pub(super) struct Cache {
-    /// The whole cache, for messages.
+    /// The whole cache, for messages and for other models.
     all: PathBuf,
+    /// `models--ORG--NAME`
+    name: String,
     folder: PathBuf,
 }
 
+/// What every model's folder begins with.
+const MODELS: &str = "models--";
+
 impl Cache {
     pub(super) fn new(settings: &Settings, id: &str) -> Self {
-        Self { all: settings.cache.clone(), folder: settings.cache.join(format!("models--{}", id.replace('/', "--"))) }
+        let name = format!("{MODELS}{}", id.replace('/', "--"));
+        Self { all: settings.cache.clone(), folder: settings.cache.join(&name), name }
     }
 
     pub(super) fn snapshot(&self, commit: &str) -> PathBuf {
@@ -37,21 +43,60 @@ impl Cache {
         let shown = self.all.display();
         let absent = || format!("`{id}` (revision `{revision}`) is not in the Hub cache `{shown}`");
         let commit = self.commit(revision).ok_or_else(absent)?;
-        let snapshot = self.snapshot(&commit);
-        let names = snapshot
+        let folder = self.snapshot(&commit);
+        let names = folder
             .read_dir()
             .map_err(|_| absent())?
             .filter_map(Result::ok)
             .filter(|entry| entry.path().is_file())
             .map(|entry| entry.file_name().to_string_lossy().into_owned())
-            .collect::<BTreeSet<_>>();
-        match wanted(&Place::Hub { id, revision }, &names) {
-            Ok(files) => Ok(model_files(id.to_owned(), Some(commit), &snapshot, &files)),
-            Err(_) => Err(format!(
+            .collect();
+        let snapshot = Snapshot { folder, names };
+        gather(id.to_owned(), Some(commit), &Place::Hub { id, revision }, &snapshot).map_err(|_| {
+            let names = snapshot.names;
+            format!(
                 "`{id}` (revision `{revision}`) is not complete in the Hub cache `{shown}`: it holds {} of it",
                 if names.is_empty() { "nothing".to_owned() } else { names.into_iter().collect::<Vec<_>>().join(", ") }
-            )),
+            )
+        })
+    }
+
+    /// The model of the cache whose id is most like `id`, if one is.
+    pub(super) fn closest(&self, id: &str) -> Option<String> {
+        // Below it, two ids have little in common: `acme/tiny-bert` and `acme/small-gpt` have 0.71.
+        const ALIKE: f64 = 0.85;
+        // `bert-base-uncased` for `google-bert/bert-base-uncased` is a common slip.
+        let name = |id: &str| id.rsplit('/').next().unwrap_or_default().to_lowercase();
+        let likeness = |other: &str| {
+            let whole = strsim::jaro_winkler(&id.to_lowercase(), &other.to_lowercase());
+            if name(id) == name(other) { whole.max(ALIKE) } else { whole }
+        };
+        let entries = self.all.read_dir().ok()?.filter_map(Result::ok);
+        let others = entries.filter_map(|entry| {
+            let id = entry.file_name().to_str()?.strip_prefix(MODELS)?.replacen("--", "/", 1);
+            entry.path().join("snapshots").is_dir().then_some(id)
+        });
+        let alike = others.filter(|other| other != id).map(|other| (likeness(&other), other));
+        let best =
+            alike.filter(|(likeness, _)| *likeness >= ALIKE).max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
+        best.map(|(_, other)| other)
+    }
+
+    /// Keeps other processes, Python's among them, from fetching the same blob at the same time. The lock ends with
+    /// the file that is returned; `None` where the file system has no locks.
+    pub(super) fn lock(&self, etag: &str, progress: &dyn DownloadProgress) -> Result<Option<File>> {
+        let path = self.all.join(".locks").join(&self.name).join(format!("{etag}.lock"));
+        create_parent(&path)?;
+        let failed = || cannot_write(&path);
+        let file = File::options().create(true).append(true).open(&path).with_context(failed)?;
+        match file.try_lock() {
+            Ok(()) => return Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => progress.note("waiting for another process that fetches the same file"),
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(error).with_context(failed),
         }
+        file.lock().with_context(failed)?;
+        Ok(Some(file))
     }
 
     /// The commit that a branch or tag stood for when last asked, or the revision itself if it is one.
@@ -70,31 +115,70 @@ impl Cache {
         }
         let path = self.folder.join("refs").join(revision);
         create_parent(&path)?;
-        fs::write(&path, commit).with_context(|| cannot_write(&path))
+        // In one step, for another process may be reading it.
+        let write = || {
+            let mut builder = tempfile::Builder::new();
+            #[cfg(unix)]
+            {
+                use std::os::unix::fs::PermissionsExt;
+                // Reduced by the umask, as for any new file: a cache may be shared.
+                builder.permissions(fs::Permissions::from_mode(0o666));
+            }
+            let mut file = builder.tempfile_in(path.parent().unwrap_or(&self.folder))?;
+            io::Write::write_all(&mut file, commit.as_bytes())?;
+            file.persist(&path)?;
+            Ok::<_, io::Error>(())
+        };
+        write().with_context(|| cannot_write(&path))
     }
 
     pub(super) fn blob(&self, etag: &str) -> PathBuf {
         self.folder.join("blobs").join(etag)
     }
 
+    /// Where a blob lies until it is whole.
+    pub(super) fn partial(&self, etag: &str, lock: Option<&File>) -> PathBuf {
+        // Without a lock, a name of its own keeps two processes apart.
+        let owner = if lock.is_some() { String::new() } else { format!(".{}", std::process::id()) };
+        self.blob(&format!("{etag}{owner}.incomplete"))
+    }
+
     /// Makes `file` of the snapshot stand for the blob.
     pub(super) fn link(&self, commit: &str, file: &str, etag: &str) -> Result<()> {
         let path = self.snapshot(commit).join(file);
         create_parent(&path)?;
+        let up = "../".repeat(2 + file.matches('/').count());
         // A link that leads nowhere, left by a cache that was tidied up by hand.
         if path.symlink_metadata().is_ok() && !path.is_file() {
             fs::remove_file(&path).with_context(|| cannot_write(&path))?;
         }
         #[cfg(unix)]
-        let linked = std::os::unix::fs::symlink(Path::new("../../blobs").join(etag), &path);
-        // Elsewhere links may be forbidden; then the file itself moves, as in the Python client.
+        let linked = std::os::unix::fs::symlink(Path::new(&up).join("blobs").join(etag), &path);
         #[cfg(not(unix))]
-        let linked = fs::rename(self.blob(etag), &path);
+        let linked = Err::<(), _>(io::Error::from(io::ErrorKind::Unsupported));
         match linked {
+            Ok(()) => Ok(()),
             // Another process was as fast.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_file() => Ok(()),
-            outcome => outcome.with_context(|| cannot_write(&path)),
+            Err(_) if path.is_file() => Ok(()),
+            // Not every system and file system has links; then the file itself moves, as in the Python client.
+            Err(_) => fs::rename(self.blob(etag), &path).with_context(|| cannot_write(&path)),
         }
+    }
+}
+
+/// A commit of a model, as far as the cache has it.
+struct Snapshot {
+    folder: PathBuf,
+    names: BTreeSet<String>,
+}
+
+impl FileStore for Snapshot {
+    fn names(&self) -> &BTreeSet<String> {
+        &self.names
+    }
+
+    fn fetch(&self, name: &str) -> Result<PathBuf> {
+        Ok(self.folder.join(name))
     }
 }
 
@@ -113,6 +197,11 @@ pub(super) fn cannot_write(path: &Path) -> String {
 pub(super) fn is_file_name(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_alphanumeric())
         && name.chars().all(|char| char.is_ascii_alphanumeric() || "_.-".contains(char))
+}
+
+/// Whether a name sent by a server is the path of a file below a folder, and of nothing else.
+pub(super) fn is_relative_path(name: &str) -> bool {
+    name.split('/').all(|part| !["", ".", ".."].contains(&part) && !part.contains(['\\', ':', '\0']))
 }
 
 #[cfg(test)]
@@ -148,6 +237,48 @@ mod tests {
             assert_eq!(files.weights, snapshot.join("model.safetensors"));
             assert_eq!(files.tokenizer_config, None);
         }
+    }
+
+    #[test]
+    fn the_closest_model_is_one_with_much_in_common() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["models--acme--tiny-bert", "models--google-bert--bert-base-uncased", "datasets--acme--tiny-bird"] {
+            fs::create_dir_all(folder.path().join(name).join("snapshots")).unwrap();
+        }
+        // Asked for once and never there.
+        fs::create_dir_all(folder.path().join("models--acme--tiny-berts/refs")).unwrap();
+        let cache = cache(folder.path());
+        for (id, expected) in [
+            ("acme/tiny-bret", Some("acme/tiny-bert")),
+            ("Acme/Tiny-BERT", Some("acme/tiny-bert")),
+            ("bert-base-uncased", Some("google-bert/bert-base-uncased")),
+            ("acme/tiny-bert", None),
+            ("acme/small-gpt", None),
+        ] {
+            assert_eq!(cache.closest(id).as_deref(), expected, "{id}");
+        }
+    }
+
+    #[test]
+    fn paths_that_lead_elsewhere_are_no_names() {
+        for name in ["config.json", "onnx/model.onnx", "a/b/c.d", "..a"] {
+            assert!(is_relative_path(name), "{name}");
+        }
+        for name in ["", "/etc/passwd", "../x", "a/../../x", "a//b", "./a", "a/", "C:x", "..\\x", "a\0"] {
+            assert!(!is_relative_path(name), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_lock_keeps_others_out_until_it_is_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = cache(folder.path());
+        let lock = cache.lock("abc", &()).unwrap();
+        let path = folder.path().join(".locks/models--acme--tiny-bert/abc.lock");
+        let other = File::open(&path).unwrap();
+        assert!(matches!(other.try_lock(), Err(TryLockError::WouldBlock)));
+        drop(lock);
+        other.try_lock().unwrap();
     }
 
     #[test]

@@ -1,50 +1,74 @@
 //! The Hub's protocol: what a revision holds, where a file's bytes are, and what a refusal means.
 
+use std::collections::BTreeSet;
 use std::io::Read;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Error, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use hf_hub::api::RepoInfo;
 use hf_hub::api::sync::{ApiBuilder, ApiRepo};
 use hf_hub::{Cache as HubCache, Repo};
 
-use super::cache::is_file_name;
-use super::settings::{Settings, Token};
+use super::cache::{Cache, is_file_name, is_relative_path};
+use super::settings::Settings;
 
-/// How long to wait for a connection. Short, for without a network the cache is to answer soon.
-const CONNECT: Duration = Duration::from_secs(10);
-/// How long to wait for an answer to begin, and for each further piece of it.
-const ANSWER: Duration = Duration::from_secs(30);
 /// How often a file's address may lead on to another one.
 const HOPS: usize = 5;
+
+/// The longest description of a model that is read, in bytes; one with ten thousand files has about a megabyte.
+const LONGEST_INFO: u64 = 1 << 24;
 
 /// Why the Hub did not give what it was asked for.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// No answer, or one that says "not now": the cache may stand in.
-    Unavailable(Error),
+    /// No answer, or one that says "not now": to ask again may help, and the cache may stand in.
+    Unavailable {
+        error: Error,
+        /// How long the Hub asks to wait, if it does.
+        wait: Option<Duration>,
+    },
     /// An answer that will not change by asking again.
     Refused(Error),
 }
 
+/// What may pass, without a word from the Hub on when.
+pub(super) fn unavailable(error: Error) -> Failure {
+    Failure::Unavailable { error, wait: None }
+}
+
 /// Asks the Hub about one revision of one model.
-pub(super) struct Client {
-    pub(super) id: String,
-    revision: String,
-    pub(super) endpoint: String,
-    token: Option<Token>,
-    token_file: PathBuf,
+pub(super) struct Client<'a> {
+    pub(super) id: &'a str,
+    revision: &'a str,
+    settings: &'a Settings,
+    /// For a model that is not found: one of the same sort that is known.
+    cache: &'a Cache,
     /// hf-hub's own connection to the model, with the token and TLS set up.
     repo: ApiRepo,
 }
 
-/// A file that is about to come.
+/// The commit that a revision stands for, and the names of its files.
+#[derive(Debug)]
+pub(super) struct Commit {
+    pub(super) sha: String,
+    pub(super) names: BTreeSet<String>,
+}
+
+/// Where a file is, and what is known of it before it comes.
 pub(super) struct Remote {
     /// Names the content; a valid file name.
     pub(super) etag: String,
     /// The size the Hub promises, if it does.
     pub(super) bytes: Option<u64>,
+    url: String,
+    /// The answer with the file, where the Hub sent it without leading on to somewhere else.
+    opened: Option<Box<dyn Read>>,
+}
+
+/// A file that is coming.
+pub(super) struct Incoming {
+    /// How many bytes at its beginning are left out.
+    pub(super) start: u64,
     pub(super) body: Box<dyn Read>,
 }
 
@@ -68,108 +92,166 @@ impl Answer {
     fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
     }
+
+    /// How long to wait before asking again: `Retry-After` in seconds, or the `t` of a `RateLimit` header, the seconds
+    /// until the Hub counts anew (draft-ietf-httpapi-ratelimit-headers).
+    fn wait(&self) -> Option<Duration> {
+        let after = self.header("retry-after").and_then(|value| value.trim().parse().ok());
+        let reset = || {
+            let parameters = self.header("ratelimit")?.split(';');
+            parameters.filter_map(|parameter| parameter.trim().strip_prefix("t=")).find_map(|value| value.parse().ok())
+        };
+        after.or_else(reset).map(Duration::from_secs)
+    }
+
+    /// Which byte an answer to a request for a range begins with.
+    fn range_start(&self) -> Option<u64> {
+        self.header("content-range")?.strip_prefix("bytes ")?.split('-').next()?.trim().parse().ok()
+    }
 }
 
-impl Client {
-    pub(super) fn new(settings: &Settings, id: &str, revision: &str) -> Result<Self> {
-        if !settings.endpoint.starts_with("http://") && !settings.endpoint.starts_with("https://") {
-            bail!("HF_ENDPOINT is `{}`: give a URL such as https://huggingface.co", settings.endpoint);
+impl<'a> Client<'a> {
+    pub(super) fn new(settings: &'a Settings, cache: &'a Cache, id: &'a str, revision: &'a str) -> Result<Self> {
+        let endpoint = &settings.endpoint;
+        if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {
+            bail!("HF_ENDPOINT is `{endpoint}`: give a URL such as https://huggingface.co");
         }
         let api = ApiBuilder::from_cache(HubCache::new(settings.cache.clone()))
-            .with_endpoint(settings.endpoint.clone())
+            .with_endpoint(endpoint.clone())
             .with_token(settings.token.as_ref().map(|token| token.value.clone()))
             .with_user_agent(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
             .with_progress(false)
             .build()
             .context("cannot set up the connection to the Hub")?;
-        Ok(Self {
-            id: id.to_owned(),
-            revision: revision.to_owned(),
-            endpoint: settings.endpoint.clone(),
-            token: settings.token.clone(),
-            token_file: settings.token_file.clone(),
-            repo: api.repo(Repo::model(id.to_owned())),
-        })
+        Ok(Self { id, revision, settings, cache, repo: api.repo(Repo::model(id.to_owned())) })
     }
 
-    /// The commit that the revision stands for now, and the names of its files.
-    pub(super) fn info(&self) -> Result<RepoInfo, Failure> {
+    /// The commit that the revision stands for now.
+    pub(super) fn commit(&self) -> Result<Commit, Failure> {
+        let endpoint = &self.settings.endpoint;
         let revision = self.revision.replace('/', "%2F");
         // A renamed model leads on to its new name.
-        let url = format!("{}/api/models/{}/revision/{revision}", self.endpoint, self.id);
-        let answer = self.get(&url, true, 10)?;
+        let url = format!("{endpoint}/api/models/{}/revision/{revision}", self.id);
+        let answer = self.get(&url, 10, 0)?;
         if answer.status != 200 {
             return Err(self.failure(&answer));
         }
-        let info: RepoInfo = serde_json::from_reader(answer.body)
+        let RepoInfo { sha, siblings } = serde_json::from_reader(answer.body.take(LONGEST_INFO))
             .context("it answered with something other than the description of a model")
-            .map_err(Failure::Unavailable)?;
-        if !is_file_name(&info.sha) {
-            let error = anyhow!("{} calls `{}` a commit of `{}`", self.endpoint, info.sha, self.id);
-            return Err(Failure::Refused(error));
+            .map_err(unavailable)?;
+        if !is_file_name(&sha) {
+            return Err(Failure::Refused(anyhow!("{endpoint} calls `{sha}` a commit of `{}`", self.id)));
         }
-        Ok(info)
+        let names = siblings.into_iter().map(|sibling| sibling.rfilename).filter(|name| is_relative_path(name));
+        Ok(Commit { sha, names: names.collect() })
     }
 
-    /// Begins to fetch a file.
+    /// Asks where a file is.
     ///
     /// The Hub itself answers for the file's name and size, then sends on to where the bytes are: small files
     /// to another path of its own, large ones to another host, which must not see the token. So redirects are
     /// followed here, one by one. `ApiRepo::download` of hf-hub 0.5 would not do: it insists on a
     /// `Content-Range`, which the Hub leaves out for small files (hf-hub issue 141), and it trusts their size.
-    pub(super) fn open(&self, commit: &str, file: &str) -> Result<Remote, Failure> {
-        let mut url = format!("{}/{}/resolve/{commit}/{file}", self.endpoint, self.id);
+    pub(super) fn locate(&self, commit: &str, file: &str) -> Result<Remote, Failure> {
+        let mut url = format!("{}/{}/resolve/{commit}/{file}", self.settings.endpoint, self.id);
         let (mut etag, mut linked_etag, mut linked_size) = (None, None, None);
         for _ in 0..HOPS {
-            let at_home = origin(&url) == origin(&self.endpoint);
-            let answer = self.get(&url, at_home, 0)?;
-            if at_home {
-                // What the Hub says of the bytes themselves, in `X-Linked-`, goes before what it says of an
-                // answer that may be no more than a redirect. Another host's word on the name does not count.
-                let header = |name| answer.header(name).map(str::to_owned);
-                etag = header("etag").or(etag);
-                linked_etag = header("x-linked-etag").or(linked_etag);
-                linked_size = header("x-linked-size").or(linked_size);
-            }
-            match answer.status {
-                200 => {
-                    let etag = linked_etag
-                        .or(etag)
-                        .map(|etag| etag.trim_start_matches("W/").trim_matches('"').to_owned())
-                        .filter(|etag| is_file_name(etag))
-                        .with_context(|| format!("{url} came without a usable ETag"))
-                        .map_err(Failure::Refused)?;
-                    let bytes = linked_size.as_deref().or(answer.header("content-length"));
-                    let bytes = bytes.and_then(|bytes| bytes.parse().ok());
-                    return Ok(Remote { etag, bytes, body: answer.body });
-                }
+            let answer = self.get(&url, 0, 0)?;
+            // What the Hub says of the bytes themselves, in `X-Linked-`, goes before what it says of an
+            // answer that may be no more than a redirect.
+            let header = |name| answer.header(name).map(str::to_owned);
+            etag = header("etag").or(etag);
+            linked_etag = header("x-linked-etag").or(linked_etag);
+            linked_size = header("x-linked-size").or(linked_size);
+            let size = match answer.status {
+                200 => linked_size.as_deref().or(answer.header("content-length")),
                 301 | 302 | 303 | 307 | 308 => {
-                    let location = answer
-                        .header("location")
-                        .with_context(|| format!("{url} leads on, but does not say where"))
-                        .map_err(Failure::Refused)?;
-                    url = follow(&url, location);
+                    url = self.next(&url, &answer)?;
+                    // Another host's word on the name would not count, so it need not be asked.
+                    if self.is_home(&url) {
+                        continue;
+                    }
+                    linked_size.as_deref()
                 }
-                404 if at_home => {
+                404 => {
                     let error = anyhow!("{url} is not there, though {file} is listed among the files of `{}`", self.id);
                     return Err(Failure::Refused(error));
                 }
-                _ if at_home => return Err(self.failure(&answer)),
+                _ => return Err(self.failure(&answer)),
+            };
+            let etag = linked_etag
+                .or(etag)
+                .map(|etag| etag.trim_start_matches("W/").trim_matches('"').to_owned())
+                .filter(|etag| is_file_name(etag))
+                .with_context(|| format!("{file} of `{}` came without a usable ETag", self.id))
+                .map_err(Failure::Refused)?;
+            let bytes = size.and_then(|bytes| bytes.parse().ok());
+            let opened = (answer.status == 200).then_some(answer.body);
+            return Ok(Remote { etag, bytes, url, opened });
+        }
+        Err(self.endless(file))
+    }
+
+    /// Begins to fetch a file from its byte `start`, or from the beginning if the server knows no ranges.
+    pub(super) fn open(&self, remote: &mut Remote, file: &str, mut start: u64) -> Result<Incoming, Failure> {
+        if start == 0
+            && let Some(body) = remote.opened.take()
+        {
+            return Ok(Incoming { start, body });
+        }
+        let mut url = remote.url.clone();
+        for _ in 0..HOPS {
+            let answer = self.get(&url, 0, start)?;
+            match answer.status {
+                200 => return Ok(Incoming { start: 0, body: answer.body }),
+                206 if answer.range_start() == Some(start) => return Ok(Incoming { start, body: answer.body }),
+                // A range that was not asked for, or none where one was: all of the file, then.
+                206 | 416 if start > 0 => start = 0,
+                301 | 302 | 303 | 307 | 308 => url = self.next(&url, &answer)?,
+                _ if self.is_home(&url) => return Err(self.failure(&answer)),
                 status => {
                     let error = anyhow!("{} answered {status} for {file} of `{}`", origin(&url), self.id);
-                    return Err(Failure::Unavailable(error));
+                    return Err(Failure::Unavailable { error, wait: answer.wait() });
                 }
             }
         }
-        let error = anyhow!("{file} of `{}` led on {HOPS} times without an end", self.id);
-        Err(Failure::Refused(error))
+        Err(self.endless(file))
     }
 
-    /// One request. Redirects beyond the allowed number come back as what they are.
-    fn get(&self, url: &str, with_token: bool, redirects: u32) -> Result<Answer, Failure> {
+    fn endless(&self, file: &str) -> Failure {
+        Failure::Refused(anyhow!("{file} of `{}` led on {HOPS} times without an end", self.id))
+    }
+
+    /// Whether a URL is the Hub's own, which may see the token.
+    fn is_home(&self, url: &str) -> bool {
+        origin(url) == origin(&self.settings.endpoint)
+    }
+
+    /// Where an answer leads on to.
+    fn next(&self, url: &str, answer: &Answer) -> Result<String, Failure> {
+        let next = || {
+            let location =
+                answer.header("location").with_context(|| format!("{url} leads on, but does not say where"))?;
+            let next = follow(url, location);
+            // The endpoint may be a plain one, of a mirror in the house; what is encrypted must stay so.
+            let exposed = next.starts_with("http://") && self.settings.endpoint.starts_with("https://");
+            ensure!(!exposed, "{} leads on to {}, without encryption", origin(url), origin(&next));
+            Ok(next)
+        };
+        next().map_err(Failure::Refused)
+    }
+
+    /// One request, with the token if it goes to the Hub itself, and with a range if it begins beyond 0.
+    /// Redirects beyond the allowed number come back as what they are.
+    fn get(&self, url: &str, redirects: u32, start: u64) -> Result<Answer, Failure> {
         // Compressed, an answer has neither the size nor the ETag of the file.
         let mut request = self.repo.info_request().uri(url).header("Accept-Encoding", "identity");
-        if !with_token && let Some(headers) = request.headers_mut() {
+        if start > 0 {
+            request = request.header("Range", format!("bytes={start}-"));
+        }
+        if !self.is_home(url)
+            && let Some(headers) = request.headers_mut()
+        {
             headers.remove("authorization");
         }
         let response = request
@@ -177,12 +259,13 @@ impl Client {
             .http_status_as_error(false)
             .max_redirects(redirects)
             .max_redirects_will_error(false)
-            .timeout_connect(Some(CONNECT))
-            .timeout_recv_response(Some(ANSWER))
-            .timeout_per_read(Some(ANSWER))
+            .timeout_resolve(Some(self.settings.answer_timeout))
+            .timeout_connect(Some(self.settings.answer_timeout))
+            .timeout_recv_response(Some(self.settings.answer_timeout))
+            .timeout_per_read(Some(self.settings.piece_timeout))
             .build()
             .call()
-            .map_err(|error| Failure::Unavailable(error.into()))?;
+            .map_err(|error| unavailable(error.into()))?;
         let headers = response.headers().iter();
         Ok(Answer {
             status: response.status().as_u16(),
@@ -195,17 +278,23 @@ impl Client {
 
     /// What an answer other than success means.
     fn failure(&self, answer: &Answer) -> Failure {
-        let Self { id, revision, endpoint, .. } = self;
+        let Self { id, revision, .. } = self;
+        let Settings { endpoint, token, .. } = self.settings;
         let status = answer.status;
         let code = answer.header("x-error-code").unwrap_or_default();
-        if status == 429 || status >= 500 {
-            return Failure::Unavailable(anyhow!("{endpoint} answered {status}"));
+        if status == 408 || status == 429 || status >= 500 {
+            let busy = if status == 429 { " (too many requests)" } else { "" };
+            return Failure::Unavailable { error: anyhow!("{endpoint} answered {status}{busy}"), wait: answer.wait() };
         }
-        let sources = format!("HF_TOKEN or the file `{}`", self.token_file.display());
-        Failure::Refused(match (status, code, &self.token) {
+        let places = self.settings.token_places();
+        let meant = self
+            .cache
+            .closest(id)
+            .map_or_else(String::new, |known| format!("; did you mean `{known}`, which is in the cache?"));
+        Failure::Refused(match (status, code, token) {
             (401 | 403, "GatedRepo", None) => anyhow!(
                 "`{id}` is gated ({endpoint} answered {status}): accept its terms at {endpoint}/{id} \
-                 and put an access token into {sources}"
+                 and put an access token into {places}"
             ),
             (401 | 403, "GatedRepo", Some(token)) => anyhow!(
                 "`{id}` is gated ({endpoint} answered {status}): accept its terms at {endpoint}/{id} \
@@ -215,16 +304,16 @@ impl Client {
             (401, _, None) => anyhow!(
                 "cannot read model `{id}` ({endpoint} answered 401): either no folder and no Hub model has this \
                  name, or the model is private or gated and no token was sent; check the name, or put an access \
-                 token into {sources}"
+                 token into {places}{meant}"
             ),
             (401, _, Some(token)) => anyhow!(
                 "cannot read model `{id}` ({endpoint} answered 401): either no folder and no Hub model has this \
-                 name, or the token from {} is not valid for it; check the name and the token",
+                 name, or the token from {} is not valid for it; check the name and the token{meant}",
                 token.origin
             ),
             (403, _, None) => anyhow!(
                 "model `{id}` may not be read without a token ({endpoint} answered 403): put an access token \
-                 into {sources}"
+                 into {places}"
             ),
             (403, _, Some(token)) => anyhow!(
                 "model `{id}` may not be read with the token from {} ({endpoint} answered 403): give the token \
@@ -237,7 +326,7 @@ impl Client {
             ),
             (404, _, _) => anyhow!(
                 "no folder and no Hub model is named `{id}` ({endpoint} answered 404 for revision \
-                 `{revision}`): check the name"
+                 `{revision}`): check the name{meant}"
             ),
             _ => anyhow!("{endpoint} answered {status} for model `{id}`, which it should not: check HF_ENDPOINT"),
         })
@@ -277,8 +366,32 @@ mod tests {
     #[test]
     fn an_endpoint_that_is_no_url_is_refused() {
         let settings = Settings::of(&[("HF_ENDPOINT", "mirror.example")]);
-        let error = Client::new(&settings, "acme/tiny-bert", "main").err().unwrap();
+        let cache = Cache::new(&settings, "acme/tiny-bert");
+        let error = Client::new(&settings, &cache, "acme/tiny-bert", "main").err().unwrap();
         assert_eq!(error.to_string(), "HF_ENDPOINT is `mirror.example`: give a URL such as https://huggingface.co");
+    }
+
+    fn answer(name: &str, value: &str) -> Answer {
+        Answer { status: 429, headers: vec![(name.to_owned(), value.to_owned())], body: Box::new(std::io::empty()) }
+    }
+
+    #[test]
+    fn a_server_says_when_to_come_back() {
+        for (name, value, expected) in [
+            ("retry-after", "7", Some(7)),
+            ("ratelimit", "\"api\";r=0;t=55", Some(55)),
+            ("retry-after", "soon", None),
+            ("ratelimit", "\"api\";r=0", None),
+            ("etag", "7", None),
+        ] {
+            assert_eq!(answer(name, value).wait(), expected.map(Duration::from_secs), "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn a_range_begins_where_its_header_says() {
+        assert_eq!(answer("content-range", "bytes 5-9/10").range_start(), Some(5));
+        assert_eq!(answer("content-range", "bytes */10").range_start(), None);
     }
 
     #[test]

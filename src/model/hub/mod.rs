@@ -1,25 +1,26 @@
 //! Models on the Hub: which files one has, and how those that the cache lacks get there.
 //!
-//! [`settings`] reads the environment, [`client`] asks the Hub, [`cache`] is shared with Python's `huggingface_hub`.
+//! [`settings`] reads the environment, [`client`] asks the Hub, [`patience`] says how often, [`download`] brings a file
+//! into the [`cache`], which is shared with Python's `huggingface_hub`.
 //!
 //! The only folder of this crate that reaches the network.
 
 mod cache;
 mod client;
+mod download;
+mod patience;
 mod settings;
 
-use std::fs;
-use std::io::{self, Read, Write};
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow, bail};
-use sha2::{Digest, Sha256};
+use anyhow::{Result, anyhow};
 
-use super::source::{DownloadProgress, ModelFiles, Place, model_files, wanted};
-use crate::digest::hex;
-use crate::export::output;
-use cache::{Cache, cannot_write, create_parent};
-use client::{Client, Failure, Remote};
+use super::source::{DownloadProgress, FileStore, ModelFiles, Place, gather};
+use cache::Cache;
+use client::{Client, Commit, Failure};
+use download::Download;
+use patience::Patience;
 use settings::Settings;
 
 /// The files of a Hub model, as the process's environment says where to look.
@@ -29,106 +30,85 @@ pub(super) fn resolve(id: &str, revision: &str, progress: &dyn DownloadProgress)
 
 fn resolve_in(settings: &Settings, id: &str, revision: &str, progress: &dyn DownloadProgress) -> Result<ModelFiles> {
     let cache = Cache::new(settings, id);
+    let cached = cache.files(id, revision).map_err(|lack| match cache.closest(id) {
+        Some(known) => format!("{lack} (`{known}` is)"),
+        None => lack,
+    });
     if settings.offline {
-        return cache.files(id, revision).map_err(|lack| {
+        return cached.map_err(|lack| {
             anyhow!(
                 "{lack}, and HF_HUB_OFFLINE forbids to ask the Hub: \
                  unset HF_HUB_OFFLINE or download the model first"
             )
         });
     }
-    let client = Client::new(settings, id, revision)?;
-    let info = match client.info() {
-        Ok(info) => info,
+    let client = Client::new(settings, &cache, id, revision)?;
+    // What is in the cache can stand in at once; for anything else it is worth waiting.
+    let patience = if cached.is_ok() { Patience::NONE } else { settings.patience };
+    let commit = match ask(&client, patience, progress) {
+        Ok(commit) => commit,
         Err(Failure::Refused(error)) => return Err(error),
-        Err(Failure::Unavailable(error)) => {
-            return cache.files(id, revision).map_err(|lack| {
+        Err(Failure::Unavailable { error, .. }) => {
+            let endpoint = &settings.endpoint;
+            let files = cached.map_err(|lack| {
                 error.context(format!(
-                    "cannot reach the Hub at {}, and {lack}: check the network and HF_ENDPOINT, \
-                     or give a model folder",
-                    settings.endpoint
+                    "cannot reach the Hub at {endpoint}, and {lack}: check the network and HF_ENDPOINT, \
+                     or give a model folder"
                 ))
-            });
+            })?;
+            let commit = files.revision.as_deref().unwrap_or_default();
+            progress
+                .note(&format!("cannot reach the Hub at {endpoint}: using commit {commit} of `{id}` from the cache"));
+            return Ok(files);
         }
     };
-    let names = info.siblings.into_iter().map(|sibling| sibling.rfilename).collect();
-    let files = wanted(&Place::Hub { id, revision }, &names)?;
-    let snapshot = cache.snapshot(&info.sha);
-    for file in &files {
-        if !snapshot.join(file).is_file() {
-            download(&client, &cache, &info.sha, file, progress)?;
-        }
-    }
+    let store = OnHub { client: &client, cache: &cache, commit: &commit, patience: settings.patience, progress };
+    let files = gather(id.to_owned(), Some(commit.sha.clone()), &Place::Hub { id, revision }, &store)?;
     // Last of all: what a ref leads to is then always whole.
-    cache.write_ref(revision, &info.sha)?;
-    Ok(model_files(id.to_owned(), Some(info.sha), &snapshot, &files))
+    cache.write_ref(revision, &commit.sha)?;
+    Ok(files)
 }
 
-/// Fetches one file of a commit into the cache.
-fn download(client: &Client, cache: &Cache, commit: &str, file: &str, progress: &dyn DownloadProgress) -> Result<()> {
-    let mut remote = client.open(commit, file).map_err(|failure| match failure {
-        Failure::Refused(error) => error,
-        Failure::Unavailable(error) => {
-            error.context(format!("cannot download {file} of `{}` from {}", client.id, client.endpoint))
-        }
-    })?;
-    let blob = cache.blob(&remote.etag);
-    // The same bytes may be there already, from another commit.
-    let there = blob.metadata().is_ok_and(|blob| remote.bytes == Some(blob.len()));
-    if !there {
-        create_parent(&blob)?;
-        // A name of its own keeps two processes apart, and the blob is never seen half done.
-        let partial = cache.blob(&format!("{}.{}.incomplete", remote.etag, std::process::id()));
-        progress.start(file, remote.bytes.unwrap_or(0));
-        let received = receive(&mut remote, file, &partial, progress)
-            .and_then(|()| fs::rename(&partial, &blob).with_context(|| cannot_write(&blob)));
-        progress.finish();
-        if received.is_err() {
-            // It may not exist; the error at hand says more than a second one would.
-            let _ = fs::remove_file(&partial);
-        }
-        output::settle(&partial);
-        received.with_context(|| format!("cannot download {file} of `{}`", client.id))?;
-    }
-    cache.link(commit, file, &remote.etag)
-}
-
-/// Writes what comes as `file` to `path` and holds its size and its digest against what was promised.
-fn receive(remote: &mut Remote, file: &str, path: &Path, progress: &dyn DownloadProgress) -> Result<()> {
-    let mut partial = output::create_pending(path).with_context(|| cannot_write(path))?;
-    let promised = remote.bytes.map_or_else(|| "an unknown number of".to_owned(), |bytes| bytes.to_string());
-    let mut chunk = vec![0; 1 << 16];
-    let mut got = 0;
-    let mut hash = Sha256::new();
+/// What the revision stands for now.
+fn ask(client: &Client, patience: Patience, progress: &dyn DownloadProgress) -> Result<Commit, Failure> {
+    let mut attempts = patience.begin();
     loop {
-        let read = match remote.body.read(&mut chunk) {
-            Ok(0) => break,
-            Ok(read) => read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => {
-                return Err(error)
-                    .with_context(|| format!("the connection broke off after {got} of {promised} bytes: try again"));
-            }
-        };
-        partial.write_all(&chunk[..read]).with_context(|| cannot_write(path))?;
-        hash.update(&chunk[..read]);
-        got += read as u64;
-        progress.advance(read as u64);
+        match client.commit() {
+            Ok(commit) => return Ok(commit),
+            Err(failure) => attempts.failed(failure, progress)?,
+        }
     }
-    if remote.bytes.is_some_and(|bytes| bytes != got) {
-        bail!("{got} bytes came where the Hub promised {promised}, and were thrown away: try again");
+}
+
+/// A commit on the Hub; its files come into the cache as they are asked for.
+struct OnHub<'a> {
+    patience: Patience,
+    client: &'a Client<'a>,
+    cache: &'a Cache,
+    commit: &'a Commit,
+    progress: &'a dyn DownloadProgress,
+}
+
+impl FileStore for OnHub<'_> {
+    fn names(&self) -> &BTreeSet<String> {
+        &self.commit.names
     }
-    let digest = hex(&hash.finalize());
-    if let Some(promised) = remote.sha256()
-        && !promised.eq_ignore_ascii_case(&digest)
-    {
-        bail!("{file} came with SHA-256 {digest} where the Hub promised {promised}, and was thrown away: try again");
+
+    fn fetch(&self, name: &str) -> Result<PathBuf> {
+        let path = self.cache.snapshot(&self.commit.sha).join(name);
+        if !path.is_file() {
+            let Self { client, cache, commit, progress, .. } = *self;
+            Download { client, cache, commit: &commit.sha, file: name, progress }.run(self.patience)?;
+        }
+        Ok(path)
     }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
 
     const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";

@@ -3,8 +3,14 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
+
+use super::patience::Patience;
+
+/// How long to wait for an answer to begin, and for each further piece of it, as in `huggingface_hub` 2.4.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the environment says about the Hub, under the names that `huggingface_hub` gives its settings.
 #[derive(Debug)]
@@ -16,8 +22,16 @@ pub(super) struct Settings {
     pub(super) token: Option<Token>,
     /// Where a token would be read from if no variable gives one.
     pub(super) token_file: PathBuf,
+    /// `HF_HUB_DISABLE_IMPLICIT_TOKEN`: no token is sent, though there may be one.
+    pub(super) token_withheld: bool,
     /// `HF_HUB_OFFLINE`.
     pub(super) offline: bool,
+    /// `HF_HUB_ETAG_TIMEOUT`: how long to wait for a connection, and for an answer to begin.
+    pub(super) answer_timeout: Duration,
+    /// `HF_HUB_DOWNLOAD_TIMEOUT`: how long to wait for each further piece of an answer.
+    pub(super) piece_timeout: Duration,
+    /// `HEADSCOPE_HUB_WAIT` is its first pause.
+    pub(super) patience: Patience,
 }
 
 #[derive(Clone)]
@@ -43,36 +57,80 @@ impl Settings {
         let home = home.filter(|home| !home.as_os_str().is_empty());
         let text = |name: &str| variable(name)?.into_string().ok().filter(|value| !value.is_empty());
         let path = |name: &str| {
-            let path = variable(name).filter(|value| !value.is_empty()).map(PathBuf::from)?;
-            // No shell has expanded a `~` that was written into a settings file.
+            let path = variable(name).filter(|value| !value.is_empty())?;
+            // No shell has expanded what was written into a settings file.
+            let path =
+                PathBuf::from(path.into_string().map_or_else(OsString::from, |path| expand(&path, &text).into()));
             Some(match (path.strip_prefix("~"), &home) {
                 (Ok(rest), Some(home)) => home.join(rest),
                 _ => path,
             })
         };
+        let flag = |name: &str| {
+            text(name).map(|value| ["1", "ON", "YES", "TRUE"].contains(&value.to_ascii_uppercase().as_str()))
+        };
+        let seconds = |name: &str, default: Duration| {
+            let Some(text) = text(name) else { return Ok(default) };
+            let seconds = text.trim().parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            seconds.ok_or_else(|| anyhow!("{name} is `{text}`: give a number of seconds"))
+        };
+        // As in Python, 0 is no timeout that anybody could mean.
+        let timeout = |name| seconds(name, TIMEOUT).map(|value| if value.is_zero() { TIMEOUT } else { value });
         let hf_home = path("HF_HOME")
             .or_else(|| path("XDG_CACHE_HOME").map(|cache| cache.join("huggingface")))
             .or_else(|| home.as_ref().map(|home| home.join(".cache").join("huggingface")))
             .context("cannot tell where the Hub's cache is, for there is no home folder: set HF_HOME")?;
         let token_file = path("HF_TOKEN_PATH").unwrap_or_else(|| hf_home.join("token"));
+        let token_withheld = flag("HF_HUB_DISABLE_IMPLICIT_TOKEN").unwrap_or(false);
+        let token = ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"]
+            .into_iter()
+            .find_map(|name| Token::new(&text(name)?, name.to_owned()))
+            .or_else(|| {
+                let origin = format!("the file `{}`", token_file.display());
+                Token::new(&fs::read_to_string(&token_file).ok()?, origin)
+            });
         Ok(Self {
             endpoint: text("HF_ENDPOINT")
                 .map_or_else(|| "https://huggingface.co".to_owned(), |url| url.trim_end_matches('/').to_owned()),
             cache: path("HF_HUB_CACHE")
                 .or_else(|| path("HUGGINGFACE_HUB_CACHE"))
                 .unwrap_or_else(|| hf_home.join("hub")),
-            token: ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"]
-                .into_iter()
-                .find_map(|name| Token::new(&text(name)?, name.to_owned()))
-                .or_else(|| {
-                    let origin = format!("the file `{}`", token_file.display());
-                    Token::new(&fs::read_to_string(&token_file).ok()?, origin)
-                }),
+            token: token.filter(|_| !token_withheld),
             token_file,
-            offline: text("HF_HUB_OFFLINE")
-                .is_some_and(|value| ["1", "ON", "YES", "TRUE"].contains(&value.to_ascii_uppercase().as_str())),
+            token_withheld,
+            offline: flag("HF_HUB_OFFLINE").or_else(|| flag("TRANSFORMERS_OFFLINE")).unwrap_or(false),
+            answer_timeout: timeout("HF_HUB_ETAG_TIMEOUT")?,
+            piece_timeout: timeout("HF_HUB_DOWNLOAD_TIMEOUT")?,
+            patience: Patience { first: seconds("HEADSCOPE_HUB_WAIT", Patience::DEFAULT.first)?, ..Patience::DEFAULT },
         })
     }
+
+    /// Where a token would be read from, as the end of a sentence that says to put one there.
+    pub(super) fn token_places(&self) -> String {
+        let places = format!("HF_TOKEN or the file `{}`", self.token_file.display());
+        if self.token_withheld {
+            return format!("{places}, and unset HF_HUB_DISABLE_IMPLICIT_TOKEN, which keeps it from being sent");
+        }
+        places
+    }
+}
+
+/// Puts in the values of `$NAME` and `${NAME}`; a name that is not set stays as it is, as in Python's `expandvars`.
+fn expand(path: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
+    let mut parts = path.split('$');
+    let mut expanded = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let braced = part.strip_prefix('{').and_then(|inner| inner.split_once('}'));
+        let (name, rest) = braced.unwrap_or_else(|| {
+            let end = part.find(|char: char| !char.is_ascii_alphanumeric() && char != '_').unwrap_or(part.len());
+            part.split_at(end)
+        });
+        match variable(name).filter(|_| !name.is_empty()) {
+            Some(value) => expanded.extend([value.as_str(), rest]),
+            None => expanded.extend(["$", part]),
+        }
+    }
+    expanded
 }
 
 impl Token {
@@ -106,6 +164,8 @@ mod tests {
             (&[("HF_HOME", "/hf"), ("XDG_CACHE_HOME", "/var/c")], "/hf/hub"),
             (&[("HF_HOME", "~/hf")], "/home/ada/hf/hub"),
             (&[("HF_HOME", "")], "/home/ada/.cache/huggingface/hub"),
+            (&[("HF_HOME", "$DISK/hf"), ("DISK", "/d")], "/d/hf/hub"),
+            (&[("HF_HUB_CACHE", "${DISK}_2/$NONE/$"), ("DISK", "/d")], "/d_2/$NONE/$"),
             (&[("HUGGINGFACE_HUB_CACHE", "/old"), ("HF_HOME", "/hf")], "/old"),
             (&[("HF_HUB_CACHE", "/new"), ("HUGGINGFACE_HUB_CACHE", "/old")], "/new"),
         ];
@@ -128,6 +188,30 @@ mod tests {
             assert_eq!(Settings::of(&[("HF_HUB_OFFLINE", value)]).offline, expected, "{value:?}");
         }
         assert!(!Settings::of(&[]).offline);
+        assert!(Settings::of(&[("TRANSFORMERS_OFFLINE", "1")]).offline);
+        assert!(!Settings::of(&[("TRANSFORMERS_OFFLINE", "1"), ("HF_HUB_OFFLINE", "0")]).offline);
+    }
+
+    #[test]
+    fn times_are_seconds() {
+        let settings = Settings::of(&[("HF_HUB_ETAG_TIMEOUT", "3"), ("HEADSCOPE_HUB_WAIT", "0.5")]);
+        assert_eq!(settings.answer_timeout, Duration::from_secs(3));
+        assert_eq!(settings.piece_timeout, TIMEOUT);
+        assert_eq!(settings.patience.first, Duration::from_millis(500));
+        for value in ["soon", "-1", "nan", "1e300"] {
+            let variable = |name: &str| (name == "HF_HUB_DOWNLOAD_TIMEOUT").then(|| value.into());
+            let error = Settings::read(&variable, Some("/home/ada".into())).unwrap_err().to_string();
+            assert_eq!(error, format!("HF_HUB_DOWNLOAD_TIMEOUT is `{value}`: give a number of seconds"));
+        }
+    }
+
+    #[test]
+    fn a_token_can_be_withheld() {
+        let settings = Settings::of(&[("HF_TOKEN", "secret"), ("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1")]);
+        assert!(settings.token.is_none());
+        assert!(
+            settings.token_places().ends_with("unset HF_HUB_DISABLE_IMPLICIT_TOKEN, which keeps it from being sent")
+        );
     }
 
     #[test]
