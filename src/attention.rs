@@ -72,7 +72,7 @@ impl<'a> AttentionView<'a> {
 }
 
 /// Which token speaks for a word that the tokenizer split, when the word is the query.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FromToken {
     /// The mean over the word's tokens (Clark et al. 2019, section 4.1, as the paper words it).

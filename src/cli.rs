@@ -12,14 +12,18 @@ use crate::corpus::Format;
 use crate::detectors;
 use crate::export::{Target, Writer};
 use crate::model::source::ModelRef;
-use crate::options::{AnalyzeOptions, MapsOptions, SentenceChoice};
+use crate::options::{AnalyzeOptions, MapsOptions, MergeOptions, Outcome, ReportOptions, SentenceChoice};
+use crate::partial;
 use crate::report;
+use crate::shard::Shard;
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Label the heads of a model.
     Analyze(AnalyzeOptions),
+    /// Make a report of shards.
+    Merge(MergeOptions),
     /// Write attention maps.
     Maps(MapsOptions),
     /// Print this text: an explanation, or the schema.
@@ -32,6 +36,7 @@ pub fn parse() -> Command {
     let arguments = Arguments::parse();
     let (name, command) = match arguments.action {
         Action::Analyze(arguments) => ("analyze", arguments.validate().map(Command::Analyze)),
+        Action::Merge(arguments) => ("merge", arguments.validate().map(Command::Merge)),
         Action::Maps(arguments) => ("maps", arguments.validate().map(Command::Maps)),
         Action::Explain(arguments) => ("explain", arguments.text().map(Command::Print)),
         Action::Schema => ("schema", Ok(Command::Print(schema()))),
@@ -60,6 +65,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Action {
     Analyze(AnalyzeArguments),
+    Merge(MergeArguments),
     Maps(MapsArguments),
     Explain(ExplainArguments),
     /// Print the JSON Schema of the report
@@ -94,12 +100,6 @@ struct AnalyzeArguments {
     /// How to read the corpus [default: by its extension: .conllu, .conll, .txt or .text]
     #[arg(long, value_enum)]
     format: Option<FormatArgument>,
-    /// Write a report, as JSON or as CSV by the extension; `-` writes JSON to standard output. May be repeated
-    #[arg(short, long = "output", value_name = "FILE")]
-    outputs: Vec<PathBuf>,
-    /// Do not print the summary
-    #[arg(short, long)]
-    quiet: bool,
     /// Skip sentences of more tokens [default: as many as the model has positions]
     #[arg(long, value_name = "N")]
     max_tokens: Option<NonZeroUsize>,
@@ -112,15 +112,54 @@ struct AnalyzeArguments {
     /// Worker threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Fewest words of a relation for a syntactic label
-    #[arg(long, value_name = "N", default_value_t = detectors::Policy::default().syntactic_min_count)]
-    min_count: u64,
     /// Which token speaks for a word that the tokenizer split
     #[arg(long, value_enum, default_value_t = FromTokenArgument::Mean)]
     from_token: FromTokenArgument,
+    /// Run shard I of N, counted from 1, and write with `-o FILE.headscope` what `headscope merge` makes the report of
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Shard>,
+    #[command(flatten)]
+    report: ReportArguments,
+}
+
+/// What `analyze` and `merge` have in common: where the report goes, and how it is labelled.
+#[derive(Args)]
+struct ReportArguments {
+    /// Write a report, as JSON or as CSV by the extension; `-` writes JSON to standard output. May be repeated
+    #[arg(short, long = "output", value_name = "FILE")]
+    outputs: Vec<PathBuf>,
+    /// Do not print the summary
+    #[arg(short, long)]
+    quiet: bool,
+    /// Fewest words of a relation for a syntactic label [default: 100]
+    #[arg(long, value_name = "N")]
+    min_count: Option<u64>,
     /// Leave time, threads and host out of the report, so that equal runs give equal bytes
     #[arg(long)]
     no_run_info: bool,
+}
+
+const MERGE_EXAMPLES: &str = "\
+Examples:
+  headscope analyze ./my-model -c treebank.conllu --shard 1/2 -o part-1.headscope
+  headscope analyze ./my-model -c treebank.conllu --shard 2/2 -o part-2.headscope
+  headscope merge part-1.headscope part-2.headscope -o report.json
+
+Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+";
+
+/// Make one report of the shards of a corpus
+///
+/// Adds up what `headscope analyze --shard` wrote, one file for each shard, in any order. The report is that of one run
+/// over the whole corpus. Files that do not belong together are refused, and so are missing shards.
+#[derive(Args)]
+#[command(after_help = MERGE_EXAMPLES)]
+struct MergeArguments {
+    /// The partials of all shards
+    #[arg(required = true, value_name = "PART")]
+    parts: Vec<PathBuf>,
+    #[command(flatten)]
+    report: ReportArguments,
 }
 
 const MAPS_EXAMPLES: &str = "\
@@ -205,17 +244,15 @@ impl AnalyzeArguments {
         if self.truncate && format != Format::Text {
             return Err(format!("--truncate is for plain text: a {format} sentence without its end has another tree"));
         }
-        let outputs = self.outputs.iter().map(|path| target(path)).collect::<Result<Vec<_>, _>>()?;
-        let distinct: BTreeSet<&PathBuf> = self.outputs.iter().collect();
-        if distinct.len() < self.outputs.len() {
-            return Err("the same output is given twice".to_owned());
-        }
+        let run_info = !self.report.no_run_info;
+        let outcome = match self.shard {
+            None => Outcome::Report(self.report.validate()?),
+            Some(shard) => self.report.validate_partial(shard)?,
+        };
         Ok(AnalyzeOptions {
             model,
             corpus,
             format,
-            summary: !self.quiet && !outputs.contains(&Target::Stdout),
-            outputs,
             max_tokens: self.max_tokens.map(NonZeroUsize::get),
             truncate: self.truncate,
             limit: self.limit,
@@ -223,13 +260,48 @@ impl AnalyzeArguments {
                 Some(threads) => NonZeroUsize::new(threads.into()).expect("in range"),
                 None => std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             },
-            min_count: self.min_count,
             from_token: match self.from_token {
                 FromTokenArgument::Mean => FromToken::Mean,
                 FromTokenArgument::First => FromToken::First,
             },
-            run_info: !self.no_run_info,
+            run_info,
+            outcome,
         })
+    }
+}
+
+impl ReportArguments {
+    fn validate(self) -> Result<ReportOptions, Usage> {
+        let outputs = self.outputs.iter().map(|path| target(path)).collect::<Result<Vec<_>, _>>()?;
+        let distinct: BTreeSet<&PathBuf> = self.outputs.iter().collect();
+        if distinct.len() < self.outputs.len() {
+            return Err("the same output is given twice".to_owned());
+        }
+        Ok(ReportOptions {
+            summary: !self.quiet && !outputs.contains(&Target::Stdout),
+            outputs,
+            min_count: self.min_count.unwrap_or(detectors::Policy::default().syntactic_min_count),
+        })
+    }
+
+    /// What there is to say of a shard: it has no labels yet.
+    fn validate_partial(self, shard: Shard) -> Result<Outcome, Usage> {
+        let wanted = format!("--shard {shard} writes a partial: give one -o FILE.{}", partial::EXTENSION);
+        if self.min_count.is_some() {
+            return Err("--min-count is about labels, and a shard has none yet: give it to headscope merge".to_owned());
+        }
+        let [path] = <[PathBuf; 1]>::try_from(self.outputs).map_err(|_| wanted.clone())?;
+        if lower_extension(&path) != partial::EXTENSION {
+            return Err(format!("`{}` is no partial: {wanted}", path.display()));
+        }
+        Ok(Outcome::Partial { shard, path, summary: !self.quiet })
+    }
+}
+
+impl MergeArguments {
+    fn validate(self) -> Result<MergeOptions, Usage> {
+        let run_info = !self.report.no_run_info;
+        Ok(MergeOptions { parts: self.parts, run_info, report: self.report.validate()? })
     }
 }
 
@@ -307,6 +379,9 @@ fn target(path: &Path) -> Result<Target, Usage> {
         return Ok(Target::Stdout);
     }
     let extension = lower_extension(path);
+    if extension == partial::EXTENSION {
+        return Err(format!("`{}` would be a partial: those are written with --shard I/N", path.display()));
+    }
     let known = Writer::ALL.iter().find(|(known, _)| *known == extension);
     let known = known.ok_or_else(|| {
         let all: Vec<String> = Writer::ALL.iter().map(|(extension, _)| format!(".{extension}")).collect();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use anyhow::{Context, Result, anyhow};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokenizers::{EncodeInput, Encoding, InputSequence, Tokenizer};
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
@@ -60,7 +60,7 @@ pub struct Arc {
 }
 
 /// Why a sentence was left out of the analysis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SkipReason {
     /// More tokens than the limit.
@@ -87,7 +87,7 @@ impl SkipReason {
 }
 
 /// What was encoded and what was not: the corpus in numbers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Sentences encoded.
     pub sentences: u64,
@@ -99,6 +99,19 @@ pub struct Tally {
     pub skipped: BTreeMap<SkipReason, u64>,
     /// Sentences of plain text that were cut to the limit.
     pub truncated: u64,
+}
+
+impl Tally {
+    /// Adds what was counted over other sentences.
+    pub fn merge(&mut self, other: &Self) {
+        self.sentences += other.sentences;
+        self.tokens += other.tokens;
+        self.words += other.words;
+        self.truncated += other.truncated;
+        for (reason, count) in &other.skipped {
+            *self.skipped.entry(*reason).or_default() += count;
+        }
+    }
 }
 
 /// Encodes sentences with a model's own tokenizer, and keeps the tally.
@@ -154,6 +167,12 @@ impl<'a> SentenceEncoder<'a> {
     #[must_use]
     pub fn tally(&self) -> &Tally {
         &self.tally
+    }
+
+    /// The tally, once all is encoded.
+    #[must_use]
+    pub fn into_tally(self) -> Tally {
+        self.tally
     }
 
     fn encode_text(&mut self, index: u64, text: &str) -> Result<Result<Encoded, SkipReason>> {

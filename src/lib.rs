@@ -12,7 +12,8 @@
 //! 8. [`metrics`] divides the sums, [`detectors`] turn metrics into labels by a policy.
 //! 9. [`report`] holds the outcome, [`export`] writes it.
 //!
-//! [`run`] is this list as code.
+//! [`run`] is this list as code: a corpus is observed in sums, an [`observation`], which shards of a corpus add up to;
+//! what follows is made of that alone.
 
 pub mod attention;
 pub mod cli;
@@ -22,11 +23,16 @@ pub mod digest;
 pub mod encode;
 pub mod export;
 pub mod maps;
+pub mod merge;
 pub mod metrics;
 pub mod model;
+pub mod observation;
 pub mod observe;
 pub mod options;
 pub mod pack;
+pub mod partial;
 pub mod progress;
 pub mod report;
 pub mod run;
+pub mod shard;
+pub mod workers;

@@ -13,6 +13,7 @@ fn main() -> ExitCode {
     let command = cli::parse();
     let outcome = clean_up_when_interrupted(INTERRUPTED).and_then(|()| match command {
         Command::Analyze(options) => run::analyze(&options),
+        Command::Merge(options) => run::merge(&options),
         Command::Maps(options) => maps::maps(&options),
         Command::Print(text) => print(&text),
     });

@@ -7,6 +7,7 @@ use crate::attention::FromToken;
 use crate::corpus::Format;
 use crate::export::Target;
 use crate::model::source::ModelRef;
+use crate::shard::Shard;
 
 /// `headscope analyze`
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,10 +18,6 @@ pub struct AnalyzeOptions {
     pub corpus: PathBuf,
     /// How to read it.
     pub format: Format,
-    /// Where reports go.
-    pub outputs: Vec<Target>,
-    /// Whether the summary is printed.
-    pub summary: bool,
     /// Longer sentences are skipped, or cut with `truncate`; the model's limit if `None`.
     pub max_tokens: Option<usize>,
     /// Whether longer sentences of plain text are cut.
@@ -29,12 +26,50 @@ pub struct AnalyzeOptions {
     pub limit: Option<u64>,
     /// Worker threads.
     pub threads: NonZeroUsize,
-    /// Fewest scored words of a syntactic label.
-    pub min_count: u64,
     /// Which token speaks for a split word.
     pub from_token: FromToken,
-    /// Whether the report says when, how long and where it ran.
+    /// Whether it is recorded when, how long and where it ran.
     pub run_info: bool,
+    /// What the analysis is to come to.
+    pub outcome: Outcome,
+}
+
+/// What `headscope analyze` comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Reports on the whole corpus.
+    Report(ReportOptions),
+    /// The sums of one shard, for `headscope merge`.
+    Partial {
+        /// Which shard.
+        shard: Shard,
+        /// The file.
+        path: PathBuf,
+        /// Whether a line is printed when it is done.
+        summary: bool,
+    },
+}
+
+/// How observations are labelled, and where the report goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportOptions {
+    /// Where reports go.
+    pub outputs: Vec<Target>,
+    /// Whether the summary is printed.
+    pub summary: bool,
+    /// Fewest scored words of a syntactic label.
+    pub min_count: u64,
+}
+
+/// `headscope merge`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MergeOptions {
+    /// The partials of all shards.
+    pub parts: Vec<PathBuf>,
+    /// Whether the report says when, how long and where the shards ran.
+    pub run_info: bool,
+    /// What is made of them.
+    pub report: ReportOptions,
 }
 
 /// `headscope maps`

@@ -1,16 +1,18 @@
 //! The report: what is written, with its JSON Schema. docs/REPORT.md explains each key.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::time::{Duration, SystemTime};
 
 use schemars::{JsonSchema, Schema};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::attention::FromToken;
 use crate::corpus::{CorpusIdentity, Format};
 use crate::detectors::{Label, Near, Policy, Verdict};
 use crate::encode::{SkipReason, Tally};
 use crate::metrics::{HeadMetrics, Measurements, RelationMetrics};
 use crate::model::{Hashes, Model};
+use crate::observation::Protocol;
 use crate::observe::HeadGrid;
 
 /// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
@@ -44,7 +46,7 @@ pub struct Report {
 }
 
 /// What wrote the report.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tool {
     /// The program's name.
     pub name: String,
@@ -52,8 +54,15 @@ pub struct Tool {
     pub version: String,
 }
 
+impl Default for Tool {
+    /// This program.
+    fn default() -> Self {
+        Self { name: env!("CARGO_PKG_NAME").to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
+    }
+}
+
 /// The model that was analysed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelInfo {
     /// Hub id, or the name of the folder.
     pub id: String,
@@ -97,6 +106,12 @@ impl ModelInfo {
             weights_sha256: hashes.weights,
             tokenizer_sha256: hashes.tokenizer,
         }
+    }
+
+    /// How many layers and heads there are.
+    #[must_use]
+    pub fn grid(&self) -> HeadGrid {
+        HeadGrid { layers: self.layers, heads: self.heads }
     }
 }
 
@@ -142,16 +157,9 @@ impl CorpusInfo {
 /// Every option that the numbers depend on, and the label policy.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Settings {
-    /// Longer sentences were skipped, or cut with `truncate`.
-    pub max_tokens: usize,
-    /// Whether longer sentences of plain text were cut.
-    pub truncate: bool,
-    /// Only the first so many sentences were read; null for all.
-    pub limit: Option<u64>,
-    /// Which token speaks for a split word.
-    pub from_token: FromToken,
-    /// Sentences are summed in so many blocks.
-    pub blocks: usize,
+    /// What the sums depend on.
+    #[serde(flatten)]
+    pub protocol: Protocol,
     /// The thresholds of the labels.
     pub policy: Policy,
 }
@@ -185,20 +193,63 @@ pub struct Caveat {
 }
 
 /// Facts about the run that the numbers do not depend on.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunInfo {
-    /// When it began, RFC 3339, UTC.
+    /// How many shards were run and merged; 1 for a run over everything.
+    pub shards: u32,
+    /// When it began, or the first of the shards, RFC 3339, UTC.
     pub started_at: String,
-    /// How long it took, in seconds.
+    /// How long it took, or all shards and the merging together, in seconds.
     pub duration_seconds: f64,
     /// The part of that between the model being loaded and the last sentence done.
     pub analysis_seconds: f64,
-    /// Worker threads.
+    /// Worker threads, or the most that a shard had.
     pub threads: usize,
-    /// Operating system.
-    pub os: &'static str,
-    /// Processor architecture.
-    pub arch: &'static str,
+    /// Operating system; of shards on several, all of them.
+    pub os: String,
+    /// Processor architecture; of shards on several, all of them.
+    pub arch: String,
+}
+
+impl RunInfo {
+    /// Facts about a run on this machine that began at `started_at`.
+    #[must_use]
+    pub fn new(started_at: SystemTime, duration: Duration, analysis: Duration, threads: NonZeroUsize) -> Self {
+        Self {
+            shards: 1,
+            started_at: humantime::format_rfc3339_seconds(started_at).to_string(),
+            duration_seconds: duration.as_secs_f64(),
+            analysis_seconds: analysis.as_secs_f64(),
+            threads: threads.get(),
+            os: std::env::consts::OS.to_owned(),
+            arch: std::env::consts::ARCH.to_owned(),
+        }
+    }
+
+    /// The same with more time taken.
+    #[must_use]
+    pub fn and(self, more: Duration) -> Self {
+        Self { duration_seconds: self.duration_seconds + more.as_secs_f64(), ..self }
+    }
+
+    /// The facts of two shards' runs together: the earlier start, the time that both took.
+    #[must_use]
+    pub fn merged(self, other: &Self) -> Self {
+        let both = |here: String, there: &str| {
+            let known = here.split(", ").any(|one| one == there);
+            if known { here } else { format!("{here}, {there}") }
+        };
+        Self {
+            shards: self.shards + other.shards,
+            // RFC 3339 in UTC sorts as text.
+            started_at: self.started_at.min(other.started_at.clone()),
+            duration_seconds: self.duration_seconds + other.duration_seconds,
+            analysis_seconds: self.analysis_seconds + other.analysis_seconds,
+            threads: self.threads.max(other.threads),
+            os: both(self.os, &other.os),
+            arch: both(self.arch, &other.arch),
+        }
+    }
 }
 
 /// `L7H9`: layer 7, head 9, both counted from 0.
@@ -211,6 +262,7 @@ impl Report {
     /// Puts a report together.
     #[must_use]
     pub fn new(
+        tool: Tool,
         model: ModelInfo,
         corpus: CorpusInfo,
         settings: Settings,
@@ -218,7 +270,7 @@ impl Report {
         verdicts: Vec<Verdict>,
         run: Option<RunInfo>,
     ) -> Self {
-        let grid = HeadGrid { layers: model.layers, heads: model.heads };
+        let grid = model.grid();
         let caveats = caveats(&measured);
         let Measurements { heads, chance, relations } = measured;
         let head = |(place, (metrics, verdict)): (usize, (HeadMetrics, Verdict))| {
@@ -228,7 +280,7 @@ impl Report {
         };
         Self {
             schema_version: SCHEMA_VERSION,
-            tool: Tool { name: env!("CARGO_PKG_NAME").to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
+            tool,
             model,
             corpus,
             settings,

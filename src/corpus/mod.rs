@@ -51,7 +51,7 @@ pub enum Head {
 }
 
 /// A corpus file format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
     /// CoNLL-U, Universal Dependencies' ten columns.

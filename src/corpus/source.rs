@@ -21,7 +21,7 @@ pub struct Corpus {
 }
 
 /// What identifies a corpus in a report: nothing of it is a path.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CorpusIdentity {
     /// The file's name, or `-` for standard input.
     pub name: String,

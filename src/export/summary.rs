@@ -9,7 +9,9 @@ use comfy_table::{CellAlignment, Table, presets};
 use super::output::printable;
 use crate::detectors::UNLABELLED;
 use crate::metrics::RelationMetrics;
+use crate::observation::Observation;
 use crate::report::{HeadReport, Report, head_name};
+use crate::shard::Shard;
 
 /// The summary of a report, with terminal colours; whoever prints it strips them where they do not belong.
 #[must_use]
@@ -17,6 +19,19 @@ pub fn render(report: &Report) -> String {
     let mut text = String::new();
     write_summary(&mut text, report).expect("writing to a string does not fail");
     text
+}
+
+/// What a shard has to say before it is merged.
+#[must_use]
+pub fn of_shard(shard: Shard, observation: &Observation) -> String {
+    let tally = &observation.tally;
+    let skipped: u64 = tally.skipped.values().sum();
+    format!(
+        "shard {shard} of {}: {} sentences, {} tokens, {skipped} sentences skipped\n",
+        printable(&observation.identity.corpus.name),
+        tally.sentences,
+        tally.tokens,
+    )
 }
 
 fn write_summary(out: &mut String, report: &Report) -> fmt::Result {
@@ -166,7 +181,7 @@ fn skipped(out: &mut String, report: &Report) -> fmt::Result {
     let reasons = if reasons.is_empty() { "none".to_owned() } else { reasons.join(", ") };
     writeln!(out, "\nSkipped sentences: {reasons}.")?;
     if report.corpus.truncated > 0 {
-        writeln!(out, "Sentences cut to {} tokens: {}.", report.settings.max_tokens, report.corpus.truncated)?;
+        writeln!(out, "Sentences cut to {} tokens: {}.", report.settings.protocol.max_tokens, report.corpus.truncated)?;
     }
     Ok(())
 }

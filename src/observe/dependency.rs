@@ -1,5 +1,7 @@
 //! How often a head's attention points from a word to its syntactic head (METHODOLOGY, "Dependency alignment").
 
+use serde::{Deserialize, Serialize};
+
 use crate::attention::WordAttention;
 use crate::corpus::Head;
 use crate::encode::Arc;
@@ -93,7 +95,7 @@ pub fn scored_arcs(tree: &[Arc], mut index: impl FnMut(&str) -> usize) -> Vec<Sc
 }
 
 /// How often one relation's arcs were predicted rightly.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelationSums {
     /// Arcs scored.
     pub count: u64,

@@ -2,12 +2,14 @@
 
 use std::ops::AddAssign;
 
+use serde::{Deserialize, Serialize};
+
 /// A sum kept as a fixed-point integer: adding is exact, so blocks, threads, packs and shards merge to the same value.
 ///
 /// 64 of the 128 bits are the fraction: a resolution of 5.4e-20, and a range of 9.2e18.
 /// The largest addend is a sentence's summed entropy, `n ln n` (about 3200 nats at 512 tokens),
 /// so a block overflows after more than 10^15 sentences.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExactSum(i128);
 
 /// 2^64, the fixed-point unit.

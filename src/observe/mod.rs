@@ -12,6 +12,8 @@ pub mod tree;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::attention::{AttentionView, FromToken, WordAttention};
 use crate::encode::Encoded;
 
@@ -26,7 +28,7 @@ use tree::{GoldEdges, TreeSums};
 pub const BLOCKS: usize = 64;
 
 /// How many layers, and heads in each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadGrid {
     /// Layers.
     pub layers: usize,
@@ -65,7 +67,7 @@ pub struct Observed {
 }
 
 /// The sums of one block of sentences, or of several pooled.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockSums {
     /// The denominators of the token level.
     pub exposure: TokenExposure,
@@ -101,14 +103,22 @@ impl BlockSums {
         self.uniform.merge(&other.uniform);
         self.heads.iter_mut().zip(&other.heads).for_each(|(sum, head)| sum.merge(head));
         self.trees.merge(&other.trees);
-        for (relation, &place) in other.relations.iter().zip(places) {
+        for (relation, &place) in other.relations.iter().zip(places).filter(|(relation, _)| relation.count > 0) {
             self.relation(place).merge(relation);
         }
     }
+
+    fn is_sound(&self, heads: usize, relations: usize) -> bool {
+        let sound = |relation: &RelationSums| relation.hits.len() == if relation.count > 0 { heads } else { 0 };
+        self.heads.len() == heads
+            && self.trees.hits.len() == heads
+            && self.relations.len() <= relations
+            && self.relations.iter().all(sound)
+    }
 }
 
-/// All sums of a run, or of a worker's part of it.
-#[derive(Clone, Debug)]
+/// All sums of a run, or of a worker's or a shard's part of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sums {
     grid: HeadGrid,
     from: FromToken,
@@ -117,6 +127,7 @@ pub struct Sums {
     /// For each relation, by its place, where heads and fixed offsets are right on the same arcs.
     agreements: Vec<Agreement>,
     blocks: Vec<BlockSums>,
+    #[serde(skip)]
     folded: WordAttention,
 }
 
@@ -228,6 +239,30 @@ impl Sums {
         for (block, theirs) in self.blocks.iter_mut().zip(&other.blocks) {
             block.merge(theirs, &places);
         }
+    }
+
+    /// The same sums with the relations numbered by name and not as they were met: equal sums are then equal bytes.
+    #[must_use]
+    pub fn in_order(&self) -> Self {
+        let mut ordered = Self::new(self.grid, self.from);
+        ordered.relations = self.relations.keys().cloned().zip(0..).collect();
+        ordered.merge(self);
+        ordered
+    }
+
+    /// Whether these are sums of such heads and words, and all lists have the lengths that this implies:
+    /// what was read from a file may be anything.
+    #[must_use]
+    pub fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
+        let Some(heads) = grid.layers.checked_mul(grid.heads).filter(|&heads| heads > 0) else {
+            return false;
+        };
+        let mut places: Vec<usize> = self.relations.values().copied().collect();
+        places.sort_unstable();
+        (self.grid, self.from) == (grid, from)
+            && places.into_iter().eq(0..self.relations.len())
+            && self.blocks.len() == BLOCKS
+            && self.blocks.iter().all(|block| block.is_sound(heads, self.relations.len()))
     }
 
     /// Adds up the blocks of the given numbers; a number may come twice.

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::attention::AttentionView;
 use crate::encode::{Encoded, TokenKind};
 
@@ -81,7 +83,7 @@ fn runs(kinds: &[TokenKind], wanted: impl Fn(TokenKind) -> bool) -> Vec<Range<us
 }
 
 /// The numerators of one head's token-level metrics: `N` is f64 within a sentence and [`ExactSum`] across sentences.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenSums<N> {
     /// Attention to the token at each offset, -8 first.
     pub offset_mass: [N; OFFSETS],
@@ -154,7 +156,7 @@ impl TokenSums<ExactSum> {
 }
 
 /// The denominators of the token-level metrics: they depend on the sentences, not on the head.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenExposure {
     /// Text queries.
     pub queries: u64,

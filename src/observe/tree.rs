@@ -1,5 +1,7 @@
 //! How much of the gold tree is in the maximum spanning tree of a head's attention (METHODOLOGY, "Trees").
 
+use serde::{Deserialize, Serialize};
+
 use crate::attention::WordAttention;
 use crate::corpus::Head;
 use crate::encode::Arc;
@@ -83,7 +85,7 @@ impl GoldEdges {
 }
 
 /// How many gold edges were found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeSums {
     /// Gold edges.
     pub edges: u64,
