@@ -35,7 +35,8 @@ pub fn all(paths: &[PathBuf]) -> Result<Observation> {
     }
     let missing: Vec<u32> = (1..=first.of()).filter(|number| !given.contains_key(number)).collect();
     if !missing.is_empty() {
-        let mut named: Vec<String> = missing.iter().take(NAMED).map(|number| format!("{number}/{}", first.of())).collect();
+        let mut named: Vec<String> =
+            missing.iter().take(NAMED).map(|number| format!("{number}/{}", first.of())).collect();
         named.extend((missing.len() > NAMED).then(|| format!("and {} more", missing.len() - NAMED)));
         bail!("{} of {} shards are missing: {}", missing.len(), first.of(), named.join(", "));
     }

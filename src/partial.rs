@@ -58,11 +58,14 @@ struct Header {
 pub fn render(shard: Shard, observation: &Observation) -> Result<Vec<u8>> {
     let Observation { identity, tally, sums, run } = observation;
     let header = Header { shard, identity: identity.clone(), tally: tally.clone(), run: run.clone() };
-    let mut bytes = format!("{MAGIC}{FORMAT_VERSION}\n").into_bytes();
-    serde_json::to_writer(&mut bytes, &header)?;
-    bytes.push(b'\n');
-    let mut packed = zstd::Encoder::new(bytes, zstd::DEFAULT_COMPRESSION_LEVEL)?;
-    packed.write_all(&postcard::to_stdvec(&sums.in_order())?)?;
+    seal(&serde_json::to_string(&header)?, &postcard::to_stdvec(&sums.in_order())?)
+}
+
+/// Packs `sums` and puts the file together.
+fn seal(header: &str, sums: &[u8]) -> Result<Vec<u8>> {
+    let beginning = format!("{MAGIC}{FORMAT_VERSION}\n{header}\n").into_bytes();
+    let mut packed = zstd::Encoder::new(beginning, zstd::DEFAULT_COMPRESSION_LEVEL)?;
+    packed.write_all(sums)?;
     let mut bytes = packed.finish()?;
     let checksum = Sha256::digest(&bytes);
     bytes.extend_from_slice(&checksum);
@@ -119,4 +122,146 @@ fn unpack(packed: &[u8]) -> Result<Vec<u8>> {
     zstd::Decoder::new(packed)?.take(limit + 1).read_to_end(&mut bytes).context("its sums cannot be unpacked")?;
     ensure!(bytes.len() as u64 <= limit, "its sums unpack to more than {limit} bytes");
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attention::{AttentionView, FromToken};
+    use crate::corpus::{CorpusIdentity, Format, Head};
+    use crate::digest::hex;
+    use crate::encode::{Arc, Encoded, SkipReason, TokenKind};
+    use crate::observation::Protocol;
+    use crate::observe::{BLOCKS, HeadGrid};
+    use crate::report::{ModelInfo, Tool};
+    use proptest::prelude::*;
+
+    const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
+
+    /// `[CLS] a b [SEP]`, b being the head of a, seen by two heads that attend uniformly.
+    fn sums() -> Sums {
+        let mut sums = Sums::new(GRID, FromToken::Mean);
+        let arc = |head, relation: &str| Arc { head, relation: relation.to_owned() };
+        let observed = sums.begin(&Encoded {
+            index: 3,
+            ids: vec![0; 4],
+            segments: vec![0; 4],
+            kinds: vec![TokenKind::FirstSpecial, TokenKind::Text, TokenKind::Text, TokenKind::Separator],
+            words: vec![1..2, 2..3],
+            tree: Some(vec![arc(Head::Word(1), "nsubj"), arc(Head::Root, "root")]),
+        });
+        (0..GRID.heads).for_each(|head| sums.observe(&observed, AttentionView::new(0, head, 4, &[0.25; 16])));
+        sums
+    }
+
+    fn observation() -> Observation {
+        let text = |text: &str| text.to_owned();
+        let model = ModelInfo {
+            id: text("tiny"),
+            revision: None,
+            family: text("bert"),
+            layers: GRID.layers,
+            heads: GRID.heads,
+            head_dim: 1,
+            hidden_size: 2,
+            vocab_size: 3,
+            config_sha256: text("c"),
+            weights_sha256: text("w"),
+            tokenizer_sha256: text("t"),
+        };
+        let protocol =
+            Protocol { max_tokens: 8, truncate: false, limit: None, from_token: FromToken::Mean, blocks: BLOCKS };
+        let corpus = CorpusIdentity { name: text("corpus"), format: Format::Conllu, sha256: text("s") };
+        Observation {
+            identity: Identity { tool: Tool::default(), model, corpus, protocol },
+            tally: Tally {
+                sentences: 1,
+                tokens: 4,
+                words: 2,
+                skipped: [(SkipReason::NoTokens, 1)].into(),
+                truncated: 0,
+            },
+            sums: sums(),
+            run: None,
+        }
+    }
+
+    fn partial() -> Vec<u8> {
+        render(Shard::WHOLE, &observation()).unwrap()
+    }
+
+    fn refusal(bytes: &[u8]) -> String {
+        format!("{:#}", parse(bytes).expect_err("a refusal"))
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let (shard, read) = parse(&partial()).unwrap();
+        assert_eq!((shard, &read.identity, &read.tally), (Shard::WHOLE, &observation().identity, &observation().tally));
+        assert_eq!(render(shard, &read).unwrap(), partial());
+    }
+
+    /// If this fails, the format has changed: raise [`FORMAT_VERSION`], then write the new digest here.
+    #[test]
+    fn a_changed_layout_has_a_new_version() {
+        let layout = Sha256::digest(postcard::to_stdvec(&sums()).unwrap());
+        assert_eq!((FORMAT_VERSION, &hex(&layout)[..16]), (1, "368cec4f2b0b3d7b"));
+    }
+
+    #[test]
+    fn damage_is_noticed_wherever_it_is() {
+        let whole = partial();
+        for place in 0..whole.len() {
+            assert!(parse(&whole[..place]).is_err(), "cut at {place}");
+            let mut flipped = whole.clone();
+            flipped[place] ^= 1;
+            assert!(parse(&flipped).is_err(), "flipped at {place}");
+        }
+        let mut longer = whole;
+        longer.push(0);
+        assert!(refusal(&longer).contains("damaged"));
+    }
+
+    #[test]
+    fn another_format_version_is_named() {
+        let other = String::from("headscope partial 9\nwhatever");
+        assert!(refusal(other.as_bytes()).contains("format version 9, this program reads 1"));
+    }
+
+    #[test]
+    fn sums_that_unpack_without_end_are_cut_off() {
+        let header = String::from_utf8(line(line(&partial()).unwrap().1).unwrap().0.to_vec()).unwrap();
+        let zeros = vec![0; usize::try_from(SMALLEST_UNPACKED_LIMIT).unwrap() + 1];
+        let bomb = seal(&header, &zeros).unwrap();
+        assert!(bomb.len() < 10_000);
+        assert!(refusal(&bomb).contains("unpack to more than"));
+    }
+
+    proptest! {
+        /// A file made to harm has the right checksum.
+        #[test]
+        fn sums_of_any_bytes_are_read_or_refused(
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let header = serde_json::to_string(&Header {
+                shard: Shard::WHOLE,
+                identity: observation().identity,
+                tally: Tally::default(),
+                run: None,
+            });
+            let mut bytes = postcard::to_stdvec(&sums()).unwrap();
+            for (place, value) in changes {
+                let place = place.index(bytes.len());
+                bytes[place] = value;
+            }
+            let length = bytes.len();
+            for bytes in [&bytes[..], &bytes[..cut.index(length)]] {
+                if let Ok((_, observation)) = parse(&seal(header.as_ref().unwrap(), bytes).unwrap()) {
+                    prop_assert!(observation.sums.fits(GRID, FromToken::Mean));
+                    let _ = observation.sums.pool(0..BLOCKS);
+                }
+            }
+        }
+    }
 }

@@ -132,7 +132,7 @@ impl RelationSums {
 /// Which offset is the baseline is known only when all sentences are counted, so this is kept for every offset;
 /// an arc is right for one offset at most, so it is one count per right prediction.
 /// Only totals are needed (for the test of a head against its baseline), so it is not kept by block.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreement {
     /// Arcs by head, direction ([`Direction::BOTH`]) and offset (-10 first); `[layers * heads]`, empty until a head
     /// scores.

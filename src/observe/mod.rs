@@ -261,6 +261,8 @@ impl Sums {
         places.sort_unstable();
         (self.grid, self.from) == (grid, from)
             && places.into_iter().eq(0..self.relations.len())
+            && self.agreements.len() == self.relations.len()
+            && self.agreements.iter().all(|agreement| agreement.both.len() == heads)
             && self.blocks.len() == BLOCKS
             && self.blocks.iter().all(|block| block.is_sound(heads, self.relations.len()))
     }
