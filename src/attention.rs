@@ -14,6 +14,8 @@ pub struct AttentionView<'a> {
     /// Head within the layer, counted from 0.
     pub head: usize,
     tokens: usize,
+    /// Rows begin this many weights apart; what lies between them is nobody's business.
+    stride: usize,
     weights: &'a [f32],
     entropies: Option<&'a [f32]>,
 }
@@ -28,18 +30,21 @@ impl<'a> AttentionView<'a> {
     pub fn new(layer: usize, head: usize, tokens: usize, weights: &'a [f32]) -> Self {
         assert!(tokens > 0, "a sentence has at least one token");
         assert_eq!(weights.len(), tokens * tokens, "attention is [tokens, tokens]");
-        Self { layer, head, tokens, weights, entropies: None }
+        Self { layer, head, tokens, stride: tokens, weights, entropies: None }
     }
 
-    /// The same, by an encoder that knows the entropy of each row, in nats, from its softmax.
+    /// Views rows that begin `stride` weights apart, by an encoder that knows the entropy of each row, in nats, from
+    /// its softmax: `weights` is `[tokens, stride]`, of which the first `tokens` columns count.
     ///
     /// # Panics
     ///
-    /// As [`AttentionView::new`], or if there is not one entropy for each row.
+    /// If the lengths do not fit, or there are no tokens.
     #[must_use]
-    pub fn with_entropies(layer: usize, head: usize, tokens: usize, weights: &'a [f32], entropies: &'a [f32]) -> Self {
-        assert_eq!(entropies.len(), tokens, "one entropy for each row");
-        Self { entropies: Some(entropies), ..Self::new(layer, head, tokens, weights) }
+    pub fn strided(layer: usize, head: usize, stride: usize, weights: &'a [f32], entropies: &'a [f32]) -> Self {
+        let tokens = entropies.len();
+        assert!(tokens > 0 && stride >= tokens, "a sentence has at least one token, and its rows do not overlap");
+        assert_eq!(weights.len(), tokens * stride, "attention is [tokens, stride]");
+        Self { layer, head, tokens, stride, weights, entropies: Some(entropies) }
     }
 
     /// The number of tokens `n`, special tokens included.
@@ -51,7 +56,13 @@ impl<'a> AttentionView<'a> {
     /// What token `query` attends to: `n` weights that sum to 1.
     #[must_use]
     pub fn row(&self, query: usize) -> &'a [f32] {
-        &self.weights[query * self.tokens..][..self.tokens]
+        &self.weights[query * self.stride..][..self.tokens]
+    }
+
+    /// The rows in order.
+    pub fn rows(&self) -> impl Iterator<Item = &'a [f32]> {
+        let tokens = self.tokens;
+        self.weights.chunks(self.stride).map(move |row| &row[..tokens])
     }
 
     /// The entropy of a token's attention in nats: `-sum a ln a` with `0 ln 0 = 0`.
@@ -62,12 +73,6 @@ impl<'a> AttentionView<'a> {
         }
         let terms = self.row(query).iter().filter(|&&weight| weight > 0.0).map(|&weight| f64::from(weight));
         -terms.map(|weight| weight * weight.ln()).sum::<f64>()
-    }
-
-    /// The rows in order, `[tokens, tokens]` flat.
-    #[must_use]
-    pub fn weights(&self) -> &'a [f32] {
-        self.weights
     }
 }
 

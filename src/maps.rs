@@ -140,9 +140,10 @@ struct Recorder {
 
 impl Visitor for Recorder {
     fn attention(&mut self, _sentence: usize, view: AttentionView<'_>) {
-        let size = size_of_val(view.weights());
+        let size = size_of::<f32>() * view.tokens() * view.tokens();
         let place = (view.layer * self.heads + view.head) * size;
-        for (bytes, weight) in self.bytes[place..place + size].chunks_exact_mut(size_of::<f32>()).zip(view.weights()) {
+        let places = self.bytes[place..place + size].chunks_exact_mut(size_of::<f32>());
+        for (bytes, weight) in places.zip(view.rows().flatten()) {
             bytes.copy_from_slice(&weight.to_le_bytes());
         }
     }

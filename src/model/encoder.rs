@@ -48,11 +48,17 @@ pub struct Scratch {
     pub(super) update: Vec<f32>,
     /// `[tokens, intermediate]`
     pub(super) wide: Vec<f32>,
-    /// `[3, n, head_dim]`: one head's query, key and value over one sentence.
-    pub(super) head: Vec<f32>,
+    /// `[n, head_dim]`: one head's queries over one sentence, scaled.
+    pub(super) query: Vec<f32>,
+    /// `[head_dim, stride]`: its keys by columns; `stride` is `n` rounded up to whole vectors.
+    pub(super) key: Vec<f32>,
+    /// `[n, head_dim]`: its keys by rows, in models whose keys meet distances.
+    pub(super) key_rows: Vec<f32>,
     /// `[n, 2n - 1]`: products with the embeddings of distances, in models that have them.
     pub(super) distances: Vec<f32>,
-    /// `[n, n]`: one head's attention over one sentence.
+    /// `[stride]`: nothing but zeros.
+    pub(super) zeros: Vec<f32>,
+    /// `[n, stride]`: one head's attention over one sentence.
     pub(super) attention: Vec<f32>,
     /// `[n]`: the entropy of each row of it.
     pub(super) entropies: Vec<f32>,

@@ -1,53 +1,61 @@
 //! The element-wise parts of the packed encoder, written so that the compiler vectorises them.
 //!
 //! Each is plain Rust over slices, compiled once for each instruction set by `multiversion`, which chooses at run time.
-//! There is one definition, without fused multiply-add, so every instruction set gives the same values.
+//! There is one definition, with fused multiply-add written out, so every instruction set gives the same values;
+//! a machine without that instruction (x86-64 before 2013) computes it in software, slowly.
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 #![expect(clippy::excessive_precision, reason = "constants as they were computed; the compiler rounds them")]
 
 use multiversion::multiversion;
 
-/// How many partial sums a reduction keeps: one vector of the widest registers (AVX-512, 16 x f32).
-const LANES: usize = 16;
+/// How many values are computed side by side: one vector of the widest registers (AVX-512, 16 x f32).
+pub const LANES: usize = 16;
 
-/// The softmax of each row of `scores`, `[rows, width]`, in place; the entropy of each row, in nats, into `entropies`.
+/// The softmax of the first `keys` values of each row of `scores`, `[rows, stride]`, in place, the rest of the row
+/// becoming 0; the entropy of each row, in nats, into `entropies`, `[rows]`.
 ///
 /// With `x` the scores less their largest and `Z` the sum of `e^x`, the entropy is `ln Z - (sum e^x x) / Z`:
 /// both terms are at least 0, so nothing cancels.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
-pub fn softmax(scores: &mut [f32], width: usize, entropies: &mut [f32]) {
-    for (row, entropy) in scores.chunks_exact_mut(width).zip(entropies) {
+///
+/// # Panics
+///
+/// If `stride` is no multiple of [`LANES`].
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn softmax(scores: &mut [f32], keys: usize, stride: usize, entropies: &mut [f32]) {
+    assert!(stride.is_multiple_of(LANES), "rows of whole vectors");
+    for (row, entropy) in scores.chunks_exact_mut(stride).zip(entropies) {
+        row[keys..].fill(f32::NEG_INFINITY);
         *entropy = softmax_row(row);
     }
 }
 
 /// `gelu(x + bias)` by the error function, for each row of `states`, in place.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn bias_gelu(states: &mut [f32], bias: &[f32]) {
     bias_then(states, bias, gelu);
 }
 
 /// `gelu(x + bias)` by the tanh approximation, for each row of `states`, in place.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn bias_gelu_tanh(states: &mut [f32], bias: &[f32]) {
     bias_then(states, bias, gelu_tanh);
 }
 
 /// `max(x + bias, 0)`, for each row of `states`, in place.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn bias_relu(states: &mut [f32], bias: &[f32]) {
     bias_then(states, bias, relu);
 }
 
 /// `silu(x + bias)`, for each row of `states`, in place.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn bias_silu(states: &mut [f32], bias: &[f32]) {
     bias_then(states, bias, silu);
 }
 
 /// `(x + bias) * scale`, row by row, from rows `stride` values apart into rows of `bias.len()`.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn bias_scale(from: &[f32], stride: usize, bias: &[f32], scale: f32, into: &mut [f32]) {
     for (row, out) in from.chunks(stride).zip(into.chunks_exact_mut(bias.len())) {
         for ((out, x), bias) in out.iter_mut().zip(row).zip(bias) {
@@ -56,8 +64,18 @@ pub fn bias_scale(from: &[f32], stride: usize, bias: &[f32], scale: f32, into: &
     }
 }
 
+/// `x + bias`, transposed: from rows `stride` values apart into `bias.len()` rows of `width`, whose rest is left alone.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn bias_transpose(from: &[f32], stride: usize, bias: &[f32], into: &mut [f32], width: usize) {
+    for (place, row) in from.chunks(stride).enumerate() {
+        for ((out, x), bias) in into[place..].iter_mut().step_by(width).zip(row).zip(bias) {
+            *out = x + bias;
+        }
+    }
+}
+
 /// Layer normalisation of `x + bias + residual`, for each row, into `residual`.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn add_norm(x: &[f32], bias: &[f32], residual: &mut [f32], weight: &[f32], shift: &[f32], epsilon: f32) {
     let width = bias.len();
     for (row, out) in x.chunks_exact(width).zip(residual.chunks_exact_mut(width)) {
@@ -69,7 +87,7 @@ pub fn add_norm(x: &[f32], bias: &[f32], residual: &mut [f32], weight: &[f32], s
 }
 
 /// Layer normalisation of each row, in place.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn norm(states: &mut [f32], weight: &[f32], shift: &[f32], epsilon: f32) {
     for row in states.chunks_exact_mut(weight.len()) {
         norm_row(row, weight, shift, epsilon);
@@ -97,27 +115,21 @@ fn bias_then(states: &mut [f32], bias: &[f32], activation: impl Fn(f32) -> f32) 
     }
 }
 
-/// Softmax in place; returns the entropy.
+/// Softmax in place of whole vectors, minus infinity becoming 0; returns the entropy.
 #[inline(always)]
 fn softmax_row(row: &mut [f32]) -> f32 {
     let largest = reduce(row, f32::NEG_INFINITY, |x| x, f32::max);
     let mut weights = [0.0; LANES];
     let mut weighted = [0.0; LANES];
-    let mut chunks = row.chunks_exact_mut(LANES);
-    for chunk in &mut chunks {
+    for chunk in row.chunks_exact_mut(LANES) {
         for lane in 0..LANES {
             let x = chunk[lane] - largest;
             let weight = exp(x);
             chunk[lane] = weight;
             weights[lane] += weight;
-            weighted[lane] += weight * x;
+            // 0 times minus infinity is no number, 0 times the least is 0.
+            weighted[lane] = weight.mul_add(at_least(x), weighted[lane]);
         }
-    }
-    for (lane, score) in chunks.into_remainder().iter_mut().enumerate() {
-        let x = *score - largest;
-        *score = exp(x);
-        weights[lane] += *score;
-        weighted[lane] += *score * x;
     }
     let total: f32 = weights.iter().sum();
     let inverse = 1.0 / total;
@@ -132,7 +144,7 @@ fn norm_row(row: &mut [f32], weight: &[f32], shift: &[f32], epsilon: f32) {
     let variance = reduce(row, 0.0, |x| (x - mean) * (x - mean), |a, b| a + b) / width;
     let scale = 1.0 / (variance + epsilon).sqrt();
     for ((x, weight), shift) in row.iter_mut().zip(weight).zip(shift) {
-        *x = (*x - mean) * scale * weight + shift;
+        *x = ((*x - mean) * scale).mul_add(*weight, *shift);
     }
 }
 
@@ -153,7 +165,16 @@ fn reduce(values: &[f32], start: f32, map: impl Fn(f32) -> f32, combine: impl Fn
     partial.into_iter().fold(start, combine)
 }
 
-/// `e^x` for `x <= 0`, to about 2 units in the last place; 0 below -87.
+/// Below this `e^x` leaves the normal numbers, and is taken for 0.
+const LEAST: f32 = -87.0;
+
+/// `x`, but [`LEAST`] below it; NaN stays NaN, so that damage is not hidden.
+#[inline(always)]
+fn at_least(x: f32) -> f32 {
+    if x < LEAST { LEAST } else { x }
+}
+
+/// `e^x` for `x <= 0`, to about 2 units in the last place; 0 below [`LEAST`].
 ///
 /// `x = n ln 2 + r` with `|r| <= ln 2 / 2`; `e^r` by its Taylor series to `r^7`, whose remainder is below 1e-8;
 /// `2^n` by its exponent bits.
@@ -164,20 +185,17 @@ fn exp(x: f32) -> f32 {
     /// ln 2 in two parts: the first has so few bits that its product with n is exact (Cody & Waite 1980).
     const LN_2_HIGH: f32 = 0.693_359_375;
     const LN_2_LOW: f32 = -2.121_944_4e-4;
-    /// Below this `e^x` leaves the normal numbers.
-    const LEAST: f32 = -87.0;
-    let bounded = x.max(LEAST);
-    let shifted = bounded * std::f32::consts::LOG2_E + ROUND;
+    let bounded = at_least(x);
+    let shifted = bounded.mul_add(std::f32::consts::LOG2_E, ROUND);
     let n = shifted - ROUND;
-    let r = (bounded - n * LN_2_HIGH) - n * LN_2_LOW;
-    let series = 1.0 / 5040.0;
-    let series = series * r + 1.0 / 720.0;
-    let series = series * r + 1.0 / 120.0;
-    let series = series * r + 1.0 / 24.0;
-    let series = series * r + 1.0 / 6.0;
-    let series = series * r + 0.5;
-    let series = series * r + 1.0;
-    let series = series * r + 1.0;
+    let r = n.mul_add(-LN_2_LOW, n.mul_add(-LN_2_HIGH, bounded));
+    let series = r.mul_add(1.0 / 5040.0, 1.0 / 720.0);
+    let series = series.mul_add(r, 1.0 / 120.0);
+    let series = series.mul_add(r, 1.0 / 24.0);
+    let series = series.mul_add(r, 1.0 / 6.0);
+    let series = series.mul_add(r, 0.5);
+    let series = series.mul_add(r, 1.0);
+    let series = series.mul_add(r, 1.0);
     let power = f32::from_bits(shifted.to_bits().wrapping_add(127) << 23);
     if x < LEAST { 0.0 } else { series * power }
 }
@@ -201,10 +219,10 @@ fn gelu(x: f32) -> f32 {
         -0.124_724_44,
     ];
     let u = x.abs() * std::f32::consts::FRAC_1_SQRT_2;
-    let t = 1.0 / (1.0 + 0.3 * u);
+    let t = 1.0 / u.mul_add(0.3, 1.0);
     let mut series = P[8];
     for coefficient in P[..8].iter().rev() {
-        series = series * t + coefficient;
+        series = series.mul_add(t, *coefficient);
     }
     let tail = 0.5 * x * series * t * exp(-u * u);
     if x < 0.0 { tail } else { x - tail }
@@ -273,7 +291,11 @@ mod tests {
         fn softmax_is_that_of_f64(scores in prop::collection::vec(-30.0..30.0_f32, 1..70)) {
             let mut weights = scores.clone();
             let mut entropy = [0.0];
-            softmax(&mut weights, scores.len(), &mut entropy);
+            // What was in the rest of the row before does not matter.
+            weights.resize(scores.len().next_multiple_of(LANES), 40.0);
+            let stride = weights.len();
+            softmax(&mut weights, scores.len(), stride, &mut entropy);
+            prop_assert!(weights[scores.len()..].iter().all(|&weight| weight == 0.0));
             let total: f64 = scores.iter().map(|&score| f64::from(score).exp()).sum();
             let expected: Vec<f64> = scores.iter().map(|&score| f64::from(score).exp() / total).collect();
             for (weight, expected) in weights.iter().zip(&expected) {

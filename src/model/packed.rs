@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use super::config::Activation;
 use super::encoder::{Encoder, Scratch, Visitor, check_finite, check_indices};
 use super::kernels;
-use super::matmul::{Matrix, MatrixMut, multiply};
+use super::matmul::{Matrix, MatrixMut, multiply, multiply_small};
 use super::parameters::{Linear, Parameters};
 use super::relative::{Relative, Scores};
 use crate::attention::AttentionView;
@@ -76,40 +76,47 @@ impl PackedEncoder {
         let (hidden, head_dim) = (config.hidden_size, config.head_dim());
         let place = self.parameters.order[number];
         let layer = &self.parameters.layers[place];
-        let Scratch { projected, context, head: parts, distances, attention, entropies, .. } = scratch;
+        let Scratch { projected, context, query, key, key_rows, distances, zeros, attention, entropies, .. } = scratch;
         #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
         let scale = (1.0 / (head_dim as f64).sqrt()) as f32;
         for (sentence, span) in pack.spans().enumerate() {
             let n = span.len();
+            // Whole vectors: the softmax has no remainder to see to.
+            let stride = n.next_multiple_of(kernels::LANES);
             let rows = &projected[span.start * 3 * hidden..span.end * 3 * hidden];
-            let parts = sized(parts, 3 * n * head_dim);
-            let attention = sized(attention, n * n);
+            let query = sized(query, n * head_dim);
+            let key = sized(key, head_dim * stride);
+            let attention = sized(attention, n * stride);
             let entropies = sized(entropies, n);
             for head in 0..config.num_attention_heads {
-                // One head's columns, side by side in cache, with their biases; queries scaled beforehand.
-                for (which, part) in parts.chunks_exact_mut(n * head_dim).enumerate() {
-                    let column = which * hidden + head * head_dim;
-                    let bias = &layer.query_key_value.bias[column..column + head_dim];
-                    let scale = if which == 0 { scale } else { 1.0 };
-                    kernels::bias_scale(&rows[column..], 3 * hidden, bias, scale, part);
-                }
-                let (query, rest) = parts.split_at(n * head_dim);
-                let (key, value) = rest.split_at(n * head_dim);
-                let (query, key) = (Matrix::new(query, n, head_dim), Matrix::new(key, n, head_dim));
-                multiply(MatrixMut::new(attention, n, n), query, key.transposed());
+                let [q, k, v] = [0, 1, 2].map(|which| which * hidden + head * head_dim);
+                let bias = |column: usize| &layer.query_key_value.bias[column..column + head_dim];
+                // Queries scaled beforehand, keys by columns.
+                kernels::bias_scale(&rows[q..], 3 * hidden, bias(q), scale, query);
+                kernels::bias_transpose(&rows[k..], 3 * hidden, bias(k), key, stride);
+                multiply_small(
+                    MatrixMut::new(attention, n, stride),
+                    Matrix::new(query, n, head_dim),
+                    Matrix::new(key, head_dim, stride),
+                    sized(zeros, stride),
+                );
                 if let Some(relative) = &self.relative {
-                    let scores = Scores { values: attention, n, stride: n, scale };
+                    let scores = Scores { values: attention, n, stride, scale };
+                    let key_rows = sized(key_rows, n * head_dim);
+                    kernels::bias_scale(&rows[k..], 3 * hidden, bias(k), 1.0, key_rows);
+                    let (query, key) = (Matrix::new(query, n, head_dim), Matrix::new(key_rows, n, head_dim));
                     relative.add(place, head, scores, query, key, distances);
                 }
-                kernels::softmax(attention, n, entropies);
+                kernels::softmax(attention, n, stride, entropies);
                 check_finite(entropies, number)
                     .with_context(|| format!("sentence {}", pack.sentences[sentence].index))?;
-                visitor.attention(sentence, AttentionView::with_entropies(number, head, n, attention, entropies));
-                let out = &mut context[span.start * hidden + head * head_dim..];
-                multiply(
-                    MatrixMut::strided(out, n, head_dim, hidden),
-                    Matrix::new(attention, n, n),
-                    Matrix::new(value, n, head_dim),
+                visitor.attention(sentence, AttentionView::strided(number, head, stride, attention, entropies));
+                // A row's weights sum to 1, so the values' bias comes out of the product unchanged.
+                multiply_small(
+                    MatrixMut::strided(&mut context[span.start * hidden + head * head_dim..], n, head_dim, hidden),
+                    Matrix::strided(attention, n, n, stride),
+                    Matrix::strided(&rows[v..], n, head_dim, 3 * hidden),
+                    bias(v),
                 );
             }
         }

@@ -9,7 +9,7 @@ use super::parameters::{Parameters, PositionBias};
 pub(super) enum Relative {
     /// The same in all layers: `[heads, 2 * reach - 1]`.
     Bias { table: Vec<f32>, reach: usize },
-    /// The query's product with an embedding of the distance, `[2 * reach - 1, head_dim]` for each of the stored
+    /// The query's product with an embedding of the distance, `[head_dim, 2 * reach - 1]` for each of the stored
     /// layers; the key's product too, if `keys`.
     Embedding { tables: Vec<Vec<f32>>, reach: usize, head_dim: usize, keys: bool },
 }
@@ -31,9 +31,12 @@ impl Relative {
             return None;
         }
         let head_dim = config.head_dim();
-        // In the checkpoint, distances are query less key.
-        let reversed = |table: Vec<f32>| table.chunks_exact(head_dim).rev().flatten().copied().collect();
-        let tables = layers.iter_mut().map(|layer| layer.distances.take().map(reversed).unwrap_or_default()).collect();
+        // In the checkpoint, distances are query less key, and by rows.
+        let turned = |table: Vec<f32>| {
+            let column = |dimension: usize| table[dimension..].iter().step_by(head_dim).rev().copied();
+            (0..head_dim).flat_map(column).collect()
+        };
+        let tables = layers.iter_mut().map(|layer| layer.distances.take().map(turned).unwrap_or_default()).collect();
         let keys = config.position_embedding_type == PositionEmbedding::RelativeKeyQuery;
         Some(Self::Embedding { tables, reach, head_dim, keys })
     }
@@ -53,7 +56,7 @@ impl Relative {
             Self::Embedding { tables, reach, head_dim, keys } => {
                 // Distances of more than n - 1 do not occur.
                 let span = 2 * n - 1;
-                let table = Matrix::new(&tables[place][(reach - n) * head_dim..], span, *head_dim).transposed();
+                let table = Matrix::strided(&tables[place][reach - n..], *head_dim, span, 2 * reach - 1);
                 work.resize(n * span, 0.0);
                 multiply(MatrixMut::new(work, n, span), query, table);
                 for ((i, row), products) in rows.zip(work.chunks_exact(span)) {

@@ -79,7 +79,7 @@ pub fn forward(encoder: &dyn Encoder, sentences: Vec<Encoded>) -> Vec<Forward> {
     struct Recorder(Vec<Forward>);
     impl Visitor for Recorder {
         fn attention(&mut self, sentence: usize, view: AttentionView<'_>) {
-            self.0[sentence].attentions.extend_from_slice(view.weights());
+            self.0[sentence].attentions.extend(view.rows().flatten());
         }
         fn wants_hidden_states(&self) -> bool {
             true
