@@ -1,7 +1,9 @@
 //! How often a head's attention points from a word to its syntactic head (METHODOLOGY, "Dependency alignment").
 
+use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
+use super::lanes::{LANES, first_at_least, largest};
 use crate::attention::WordAttention;
 use crate::corpus::Head;
 use crate::encode::Arc;
@@ -154,26 +156,60 @@ impl Agreement {
     }
 }
 
-/// The head that one attention head predicts for each word, by [`Direction::BOTH`]; `[words]`.
-///
-/// The diagonal is left out: a word is not its own head. Ties go to the lowest index.
-#[must_use]
-pub fn predicted_heads(attention: &WordAttention) -> Vec<[usize; 2]> {
-    let words = attention.words();
-    (0..words)
-        .map(|dependent| {
-            [
-                best_other(words, dependent, |other| attention.get(dependent, other)),
-                best_other(words, dependent, |other| attention.get(other, dependent)),
-            ]
-        })
-        .collect()
+/// The head that one attention head predicts for each word; the buffers are reused from sentence to sentence.
+#[derive(Clone, Debug, Default)]
+pub struct Predictions {
+    /// `[words, width]`: the attention between words without the diagonal, rows rounded up to whole vectors.
+    others: Vec<f64>,
+    /// `[width]`: the largest weight of each column so far.
+    most: Vec<f64>,
+    /// `[width]`: its row.
+    chosen: Vec<u64>,
+    /// `[words]`: by [`Direction::BOTH`].
+    heads: Vec<[usize; 2]>,
 }
 
-fn best_other(words: usize, dependent: usize, weight: impl Fn(usize) -> f64) -> usize {
-    let mut others = (0..words).filter(|&other| other != dependent);
-    let Some(first) = others.next() else { return dependent };
-    others.fold(first, |best, other| if weight(other) > weight(best) { other } else { best })
+impl Predictions {
+    /// What `attention` predicts for each word, by [`Direction::BOTH`]; `[words]`.
+    ///
+    /// The diagonal is left out: a word is not its own head. Ties go to the lowest index.
+    pub fn of(&mut self, attention: &WordAttention) -> &[[usize; 2]] {
+        let words = attention.words();
+        let width = words.next_multiple_of(LANES);
+        self.others.clear();
+        self.others.resize(words * width, NONE);
+        for (word, others) in self.others.chunks_exact_mut(width.max(1)).enumerate() {
+            others[..words].copy_from_slice(attention.row(word));
+            others[word] = NONE;
+        }
+        self.most.clear();
+        self.most.resize(width, NONE);
+        self.chosen.clear();
+        self.chosen.resize(width, 0);
+        self.heads.clear();
+        self.heads.resize(words, [0; 2]);
+        predict(&self.others, &mut self.most, &mut self.chosen, &mut self.heads);
+        &self.heads
+    }
+}
+
+/// Less than any weight.
+const NONE: f64 = f64::NEG_INFINITY;
+
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[expect(clippy::cast_possible_truncation, reason = "indices of words, widened to the size of a weight")]
+fn predict(others: &[f64], most: &mut [f64], chosen: &mut [u64], heads: &mut [[usize; 2]]) {
+    for (word, (row, heads)) in others.chunks_exact(most.len().max(1)).zip(&mut *heads).enumerate() {
+        heads[0] = first_at_least(row, largest(row));
+        for ((weight, most), chosen) in row.iter().zip(&mut *most).zip(&mut *chosen) {
+            let better = *weight > *most;
+            *most = if better { *weight } else { *most };
+            *chosen = if better { word as u64 } else { *chosen };
+        }
+    }
+    for (heads, chosen) in heads.iter_mut().zip(chosen) {
+        heads[1] = *chosen as usize;
+    }
 }
 
 #[cfg(test)]
@@ -193,7 +229,7 @@ mod tests {
         let attention = words(&[0.75, 0.125, 0.125, 0.25, 0.5, 0.25, 0.0, 0.375, 0.625], 3);
         // Rows without the diagonal: word 0 ties between 1 and 2, word 1 between 0 and 2: the lowest wins; 2 -> 1.
         // Columns without the diagonal: into 0 most from 1, into 1 most from 2, into 2 most from 1.
-        assert_eq!(predicted_heads(&attention), [[1, 1], [0, 2], [1, 1]]);
+        assert_eq!(Predictions::default().of(&attention), [[1, 1], [0, 2], [1, 1]]);
     }
 
     #[test]

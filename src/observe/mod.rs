@@ -6,6 +6,7 @@
 
 pub mod dependency;
 pub mod exact;
+mod lanes;
 pub mod token;
 pub mod tree;
 
@@ -17,10 +18,10 @@ use serde::{Deserialize, Serialize};
 use crate::attention::{AttentionView, FromToken, WordAttention};
 use crate::encode::Encoded;
 
-use dependency::{Agreement, RelationSums, ScoredArc};
+use dependency::{Agreement, Predictions, RelationSums, ScoredArc};
 use exact::ExactSum;
-use token::{TokenExposure, TokenRoles, TokenSums};
-use tree::{GoldEdges, TreeSums};
+use token::{RowBuffers, TokenExposure, TokenRoles, TokenSums};
+use tree::{GoldEdges, TreeBuffers, TreeSums};
 
 /// Sentence `s` of the corpus belongs to block `s mod 64` (METHODOLOGY, "Uncertainty").
 ///
@@ -128,7 +129,16 @@ pub struct Sums {
     agreements: Vec<Agreement>,
     blocks: Vec<BlockSums>,
     #[serde(skip)]
+    buffers: Buffers,
+}
+
+/// Room to look at one head of one sentence, reused.
+#[derive(Clone, Debug, Default)]
+struct Buffers {
+    row: RowBuffers,
     folded: WordAttention,
+    predictions: Predictions,
+    tree: TreeBuffers,
 }
 
 impl Sums {
@@ -141,7 +151,7 @@ impl Sums {
             relations: BTreeMap::new(),
             agreements: Vec::new(),
             blocks: vec![BlockSums::new(grid); BLOCKS],
-            folded: WordAttention::default(),
+            buffers: Buffers::default(),
         }
     }
 
@@ -184,7 +194,7 @@ impl Sums {
         let tokens = sentence.ids.len();
         #[expect(clippy::cast_possible_truncation, reason = "attention is f32")]
         let uniform = vec![(1.0 / tokens as f64) as f32; tokens * tokens];
-        sums.uniform.add(&token::observe(&roles, AttentionView::new(0, 0, tokens, &uniform)));
+        sums.uniform.add(&token::observe(&roles, AttentionView::new(0, 0, tokens, &uniform), &mut self.buffers.row));
         sums.trees.edges += gold.count();
         sums.trees.chain_hits += gold.in_chain();
         for arc in &arcs {
@@ -199,13 +209,14 @@ impl Sums {
     pub fn observe(&mut self, sentence: &Observed, view: AttentionView<'_>) {
         let head = self.grid.index(view.layer, view.head);
         let block = &mut self.blocks[sentence.block];
-        block.heads[head].add(&token::observe(&sentence.roles, view));
+        let Buffers { row, folded, predictions, tree } = &mut self.buffers;
+        block.heads[head].add(&token::observe(&sentence.roles, view, row));
         if sentence.arcs.is_empty() {
             return;
         }
-        self.folded.fold(view, &sentence.words, self.from);
-        block.trees.hits[head] += sentence.gold.in_spanning_tree(&self.folded);
-        let predicted = dependency::predicted_heads(&self.folded);
+        folded.fold(view, &sentence.words, self.from);
+        block.trees.hits[head] += sentence.gold.in_spanning_tree(folded, tree);
+        let predicted = predictions.of(folded);
         for arc in &sentence.arcs {
             let right = predicted[arc.dependent].map(|predicted| u64::from(predicted == arc.head));
             for &relation in &arc.relations {

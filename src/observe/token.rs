@@ -1,13 +1,17 @@
 //! Token-level sums of one head: where its attention goes, how far, and how widely (METHODOLOGY, "Token level").
 
+#![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
+
 use std::ops::Range;
 
+use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
 use crate::attention::AttentionView;
 use crate::encode::{Encoded, TokenKind};
 
 use super::exact::ExactSum;
+use super::lanes::{LANES, first_at_least, largest};
 
 /// The farthest offset that is kept apart: `offset_mass` runs over -8..=8.
 pub const MAX_OFFSET: i32 = 8;
@@ -29,9 +33,11 @@ pub struct TokenRoles {
     text: Vec<Range<usize>>,
     first_special: Option<usize>,
     separators: Vec<usize>,
-    /// The runs of tokens that are not separators.
-    unseparated: Vec<Range<usize>>,
     punctuation: Vec<usize>,
+    /// 1 for tokens of text, 0 for others; `[tokens]` rounded up to whole vectors.
+    is_text: Vec<f32>,
+    /// 1 for tokens that are not separators, likewise.
+    is_unseparated: Vec<f32>,
 }
 
 impl TokenRoles {
@@ -46,8 +52,9 @@ impl TokenRoles {
             text: runs(kinds, |kind| !kind.is_special()),
             first_special: kinds.iter().position(|&kind| kind == TokenKind::FirstSpecial),
             separators: positions(TokenKind::Separator),
-            unseparated: runs(kinds, |kind| kind != TokenKind::Separator),
             punctuation: positions(TokenKind::Punctuation),
+            is_text: mask(kinds, |kind| !kind.is_special()),
+            is_unseparated: mask(kinds, |kind| kind != TokenKind::Separator),
         }
     }
 
@@ -68,6 +75,13 @@ impl TokenRoles {
 /// The slot of the offset from `query` to `key`: 0 is -8.
 fn slot(query: usize, key: usize) -> usize {
     key + REACH - query
+}
+
+/// 1 for tokens of a wanted kind, 0 for others and for what fills the last vector.
+fn mask(kinds: &[TokenKind], wanted: impl Fn(TokenKind) -> bool) -> Vec<f32> {
+    let mut mask: Vec<f32> = kinds.iter().map(|&kind| if wanted(kind) { 1.0 } else { 0.0 }).collect();
+    mask.resize(kinds.len().next_multiple_of(LANES), 0.0);
+    mask
 }
 
 /// The maximal ranges of tokens of a wanted kind.
@@ -205,14 +219,43 @@ impl TokenExposure {
     }
 }
 
+/// Room for one row of attention, reused from row to row.
+#[derive(Clone, Debug, Default)]
+pub struct RowBuffers {
+    /// The row, rounded up to whole vectors by zeros.
+    row: Vec<f32>,
+    /// The same with zeros for all but text, and with [`REACH`] zeros before and after it.
+    text: Vec<f32>,
+    /// `|i - m|` at place `i`, where `m` is half its length: from `m - query` on, the distances to `query`.
+    distances: Vec<f64>,
+}
+
+impl RowBuffers {
+    /// Makes room for rows of `width` weights, a multiple of [`LANES`].
+    fn fit(&mut self, width: usize) {
+        self.row.clear();
+        self.row.resize(width, 0.0);
+        self.text.clear();
+        self.text.resize(REACH + width + REACH, 0.0);
+        if self.distances.len() < 2 * width {
+            self.distances = (0..2 * width).map(|place| place.abs_diff(width) as f64).collect();
+        }
+    }
+}
+
 /// Sums what one head does in one sentence.
 #[must_use]
-pub fn observe(roles: &TokenRoles, view: AttentionView<'_>) -> TokenSums<f64> {
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn observe<'a>(roles: &'a TokenRoles, view: AttentionView<'a>, buffers: &'a mut RowBuffers) -> TokenSums<f64> {
     let mut sums = TokenSums::default();
+    buffers.fit(roles.is_text.len());
     for query in roles.queries() {
         sums.entropy += view.entropy(query);
-        observe_query(&mut sums, roles, query, view.row(query));
+        observe_query(&mut sums, roles, query, view.row(query), buffers);
     }
+    // Nothing but text is ever summed by offset, so the window is what lies within it.
+    let near = slot(WINDOW, 0)..=slot(0, WINDOW);
+    sums.window_mass = sums.offset_mass[near].iter().sum::<f64>() - sums.offset_mass[slot(0, 0)];
     for &separator in &roles.separators {
         sums.separator_self_mass += mass(view.row(separator), &roles.separators);
     }
@@ -222,35 +265,48 @@ pub fn observe(roles: &TokenRoles, view: AttentionView<'_>) -> TokenSums<f64> {
     sums
 }
 
-fn observe_query(sums: &mut TokenSums<f64>, roles: &TokenRoles, query: usize, row: &[f32]) {
-    let confidence = roles.unseparated.iter().map(|run| largest(&row[run.clone()])).fold(0.0, f32::max);
-    let most = roles.separators.iter().map(|&separator| row[separator]).fold(confidence, f32::max);
-    let favourite = row.iter().position(|&weight| weight >= most);
-    sums.confidence += f64::from(confidence);
-
-    for key in roles.neighbours(query, REACH).flatten() {
-        sums.offset_mass[slot(query, key)] += f64::from(row[key]);
-        if favourite == Some(key) {
-            sums.offset_argmax[slot(query, key)] += 1.0;
+#[inline(always)]
+fn observe_query(
+    sums: &mut TokenSums<f64>,
+    roles: &TokenRoles,
+    query: usize,
+    weights: &[f32],
+    buffers: &mut RowBuffers,
+) {
+    let RowBuffers { row, text, distances } = buffers;
+    row[..weights.len()].copy_from_slice(weights);
+    let width = row.len();
+    let mut confidence = [0.0_f32; LANES];
+    for (weights, kept) in row.chunks_exact(LANES).zip(roles.is_unseparated.chunks_exact(LANES)) {
+        for lane in 0..LANES {
+            confidence[lane] = confidence[lane].max(weights[lane] * kept[lane]);
         }
     }
-    let window: f64 = roles.neighbours(query, WINDOW).flatten().map(|key| f64::from(row[key])).sum();
-    sums.window_mass += window - f64::from(row[query]);
+    sums.confidence += f64::from(largest(&confidence));
+    let favourite = first_at_least(row, largest(row));
+    if roles.is_text[favourite] > 0.0 && favourite.abs_diff(query) <= REACH {
+        sums.offset_argmax[slot(query, favourite)] += 1.0;
+    }
 
-    let (mut text_mass, mut distance) = (0.0, 0.0);
-    for run in &roles.text {
-        let before = run.start..run.end.min(query);
-        let after = run.start.max(query)..run.end;
-        for (part, sign) in [(before, -1.0), (after, 1.0)] {
-            if part.start < part.end {
-                let (mass, moment) = mass_and_moment(&row[part.clone()], part.start as f64 - query as f64);
-                text_mass += mass;
-                distance += sign * moment;
-            }
+    let (mut text_mass, mut moment) = ([0.0; LANES], [0.0; LANES]);
+    let distances = &distances[distances.len() / 2 - query..][..width];
+    let chunks = text[REACH..REACH + width].chunks_exact_mut(LANES);
+    let parts = row.chunks_exact(LANES).zip(roles.is_text.chunks_exact(LANES)).zip(distances.chunks_exact(LANES));
+    for (text, ((weights, kept), distances)) in chunks.zip(parts) {
+        for lane in 0..LANES {
+            text[lane] = weights[lane] * kept[lane];
+            let weight = f64::from(text[lane]);
+            text_mass[lane] += weight;
+            moment[lane] += weight * distances[lane];
         }
     }
+    // The text begins at REACH, so what is REACH before the query is at the query's own place.
+    for (sum, &weight) in sums.offset_mass.iter_mut().zip(&text[query..][..OFFSETS]) {
+        *sum += f64::from(weight);
+    }
+    let text_mass: f64 = text_mass.iter().sum();
     if text_mass > 0.0 {
-        sums.distance += distance / text_mass;
+        sums.distance += moment.iter().sum::<f64>() / text_mass;
         sums.distance_queries += 1.0;
     }
     if let Some(first) = roles.first_special {
@@ -260,40 +316,8 @@ fn observe_query(sums: &mut TokenSums<f64>, roles: &TokenRoles, query: usize, ro
     sums.punctuation_mass += mass(row, &roles.punctuation);
 }
 
-/// Partial sums of a reduction, so that the compiler can keep them in one vector: 8 x f64 are the widest registers.
-const LANES: usize = 8;
-
-/// The sum of `weights`, and the sum of each weight times its place, the first at `start`.
-fn mass_and_moment(weights: &[f32], start: f64) -> (f64, f64) {
-    let (mut mass, mut moment) = ([0.0; LANES], [0.0; LANES]);
-    let mut places: [f64; LANES] = std::array::from_fn(|lane| start + lane as f64);
-    let mut add = |chunk: &[f32]| {
-        for (lane, &weight) in chunk.iter().enumerate() {
-            let weight = f64::from(weight);
-            mass[lane] += weight;
-            moment[lane] += weight * places[lane];
-            places[lane] += LANES as f64;
-        }
-    };
-    let chunks = weights.chunks_exact(LANES);
-    let rest = chunks.remainder();
-    chunks.for_each(&mut add);
-    add(rest);
-    (mass.iter().sum(), moment.iter().sum())
-}
-
-/// The largest weight; 0 of none.
-fn largest(weights: &[f32]) -> f32 {
-    let mut partial = [0.0_f32; 2 * LANES];
-    let chunks = weights.chunks_exact(2 * LANES);
-    let rest = chunks.remainder();
-    let mut take = |chunk: &[f32]| partial.iter_mut().zip(chunk).for_each(|(most, &weight)| *most = most.max(weight));
-    chunks.for_each(&mut take);
-    take(rest);
-    partial.into_iter().fold(0.0, f32::max)
-}
-
 /// The summed attention to `keys`.
+#[inline(always)]
 fn mass(row: &[f32], keys: &[usize]) -> f64 {
     keys.iter().map(|&key| f64::from(row[key])).sum()
 }
@@ -318,7 +342,7 @@ mod tests {
 
     fn observed() -> TokenSums<f64> {
         let roles = TokenRoles::new(&sentence(&KINDS));
-        observe(&roles, AttentionView::new(0, 0, 5, &WEIGHTS))
+        observe(&roles, AttentionView::new(0, 0, 5, &WEIGHTS), &mut RowBuffers::default())
     }
 
     fn exposure() -> TokenExposure {
@@ -388,7 +412,7 @@ mod tests {
     fn a_row_without_mass_on_text_has_no_distance() {
         let roles = TokenRoles::new(&sentence(&[FirstSpecial, Text, Separator]));
         let weights = [1.0, 0.0, 0.0, 0.5, 0.0, 0.5, 0.0, 0.0, 1.0];
-        let sums = observe(&roles, AttentionView::new(0, 0, 3, &weights));
+        let sums = observe(&roles, AttentionView::new(0, 0, 3, &weights), &mut RowBuffers::default());
         assert_eq!((sums.distance, sums.distance_queries), (0.0, 0.0));
     }
 
@@ -399,7 +423,7 @@ mod tests {
         let weights = [0.25, 0.25, 0.25, 0.25, 0.125, 0.375, 0.375, 0.125].repeat(2);
         let (queries, others) = (&weights[4..8], &weights[..4]);
         let weights = [others, queries, queries, others].concat();
-        let sums = observe(&roles, AttentionView::new(0, 0, 4, &weights));
+        let sums = observe(&roles, AttentionView::new(0, 0, 4, &weights), &mut RowBuffers::default());
         assert_eq!((sums.offset_argmax[8], sums.offset_argmax[7], sums.offset_argmax[9]), (1.0, 1.0, 0.0));
     }
 
@@ -408,9 +432,9 @@ mod tests {
         // [CLS] a [SEP] b c [SEP]
         let roles = TokenRoles::new(&sentence(&[FirstSpecial, Text, Separator, Text, Text, Separator]));
         assert_eq!(roles.text, [1..2, 3..5]);
-        assert_eq!(roles.unseparated, [0..2, 3..5]);
+        assert_eq!(roles.is_unseparated[..6], [1.0, 1.0, 0.0, 1.0, 1.0, 0.0]);
         let uniform = [1.0 / 6.0; 36];
-        let sums = observe(&roles, AttentionView::new(0, 0, 6, &uniform));
+        let sums = observe(&roles, AttentionView::new(0, 0, 6, &uniform), &mut RowBuffers::default());
         // Distances among a, b and c: (0 + 2 + 3 + 2 + 0 + 1 + 3 + 1 + 0) / 3 keys.
         assert!((sums.distance - 4.0).abs() < 1e-6);
         // +2: a to b; +1: b to c; +3: a to c.
@@ -420,11 +444,22 @@ mod tests {
     }
 
     #[test]
-    fn a_long_row_is_summed_in_lanes() {
-        let weights: Vec<f32> = (0..37).map(|place| place as f32).collect();
-        // sum of 0..37 = 666; sum of squares = 16206; places begin at 10.
-        assert_eq!(mass_and_moment(&weights, 10.0), (666.0, 16_206.0 + 6660.0));
-        assert_eq!(largest(&weights), 36.0);
-        assert_eq!(largest(&[]), 0.0);
+    fn rows_longer_than_a_vector_after_shorter_ones() {
+        // 38 tokens of text, all looking at token 36 with 3/4 and at themselves with 1/4.
+        let mut buffers = RowBuffers::default();
+        for tokens in [5, 38, 17, 38] {
+            let last = tokens - 2;
+            let mut weights = vec![0.0; tokens * tokens];
+            for query in 0..tokens {
+                weights[query * tokens + query] += 0.25;
+                weights[query * tokens + last] += 0.75;
+            }
+            let roles = TokenRoles::new(&sentence(&vec![Text; tokens]));
+            let sums = observe(&roles, AttentionView::new(0, 0, tokens, &weights), &mut buffers);
+            // 3/4 of the distances to the last but one: last (last + 1) / 2 before it, 1 after it.
+            assert_eq!(sums.distance, 0.75 * ((last * (last + 1) / 2) + 1) as f64);
+            assert_eq!(sums.offset_mass[8], 0.25 * tokens as f64 + 0.75);
+            assert_eq!(sums.offset_argmax.iter().sum::<f64>(), 10.0_f64.min(tokens as f64));
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! How much of the gold tree is in the maximum spanning tree of a head's attention (METHODOLOGY, "Trees").
 
+use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
 use crate::attention::WordAttention;
@@ -7,6 +8,7 @@ use crate::corpus::Head;
 use crate::encode::Arc;
 
 use super::dependency::{PUNCT, base};
+use super::lanes::{LANES, first_at_least, largest};
 
 /// The undirected edges of a gold tree, punctuation removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,33 +56,68 @@ impl GoldEdges {
     /// Prim's algorithm from the first word; among equal weights the lowest index joins first, to the word that joined
     /// earlier.
     #[must_use]
-    pub fn in_spanning_tree(&self, attention: &WordAttention) -> u64 {
-        let words = &self.words;
+    pub fn in_spanning_tree(&self, attention: &WordAttention, buffers: &mut TreeBuffers) -> u64 {
         if self.count() == 0 {
             return 0;
         }
-        let weight = |a: usize, b: usize| attention.get(words[a], words[b]).max(attention.get(words[b], words[a]));
-        // For each word outside the tree, the best edge into it: (weight, end inside the tree).
-        let mut outside: Vec<(usize, f64, usize)> = (1..words.len()).map(|word| (word, weight(0, word), 0)).collect();
-        let mut hits = 0;
-        while !outside.is_empty() {
-            let mut best = 0;
-            for candidate in 1..outside.len() {
-                if outside[candidate].1 > outside[best].1 {
-                    best = candidate;
-                }
-            }
-            // `remove` keeps the order, so that the lowest index stays first among equals.
-            let (joined, _, inside) = outside.remove(best);
-            hits += u64::from(self.contains(inside, joined));
-            for (word, best_weight, end) in &mut outside {
-                let through = weight(joined, *word);
-                if through > *best_weight {
-                    (*best_weight, *end) = (through, joined);
-                }
+        buffers.fill(&self.words, attention);
+        let TreeBuffers { weights, best, inside, closed } = buffers;
+        span(self.words.len(), weights, best, inside, closed);
+        let end = |word: usize| usize::try_from(inside[word]).expect("the index of a word");
+        (1..self.words.len()).filter(|&word| self.contains(end(word), word)).count() as u64
+    }
+}
+
+/// What Prim's algorithm remembers, reused from sentence to sentence; rows are rounded up to whole vectors.
+#[derive(Clone, Debug, Default)]
+pub struct TreeBuffers {
+    /// `[words, width]`: `max(W, W^T)` over words that are not punctuation.
+    weights: Vec<f64>,
+    /// `[width]`: for each word outside the tree the largest weight of an edge into it.
+    best: Vec<f64>,
+    /// `[width]`: and that edge's end inside the tree.
+    inside: Vec<u64>,
+    /// `[width]`: 0 for words outside the tree, minus infinity for others: added to an edge, it takes it away.
+    closed: Vec<f64>,
+}
+
+impl TreeBuffers {
+    fn fill(&mut self, words: &[usize], attention: &WordAttention) {
+        let width = words.len().next_multiple_of(LANES);
+        self.weights.clear();
+        self.weights.resize(words.len() * width, 0.0);
+        for (row, &a) in self.weights.chunks_exact_mut(width).zip(words) {
+            for ((weight, &b), from) in row.iter_mut().zip(words).zip(words.iter().map(|&b| attention.row(b))) {
+                *weight = attention.row(a)[b].max(from[a]);
             }
         }
-        hits
+        self.closed.clear();
+        self.closed.resize(words.len(), 0.0);
+        self.closed.resize(width, f64::NEG_INFINITY);
+        self.best.clear();
+        self.best.resize(width, f64::NEG_INFINITY);
+        self.inside.clear();
+        self.inside.resize(width, 0);
+    }
+}
+
+/// Prim's algorithm from the first word: afterwards `inside` has, for each other word, the word that it joined.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[expect(clippy::cast_possible_truncation, reason = "indices of words, widened to the size of a weight")]
+fn span(words: usize, weights: &[f64], best: &mut [f64], inside: &mut [u64], closed: &mut [f64]) {
+    let width = best.len();
+    let mut joined = 0;
+    for _ in 1..words {
+        best[joined] = f64::NEG_INFINITY;
+        closed[joined] = f64::NEG_INFINITY;
+        let edges = weights[joined * width..][..width].iter().zip(&*closed);
+        for ((best, inside), (weight, closed)) in best.iter_mut().zip(&mut *inside).zip(edges) {
+            let through = weight + closed;
+            let better = through > *best;
+            *best = if better { through } else { *best };
+            *inside = if better { joined as u64 } else { *inside };
+        }
+        joined = first_at_least(best, largest(best));
     }
 }
 
@@ -121,7 +158,7 @@ mod tests {
     fn found(weights: &[f32; 16]) -> u64 {
         let mut words = WordAttention::default();
         words.fold(AttentionView::new(0, 0, 4, weights), &[0..1, 1..2, 2..3, 3..4], FromToken::Mean);
-        gold().in_spanning_tree(&words)
+        gold().in_spanning_tree(&words, &mut TreeBuffers::default())
     }
 
     #[test]

@@ -1,0 +1,65 @@
+//! Searches of rows of weights, written so that the compiler vectorises them in a caller compiled for wide vectors.
+
+#![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
+
+/// How many values are looked at side by side: one vector of f32 of the widest registers (AVX-512), two of f64.
+pub const LANES: usize = 16;
+
+/// A weight: f32 between tokens, f64 between words.
+pub trait Weight: Copy + PartialOrd {
+    /// Less than any weight.
+    const LEAST: Self;
+}
+
+impl Weight for f32 {
+    const LEAST: Self = f32::NEG_INFINITY;
+}
+
+impl Weight for f64 {
+    const LEAST: Self = f64::NEG_INFINITY;
+}
+
+/// The largest of `values`, whole vectors of [`LANES`].
+#[inline(always)]
+pub fn largest<T: Weight>(values: &[T]) -> T {
+    let mut most = [T::LEAST; LANES];
+    for chunk in values.chunks_exact(LANES) {
+        for lane in 0..LANES {
+            most[lane] = if chunk[lane] > most[lane] { chunk[lane] } else { most[lane] };
+        }
+    }
+    most.into_iter().fold(T::LEAST, |most, value| if value > most { value } else { most })
+}
+
+/// The place of the first of `values` that is not less than `least`; 0 if there is none.
+#[inline(always)]
+pub fn first_at_least<T: Weight>(values: &[T], least: T) -> usize {
+    for (number, chunk) in values.chunks_exact(LANES).enumerate() {
+        let mut found = false;
+        for &value in chunk {
+            found |= value >= least;
+        }
+        if found {
+            return number * LANES + chunk.iter().position(|&value| value >= least).unwrap_or(0);
+        }
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_first_of_the_largest(values in prop::collection::vec(0..20_u8, 1..80)) {
+            let mut padded: Vec<f64> = values.iter().map(|&value| f64::from(value)).collect();
+            padded.resize(values.len().next_multiple_of(LANES), -1.0);
+            let most = values.iter().copied().max().unwrap();
+            prop_assert_eq!(largest(&padded), f64::from(most));
+            let first = values.iter().position(|&value| value == most).unwrap();
+            prop_assert_eq!(first_at_least(&padded, largest(&padded)), first);
+        }
+    }
+}
