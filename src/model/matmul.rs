@@ -80,7 +80,7 @@ fn reach(rows: usize, columns: usize, row_stride: usize) -> Option<usize> {
 }
 
 /// The columns of `b` that one call of gemm gets: with them its packed part of `b` stays in the second-level cache.
-/// Of 128 to 768 the fastest for the shapes of MiniLM and of BERT-base, by 5 to 8 % over the whole (docs/PERFORMANCE.md).
+/// Of 128 to 768 the best for the shapes of small and base models (docs/PERFORMANCE.md).
 const COLUMNS: usize = 256;
 
 /// The rows of `b` that one call of gemm gets, measured likewise.
@@ -138,6 +138,7 @@ pub fn multiply(into: MatrixMut<'_>, a: Matrix<'_>, b: Matrix<'_>) {
 /// # Panics
 ///
 /// If the shapes do not fit.
+#[expect(clippy::needless_pass_by_value, reason = "what is written is borrowed for the one call")]
 pub fn multiply_small(into: MatrixMut<'_>, a: Matrix<'_>, b: Matrix<'_>, start: &[f32]) {
     assert_eq!((into.rows, a.columns, b.columns), (a.rows, b.rows, into.columns), "shapes fit");
     assert_eq!(start.len(), into.columns, "one start for each column");
@@ -241,7 +242,6 @@ fn tile_rows<const ROWS: usize, const VECTORS: usize>(
 
 #[inline(always)]
 #[expect(clippy::too_many_arguments, reason = "as above")]
-#[expect(clippy::needless_range_loop, reason = "loops over constant ranges are what the compiler keeps in registers")]
 fn tile<const ROWS: usize, const VECTORS: usize>(
     into: &mut [f32],
     into_stride: usize,
@@ -252,6 +252,7 @@ fn tile<const ROWS: usize, const VECTORS: usize>(
     b_stride: usize,
     inner: usize,
 ) {
+    // Loops over constant ranges, which the compiler unrolls and keeps in registers.
     let mut sums = [[[0.0_f32; LANES]; VECTORS]; ROWS];
     let a_rows: [&[f32]; ROWS] = std::array::from_fn(|r| &a[r * a_stride..][..inner]);
     for step in 0..inner {

@@ -103,7 +103,6 @@ impl TreeBuffers {
 
 /// Prim's algorithm from the first word: afterwards `inside` has, for each other word, the word that it joined.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-#[expect(clippy::cast_possible_truncation, reason = "indices of words, widened to the size of a weight")]
 fn span(words: usize, weights: &[f64], best: &mut [f64], inside: &mut [u64], closed: &mut [f64]) {
     let width = best.len();
     let mut joined = 0;
