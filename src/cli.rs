@@ -10,6 +10,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use crate::attention::FromToken;
 use crate::corpus::Format;
 use crate::detectors;
+use crate::export::output::{is_obeyed, printable};
 use crate::export::{Target, Writer};
 use crate::model::source::ModelRef;
 use crate::options::{AnalyzeOptions, MapsOptions, MergeOptions, Outcome, ReportOptions, SentenceChoice};
@@ -33,7 +34,7 @@ pub enum Command {
 /// Parses the arguments of this process; on wrong usage prints the reason and exits with status 2.
 #[must_use]
 pub fn parse() -> Command {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::try_parse().unwrap_or_else(|error| refuse(&error));
     let (name, command) = match arguments.action {
         Action::Analyze(arguments) => ("analyze", arguments.validate().map(Command::Analyze)),
         Action::Merge(arguments) => ("merge", arguments.validate().map(Command::Merge)),
@@ -45,8 +46,18 @@ pub fn parse() -> Command {
         let mut root = Arguments::command();
         root.build();
         let subcommand = root.find_subcommand_mut(name).expect("a subcommand by its own name");
-        subcommand.error(ErrorKind::ValueValidation, usage).exit()
+        refuse(&subcommand.error(ErrorKind::ValueValidation, usage))
     })
+}
+
+/// Ends with clap's own message; one that repeats what a terminal would obey is printed without colours.
+fn refuse(error: &clap::Error) -> ! {
+    let hostile = std::env::args_os().any(|argument| argument.to_string_lossy().contains(is_obeyed));
+    if error.use_stderr() && hostile {
+        anstream::eprint!("{}", printable(&error.render().to_string()));
+        std::process::exit(error.exit_code());
+    }
+    error.exit()
 }
 
 /// Wrong usage, in words.

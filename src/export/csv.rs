@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::Result;
 use serde_json::json;
 
+use super::output::printable;
 use crate::report::{HeadReport, Report};
 
 /// The table; an empty cell is a value that could not be computed, or a label that the head does not have.
@@ -24,7 +25,7 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
         header.extend(metrics(head).map(|(name, _)| name));
     }
     header.extend(scored.iter().map(|label| format!("score.{label}")));
-    writer.write_record(&header)?;
+    writer.write_record(header.iter().map(|cell| safe(cell)))?;
     for head in &report.heads {
         let labels: Vec<&str> = head.labels.iter().map(|label| label.label.as_str()).collect();
         let mut row = vec![
@@ -39,7 +40,7 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
             let label = head.labels.iter().find(|label| label.label == *name);
             label.map_or_else(String::new, |label| label.score.to_string())
         }));
-        writer.write_record(&row)?;
+        writer.write_record(row.iter().map(|cell| safe(cell)))?;
     }
     Ok(writer.into_inner().map_err(::csv::IntoInnerError::into_error)?)
 }
@@ -48,4 +49,36 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
 fn metrics(head: &HeadReport) -> impl Iterator<Item = (String, String)> {
     let cell = |value: Option<f64>| value.map_or_else(String::new, |value| json!(value).to_string());
     head.metrics.values().into_iter().map(move |(name, value)| (name, cell(value)))
+}
+
+/// A cell that neither a terminal nor a spreadsheet obeys.
+///
+/// Spreadsheets take a cell that begins so for a formula, and show one with an apostrophe before it as text.
+/// Numbers may begin so as well, and stay numbers.
+fn safe(cell: &str) -> String {
+    let formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']) && cell.parse::<f64>().is_err();
+    format!("{}{}", if formula { "'" } else { "" }, printable(cell))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formulas_become_text_and_numbers_stay() {
+        for (cell, expected) in [
+            ("=1+1", "'=1+1"),
+            ("+cmd", "'+cmd"),
+            ("-x", "'-x"),
+            ("@sum", "'@sum"),
+            ("\t=1", "'\\t=1"),
+            ("-0.5", "-0.5"),
+            ("+1e-3", "+1e-3"),
+            ("nsubj:pass", "nsubj:pass"),
+            ("", ""),
+            ("a\u{1b}[31m\u{9b}\u{202e}", "a\\u{1b}[31m\\u{9b}\\u{202e}"),
+        ] {
+            assert_eq!(safe(cell), expected);
+        }
+    }
 }

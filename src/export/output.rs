@@ -148,11 +148,18 @@ pub fn print(text: &str) -> Result<()> {
     finish(anstream::stdout().lock(), text.as_bytes())
 }
 
-/// Text from files and arguments for a terminal: control characters but line ends are shown, not obeyed.
+/// Text from files and arguments for a terminal: what a terminal would obey is shown instead, but for line ends.
 #[must_use]
 pub fn printable(text: &str) -> String {
-    let shown = |c: char| if c.is_control() && c != '\n' { c.escape_default().to_string() } else { c.to_string() };
+    let shown = |c: char| if is_obeyed(c) && c != '\n' { c.escape_default().to_string() } else { c.to_string() };
     text.chars().map(shown).collect()
+}
+
+/// Whether a terminal does something at this character rather than show it: control characters, with which escape
+/// sequences begin, and those that turn the direction of the text around them (Unicode Standard Annex 9, section 2).
+#[must_use]
+pub fn is_obeyed(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 fn finish(mut stdout: impl Write, bytes: &[u8]) -> Result<()> {
