@@ -1,0 +1,271 @@
+//! What must hold of whatever bytes are given: the fuzz targets, and the tests that replay what they found.
+
+use std::cell::RefCell;
+use std::fmt::Write;
+use std::fs;
+use std::io::Cursor;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use headscope::attention::{AttentionView, FromToken, WordAttention};
+use headscope::corpus::{Content, Corpus, Format, Head, Sentence, Word};
+use headscope::encode::{Encoded, TokenKind};
+use headscope::export::output::printable;
+use headscope::model::Model;
+use headscope::model::source::ModelRef;
+use headscope::pack::{PACK_TOKENS, Packs, SEGMENT_SENTENCES};
+
+/// Takes any bytes, panics if a property does not hold, and says whether the bytes were what they should be.
+pub type Target = fn(&[u8]) -> bool;
+
+/// All targets by name.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("conllu", conllu),
+    ("text", text),
+    ("packing", packing),
+    ("folding", folding),
+    ("config", config),
+    ("weights", weights),
+];
+
+/// The target of this name.
+pub fn target(name: &str) -> Option<Target> {
+    TARGETS.iter().find(|(known, _)| *known == name).map(|(_, target)| *target)
+}
+
+fn conllu(data: &[u8]) -> bool {
+    let (sentences, whole) = read(data, Format::Conllu);
+    for sentence in &sentences {
+        let Content::Tree(words) = &sentence.content else { panic!("CoNLL-U has words") };
+        assert!(words.iter().all(|word| !word.form.contains(['\t', '\n'])));
+    }
+    // What was read can be written, and reads as the same.
+    let (again, _) = read(write_conllu(&sentences).as_bytes(), Format::Conllu);
+    let contents = |sentences: &[Sentence]| sentences.iter().map(|s| s.content.clone()).collect::<Vec<_>>();
+    // Comments without a word are a sentence too, of which nothing is written.
+    let mut expected = contents(&sentences);
+    expected.retain(|content| !matches!(content, Content::Tree(words) if words.is_empty()));
+    assert_eq!(contents(&again), expected);
+    whole
+}
+
+fn text(data: &[u8]) -> bool {
+    let (sentences, whole) = read(data, Format::Text);
+    for sentence in sentences {
+        let Content::Text(text) = sentence.content else { panic!("plain text has no words") };
+        assert!(!text.contains('\n'));
+    }
+    whole
+}
+
+/// Reads all sentences up to the first error, if there is one, and checks what holds in every format.
+fn read(data: &[u8], format: Format) -> (Vec<Sentence>, bool) {
+    let mut sentences: Vec<Sentence> = Vec::new();
+    let lines = data.split(|&byte| byte == b'\n').count() as u64;
+    let mut corpus = Corpus::new("fuzz", Box::new(Cursor::new(data.to_vec())), format, None);
+    for sentence in &mut corpus {
+        let sentence = match sentence {
+            Ok(sentence) => sentence,
+            Err(error) => {
+                check_message(&error);
+                assert!(format!("{error:#}").contains("fuzz:"), "no place: {error:#}");
+                return (sentences, false);
+            }
+        };
+        assert_eq!(sentence.index, sentences.len() as u64);
+        assert!((1..=lines).contains(&sentence.line), "line {} of {lines}", sentence.line);
+        if let Some(before) = sentences.last() {
+            assert!(before.line < sentence.line);
+        }
+        if let Content::Tree(words) = &sentence.content {
+            check_tree(words);
+        }
+        sentences.push(sentence);
+    }
+    (sentences, true)
+}
+
+/// Heads are words of the sentence, and lead to a root or to where no head is known.
+fn check_tree(words: &[Word]) {
+    for start in 0..words.len() {
+        let mut at = start;
+        let mut steps = 0;
+        while let Head::Word(head) = words[at].head {
+            assert!(head < words.len(), "head {head} of {} words", words.len());
+            (at, steps) = (head, steps + 1);
+            assert!(steps <= words.len(), "a cycle through word {start}");
+        }
+    }
+}
+
+fn write_conllu(sentences: &[Sentence]) -> String {
+    let mut text = String::new();
+    for sentence in sentences {
+        let Content::Tree(words) = &sentence.content else { continue };
+        for (position, Word { form, head, relation }) in words.iter().enumerate() {
+            let head = match head {
+                Head::Root => "0".to_owned(),
+                Head::Word(head) => (head + 1).to_string(),
+                Head::Unknown => "_".to_owned(),
+            };
+            writeln!(text, "{}\t{form}\t_\t_\t_\t_\t{head}\t{relation}\t_\t_", position + 1)
+                .expect("writing to a string does not fail");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// A message is for a person: not endless, and as it is printed nothing that a terminal obeys.
+fn check_message(error: &anyhow::Error) {
+    let message = format!("{error:#}");
+    assert!(!message.is_empty() && message.len() < 20_000, "{} bytes of message", message.len());
+    assert!(!printable(&message).chars().any(|char| char.is_control() && char != '\n'), "{message:?}");
+}
+
+/// Packs hold all sentences in order, none more than fit, none across a segment.
+fn packing(data: &[u8]) -> bool {
+    let mut index = 0;
+    let sentences: Vec<Encoded> = data
+        .chunks_exact(3)
+        .map(|chunk| {
+            let tokens = 1 + usize::from(u16::from_le_bytes([chunk[0], chunk[1]]) % 700);
+            index += 1 + u64::from(chunk[2]);
+            Encoded {
+                ids: vec![1; tokens],
+                segments: vec![0; tokens],
+                kinds: vec![TokenKind::Text; tokens],
+                ..empty(index)
+            }
+        })
+        .collect();
+    let packs = Packs::new(sentences.iter().cloned().map(Ok::<_, std::convert::Infallible>)).map(Result::unwrap);
+    let mut packed = Vec::new();
+    for pack in packs {
+        assert!(!pack.sentences.is_empty());
+        assert!(pack.tokens() <= PACK_TOKENS || pack.sentences.len() == 1);
+        let segments: Vec<u64> = pack.sentences.iter().map(|sentence| sentence.index / SEGMENT_SENTENCES).collect();
+        assert!(segments.iter().all(|segment| *segment == segments[0]));
+        let spans: Vec<Range<usize>> = pack.spans().collect();
+        assert_eq!(spans.iter().map(Range::len).sum::<usize>(), pack.tokens());
+        assert!(spans.windows(2).all(|pair| pair[0].end == pair[1].start));
+        packed.extend(pack.sentences);
+    }
+    assert_eq!(packed, sentences);
+    true
+}
+
+/// Folding to words neither makes nor loses attention, whatever words the tokens are.
+fn folding(data: &[u8]) -> bool {
+    let Some((&first, rest)) = data.split_first() else { return false };
+    let tokens = 1 + usize::from(first % 12);
+    let Some((borders, raw)) = rest.split_at_checked(tokens) else { return false };
+    if raw.len() < tokens * tokens {
+        return false;
+    }
+    // Each token begins a word, goes on with one, or belongs to none.
+    let mut spans: Vec<Range<usize>> = Vec::new();
+    for (token, border) in borders.iter().enumerate() {
+        match (border % 3, spans.last_mut()) {
+            (0, Some(word)) if word.end == token => word.end += 1,
+            (2, _) => {}
+            _ => spans.push(token..token + 1),
+        }
+    }
+    let mut weights: Vec<f32> = raw[..tokens * tokens].iter().map(|&byte| f32::from(byte)).collect();
+    for row in weights.chunks_exact_mut(tokens) {
+        let sum: f32 = row.iter().sum();
+        row.iter_mut().for_each(|weight| *weight = if sum > 0.0 { *weight / sum } else { 1.0 / tokens as f32 });
+    }
+    let view = AttentionView::new(0, 0, tokens, &weights);
+    let mut words = WordAttention::default();
+    for from in [FromToken::Mean, FromToken::First] {
+        words.fold(view, &spans, from);
+        assert_eq!(words.words(), spans.len());
+        for (word, span) in spans.iter().enumerate() {
+            let queries = if from == FromToken::Mean { span.clone() } else { span.start..span.start + 1 };
+            let kept = |query: usize| {
+                spans.iter().flat_map(Clone::clone).map(|key| f64::from(view.row(query)[key])).sum::<f64>()
+            };
+            let expected = queries.clone().map(kept).sum::<f64>() / queries.len() as f64;
+            let mass: f64 = words.row(word).iter().sum();
+            assert!((mass - expected).abs() < 1e-9, "word {word}: {mass} where its tokens have {expected}");
+            assert!(words.row(word).iter().all(|weight| (0.0..=1.0 + 1e-6).contains(weight)));
+        }
+    }
+    true
+}
+
+fn empty(index: u64) -> Encoded {
+    let (ids, segments, kinds, words) = Default::default();
+    Encoded { index, ids, segments, kinds, words, tree: None }
+}
+
+/// A model folder of which one file holds the data.
+fn config(data: &[u8]) -> bool {
+    load(&[("config.json", data), ("model.safetensors", WEIGHTS)])
+}
+
+fn weights(data: &[u8]) -> bool {
+    load(&[("config.json", CONFIG), ("model.safetensors", data)])
+}
+
+const CONFIG: &[u8] = include_bytes!("model/config.json");
+const TOKENIZER: &[u8] = include_bytes!("model/tokenizer.json");
+const WEIGHTS: &[u8] = include_bytes!("model/model.safetensors");
+
+/// A place for one model folder per thread.
+struct Bench(PathBuf);
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+thread_local! {
+    static BENCH: RefCell<Option<Bench>> = const { RefCell::new(None) };
+}
+
+/// Loads a model with these files; whether that succeeds. An error has a message, and nothing else is written.
+fn load(files: &[(&str, &[u8])]) -> bool {
+    BENCH.with_borrow_mut(|bench| {
+        let Bench(place) = bench.get_or_insert_with(|| {
+            let id = format!("{}-{:?}", std::process::id(), std::thread::current().id());
+            let place = std::env::temp_dir().join(format!("headscope-fuzz-{id}"));
+            fs::create_dir_all(place.join("model")).expect("a temporary folder");
+            fs::write(place.join("model/tokenizer.json"), TOKENIZER).expect("a temporary file");
+            Bench(place)
+        });
+        let folder = place.join("model");
+        for (name, bytes) in files {
+            fs::write(folder.join(name), bytes).expect("a temporary file");
+        }
+        let model = ModelRef::Folder(folder.clone()).resolve(&()).and_then(Model::load);
+        for (name, _) in files {
+            fs::remove_file(folder.join(name)).expect("a temporary file");
+        }
+        assert_eq!(names(&folder), ["tokenizer.json"]);
+        assert_eq!(names(place), ["model"]);
+        match model {
+            Ok(model) => {
+                let (grid, config) = (model.grid(), &model.config);
+                assert!(grid.layers > 0 && grid.heads > 0);
+                assert_eq!(config.head_dim() * config.num_attention_heads, config.hidden_size);
+                true
+            }
+            Err(error) => {
+                check_message(&error);
+                false
+            }
+        }
+    })
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("a temporary folder");
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.expect("a temporary file").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
