@@ -165,6 +165,7 @@ mod tests {
             head_dim: 1,
             hidden_size: 2,
             vocab_size: 3,
+            masked_lm_head: false,
             config_sha256: text("c"),
             weights_sha256: text("w"),
             tokenizer_sha256: text("t"),

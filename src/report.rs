@@ -80,9 +80,11 @@ pub struct ModelInfo {
     pub hidden_size: usize,
     /// Rows of the token embedding.
     pub vocab_size: usize,
+    /// Whether the checkpoint has a masked-LM head beside the encoder.
+    pub masked_lm_head: bool,
     /// SHA-256 of `config.json`.
     pub config_sha256: String,
-    /// SHA-256 of the weights file.
+    /// SHA-256 of the weights; of several files, as if they were one, in the order of their names.
     pub weights_sha256: String,
     /// SHA-256 of the tokenizer file.
     pub tokenizer_sha256: String,
@@ -102,6 +104,7 @@ impl ModelInfo {
             head_dim: model.config.head_dim(),
             hidden_size: model.config.hidden_size,
             vocab_size: model.config.vocab_size,
+            masked_lm_head: model.masked_lm_head,
             config_sha256: hashes.config,
             weights_sha256: hashes.weights,
             tokenizer_sha256: hashes.tokenizer,

@@ -149,6 +149,108 @@ fn weights_that_overflow_on_the_way() {
     assert!(message.contains("are not finite: the weights are damaged or overflow in float32"), "{message}");
 }
 
+/// A model of `fixtures/models` with a tokenizer that fits it.
+fn with_tokenizer(bench: &Bench, name: &str) -> PathBuf {
+    let copy = bench.path("model");
+    fs::create_dir(&copy).unwrap();
+    for entry in fs::read_dir(fixture("models").join(name)).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+    }
+    fs::copy(tiny_bert().join("tokenizer.json"), copy.join("tokenizer.json")).unwrap();
+    copy
+}
+
+#[test]
+fn pickles() {
+    let bench = Bench::new();
+    let model = with_tokenizer(&bench, "tiny-albert");
+    let file = model.join("pytorch_model.bin");
+    let way_out = "If the file is whole and you trust it, make one of it that can be read, in Python:\n  \
+                   import torch\n  \
+                   torch.save(torch.load(\"DIR/model/pytorch_model.bin\", map_location=\"cpu\", weights_only=True), \
+                   \"DIR/model/pytorch_model.bin\")\n";
+    let expect = |bytes: &[u8], problem: &str| {
+        fs::write(&file, bytes).unwrap();
+        let expected = format!("error: cannot read weights from `DIR/model/pytorch_model.bin`: {problem}. {way_out}");
+        assert_eq!(bench.analyze_error(&model, &gold()), expected);
+    };
+    let whole = fs::read(&file).unwrap();
+    // What PyTorch wrote before version 1.6 begins with the pickle of a number.
+    let old = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.";
+    expect(old, "it is not a zip archive, as PyTorch has written since version 1.6");
+    expect(b"", "it is not a zip archive, as PyTorch has written since version 1.6");
+    expect(&whole[..whole.len() / 2], "its end is missing: download it again");
+    let place = |text: &[u8]| whole.windows(text.len()).position(|window| window == text).unwrap();
+    let mut hostile = whole.clone();
+    let name = b"torch._utils\n_rebuild_tensor_v2";
+    hostile[place(name)..][..name.len()].copy_from_slice(b"os\nsystem\n.....................");
+    let at = place(name) - 1 - place(b"\x80\x02ccollections");
+    let refers = "it refers to `os.system`, which has no place in a state dict: nothing of it was executed";
+    expect(&hostile, &format!("the pickle, at byte {at}: {refers}"));
+}
+
+#[test]
+fn shards() {
+    let bench = Bench::new();
+    let model = with_tokenizer(&bench, "tiny-electra");
+    let index = model.join("model.safetensors.index.json");
+    let text = fs::read_to_string(&index).unwrap();
+    fs::write(&index, text.replace("model-00002-of-00002", "/etc/model")).unwrap();
+    assert_eq!(
+        bench.analyze_error(&model, &gold()),
+        "error: cannot use `DIR/model/model.safetensors.index.json`: it lists the file \"/etc/model.safetensors\", which \
+         does not lie beside it\n"
+    );
+    fs::write(&index, &text).unwrap();
+    let shard = model.join("model-00002-of-00002.safetensors");
+    fs::copy(model.join("model-00001-of-00002.safetensors"), &shard).unwrap();
+    let message = bench.analyze_error(&model, &gold());
+    assert!(
+        message.starts_with(
+            "error: cannot read weights from `DIR/model/model-00002-of-00002.safetensors`: it has a tensor `"
+        ),
+        "{message}"
+    );
+    assert!(message.ends_with("` that `DIR/model/model-00001-of-00002.safetensors` has too\n"), "{message}");
+    fs::remove_file(&shard).unwrap();
+    assert_eq!(
+        bench.analyze_error(&model, &gold()),
+        "error: `DIR/model/model-00002-of-00002.safetensors` is missing, but model.safetensors.index.json lists it: the \
+         model is not whole\n"
+    );
+}
+
+#[test]
+fn sizes_that_the_weights_do_not_have() {
+    let bench = Bench::new();
+    let model = with_tokenizer(&bench, "tiny-mpnet");
+    let config = fs::read_to_string(model.join("config.json")).unwrap();
+    let cases = [
+        ("vocab_size", "196", "16777216", "word_embeddings.weight", "[196, 24]", "[16777216, 24]"),
+        ("max_position_embeddings", "40", "41", "position_embeddings.weight", "[40, 24]", "[41, 24]"),
+        ("hidden_size", "24", "12", "word_embeddings.weight", "[196, 24]", "[196, 12]"),
+    ];
+    for (field, old, new, tensor, found, implied) in cases {
+        let (old, new) = (format!("\"{field}\": {old}"), format!("\"{field}\": {new}"));
+        assert!(config.contains(&old));
+        fs::write(model.join("config.json"), config.replace(&old, &new)).unwrap();
+        let expected = format!(
+            "error: tensor embeddings.{tensor} of `DIR/model/model.safetensors` has shape {found}: config.json implies \
+             {implied}\n"
+        );
+        assert_eq!(bench.analyze_error(&model, &gold()), expected);
+    }
+    // Heads of another width: all other shapes are the same.
+    fs::write(model.join("config.json"), config.replace("\"num_attention_heads\": 3", "\"num_attention_heads\": 4"))
+        .unwrap();
+    assert_eq!(
+        bench.analyze_error(&model, &gold()),
+        "error: tensor encoder.relative_attention_bias.weight of `DIR/model/model.safetensors` has shape [32, 3]: \
+         config.json implies [32, 4]\n"
+    );
+}
+
 #[test]
 fn truncated_weights() {
     let bench = Bench::new();

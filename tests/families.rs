@@ -4,6 +4,8 @@
 mod golden;
 mod support;
 
+use std::path::{Path, PathBuf};
+
 use candle_core::Device;
 use golden::{Golden, check_forward, of_ids};
 use headscope::model::families::Architecture;
@@ -13,12 +15,20 @@ use headscope::model::tensor::TensorEncoder;
 use headscope::model::weights::Checkpoint;
 use support::fixture;
 
+/// The files of weights in a folder.
+fn weights(folder: &Path) -> Vec<PathBuf> {
+    let files = folder.read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let mut weights: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end != "json")).collect();
+    weights.sort();
+    weights
+}
+
 /// Holds both encoders of a model of `fixtures/models` against its golden.
 fn check(name: &str) {
     let folder = fixture("models").join(name);
     let architecture = Architecture::read(&folder.join("config.json")).unwrap();
-    let mut checkpoint = Checkpoint::open(&folder.join("model.safetensors"), architecture.family.prefix).unwrap();
-    let parameters = Parameters::load(&mut checkpoint, &architecture).unwrap();
+    let checkpoint = Checkpoint::open(&weights(&folder), architecture.family.prefix).unwrap();
+    let parameters = Parameters::load(&checkpoint, &architecture).unwrap();
     let golden = Golden::read(&fixture("goldens").join(format!("{name}.safetensors")));
     let sentences: Vec<_> =
         (0..).zip(&golden.expected).map(|(index, sentence)| of_ids(index, &sentence.ids, &sentence.segments)).collect();
@@ -34,6 +44,26 @@ fn roberta() {
     check("tiny-roberta");
     check("tiny-xlm-roberta");
     check("tiny-camembert");
+}
+
+#[test]
+fn bert_from_an_old_pickle() {
+    check("tiny-bert-pickle");
+}
+
+#[test]
+fn distilbert_from_shards_of_pickles() {
+    check("tiny-distilbert");
+}
+
+#[test]
+fn electra_from_shards() {
+    check("tiny-electra");
+}
+
+#[test]
+fn albert_from_a_pickle() {
+    check("tiny-albert");
 }
 
 #[test]

@@ -585,16 +585,59 @@ fn files_that_were_deleted_by_hand_come_again() {
 #[test]
 fn a_model_without_safetensors_says_how_to_convert_it() {
     let folder = TempDir::new().unwrap();
-    for name in ["config.json", "tokenizer.json", "pytorch_model.bin"] {
+    for name in ["config.json", "tokenizer.json", "tf_model.h5"] {
         fs::write(folder.path().join(name), "{}").unwrap();
     }
     let server = Hub::new(ID, folder.path()).start();
     let user = User::of(&server);
     assert_says(
         &user.error(ID),
-        "`acme/tiny-bert` has no model.safetensors at revision `main`, but pytorch_model.bin is there, weights as a \
-         Python pickle, which is not read. To convert them, run in Python:",
+        "`acme/tiny-bert` has no model.safetensors at revision `main`, but tf_model.h5 is there, weights of \
+         TensorFlow, which are not read. To convert them, run in Python with transformers 4:",
     );
     // It is plain from the list of files, so nothing was fetched.
     assert_eq!(server.requests().len(), 1);
+}
+
+/// A folder with a model of `fixtures/models`, a tokenizer, and files that are not needed.
+fn model_in_parts(name: &str) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    let (model, tokenizer) = (fixture("models").join(name), support::tiny_bert().join("tokenizer.json"));
+    let files = model.read_dir().unwrap().map(|entry| entry.unwrap().path()).chain([tokenizer]);
+    for file in files {
+        fs::copy(&file, folder.path().join(file.file_name().unwrap())).unwrap();
+    }
+    fs::write(folder.path().join("tf_model.h5"), "not needed").unwrap();
+    folder
+}
+
+#[test]
+fn a_model_in_shards_is_fetched_whole_and_no_more() {
+    for name in ["tiny-electra", "tiny-distilbert", "tiny-albert"] {
+        let folder = model_in_parts(name);
+        let server = Hub::new(ID, folder.path()).start();
+        let user = User::of(&server);
+        let report = user.report(ID);
+        let family = &serde_json::from_slice::<Value>(&report).unwrap()["model"]["family"];
+        assert_eq!(family, name.trim_start_matches("tiny-"));
+        assert!(server.requests().iter().all(|request| !request.contains("tf_model")));
+        // Offline, from the cache.
+        drop(server);
+        assert_eq!(user.offline().report(ID), report);
+    }
+}
+
+#[test]
+fn an_index_on_the_hub_that_leaves_the_model() {
+    let folder = model_in_parts("tiny-electra");
+    let index = folder.path().join("model.safetensors.index.json");
+    let text = fs::read_to_string(&index).unwrap();
+    fs::write(&index, text.replace("model-00002-of-00002", "../model-00002-of-00002")).unwrap();
+    let server = Hub::new(ID, folder.path()).start();
+    let user = User::of(&server);
+    assert_says(
+        &user.error(ID),
+        "it lists the file \"../model-00002-of-00002.safetensors\", which does not lie beside it",
+    );
+    assert!(server.requests().iter().all(|request| !request.contains("00002")));
 }

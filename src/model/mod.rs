@@ -8,6 +8,7 @@ mod hub;
 pub mod kernels;
 pub mod matmul;
 pub mod packed;
+mod parallel;
 pub mod parameters;
 mod relative;
 pub mod source;
@@ -16,7 +17,7 @@ pub mod weights;
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -45,6 +46,8 @@ pub struct Model {
     pub family: Family,
     /// The architecture's sizes and options.
     pub config: Config,
+    /// Whether the checkpoint has a masked-LM head beside the encoder.
+    pub masked_lm_head: bool,
     /// The tokenizer, with its own padding and truncation switched off.
     pub tokenizer: Tokenizer,
     /// The forward pass.
@@ -71,13 +74,14 @@ impl Model {
             Some(name) => tokenizer.token_to_id(&name),
             None => SEPARATORS.iter().find_map(|name| tokenizer.token_to_id(name)),
         };
-        let mut checkpoint = Checkpoint::open(&files.weights, architecture.family.prefix)?;
-        let parameters = Parameters::load(&mut checkpoint, &architecture)?;
+        let checkpoint = Checkpoint::open(&files.weights, architecture.family.prefix)?;
+        let masked_lm_head = checkpoint.has(architecture.family.masked_lm_head);
+        let parameters = Parameters::load(&checkpoint, &architecture)?;
         let encoder = Box::new(PackedEncoder::new(parameters));
         let punctuation = punctuation_table(&tokenizer);
         let ModelFiles { id, revision, .. } = files;
         let Architecture { family, config, .. } = architecture;
-        Ok(Self { id, revision, family, config, tokenizer, encoder, separator, punctuation })
+        Ok(Self { id, revision, family, config, masked_lm_head, tokenizer, encoder, separator, punctuation })
     }
 
     /// How many layers and heads there are.
@@ -123,7 +127,7 @@ fn separator_name(path: &Path) -> Result<Option<String>> {
 pub struct Hashes {
     /// Of `config.json`.
     pub config: String,
-    /// Of the weights.
+    /// Of the weights; of several files, as if they were one, in the order of their names.
     pub weights: String,
     /// Of the tokenizer.
     pub tokenizer: String,
@@ -137,8 +141,9 @@ impl Fingerprint {
     #[must_use]
     pub fn start(files: &ModelFiles) -> Self {
         let (config, weights, tokenizer) = (files.config.clone(), files.weights.clone(), files.tokenizer.clone());
-        let hash =
-            move || Ok(Hashes { config: sha256(&config)?, weights: sha256(&weights)?, tokenizer: sha256(&tokenizer)? });
+        let hash = move || {
+            Ok(Hashes { config: sha256(&[config])?, weights: sha256(&weights)?, tokenizer: sha256(&[tokenizer])? })
+        };
         Self(std::thread::spawn(hash))
     }
 
@@ -152,14 +157,19 @@ impl Fingerprint {
     }
 }
 
-fn sha256(path: &Path) -> Result<String> {
+/// Of the files' bytes, one file after the other.
+fn sha256(paths: &[PathBuf]) -> Result<String> {
     let mut hash = Sha256::new();
-    let mut file = File::open(path).with_context(|| format!("cannot read `{}`", path.display()))?;
     let mut chunk = vec![0; 1 << 20];
-    loop {
-        match io::Read::read(&mut file, &mut chunk).with_context(|| format!("cannot read `{}`", path.display()))? {
-            0 => return Ok(hex(&hash.finalize())),
-            read => hash.update(&chunk[..read]),
+    for path in paths {
+        let unreadable = || format!("cannot read `{}`", path.display());
+        let mut file = File::open(path).with_context(unreadable)?;
+        loop {
+            match io::Read::read(&mut file, &mut chunk).with_context(unreadable)? {
+                0 => break,
+                read => hash.update(&chunk[..read]),
+            }
         }
     }
+    Ok(hex(&hash.finalize()))
 }

@@ -9,6 +9,7 @@ use super::config::Activation;
 use super::encoder::{Encoder, Scratch, Visitor, check_finite, check_indices};
 use super::kernels;
 use super::matmul::{Matrix, MatrixMut, multiply, multiply_small};
+use super::parallel::in_parallel;
 use super::parameters::{Linear, Parameters};
 use super::relative::{Relative, Scores};
 use crate::attention::AttentionView;
@@ -26,9 +27,9 @@ impl PackedEncoder {
     /// An encoder over `parameters`.
     #[must_use]
     pub fn new(mut parameters: Parameters) -> Self {
-        for linear in parameters.linear_layers() {
+        in_parallel(parameters.linear_layers(), |linear| {
             linear.weight = transposed(&linear.weight, linear.bias.len());
-        }
+        });
         let relative = Relative::take(&mut parameters);
         Self { parameters, relative }
     }

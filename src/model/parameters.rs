@@ -9,10 +9,11 @@ use anyhow::Result;
 
 use super::config::{Config, PositionEmbedding};
 use super::families::{Architecture, LayerNames};
+use super::parallel::in_parallel;
 use super::weights::Checkpoint;
 
 /// A linear layer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Linear {
     /// `[outputs, inputs]`
     pub weight: Vec<f32>,
@@ -21,7 +22,7 @@ pub struct Linear {
 }
 
 /// A layer normalisation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LayerNorm {
     /// `[width]`
     pub weight: Vec<f32>,
@@ -29,8 +30,26 @@ pub struct LayerNorm {
     pub bias: Vec<f32>,
 }
 
+impl Linear {
+    fn load(checkpoint: &Checkpoint, name: &str, outputs: usize, inputs: usize) -> Result<Self> {
+        Ok(Self {
+            weight: checkpoint.tensor(&format!("{name}.weight"), &[outputs, inputs])?,
+            bias: checkpoint.tensor(&format!("{name}.bias"), &[outputs])?,
+        })
+    }
+}
+
+impl LayerNorm {
+    fn load(checkpoint: &Checkpoint, name: &str, width: usize) -> Result<Self> {
+        Ok(Self {
+            weight: checkpoint.tensor(&format!("{name}.weight"), &[width])?,
+            bias: checkpoint.tensor(&format!("{name}.bias"), &[width])?,
+        })
+    }
+}
+
 /// The embeddings, and what leads from them to the first layer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Embeddings {
     /// `[vocab, embedding width]`
     pub words: Vec<f32>,
@@ -45,7 +64,7 @@ pub struct Embeddings {
 }
 
 /// One layer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
     /// Query, key and value one after the other, `[3 * hidden, hidden]`: one product instead of three.
     pub query_key_value: Linear,
@@ -64,14 +83,58 @@ pub struct Layer {
     pub output_norm: LayerNorm,
 }
 
+impl Embeddings {
+    fn load(checkpoint: &Checkpoint, Architecture { config, names, .. }: &Architecture) -> Result<Self> {
+        let width = config.embedding_width();
+        let table = |kind: &str, rows: usize| {
+            checkpoint.tensor(&format!("embeddings.{kind}_embeddings.weight"), &[rows, width])
+        };
+        let words = table("word", config.vocab_size)?;
+        let absolute = config.position_embedding_type == PositionEmbedding::Absolute;
+        let positions = absolute.then(|| table("position", config.max_position_embeddings)).transpose()?;
+        let segments = (config.type_vocab_size > 0).then(|| table("token_type", config.type_vocab_size)).transpose()?;
+        let norm = LayerNorm::load(checkpoint, "embeddings.LayerNorm", width)?;
+        let projection = names.projection.map(|name| Linear::load(checkpoint, name, config.hidden_size, width));
+        Ok(Self { words, positions, segments, norm, projection: projection.transpose()? })
+    }
+}
+
 impl Layer {
+    fn load(checkpoint: &Checkpoint, config: &Config, names: &LayerNames, stem: &str) -> Result<Self> {
+        let (hidden, wide) = (config.hidden_size, config.intermediate_size);
+        let name = |part: &str| format!("{stem}.{part}");
+        let linear = |part, outputs, inputs| Linear::load(checkpoint, &name(part), outputs, inputs);
+        let norm = |part| LayerNorm::load(checkpoint, &name(part), hidden);
+        let mut query_key_value =
+            Linear { weight: Vec::with_capacity(3 * hidden * hidden), bias: Vec::with_capacity(3 * hidden) };
+        for part in names.query_key_value {
+            let next = linear(part, hidden, hidden)?;
+            query_key_value.weight.extend(next.weight);
+            query_key_value.bias.extend(next.bias);
+        }
+        let relative = config.position_embedding_type != PositionEmbedding::Absolute;
+        let distances = names.distances.filter(|_| relative).map(|part| {
+            let shape = [2 * config.max_position_embeddings - 1, config.head_dim()];
+            checkpoint.tensor(&name(&format!("{part}.weight")), &shape)
+        });
+        Ok(Self {
+            query_key_value,
+            distances: distances.transpose()?,
+            attention_output: linear(names.attention_output, hidden, hidden)?,
+            attention_norm: norm(names.attention_norm)?,
+            intermediate: linear(names.intermediate, wide, hidden)?,
+            output: linear(names.output, hidden, wide)?,
+            output_norm: norm(names.output_norm)?,
+        })
+    }
+
     fn linear_layers(&mut self) -> [&mut Linear; 4] {
         [&mut self.query_key_value, &mut self.attention_output, &mut self.intermediate, &mut self.output]
     }
 }
 
 /// What MPNet adds to the scores of all layers, by head and distance.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PositionBias {
     /// `[buckets, heads]`
     pub weight: Vec<f32>,
@@ -99,7 +162,7 @@ impl PositionBias {
 }
 
 /// The parameters of an encoder, without pooler and task heads.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Parameters {
     /// The sizes that the parameters have.
     pub config: Config,
@@ -114,41 +177,30 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Loads the parameters that `architecture` implies.
+    /// Loads the parameters that `architecture` implies, layers side by side.
     ///
     /// # Errors
     ///
     /// If a tensor is missing, has another shape, or holds a value that is not finite.
-    pub fn load(checkpoint: &mut Checkpoint, architecture: &Architecture) -> Result<Self> {
+    pub fn load(checkpoint: &Checkpoint, architecture: &Architecture) -> Result<Self> {
         let Architecture { config, names, .. } = architecture;
-        let (hidden, width) = (config.hidden_size, config.embedding_width());
-        let relative = config.position_embedding_type != PositionEmbedding::Absolute;
-        let mut table = |kind: &str, rows: usize| {
-            checkpoint.tensor(&format!("embeddings.{kind}_embeddings.weight"), &[rows, width])
-        };
-        let words = table("word", config.vocab_size)?;
-        let positions = (!relative).then(|| table("position", config.max_position_embeddings)).transpose()?;
-        let segments = (config.type_vocab_size > 0).then(|| table("token_type", config.type_vocab_size)).transpose()?;
-        let embeddings = Embeddings {
-            words,
-            positions,
-            segments,
-            norm: norm(checkpoint, "embeddings.LayerNorm", width)?,
-            projection: names.projection.map(|name| linear(checkpoint, name, hidden, width)).transpose()?,
-        };
+        // Small, and read first: what does not fit is found at once.
         let bias = |name: &str| -> Result<PositionBias> {
             let shape = [PositionBias::BUCKETS, config.num_attention_heads];
             Ok(PositionBias { weight: checkpoint.tensor(&format!("{name}.weight"), &shape)? })
         };
         let position_bias = names.position_bias.map(bias).transpose()?;
-        let (mut layers, mut order, mut known) = (Vec::new(), Vec::new(), HashMap::new());
+        let embeddings = Embeddings::load(checkpoint, architecture)?;
+        let (mut stems, mut order, mut known) = (Vec::new(), Vec::new(), HashMap::new());
         for stem in &names.layers {
-            let place = *known.entry(stem).or_insert(layers.len());
-            if place == layers.len() {
-                layers.push(layer(checkpoint, config, names.parts, stem)?);
+            let place = *known.entry(stem).or_insert(stems.len());
+            if place == stems.len() {
+                stems.push(stem.as_str());
             }
             order.push(place);
         }
+        let layers = in_parallel(stems, |stem| Layer::load(checkpoint, config, names.parts, stem));
+        let layers = layers.into_iter().collect::<Result<_>>()?;
         Ok(Self { config: config.clone(), embeddings, position_bias, layers, order })
     }
 
@@ -161,46 +213,6 @@ impl Parameters {
     pub fn layers(&self) -> impl Iterator<Item = &Layer> {
         self.order.iter().map(|&place| &self.layers[place])
     }
-}
-
-fn layer(checkpoint: &mut Checkpoint, config: &Config, names: &LayerNames, stem: &str) -> Result<Layer> {
-    let (hidden, wide) = (config.hidden_size, config.intermediate_size);
-    let name = |part: &str| format!("{stem}.{part}");
-    let [query, key, value] = names.query_key_value;
-    let mut query_key_value = linear(checkpoint, &name(query), hidden, hidden)?;
-    for part in [key, value] {
-        let next = linear(checkpoint, &name(part), hidden, hidden)?;
-        query_key_value.weight.extend(next.weight);
-        query_key_value.bias.extend(next.bias);
-    }
-    let relative = config.position_embedding_type != PositionEmbedding::Absolute;
-    let distances = names.distances.filter(|_| relative).map(|part| {
-        let shape = [2 * config.max_position_embeddings - 1, config.head_dim()];
-        checkpoint.tensor(&name(&format!("{part}.weight")), &shape)
-    });
-    Ok(Layer {
-        query_key_value,
-        distances: distances.transpose()?,
-        attention_output: linear(checkpoint, &name(names.attention_output), hidden, hidden)?,
-        attention_norm: norm(checkpoint, &name(names.attention_norm), hidden)?,
-        intermediate: linear(checkpoint, &name(names.intermediate), wide, hidden)?,
-        output: linear(checkpoint, &name(names.output), hidden, wide)?,
-        output_norm: norm(checkpoint, &name(names.output_norm), hidden)?,
-    })
-}
-
-fn linear(checkpoint: &mut Checkpoint, name: &str, outputs: usize, inputs: usize) -> Result<Linear> {
-    Ok(Linear {
-        weight: checkpoint.tensor(&format!("{name}.weight"), &[outputs, inputs])?,
-        bias: checkpoint.tensor(&format!("{name}.bias"), &[outputs])?,
-    })
-}
-
-fn norm(checkpoint: &mut Checkpoint, name: &str, width: usize) -> Result<LayerNorm> {
-    Ok(LayerNorm {
-        weight: checkpoint.tensor(&format!("{name}.weight"), &[width])?,
-        bias: checkpoint.tensor(&format!("{name}.bias"), &[width])?,
-    })
 }
 
 #[cfg(test)]

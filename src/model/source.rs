@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use super::weights::files::{READABLE, is_index, shards};
+
 const CONFIG: &str = "config.json";
 const TOKENIZER: &str = "tokenizer.json";
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
-const WEIGHTS: &str = "model.safetensors";
+const WEIGHTS: &str = READABLE[0];
 
 /// A model as it is named on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,8 +40,8 @@ pub struct ModelFiles {
     pub tokenizer: PathBuf,
     /// `tokenizer_config.json`, which not every model has.
     pub tokenizer_config: Option<PathBuf>,
-    /// `model.safetensors`.
-    pub weights: PathBuf,
+    /// The files of the weights, in the order of their names.
+    pub weights: Vec<PathBuf>,
 }
 
 /// Told how a download goes on, one file after the other.
@@ -190,17 +192,33 @@ fn folder(path: &Path) -> Result<ModelFiles> {
 pub(super) fn gather(id: String, revision: Option<String>, place: &Place, files: &dyn FileStore) -> Result<ModelFiles> {
     let names = files.names();
     // What is missing is plain before anything is fetched.
-    if let Some(name) = [CONFIG, TOKENIZER, WEIGHTS].into_iter().find(|name| !names.contains(*name)) {
+    if let Some(name) = [CONFIG, TOKENIZER].into_iter().find(|name| !names.contains(*name)) {
         bail!(place.explain_missing(name, names));
     }
+    let Some(weights) = READABLE.into_iter().find(|name| names.contains(*name)) else {
+        bail!(place.explain_missing(WEIGHTS, names));
+    };
     Ok(ModelFiles {
         id,
         revision,
         config: files.fetch(CONFIG)?,
         tokenizer: files.fetch(TOKENIZER)?,
         tokenizer_config: files.file(TOKENIZER_CONFIG)?,
-        weights: files.fetch(WEIGHTS)?,
+        weights: weight_files(weights, place, files)?,
     })
+}
+
+/// Fetches weights: the file of that name, or the shards that it lists if it is an index.
+fn weight_files(name: &str, place: &Place, files: &dyn FileStore) -> Result<Vec<PathBuf>> {
+    let path = files.fetch(name)?;
+    if !is_index(name) {
+        return Ok(vec![path]);
+    }
+    let shards = shards(&path)?;
+    if let Some(shard) = shards.iter().find(|shard| !files.names().contains(*shard)) {
+        bail!("{}, but {name} lists it: the model is not whole", place.lacks(shard));
+    }
+    shards.iter().map(|shard| files.fetch(shard)).collect()
 }
 
 /// Where files are looked for, in the words of an error message.
@@ -214,17 +232,22 @@ pub(super) enum Place<'a> {
 }
 
 impl Place<'_> {
-    /// Says that `name` is not among `names`, what of use is there instead, and how to make `name` of it.
-    fn explain_missing(&self, name: &str, names: &BTreeSet<String>) -> String {
-        let lacks = match self {
+    /// Says that `name` is not there.
+    fn lacks(&self, name: &str) -> String {
+        match self {
             Self::Folder(path) => format!("`{}` is missing", path.join(name).display()),
             #[cfg(feature = "hub")]
             Self::Hub { id, revision } => format!("`{id}` has no {name} at revision `{revision}`"),
-        };
+        }
+    }
+
+    /// Says that `name` is not among `names`, what of use is there instead, and how to make `name` of it.
+    fn explain_missing(&self, name: &str, names: &BTreeSet<String>) -> String {
+        let lacks = self.lacks(name);
         if name == TOKENIZER && names.contains("vocab.txt") {
             return format!(
                 "{lacks}, but vocab.txt is there. To make {name} of it, run in Python:\n{}",
-                self.recipe("AutoTokenizer", "", "")
+                self.recipe("AutoTokenizer", "")
             );
         }
         if name == WEIGHTS
@@ -236,23 +259,23 @@ impl Place<'_> {
     }
 
     /// Python that loads what there is with transformers and saves it in the form read here.
-    fn recipe(&self, class: &str, load: &str, save: &str) -> String {
+    fn recipe(&self, class: &str, load: &str) -> String {
         match self {
             Self::Folder(path) => {
                 let folder = path.display().to_string();
                 format!(
                     "  from transformers import {class}\n  \
-                     {class}.from_pretrained({folder:?}{load}).save_pretrained({folder:?}{save})"
+                     {class}.from_pretrained({folder:?}{load}).save_pretrained({folder:?})"
                 )
             }
             // All of it goes to a new folder then, the tokenizer with the weights.
             #[cfg(feature = "hub")]
             Self::Hub { id, revision } => {
                 let folder = id.rsplit('/').next().unwrap_or(id);
-                let (load, save) = if class == "AutoModel" { (load, save) } else { ("", "") };
+                let load = if class == "AutoModel" { load } else { "" };
                 format!(
                     "  from transformers import AutoModel, AutoTokenizer\n  \
-                     AutoModel.from_pretrained({id:?}, revision={revision:?}{load}).save_pretrained({folder:?}{save})\n  \
+                     AutoModel.from_pretrained({id:?}, revision={revision:?}{load}).save_pretrained({folder:?})\n  \
                      AutoTokenizer.from_pretrained({id:?}, revision={revision:?}).save_pretrained({folder:?})\n\
                      and give `./{folder}` as the model"
                 )
@@ -268,8 +291,6 @@ struct OtherWeights<'a> {
 }
 
 enum Form {
-    Shards,
-    Pickle,
     TensorFlow,
     Flax,
     Onnx,
@@ -278,10 +299,9 @@ enum Form {
 impl<'a> OtherWeights<'a> {
     fn of(name: &'a str) -> Option<Self> {
         let form = match name {
-            "model.safetensors.index.json" => Form::Shards,
-            "pytorch_model.bin" | "pytorch_model.bin.index.json" => Form::Pickle,
-            "tf_model.h5" => Form::TensorFlow,
-            "flax_model.msgpack" => Form::Flax,
+            // With shards and their index.
+            _ if name.starts_with("tf_model") => Form::TensorFlow,
+            _ if name.starts_with("flax_model") => Form::Flax,
             _ if Path::new(name).extension().is_some_and(|extension| extension == "onnx") => Form::Onnx,
             _ => return None,
         };
@@ -289,18 +309,15 @@ impl<'a> OtherWeights<'a> {
     }
 
     fn way_out(&self, place: &Place) -> String {
-        let (what, load, save) = match self.form {
-            Form::Shards => ("weights in several files, which are not read", "", ", max_shard_size=\"1TB\""),
-            Form::Pickle => ("weights as a Python pickle, which is not read", "", ""),
-            Form::TensorFlow => ("weights of TensorFlow, which are not read", ", from_tf=True", ""),
-            Form::Flax => ("weights of Flax, which are not read", ", from_flax=True", ""),
+        let (what, load) = match self.form {
+            Form::TensorFlow => ("weights of TensorFlow, which are not read", ", from_tf=True"),
+            Form::Flax => ("weights of Flax, which are not read", ", from_flax=True"),
             Form::Onnx => {
                 return "an exported graph, which is not read: take the model it was exported from".to_owned();
             }
         };
         // transformers 5 no longer reads the weights of TensorFlow and Flax.
-        let with = if load.is_empty() { "" } else { " with transformers 4" };
-        format!("{what}. To convert them, run in Python{with}:\n{}", place.recipe("AutoModel", load, save))
+        format!("{what}. To convert them, run in Python with transformers 4:\n{}", place.recipe("AutoModel", load))
     }
 }
 
@@ -386,7 +403,52 @@ mod tests {
         assert_eq!(files.config, folder.join("config.json"));
         assert_eq!(files.tokenizer, folder.join("tokenizer.json"));
         assert_eq!(files.tokenizer_config, Some(folder.join("tokenizer_config.json")));
-        assert_eq!(files.weights, folder.join("model.safetensors"));
+        assert_eq!(files.weights, [folder.join("model.safetensors")]);
+    }
+
+    /// The weights' names in a folder with these files and these texts for indexes.
+    fn weights(names: &[&str], indexes: &[(&str, &str)]) -> Result<Vec<String>, String> {
+        let (_parent, folder) = model_folder(&[&[CONFIG, TOKENIZER], names].concat());
+        for (name, text) in indexes {
+            fs::write(folder.join(name), text).unwrap();
+        }
+        let name = |path: PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
+        match ModelRef::Folder(folder.clone()).resolve(&()) {
+            Ok(files) => Ok(files.weights.into_iter().map(name).collect()),
+            Err(error) => Err(format!("{error:#}").replace(folder.to_str().unwrap(), "DIR")),
+        }
+    }
+
+    #[test]
+    fn weights_in_the_order_of_preference_of_transformers() {
+        let (safe, other) = ("model.safetensors.index.json", "pytorch_model.bin.index.json");
+        let indexes = [
+            (safe, r#"{"weight_map": {"a": "1.safetensors", "b": "2.safetensors"}}"#),
+            (other, r#"{"weight_map": {"a": "1.bin", "b": "2.bin"}}"#),
+        ];
+        let shards = ["1.safetensors", "2.safetensors", "1.bin", "2.bin"];
+        let all = [&shards[..], &["pytorch_model.bin", WEIGHTS]].concat();
+        assert_eq!(weights(&all, &indexes).unwrap(), [WEIGHTS]);
+        assert_eq!(weights(&all[..5], &indexes).unwrap(), ["1.safetensors", "2.safetensors"]);
+        assert_eq!(weights(&all[..5], &indexes[1..]).unwrap(), ["pytorch_model.bin"]);
+        assert_eq!(weights(&all[..4], &indexes[1..]).unwrap(), ["1.bin", "2.bin"]);
+    }
+
+    #[test]
+    fn an_index_that_lists_what_is_not_there_or_not_beside_it() {
+        let error = |file: &str| {
+            let text = format!(r#"{{"weight_map": {{"a": "1.safetensors", "b": "{file}"}}}}"#);
+            weights(&["1.safetensors"], &[("model.safetensors.index.json", &text)]).unwrap_err()
+        };
+        assert_eq!(
+            error("2.safetensors"),
+            "`DIR/2.safetensors` is missing, but model.safetensors.index.json lists it: the model is not whole"
+        );
+        assert_eq!(
+            error("../2.safetensors"),
+            "cannot use `DIR/model.safetensors.index.json`: it lists the file \"../2.safetensors\", which does not lie \
+             beside it"
+        );
     }
 
     #[test]
@@ -429,13 +491,6 @@ mod tests {
     fn weights_in_another_form() {
         let found = |name: &str| error_of(&[CONFIG, TOKENIZER, name]);
         assert_eq!(
-            found("pytorch_model.bin"),
-            "`DIR/model.safetensors` is missing, but pytorch_model.bin is there, weights as a Python pickle, which is \
-             not read. To convert them, run in Python:\n  \
-             from transformers import AutoModel\n  \
-             AutoModel.from_pretrained(\"DIR\").save_pretrained(\"DIR\")"
-        );
-        assert_eq!(
             found("tf_model.h5"),
             "`DIR/model.safetensors` is missing, but tf_model.h5 is there, weights of TensorFlow, which are not read. \
              To convert them, run in Python with transformers 4:\n  \
@@ -443,7 +498,7 @@ mod tests {
              AutoModel.from_pretrained(\"DIR\", from_tf=True).save_pretrained(\"DIR\")"
         );
         assert!(found("flax_model.msgpack").contains("flax_model.msgpack is there, weights of Flax"));
-        assert!(found("model.safetensors.index.json").contains(".save_pretrained(\"DIR\", max_shard_size=\"1TB\")"));
+        assert!(found("flax_model.msgpack.index.json").contains("there, weights of Flax"));
         assert!(found("bert.onnx").ends_with(
             "but bert.onnx is there, an exported graph, which is not read: take the model it was exported from"
         ));

@@ -234,7 +234,7 @@ mod tests {
             let files = cache(folder.path()).files("acme/tiny-bert", revision).unwrap();
             assert_eq!(files.id, "acme/tiny-bert");
             assert_eq!(files.revision.as_deref(), Some(COMMIT));
-            assert_eq!(files.weights, snapshot.join("model.safetensors"));
+            assert_eq!(files.weights, [snapshot.join("model.safetensors")]);
             assert_eq!(files.tokenizer_config, None);
         }
     }

@@ -1,0 +1,251 @@
+//! Tensors by name from the files of a checkpoint, whatever naming scheme and form they were written in.
+//!
+//! Tensors are read one by one into memory of their own, so that a model takes its own size and no more:
+//! neither a mapping nor a copy of a file stays beside it. Nothing a file says about sizes is believed before it was
+//! held against the file's length and against `config.json`.
+
+pub mod files;
+pub mod pickle;
+mod safetensors;
+mod torch;
+mod zip;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use candle_core::{DType, Device, Tensor};
+
+/// The files of a model's weights, of which all headers were read.
+pub struct Checkpoint {
+    files: Vec<(PathBuf, File)>,
+    /// Each tensor with the number of its file.
+    tensors: HashMap<String, (usize, Stored)>,
+    /// What may stand before every name.
+    prefix: &'static str,
+}
+
+/// Where a tensor is in its file, and in which form.
+struct Stored {
+    kind: Kind,
+    shape: Vec<usize>,
+    /// For each dimension, how many values lie between one index and the next; `None`: rows follow each other.
+    strides: Option<Vec<usize>>,
+    /// From its first value to the end of what belongs to it, in bytes.
+    place: Range<u64>,
+}
+
+/// The type of a tensor's values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind {
+    F32,
+    F16,
+    Bf16,
+    /// Not read; under the name it has in the file.
+    Other(String),
+}
+
+impl Kind {
+    /// The size of a value.
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::Bf16 => 2,
+            // Only to say where it is.
+            Self::Other(_) => 1,
+        }
+    }
+}
+
+/// LayerNorm parameters, as they are called now and as checkpoints converted from TensorFlow call them
+/// (`google-bert/bert-base-uncased`, for one).
+const ALIASES: [(&str, &str); 2] = [("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")];
+
+impl Checkpoint {
+    /// Opens the files of a model's weights and reads their headers. In a model with a task head, `prefix` stands
+    /// before every name.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be opened, or is damaged, or a tensor is in two of them.
+    pub fn open(paths: &[PathBuf], prefix: &'static str) -> Result<Self> {
+        let mut checkpoint = Self { files: Vec::new(), tensors: HashMap::new(), prefix };
+        for path in paths {
+            checkpoint.add(path).with_context(|| format!("cannot read weights from `{}`", path.display()))?;
+        }
+        Ok(checkpoint)
+    }
+
+    fn add(&mut self, path: &Path) -> Result<()> {
+        let file = File::open(path)?;
+        let size = file.metadata()?.len();
+        let tensors = if files::is_pickle(path) {
+            torch::tensors(&file, size).map_err(|problem| torch::with_way_out(&problem, path))?
+        } else {
+            safetensors::tensors(&file, size)?
+        };
+        for (name, stored) in tensors {
+            if let Some((other, _)) = self.tensors.insert(name.clone(), (self.files.len(), stored)) {
+                let other = self.files[other].0.display();
+                bail!("it has a tensor `{}` that `{other}` has too", name.escape_debug());
+            }
+        }
+        self.files.push((path.to_owned(), file));
+        Ok(())
+    }
+
+    /// Whether a tensor has a name that begins so.
+    #[must_use]
+    pub fn has(&self, start: &str) -> bool {
+        self.tensors.keys().any(|name| name.starts_with(start))
+    }
+
+    /// Reads a tensor as f32 under any of the names it may have, and checks its shape and its values.
+    ///
+    /// # Errors
+    ///
+    /// If no name is there (all that were tried are listed), the shape is not `shape`, or a value is not finite.
+    pub fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+        let names = candidates(self.prefix, name);
+        let Some((found, (file, stored))) = names.iter().find_map(|name| Some((name, self.tensors.get(name)?))) else {
+            let files: Vec<String> = self.files.iter().map(|(path, _)| format!("`{}`", path.display())).collect();
+            let verb = if files.len() == 1 { "has" } else { "have" };
+            bail!("{} {verb} no tensor for {name}: tried {}", files.join(", "), names.join(", "));
+        };
+        let (path, file) = &self.files[*file];
+        let at = || format!("tensor {found} of `{}`", path.display());
+        ensure!(stored.shape == shape, "{} has shape {:?}: config.json implies {shape:?}", at(), stored.shape);
+        let values = stored.read(file).with_context(at)?;
+        // In chunks, for the compiler to check several values at once.
+        let damaged = values.chunks(1 << 12).position(|chunk| !chunk.iter().fold(true, |fine, x| fine & x.is_finite()));
+        if let Some(chunk) = damaged {
+            let place =
+                values.iter().skip(chunk << 12).position(|x| !x.is_finite()).expect("there is one") + (chunk << 12);
+            bail!("{} holds {} at element {place}: the weights are damaged", at(), values[place]);
+        }
+        Ok(values)
+    }
+}
+
+impl Stored {
+    /// The values, rows following each other.
+    fn read(&self, file: &File) -> Result<Vec<f32>> {
+        if let Kind::Other(kind) = &self.kind {
+            bail!("has type {kind}: float32, float16 and bfloat16 can be read");
+        }
+        let (count, span) = self.extent()?;
+        let values = self.read_span(file, span)?;
+        match &self.strides {
+            Some(strides) if !self.is_contiguous(strides) => Ok(gather(&values, &self.shape, strides, count)),
+            _ => Ok(values),
+        }
+    }
+
+    /// How many values there are, and how many of the file they spread over; both are in the file.
+    fn extent(&self) -> Result<(usize, usize)> {
+        let room = (self.place.end - self.place.start) / self.kind.bytes();
+        let count = self.shape.iter().try_fold(1_usize, |count, size| count.checked_mul(*size));
+        let span = match &self.strides {
+            None => count,
+            Some(_) if count == Some(0) => count,
+            Some(strides) => {
+                let steps = self.shape.iter().zip(strides);
+                steps
+                    .map(|(size, stride)| (size - 1).checked_mul(*stride))
+                    .try_fold(1_usize, |span, step| span.checked_add(step?))
+            }
+        };
+        let fits = count.zip(span).filter(|(_, span)| *span as u64 <= room);
+        let (count, span) = fits.context("reaches beyond its storage: the file is damaged")?;
+        ensure!(count <= span, "has values that lie in the same place: save it again, with .contiguous()");
+        Ok((count, span))
+    }
+
+    fn is_contiguous(&self, strides: &[usize]) -> bool {
+        let mut expected = 1;
+        self.shape.iter().zip(strides).rev().all(|(size, stride)| {
+            let fits = *size == 1 || *stride == expected;
+            expected *= size;
+            fits
+        })
+    }
+
+    /// So many values from the first on, as the file has them.
+    fn read_span(&self, file: &File, span: usize) -> Result<Vec<f32>> {
+        /// Half-precision values are converted piece by piece, so that they are not in memory twice.
+        const PIECE: usize = 1 << 18;
+        let dtype = match self.kind {
+            Kind::F16 => DType::F16,
+            Kind::Bf16 => DType::BF16,
+            _ => {
+                let mut values = vec![0.0_f32; span];
+                read_at(file, bytemuck::cast_slice_mut(&mut values), self.place.start)?;
+                if cfg!(target_endian = "big") {
+                    values.iter_mut().for_each(|value| *value = f32::from_bits(u32::from_le(value.to_bits())));
+                }
+                return Ok(values);
+            }
+        };
+        let mut values = Vec::with_capacity(span);
+        let mut bytes = vec![0; 2 * span.min(PIECE)];
+        while values.len() < span {
+            let count = PIECE.min(span - values.len());
+            let piece = &mut bytes[..2 * count];
+            read_at(file, piece, self.place.start + 2 * values.len() as u64)?;
+            let piece = Tensor::from_raw_buffer(piece, dtype, &[count], &Device::Cpu)?;
+            values.extend(piece.to_dtype(DType::F32)?.to_vec1::<f32>()?);
+        }
+        Ok(values)
+    }
+}
+
+/// The values of a tensor of any strides, rows following each other.
+fn gather(values: &[f32], shape: &[usize], strides: &[usize], count: usize) -> Vec<f32> {
+    let mut gathered = Vec::with_capacity(count);
+    let mut index = vec![0; shape.len()];
+    for _ in 0..count {
+        gathered.push(values[index.iter().zip(strides).map(|(index, stride)| index * stride).sum::<usize>()]);
+        for (index, size) in index.iter_mut().zip(shape).rev() {
+            *index += 1;
+            if *index < *size {
+                break;
+            }
+            *index = 0;
+        }
+    }
+    gathered
+}
+
+/// Fills `buffer` with the bytes from `offset` on; threads can do so side by side.
+fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    #[cfg(unix)]
+    return std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset);
+    #[cfg(windows)]
+    {
+        use std::os::windows::fs::FileExt;
+        let mut done = 0;
+        while done < buffer.len() {
+            match file.seek_read(&mut buffer[done..], offset + done as u64) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => done += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The names that a tensor may have.
+fn candidates(prefix: &str, name: &str) -> Vec<String> {
+    let mut spellings = vec![name.to_owned()];
+    for (new, old) in ALIASES {
+        if let Some(stem) = name.strip_suffix(new) {
+            spellings.push(format!("{stem}{old}"));
+        }
+    }
+    spellings.iter().flat_map(|name| ["", prefix].map(|prefix| format!("{prefix}{name}"))).collect()
+}

@@ -1,0 +1,463 @@
+//! The pickle of a PyTorch state dict, read without executing anything.
+//!
+//! A pickle is a program for a small stack machine (Python's `pickletools` describes it); among its instructions is
+//! the call of any function by name. Of these programs only those that `torch.save` writes of a state dict are read:
+//! protocol 2, calls of the few functions that rebuild a tensor, which are not called here but understood.
+//! Whatever else there is stops the reading with an error that names it.
+//!
+//! Hostile programs cost no more than their length: an instruction makes one object at most, objects refer to each
+//! other by number, and nothing is ever copied or visited in depth.
+
+use std::collections::HashMap;
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// A tensor of a state dict, as a view of a storage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PickledTensor<'a> {
+    /// The storage's type, such as `FloatStorage`.
+    pub storage_type: &'a str,
+    /// The storage's name in the archive.
+    pub key: &'a str,
+    /// The first value, counted in values from the storage's start.
+    pub offset: u64,
+    /// Its shape.
+    pub shape: Vec<u64>,
+    /// For each dimension, how many values lie between one index and the next.
+    pub strides: Vec<u64>,
+}
+
+/// The number of an object.
+type Id = usize;
+
+#[derive(Debug)]
+enum Object<'a> {
+    None,
+    Bool,
+    Int(i64),
+    Float,
+    Text(&'a str),
+    Global(Global<'a>),
+    Tuple(Vec<Id>),
+    List,
+    Dict(Vec<(Id, Id)>),
+    Storage { storage_type: &'a str, key: &'a str },
+    Tensor { storage: Id, offset: Id, shape: Id, strides: Id },
+}
+
+/// What a pickle may name of Python.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Global<'a> {
+    OrderedDict,
+    RebuildTensor,
+    RebuildParameter,
+    Storage(&'a str),
+}
+
+impl<'a> Global<'a> {
+    fn named(module: &'a str, name: &'a str) -> Result<Self> {
+        Ok(match (module, name) {
+            ("collections", "OrderedDict") => Self::OrderedDict,
+            ("torch._utils", "_rebuild_tensor_v2") => Self::RebuildTensor,
+            ("torch._utils", "_rebuild_parameter") => Self::RebuildParameter,
+            ("torch", name) if name.ends_with("Storage") => Self::Storage(name),
+            _ => bail!(
+                "it refers to `{}.{}`, which has no place in a state dict: nothing of it was executed",
+                module.escape_debug(),
+                name.escape_debug()
+            ),
+        })
+    }
+}
+
+/// The tensors of a pickled state dict by name. Entries that are no tensors are left out.
+///
+/// # Errors
+///
+/// If the pickle is damaged, or is not that of a state dict.
+pub fn tensors(pickle: &[u8]) -> Result<HashMap<&str, PickledTensor<'_>>> {
+    Machine { rest: pickle, objects: Vec::new(), stack: Vec::new(), marks: Vec::new(), memo: HashMap::new() }.run()
+}
+
+struct Machine<'a> {
+    rest: &'a [u8],
+    objects: Vec<Object<'a>>,
+    stack: Vec<Id>,
+    /// How high the stack was at each mark.
+    marks: Vec<usize>,
+    memo: HashMap<u32, Id>,
+}
+
+impl<'a> Machine<'a> {
+    fn run(mut self) -> Result<HashMap<&'a str, PickledTensor<'a>>> {
+        let whole = self.rest.len();
+        loop {
+            let place = whole - self.rest.len();
+            let [instruction] = self.take()?;
+            if instruction == b'.' {
+                return self.finish();
+            }
+            self.step(instruction).with_context(|| format!("the pickle, at byte {place}"))?;
+        }
+    }
+
+    fn finish(mut self) -> Result<HashMap<&'a str, PickledTensor<'a>>> {
+        let top = self.pop()?;
+        let Object::Dict(items) = &self.objects[top] else {
+            bail!("it holds {}, not a state dict", self.describe(top));
+        };
+        let mut tensors = HashMap::new();
+        for (key, value) in items {
+            if let Object::Text(name) = &self.objects[*key]
+                && let Some(tensor) =
+                    self.tensor(*value).with_context(|| format!("tensor `{}`", name.escape_debug()))?
+            {
+                tensors.insert(*name, tensor);
+            }
+        }
+        Ok(tensors)
+    }
+
+    /// Does what one instruction says.
+    fn step(&mut self, instruction: u8) -> Result<()> {
+        match instruction {
+            // PROTO
+            0x80 => {
+                let [protocol] = self.take()?;
+                ensure!(protocol == 2, "it has protocol {protocol}: `torch.save` writes protocol 2");
+            }
+            b'N' => self.push(Object::None),
+            // NEWTRUE, NEWFALSE
+            0x88 | 0x89 => self.push(Object::Bool),
+            b'K' => self.push_number(1, false)?,
+            b'M' => self.push_number(2, false)?,
+            b'J' => self.push_number(4, true)?,
+            // LONG1
+            0x8a => {
+                let [length] = self.take()?;
+                self.push_number(length, true)?;
+            }
+            b'G' => {
+                self.take::<8>()?;
+                self.push(Object::Float);
+            }
+            b'X' => {
+                let length = u32::from_le_bytes(self.take()?);
+                let text = std::str::from_utf8(self.take_slice(length)?).context("a name that is not UTF-8")?;
+                self.push(Object::Text(text));
+            }
+            b'c' => {
+                let (module, name) = (self.take_line()?, self.take_line()?);
+                self.push(Object::Global(Global::named(module, name)?));
+            }
+            b'q' | b'r' => {
+                let place = self.take_place(instruction == b'r')?;
+                self.memo.insert(place, self.top()?);
+            }
+            b'h' | b'j' => {
+                let place = self.take_place(instruction == b'j')?;
+                let id = *self.memo.get(&place).with_context(|| format!("object {place} was never there"))?;
+                self.stack.push(id);
+            }
+            b'(' => self.marks.push(self.stack.len()),
+            b')' => self.push(Object::Tuple(Vec::new())),
+            b't' => {
+                let items = self.pop_to_mark()?;
+                self.push(Object::Tuple(items));
+            }
+            // TUPLE1, TUPLE2, TUPLE3
+            0x85..=0x87 => {
+                let count = usize::from(instruction - 0x84);
+                let start = self.stack.len().checked_sub(count).context("its stack is empty")?;
+                ensure!(start >= self.floor(), "its stack is empty");
+                let items = self.stack.split_off(start);
+                self.push(Object::Tuple(items));
+            }
+            b']' => self.push(Object::List),
+            b'}' => self.push(Object::Dict(Vec::new())),
+            b'a' => {
+                self.pop()?;
+                self.ensure_list()?;
+            }
+            b'e' => {
+                self.pop_to_mark()?;
+                self.ensure_list()?;
+            }
+            b's' => {
+                let (value, key) = (self.pop()?, self.pop()?);
+                self.dict()?.push((key, value));
+            }
+            b'u' => {
+                let items = self.pop_to_mark()?;
+                ensure!(items.len() % 2 == 0, "a key without a value");
+                self.dict()?.extend(items.chunks_exact(2).map(|pair| (pair[0], pair[1])));
+            }
+            b'Q' => {
+                let id = self.pop()?;
+                let storage = self.storage(id)?;
+                self.push(storage);
+            }
+            b'R' => {
+                let (arguments, function) = (self.pop()?, self.pop()?);
+                self.call(function, arguments)?;
+            }
+            // BUILD: the state dict's attributes, none of them weights.
+            b'b' => {
+                self.pop()?;
+                self.dict()?;
+            }
+            other => bail!("instruction 0x{other:02x} has no place in a state dict"),
+        }
+        Ok(())
+    }
+
+    /// `torch._utils._rebuild_tensor_v2(storage, offset, shape, strides, requires_grad, hooks)`,
+    /// `torch._utils._rebuild_parameter(tensor, requires_grad, hooks)` or `collections.OrderedDict()`.
+    fn call(&mut self, function: Id, arguments: Id) -> Result<()> {
+        let (Object::Global(function), Object::Tuple(arguments)) = (&self.objects[function], &self.objects[arguments])
+        else {
+            bail!("a call of {}", self.describe(function));
+        };
+        match (function, arguments.as_slice()) {
+            (Global::OrderedDict, []) => self.push(Object::Dict(Vec::new())),
+            // A parameter is its tensor.
+            (Global::RebuildParameter, [tensor, ..]) => self.stack.push(*tensor),
+            (Global::RebuildTensor, [storage, offset, shape, strides, ..]) => {
+                let (storage, offset, shape, strides) = (*storage, *offset, *shape, *strides);
+                self.push(Object::Tensor { storage, offset, shape, strides });
+            }
+            _ => bail!("a call of {function:?} without its arguments"),
+        }
+        Ok(())
+    }
+
+    /// The object as a tensor, if it is one.
+    fn tensor(&self, id: Id) -> Result<Option<PickledTensor<'a>>> {
+        let Object::Tensor { storage, offset, shape, strides } = self.objects[id] else { return Ok(None) };
+        let Object::Storage { storage_type, key } = self.objects[storage] else {
+            bail!("{} in place of a storage", self.describe(storage));
+        };
+        let (shape, strides) = (self.numbers(shape)?, self.numbers(strides)?);
+        ensure!(shape.len() == strides.len(), "{} dimensions, {} strides", shape.len(), strides.len());
+        Ok(Some(PickledTensor { storage_type, key, offset: self.number(offset)?, shape, strides }))
+    }
+
+    /// What `torch.save` puts for a storage: `("storage", type, key, device, number of values)`.
+    fn storage(&self, id: Id) -> Result<Object<'a>> {
+        if let Object::Tuple(parts) = &self.objects[id]
+            && let [Object::Text("storage"), Object::Global(Global::Storage(storage_type)), Object::Text(key), ..] =
+                parts.iter().take(3).map(|part| &self.objects[*part]).collect::<Vec<_>>()[..]
+        {
+            return Ok(Object::Storage { storage_type, key });
+        }
+        bail!("{} in place of a storage", self.describe(id))
+    }
+
+    fn numbers(&self, id: Id) -> Result<Vec<u64>> {
+        /// No parameter of an encoder has more than two.
+        const MOST_DIMENSIONS: usize = 8;
+        match &self.objects[id] {
+            Object::Tuple(items) if items.len() <= MOST_DIMENSIONS => items.iter().map(|id| self.number(*id)).collect(),
+            Object::Tuple(items) => bail!("a tensor of {} dimensions", items.len()),
+            _ => bail!("{} in place of a shape", self.describe(id)),
+        }
+    }
+
+    fn number(&self, id: Id) -> Result<u64> {
+        match self.objects[id] {
+            Object::Int(value) => u64::try_from(value).with_context(|| format!("a size of {value}")),
+            _ => bail!("{} in place of a size", self.describe(id)),
+        }
+    }
+
+    fn describe(&self, id: Id) -> &'static str {
+        match &self.objects[id] {
+            Object::None => "None",
+            Object::Bool => "a truth value",
+            Object::Int(_) | Object::Float => "a number",
+            Object::Text(_) => "a text",
+            Object::Global(_) => "a function",
+            Object::Tuple(_) => "a tuple",
+            Object::List => "a list",
+            Object::Dict(_) => "a dict",
+            Object::Storage { .. } => "a storage",
+            Object::Tensor { .. } => "a tensor",
+        }
+    }
+
+    fn push(&mut self, object: Object<'a>) {
+        self.objects.push(object);
+        self.stack.push(self.objects.len() - 1);
+    }
+
+    /// How far the stack may be taken down: to the last mark.
+    fn floor(&self) -> usize {
+        self.marks.last().copied().unwrap_or(0)
+    }
+
+    fn pop(&mut self) -> Result<Id> {
+        ensure!(self.stack.len() > self.floor(), "its stack is empty");
+        Ok(self.stack.pop().expect("it is longer than the floor"))
+    }
+
+    fn pop_to_mark(&mut self) -> Result<Vec<Id>> {
+        let mark = self.marks.pop().context("a mark is missing")?;
+        // What is below a mark is never taken, so the stack still reaches to it.
+        Ok(self.stack.split_off(mark))
+    }
+
+    fn top(&self) -> Result<Id> {
+        self.stack.last().copied().context("its stack is empty")
+    }
+
+    fn dict(&mut self) -> Result<&mut Vec<(Id, Id)>> {
+        let top = self.top()?;
+        match &mut self.objects[top] {
+            Object::Dict(items) => Ok(items),
+            _ => bail!("an item for what is no dict"),
+        }
+    }
+
+    fn ensure_list(&self) -> Result<()> {
+        ensure!(matches!(self.objects[self.top()?], Object::List), "an item for what is no list");
+        Ok(())
+    }
+
+    /// Pushes a number of so many bytes.
+    fn push_number(&mut self, length: u8, signed: bool) -> Result<()> {
+        let bytes = self.take_slice(length.into())?;
+        ensure!(bytes.len() <= 8, "a number of {length} bytes");
+        let negative = signed && bytes.last().is_some_and(|byte| byte & 0x80 != 0);
+        let mut value = [if negative { 0xff } else { 0 }; 8];
+        value[..bytes.len()].copy_from_slice(bytes);
+        self.push(Object::Int(i64::from_le_bytes(value)));
+        Ok(())
+    }
+
+    /// Where an object is remembered: in one byte or in four.
+    fn take_place(&mut self, wide: bool) -> Result<u32> {
+        if wide {
+            return Ok(u32::from_le_bytes(self.take()?));
+        }
+        let [place] = self.take()?;
+        Ok(place.into())
+    }
+
+    fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let (bytes, rest) = self.rest.split_first_chunk().context("it is cut short: download it again")?;
+        self.rest = rest;
+        Ok(*bytes)
+    }
+
+    fn take_slice(&mut self, length: u32) -> Result<&'a [u8]> {
+        let (bytes, rest) = usize::try_from(length)
+            .ok()
+            .and_then(|length| self.rest.split_at_checked(length))
+            .context("it is cut short: download it again")?;
+        self.rest = rest;
+        Ok(bytes)
+    }
+
+    /// A line of text, without its end.
+    fn take_line(&mut self) -> Result<&'a str> {
+        let length = self.rest.iter().position(|byte| *byte == b'\n').context("it is cut short: download it again")?;
+        let (line, rest) = self.rest.split_at(length);
+        self.rest = &rest[1..];
+        std::str::from_utf8(line).context("a name that is not UTF-8")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What Python's `pickle.dumps(OrderedDict(w=...), 2)` has of a tensor of `torch.save`, without its memo.
+    fn state_dict(shape: &[u8], key: &str) -> Vec<u8> {
+        let text =
+            |text: &str| [b"X", u32::try_from(text.len()).unwrap().to_le_bytes().as_slice(), text.as_bytes()].concat();
+        let numbers: Vec<u8> = shape.iter().flat_map(|&size| [b'K', size]).collect();
+        [
+            b"\x80\x02ccollections\nOrderedDict\n)R(".as_slice(),
+            &text("w"),
+            b"ctorch._utils\n_rebuild_tensor_v2\n((",
+            &text("storage"),
+            b"ctorch\nFloatStorage\n",
+            &text(key),
+            &text("cpu"),
+            b"K\x06tQK\x00(",
+            &numbers,
+            b"t(",
+            &numbers,
+            b"t\x89ccollections\nOrderedDict\n)RtRu.",
+        ]
+        .concat()
+    }
+
+    fn error(pickle: &[u8]) -> String {
+        format!("{:#}", tensors(pickle).unwrap_err())
+    }
+
+    #[test]
+    fn a_state_dict() {
+        let pickle = state_dict(&[2, 3], "0");
+        let found = tensors(&pickle).unwrap();
+        let expected =
+            PickledTensor { storage_type: "FloatStorage", key: "0", offset: 0, shape: vec![2, 3], strides: vec![2, 3] };
+        assert_eq!(found, HashMap::from([("w", expected)]));
+    }
+
+    #[test]
+    fn nothing_else_is_run_or_read() {
+        assert_eq!(
+            error(b"\x80\x02cos\nsystem\nX\x04\x00\x00\x00echo\x85R."),
+            "the pickle, at byte 2: it refers to `os.system`, which has no place in a state dict: nothing of it was executed"
+        );
+        assert_eq!(error(b"\x80\x04."), "the pickle, at byte 0: it has protocol 4: `torch.save` writes protocol 2");
+        assert_eq!(error(b"\x80\x02K\x07."), "it holds a number, not a state dict");
+        assert_eq!(error(b"\x80\x02}"), "it is cut short: download it again");
+        assert_eq!(error(b"\x80\x02i"), "the pickle, at byte 2: instruction 0x69 has no place in a state dict");
+        assert_eq!(error(b"\x80\x02X\xff\xff\xff\xff."), "the pickle, at byte 2: it is cut short: download it again");
+        assert_eq!(error(b"\x80\x02K\x01K\x02R."), "the pickle, at byte 6: a call of a number");
+        assert_eq!(error(b"\x80\x02(t\x85tt."), "the pickle, at byte 5: a mark is missing");
+        let dimensions = [1; 9];
+        assert_eq!(error(&state_dict(&dimensions, "0")), "tensor `w`: a tensor of 9 dimensions");
+    }
+
+    #[test]
+    fn what_is_below_a_mark_is_out_of_reach() {
+        for taker in [b"\x85".as_slice(), b"\x87", b"0", b"s", b"R", b"Q", b"b", b"a"] {
+            let pickle = [b"\x80\x02K\x01K\x02K\x03(", taker, b"t."].concat();
+            assert!(tensors(&pickle).is_err());
+        }
+    }
+
+    #[test]
+    fn deep_and_shared_objects_cost_what_their_text_costs() {
+        // A tuple in a tuple in a tuple, a million deep; and one of twice the one before, which would be 2^60 long.
+        let deep = [b"\x80\x02)".as_slice(), &[0x85].repeat(1_000_000), b"."].concat();
+        assert_eq!(error(&deep), "it holds a tuple, not a state dict");
+        let mut doubled = b"\x80\x02)q\x00".to_vec();
+        (0..60).for_each(|_| doubled.extend(b"h\x00h\x00\x86q\x00"));
+        doubled.push(b'.');
+        assert_eq!(error(&doubled), "it holds a tuple, not a state dict");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #[test]
+        fn no_bytes_make_it_panic(
+            instructions in prop::collection::vec(
+                prop::sample::select(b"(tttRQ}]ubsaeN)\x85\x86\x87\x88K\x01h\x00q\x00j\x00\x00\x00\x00X\x01.".to_vec()), 0..80),
+            change in any::<prop::sample::Index>(),
+            byte in any::<u8>(),
+        ) {
+            let _ = tensors(&instructions);
+            let _ = tensors(&[b"\x80\x02ccollections\nOrderedDict\n)R", instructions.as_slice()].concat());
+            let mut pickle = state_dict(&[2, 3], "0");
+            let place = change.index(pickle.len());
+            pickle[place] = byte;
+            let _ = tensors(&pickle);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The directory of a zip archive of stored files, as PyTorch writes it
+//! (PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 and 4.4).
+//!
+//! Its own reader because nothing a file says is to be believed: no allocation here follows from a number in the file
+//! alone, and what is compressed, encrypted or outside the file is refused.
+
+use std::fs::File;
+use std::ops::Range;
+
+use anyhow::{Context, Result, ensure};
+
+use super::read_at;
+
+/// An entry of the archive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub name: String,
+    /// Where its bytes are in the file.
+    pub place: Range<u64>,
+}
+
+/// The first bytes of an archive.
+pub(super) const MAGIC: [u8; 4] = *b"PK\x03\x04";
+
+/// The directory of a model of a thousand layers has about 2 MB.
+const LARGEST_DIRECTORY: u64 = 1 << 26;
+
+const END: u32 = 0x0605_4b50;
+const END_BYTES: u64 = 22;
+const LOCATOR_64: u32 = 0x0706_4b50;
+const LOCATOR_64_BYTES: u64 = 20;
+const END_64: u32 = 0x0606_4b50;
+const END_64_BYTES: u64 = 56;
+const ENTRY: u32 = 0x0201_4b50;
+const ENTRY_BYTES: usize = 46;
+const LOCAL: u32 = 0x0403_4b50;
+const LOCAL_BYTES: u64 = 30;
+
+/// The entries of an archive of `size` bytes.
+pub(super) fn entries(file: &File, size: u64) -> Result<Vec<Entry>> {
+    let (start, bytes) = directory(file, size)?;
+    ensure!(start.checked_add(bytes).is_some_and(|end| end <= size), "its directory lies outside the file");
+    ensure!(bytes <= LARGEST_DIRECTORY, "its directory has {bytes} bytes: no model has so many tensors");
+    let directory = at(file, start, bytes)?;
+    let mut rest = directory.as_slice();
+    let mut entries = Vec::new();
+    while !rest.is_empty() {
+        let (entry, bytes) = entry(file, size, rest).with_context(|| format!("entry {}", entries.len()))?;
+        entries.push(entry);
+        rest = &rest[bytes..];
+    }
+    Ok(entries)
+}
+
+/// Where the directory begins, and its length.
+fn directory(file: &File, size: u64) -> Result<(u64, u64)> {
+    let missing = || "its end is missing: download it again";
+    let end_start = size.checked_sub(END_BYTES).with_context(missing)?;
+    let end = at(file, end_start, END_BYTES)?;
+    ensure!(u32_at(&end, 0)? == END, missing());
+    let (bytes, start) = (u32_at(&end, 12)?, u32_at(&end, 16)?);
+    let Some(locator_start) = end_start.checked_sub(LOCATOR_64_BYTES) else {
+        return Ok((start.into(), bytes.into()));
+    };
+    let locator = at(file, locator_start, LOCATOR_64_BYTES)?;
+    if u32_at(&locator, 0)? != LOCATOR_64 {
+        return Ok((start.into(), bytes.into()));
+    }
+    let place = u64_at(&locator, 8)?;
+    let inside = place.checked_add(END_64_BYTES).is_some_and(|end| end <= size);
+    ensure!(inside, "its end lies outside the file");
+    let end = at(file, place, END_64_BYTES)?;
+    ensure!(u32_at(&end, 0)? == END_64, "its end is damaged");
+    Ok((u64_at(&end, 48)?, u64_at(&end, 40)?))
+}
+
+/// The first entry of a directory, and how many bytes it takes there.
+fn entry(file: &File, size: u64, directory: &[u8]) -> Result<(Entry, usize)> {
+    let damaged = || "its directory is damaged";
+    ensure!(u32_at(directory, 0)? == ENTRY, damaged());
+    let [name, extra, comment] = [u16_at(directory, 28)?, u16_at(directory, 30)?, u16_at(directory, 32)?];
+    let extra_start = ENTRY_BYTES + usize::from(name);
+    let extra_end = extra_start + usize::from(extra);
+    let end = extra_end + usize::from(comment);
+    ensure!(end <= directory.len(), damaged());
+    let name = String::from_utf8_lossy(&directory[ENTRY_BYTES..extra_start]).into_owned();
+    let (flags, method) = (u16_at(directory, 8)?, u16_at(directory, 10)?);
+    ensure!(flags & 1 == 0 && method == 0, "`{}` is compressed or encrypted", name.escape_debug());
+    let sizes = [u32_at(directory, 20)?, u32_at(directory, 24)?, u32_at(directory, 42)?];
+    let [compressed, uncompressed, local] = widened(sizes, &directory[extra_start..extra_end])?;
+    ensure!(compressed == uncompressed, "`{}` has two sizes", name.escape_debug());
+    let outside = || format!("`{}` lies outside the file: download it again", name.escape_debug());
+    ensure!(local.checked_add(LOCAL_BYTES).is_some_and(|end| end <= size), outside());
+    let header = at(file, local, LOCAL_BYTES)?;
+    ensure!(u32_at(&header, 0)? == LOCAL, "`{}` is not where the directory says", name.escape_debug());
+    let start = local + LOCAL_BYTES + u64::from(u16_at(&header, 26)?) + u64::from(u16_at(&header, 28)?);
+    let stop = start.checked_add(compressed).filter(|stop| *stop <= size).with_context(outside)?;
+    Ok((Entry { name, place: start..stop }, end))
+}
+
+/// Sizes and offset of an entry: those that do not fit into 32 bits are in its extra field, in this order.
+fn widened(short: [u32; 3], mut extra: &[u8]) -> Result<[u64; 3]> {
+    const ZIP_64: u16 = 1;
+    let mut long = short.map(u64::from);
+    // In the directory, the uncompressed size comes second, in the extra field first.
+    let order = [1, 0, 2];
+    while extra.len() >= 4 {
+        let (id, length) = (u16_at(extra, 0)?, usize::from(u16_at(extra, 2)?));
+        let field = extra.get(4..4 + length).context("its directory is damaged")?;
+        if id == ZIP_64 {
+            let wide = order.into_iter().filter(|&which| short[which] == u32::MAX);
+            for (place, which) in wide.enumerate() {
+                long[which] = u64_at(field, 8 * place)?;
+            }
+        }
+        extra = &extra[4 + length..];
+    }
+    Ok(long)
+}
+
+fn at(file: &File, start: u64, bytes: u64) -> Result<Vec<u8>> {
+    let mut buffer = vec![0; usize::try_from(bytes)?];
+    read_at(file, &mut buffer, start)?;
+    Ok(buffer)
+}
+
+fn bytes_at<const N: usize>(bytes: &[u8], place: usize) -> Result<[u8; N]> {
+    let bytes = place.checked_add(N).and_then(|end| bytes.get(place..end)).context("its directory is damaged")?;
+    Ok(bytes.try_into().expect("so many bytes were taken"))
+}
+
+fn u16_at(bytes: &[u8], place: usize) -> Result<u16> {
+    Ok(u16::from_le_bytes(bytes_at(bytes, place)?))
+}
+
+fn u32_at(bytes: &[u8], place: usize) -> Result<u32> {
+    Ok(u32::from_le_bytes(bytes_at(bytes, place)?))
+}
+
+fn u64_at(bytes: &[u8], place: usize) -> Result<u64> {
+    Ok(u64::from_le_bytes(bytes_at(bytes, place)?))
+}
