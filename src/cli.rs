@@ -103,7 +103,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 #[command(after_help = ANALYZE_EXAMPLES)]
 struct AnalyzeArguments {
     /// A Hub id (`google-bert/bert-base-uncased`, `org/name@revision`), or a folder with config.json,
-    /// tokenizer.json and model.safetensors
+    /// tokenizer.json and weights
     model: Option<String>,
     /// The corpus; `-` reads standard input
     #[arg(short, long, value_name = "FILE")]
@@ -194,7 +194,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 #[derive(Args)]
 #[command(after_help = MAPS_EXAMPLES)]
 struct MapsArguments {
-    /// A Hub id, or a folder with config.json, tokenizer.json and model.safetensors
+    /// A Hub id, or a folder with config.json, tokenizer.json and weights
     model: Option<String>,
     /// Map this text; it is sentence 0
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["corpus", "sentences", "format"])]

@@ -4,8 +4,6 @@
 mod golden;
 mod support;
 
-use std::path::{Path, PathBuf};
-
 use candle_core::Device;
 use golden::{Golden, check_forward, of_ids};
 use headscope::model::families::Architecture;
@@ -13,21 +11,13 @@ use headscope::model::packed::PackedEncoder;
 use headscope::model::parameters::Parameters;
 use headscope::model::tensor::TensorEncoder;
 use headscope::model::weights::Checkpoint;
-use support::fixture;
-
-/// The files of weights in a folder.
-fn weights(folder: &Path) -> Vec<PathBuf> {
-    let files = folder.read_dir().unwrap().map(|entry| entry.unwrap().path());
-    let mut weights: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end != "json")).collect();
-    weights.sort();
-    weights
-}
+use support::{fixture, weight_files};
 
 /// Holds both encoders of a model of `fixtures/models` against its golden.
 fn check(name: &str) {
     let folder = fixture("models").join(name);
     let architecture = Architecture::read(&folder.join("config.json")).unwrap();
-    let checkpoint = Checkpoint::open(&weights(&folder), architecture.family.prefix).unwrap();
+    let checkpoint = Checkpoint::open(&weight_files(&folder), architecture.family.prefix).unwrap();
     let parameters = Parameters::load(&checkpoint, &architecture).unwrap();
     let golden = Golden::read(&fixture("goldens").join(format!("{name}.safetensors")));
     let sentences: Vec<_> =

@@ -15,7 +15,7 @@ use headscope::model::weights::Checkpoint;
 use proptest::prelude::*;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use support::{fixture, path, run, tiny_bert};
+use support::{fixture, path, run, tiny_bert, weight_files};
 use tempfile::TempDir;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
@@ -39,10 +39,7 @@ fn architecture(name: &str) -> Architecture {
 
 /// The files of weights of a model of `fixtures/models`.
 fn weights(name: &str) -> Vec<PathBuf> {
-    let files = fixture("models").join(name).read_dir().unwrap().map(|entry| entry.unwrap().path());
-    let mut weights: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end != "json")).collect();
-    weights.sort();
-    weights
+    weight_files(&fixture("models").join(name))
 }
 
 /// All tensors of a file, as candle reads them.

@@ -19,6 +19,14 @@ pub fn tiny_bert() -> PathBuf {
     fixture("models/tiny-bert")
 }
 
+/// The files of weights in a folder of `fixtures/models`.
+pub fn weight_files(folder: &Path) -> Vec<PathBuf> {
+    let files = folder.read_dir().expect("a folder").map(|entry| entry.expect("a file").path());
+    let mut weights: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end != "json")).collect();
+    weights.sort();
+    weights
+}
+
 /// The binary, with no variable set that changes what it does.
 pub fn headscope(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headscope"));

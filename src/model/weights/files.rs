@@ -28,6 +28,9 @@ fn extension(index: &Path) -> &'static str {
     if is_safetensors { "safetensors" } else { "bin" }
 }
 
+/// No file system in use has longer names.
+const LONGEST_NAME: usize = 255;
+
 #[derive(Deserialize)]
 struct Index {
     /// From each tensor to the file that it is in.
@@ -49,6 +52,7 @@ fn listed(text: &str, extension: &str) -> Result<Vec<String>> {
     let names: BTreeSet<String> = weight_map.into_values().collect();
     ensure!(!names.is_empty(), "it lists no files");
     for name in &names {
+        ensure!(name.len() <= LONGEST_NAME, "it lists a file whose name has {} bytes", name.len());
         let path = Path::new(name);
         let mut parts = path.components();
         let beside =
@@ -89,6 +93,8 @@ mod tests {
         let error = |text: &str| format!("{:#}", listed(text, "safetensors").unwrap_err());
         assert_eq!(error("{}"), "not an index of weights: missing field `weight_map` at line 1 column 2");
         assert_eq!(error(r#"{"weight_map": {}}"#), "it lists no files");
+        let long = format!(r#"{{"weight_map": {{"x": "{}"}}}}"#, "a".repeat(300));
+        assert_eq!(error(&long), "it lists a file whose name has 300 bytes");
         let other = error(r#"{"weight_map": {"x": "config.json\u001b"}}"#);
         assert_eq!(other, r#"it lists the file "config.json\u{1b}", which is no .safetensors"#);
     }

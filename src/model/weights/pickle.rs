@@ -27,6 +27,9 @@ pub struct PickledTensor<'a> {
     pub strides: Vec<u64>,
 }
 
+/// The longest text that has a place in a state dict; names of tensors are the longest, with about 100 bytes.
+const LONGEST_TEXT: u32 = 1000;
+
 /// The number of an object.
 type Id = usize;
 
@@ -143,6 +146,7 @@ impl<'a> Machine<'a> {
             }
             b'X' => {
                 let length = u32::from_le_bytes(self.take()?);
+                ensure!(length <= LONGEST_TEXT, "a text of {length} bytes has no place in a state dict");
                 let text = std::str::from_utf8(self.take_slice(length)?).context("a name that is not UTF-8")?;
                 self.push(Object::Text(text));
             }
@@ -360,7 +364,8 @@ impl<'a> Machine<'a> {
 
     /// A line of text, without its end.
     fn take_line(&mut self) -> Result<&'a str> {
-        let length = self.rest.iter().position(|byte| *byte == b'\n').context("it is cut short: download it again")?;
+        let line = &self.rest[..self.rest.len().min(LONGEST_TEXT as usize)];
+        let length = line.iter().position(|byte| *byte == b'\n').context("a name that does not end")?;
         let (line, rest) = self.rest.split_at(length);
         self.rest = &rest[1..];
         std::str::from_utf8(line).context("a name that is not UTF-8")
@@ -417,7 +422,13 @@ mod tests {
         assert_eq!(error(b"\x80\x02K\x07."), "it holds a number, not a state dict");
         assert_eq!(error(b"\x80\x02}"), "it is cut short: download it again");
         assert_eq!(error(b"\x80\x02i"), "the pickle, at byte 2: instruction 0x69 has no place in a state dict");
-        assert_eq!(error(b"\x80\x02X\xff\xff\xff\xff."), "the pickle, at byte 2: it is cut short: download it again");
+        assert_eq!(error(b"\x80\x02X\xff\0\0\0."), "the pickle, at byte 2: it is cut short: download it again");
+        let long = "the pickle, at byte 2: a text of 4294967295 bytes has no place in a state dict";
+        assert_eq!(error(b"\x80\x02X\xff\xff\xff\xff."), long);
+        assert_eq!(
+            error(&[b"\x80\x02c".as_slice(), &[b'a'; 2000]].concat()),
+            "the pickle, at byte 2: a name that does not end"
+        );
         assert_eq!(error(b"\x80\x02K\x01K\x02R."), "the pickle, at byte 6: a call of a number");
         assert_eq!(error(b"\x80\x02(t\x85tt."), "the pickle, at byte 5: a mark is missing");
         let dimensions = [1; 9];

@@ -25,6 +25,9 @@ pub(super) const MAGIC: [u8; 4] = *b"PK\x03\x04";
 /// The directory of a model of a thousand layers has about 2 MB.
 const LARGEST_DIRECTORY: u64 = 1 << 26;
 
+/// PyTorch names its files after the archive and numbers them.
+const LONGEST_NAME: u16 = 1000;
+
 const END: u32 = 0x0605_4b50;
 const END_BYTES: u64 = 22;
 const LOCATOR_64: u32 = 0x0706_4b50;
@@ -83,6 +86,7 @@ fn entry(file: &File, size: u64, directory: &[u8]) -> Result<(Entry, usize)> {
     let extra_end = extra_start + usize::from(extra);
     let end = extra_end + usize::from(comment);
     ensure!(end <= directory.len(), damaged());
+    ensure!(name <= LONGEST_NAME, "a name of {name} bytes");
     let name = String::from_utf8_lossy(&directory[ENTRY_BYTES..extra_start]).into_owned();
     let (flags, method) = (u16_at(directory, 8)?, u16_at(directory, 10)?);
     ensure!(flags & 1 == 0 && method == 0, "`{}` is compressed or encrypted", name.escape_debug());
@@ -139,4 +143,83 @@ fn u32_at(bytes: &[u8], place: usize) -> Result<u32> {
 
 fn u64_at(bytes: &[u8], place: usize) -> Result<u64> {
     Ok(u64::from_le_bytes(bytes_at(bytes, place)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Cursor, Write};
+
+    use zip::write::SimpleFileOptions;
+    use zip::{CompressionMethod, ZipWriter};
+
+    use super::*;
+
+    /// An archive of one stored file.
+    fn archive() -> Vec<u8> {
+        let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+        let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+        archive.start_file("model/data.pkl", stored).unwrap();
+        archive.write_all(b"xyz").unwrap();
+        archive.finish().unwrap().into_inner()
+    }
+
+    fn read(bytes: &[u8]) -> Result<Vec<Entry>, String> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        entries(&file, bytes.len() as u64).map_err(|error| format!("{error:#}"))
+    }
+
+    /// The error of the archive with these bytes at a place that is counted from the beginning of its directory.
+    fn error(place: usize, bytes: &[u8]) -> String {
+        let mut archive = archive();
+        let start = archive.windows(4).position(|window| window == ENTRY.to_le_bytes()).unwrap();
+        archive[start + place..][..bytes.len()].copy_from_slice(bytes);
+        read(&archive).unwrap_err()
+    }
+
+    #[test]
+    fn entries_of_an_archive() {
+        let bytes = archive();
+        let start = bytes.windows(3).position(|window| window == b"xyz").unwrap() as u64;
+        assert_eq!(read(&bytes).unwrap(), [Entry { name: "model/data.pkl".into(), place: start..start + 3 }]);
+    }
+
+    #[test]
+    fn what_the_directory_says_is_checked() {
+        let huge = [0xff, 0xff, 0xff, 0x7f];
+        assert_eq!(error(10, &[8]), "entry 0: `model/data.pkl` is compressed or encrypted");
+        assert_eq!(error(8, &[1]), "entry 0: `model/data.pkl` is compressed or encrypted");
+        assert_eq!(error(20, &huge), "entry 0: `model/data.pkl` has two sizes");
+        let sizes = [huge, huge].concat();
+        assert_eq!(error(20, &sizes), "entry 0: `model/data.pkl` lies outside the file: download it again");
+        assert_eq!(error(42, &huge), "entry 0: `model/data.pkl` lies outside the file: download it again");
+        assert_eq!(error(42, &[1]), "entry 0: `model/data.pkl` is not where the directory says");
+        assert_eq!(error(28, &[0xff, 0xff]), "entry 0: its directory is damaged");
+        assert_eq!(error(30, &[0xff, 0xff]), "entry 0: its directory is damaged");
+        // A size in an extra field that is not there.
+        assert_eq!(error(20, &[0xff; 8]), "entry 0: `model/data.pkl` lies outside the file: download it again");
+    }
+
+    #[test]
+    fn a_directory_of_any_size() {
+        let whole = archive();
+        let end = whole.len() - 22;
+        for (place, field) in [(12, [0xff, 0xff, 0xff, 0x7f]), (16, [0xff, 0xff, 0xff, 0xff])] {
+            let mut bytes = whole.clone();
+            bytes[end + place..][..4].copy_from_slice(&field);
+            assert_eq!(read(&bytes).unwrap_err(), "its directory lies outside the file");
+        }
+        // The long form of the end: 2^60 entries in a directory of 2^62 bytes.
+        let mut long = END_64.to_le_bytes().to_vec();
+        long.resize(24, 0);
+        [1_u64 << 60, 1 << 60, 1 << 62, 0].iter().for_each(|field| long.extend(field.to_le_bytes()));
+        let mut locator = [LOCATOR_64, 0].map(u32::to_le_bytes).concat();
+        locator.extend((end as u64).to_le_bytes());
+        locator.extend(1_u32.to_le_bytes());
+        let bytes = [&whole[..end], &long, &locator, &whole[end..]].concat();
+        assert_eq!(read(&bytes).unwrap_err(), "its directory lies outside the file");
+        for cut in 0..whole.len() {
+            assert!(read(&whole[..cut]).is_err());
+        }
+    }
 }
