@@ -8,9 +8,9 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::attention::FromToken;
-use crate::corpus::Format;
+use crate::corpus::{Format, Input};
 use crate::detectors;
-use crate::export::output::{is_obeyed, printable};
+use crate::export::output::{self, is_obeyed, printable};
 use crate::export::{Target, Writer};
 use crate::model::source::ModelRef;
 use crate::options::{AnalyzeOptions, MapsOptions, MergeOptions, Outcome, ReportOptions, SentenceChoice};
@@ -87,9 +87,11 @@ const ANALYZE_EXAMPLES: &str = "\
 Examples:
   headscope analyze google-bert/bert-base-uncased --corpus treebank.conllu -o report.json
   headscope analyze ./my-model --corpus sentences.txt --truncate -o report.json -o heads.csv
+  headscope analyze ./my-model --corpus UD_English-EWT --format conllu --corpus more.jsonl.gz -o report.json
   cat treebank.conllu | headscope analyze ./my-model --corpus - --format conllu -o - | jq .heads
 
 A corpus in CoNLL-U gives all metrics; plain text has no trees, so it gives those of the token level only.
+A line of JSON lines is {\"text\": \"...\"}, or {\"words\": [...]} with or without \"heads\" and \"relations\" as in CoNLL-U.
 Sentences that cannot be analysed whole are skipped, counted and reported with the reason.
 
 Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
@@ -105,18 +107,17 @@ struct AnalyzeArguments {
     /// A Hub id (`google-bert/bert-base-uncased`, `org/name@revision`), or a folder with config.json,
     /// tokenizer.json and weights
     model: Option<String>,
-    /// The corpus; `-` reads standard input
-    #[arg(short, long, value_name = "FILE")]
-    corpus: Option<PathBuf>,
-    /// How to read the corpus [default: by its extension: .conllu, .conll, .txt or .text]
-    #[arg(long, value_enum)]
-    format: Option<FormatArgument>,
+    #[command(flatten)]
+    corpora: CorpusArguments,
     /// Skip sentences of more tokens [default: as many as the model has positions]
     #[arg(long, value_name = "N")]
     max_tokens: Option<NonZeroUsize>,
     /// Cut longer sentences of plain text instead of skipping them
     #[arg(long)]
     truncate: bool,
+    /// Fail at the first sentence that would be skipped, and write nothing
+    #[arg(long)]
+    strict: bool,
     /// Read only the first N sentences
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
@@ -199,12 +200,8 @@ struct MapsArguments {
     /// Map this text; it is sentence 0
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["corpus", "sentences", "format"])]
     text: Option<String>,
-    /// Map sentences of this corpus; `-` reads standard input
-    #[arg(short, long, value_name = "FILE")]
-    corpus: Option<PathBuf>,
-    /// How to read the corpus [default: by its extension: .conllu, .conll, .txt or .text]
-    #[arg(long, value_enum)]
-    format: Option<FormatArgument>,
+    #[command(flatten)]
+    corpora: CorpusArguments,
     /// Map only this sentence of the corpus, counted from 0. May be repeated
     #[arg(short, long = "sentence", value_name = "N")]
     sentences: Vec<u64>,
@@ -214,6 +211,33 @@ struct MapsArguments {
     /// Skip sentences of more tokens [default: as many as the model has positions]
     #[arg(long, value_name = "N")]
     max_tokens: Option<NonZeroUsize>,
+    /// Fail at the first sentence that would be skipped, and write nothing
+    #[arg(long)]
+    strict: bool,
+}
+
+/// Which sentences.
+#[derive(Args)]
+struct CorpusArguments {
+    /// A corpus: a file, also compressed (.gz, .zst), a folder, or `-` for standard input. May be repeated; sentences
+    /// are numbered through
+    #[arg(short, long = "corpus", value_name = "PATH")]
+    corpus: Vec<PathBuf>,
+    /// How to read every corpus; of a folder only the files of this format [default: by extension: .conllu, .conll,
+    /// .txt, .text, .jsonl or .ndjson]
+    #[arg(long, value_enum)]
+    format: Option<FormatArgument>,
+}
+
+impl CorpusArguments {
+    fn validate(self) -> Result<Vec<Input>, Usage> {
+        let format = self.format.map(|format| match format {
+            FormatArgument::Conllu => Format::Conllu,
+            FormatArgument::Text => Format::Text,
+            FormatArgument::Jsonl => Format::Jsonl,
+        });
+        self.corpus.iter().map(|path| Input::parse(path, format)).collect()
+    }
 }
 
 /// Say what a label or a metric is
@@ -235,6 +259,8 @@ enum FormatArgument {
     Conllu,
     /// One sentence per line, a blank line between documents
     Text,
+    /// One JSON object per line
+    Jsonl,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -248,13 +274,14 @@ enum FromTokenArgument {
 impl AnalyzeArguments {
     fn validate(self) -> Result<AnalyzeOptions, Usage> {
         let model = model(self.model)?;
-        let Some(corpus) = self.corpus else {
+        let corpus = self.corpora.validate()?;
+        if corpus.is_empty() {
             return Err("no --corpus given: there is none in the box yet, so name a file".to_owned());
-        };
-        let format = format(self.format, &corpus)?;
-        if self.truncate && format != Format::Text {
-            return Err(format!("--truncate is for plain text: a {format} sentence without its end has another tree"));
         }
+        if self.truncate && !corpus.iter().any(Input::may_have_text) {
+            return Err("--truncate is for plain text: a sentence without its end has another tree".to_owned());
+        }
+        refuse_overlap(&self.report.outputs, &corpus)?;
         let run_info = !self.report.no_run_info;
         let outcome = match self.shard {
             None => Outcome::Report(self.report.validate()?),
@@ -263,9 +290,9 @@ impl AnalyzeArguments {
         Ok(AnalyzeOptions {
             model,
             corpus,
-            format,
             max_tokens: self.max_tokens.map(NonZeroUsize::get),
             truncate: self.truncate,
+            strict: self.strict,
             limit: self.limit,
             threads: match self.threads {
                 Some(threads) => NonZeroUsize::new(threads.into()).expect("in range"),
@@ -284,10 +311,6 @@ impl AnalyzeArguments {
 impl ReportArguments {
     fn validate(self) -> Result<ReportOptions, Usage> {
         let outputs = self.outputs.iter().map(|path| target(path)).collect::<Result<Vec<_>, _>>()?;
-        let distinct: BTreeSet<&PathBuf> = self.outputs.iter().collect();
-        if distinct.len() < self.outputs.len() {
-            return Err("the same output is given twice".to_owned());
-        }
         Ok(ReportOptions {
             summary: !self.quiet && !outputs.contains(&Target::Stdout),
             outputs,
@@ -311,6 +334,7 @@ impl ReportArguments {
 
 impl MergeArguments {
     fn validate(self) -> Result<MergeOptions, Usage> {
+        refuse_overlap(&self.report.outputs, &[])?;
         let run_info = !self.report.no_run_info;
         Ok(MergeOptions { parts: self.parts, run_info, report: self.report.validate()? })
     }
@@ -319,19 +343,23 @@ impl MergeArguments {
 impl MapsArguments {
     fn validate(self) -> Result<MapsOptions, Usage> {
         let model = model(self.model)?;
-        let sentences = match (self.text, self.corpus) {
-            (Some(text), _) => SentenceChoice::Text(text),
-            (None, Some(path)) => {
+        let inputs = self.corpora.validate()?;
+        let sentences = match self.text {
+            Some(text) => SentenceChoice::Text(text),
+            None if inputs.is_empty() => return Err("nothing to map: give --text or --corpus".to_owned()),
+            None => {
                 let indices: BTreeSet<u64> = self.sentences.into_iter().collect();
-                let format = format(self.format, &path)?;
-                SentenceChoice::Corpus { path, format, indices: indices.into_iter().collect() }
+                SentenceChoice::Corpus { inputs, indices: indices.into_iter().collect() }
             }
-            (None, None) => return Err("nothing to map: give --text or --corpus".to_owned()),
         };
         if lower_extension(&self.output) != "safetensors" {
             return Err(format!("`{}`: maps are written as .safetensors", self.output.display()));
         }
-        Ok(MapsOptions { model, sentences, output: self.output, max_tokens: self.max_tokens.map(NonZeroUsize::get) })
+        if let SentenceChoice::Corpus { inputs, .. } = &sentences {
+            refuse_overlap(std::slice::from_ref(&self.output), inputs)?;
+        }
+        let max_tokens = self.max_tokens.map(NonZeroUsize::get);
+        Ok(MapsOptions { model, sentences, output: self.output, max_tokens, strict: self.strict })
     }
 }
 
@@ -363,28 +391,6 @@ fn model(argument: Option<String>) -> Result<ModelRef, Usage> {
     }
 }
 
-fn format(argument: Option<FormatArgument>, corpus: &Path) -> Result<Format, Usage> {
-    if let Some(format) = argument {
-        return Ok(match format {
-            FormatArgument::Conllu => Format::Conllu,
-            FormatArgument::Text => Format::Text,
-        });
-    }
-    if corpus == Path::new("-") {
-        return Err(
-            "standard input has no extension to tell the format by: say --format conllu or --format text".to_owned()
-        );
-    }
-    let extension = lower_extension(corpus);
-    let known = Format::EXTENSIONS.iter().find(|(known, _)| *known == extension);
-    known.map(|(_, format)| *format).ok_or_else(|| {
-        format!(
-            "cannot tell the format of `{}` by its extension: say --format conllu or --format text",
-            corpus.display()
-        )
-    })
-}
-
 fn target(path: &Path) -> Result<Target, Usage> {
     if path == Path::new("-") {
         return Ok(Target::Stdout);
@@ -399,6 +405,21 @@ fn target(path: &Path) -> Result<Target, Usage> {
         format!("cannot tell the format of output `{}` by its extension: use {}", path.display(), all.join(" or "))
     })?;
     Ok(Target::File(path.to_owned(), known.1))
+}
+
+/// Refuses outputs that would overwrite one another or a corpus, however they are spelt.
+fn refuse_overlap(outputs: &[PathBuf], corpora: &[Input]) -> Result<(), Usage> {
+    let mut seen = BTreeSet::new();
+    for output in outputs {
+        let destination = output::destination(output);
+        if corpora.iter().filter_map(Input::path).any(|corpus| output::destination(corpus) == destination) {
+            return Err(format!("output `{}` is also a corpus: it would be overwritten", output.display()));
+        }
+        if !seen.insert(destination) {
+            return Err(format!("the same output is given twice: `{}`", output.display()));
+        }
+    }
+    Ok(())
 }
 
 fn lower_extension(path: &Path) -> String {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use tokenizers::{EncodeInput, Encoding, InputSequence, Tokenizer};
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
@@ -99,6 +99,23 @@ pub struct Tally {
     pub skipped: BTreeMap<SkipReason, u64>,
     /// Sentences of plain text that were cut to the limit.
     pub truncated: u64,
+    /// Sentences encoded that were given as words of which not every one has an annotated head.
+    pub unannotated: u64,
+    /// The same by file of the corpus.
+    pub files: Vec<FileTally>,
+}
+
+/// What was encoded of one file and what was not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileTally {
+    /// Sentences encoded.
+    pub sentences: u64,
+    /// Tokens of those, special tokens included.
+    pub tokens: u64,
+    /// Words of those.
+    pub words: u64,
+    /// Sentences left out.
+    pub skipped: u64,
 }
 
 impl Tally {
@@ -108,9 +125,42 @@ impl Tally {
         self.tokens += other.tokens;
         self.words += other.words;
         self.truncated += other.truncated;
+        self.unannotated += other.unannotated;
         for (reason, count) in &other.skipped {
             *self.skipped.entry(*reason).or_default() += count;
         }
+        for (number, other) in other.files.iter().enumerate() {
+            let file = self.file(number);
+            file.sentences += other.sentences;
+            file.tokens += other.tokens;
+            file.words += other.words;
+            file.skipped += other.skipped;
+        }
+    }
+
+    fn file(&mut self, number: usize) -> &mut FileTally {
+        if self.files.len() <= number {
+            self.files.resize(number + 1, FileTally::default());
+        }
+        &mut self.files[number]
+    }
+
+    fn count(&mut self, file: usize, encoded: &Encoded) {
+        let (tokens, words) = (encoded.ids.len() as u64, encoded.words.len() as u64);
+        self.sentences += 1;
+        self.tokens += tokens;
+        self.words += words;
+        let unknown = |arc: &Arc| arc.head == Head::Unknown;
+        self.unannotated += u64::from(encoded.tree.as_ref().is_some_and(|tree| tree.iter().any(unknown)));
+        let file = self.file(file);
+        file.sentences += 1;
+        file.tokens += tokens;
+        file.words += words;
+    }
+
+    fn skip(&mut self, file: usize, reason: SkipReason) {
+        *self.skipped.entry(reason).or_default() += 1;
+        self.file(file).skipped += 1;
     }
 }
 
@@ -121,6 +171,7 @@ pub struct SentenceEncoder<'a> {
     punctuation: &'a [bool],
     max_tokens: usize,
     truncate: bool,
+    strict: bool,
     tally: Tally,
 }
 
@@ -137,28 +188,33 @@ impl<'a> SentenceEncoder<'a> {
         max_tokens: usize,
         truncate: bool,
     ) -> Self {
-        Self { tokenizer, separator, punctuation, max_tokens, truncate, tally: Tally::default() }
+        Self { tokenizer, separator, punctuation, max_tokens, truncate, strict: false, tally: Tally::default() }
+    }
+
+    /// Makes it an error, if `strict`, that a sentence must be left out.
+    #[must_use]
+    pub fn strict(self, strict: bool) -> Self {
+        Self { strict, ..self }
     }
 
     /// Encodes one sentence; a sentence that must be left out is counted and gives its reason.
     ///
     /// # Errors
     ///
-    /// If the tokenizer fails.
+    /// If the tokenizer fails, or the sentence must be left out and that is an error; both name file and line.
     pub fn encode(&mut self, sentence: Sentence) -> Result<Result<Encoded, SkipReason>> {
-        let index = sentence.index;
-        let at = || format!("cannot tokenise sentence {index}, at line {}", sentence.line);
-        let outcome = match sentence.content {
+        let Sentence { index, origin, content } = sentence;
+        let at = || format!("{origin}: cannot tokenise sentence {index}");
+        let outcome = match content {
             Content::Text(text) => self.encode_text(index, &text).with_context(at)?,
-            Content::Tree(words) => self.encode_tree(index, words).with_context(at)?,
+            Content::Words(words) => self.encode_words(index, words).with_context(at)?,
         };
         match &outcome {
-            Ok(encoded) => {
-                self.tally.sentences += 1;
-                self.tally.tokens += encoded.ids.len() as u64;
-                self.tally.words += encoded.words.len() as u64;
+            Ok(encoded) => self.tally.count(origin.file, encoded),
+            Err(reason) if self.strict => {
+                bail!("{origin}: sentence {index} would be skipped, it is one {} (--strict)", reason.describe())
             }
-            Err(reason) => *self.tally.skipped.entry(*reason).or_default() += 1,
+            Err(reason) => self.tally.skip(origin.file, *reason),
         }
         Ok(outcome)
     }
@@ -192,7 +248,7 @@ impl<'a> SentenceEncoder<'a> {
         Ok(self.finish(index, &encoding, None, None))
     }
 
-    fn encode_tree(&mut self, index: u64, words: Vec<Word>) -> Result<Result<Encoded, SkipReason>> {
+    fn encode_words(&mut self, index: u64, words: Vec<Word>) -> Result<Result<Encoded, SkipReason>> {
         if words.is_empty() {
             return Ok(Err(SkipReason::NoTokens));
         }

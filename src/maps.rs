@@ -31,7 +31,7 @@ pub fn maps(options: &MapsOptions) -> Result<()> {
     let model = Model::load(files)?;
     loading.finish_and_clear();
 
-    let mut encoder = model.sentence_encoder(token_limit(&model, options.max_tokens)?, false);
+    let mut encoder = model.sentence_encoder(token_limit(&model, options.max_tokens)?, false).strict(options.strict);
     let sentences = chosen(&options.sentences, &mut encoder)?;
     output.write(&header(&model, &ModelInfo::new(&model, fingerprint.finish()?), &sentences)?)?;
     let mut scratch = Scratch::default();
@@ -83,23 +83,22 @@ fn header(model: &Model, info: &ModelInfo, sentences: &[Encoded]) -> Result<Vec<
 }
 
 fn chosen(choice: &SentenceChoice, encoder: &mut SentenceEncoder<'_>) -> Result<Vec<Encoded>> {
-    let (path, format, indices) = match choice {
+    let (inputs, indices) = match choice {
         SentenceChoice::Text(text) => {
-            let sentence = Sentence { index: 0, line: 1, content: Content::Text(text.clone()) };
-            let encoded = encoder.encode(sentence)?;
+            let encoded = encoder.encode(Sentence::single("--text", Content::Text(text.clone())))?;
             return Ok(vec![encoded.map_err(|reason| anyhow!("cannot map a text {}", reason.describe()))?]);
         }
-        SentenceChoice::Corpus { path, format, indices } => (path, *format, indices),
+        SentenceChoice::Corpus { inputs, indices } => (inputs, indices),
     };
     let mut missing = indices.clone();
     let mut sentences = Vec::new();
-    let mut corpus = Corpus::open(path, format)?;
+    let mut corpus = Corpus::open(inputs)?;
     let mut read = 0;
     while let Some(sentence) =
         (indices.is_empty() || !missing.is_empty()).then(|| corpus.next()).flatten().transpose()?
     {
         read += 1;
-        let (index, line) = (sentence.index, sentence.line);
+        let (index, origin) = (sentence.index, sentence.origin.clone());
         let named = missing.iter().position(|&wanted| wanted == index).map(|found| missing.remove(found)).is_some();
         if !indices.is_empty() && !named {
             continue;
@@ -107,18 +106,18 @@ fn chosen(choice: &SentenceChoice, encoder: &mut SentenceEncoder<'_>) -> Result<
         match encoder.encode(sentence)? {
             Ok(encoded) => sentences.push(encoded),
             Err(reason) if named => {
-                bail!("{}:{line}: cannot map sentence {index}: it is one {}", path.display(), reason.describe())
+                bail!("{origin}: cannot map sentence {index}: it is one {}", reason.describe())
             }
             Err(reason) => {
-                let at = printable(&format!("{}:{line}", path.display()));
+                let at = printable(&origin.to_string());
                 eprintln!("skipped sentence {index} at {at}: it is one {}", reason.describe());
             }
         }
     }
     if let Some(index) = missing.first() {
-        bail!("there is no sentence {index} in `{}`: it has {read}, counted from 0", path.display());
+        bail!("there is no sentence {index} in `{}`: it has {read}, counted from 0", corpus.name());
     }
-    ensure!(!sentences.is_empty(), "corpus `{}` leaves nothing to map: it has {read} sentences", path.display());
+    ensure!(!sentences.is_empty(), "corpus `{}` leaves nothing to map: it has {read} sentences", corpus.name());
     Ok(sentences)
 }
 

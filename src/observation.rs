@@ -105,6 +105,13 @@ fn difference(key: &str, here: &Value, there: &Value) -> Option<String> {
                 difference(&key, &of(here), &of(there))
             })
         }
+        (Value::Array(here), Value::Array(there)) if here.len() == there.len() => {
+            let mut pairs = here.iter().zip(there).enumerate();
+            pairs.find_map(|(number, (here, there))| difference(&format!("{key}.{number}"), here, there))
+        }
+        (Value::Array(here), Value::Array(there)) => {
+            Some(format!("{key} has {} entries in one and {} in the other", here.len(), there.len()))
+        }
         _ => (here != there).then(|| format!("{key} is {here} in one and {there} in the other")),
     }
 }

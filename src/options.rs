@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use crate::attention::FromToken;
-use crate::corpus::Format;
+use crate::corpus::Input;
 use crate::export::Target;
 use crate::model::source::ModelRef;
 use crate::shard::Shard;
@@ -14,14 +14,14 @@ use crate::shard::Shard;
 pub struct AnalyzeOptions {
     /// The model.
     pub model: ModelRef,
-    /// The corpus; `-` is standard input.
-    pub corpus: PathBuf,
-    /// How to read it.
-    pub format: Format,
+    /// The corpus, in the order it is read.
+    pub corpus: Vec<Input>,
     /// Longer sentences are skipped, or cut with `truncate`; the model's limit if `None`.
     pub max_tokens: Option<usize>,
     /// Whether longer sentences of plain text are cut.
     pub truncate: bool,
+    /// Whether a sentence that must be left out is an error.
+    pub strict: bool,
     /// Read only the first so many sentences.
     pub limit: Option<u64>,
     /// Worker threads.
@@ -83,6 +83,8 @@ pub struct MapsOptions {
     pub output: PathBuf,
     /// Longer sentences are skipped, or are an error if they were asked for by number.
     pub max_tokens: Option<usize>,
+    /// Whether a sentence that must be left out is an error.
+    pub strict: bool,
 }
 
 /// The sentences of `headscope maps`.
@@ -92,10 +94,8 @@ pub enum SentenceChoice {
     Text(String),
     /// Sentences of a corpus by their 0-based index; all of them if none are named.
     Corpus {
-        /// The file; `-` is standard input.
-        path: PathBuf,
-        /// How to read it.
-        format: Format,
+        /// The corpus, in the order it is read.
+        inputs: Vec<Input>,
         /// Indices, ascending.
         indices: Vec<u64>,
     },

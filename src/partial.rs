@@ -128,9 +128,9 @@ fn unpack(packed: &[u8]) -> Result<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::attention::{AttentionView, FromToken};
-    use crate::corpus::{CorpusIdentity, Format, Head};
+    use crate::corpus::{CorpusIdentity, FileIdentity, Format, Head};
     use crate::digest::hex;
-    use crate::encode::{Arc, Encoded, SkipReason, TokenKind};
+    use crate::encode::{Arc, Encoded, FileTally, SkipReason, TokenKind};
     use crate::observation::Protocol;
     use crate::observe::{BLOCKS, HeadGrid};
     use crate::report::{ModelInfo, Tool};
@@ -172,7 +172,11 @@ mod tests {
         };
         let protocol =
             Protocol { max_tokens: 8, truncate: false, limit: None, from_token: FromToken::Mean, blocks: BLOCKS };
-        let corpus = CorpusIdentity { name: text("corpus"), format: Format::Conllu, sha256: text("s") };
+        let corpus = CorpusIdentity {
+            name: text("corpus"),
+            files: vec![FileIdentity { name: text("corpus"), format: Format::Conllu, sha256: text("s") }],
+            passed_over: 0,
+        };
         Observation {
             identity: Identity { tool: Tool::default(), model, corpus, protocol },
             tally: Tally {
@@ -181,6 +185,8 @@ mod tests {
                 words: 2,
                 skipped: [(SkipReason::NoTokens, 1)].into(),
                 truncated: 0,
+                unannotated: 0,
+                files: vec![FileTally { sentences: 1, tokens: 4, words: 2, skipped: 1 }],
             },
             sums: sums(),
             run: None,

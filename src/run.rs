@@ -62,7 +62,7 @@ pub fn merge(options: &MergeOptions) -> Result<()> {
 /// Observes the sentences of a shard.
 fn observe(options: &AnalyzeOptions, shard: Shard) -> Result<Observation> {
     let (started_at, started) = (SystemTime::now(), Instant::now());
-    let corpus = Corpus::open(&options.corpus, options.format)?;
+    let corpus = Corpus::open(&options.corpus)?;
 
     let files = options.model.resolve(&Downloads::default())?;
     let fingerprint = Fingerprint::start(&files);
@@ -78,7 +78,7 @@ fn observe(options: &AnalyzeOptions, shard: Shard) -> Result<Observation> {
         blocks: BLOCKS,
     };
     let progress = Analysis::new(options.limit, corpus.bytes(), corpus.bytes_read());
-    let encoder = model.sentence_encoder(protocol.max_tokens, protocol.truncate);
+    let encoder = model.sentence_encoder(protocol.max_tokens, protocol.truncate).strict(options.strict);
     let mut sentences = EncodedSentences { corpus, encoder, shard, left: options.limit.unwrap_or(u64::MAX) };
     let loaded = Instant::now();
     let sums = sum_up(&model, &mut sentences, protocol.from_token, options.threads, &progress)?;

@@ -20,6 +20,9 @@ assert heads["metrics.offset_mass.-1"].between(0, 1).all()
 labels = pd.json_normalize(report["heads"], "labels", ["name"])
 assert set(labels["label"]) >= {"previous-token"}, set(labels["label"])
 
+files = pd.json_normalize(report["corpus"], "files")
+assert files["sentences"].sum() == report["corpus"]["sentences"]
+
 relations = pd.json_normalize(report["relations"], "by_head", ["relation", "count"])
 assert len(relations) == len(heads) * len(report["relations"])
 

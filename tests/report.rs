@@ -112,7 +112,7 @@ fn standard_input_reads_as_a_file_does() {
     for key in ["heads", "relations", "chance"] {
         assert_eq!(piped[key], read[key]);
     }
-    assert_eq!(piped["corpus"]["sha256"], read["corpus"]["sha256"]);
+    assert_eq!(piped["corpus"]["files"][0]["sha256"], read["corpus"]["files"][0]["sha256"]);
 }
 
 #[test]
@@ -121,7 +121,8 @@ fn a_limit_takes_the_first_sentences() {
     assert_eq!(report["corpus"]["sentences"], 7);
     assert_eq!(report["settings"]["limit"], 7);
     // The hash is of the whole corpus all the same.
-    assert_eq!(report["corpus"]["sha256"], analyze(&gold(), &[])["corpus"]["sha256"]);
+    let sha256 = &report["corpus"]["files"][0]["sha256"];
+    assert_eq!(*sha256, analyze(&gold(), &[])["corpus"]["files"][0]["sha256"]);
 }
 
 #[test]

@@ -148,7 +148,10 @@ fn parts_that_make_no_whole_are_refused() {
     fs::write(&shards.corpus, fs::read_to_string(&shards.corpus).unwrap() + "\n").unwrap();
     let changed = shards.shard("changed.headscope", "2/2", &[]);
     let corpus = shards.refusal(&[&one, &changed]);
-    assert!(corpus.contains("cannot merge `one.headscope` and `changed.headscope`: corpus.sha256 is "), "{corpus}");
+    assert!(
+        corpus.contains("cannot merge `one.headscope` and `changed.headscope`: corpus.files.0.sha256 is "),
+        "{corpus}"
+    );
 }
 
 #[test]

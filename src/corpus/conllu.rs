@@ -3,46 +3,60 @@
 //! Words are the lines with integer ids. Multiword-token ranges (`3-4`) and empty nodes (`5.1`) are passed over:
 //! the words they stand for have lines of their own.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use super::source::Lines;
-use super::{Content, Head, Sentence, Word};
-use crate::observe::dependency::{ALL, base};
+use super::lines::Lines;
+use super::{Content, Head, Origin, Word, excerpt, tree};
 
 /// ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC.
 const COLUMNS: usize = 10;
 
-/// Reads the next sentence, or `None` at the end of the corpus.
+/// The most words of a sentence. A sentence is held in memory whole; no encoder takes more than some thousand tokens.
+const MAX_WORDS: usize = 1_000_000;
+
+/// Reads the next sentence, or `None` at the end of the file.
 ///
 /// # Errors
 ///
-/// If the corpus cannot be read, is not UTF-8, or a line is not CoNLL-U, or the heads do not form a tree;
+/// If the file cannot be read, is not UTF-8, or a line is not CoNLL-U, or the heads do not form a tree;
 /// each names the file, the line and the value.
-pub(super) fn next(lines: &mut Lines, index: u64) -> Result<Option<Sentence>> {
+pub(super) fn next(lines: &mut Lines) -> Result<Option<(Origin, Content)>> {
     let mut words = Vec::new();
     // The line of each word, for errors found only once the sentence is whole.
-    let mut origins = Vec::new();
-    let mut first_line = None;
+    let mut numbers = Vec::new();
+    let mut first = None;
     while let Some(line) = lines.next()? {
         if line.trim().is_empty() {
-            if first_line.is_some() {
+            if first.is_some() {
                 break;
             }
             continue;
         }
-        let parsed = if line.starts_with('#') { Ok(None) } else { word(line, words.len()) };
-        let number = lines.number();
-        first_line.get_or_insert(number);
-        if let Some(word) = parsed.with_context(|| lines.at(number))? {
+        let parsed = if line.starts_with('#') { comment(line) } else { word(line, words.len()) };
+        let origin = lines.here();
+        if let Some(word) = parsed.with_context(|| origin.clone())? {
             words.push(word);
-            origins.push(number);
+            numbers.push(origin.line);
         }
+        first.get_or_insert(origin);
     }
-    let Some(line) = first_line else { return Ok(None) };
-    if let Err((word, problem)) = check_tree(&words) {
-        bail!("{}: {problem}", lines.at(origins[word]));
+    let Some(origin) = first else { return Ok(None) };
+    if let Err((word, problem)) = tree::check(&words) {
+        bail!("{}: column 7 (HEAD) {problem}", lines.at(numbers[word]));
     }
-    Ok(Some(Sentence { index, line, content: Content::Tree(words) }))
+    Ok(Some((origin, Content::Words(words))))
+}
+
+/// Passes a comment over, unless it says that the columns are others.
+fn comment(line: &str) -> Result<Option<Word>> {
+    // <https://universaldependencies.org/ext-format.html>
+    let key = line.trim_start_matches('#').split('=').next().unwrap_or_default().trim();
+    ensure!(
+        key != "global.columns",
+        "this is CoNLL-U Plus (`{}`), which is not read: convert it to the ten columns of CoNLL-U",
+        excerpt(line),
+    );
+    Ok(None)
 }
 
 /// Parses one line; `None` for a multiword-token range or an empty node. `before` words came before it.
@@ -59,6 +73,7 @@ fn word(line: &str, before: usize) -> Result<Option<Word>> {
         return Ok(None);
     }
     let expected = before + 1;
+    ensure!(expected <= MAX_WORDS, "the sentence has more than {MAX_WORDS} words: a blank line ends a sentence");
     ensure!(number(id) == Some(expected), "column 1 (ID) is `{}`: expected {expected}", excerpt(id));
     ensure!(!form.is_empty(), "column 2 (FORM) is empty");
     let head = match head {
@@ -70,9 +85,7 @@ fn word(line: &str, before: usize) -> Result<Option<Word>> {
         },
     };
     ensure!(!relation.is_empty(), "column 8 (DEPREL) is empty");
-    let attached = matches!(head, Head::Word(_));
-    ensure!(!attached || relation != "_", "column 8 (DEPREL) is `_`: a word with a head has a relation to it");
-    ensure!(base(relation) != ALL, "column 8 (DEPREL) is `{}`: that name stands for all relations", excerpt(relation));
+    tree::check_relation(head, relation).map_err(|problem| anyhow!("column 8 (DEPREL) {problem}"))?;
     Ok(Some(Word { form: form.to_owned(), head, relation: relation.to_owned() }))
 }
 
@@ -87,60 +100,9 @@ fn is_pair(id: &str, joint: char) -> bool {
     id.split_once(joint).is_some_and(|(a, b)| [a, b].iter().all(|n| n.parse::<u32>().is_ok()))
 }
 
-/// Checks that heads are in range and lead to a root; the error names the word and the problem.
-fn check_tree(words: &[Word]) -> Result<(), (usize, String)> {
-    let next = |word: usize| match words[word].head {
-        Head::Word(head) => Some(head),
-        Head::Root | Head::Unknown => None,
-    };
-    for word in 0..words.len() {
-        if let Some(head) = next(word).filter(|&head| head >= words.len()) {
-            let (head, last) = (head + 1, words.len());
-            return Err((word, format!("column 7 (HEAD) is {head}, but the sentence has {last} words")));
-        }
-    }
-    // For each word the walk that met it first: a walk that meets itself has found a cycle.
-    let mut met_by = vec![None; words.len()];
-    for start in 0..words.len() {
-        let mut at = Some(start);
-        while let Some(word) = at {
-            if met_by[word] == Some(start) {
-                return Err((word, format!("the heads form a cycle: {}", cycle(word, next))));
-            }
-            if met_by[word].is_some() {
-                break;
-            }
-            met_by[word] = Some(start);
-            at = next(word);
-        }
-    }
-    Ok(())
-}
-
-/// `2 -> 5 -> 2`: the heads from `word` until it comes back.
-fn cycle(word: usize, next: impl Fn(usize) -> Option<usize>) -> String {
-    let mut shown = vec![(word + 1).to_string()];
-    let mut at = next(word);
-    while let Some(other) = at {
-        shown.push((other + 1).to_string());
-        at = next(other).filter(|_| other != word);
-    }
-    shown.join(" -> ")
-}
-
-/// The beginning of a value, short enough for an error message, control characters made visible.
-fn excerpt(text: &str) -> String {
-    const SHOWN: usize = 60;
-    let mut shown: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();
-    if text.chars().nth(SHOWN).is_some() {
-        shown.push_str("...");
-    }
-    shown
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::{Corpus, Format};
+    use super::super::{Corpus, Format, Sentence};
     use super::*;
 
     /// `FORM HEAD DEPREL` per word, filled up to ten columns.
@@ -149,13 +111,13 @@ mod tests {
     }
 
     fn read(text: &str) -> Result<Vec<Sentence>> {
-        Corpus::new("test.conllu", Box::new(std::io::Cursor::new(text.to_owned())), Format::Conllu, None).collect()
+        Corpus::from_bytes("test.conllu", text.as_bytes().to_vec(), Format::Conllu).collect()
     }
 
     fn words(text: &str) -> Vec<(String, Head)> {
         match read(text).unwrap().remove(0).content {
-            Content::Tree(words) => words.into_iter().map(|word| (word.form, word.head)).collect(),
-            Content::Text(_) => panic!("CoNLL-U has trees"),
+            Content::Words(words) => words.into_iter().map(|word| (word.form, word.head)).collect(),
+            Content::Text(_) => panic!("CoNLL-U has words"),
         }
     }
 
@@ -184,7 +146,7 @@ mod tests {
         let odd = format!("\u{feff}{}", plain.trim_end().replace('\n', "\r\n"));
         let expected = read(&plain).unwrap();
         assert_eq!(expected.len(), 2);
-        assert_eq!((expected[0].line, expected[1].line, expected[1].index), (1, 4, 1));
+        assert_eq!((expected[0].origin.line, expected[1].origin.line, expected[1].index), (1, 4, 1));
         assert_eq!(read(&odd).unwrap(), expected);
     }
 
@@ -215,10 +177,10 @@ mod tests {
                 format!("{root}{}", line("2", "on", "7", "obl")),
                 "test.conllu:2: column 7 (HEAD) is 7, but the sentence has 2 words",
             ),
-            (line("1", "Go", "1", "dep"), "test.conllu:1: the heads form a cycle: 1 -> 1"),
+            (line("1", "Go", "1", "dep"), "test.conllu:1: column 7 (HEAD) leads into a cycle: 1 -> 1"),
             (
                 format!("{}{}{root}", line("1", "a", "2", "dep"), line("2", "b", "1", "dep")).replace("1\tGo", "3\tGo"),
-                "test.conllu:1: the heads form a cycle: 1 -> 2 -> 1",
+                "test.conllu:1: column 7 (HEAD) leads into a cycle: 1 -> 2 -> 1",
             ),
         ];
         for (text, expected) in cases {

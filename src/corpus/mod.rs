@@ -1,22 +1,54 @@
-//! Corpora: one reader per format, each an iterator of [`Sentence`]s that streams.
+//! Corpora: from what was named to files, from files to lines, and one reader per format that streams [`Sentence`]s.
 
 pub mod conllu;
+mod input;
+pub mod jsonl;
+mod lines;
 mod source;
 pub mod text;
+mod tree;
 
 use std::fmt;
+use std::sync::Arc;
 
-pub use source::{Corpus, CorpusIdentity};
+pub use input::{Compression, Input, Kind};
+pub use lines::MAX_LINE_BYTES;
+pub use source::{Corpus, CorpusIdentity, FileIdentity};
 
 /// A sentence as the corpus has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sentence {
-    /// 0-based position in the corpus, skipped sentences counted.
+    /// 0-based position in the corpus, over all its files, skipped sentences counted.
     pub index: u64,
-    /// The 1-based line on which the sentence starts.
-    pub line: u64,
+    /// Where it stands.
+    pub origin: Origin,
     /// The words or the running text.
     pub content: Content,
+}
+
+impl Sentence {
+    /// A sentence that is in no file; `name` says in messages where it is from.
+    #[must_use]
+    pub fn single(name: &str, content: Content) -> Self {
+        Self { index: 0, origin: Origin { file: 0, path: name.into(), line: 1 }, content }
+    }
+}
+
+/// Where a sentence stands; displayed as `FILE:LINE`, as compilers print it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Which of the corpus's files, counted from 0.
+    pub file: usize,
+    /// That file as messages name it: its path.
+    pub path: Arc<str>,
+    /// The 1-based line on which the sentence starts.
+    pub line: u64,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.path, self.line)
+    }
 }
 
 /// What is known about a sentence's inside.
@@ -24,11 +56,11 @@ pub struct Sentence {
 pub enum Content {
     /// Running text; the tokenizer finds the words.
     Text(String),
-    /// Words that were split by hand, with their gold dependency tree.
-    Tree(Vec<Word>),
+    /// Words that were split beforehand, with their gold dependency tree as far as it is annotated.
+    Words(Vec<Word>),
 }
 
-/// A syntactic word of a gold tree.
+/// A syntactic word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
     /// The surface form.
@@ -58,19 +90,51 @@ pub enum Format {
     Conllu,
     /// One sentence per line, a blank line between documents.
     Text,
+    /// One JSON object per line: words, with or without heads and relations, or text.
+    Jsonl,
 }
 
 impl Format {
-    /// All formats with the file extensions they are guessed from.
-    pub const EXTENSIONS: &[(&str, Format)] =
-        &[("conllu", Format::Conllu), ("conll", Format::Conllu), ("txt", Format::Text), ("text", Format::Text)];
+    /// All formats.
+    pub const ALL: [Self; 3] = [Self::Conllu, Self::Text, Self::Jsonl];
+
+    /// The file extensions that a format is told by, in lower case.
+    #[must_use]
+    pub fn extensions(self) -> &'static [&'static str] {
+        match self {
+            Self::Conllu => &["conllu", "conll"],
+            Self::Text => &["txt", "text"],
+            Self::Jsonl => &["jsonl", "ndjson"],
+        }
+    }
+
+    /// The name that the command line and the report have for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Conllu => "conllu",
+            Self::Text => "text",
+            Self::Jsonl => "jsonl",
+        }
+    }
 }
 
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Format::Conllu => "conllu",
-            Format::Text => "text",
-        })
+        f.write_str(self.name())
     }
+}
+
+/// The beginning of a value, short enough for an error message, control characters made visible.
+fn excerpt(text: &str) -> String {
+    const SHOWN: usize = 60;
+    let mut shown = String::new();
+    for c in text.chars().take(SHOWN) {
+        // Quotes are no danger, and JSON is full of them.
+        if c == '"' { shown.push(c) } else { shown.extend(c.escape_debug()) }
+    }
+    if text.chars().nth(SHOWN).is_some() {
+        shown.push_str("...");
+    }
+    shown
 }

@@ -1,20 +1,20 @@
 //! Plain text: one sentence per line, a blank line between documents.
 
-use super::source::Lines;
-use super::{Content, Sentence};
+use super::lines::Lines;
+use super::{Content, Origin};
 
-/// Reads the next sentence, or `None` at the end of the corpus.
+/// Reads the next sentence, or `None` at the end of the file.
 ///
 /// # Errors
 ///
-/// If the corpus cannot be read or is not UTF-8.
-pub(super) fn next(lines: &mut Lines, index: u64) -> anyhow::Result<Option<Sentence>> {
+/// If the file cannot be read or is not UTF-8.
+pub(super) fn next(lines: &mut Lines) -> anyhow::Result<Option<(Origin, Content)>> {
     while let Some(line) = lines.next()? {
         if line.trim().is_empty() {
             continue;
         }
         let content = Content::Text(line.to_owned());
-        return Ok(Some(Sentence { index, line: lines.number(), content }));
+        return Ok(Some((lines.here(), content)));
     }
     Ok(None)
 }

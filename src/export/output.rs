@@ -53,8 +53,7 @@ impl Output {
     /// If its folder is missing or cannot be written to, or `path` is a folder.
     pub fn open(path: &Path) -> Result<Self> {
         let failed = || format!("cannot write `{}`", path.display());
-        // What a link points to is written, and the link stays.
-        let target = fs::canonicalize(path).unwrap_or_else(|_| link_target(path));
+        let target = destination(path);
         let (file, rename) = match fs::metadata(&target) {
             Ok(metadata) if metadata.is_dir() => bail!("{}: it is a folder", failed()),
             Ok(metadata) if !metadata.is_file() => {
@@ -98,6 +97,23 @@ impl Output {
     }
 }
 
+/// The file that is written if `path` is: one path for all its spellings.
+///
+/// What a link points to is written, and the link stays.
+#[must_use]
+pub fn destination(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| {
+        let target = link_target(path);
+        let place = target.file_name().zip(folder_of(&target).canonicalize().ok());
+        place.map_or(target.clone(), |(name, folder)| folder.join(name))
+    })
+}
+
+/// The folder that a file is in.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
+}
+
 /// Where a link points to that leads to no file yet; the path itself if it is no link.
 fn link_target(path: &Path) -> PathBuf {
     match (fs::read_link(path), path.parent()) {
@@ -109,10 +125,7 @@ fn link_target(path: &Path) -> PathBuf {
 /// A new empty file in the folder of `target`, with the permissions that any new file would have.
 fn beside(target: &Path, path: &Path) -> Result<(File, TempPath)> {
     let shown = path.display();
-    let folder = match target.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    };
+    let folder = folder_of(target);
     if !folder.is_dir() {
         bail!("cannot write `{shown}`: there is no folder `{}`: create it first", folder.display());
     }

@@ -10,7 +10,7 @@ use super::output::printable;
 use crate::detectors::UNLABELLED;
 use crate::metrics::RelationMetrics;
 use crate::observation::Observation;
-use crate::report::{HeadReport, Report, head_name};
+use crate::report::{CorpusFileInfo, CorpusInfo, HeadReport, Report, head_name};
 use crate::shard::Shard;
 
 /// The summary of a report, with terminal colours; whoever prints it strips them where they do not belong.
@@ -52,11 +52,30 @@ fn write_summary(out: &mut String, report: &Report) -> fmt::Result {
         corpus.words,
         corpus.tokens,
     )?;
+    files(out, corpus)?;
     writeln!(out, "\nPrimary label of each head (layers down, heads across):\n")?;
     writeln!(out, "{}", grid(report))?;
     legend(out, &report.heads)?;
     relations(out, report)?;
     skipped(out, report)
+}
+
+/// The files of a corpus that has several.
+fn files(out: &mut String, corpus: &CorpusInfo) -> fmt::Result {
+    const SHOWN: usize = 12;
+    if corpus.files.len() < 2 {
+        return Ok(());
+    }
+    for file in corpus.files.iter().take(SHOWN) {
+        let CorpusFileInfo { name, format, sentences, words, tokens, skipped, .. } = file;
+        let name = printable(name);
+        write!(out, "        {name} ({format}): {sentences} sentences, {words} words, {tokens} tokens")?;
+        writeln!(out, "{}", if *skipped > 0 { format!(", {skipped} skipped") } else { String::new() })?;
+    }
+    match corpus.files.len().saturating_sub(SHOWN) {
+        0 => Ok(()),
+        more => writeln!(out, "        and {more} more files"),
+    }
 }
 
 /// A label as the grid shows it, with its colour and its meaning for the legend.
@@ -182,6 +201,12 @@ fn skipped(out: &mut String, report: &Report) -> fmt::Result {
     writeln!(out, "\nSkipped sentences: {reasons}.")?;
     if report.corpus.truncated > 0 {
         writeln!(out, "Sentences cut to {} tokens: {}.", report.settings.protocol.max_tokens, report.corpus.truncated)?;
+    }
+    if report.corpus.unannotated > 0 && !report.relations.is_empty() {
+        writeln!(out, "Sentences with words whose head is not annotated: {}.", report.corpus.unannotated)?;
+    }
+    if report.corpus.passed_over > 0 {
+        writeln!(out, "In the folders, files and folders that are no corpus files: {}.", report.corpus.passed_over)?;
     }
     Ok(())
 }

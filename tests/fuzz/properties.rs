@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::fmt::Write;
 use std::fs;
-use std::io::Cursor;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -22,6 +21,7 @@ pub type Target = fn(&[u8]) -> bool;
 pub const TARGETS: &[(&str, Target)] = &[
     ("conllu", conllu),
     ("text", text),
+    ("jsonl", jsonl),
     ("packing", packing),
     ("folding", folding),
     ("config", config),
@@ -36,7 +36,7 @@ pub fn target(name: &str) -> Option<Target> {
 fn conllu(data: &[u8]) -> bool {
     let (sentences, whole) = read(data, Format::Conllu);
     for sentence in &sentences {
-        let Content::Tree(words) = &sentence.content else { panic!("CoNLL-U has words") };
+        let Content::Words(words) = &sentence.content else { panic!("CoNLL-U has words") };
         assert!(words.iter().all(|word| !word.form.contains(['\t', '\n'])));
     }
     // What was read can be written, and reads as the same.
@@ -44,7 +44,7 @@ fn conllu(data: &[u8]) -> bool {
     let contents = |sentences: &[Sentence]| sentences.iter().map(|s| s.content.clone()).collect::<Vec<_>>();
     // Comments without a word are a sentence too, of which nothing is written.
     let mut expected = contents(&sentences);
-    expected.retain(|content| !matches!(content, Content::Tree(words) if words.is_empty()));
+    expected.retain(|content| !matches!(content, Content::Words(words) if words.is_empty()));
     assert_eq!(contents(&again), expected);
     whole
 }
@@ -58,11 +58,15 @@ fn text(data: &[u8]) -> bool {
     whole
 }
 
+fn jsonl(data: &[u8]) -> bool {
+    read(data, Format::Jsonl).1
+}
+
 /// Reads all sentences up to the first error, if there is one, and checks what holds in every format.
 fn read(data: &[u8], format: Format) -> (Vec<Sentence>, bool) {
     let mut sentences: Vec<Sentence> = Vec::new();
     let lines = data.split(|&byte| byte == b'\n').count() as u64;
-    let mut corpus = Corpus::new("fuzz", Box::new(Cursor::new(data.to_vec())), format, None);
+    let mut corpus = Corpus::from_bytes("fuzz", data.to_vec(), format);
     for sentence in &mut corpus {
         let sentence = match sentence {
             Ok(sentence) => sentence,
@@ -73,11 +77,12 @@ fn read(data: &[u8], format: Format) -> (Vec<Sentence>, bool) {
             }
         };
         assert_eq!(sentence.index, sentences.len() as u64);
-        assert!((1..=lines).contains(&sentence.line), "line {} of {lines}", sentence.line);
+        let line = sentence.origin.line;
+        assert!((1..=lines).contains(&line), "line {line} of {lines}");
         if let Some(before) = sentences.last() {
-            assert!(before.line < sentence.line);
+            assert!(before.origin.line < line);
         }
-        if let Content::Tree(words) = &sentence.content {
+        if let Content::Words(words) = &sentence.content {
             check_tree(words);
         }
         sentences.push(sentence);
@@ -101,7 +106,7 @@ fn check_tree(words: &[Word]) {
 fn write_conllu(sentences: &[Sentence]) -> String {
     let mut text = String::new();
     for sentence in sentences {
-        let Content::Tree(words) = &sentence.content else { continue };
+        let Content::Words(words) = &sentence.content else { continue };
         for (position, Word { form, head, relation }) in words.iter().enumerate() {
             let head = match head {
                 Head::Root => "0".to_owned(),

@@ -70,7 +70,7 @@ pub fn load(folder: &Path) -> Model {
 /// Encodes pre-split words, as a corpus of that one sentence would be.
 pub fn encode(model: &Model, words: &[String]) -> Encoded {
     let word = |form: &String| Word { form: form.clone(), head: Head::Unknown, relation: "dep".to_owned() };
-    let sentence = Sentence { index: 0, line: 1, content: Content::Tree(words.iter().map(word).collect()) };
+    let sentence = Sentence::single("golden", Content::Words(words.iter().map(word).collect()));
     model.sentence_encoder(512, false).encode(sentence).expect("encodes").expect("is not skipped")
 }
 

@@ -1,0 +1,150 @@
+//! The lines of one file: decompressed, bounded, checked to be UTF-8; its bytes hashed and counted on the way.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, Result, bail, ensure};
+use flate2::read::MultiGzDecoder;
+use sha2::{Digest, Sha256};
+
+use super::{Compression, Origin};
+use crate::digest::hex;
+
+/// The longest line that is read, in bytes: 16 MiB.
+///
+/// A line is held in memory whole. The longest sentences of real corpora have some ten kilobytes, so a longer line is
+/// no sentence, and a file without line ends is refused instead of filling the memory.
+pub const MAX_LINE_BYTES: usize = 16 << 20;
+
+/// Bytes as they are stored, hashed and counted on the way.
+struct Stored {
+    source: Box<dyn Read + Send>,
+    hash: Sha256,
+    read: Arc<AtomicU64>,
+}
+
+impl Read for Stored {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read(buffer)?;
+        self.hash.update(&buffer[..read]);
+        self.read.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+/// Bytes as they are meant.
+enum Decoder {
+    Plain(Stored),
+    Gzip(MultiGzDecoder<Stored>),
+    Zstd(zstd::Decoder<'static, BufReader<Stored>>),
+}
+
+impl Decoder {
+    fn stored(&mut self) -> &mut Stored {
+        match self {
+            Self::Plain(stored) => stored,
+            Self::Gzip(decoder) => decoder.get_mut(),
+            Self::Zstd(decoder) => decoder.get_mut().get_mut(),
+        }
+    }
+}
+
+impl Read for Decoder {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stored) => stored.read(buffer),
+            Self::Gzip(decoder) => decoder.read(buffer),
+            Self::Zstd(decoder) => decoder.read(buffer),
+        }
+    }
+}
+
+/// The lines of a file, numbered from 1, without their line ends.
+pub(super) struct Lines {
+    /// Which of the corpus's files it is.
+    file: usize,
+    path: Arc<str>,
+    source: BufReader<Decoder>,
+    number: u64,
+    buffer: Vec<u8>,
+}
+
+impl Lines {
+    /// Lines of `source`, file number `file` of its corpus, `path` in messages; `read` counts its bytes.
+    pub(super) fn new(
+        file: usize,
+        path: Arc<str>,
+        source: Box<dyn Read + Send>,
+        compression: Compression,
+        read: Arc<AtomicU64>,
+    ) -> io::Result<Self> {
+        let stored = Stored { source, hash: Sha256::new(), read };
+        let decoder = match compression {
+            Compression::None => Decoder::Plain(stored),
+            Compression::Gzip => Decoder::Gzip(MultiGzDecoder::new(stored)),
+            Compression::Zstd => Decoder::Zstd(zstd::Decoder::new(stored)?),
+        };
+        Ok(Self { file, path, source: BufReader::with_capacity(1 << 16, decoder), number: 0, buffer: Vec::new() })
+    }
+
+    /// Where the line is that was read last.
+    pub(super) fn here(&self) -> Origin {
+        self.at(self.number)
+    }
+
+    /// Where a line is.
+    pub(super) fn at(&self, line: u64) -> Origin {
+        Origin { file: self.file, path: Arc::clone(&self.path), line }
+    }
+
+    /// The next line, without `\n` or `\r\n` and without a byte order mark; `None` at the end.
+    pub(super) fn next(&mut self) -> Result<Option<&str>> {
+        self.buffer.clear();
+        // One byte more than a line may have tells a line that is too long from one that just fits.
+        let mut bounded = (&mut self.source).take(MAX_LINE_BYTES as u64 + 1);
+        let read = bounded
+            .read_until(b'\n', &mut self.buffer)
+            .with_context(|| format!("cannot read {} after line {}", self.path, self.number))?;
+        if read == 0 {
+            return Ok(None);
+        }
+        self.number += 1;
+        ensure!(
+            read <= MAX_LINE_BYTES,
+            "{}: the line has more than {MAX_LINE_BYTES} bytes: a corpus has a sentence or a word to a line",
+            self.here(),
+        );
+        let mut line = self.buffer.strip_suffix(b"\n").unwrap_or(&self.buffer);
+        line = line.strip_suffix(b"\r").unwrap_or(line);
+        if self.number == 1 {
+            line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+        }
+        match std::str::from_utf8(line) {
+            Ok(line) => Ok(Some(line)),
+            Err(_) if self.number == 1 && compressed(line) => bail!(
+                "{}: these are compressed bytes: the file's name must end in .gz or .zst, standard input is to be \
+                 decompressed first",
+                self.at(1),
+            ),
+            Err(error) => bail!(
+                "{}: not UTF-8 (byte {} of the line is 0x{:02x}): convert the file to UTF-8 first",
+                self.at(self.number),
+                error.valid_up_to() + 1,
+                line[error.valid_up_to()],
+            ),
+        }
+    }
+
+    /// SHA-256 of all of the file's bytes as they are stored; those not read yet are read now.
+    pub(super) fn into_sha256(mut self) -> Result<String> {
+        let stored = self.source.get_mut().stored();
+        io::copy(stored, &mut io::sink()).with_context(|| format!("cannot read {}", self.path))?;
+        Ok(hex(&std::mem::take(&mut stored.hash).finalize()))
+    }
+}
+
+/// Whether a file begins as gzip (RFC 1952, 2.3.1) or Zstandard (RFC 8878, 3.1.1) does.
+fn compressed(start: &[u8]) -> bool {
+    start.starts_with(b"\x1f\x8b") || start.starts_with(b"\x28\xb5\x2f\xfd")
+}

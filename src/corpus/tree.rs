@@ -1,0 +1,59 @@
+//! What must hold of a dependency tree, in whatever format it comes.
+
+use anyhow::{Result, ensure};
+
+use super::{Head, Word, excerpt};
+use crate::observe::dependency::{ALL, base};
+
+/// Checks the relation of a word with this head; the error names the value.
+pub(super) fn check_relation(head: Head, relation: &str) -> Result<()> {
+    let attached = matches!(head, Head::Word(_));
+    ensure!(!attached || relation != "_", "is `_`: a word with a head has a relation to it");
+    ensure!(base(relation) != ALL, "is `{}`: that name stands for all relations", excerpt(relation));
+    Ok(())
+}
+
+/// Checks that heads are in range and lead to a root; the error names the word, counted from 0, and the problem.
+pub(super) fn check(words: &[Word]) -> Result<(), (usize, String)> {
+    let next = |word: usize| match words[word].head {
+        Head::Word(head) => Some(head),
+        Head::Root | Head::Unknown => None,
+    };
+    for word in 0..words.len() {
+        if let Some(head) = next(word).filter(|&head| head >= words.len()) {
+            return Err((word, format!("is {}, but the sentence has {} words", head + 1, words.len())));
+        }
+    }
+    // For each word the walk that met it first: a walk that meets itself has found a cycle.
+    let mut met_by = vec![None; words.len()];
+    for start in 0..words.len() {
+        let mut at = Some(start);
+        while let Some(word) = at {
+            if met_by[word] == Some(start) {
+                return Err((word, format!("leads into a cycle: {}", cycle(word, next))));
+            }
+            if met_by[word].is_some() {
+                break;
+            }
+            met_by[word] = Some(start);
+            at = next(word);
+        }
+    }
+    Ok(())
+}
+
+/// `2 -> 5 -> 2`: the heads from `word` until it comes back, at most a dozen.
+fn cycle(word: usize, next: impl Fn(usize) -> Option<usize>) -> String {
+    const SHOWN: usize = 12;
+    let mut shown = vec![(word + 1).to_string()];
+    let mut at = next(word);
+    while let Some(other) = at {
+        if shown.len() == SHOWN {
+            shown.push("...".to_owned());
+            break;
+        }
+        shown.push((other + 1).to_string());
+        at = next(other).filter(|_| other != word);
+    }
+    shown.join(" -> ")
+}
