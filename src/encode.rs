@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
-use tokenizers::{EncodeInput, Encoding, InputSequence, Tokenizer};
-use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
+use tokenizers::Encoding;
 
 use crate::corpus::{Content, Head, Sentence, Word};
+use crate::model::tokenizer::ModelTokenizer;
 
 /// A sentence ready for the encoder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,9 +166,7 @@ impl Tally {
 
 /// Encodes sentences with a model's own tokenizer, and keeps the tally.
 pub struct SentenceEncoder<'a> {
-    tokenizer: &'a Tokenizer,
-    separator: Option<u32>,
-    punctuation: &'a [bool],
+    tokenizer: &'a ModelTokenizer,
     max_tokens: usize,
     truncate: bool,
     strict: bool,
@@ -177,18 +175,9 @@ pub struct SentenceEncoder<'a> {
 
 impl<'a> SentenceEncoder<'a> {
     /// An encoder that leaves out sentences of more than `max_tokens` tokens, or cuts plain text to them.
-    ///
-    /// `separator` is the id of the separator token, and `punctuation[id]` says which tokens are punctuation
-    /// (see [`punctuation_table`]).
     #[must_use]
-    pub fn new(
-        tokenizer: &'a Tokenizer,
-        separator: Option<u32>,
-        punctuation: &'a [bool],
-        max_tokens: usize,
-        truncate: bool,
-    ) -> Self {
-        Self { tokenizer, separator, punctuation, max_tokens, truncate, strict: false, tally: Tally::default() }
+    pub fn new(tokenizer: &'a ModelTokenizer, max_tokens: usize, truncate: bool) -> Self {
+        Self { tokenizer, max_tokens, truncate, strict: false, tally: Tally::default() }
     }
 
     /// Makes it an error, if `strict`, that a sentence must be left out.
@@ -232,17 +221,20 @@ impl<'a> SentenceEncoder<'a> {
     }
 
     fn encode_text(&mut self, index: u64, text: &str) -> Result<Result<Encoded, SkipReason>> {
-        let mut encoding = self.tokenize(text)?;
+        // A line of megabytes that is left out or cut anyway is not encoded whole.
+        let text = match self.tokenizer.enough(text, self.max_tokens + 1) {
+            Some(_) if !self.truncate => return Ok(Err(SkipReason::TooManyTokens)),
+            Some(end) => &text[..end],
+            None => text,
+        };
+        let mut encoding = self.tokenizer.encode_text(text, true)?;
         if encoding.len() > self.max_tokens && self.truncate {
             // Cut the text, not the special tokens around it.
             let special = encoding.get_special_tokens_mask().iter().filter(|&&mask| mask == 1).count();
             let Some(room) = self.max_tokens.checked_sub(special).filter(|&room| room > 0) else {
                 return Ok(Err(SkipReason::TooManyTokens));
             };
-            let tokenizer_error = |error| anyhow!("the tokenizer failed: {error}");
-            let mut bare = self.tokenizer.encode(text, false).map_err(tokenizer_error)?;
-            bare.truncate(room, 0, tokenizers::TruncationDirection::Right);
-            encoding = self.tokenizer.post_process(bare, None, true).map_err(tokenizer_error)?;
+            encoding = self.tokenizer.cut(self.tokenizer.encode_text(text, false)?, room)?;
             self.tally.truncated += 1;
         }
         Ok(self.finish(index, &encoding, None, None))
@@ -252,17 +244,15 @@ impl<'a> SentenceEncoder<'a> {
         if words.is_empty() {
             return Ok(Err(SkipReason::NoTokens));
         }
+        // Each word has a token of its own, or the sentence is left out for that.
+        if words.len() > self.max_tokens {
+            return Ok(Err(SkipReason::TooManyTokens));
+        }
         let forms: Vec<&str> = words.iter().map(|word| word.form.as_str()).collect();
-        let encoding = self.tokenize(forms)?;
+        let encoding = self.tokenizer.encode_words(&forms)?;
         let count = words.len();
         let tree = words.into_iter().map(|Word { head, relation, .. }| Arc { head, relation }).collect();
         Ok(self.finish(index, &encoding, Some(count), Some(tree)))
-    }
-
-    fn tokenize<'s>(&self, input: impl Into<InputSequence<'s>>) -> Result<Encoding> {
-        self.tokenizer
-            .encode(EncodeInput::Single(input.into()), true)
-            .map_err(|error| anyhow!("the tokenizer failed: {error}"))
     }
 
     /// `expected_words` is the number of words that were given to the tokenizer, where it was given words.
@@ -299,9 +289,8 @@ impl<'a> SentenceEncoder<'a> {
         let first = special.iter().position(|&mask| mask == 1);
         let kind = |(position, &id): (usize, &u32)| {
             if special[position] == 0 {
-                let punctuation = self.punctuation.get(id as usize).copied().unwrap_or(false);
-                if punctuation { TokenKind::Punctuation } else { TokenKind::Text }
-            } else if Some(id) == self.separator {
+                if self.tokenizer.is_punctuation(id) { TokenKind::Punctuation } else { TokenKind::Text }
+            } else if Some(id) == self.tokenizer.separator() {
                 TokenKind::Separator
             } else if Some(position) == first {
                 TokenKind::FirstSpecial
@@ -327,22 +316,4 @@ fn word_spans(encoding: &Encoding) -> Vec<Range<usize>> {
         last = Some(word);
     }
     spans
-}
-
-/// For each id of the vocabulary whether the token's surface is all Unicode punctuation,
-/// its continuation marker (`##`) removed first.
-#[must_use]
-pub fn punctuation_table(tokenizer: &Tokenizer) -> Vec<bool> {
-    let vocabulary = tokenizer.get_vocab(true);
-    let size = vocabulary.values().max().map_or(0, |&id| id as usize + 1);
-    let mut table = vec![false; size];
-    for (token, id) in vocabulary {
-        table[id as usize] = is_punctuation(&token);
-    }
-    table
-}
-
-fn is_punctuation(token: &str) -> bool {
-    let surface = token.strip_prefix("##").filter(|rest| !rest.is_empty()).unwrap_or(token);
-    !surface.is_empty() && surface.chars().all(|c| c.general_category_group() == GeneralCategoryGroup::Punctuation)
 }

@@ -122,7 +122,7 @@ fn chosen(choice: &SentenceChoice, encoder: &mut SentenceEncoder<'_>) -> Result<
 }
 
 fn tokens(model: &Model, sentence: &Encoded) -> Vec<String> {
-    sentence.ids.iter().map(|&id| model.tokenizer.id_to_token(id).unwrap_or_default()).collect()
+    sentence.ids.iter().map(|&id| model.tokenizer.token(id).unwrap_or_default()).collect()
 }
 
 /// The word that each token belongs to, counted from 0; null for special tokens.

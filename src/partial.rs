@@ -168,7 +168,7 @@ mod tests {
             masked_lm_head: false,
             config_sha256: text("c"),
             weights_sha256: text("w"),
-            tokenizer_sha256: text("t"),
+            tokenizer_sha256: [(text("tokenizer.json"), text("t"))].into(),
         };
         let protocol =
             Protocol { max_tokens: 8, truncate: false, limit: None, from_token: FromToken::Mean, blocks: BLOCKS };

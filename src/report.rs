@@ -86,8 +86,8 @@ pub struct ModelInfo {
     pub config_sha256: String,
     /// SHA-256 of the weights; of several files, as if they were one, in the order of their names.
     pub weights_sha256: String,
-    /// SHA-256 of the tokenizer file.
-    pub tokenizer_sha256: String,
+    /// SHA-256 of each file of the tokenizer, by its name.
+    pub tokenizer_sha256: BTreeMap<String, String>,
 }
 
 impl ModelInfo {

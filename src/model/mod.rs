@@ -13,20 +13,20 @@ pub mod parameters;
 mod relative;
 pub mod source;
 pub mod tensor;
+pub mod tokenizer;
 pub mod weights;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
-use anyhow::{Context, Result, anyhow, ensure};
-use serde_json::Value;
+use anyhow::{Context, Result, anyhow};
 use sha2::{Digest, Sha256};
-use tokenizers::Tokenizer;
 
 use crate::digest::hex;
-use crate::encode::{SentenceEncoder, punctuation_table};
+use crate::encode::SentenceEncoder;
 use crate::observe::HeadGrid;
 use config::Config;
 use encoder::Encoder;
@@ -34,6 +34,7 @@ use families::{Architecture, Family};
 use packed::PackedEncoder;
 use parameters::Parameters;
 use source::ModelFiles;
+use tokenizer::ModelTokenizer;
 use weights::Checkpoint;
 
 /// A model that is ready to run.
@@ -49,15 +50,10 @@ pub struct Model {
     /// Whether the checkpoint has a masked-LM head beside the encoder.
     pub masked_lm_head: bool,
     /// The tokenizer, with its own padding and truncation switched off.
-    pub tokenizer: Tokenizer,
+    pub tokenizer: ModelTokenizer,
     /// The forward pass.
     pub encoder: Box<dyn Encoder>,
-    separator: Option<u32>,
-    punctuation: Vec<bool>,
 }
-
-/// Separator tokens by the names they have where `tokenizer_config.json` does not say: BERT's and RoBERTa's.
-const SEPARATORS: [&str; 2] = ["[SEP]", "</s>"];
 
 impl Model {
     /// Loads a model from its files.
@@ -68,20 +64,14 @@ impl Model {
     /// do not fit `config.json`.
     pub fn load(files: ModelFiles) -> Result<Self> {
         let architecture = Architecture::read(&files.config)?;
-        let tokenizer = read_tokenizer(&files.tokenizer, &architecture.config)?;
-        let named = files.tokenizer_config.as_deref().map(separator_name).transpose()?.flatten();
-        let separator = match named {
-            Some(name) => tokenizer.token_to_id(&name),
-            None => SEPARATORS.iter().find_map(|name| tokenizer.token_to_id(name)),
-        };
+        let tokenizer = ModelTokenizer::load(&files.tokenizer, &files.config, architecture.config.vocab_size)?;
         let checkpoint = Checkpoint::open(&files.weights, architecture.family.prefix)?;
         let masked_lm_head = checkpoint.has(architecture.family.masked_lm_head);
         let parameters = Parameters::load(&checkpoint, &architecture)?;
         let encoder = Box::new(PackedEncoder::new(parameters));
-        let punctuation = punctuation_table(&tokenizer);
         let ModelFiles { id, revision, .. } = files;
         let Architecture { family, config, .. } = architecture;
-        Ok(Self { id, revision, family, config, masked_lm_head, tokenizer, encoder, separator, punctuation })
+        Ok(Self { id, revision, family, config, masked_lm_head, tokenizer, encoder })
     }
 
     /// How many layers and heads there are.
@@ -93,33 +83,8 @@ impl Model {
     /// An encoder of sentences for this model; see [`SentenceEncoder::new`].
     #[must_use]
     pub fn sentence_encoder(&self, max_tokens: usize, truncate: bool) -> SentenceEncoder<'_> {
-        SentenceEncoder::new(&self.tokenizer, self.separator, &self.punctuation, max_tokens, truncate)
+        SentenceEncoder::new(&self.tokenizer, max_tokens, truncate)
     }
-}
-
-fn read_tokenizer(path: &Path, config: &Config) -> Result<Tokenizer> {
-    let at = path.display();
-    let mut tokenizer = Tokenizer::from_file(path).map_err(|error| anyhow!("cannot read tokenizer `{at}`: {error}"))?;
-    tokenizer.with_padding(None);
-    tokenizer.with_truncation(None).map_err(|error| anyhow!("cannot use tokenizer `{at}`: {error}"))?;
-    let largest = tokenizer.get_vocab(true).into_iter().max_by_key(|&(_, id)| id);
-    if let Some((token, id)) = largest {
-        ensure!(
-            (id as usize) < config.vocab_size,
-            "tokenizer `{at}` does not fit the model: its token `{}` has id {id}, config.json says vocab_size {}",
-            token.escape_debug(),
-            config.vocab_size,
-        );
-    }
-    Ok(tokenizer)
-}
-
-/// `sep_token` of a `tokenizer_config.json`: a string, or an object with the string as `content`.
-fn separator_name(path: &Path) -> Result<Option<String>> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))?;
-    let json: Value = serde_json::from_str(&text).with_context(|| format!("`{}` is not valid JSON", path.display()))?;
-    let token = &json["sep_token"];
-    Ok(token.as_str().or_else(|| token["content"].as_str()).map(str::to_owned))
 }
 
 /// SHA-256 of a model's files, lower-case hexadecimal.
@@ -129,8 +94,8 @@ pub struct Hashes {
     pub config: String,
     /// Of the weights; of several files, as if they were one, in the order of their names.
     pub weights: String,
-    /// Of the tokenizer.
-    pub tokenizer: String,
+    /// Of each file of the tokenizer, by its name.
+    pub tokenizer: BTreeMap<String, String>,
 }
 
 /// Hashes on their way: hundreds of megabytes of weights are hashed while the model already runs.
@@ -142,7 +107,9 @@ impl Fingerprint {
     pub fn start(files: &ModelFiles) -> Self {
         let (config, weights, tokenizer) = (files.config.clone(), files.weights.clone(), files.tokenizer.clone());
         let hash = move || {
-            Ok(Hashes { config: sha256(&[config])?, weights: sha256(&weights)?, tokenizer: sha256(&[tokenizer])? })
+            let hash = |(name, path): &(&str, PathBuf)| Ok(((*name).to_owned(), sha256(std::slice::from_ref(path))?));
+            let tokenizer = tokenizer.iter().map(hash).collect::<Result<_>>()?;
+            Ok(Hashes { config: sha256(&[config])?, weights: sha256(&weights)?, tokenizer })
         };
         Self(std::thread::spawn(hash))
     }

@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use super::tokenizer::{self, TOKENIZER, TokenizerFiles};
 use super::weights::files::{READABLE, is_index, shards};
 
 const CONFIG: &str = "config.json";
-const TOKENIZER: &str = "tokenizer.json";
-const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 const WEIGHTS: &str = READABLE[0];
 
 /// A model as it is named on the command line.
@@ -36,10 +35,8 @@ pub struct ModelFiles {
     pub revision: Option<String>,
     /// `config.json`.
     pub config: PathBuf,
-    /// `tokenizer.json`.
-    pub tokenizer: PathBuf,
-    /// `tokenizer_config.json`, which not every model has.
-    pub tokenizer_config: Option<PathBuf>,
+    /// `tokenizer.json`, or other files that make a tokenizer.
+    pub tokenizer: TokenizerFiles,
     /// The files of the weights, in the order of their names.
     pub weights: Vec<PathBuf>,
 }
@@ -192,9 +189,12 @@ fn folder(path: &Path) -> Result<ModelFiles> {
 pub(super) fn gather(id: String, revision: Option<String>, place: &Place, files: &dyn FileStore) -> Result<ModelFiles> {
     let names = files.names();
     // What is missing is plain before anything is fetched.
-    if let Some(name) = [CONFIG, TOKENIZER].into_iter().find(|name| !names.contains(*name)) {
-        bail!(place.explain_missing(name, names));
+    if !names.contains(CONFIG) {
+        bail!(place.explain_missing(CONFIG, names));
     }
+    let Some(tokenizer) = tokenizer::wanted(names) else {
+        bail!(place.explain_missing(TOKENIZER, names));
+    };
     let Some(weights) = READABLE.into_iter().find(|name| names.contains(*name)) else {
         bail!(place.explain_missing(WEIGHTS, names));
     };
@@ -202,8 +202,7 @@ pub(super) fn gather(id: String, revision: Option<String>, place: &Place, files:
         id,
         revision,
         config: files.fetch(CONFIG)?,
-        tokenizer: files.fetch(TOKENIZER)?,
-        tokenizer_config: files.file(TOKENIZER_CONFIG)?,
+        tokenizer: TokenizerFiles::fetch(&tokenizer, files)?,
         weights: weight_files(weights, place, files)?,
     })
 }
@@ -244,11 +243,14 @@ impl Place<'_> {
     /// Says that `name` is not among `names`, what of use is there instead, and how to make `name` of it.
     fn explain_missing(&self, name: &str, names: &BTreeSet<String>) -> String {
         let lacks = self.lacks(name);
-        if name == TOKENIZER && names.contains("vocab.txt") {
-            return format!(
-                "{lacks}, but vocab.txt is there. To make {name} of it, run in Python:\n{}",
+        if name == TOKENIZER
+            && let Some((found, convertible)) = tokenizer::instead(names)
+        {
+            let recipe = format!(
+                ". To make {name} of it, run in Python, with sentencepiece and protobuf installed:\n{}",
                 self.recipe("AutoTokenizer", "")
             );
+            return format!("{lacks}, but {found}{}", if convertible { &recipe } else { "" });
         }
         if name == WEIGHTS
             && let Some(found) = names.iter().find_map(|name| OtherWeights::of(name))
@@ -397,12 +399,14 @@ mod tests {
     fn a_folder_is_called_by_its_own_name() {
         let (_parent, folder) = model_folder(&[CONFIG, TOKENIZER, WEIGHTS, "vocab.txt", "tf_model.h5"]);
         let files = ModelRef::Folder(folder.join("../my-bert/.")).resolve(&()).unwrap();
-        assert_eq!((files.id.as_str(), files.revision, files.tokenizer_config), ("my-bert", None, None));
-        fs::write(folder.join(TOKENIZER_CONFIG), "").unwrap();
+        assert_eq!((files.id.as_str(), files.revision.as_deref()), ("my-bert", None));
+        let tokenizer = |files: &ModelFiles| files.tokenizer.iter().cloned().collect::<Vec<_>>();
+        assert_eq!(tokenizer(&files), [(TOKENIZER, folder.join("../my-bert/./tokenizer.json"))]);
+        fs::write(folder.join("tokenizer_config.json"), "").unwrap();
         let files = ModelRef::Folder(folder.clone()).resolve(&()).unwrap();
         assert_eq!(files.config, folder.join("config.json"));
-        assert_eq!(files.tokenizer, folder.join("tokenizer.json"));
-        assert_eq!(files.tokenizer_config, Some(folder.join("tokenizer_config.json")));
+        let expected = [TOKENIZER, "tokenizer_config.json"].map(|name| (name, folder.join(name)));
+        assert_eq!(tokenizer(&files), expected);
         assert_eq!(files.weights, [folder.join("model.safetensors")]);
     }
 
@@ -479,11 +483,35 @@ mod tests {
 
     #[test]
     fn a_vocabulary_in_place_of_a_tokenizer() {
+        let found = |names: &[&str]| {
+            let (_parent, folder) = model_folder(&[&[CONFIG, WEIGHTS], names].concat());
+            let files = ModelRef::Folder(folder).resolve(&()).unwrap();
+            files.tokenizer.iter().map(|(name, _)| *name).collect::<Vec<_>>()
+        };
+        assert_eq!(found(&["vocab.txt", "vocab.json"]), ["vocab.txt"]);
         assert_eq!(
-            error_of(&[CONFIG, WEIGHTS, "vocab.txt"]),
-            "`DIR/tokenizer.json` is missing, but vocab.txt is there. To make tokenizer.json of it, run in Python:\n  \
+            found(&["vocab.txt", "tokenizer.json", "added_tokens.json"]),
+            ["tokenizer.json", "added_tokens.json"]
+        );
+        assert_eq!(
+            found(&["vocab.json", "merges.txt", "special_tokens_map.json"]),
+            ["vocab.json", "merges.txt", "special_tokens_map.json"]
+        );
+    }
+
+    #[test]
+    fn what_is_no_tokenizer() {
+        assert_eq!(
+            error_of(&[CONFIG, WEIGHTS, "sentencepiece.bpe.model"]),
+            "`DIR/tokenizer.json` is missing, but sentencepiece.bpe.model is there, a sentencepiece model, which is not \
+             read. To make tokenizer.json of it, run in Python, with sentencepiece and protobuf installed:\n  \
              from transformers import AutoTokenizer\n  \
              AutoTokenizer.from_pretrained(\"DIR\").save_pretrained(\"DIR\")"
+        );
+        assert!(error_of(&[CONFIG, WEIGHTS, "spiece.model"]).contains("spiece.model is there, a sentencepiece model"));
+        assert_eq!(
+            error_of(&[CONFIG, WEIGHTS, "vocab.json"]),
+            "`DIR/tokenizer.json` is missing, but vocab.json is there, which is half a tokenizer: it needs merges.txt too"
         );
     }
 
