@@ -477,9 +477,10 @@ fn wrong_usage_ends_with_status_two() {
         (&["analyze", "-c", corpus], "no MODEL given: there is none in the box yet, so name a Hub id or a folder"),
         (&["analyze", model], "no --corpus given: there is none in the box yet, so name a file"),
         (
-            &["analyze", model, "-c", "corpus.xml"],
-            "cannot tell the format of `corpus.xml` by its extension: say --format conllu, text or jsonl",
+            &["analyze", model, "-c", "Cargo.toml"],
+            "cannot tell the format of `Cargo.toml` by its extension: say --format conllu, text or jsonl",
         ),
+        (&["analyze", model, "-c", "treebank"], "no such corpus file or folder: `treebank`"),
         (
             &["analyze", model, "-c", "-"],
             "standard input has no extension to tell the format by: say --format conllu, text or jsonl",

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use headscope::corpus::{Content, Corpus, Format, Head, Input, MAX_LINE_BYTES, Sentence, Word};
+use headscope::corpus::{Compression, Content, Corpus, Format, Head, Input, Kind, MAX_LINE_BYTES, Sentence, Word};
 use proptest::prelude::*;
 use serde_json::json;
 use support::{analyze, fixture, path, run, tiny_bert};
@@ -171,10 +171,9 @@ fn conllu_plus_is_refused() {
         "in memory:1: this is CoNLL-U Plus (`# global.columns = ID FORM HEAD`), which is not read: convert it to the ten \
          columns of CoNLL-U"
     );
-    assert_eq!(
-        Input::parse(Path::new("a.conllup"), None).unwrap_err(),
-        "cannot tell the format of `a.conllup` by its extension: say --format conllu, text or jsonl"
-    );
+    let files = folder(&[("a.conllup", b"")]);
+    let error = Input::parse(&files.path().join("a.conllup"), None).unwrap_err();
+    assert!(error.ends_with("a.conllup` by its extension: say --format conllu, text or jsonl"), "{error}");
 }
 
 #[test]
@@ -221,6 +220,26 @@ fn gzip_members_and_zstd_frames_follow_one_another() {
     ]);
     let read: Vec<String> = texts(open(&[files.path()], None).unwrap()).into_iter().map(|(_, _, text)| text).collect();
     assert_eq!(read, ["one", "two", "three", "four"]);
+}
+
+#[test]
+fn a_corpus_may_be_in_the_program() {
+    static BYTES: &[u8] = b"one\ntwo\n";
+    let kind = Kind { format: Format::Text, compression: Compression::None };
+    let corpus = Corpus::open(&[Input::Embedded("box.txt", BYTES, kind)]).unwrap();
+    assert_eq!((corpus.name(), corpus.bytes()), ("box.txt", Some(8)));
+    let expected = [(0, "box.txt:1", "one"), (1, "box.txt:2", "two")];
+    assert_eq!(texts(corpus), expected.map(|(index, at, text)| (index, at.to_owned(), text.to_owned())));
+}
+
+#[test]
+#[cfg(unix)]
+fn a_pipe_is_read_where_a_file_is_named() {
+    let model = tiny_bert();
+    let command = ["analyze", path(&model), "-c", "/dev/stdin", "--format", "text", "-o", "-"];
+    let output = support::headscope(&command).write_stdin("the dog\nthe cat\n").output().unwrap();
+    let report: serde_json::Value = serde_json::from_str(&support::outcome(&output).unwrap()).unwrap();
+    assert_eq!(report["corpus"]["sentences"], 2);
 }
 
 #[test]

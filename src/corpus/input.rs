@@ -92,7 +92,12 @@ impl Input {
             None => Kind::of(path),
         };
         kind.map(|kind| Self::File(path.to_owned(), kind)).ok_or_else(|| {
-            format!("cannot tell the format of `{}` by its extension: say {}", path.display(), Self::choices())
+            let shown = path.display();
+            if path.exists() {
+                format!("cannot tell the format of `{shown}` by its extension: say {}", Self::choices())
+            } else {
+                format!("no such corpus file or folder: `{shown}`")
+            }
         })
     }
 
