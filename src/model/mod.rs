@@ -19,7 +19,7 @@ pub mod weights;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow};

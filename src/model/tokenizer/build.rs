@@ -1,0 +1,222 @@
+//! A tokenizer of each set of files, with the defaults that transformers has for it.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use tokenizers::models::bpe::BPE;
+use tokenizers::models::wordpiece::WordPiece;
+use tokenizers::normalizers::BertNormalizer;
+use tokenizers::pre_tokenizers::PreTokenizerWrapper;
+use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::processors::bert::BertProcessing;
+use tokenizers::{AddedToken, ModelWrapper, NormalizerWrapper, Tokenizer};
+
+use super::each;
+use super::files::CONFIG;
+use super::settings::{Settings, named};
+
+/// A tokenizer that is in one file.
+///
+/// Switches that `tokenizer_config.json` names win over it, as in transformers.
+pub(super) fn whole(path: &Path, settings: &Settings) -> Result<Tokenizer> {
+    let at = path.display();
+    let bytes = fs::read(path).with_context(|| format!("cannot read tokenizer `{at}`"))?;
+    let mut tokenizer =
+        Tokenizer::from_bytes(bytes).map_err(|error| anyhow!("cannot read tokenizer `{at}`: {error}"))?;
+    if let ModelWrapper::BPE(bpe) = tokenizer.get_model()
+        && let Some(dropout) = bpe.dropout.filter(|dropout| *dropout > 0.0)
+    {
+        bail!("tokenizer `{at}` has a BPE dropout of {dropout}: its tokens are drawn by lot; set it to null");
+    }
+    if let Some(NormalizerWrapper::BertNormalizer(normalizer)) = tokenizer.get_normalizer() {
+        let mut wanted = *normalizer;
+        if settings.class.as_deref().is_none_or(|class| WORDPIECE_CLASSES.contains(&class)) {
+            wanted.lowercase = settings.switch("do_lower_case")?.unwrap_or(wanted.lowercase);
+            wanted.handle_chinese_chars =
+                settings.switch("tokenize_chinese_chars")?.unwrap_or(wanted.handle_chinese_chars);
+            if settings.values.contains_key("strip_accents") {
+                wanted.strip_accents = settings.switch("strip_accents")?;
+            }
+        }
+        tokenizer.with_normalizer(Some(wanted)).map_err(|error| anyhow!("cannot use tokenizer `{at}`: {error}"))?;
+    }
+    if settings.class.as_deref().is_some_and(|class| BYTE_LEVEL_CLASSES.contains(&class))
+        && let Some(prefix_space) = settings.switch("add_prefix_space")?
+        && let Some(mut pre_tokenizer) = tokenizer.get_pre_tokenizer().cloned()
+    {
+        each(&mut pre_tokenizer, &mut |part| {
+            if let PreTokenizerWrapper::ByteLevel(byte_level) = part {
+                byte_level.add_prefix_space = prefix_space;
+            }
+        });
+        tokenizer.with_pre_tokenizer(Some(pre_tokenizer));
+    }
+    if tokenizer.get_post_processor().is_none() {
+        let (cls, sep) = around(&tokenizer, settings);
+        surround(&mut tokenizer, &cls, &sep, path)?;
+    }
+    Ok(tokenizer)
+}
+
+/// Classes that cut words as BERT's does.
+const WORDPIECE_CLASSES: [&str; 5] =
+    ["BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MPNetTokenizer", "MobileBertTokenizer"];
+
+/// Classes that cut words as RoBERTa's does.
+const BYTE_LEVEL_CLASSES: [&str; 2] = ["RobertaTokenizer", "LongformerTokenizer"];
+
+/// BERT's tokenizer of a `vocab.txt`; its defaults are those of transformers' `BertTokenizer` and `MPNetTokenizer`.
+pub(super) fn wordpiece(path: &Path, settings: &Settings) -> Result<Tokenizer> {
+    settings.ensure_class(&WORDPIECE_CLASSES, path)?;
+    let unusable = |error: tokenizers::Error| anyhow!("cannot use vocabulary `{}`: {error}", path.display());
+    let bytes = fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))?;
+    let vocabulary = WordPiece::read_bytes(&bytes).map_err(unusable)?;
+    let unknown = settings.special("unk_token", "[UNK]");
+    ensure!(
+        vocabulary.contains_key(&unknown),
+        "vocabulary `{}` has no token `{unknown}`, which stands for unknown words: is it whole?",
+        path.display(),
+    );
+    let model = WordPiece::builder().vocab(vocabulary).unk_token(unknown).build().map_err(unusable)?;
+    let mut tokenizer = Tokenizer::new(model);
+    let chinese = settings.switch("tokenize_chinese_chars")?.unwrap_or(true);
+    let lowercase = settings.switch("do_lower_case")?.unwrap_or(true);
+    let normalizer = BertNormalizer::new(true, chinese, settings.switch("strip_accents")?, lowercase);
+    tokenizer.with_normalizer(Some(normalizer)).map_err(unusable)?;
+    tokenizer.with_pre_tokenizer(Some(BertPreTokenizer));
+    let mpnet = match &settings.class {
+        Some(class) => class == "MPNetTokenizer",
+        None => settings.model_type.as_deref() == Some("mpnet"),
+    };
+    let defaults = if mpnet { MPNET } else { BERT };
+    add_tokens(&mut tokenizer, settings, &defaults, path)?;
+    surround(
+        &mut tokenizer,
+        &settings.special("cls_token", defaults.first),
+        &settings.special("sep_token", defaults.separator),
+        path,
+    )?;
+    Ok(tokenizer)
+}
+
+/// RoBERTa's tokenizer of a `vocab.json` and a `merges.txt`; its defaults are those of transformers'
+/// `RobertaTokenizer`.
+pub(super) fn byte_level_bpe(vocabulary: &Path, merges: &Path, settings: &Settings) -> Result<Tokenizer> {
+    settings.ensure_class(&BYTE_LEVEL_CLASSES, vocabulary)?;
+    let shown = format!("`{}` and `{}`", vocabulary.display(), merges.display());
+    let unusable = |error: tokenizers::Error| anyhow!("cannot use vocabulary {shown}: {error}");
+    let (Some(vocabulary_path), Some(merges_path)) = (vocabulary.to_str(), merges.to_str()) else {
+        bail!("cannot use vocabulary {shown}: their path is not UTF-8");
+    };
+    let model = BPE::from_file(vocabulary_path, merges_path).build().map_err(unusable)?;
+    let mut tokenizer = Tokenizer::new(model);
+    let prefix_space = settings.switch("add_prefix_space")?.unwrap_or(false);
+    tokenizer.with_pre_tokenizer(Some(ByteLevel::default().add_prefix_space(prefix_space)));
+    add_tokens(&mut tokenizer, settings, &ROBERTA, vocabulary)?;
+    surround(
+        &mut tokenizer,
+        &settings.special("cls_token", ROBERTA.first),
+        &settings.special("sep_token", ROBERTA.separator),
+        vocabulary,
+    )?;
+    Ok(tokenizer)
+}
+
+/// The special tokens of a family, where no file names them.
+struct Defaults {
+    first: &'static str,
+    separator: &'static str,
+    unknown: &'static str,
+    padding: &'static str,
+    mask: &'static str,
+    /// Whether a mask in a text takes the space before it along.
+    mask_takes_space: bool,
+}
+
+const BERT: Defaults = Defaults {
+    first: "[CLS]",
+    separator: "[SEP]",
+    unknown: "[UNK]",
+    padding: "[PAD]",
+    mask: "[MASK]",
+    mask_takes_space: false,
+};
+
+const ROBERTA: Defaults = Defaults {
+    first: "<s>",
+    separator: "</s>",
+    unknown: "<unk>",
+    padding: "<pad>",
+    mask: "<mask>",
+    mask_takes_space: false,
+};
+
+/// MPNet has RoBERTa's special tokens, in a vocabulary that holds BERT's too.
+const MPNET: Defaults = Defaults { unknown: "[UNK]", mask_takes_space: true, ..ROBERTA };
+
+/// Makes the special tokens whole in a text that has them literally, and adds those that the vocabulary lacks.
+fn add_tokens(tokenizer: &mut Tokenizer, settings: &Settings, defaults: &Defaults, path: &Path) -> Result<()> {
+    let cannot = |error: tokenizers::Error| anyhow!("cannot use vocabulary `{}`: {error}", path.display());
+    for (&id, token) in &settings.added {
+        let content = token.content.clone();
+        tokenizer.add_tokens([token.clone()]).map_err(cannot)?;
+        let given = tokenizer.token_to_id(&content);
+        ensure!(
+            given == Some(id),
+            "vocabulary `{}` does not fit its added tokens: `{}` is to have id {id}, and has {}",
+            path.display(),
+            content.escape_debug(),
+            given.map_or_else(|| "none".to_owned(), |given| given.to_string()),
+        );
+    }
+    let takes_space = defaults.mask_takes_space;
+    let defaults = [
+        ("unk_token", defaults.unknown),
+        ("sep_token", defaults.separator),
+        ("pad_token", defaults.padding),
+        ("cls_token", defaults.first),
+        ("mask_token", defaults.mask),
+    ];
+    let also = ["bos_token", "eos_token"].into_iter().map(|name| (name, ""));
+    for (name, default) in defaults.into_iter().chain(also) {
+        let (content, details) = named(&settings.values, name).unwrap_or((default, None));
+        let known = settings.added.values().any(|token| token.content == content);
+        // One that the vocabulary lacks would get an id that the embedding has no row for.
+        if known || tokenizer.token_to_id(content).is_none() {
+            continue;
+        }
+        let strips = |side: &str| details.and_then(|token| token[side].as_bool());
+        let takes_space = name == "mask_token" && details.is_none() && takes_space;
+        let token = AddedToken::from(content, true)
+            .lstrip(strips("lstrip").unwrap_or(takes_space))
+            .rstrip(strips("rstrip").unwrap_or(false));
+        tokenizer.add_special_tokens([token]).map_err(cannot)?;
+    }
+    Ok(())
+}
+
+/// The first special token and the separator that a tokenizer without a post-processor is to put around a text.
+fn around(tokenizer: &Tokenizer, settings: &Settings) -> (String, String) {
+    let known = |defaults: &&Defaults| tokenizer.token_to_id(defaults.first).is_some();
+    let defaults = [&BERT, &ROBERTA].into_iter().find(known).unwrap_or(&BERT);
+    (settings.special("cls_token", defaults.first), settings.special("sep_token", defaults.separator))
+}
+
+/// Puts `cls` before and `sep` after each text.
+fn surround(tokenizer: &mut Tokenizer, cls: &str, sep: &str, path: &Path) -> Result<()> {
+    let id = |token: &str| {
+        tokenizer.token_to_id(token).with_context(|| {
+            format!(
+                "`{}` has no token `{}`, which stands at one end of each sentence: the special tokens are named by \
+                 cls_token and sep_token in {CONFIG}",
+                path.display(),
+                token.escape_debug(),
+            )
+        })
+    };
+    let (cls, sep) = ((cls.to_owned(), id(cls)?), (sep.to_owned(), id(sep)?));
+    tokenizer.with_post_processor(Some(BertProcessing::new(sep, cls)));
+    Ok(())
+}

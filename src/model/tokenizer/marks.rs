@@ -1,0 +1,98 @@
+//! What a token stands for in the text, the vocabulary's marks left out.
+
+use tokenizers::pre_tokenizers::PreTokenizerWrapper;
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::{Decoder, ModelWrapper, Tokenizer};
+use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
+
+use super::each;
+
+/// How a vocabulary writes where in a word a token stands.
+enum Marks {
+    /// `##` and the like before what continues a word.
+    Continuation(String),
+    /// Bytes as letters, a space among them before what begins a word.
+    ByteLevel,
+    /// `▁` or the like before what begins a word.
+    Begin(char),
+    None,
+}
+
+impl Marks {
+    fn of(tokenizer: &Tokenizer) -> Self {
+        if let ModelWrapper::WordPiece(model) = tokenizer.get_model() {
+            return Self::Continuation(model.continuing_subword_prefix.clone());
+        }
+        let mut marks = Self::None;
+        if let Some(pre_tokenizer) = tokenizer.get_pre_tokenizer() {
+            each(&mut pre_tokenizer.clone(), &mut |part| match part {
+                PreTokenizerWrapper::ByteLevel(_) => marks = Self::ByteLevel,
+                PreTokenizerWrapper::Metaspace(metaspace) => marks = Self::Begin(metaspace.get_replacement()),
+                _ => {}
+            });
+        }
+        marks
+    }
+
+    /// What a token stands for in the text.
+    fn surface(&self, token: &str) -> String {
+        match self {
+            Self::Continuation(mark) => {
+                token.strip_prefix(mark.as_str()).filter(|rest| !rest.is_empty()).unwrap_or(token).to_owned()
+            }
+            Self::ByteLevel => {
+                // Bytes that are no whole character become U+FFFD, which is no punctuation.
+                let decoded = ByteLevel::default().decode_chain(vec![token.to_owned()]).unwrap_or_default().concat();
+                decoded.trim_start_matches(' ').to_owned()
+            }
+            Self::Begin(mark) => token.strip_prefix(*mark).unwrap_or(token).to_owned(),
+            Self::None => token.to_owned(),
+        }
+    }
+}
+
+/// For each id of the vocabulary whether the token's surface is all Unicode punctuation.
+pub(super) fn punctuation_table(tokenizer: &Tokenizer) -> Vec<bool> {
+    let marks = Marks::of(tokenizer);
+    let vocabulary = tokenizer.get_vocab(true);
+    let mut table = Vec::new();
+    for (token, id) in vocabulary {
+        if is_punctuation(&marks.surface(&token)) {
+            let id = id as usize;
+            table.resize(table.len().max(id + 1), false);
+            table[id] = true;
+        }
+    }
+    table
+}
+
+fn is_punctuation(surface: &str) -> bool {
+    !surface.is_empty() && surface.chars().all(|c| c.general_category_group() == GeneralCategoryGroup::Punctuation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn surfaces_have_no_marks() {
+        let continuation = || Marks::Continuation("##".to_owned());
+        for (marks, token, surface) in [
+            (continuation(), "##.", "."),
+            // Literally in a text.
+            (continuation(), "##", "##"),
+            (continuation(), "▁.", "▁."),
+            (Marks::ByteLevel, "Ġ.", "."),
+            (Marks::ByteLevel, "Ġ", ""),
+            (Marks::ByteLevel, "âĢ¦", "…"),
+            (Marks::ByteLevel, "âĢ", "\u{fffd}"),
+            (Marks::Begin('▁'), "▁.", "."),
+            (Marks::Begin('▁'), "▁", ""),
+            (Marks::None, "##.", "##."),
+        ] {
+            assert_eq!(marks.surface(token), surface, "{token}");
+        }
+        assert!(is_punctuation("…") && is_punctuation("?!") && is_punctuation("。"));
+        assert!(!is_punctuation("") && !is_punctuation("\u{fffd}") && !is_punctuation("$") && !is_punctuation("a."));
+    }
+}

@@ -1,0 +1,199 @@
+//! A model's tokenizer: which files it is made of (`files.rs`), and how one is built of each set (`build.rs`), as
+//! transformers does.
+//!
+//! `tokenizer.json` is a whole tokenizer; `vocab.txt` is a vocabulary of `WordPiece`, `vocab.json` and `merges.txt` one
+//! of byte-level BPE, and what they leave open is in `tokenizer_config.json` (`settings.rs`) or has the defaults of the
+//! family.
+
+mod build;
+mod files;
+mod marks;
+mod settings;
+
+use std::path::Path;
+
+use anyhow::{Result, anyhow, bail, ensure};
+use tokenizers::pre_tokenizers::PreTokenizerWrapper;
+use tokenizers::{EncodeInput, Encoding, InputSequence, Tokenizer, TruncationDirection};
+
+pub use files::TokenizerFiles;
+use files::{BPE_MERGES, BPE_VOCABULARY, WORDPIECE_VOCABULARY};
+pub(super) use files::{TOKENIZER, instead, wanted};
+use settings::{Settings, named};
+
+/// A model's tokenizer, with its own padding and truncation switched off.
+#[derive(Clone, Debug)]
+pub struct ModelTokenizer {
+    /// For running text.
+    text: Tokenizer,
+    /// For words split beforehand, where that is another one.
+    words: Option<Tokenizer>,
+    separator: Option<u32>,
+    /// For each id whether its surface is all Unicode punctuation.
+    punctuation: Vec<bool>,
+    splits_at_spaces: bool,
+}
+
+impl ModelTokenizer {
+    /// Loads a tokenizer; `config` is the model's `config.json`, which may name its class, and `rows` is the number of
+    /// rows of the token embedding.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read, is of a class that is not known, the special tokens are not in the vocabulary, or a
+    /// token has no row in the embedding.
+    pub fn load(files: &TokenizerFiles, config: &Path, rows: usize) -> Result<Self> {
+        let settings = Settings::read(files, config)?;
+        let [(name, path), others @ ..] = files.0.as_slice() else { bail!("a tokenizer without files") };
+        let mut text = match (*name, others) {
+            (WORDPIECE_VOCABULARY, _) => build::wordpiece(path, &settings)?,
+            (BPE_VOCABULARY, [(BPE_MERGES, merges), ..]) => build::byte_level_bpe(path, merges, &settings)?,
+            _ => build::whole(path, &settings)?,
+        };
+        text.with_padding(None);
+        text.with_truncation(None).map_err(|error| anyhow!("cannot use tokenizer `{}`: {error}", path.display()))?;
+        ensure_fits(&text, rows, path)?;
+        Ok(Self {
+            separator: separator(&text, &settings)?,
+            punctuation: marks::punctuation_table(&text),
+            splits_at_spaces: splits_at_spaces(&text),
+            words: for_words(&text),
+            text,
+        })
+    }
+
+    /// Encodes running text, with the special tokens around it if `special`.
+    ///
+    /// # Errors
+    ///
+    /// If the tokenizer fails.
+    pub fn encode_text(&self, text: &str, special: bool) -> Result<Encoding> {
+        self.text.encode(text, special).map_err(failed)
+    }
+
+    /// Encodes words that were split beforehand, with the special tokens around them: as transformers does with
+    /// `is_split_into_words=True`, and, for byte-level BPE, `add_prefix_space=True`, without which all words but the
+    /// first would be cut as if they continued the word before.
+    ///
+    /// # Errors
+    ///
+    /// If the tokenizer fails.
+    pub fn encode_words(&self, words: &[&str]) -> Result<Encoding> {
+        let input = EncodeInput::Single(InputSequence::from(words));
+        self.words.as_ref().unwrap_or(&self.text).encode(input, true).map_err(failed)
+    }
+
+    /// Puts the special tokens around a text that was encoded without them, cut to `tokens` tokens.
+    ///
+    /// # Errors
+    ///
+    /// If the tokenizer fails.
+    pub fn cut(&self, mut bare: Encoding, tokens: usize) -> Result<Encoding> {
+        bare.truncate(tokens, 0, TruncationDirection::Right);
+        self.text.post_process(bare, None, true).map_err(failed)
+    }
+
+    /// The token of an id, as the vocabulary has it.
+    #[must_use]
+    pub fn token(&self, id: u32) -> Option<String> {
+        self.text.id_to_token(id)
+    }
+
+    /// The id of the separator: `[SEP]`, `</s>`.
+    #[must_use]
+    pub fn separator(&self) -> Option<u32> {
+        self.separator
+    }
+
+    /// Whether all characters of a token are Unicode punctuation (general category P), what marks it as the beginning
+    /// or the continuation of a word left out.
+    #[must_use]
+    pub fn is_punctuation(&self, id: u32) -> bool {
+        self.punctuation.get(id as usize).copied().unwrap_or(false)
+    }
+
+    /// A place in `text` up to which it has at least `tokens` tokens, found without encoding it; `None` if there is
+    /// none, or it cannot be told.
+    ///
+    /// Where the tokenizer splits at spaces, a part between spaces that has a letter or digit of ASCII has a token of
+    /// its own at least.
+    #[must_use]
+    pub fn enough(&self, text: &str, tokens: usize) -> Option<usize> {
+        let sure = |part: &&str| part.bytes().any(|byte| byte.is_ascii_alphanumeric());
+        let parts = self.splits_at_spaces.then(|| text.split(' '))?;
+        let last = parts.filter(sure).nth(tokens.checked_sub(1)?)?;
+        Some(last.as_ptr() as usize - text.as_ptr() as usize + last.len())
+    }
+}
+
+/// Makes sure that every token has a row in an embedding of `rows` rows.
+fn ensure_fits(tokenizer: &Tokenizer, rows: usize, path: &Path) -> Result<()> {
+    let largest = tokenizer.get_vocab(true).into_iter().max_by_key(|(_, id)| *id);
+    if let Some((token, id)) = largest {
+        ensure!(
+            (id as usize) < rows,
+            "tokenizer `{}` does not fit the model: its token `{}` has id {id}, config.json says vocab_size {rows}",
+            path.display(),
+            token.escape_debug(),
+        );
+    }
+    Ok(())
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "as `map_err` hands it over")]
+fn failed(error: tokenizers::Error) -> anyhow::Error {
+    anyhow!("the tokenizer failed: {error}")
+}
+
+/// The separator: what `sep_token` names, else the last of several special tokens around a text.
+fn separator(tokenizer: &Tokenizer, settings: &Settings) -> Result<Option<u32>> {
+    if let Some((name, _)) = named(&settings.values, "sep_token") {
+        return Ok(tokenizer.token_to_id(name));
+    }
+    let empty = tokenizer.encode("", true).map_err(failed)?;
+    Ok(empty.get_ids().iter().skip(1).last().copied())
+}
+
+/// The tokenizer for words split beforehand, where it is another one: with a space before each of them.
+fn for_words(text: &Tokenizer) -> Option<Tokenizer> {
+    let mut pre_tokenizer = text.get_pre_tokenizer()?.clone();
+    let mut changed = false;
+    each(&mut pre_tokenizer, &mut |part| {
+        if let PreTokenizerWrapper::ByteLevel(byte_level) = part {
+            changed |= !byte_level.add_prefix_space;
+            byte_level.add_prefix_space = true;
+        }
+    });
+    changed.then(|| {
+        let mut words = text.clone();
+        words.with_pre_tokenizer(Some(pre_tokenizer));
+        words
+    })
+}
+
+/// Whether no token reaches over a space: the pre-tokenizer splits there, and no added token has one inside.
+fn splits_at_spaces(tokenizer: &Tokenizer) -> bool {
+    let mut splits = false;
+    if let Some(pre_tokenizer) = tokenizer.get_pre_tokenizer() {
+        each(&mut pre_tokenizer.clone(), &mut |part| {
+            splits |= match part {
+                PreTokenizerWrapper::BertPreTokenizer(_)
+                | PreTokenizerWrapper::Whitespace(_)
+                | PreTokenizerWrapper::WhitespaceSplit(_) => true,
+                PreTokenizerWrapper::ByteLevel(byte_level) => byte_level.use_regex,
+                PreTokenizerWrapper::Metaspace(metaspace) => metaspace.get_split(),
+                _ => false,
+            }
+        });
+    }
+    splits && tokenizer.get_added_tokens_decoder().values().all(|token| !token.content.contains(' '))
+}
+
+/// Shows every part of a pre-tokenizer.
+fn each(pre_tokenizer: &mut PreTokenizerWrapper, show: &mut impl FnMut(&mut PreTokenizerWrapper)) {
+    if let PreTokenizerWrapper::Sequence(parts) = pre_tokenizer {
+        parts.as_mut().iter_mut().for_each(|part| each(part, show));
+    } else {
+        show(pre_tokenizer);
+    }
+}

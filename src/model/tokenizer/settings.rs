@@ -1,0 +1,98 @@
+//! What the files beside a vocabulary say.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use tokenizers::AddedToken;
+
+use super::files::{ADDED_TOKENS, CONFIG, SPECIAL_TOKENS, TOKENIZER, TokenizerFiles};
+
+/// What the files beside a vocabulary say.
+pub(super) struct Settings {
+    /// `tokenizer_config.json`, and what `special_tokens_map.json` adds to it.
+    pub values: Map<String, Value>,
+    /// Tokens with ids of their own beside the vocabulary, by id.
+    pub added: BTreeMap<u32, AddedToken>,
+    /// The tokenizer's class in transformers without `Fast`, where a file names it.
+    pub class: Option<String>,
+    /// `model_type` of the model.
+    pub model_type: Option<String>,
+    /// Where the settings are, for messages.
+    path: PathBuf,
+}
+
+impl Settings {
+    pub fn read(files: &TokenizerFiles, config: &Path) -> Result<Self> {
+        let object = |name: &str| files.path(name).map(read_json::<Map<String, Value>>).transpose();
+        let mut values = object(CONFIG)?.unwrap_or_default();
+        let mut added: BTreeMap<u32, AddedToken> = BTreeMap::new();
+        let path = files.path(CONFIG).unwrap_or(Path::new(CONFIG)).to_owned();
+        // As in transformers: the older files count only where the newer key is not there.
+        if let Some(tokens) = values.get("added_tokens_decoder") {
+            added = serde_json::from_value(tokens.clone())
+                .with_context(|| format!("`{}`: added_tokens_decoder cannot be used", path.display()))?;
+        } else {
+            values.extend(object(SPECIAL_TOKENS)?.unwrap_or_default());
+            if let Some(path) = files.path(ADDED_TOKENS) {
+                for (token, id) in read_json::<BTreeMap<String, u32>>(path)? {
+                    let special =
+                        NAMED.iter().any(|name| named(&values, name).is_some_and(|(other, _)| other == token));
+                    added.insert(id, AddedToken::from(token, special));
+                }
+            }
+        }
+        let config: Map<String, Value> = if config.is_file() { read_json(config)? } else { Map::new() };
+        let text = |values: &Map<String, Value>, key: &str| values.get(key).and_then(Value::as_str).map(str::to_owned);
+        let class = text(&values, "tokenizer_class").or_else(|| text(&config, "tokenizer_class"));
+        let class = class.map(|class| class.strip_suffix("Fast").unwrap_or(&class).to_owned());
+        Ok(Self { values, added, class, model_type: text(&config, "model_type"), path })
+    }
+
+    /// A switch; an error if it is something else. `None` where it is null or not there.
+    pub fn switch(&self, key: &str) -> Result<Option<bool>> {
+        match self.values.get(key) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::Bool(value)) => Ok(Some(*value)),
+            Some(other) => bail!("`{}`: {key} is {other}: expected true or false", self.path.display()),
+        }
+    }
+
+    /// The name of a special token, its own or the `default`.
+    pub fn special(&self, name: &str, default: &str) -> String {
+        named(&self.values, name).map_or_else(|| default.to_owned(), |(content, _)| content.to_owned())
+    }
+
+    /// Refuses a class that cuts words in another way than those in `known`.
+    pub fn ensure_class(&self, known: &[&str], file: &Path) -> Result<()> {
+        match &self.class {
+            Some(class) if !known.contains(&class.as_str()) => bail!(
+                "`{}` belongs to a tokenizer of class {class}, which is read as {TOKENIZER} only (read as it is: {}): \
+                 if transformers has {class} as a fast tokenizer, save it with AutoTokenizer.save_pretrained",
+                file.display(),
+                known.join(", "),
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    let bytes = fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))?;
+    serde_json::from_slice(&bytes).with_context(|| format!("cannot use `{}`", path.display()))
+}
+
+/// The keys under which special tokens are named.
+const NAMED: [&str; 7] = ["unk_token", "sep_token", "pad_token", "cls_token", "mask_token", "bos_token", "eos_token"];
+
+/// A special token by the key that names it: a string, or an object with the string as `content`; then the object too.
+pub(super) fn named<'a>(values: &'a Map<String, Value>, key: &str) -> Option<(&'a str, Option<&'a Value>)> {
+    let token = values.get(key)?;
+    match token.as_str() {
+        Some(content) => Some((content, None)),
+        None => token.get("content")?.as_str().map(|content| (content, Some(token))),
+    }
+}
