@@ -95,6 +95,8 @@ pub struct Tally {
     pub tokens: u64,
     /// Words of those.
     pub words: u64,
+    /// Tokens of the longest of those.
+    pub longest: u64,
     /// Sentences left out, by reason.
     pub skipped: BTreeMap<SkipReason, u64>,
     /// Sentences of plain text that were cut to the limit.
@@ -124,6 +126,7 @@ impl Tally {
         self.sentences += other.sentences;
         self.tokens += other.tokens;
         self.words += other.words;
+        self.longest = self.longest.max(other.longest);
         self.truncated += other.truncated;
         self.unannotated += other.unannotated;
         for (reason, count) in &other.skipped {
@@ -150,6 +153,7 @@ impl Tally {
         self.sentences += 1;
         self.tokens += tokens;
         self.words += words;
+        self.longest = self.longest.max(tokens);
         let unknown = |arc: &Arc| arc.head == Head::Unknown;
         self.unannotated += u64::from(encoded.tree.as_ref().is_some_and(|tree| tree.iter().any(unknown)));
         let file = self.file(file);

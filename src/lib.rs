@@ -9,7 +9,8 @@
 //! 5. [`pack`] lays whole sentences side by side, without padding.
 //! 6. [`model::encoder`] runs layer by layer and lends each head's [`attention`] of each sentence.
 //! 7. [`observe`] adds what it sees to sums per block of sentences; sums merge by addition.
-//! 8. [`metrics`] divides the sums, [`detectors`] turn metrics into labels by a policy.
+//! 8. [`metrics`] divides the sums, with [`stats`] to say how sure the ratios are; [`detectors`] turn metrics into
+//!    labels by a policy.
 //! 9. [`report`] holds the outcome, [`export`] writes it.
 //!
 //! [`run`] is this list as code: a corpus is observed in sums, an [`observation`], which shards of a corpus add up to;
@@ -35,4 +36,5 @@ pub mod progress;
 pub mod report;
 pub mod run;
 pub mod shard;
+pub mod stats;
 pub mod workers;

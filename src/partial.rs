@@ -183,6 +183,7 @@ mod tests {
                 sentences: 1,
                 tokens: 4,
                 words: 2,
+                longest: 4,
                 skipped: [(SkipReason::NoTokens, 1)].into(),
                 truncated: 0,
                 unannotated: 0,

@@ -1,5 +1,7 @@
 //! The report: what is written, with its JSON Schema. docs/REPORT.md explains each key.
 
+mod caveats;
+
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::time::{Duration, SystemTime};
@@ -10,16 +12,17 @@ use serde::{Deserialize, Serialize};
 use crate::corpus::{CorpusIdentity, FileIdentity, Format};
 use crate::detectors::{Label, Near, Policy, Verdict};
 use crate::encode::{FileTally, SkipReason, Tally};
-use crate::metrics::{HeadMetrics, Measurements, RelationMetrics};
+use crate::metrics::{HeadIntervals, HeadMetrics, Measurements, RelationMetrics, Tests};
 use crate::model::{Hashes, Model};
 use crate::observation::Protocol;
 use crate::observe::HeadGrid;
+use crate::stats::bootstrap::Bootstrap;
 
 /// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// What each head of a model does, with the evidence.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(title = "headscope report")]
 pub struct Report {
     /// The version of this schema.
@@ -34,10 +37,14 @@ pub struct Report {
     pub settings: Settings,
     /// The chance level of each metric on this corpus, by metric id.
     pub chance: HeadMetrics,
+    /// The 95 % intervals of those.
+    pub chance_ci95: HeadIntervals,
     /// One object per head, layer by layer.
     pub heads: Vec<HeadReport>,
     /// One object per dependency relation; empty for a corpus without trees.
     pub relations: Vec<RelationMetrics>,
+    /// How many tests the syntactic labels rest on.
+    pub tests: Tests,
     /// What the labels do not show.
     pub caveats: Vec<Caveat>,
     /// Time, threads and host; absent with `--no-run-info`. Nothing else in the report depends on the run.
@@ -119,7 +126,7 @@ impl ModelInfo {
 }
 
 /// The corpus that a model was run over.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CorpusInfo {
     /// The names of what was given, joined by ` + `: of files, of folders, `-` for standard input.
     pub name: String,
@@ -129,6 +136,8 @@ pub struct CorpusInfo {
     pub tokens: u64,
     /// Words of those: syntactic words of CoNLL-U, the tokenizer's own words of plain text.
     pub words: u64,
+    /// Tokens of the longest of them.
+    pub longest: u64,
     /// Sentences left out, by reason. Every reason is listed.
     pub skipped: BTreeMap<SkipReason, u64>,
     /// Sentences of plain text that were cut to the limit.
@@ -142,7 +151,7 @@ pub struct CorpusInfo {
 }
 
 /// One file of the corpus.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CorpusFileInfo {
     /// The file's name, or `-` for standard input.
     pub name: String,
@@ -174,6 +183,7 @@ impl CorpusInfo {
             sentences: tally.sentences,
             tokens: tally.tokens,
             words: tally.words,
+            longest: tally.longest,
             skipped: SkipReason::ALL.map(count).into(),
             truncated: tally.truncated,
             unannotated: tally.unannotated,
@@ -184,17 +194,19 @@ impl CorpusInfo {
 }
 
 /// Every option that the numbers depend on, and the label policy.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Settings {
     /// What the sums depend on.
     #[serde(flatten)]
     pub protocol: Protocol,
+    /// How the blocks were resampled for the intervals.
+    pub bootstrap: Bootstrap,
     /// The thresholds of the labels.
     pub policy: Policy,
 }
 
 /// One head: its verdict and the evidence.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadReport {
     /// Layer, counted from 0.
     pub layer: usize,
@@ -210,15 +222,17 @@ pub struct HeadReport {
     pub nearest: Vec<Near>,
     /// What was measured, by metric id.
     pub metrics: HeadMetrics,
+    /// The 95 % interval of each metric.
+    pub ci95: HeadIntervals,
 }
 
 /// A caveat that applies to the run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Caveat {
     /// A short name that does not change.
-    pub id: &'static str,
+    pub id: String,
     /// The caveat.
-    pub text: &'static str,
+    pub text: String,
 }
 
 /// Facts about the run that the numbers do not depend on.
@@ -300,12 +314,13 @@ impl Report {
         run: Option<RunInfo>,
     ) -> Self {
         let grid = model.grid();
-        let caveats = caveats(&measured);
-        let Measurements { heads, chance, relations } = measured;
-        let head = |(place, (metrics, verdict)): (usize, (HeadMetrics, Verdict))| {
+        let caveats = caveats::of_run(&model, &corpus, &measured, &verdicts);
+        let tests = measured.tests(settings.policy.syntactic_q);
+        let Measurements { heads, ci95, chance, chance_ci95, relations } = measured;
+        let head = |(place, ((metrics, ci95), verdict)): (usize, ((HeadMetrics, HeadIntervals), Verdict))| {
             let (layer, head) = grid.at(place);
             let Verdict { primary, labels, nearest } = verdict;
-            HeadReport { layer, head, name: head_name(layer, head), primary, labels, nearest, metrics }
+            HeadReport { layer, head, name: head_name(layer, head), primary, labels, nearest, metrics, ci95 }
         };
         Self {
             schema_version: SCHEMA_VERSION,
@@ -314,8 +329,10 @@ impl Report {
             corpus,
             settings,
             chance,
-            heads: heads.into_iter().zip(verdicts).enumerate().map(head).collect(),
+            chance_ci95,
+            heads: heads.into_iter().zip(ci95).zip(verdicts).enumerate().map(head).collect(),
             relations,
+            tests,
             caveats,
             run,
         }
@@ -326,42 +343,4 @@ impl Report {
 #[must_use]
 pub fn schema() -> Schema {
     schemars::schema_for!(Report)
-}
-
-/// The caveats that apply to a run. docs/LIMITS.md has the argument and the full references.
-fn caveats(measured: &Measurements) -> Vec<Caveat> {
-    let always = [
-        Caveat {
-            id: "attention-is-not-explanation",
-            text: "A label says where a head attends, not what the model's output depends on \
-                (Jain & Wallace 2019; Wiegreffe & Pinter 2019).",
-        },
-        Caveat {
-            id: "role-is-not-importance",
-            text: "A head with a clear role need not matter to the model, and a head without a label may \
-                (Budhraja et al. 2020).",
-        },
-        Caveat {
-            id: "several-roles",
-            text: "A head may have several roles; the primary label is the one with the largest margin, not the only one.",
-        },
-        Caveat {
-            id: "no-op",
-            text: "Attention to special tokens may be a way of doing nothing (Clark et al. 2019; Kobayashi et al. 2020).",
-        },
-        Caveat {
-            id: "no-uncertainty",
-            text: "Scores are point estimates on this corpus: intervals and significance tests are not computed yet.",
-        },
-    ];
-    let syntactic = Caveat {
-        id: "selection",
-        text: "The best head of a relation is the best of many tried: its `accuracy` is biased upwards, \
-            `heldout_accuracy` is not.",
-    };
-    let no_trees = Caveat {
-        id: "no-trees",
-        text: "No word of the corpus has an annotated head: no syntactic label could be tested.",
-    };
-    always.into_iter().chain([if measured.relations.is_empty() { no_trees } else { syntactic }]).collect()
 }

@@ -20,6 +20,7 @@ use crate::partial;
 use crate::progress::{self, Analysis, Downloads};
 use crate::report::{CorpusInfo, ModelInfo, Report, RunInfo, Settings, Tool};
 use crate::shard::Shard;
+use crate::stats::bootstrap::BOOTSTRAP;
 use crate::workers::{EncodedSentences, sum_up};
 
 /// Runs a model over a corpus and writes what each head does, or what one shard adds to that.
@@ -112,12 +113,14 @@ fn conclude(observation: Observation, wanted: &ReportOptions, outputs: Vec<(Opti
     let started = Instant::now();
     observation.ensure_not_empty()?;
     let Observation { identity: Identity { tool, model, corpus, protocol }, tally, sums, run } = observation;
-    let measured = Measurements::new(&sums);
     let policy = Policy { syntactic_min_count: wanted.min_count, ..Policy::default() };
+    let mut measured = Measurements::new(&sums);
+    measured.correct(policy.syntactic_min_count);
     let verdicts = detectors::label(&measured, &policy);
     let corpus = CorpusInfo::new(corpus, &tally);
     let run = run.map(|run| run.and(started.elapsed()));
-    let report = Report::new(tool, model, corpus, Settings { protocol, policy }, measured, verdicts, run);
+    let settings = Settings { protocol, bootstrap: BOOTSTRAP, policy };
+    let report = Report::new(tool, model, corpus, settings, measured, verdicts, run);
     write(&report, outputs, wanted.summary)
 }
 

@@ -50,7 +50,7 @@ fn top_level_keys_are_in_their_order() {
     let text = run(&["analyze", path(&model), "-c", path(&corpus), "--limit", "5", "-o", "-"]).unwrap();
     let keys: Vec<&str> =
         text.lines().filter_map(|line| line.strip_prefix("  \"")?.split_once('"')).map(|(key, _)| key).collect();
-    let expected = "schema_version tool model corpus settings chance heads relations caveats run";
+    let expected = "schema_version tool model corpus settings chance chance_ci95 heads relations tests caveats run";
     assert_eq!(keys, expected.split(' ').collect::<Vec<_>>());
 }
 
@@ -66,6 +66,66 @@ fn a_report_is_the_same_for_any_number_of_threads() {
     for threads in ["2", "3", "8"] {
         assert_eq!(one, report(threads), "{threads} threads");
     }
+}
+
+/// The name of all relations with next to no words.
+const RARE: &str = "a rare relation";
+
+/// Every value has its interval under the same keys, around it, and every tested head its counts.
+#[test]
+fn values_have_their_intervals() {
+    let report = analyze(&gold(), &[]);
+    let around = |value: &Value, interval: &Value, at: &str| {
+        if value.is_null() || interval.is_null() {
+            // All words of a rare relation may be in one of the 64 blocks.
+            assert!(value == interval || at == RARE, "{at}: {value} and {interval}");
+        } else {
+            let value = value.as_f64().unwrap();
+            let [low, high] = [0, 1].map(|end| interval[end].as_f64().unwrap());
+            assert!(low <= value + 1e-12 && value <= high + 1e-12, "{at}: {value} is not in {interval}");
+            assert_eq!(interval.as_array().unwrap().len(), 2);
+        }
+    };
+    let keyed_alike = |values: &Value, intervals: &Value, at: &str| {
+        let mut found = Vec::new();
+        numbers(at, values, &mut found);
+        for (name, value) in found {
+            let keys = name.strip_prefix(at).unwrap().split('.').skip(1);
+            around(value, keys.fold(intervals, |interval, key| &interval[key]), &name);
+        }
+    };
+    for head in report["heads"].as_array().unwrap() {
+        keyed_alike(&head["metrics"], &head["ci95"], head["name"].as_str().unwrap());
+    }
+    keyed_alike(&report["chance"], &report["chance_ci95"], "chance");
+    let mut tests = 0;
+    for relation in report["relations"].as_array().unwrap() {
+        let name = if relation["count"].as_u64().unwrap() < 5 { RARE } else { relation["relation"].as_str().unwrap() };
+        for key in ["accuracy", "heldout_accuracy"] {
+            around(&relation[key], &relation["ci95"][key], name);
+            around(&relation["baseline"][key], &relation["ci95"]["baseline"][key], name);
+        }
+        let (layer, head, direction) = (&relation["layer"], &relation["head"], relation["direction"].as_str().unwrap());
+        for entry in relation["by_head"].as_array().unwrap() {
+            for direction in ["dep->head", "head->dep"] {
+                around(&entry[direction], &entry["ci95"][direction], name);
+                let versus = &entry["versus_offset"][direction];
+                around(&versus["difference"], &versus["ci95"], name);
+                let difference =
+                    entry[direction].as_f64().unwrap() - relation["baseline"]["accuracy"].as_f64().unwrap();
+                assert!((versus["difference"].as_f64().unwrap() - difference).abs() < 1e-12);
+                let tested = relation["count"].as_u64().unwrap() >= 100;
+                assert_eq!(versus["q"].is_number(), tested);
+                tests += usize::from(tested);
+                assert!(!tested || versus["q"].as_f64() >= versus["p"].as_f64());
+            }
+            if (&entry["layer"], &entry["head"]) == (layer, head) {
+                assert_eq!(entry["versus_offset"][direction], relation["versus_offset"]);
+            }
+        }
+    }
+    assert_eq!(report["tests"]["count"], tests);
+    assert!(tests > 0);
 }
 
 #[test]
@@ -155,8 +215,13 @@ fn csv_has_the_numbers_of_the_json_report() {
         numbers("", &head["metrics"], &mut metrics);
         for (name, value) in metrics {
             let column = header.iter().position(|column| *column == name[1..]).unwrap();
-            let cell = if value.is_null() { String::new() } else { value.to_string() };
-            assert_eq!(row[column], cell, "{name}");
+            let cell = |value: &Value| if value.is_null() { String::new() } else { value.to_string() };
+            assert_eq!(row[column], cell(value), "{name}");
+            let interval = name[1..].split('.').fold(&head["ci95"], |interval, key| &interval[key]);
+            for (place, end) in ["low", "high"].into_iter().enumerate() {
+                assert_eq!(header[column + 1 + place], format!("{}_ci95_{end}", &name[1..]));
+                assert_eq!(row[column + 1 + place], cell(&interval[place]), "{name}");
+            }
         }
         assert_eq!(row[2], head["name"]);
     }

@@ -13,8 +13,9 @@ pub(super) const BROAD: Detector = Detector {
         caveats: "This is the one label that a head without any preference has: \
             it says that no preference was found, not that broadness was learned.",
     },
-    assess: |Evidence { metrics, chance, .. }, policy| {
-        let (score, baseline) = (metrics.entropy_ratio, chance.entropy_ratio);
-        assess("broad", "entropy_ratio", score, baseline, Bound::Above, policy.entropy_ratio).into_iter().collect()
+    assess: |Evidence { metrics, .. }, policy| {
+        assess("broad", "entropy_ratio", metrics.entropy_ratio, Bound::Above, policy.entropy_ratio)
+            .into_iter()
+            .collect()
     },
 };

@@ -16,9 +16,8 @@ pub(super) const SEPARATOR: Detector = Detector {
         source: SOURCE,
         caveats: NO_OP,
     },
-    assess: |Evidence { metrics, chance, .. }, policy| {
-        let (score, baseline) = (metrics.separator_mass, chance.separator_mass);
-        assess("separator", "separator_mass", score, baseline, Bound::Above, policy.separator_mass)
+    assess: |Evidence { metrics, .. }, policy| {
+        assess("separator", "separator_mass", metrics.separator_mass, Bound::Above, policy.separator_mass)
             .into_iter()
             .collect()
     },
@@ -34,11 +33,16 @@ pub(super) const FIRST_SPECIAL: Detector = Detector {
         source: SOURCE,
         caveats: NO_OP,
     },
-    assess: |Evidence { metrics, chance, .. }, policy| {
-        let (score, baseline) = (metrics.first_special_mass, chance.first_special_mass);
-        assess("first-special", "first_special_mass", score, baseline, Bound::Above, policy.first_special_mass)
-            .into_iter()
-            .collect()
+    assess: |Evidence { metrics, .. }, policy| {
+        assess(
+            "first-special",
+            "first_special_mass",
+            metrics.first_special_mass,
+            Bound::Above,
+            policy.first_special_mass,
+        )
+        .into_iter()
+        .collect()
     },
 };
 
@@ -52,9 +56,8 @@ pub(super) const PUNCTUATION: Detector = Detector {
         source: SOURCE,
         caveats: "A corpus without punctuation cannot show it. Symbols such as $ and + are no punctuation in Unicode.",
     },
-    assess: |Evidence { metrics, chance, .. }, policy| {
-        let (score, baseline) = (metrics.punctuation_mass, chance.punctuation_mass);
-        assess("punctuation", "punctuation_mass", score, baseline, Bound::Above, policy.punctuation_mass)
+    assess: |Evidence { metrics, .. }, policy| {
+        assess("punctuation", "punctuation_mass", metrics.punctuation_mass, Bound::Above, policy.punctuation_mass)
             .into_iter()
             .collect()
     },

@@ -6,18 +6,21 @@
 mod broad;
 mod delimiter;
 mod explain;
+pub mod policy;
 mod positional;
 mod syntactic;
 
 use std::cmp::Ordering;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::metrics::{HeadMetrics, Measurements, RelationMetrics};
+use crate::metrics::{Comparison, Measurements, Metrics, RelationMetrics};
 use crate::observe::dependency::Direction;
+use crate::stats::bootstrap::Interval;
 
 pub use explain::{Explanation, closest, explanations, find, markdown};
+pub use policy::Policy;
 
 /// All detectors, in the order in which ties between labels are broken.
 pub const DETECTORS: &[Detector] = &[
@@ -36,49 +39,6 @@ pub const DETECTORS: &[Detector] = &[
 /// The label of a head that has no other.
 pub const UNLABELLED: &str = "unlabelled";
 
-/// The thresholds of all labels: the one place where they are set. Printed in every report.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Policy {
-    /// Smallest `offset_argmax` of a positional label (Voita et al. 2019, section 5.1: 90 %).
-    pub offset_argmax: f64,
-    /// `offset_mass` above which a head has a positional label (Clark et al. 2019, released notebook: 0.5).
-    pub offset_mass: f64,
-    /// `offset_mass["0"]` above which a head is `self`.
-    pub self_mass: f64,
-    /// `window_mass` above which a head is `local`.
-    pub window_mass: f64,
-    /// `separator_mass` above which a head is `separator` (Clark et al. 2019, released notebook: 0.6).
-    pub separator_mass: f64,
-    /// `first_special_mass` above which a head is `first-special` (Clark et al. 2019, released notebook: 0.6).
-    pub first_special_mass: f64,
-    /// `punctuation_mass` above which a head is `punctuation` (Clark et al. 2019, released notebook: 0.6).
-    pub punctuation_mass: f64,
-    /// `entropy_ratio` above which a head is `broad` (3.8 nats in the notebook of Clark et al. 2019, of ln 128).
-    pub entropy_ratio: f64,
-    /// Smallest accuracy above the offset baseline of a syntactic label, as a share
-    /// (Voita et al. 2019, section 5.2: 10 %, taken as percentage points).
-    pub syntactic_margin: f64,
-    /// Fewest scored words of a syntactic label.
-    pub syntactic_min_count: u64,
-}
-
-impl Default for Policy {
-    fn default() -> Self {
-        Self {
-            offset_argmax: 0.9,
-            offset_mass: 0.5,
-            self_mass: 0.5,
-            window_mass: 0.5,
-            separator_mass: 0.6,
-            first_special_mass: 0.6,
-            punctuation_mass: 0.6,
-            entropy_ratio: 0.8,
-            syntactic_margin: 0.1,
-            syntactic_min_count: 100,
-        }
-    }
-}
-
 /// One label, or one family of labels that differ in a parameter.
 pub struct Detector {
     /// What `explain` and the docs say of it.
@@ -93,29 +53,42 @@ pub struct Evidence<'a> {
     /// The head's place in lists of all heads.
     pub place: usize,
     /// Its metrics.
-    pub metrics: &'a HeadMetrics,
-    /// Their chance levels.
-    pub chance: &'a HeadMetrics,
+    pub metrics: &'a Metrics<Measured>,
     /// Every relation, with every head's accuracy.
     pub relations: &'a [RelationMetrics],
 }
 
-/// How a head stands to a label.
+/// A number with what it is to be read beside.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// What was measured.
+    pub score: Option<f64>,
+    /// Its 95 % interval.
+    pub ci95: Option<Interval>,
+    /// The chance level, or the baseline that it is held against.
+    pub baseline: Option<f64>,
+}
+
+/// How a head stands to a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assessment {
-    /// Whether the rule fires, and with what.
+    /// The label, and the score with which the rule fires or does not.
     pub label: Label,
-    /// Whether the head has the label.
+    /// Whether the rule fires.
     pub fires: bool,
+    /// Whether it would fire at the upper end of the interval.
+    pub may_fire: bool,
 }
 
 /// A label of a head with its evidence.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Label {
     /// The label.
     pub label: String,
     /// What was measured.
     pub score: f64,
+    /// The 95 % interval of the score; null where no two blocks could be resampled.
+    pub ci95: Option<Interval>,
     /// The chance level of the score, or the baseline that it is held against.
     pub baseline: Option<f64>,
     /// What the score must reach.
@@ -124,20 +97,26 @@ pub struct Label {
     pub margin: f64,
     /// The rule.
     pub rule: String,
+    /// Whether the rule fails somewhere in the interval: another corpus of the kind might not give the label.
+    pub borderline: bool,
     /// The direction, where the label has one.
     pub direction: Option<Direction>,
+    /// The head against the offset baseline: of a syntactic label, null for others.
+    pub versus_offset: Option<Comparison>,
 }
 
 /// A label that a head does not have, and how far off it is.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Near {
     /// The label.
     pub label: String,
     /// What was measured.
     pub score: f64,
+    /// The 95 % interval of the score.
+    pub ci95: Option<Interval>,
     /// What it would have to reach.
     pub threshold: f64,
-    /// The difference.
+    /// The difference; not above 0 where only significance is lacking.
     pub shortfall: f64,
     /// The rule.
     pub rule: String,
@@ -160,10 +139,14 @@ const NEAREST: usize = 2;
 /// Labels every head; `[layers * heads]`.
 #[must_use]
 pub fn label(measured: &Measurements, policy: &Policy) -> Vec<Verdict> {
-    let Measurements { heads, chance, relations } = measured;
-    let verdict =
-        |(place, metrics): (usize, &HeadMetrics)| Verdict::new(&Evidence { place, metrics, chance, relations }, policy);
-    heads.iter().enumerate().map(verdict).collect()
+    let Measurements { heads, ci95, chance, relations, .. } = measured;
+    let verdict = |place: usize| {
+        let metrics = heads[place]
+            .zip_map(&ci95[place], |&score, &ci95| Measured { score, ci95, baseline: None })
+            .zip_map(chance, |&measured, &baseline| Measured { baseline, ..measured });
+        Verdict::new(&Evidence { place, metrics: &metrics, relations }, policy)
+    };
+    (0..heads.len()).map(verdict).collect()
 }
 
 impl Verdict {
@@ -187,8 +170,8 @@ impl Verdict {
 }
 
 impl From<Label> for Near {
-    fn from(Label { label, score, threshold, rule, .. }: Label) -> Self {
-        Self { label, score, threshold, shortfall: threshold - score, rule }
+    fn from(Label { label, score, ci95, threshold, rule, .. }: Label) -> Self {
+        Self { label, score, ci95, threshold, shortfall: threshold - score, rule }
     }
 }
 
@@ -203,19 +186,22 @@ enum Bound {
 /// but not in f64. Shares of fewer than 10^9 words that differ at all differ by more.
 const ROUNDING: f64 = 1e-12;
 
-/// Holds `score` against `threshold`; `metric` is its name in the rule. `None` if there is no score.
-fn assess(
-    label: &str,
-    metric: &str,
-    score: Option<f64>,
-    baseline: Option<f64>,
-    bound: Bound,
-    threshold: f64,
-) -> Option<Assessment> {
+impl Bound {
+    fn holds(self, score: f64, threshold: f64) -> bool {
+        match self {
+            Self::AtLeast => score >= threshold - ROUNDING,
+            Self::Above => score > threshold,
+        }
+    }
+}
+
+/// Holds a score against `threshold`; `metric` is its name in the rule. `None` if there is no score.
+fn assess(label: &str, metric: &str, measured: Measured, bound: Bound, threshold: f64) -> Option<Assessment> {
+    let Measured { score, ci95, baseline } = measured;
     let score = score?;
-    let (fires, sign) = match bound {
-        Bound::AtLeast => (score >= threshold - ROUNDING, ">="),
-        Bound::Above => (score > threshold, ">"),
+    let sign = match bound {
+        Bound::AtLeast => ">=",
+        Bound::Above => ">",
     };
     // A threshold of 1 or more leaves no room to exceed it; such a label is its own limit.
     let room = 1.0 - threshold;
@@ -223,32 +209,53 @@ fn assess(
     let label = Label {
         label: label.to_owned(),
         score,
+        ci95,
         baseline,
         threshold,
         margin,
         rule: format!("{metric} {sign} {threshold}"),
+        // Without an interval there is nothing to be sure by.
+        borderline: ci95.is_none_or(|interval| !bound.holds(interval.low(), threshold)),
         direction: None,
+        versus_offset: None,
     };
-    Some(Assessment { label, fires })
+    let may_fire = bound.holds(ci95.map_or(score, Interval::high), threshold);
+    Some(Assessment { label, fires: bound.holds(score, threshold), may_fire })
 }
 
 /// Of several rules for one label the one with the largest margin, a rule that fires before one that does not.
+///
+/// The label is borderline only if none of its rules fires over the whole of its interval.
 fn best(assessments: impl IntoIterator<Item = Assessment>) -> Option<Assessment> {
+    let assessments: Vec<Assessment> = assessments.into_iter().collect();
+    let firm = assessments.iter().any(|assessment| assessment.fires && !assessment.label.borderline);
+    let may_fire = assessments.iter().any(|assessment| assessment.may_fire);
     let rank = |a: &Assessment, b: &Assessment| -> Ordering {
         a.fires.cmp(&b.fires).then(a.label.margin.total_cmp(&b.label.margin))
     };
     // The first of equals.
-    assessments.into_iter().reduce(|best, next| if rank(&next, &best).is_gt() { next } else { best })
+    let mut best = assessments.into_iter().reduce(|best, next| if rank(&next, &best).is_gt() { next } else { best })?;
+    best.label.borderline = !firm;
+    best.may_fire = may_fire;
+    Some(best)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::{ByDirection, HeadAccuracy, OffsetBaseline};
+    use crate::metrics::{ByDirection, HeadAccuracy, HeadIntervals, HeadMetrics, OffsetBaseline, RelationIntervals};
+    use crate::stats::significance::mcnemar;
 
     fn verdict(metrics: HeadMetrics, relations: Vec<RelationMetrics>) -> Verdict {
-        let measured = Measurements { heads: vec![metrics], chance: HeadMetrics::default(), relations };
-        label(&measured, &Policy::default()).remove(0)
+        verdict_within(metrics, HeadIntervals::default(), relations)
+    }
+
+    fn verdict_within(metrics: HeadMetrics, ci95: HeadIntervals, relations: Vec<RelationMetrics>) -> Verdict {
+        let (chance, chance_ci95) = (HeadMetrics::default(), HeadIntervals::default());
+        let mut measured = Measurements { heads: vec![metrics], ci95: vec![ci95], chance, chance_ci95, relations };
+        let policy = Policy::default();
+        measured.correct(policy.syntactic_min_count);
+        label(&measured, &policy).remove(0)
     }
 
     fn labels(metrics: HeadMetrics) -> Vec<String> {
@@ -257,17 +264,25 @@ mod tests {
 
     fn offset(offset: i32, argmax: f64, mass: f64) -> HeadMetrics {
         let mut metrics = HeadMetrics::default();
-        metrics.offset_argmax.set(offset, argmax);
-        metrics.offset_mass.set(offset, mass);
+        *metrics.offset_argmax.at_mut(offset) = Some(argmax);
+        *metrics.offset_mass.at_mut(offset) = Some(mass);
         metrics
     }
 
-    /// A relation of `count` words whose best offset has `baseline` hits and whose one head has `hits`.
-    fn relation(name: &str, count: u64, baseline: u64, hits: [u64; 2]) -> RelationMetrics {
+    /// A relation of `count` words whose best offset has `baseline` hits and whose one head has `hits`, `both` of them
+    /// where the offset is right too; the interval of the difference is half a tenth to either side.
+    fn relation(count: u64, baseline: u64, hits: [u64; 2], both: [u64; 2]) -> RelationMetrics {
         let share = |hits: u64| hits as f64 / count as f64;
+        let comparison = |direction: usize| {
+            let difference = share(hits[direction]) - share(baseline);
+            let (head_only, offset_only) = (hits[direction] - both[direction], baseline - both[direction]);
+            let ci95 = Some(Interval(difference - 0.05, difference + 0.05));
+            Comparison { difference, ci95, head_only, offset_only, p: mcnemar(head_only, offset_only), q: None }
+        };
         let accuracy = ByDirection { dependent_to_head: share(hits[0]), head_to_dependent: share(hits[1]) };
+        let versus_offset = ByDirection { dependent_to_head: comparison(0), head_to_dependent: comparison(1) };
         RelationMetrics {
-            relation: name.to_owned(),
+            relation: "obj".to_owned(),
             count,
             layer: 0,
             head: 0,
@@ -275,13 +290,16 @@ mod tests {
             accuracy: share(hits[0]),
             heldout_accuracy: None,
             baseline: OffsetBaseline { offset: 1, accuracy: share(baseline), heldout_accuracy: None },
-            by_head: vec![HeadAccuracy { layer: 0, head: 0, accuracy }],
+            ci95: RelationIntervals::default(),
+            versus_offset: comparison(0),
+            by_head: vec![HeadAccuracy { layer: 0, head: 0, accuracy, ci95: ByDirection::default(), versus_offset }],
         }
     }
 
+    /// The labels of a head that is right wherever the baseline is, as far as it is right at all.
     fn syntactic(count: u64, baseline: u64, hits: [u64; 2]) -> Vec<String> {
-        let verdict = verdict(HeadMetrics::default(), vec![relation("obj", count, baseline, hits)]);
-        verdict.labels.into_iter().map(|label| label.label).collect()
+        let relation = relation(count, baseline, hits, hits.map(|hits| hits.min(baseline)));
+        verdict(HeadMetrics::default(), vec![relation]).labels.into_iter().map(|label| label.label).collect()
     }
 
     /// For every detector of the table metrics on which it fires, and metrics just short of that.
@@ -328,6 +346,69 @@ mod tests {
         assert_eq!(syntactic(99, 0, [99, 0]), [""; 0]);
         // 76/210 is 55/210 + 0.1 exactly, though not in f64.
         assert_eq!(syntactic(210, 55, [76, 0]), ["syntactic:obj"]);
+    }
+
+    #[test]
+    fn a_syntactic_label_is_significant() {
+        let labels = |both| verdict(HeadMetrics::default(), vec![relation(100, 30, [40, 0], [both, 0])]).labels;
+        // Ten words of its own against none: 2^-10. Forty against thirty: 0.14.
+        let label = labels(30).remove(0);
+        assert_eq!(label.rule, "accuracy(obj, dep->head) >= 0.4 and q <= 0.05");
+        let Comparison { head_only, offset_only, p, q, .. } = label.versus_offset.unwrap();
+        assert_eq!((head_only, offset_only), (10, 0));
+        assert!((p * 1024.0 - 1.0).abs() < 1e-12);
+        // Of two tests, one for each direction.
+        assert!((q.unwrap() * 512.0 - 1.0).abs() < 1e-12);
+        assert_eq!(labels(0), []);
+    }
+
+    #[test]
+    fn a_label_is_borderline_unless_its_whole_interval_is_on_its_side() {
+        let separator = |low: f64| {
+            let metrics = HeadMetrics { separator_mass: Some(0.7), ..HeadMetrics::default() };
+            let ci95 = HeadIntervals { separator_mass: Some(Interval(low, 0.8)), ..HeadIntervals::default() };
+            verdict_within(metrics, ci95, Vec::new()).labels.remove(0).borderline
+        };
+        assert!(!separator(0.61));
+        assert!(separator(0.6));
+        // Without an interval nothing is sure.
+        assert!(verdict(offset(-1, 0.95, 0.0), Vec::new()).labels[0].borderline);
+        // 45 against 30 of 100 words: the difference is 0.1 to 0.2. 44: 0.09 to 0.19.
+        let syntactic = |hits: u64| {
+            let relation = relation(100, 30, [hits, 0], [30, 0]);
+            verdict(HeadMetrics::default(), vec![relation]).labels.remove(0).borderline
+        };
+        assert!(!syntactic(45));
+        assert!(syntactic(44));
+    }
+
+    #[test]
+    fn a_label_with_two_rules_is_borderline_if_neither_is_sure() {
+        let previous = |argmax: Interval, mass: Interval| {
+            let mut ci95 = HeadIntervals::default();
+            *ci95.offset_argmax.at_mut(-1) = Some(argmax);
+            *ci95.offset_mass.at_mut(-1) = Some(mass);
+            verdict_within(offset(-1, 0.95, 0.6), ci95, Vec::new()).labels.remove(0)
+        };
+        // The margins are 0.05 / 0.1 and 0.1 / 0.5: the first rule is reported.
+        let sure_by_the_other = previous(Interval(0.85, 0.99), Interval(0.55, 0.65));
+        assert_eq!(sure_by_the_other.rule, "offset_argmax[-1] >= 0.9");
+        assert!(!sure_by_the_other.borderline);
+        assert!(previous(Interval(0.85, 0.99), Interval(0.45, 0.75)).borderline);
+    }
+
+    #[test]
+    fn local_is_borderline_where_a_label_at_one_offset_is_possible() {
+        let local = |argmax: Interval| {
+            let metrics = HeadMetrics { window_mass: Some(0.9), ..offset(1, 0.85, 0.4) };
+            let mut ci95 = HeadIntervals { window_mass: Some(Interval(0.8, 0.95)), ..HeadIntervals::default() };
+            *ci95.offset_argmax.at_mut(1) = Some(argmax);
+            let label = verdict_within(metrics, ci95, Vec::new()).labels.remove(0);
+            assert_eq!(label.label, "local");
+            label.borderline
+        };
+        assert!(!local(Interval(0.8, 0.89)));
+        assert!(local(Interval(0.8, 0.9)));
     }
 
     #[test]

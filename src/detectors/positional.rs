@@ -65,9 +65,10 @@ pub(super) const SELF: Detector = Detector {
         source: "The mass rule of the other positional labels, at offset 0.",
         caveats: "A head that attends to its own token passes on what the residual connection passes on anyway.",
     },
-    assess: |Evidence { metrics, chance, .. }, policy| {
-        let (score, baseline) = (metrics.offset_mass.at(0), chance.offset_mass.at(0));
-        assess("self", "offset_mass[0]", score, baseline, Bound::Above, policy.self_mass).into_iter().collect()
+    assess: |Evidence { metrics, .. }, policy| {
+        assess("self", "offset_mass[0]", *metrics.offset_mass.at(0), Bound::Above, policy.self_mass)
+            .into_iter()
+            .collect()
     },
 };
 
@@ -82,35 +83,24 @@ pub(super) const LOCAL: Detector = Detector {
         caveats: "The chance level is high in short sentences: read the score beside it.",
     },
     assess: |evidence, policy| {
-        let Evidence { metrics, chance, .. } = evidence;
-        let (score, baseline) = (metrics.window_mass, chance.window_mass);
-        let local = assess("local", "window_mass", score, baseline, Bound::Above, policy.window_mass);
-        let single = [PREVIOUS_TOKEN, NEXT_TOKEN, OFFSET]
+        let measured = evidence.metrics.window_mass;
+        let mut local = assess("local", "window_mass", measured, Bound::Above, policy.window_mass);
+        let single: Vec<Assessment> = [PREVIOUS_TOKEN, NEXT_TOKEN, OFFSET]
             .iter()
             .flat_map(|detector| (detector.assess)(evidence, policy))
-            .any(|assessment| assessment.fires);
-        local.filter(|_| !single).into_iter().collect()
+            .collect();
+        if let Some(local) = &mut local {
+            // A head that might have a label at one offset is not surely without one.
+            local.label.borderline |= single.iter().any(|single| single.may_fire);
+        }
+        local.filter(|_| !single.iter().any(|single| single.fires)).into_iter().collect()
     },
 };
 
 /// The two rules of the label at one offset; of those that fire the one with the larger margin.
 fn offset(label: &str, offset: i32, evidence: &Evidence<'_>, policy: &Policy) -> Option<Assessment> {
-    let Evidence { metrics, chance, .. } = evidence;
-    let argmax = assess(
-        label,
-        &format!("offset_argmax[{offset}]"),
-        metrics.offset_argmax.at(offset),
-        chance.offset_argmax.at(offset),
-        Bound::AtLeast,
-        policy.offset_argmax,
-    );
-    let mass = assess(
-        label,
-        &format!("offset_mass[{offset}]"),
-        metrics.offset_mass.at(offset),
-        chance.offset_mass.at(offset),
-        Bound::Above,
-        policy.offset_mass,
-    );
+    let (argmax, mass) = (evidence.metrics.offset_argmax.at(offset), evidence.metrics.offset_mass.at(offset));
+    let argmax = assess(label, &format!("offset_argmax[{offset}]"), *argmax, Bound::AtLeast, policy.offset_argmax);
+    let mass = assess(label, &format!("offset_mass[{offset}]"), *mass, Bound::Above, policy.offset_mass);
     best(argmax.into_iter().chain(mass))
 }

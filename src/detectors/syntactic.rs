@@ -1,6 +1,6 @@
 //! Labels of heads whose attention follows a dependency relation: `syntactic:<relation>`.
 
-use super::{Assessment, Bound, Detector, Explanation, Policy, assess, best};
+use super::{Assessment, Bound, Detector, Explanation, Measured, Policy, assess, best};
 use crate::metrics::RelationMetrics;
 use crate::observe::dependency::Direction;
 
@@ -10,14 +10,18 @@ pub(super) const SYNTACTIC: Detector = Detector {
         measures: "The head's attention points from a word to its head in the dependency tree (dep->head), \
             or from the head to the word (head->dep), for words of one Universal Dependencies relation. \
             The relation `all` pools every relation but `punct`.",
-        formula: "count >= 100 and accuracy >= baseline + 0.1, the baseline being the best fixed offset on the same words",
+        formula: "count >= 100, accuracy >= baseline + 0.1 and q <= 0.05, the baseline being the best fixed offset on \
+            the same words",
         chance: "the accuracy of the best fixed offset (\"the head is the word at d+k\"), for each relation",
-        threshold: "the baseline + 0.1 (ten percentage points)",
+        threshold: "the baseline + 0.1 (ten percentage points), q-value 0.05",
         source: "Ten points over the best fixed offset: Voita et al. 2019, section 5.2. \
-            Accuracy by the most attended word: Clark et al. 2019, section 4.2.",
-        caveats: "Every head is tried in both directions on every relation, so a few pass by luck when words are few; \
-            no significance test is applied yet. The accuracy of the best head is biased upwards: \
-            compare `heldout_accuracy`. A tree is one theory of syntax, and the labels depend on it.",
+            Accuracy by the most attended word: Clark et al. 2019, section 4.2. \
+            Significance: exact McNemar test, corrected by Benjamini & Hochberg 1995 for all heads, directions and \
+            relations.",
+        caveats: "The test takes words as independent, which those of one sentence are not: \
+            a label is borderline where the bootstrap interval of the difference, which does not, falls below 0.1. \
+            The accuracy of the best head is biased upwards: compare `heldout_accuracy`. \
+            A tree is one theory of syntax, and the labels depend on it.",
     },
     assess: |evidence, policy| {
         let enough = evidence.relations.iter().filter(|relation| relation.count >= policy.syntactic_min_count);
@@ -29,12 +33,23 @@ pub(super) const SYNTACTIC: Detector = Detector {
 fn of_relation(relation: &RelationMetrics, place: usize, policy: &Policy) -> Option<Assessment> {
     let label = format!("syntactic:{}", relation.relation);
     let baseline = relation.baseline.accuracy;
+    let head = &relation.by_head[place];
     best(Direction::BOTH.into_iter().filter_map(|direction| {
-        let accuracy = relation.by_head[place].accuracy.get(direction);
+        let (accuracy, ci95) = (*head.accuracy.get(direction), *head.ci95.get(direction));
+        let comparison = head.versus_offset.get(direction);
         let metric = format!("accuracy({}, {})", relation.relation, direction.name());
-        let threshold = baseline + policy.syntactic_margin;
-        let mut assessment = assess(&label, &metric, Some(accuracy), Some(baseline), Bound::AtLeast, threshold)?;
-        assessment.label.direction = Some(direction);
+        let measured = Measured { score: Some(accuracy), ci95, baseline: Some(baseline) };
+        let mut assessment = assess(&label, &metric, measured, Bound::AtLeast, baseline + policy.syntactic_margin)?;
+        // The baseline varies with the words too, so it is the difference that must keep its distance.
+        let holds = |difference: f64| Bound::AtLeast.holds(difference, policy.syntactic_margin);
+        let significant = comparison.q.is_some_and(|q| q <= policy.syntactic_q);
+        assessment.fires &= significant;
+        assessment.may_fire = comparison.ci95.map_or(assessment.fires, |difference| holds(difference.high()));
+        let label = &mut assessment.label;
+        label.rule = format!("{} and q <= {}", label.rule, policy.syntactic_q);
+        label.borderline = comparison.ci95.is_none_or(|difference| !holds(difference.low()));
+        label.direction = Some(direction);
+        label.versus_offset = Some(comparison.clone());
         Some(assessment)
     }))
 }

@@ -6,12 +6,16 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::output::printable;
+use crate::detectors::Label;
+use crate::metrics::HeadMetrics;
 use crate::report::{HeadReport, Report};
+use crate::stats::bootstrap::Interval;
 
 /// The table; an empty cell is a value that could not be computed, or a label that the head does not have.
 ///
-/// Columns: `layer`, `head`, `name`, `primary`, `labels` (separated by spaces), the metrics by their keys in the
-/// JSON report (`offset_mass.-1`, `uas.dep->head`), and `score.<label>` for each label that some head has.
+/// Columns: `layer`, `head`, `name`, `primary`, `labels` and those of them that are `borderline` (separated by
+/// spaces), the metrics by their keys in the JSON report (`offset_mass.-1`, `uas.dep->head`), each followed by the ends
+/// of its interval (`uuas_ci95_low`, `uuas_ci95_high`), and `score.<label>` for each label that some head has.
 ///
 /// # Errors
 ///
@@ -20,22 +24,28 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
     let scored: BTreeSet<&str> =
         report.heads.iter().flat_map(|head| &head.labels).map(|label| label.label.as_str()).collect();
     let mut writer = ::csv::Writer::from_writer(Vec::new());
-    let mut header = ["layer", "head", "name", "primary", "labels"].map(str::to_owned).to_vec();
-    if let Some(head) = report.heads.first() {
-        header.extend(metrics(head).map(|(name, _)| name));
-    }
+    let mut header = ["layer", "head", "name", "primary", "labels", "borderline"].map(str::to_owned).to_vec();
+    header.extend(
+        HeadMetrics::names()
+            .into_iter()
+            .flat_map(|name| [name.clone(), format!("{name}_ci95_low"), format!("{name}_ci95_high")]),
+    );
     header.extend(scored.iter().map(|label| format!("score.{label}")));
     writer.write_record(header.iter().map(|cell| safe(cell)))?;
     for head in &report.heads {
-        let labels: Vec<&str> = head.labels.iter().map(|label| label.label.as_str()).collect();
+        let labels = |wanted: fn(&Label) -> bool| -> String {
+            let labels = head.labels.iter().filter(|label| wanted(label)).map(|label| label.label.as_str());
+            labels.collect::<Vec<_>>().join(" ")
+        };
         let mut row = vec![
             head.layer.to_string(),
             head.head.to_string(),
             head.name.clone(),
             head.primary.clone(),
-            labels.join(" "),
+            labels(|_| true),
+            labels(|label| label.borderline),
         ];
-        row.extend(metrics(head).map(|(_, cell)| cell));
+        row.extend(metrics(head));
         row.extend(scored.iter().map(|name| {
             let label = head.labels.iter().find(|label| label.label == *name);
             label.map_or_else(String::new, |label| label.score.to_string())
@@ -45,10 +55,11 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
     Ok(writer.into_inner().map_err(::csv::IntoInnerError::into_error)?)
 }
 
-/// The metrics of a head as columns, named by their keys in the JSON report joined by dots; null is an empty cell.
-fn metrics(head: &HeadReport) -> impl Iterator<Item = (String, String)> {
+/// The metrics of a head as columns, each with its interval; null is an empty cell.
+fn metrics(head: &HeadReport) -> impl Iterator<Item = String> {
     let cell = |value: Option<f64>| value.map_or_else(String::new, |value| json!(value).to_string());
-    head.metrics.values().into_iter().map(move |(name, value)| (name, cell(value)))
+    let values = head.metrics.cells().into_iter().zip(head.ci95.cells());
+    values.flat_map(move |(&value, &ci95)| [value, ci95.map(Interval::low), ci95.map(Interval::high)].map(cell))
 }
 
 /// A cell that neither a terminal nor a spreadsheet obeys.

@@ -13,13 +13,12 @@ use crate::report::Report;
 ///
 /// None that a report can cause.
 pub fn render(report: &Report) -> Result<Vec<u8>> {
-    Ok(escaped(&serde_json::to_string_pretty(report)?).into_bytes())
+    Ok(escaped(&numbers_on_one_line(&serde_json::to_string_pretty(report)?)).into_bytes())
 }
 
-/// JSON whose strings hold nothing that a terminal obeys, with a line's end at its end. JSON itself demands escapes only
-/// up to U+001F.
+/// JSON whose strings hold nothing that a terminal obeys. JSON itself demands escapes only up to U+001F.
 fn escaped(json: &str) -> String {
-    let mut text = String::with_capacity(json.len() + 1);
+    let mut text = String::with_capacity(json.len());
     for c in json.chars() {
         if is_obeyed(c) && c != '\n' {
             // All of them are below U+10000. Outside of strings there is none but line ends.
@@ -28,8 +27,28 @@ fn escaped(json: &str) -> String {
             text.push(c);
         }
     }
-    text.push('\n');
     text
+}
+
+/// Joins the lines of each array of numbers, and ends the last line: intervals read as `[0.25, 0.5]`.
+///
+/// A line of indented JSON ends with `[` only where an array begins: no string of it holds a line's end.
+fn numbers_on_one_line(json: &str) -> String {
+    let is_number = |line: &&str| line.trim_start().starts_with(|first: char| first == '-' || first.is_ascii_digit());
+    let mut joined = String::with_capacity(json.len());
+    let mut lines = json.lines().peekable();
+    while let Some(line) = lines.next() {
+        joined.push_str(line);
+        if line.ends_with('[') && lines.peek().is_some_and(is_number) {
+            while let Some(item) = lines.next_if(is_number) {
+                joined.push_str(item.trim_start());
+                joined.push_str(if item.ends_with(',') { " " } else { "" });
+            }
+            joined.push_str(lines.next().map_or("", str::trim_start));
+        }
+        joined.push('\n');
+    }
+    joined
 }
 
 #[cfg(test)]
@@ -42,6 +61,31 @@ mod tests {
         let text = escaped(&serde_json::to_string_pretty(&value).unwrap());
         assert!(!text.chars().any(|c| is_obeyed(c) && c != '\n'), "{text:?}");
         assert!(text.contains("é😀"));
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn arrays_of_numbers_alone_are_joined() {
+        let value = serde_json::json!({ "a": [-0.5, 1e-300], "b [": ["-1", "["], "c": [{ "d": [2] }, []], "e": 1 });
+        let text = numbers_on_one_line(&serde_json::to_string_pretty(&value).unwrap());
+        let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
+        let expected = [
+            "{",
+            "\"a\": [-0.5, 1e-300],",
+            "\"b [\": [",
+            "\"-1\",",
+            "\"[\"",
+            "],",
+            "\"c\": [",
+            "{",
+            "\"d\": [2]",
+            "},",
+            "[]",
+            "],",
+            "\"e\": 1",
+            "}",
+        ];
+        assert_eq!(lines, expected);
         assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
     }
 }

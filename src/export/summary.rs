@@ -8,10 +8,11 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use super::output::printable;
 use crate::detectors::UNLABELLED;
-use crate::metrics::RelationMetrics;
+use crate::metrics::{RelationMetrics, Tests};
 use crate::observation::Observation;
 use crate::report::{CorpusFileInfo, CorpusInfo, HeadReport, Report, head_name};
 use crate::shard::Shard;
+use crate::stats::bootstrap::Interval;
 
 /// The summary of a report, with terminal colours; whoever prints it strips them where they do not belong.
 #[must_use]
@@ -56,6 +57,7 @@ fn write_summary(out: &mut String, report: &Report) -> fmt::Result {
     writeln!(out, "\nPrimary label of each head (layers down, heads across):\n")?;
     writeln!(out, "{}", grid(report))?;
     legend(out, &report.heads)?;
+    borderline(out, &report.heads)?;
     relations(out, report)?;
     skipped(out, report)
 }
@@ -114,7 +116,8 @@ fn grid(report: &Report) -> Table {
         let mut row = vec![format!("L{}", layer[0].layer)];
         row.extend(layer.iter().map(|head| {
             let Code { text, style, .. } = code(&head.primary);
-            format!("{style}{text}{style:#}")
+            let mark = if head.labels.first().is_some_and(|primary| primary.borderline) { BORDERLINE } else { "" };
+            format!("{style}{text}{mark}{style:#}")
         }));
         table.add_row(row);
     }
@@ -140,6 +143,18 @@ fn legend(out: &mut String, heads: &[HeadReport]) -> fmt::Result {
     Ok(())
 }
 
+/// What follows a label in the grid whose interval crosses its threshold.
+const BORDERLINE: &str = "?";
+
+fn borderline(out: &mut String, heads: &[HeadReport]) -> fmt::Result {
+    let labels = || heads.iter().flat_map(|head| &head.labels);
+    let (all, borderline) = (labels().count(), labels().filter(|label| label.borderline).count());
+    if borderline == 0 {
+        return Ok(());
+    }
+    writeln!(out, "\n{borderline} of {all} labels are borderline ({BORDERLINE}): their intervals cross the threshold.")
+}
+
 fn relations(out: &mut String, report: &Report) -> fmt::Result {
     if report.relations.is_empty() {
         return writeln!(out, "\nNo word of the corpus has an annotated head, so no syntactic label was tested.");
@@ -147,7 +162,10 @@ fn relations(out: &mut String, report: &Report) -> fmt::Result {
     let least = report.settings.policy.syntactic_min_count;
     let mut shown: Vec<&RelationMetrics> = report.relations.iter().filter(|relation| relation.count >= least).collect();
     shown.sort_by_key(|relation| std::cmp::Reverse(relation.count));
-    writeln!(out, "\nBest head of each relation with at least {least} words, in % of words:\n")?;
+    writeln!(
+        out,
+        "\nBest head of each relation with at least {least} words, in % of words, ± half of the 95 % interval:\n"
+    )?;
     let mut table = plain_table();
     table.set_header([
         "relation",
@@ -160,21 +178,23 @@ fn relations(out: &mut String, report: &Report) -> fmt::Result {
         "baseline",
         "held-out",
         "gain",
+        "q",
     ]);
     for relation in &shown {
         let baseline = &relation.baseline;
-        let gain = relation.accuracy - baseline.accuracy;
+        let (versus, ci95) = (&relation.versus_offset, &relation.ci95);
         table.add_row([
             printable(&relation.relation),
             relation.count.to_string(),
             head_name(relation.layer, relation.head),
             relation.direction.name().to_owned(),
-            percent(Some(relation.accuracy)),
-            percent(relation.heldout_accuracy),
+            percent(Some(relation.accuracy)) + &plus_minus(ci95.accuracy),
+            percent(relation.heldout_accuracy) + &plus_minus(ci95.heldout_accuracy),
             format!("{:+}", baseline.offset),
             percent(Some(baseline.accuracy)),
             percent(baseline.heldout_accuracy),
-            format!("{:+.1}", gain * 100.0),
+            format!("{:+.1}{}", versus.difference * 100.0, plus_minus(versus.ci95)),
+            versus.q.map_or_else(|| "-".to_owned(), significance),
         ]);
     }
     for (column, number) in table.column_iter_mut().enumerate() {
@@ -182,9 +202,12 @@ fn relations(out: &mut String, report: &Report) -> fmt::Result {
         number.set_cell_alignment(if text { CellAlignment::Left } else { CellAlignment::Right });
     }
     writeln!(out, "{table}")?;
+    let Tests { count, significant } = report.tests;
+    let rate = report.settings.policy.syntactic_q;
+    writeln!(out, "\n{significant} of {count} tests of a head against the offset are significant (q <= {rate}).")?;
     let rare = report.relations.len() - shown.len();
     if rare > 0 {
-        writeln!(out, "\n{rare} rarer relations are in the report only.")?;
+        writeln!(out, "{rare} rarer relations are in the report only, and are not tested.")?;
     }
     Ok(())
 }
@@ -213,6 +236,15 @@ fn skipped(out: &mut String, report: &Report) -> fmt::Result {
 
 fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}", share * 100.0))
+}
+
+fn plus_minus(interval: Option<Interval>) -> String {
+    interval.map_or_else(String::new, |interval| format!(" ±{:.1}", interval.half_width() * 100.0))
+}
+
+/// A q-value, to one digit where it is small.
+fn significance(q: f64) -> String {
+    if q < 0.001 { format!("{q:.0e}") } else { format!("{q:.3}") }
 }
 
 fn plain_table() -> Table {

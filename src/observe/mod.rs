@@ -167,6 +167,12 @@ impl Sums {
         &self.relations
     }
 
+    /// The sums of each block; `[BLOCKS]`.
+    #[must_use]
+    pub fn blocks(&self) -> &[BlockSums] {
+        &self.blocks
+    }
+
     /// Where heads and fixed offsets agree, over all blocks; by the places of [`Sums::relations`].
     #[must_use]
     pub fn agreements(&self) -> &[Agreement] {

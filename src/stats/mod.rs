@@ -1,0 +1,6 @@
+//! How sure a number is: intervals by resampling blocks of sentences, and tests of heads against their baselines.
+//!
+//! docs/METHODOLOGY.md, "Uncertainty", says what each of them assumes.
+
+pub mod bootstrap;
+pub mod significance;
