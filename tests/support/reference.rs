@@ -22,6 +22,11 @@ fn largest_difference(at: &str, actual: &Value, expected: &Value) -> f64 {
             .iter()
             .map(|(key, value)| largest_difference(&format!("{at}.{key}"), &actual[key], value))
             .fold(0.0, f64::max),
+        Value::Array(items) => {
+            assert_eq!(actual.as_array().map(Vec::len), Some(items.len()), "{at}");
+            let pairs = actual.as_array().unwrap().iter().zip(items);
+            pairs.map(|(actual, item)| largest_difference(at, actual, item)).fold(0.0, f64::max)
+        }
         Value::Null => {
             assert_eq!(*actual, Value::Null, "{at}");
             0.0
@@ -45,7 +50,9 @@ pub fn check_metrics(report: &Value, reference: &Value) {
     for (head, expected) in report["heads"].as_array().unwrap().iter().zip(reference["heads"].as_array().unwrap()) {
         let name = head["name"].as_str().unwrap();
         worst = worst.max(largest_difference(name, &head["metrics"], &expected["metrics"]));
+        worst = worst.max(largest_difference(name, &head["ci95"], &expected["ci95"]));
     }
+    worst = worst.max(largest_difference("chain", &report["chance_ci95"]["uuas"], &reference["chain_uuas_ci95"]));
     println!("largest difference: {worst:e}");
     assert_eq!(report["chance"]["uuas"], reference["chain_uuas"]);
 }
@@ -67,11 +74,12 @@ pub fn check_labels(report: &Value, reference: &Value) -> usize {
     labels
 }
 
-/// Counts, baselines and the accuracy of every head on every relation.
+/// Counts, baselines and the accuracy of every head on every relation; intervals and significance of the best.
 pub fn check_relations(report: &Value, reference: &Value) {
     let relations = report["relations"].as_array().unwrap();
     let expected = reference["relations"].as_array().unwrap();
     assert_eq!(relations.len(), expected.len());
+    assert_eq!(report["tests"]["count"], reference["tests"]);
     for expected in expected {
         let name = &expected["relation"];
         let relation = relations.iter().find(|relation| relation["relation"] == *name).expect("the relation");
@@ -86,6 +94,8 @@ pub fn check_relations(report: &Value, reference: &Value) {
             for key in ["layer", "head", "direction", "heldout_accuracy"] {
                 assert_eq!(relation[key], expected[key], "{name}: {key}");
             }
+            largest_difference("ci95", &relation["ci95"], &expected["ci95"]);
+            check_comparison(&relation["versus_offset"], &expected["versus_offset"]);
         }
         for (head, expected) in
             relation["by_head"].as_array().unwrap().iter().zip(expected["by_head"].as_array().unwrap())
@@ -96,4 +106,22 @@ pub fn check_relations(report: &Value, reference: &Value) {
             }
         }
     }
+}
+
+/// A head against the offset: counts and intervals, and p and q by scipy where the relation is tested.
+fn check_comparison(comparison: &Value, expected: &Value) {
+    largest_difference("versus_offset", &comparison["ci95"], &expected["ci95"]);
+    let number = |value: &Value| value.as_f64().unwrap();
+    assert!((number(&comparison["difference"]) - number(&expected["difference"])).abs() < 1e-12);
+    if expected["q"].is_null() {
+        assert!(comparison["q"].is_null());
+        return;
+    }
+    for key in ["head_only", "offset_only"] {
+        assert_eq!(comparison[key], expected[key], "{key}");
+    }
+    let ratio = |key: &str| number(&comparison[key]) / number(&expected[key]);
+    assert!((ratio("p") - 1.0).abs() < 1e-9, "{comparison} {expected}");
+    // A near tie of another head may change its p-value, and with it the ranks of all others a little.
+    assert!((ratio("q") - 1.0).abs() < 0.05, "{comparison} {expected}");
 }
