@@ -297,6 +297,19 @@ impl Sums {
     }
 }
 
+#[cfg(test)]
+impl Sums {
+    /// Sums that were drawn, not observed; `blocks` and `agreements` list the relations by their places.
+    pub(crate) fn simulated(
+        grid: HeadGrid,
+        relations: BTreeMap<String, usize>,
+        blocks: Vec<BlockSums>,
+        agreements: Vec<Agreement>,
+    ) -> Self {
+        Self { relations, blocks, agreements, ..Self::new(grid, FromToken::Mean) }
+    }
+}
+
 /// The place of a relation in the table, a new one at the end.
 fn place(relations: &mut BTreeMap<String, usize>, name: &str) -> usize {
     if let Some(&place) = relations.get(name) {

@@ -4,3 +4,6 @@
 
 pub mod bootstrap;
 pub mod significance;
+
+#[cfg(test)]
+mod simulation;
