@@ -13,18 +13,24 @@ use crate::detectors;
 use crate::export::output::{self, is_obeyed, printable};
 use crate::export::{Target, Writer};
 use crate::model::source::ModelRef;
-use crate::options::{AnalyzeOptions, MapsOptions, MergeOptions, Outcome, ReportOptions, SentenceChoice};
+use crate::options::{
+    AnalyzeOptions, DiffOptions, MapsOptions, MergeOptions, Outcome, RelabelOptions, ReportOptions, SentenceChoice,
+};
 use crate::partial;
 use crate::report;
 use crate::shard::Shard;
 
 /// What is to be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// Label the heads of a model.
     Analyze(AnalyzeOptions),
     /// Make a report of shards.
     Merge(MergeOptions),
+    /// Apply another policy to a saved report.
+    Relabel(RelabelOptions),
+    /// Compare two saved reports.
+    Diff(DiffOptions),
     /// Write attention maps.
     Maps(MapsOptions),
     /// Print this text: an explanation, or the schema.
@@ -38,6 +44,8 @@ pub fn parse() -> Command {
     let (name, command) = match arguments.action {
         Action::Analyze(arguments) => ("analyze", arguments.validate().map(Command::Analyze)),
         Action::Merge(arguments) => ("merge", arguments.validate().map(Command::Merge)),
+        Action::Relabel(arguments) => ("relabel", arguments.validate().map(Command::Relabel)),
+        Action::Diff(arguments) => ("diff", arguments.validate().map(Command::Diff)),
         Action::Maps(arguments) => ("maps", arguments.validate().map(Command::Maps)),
         Action::Explain(arguments) => ("explain", arguments.text().map(Command::Print)),
         Action::Schema => ("schema", Ok(Command::Print(schema()))),
@@ -77,6 +85,8 @@ struct Arguments {
 enum Action {
     Analyze(AnalyzeArguments),
     Merge(MergeArguments),
+    Relabel(RelabelArguments),
+    Diff(DiffArguments),
     Maps(MapsArguments),
     Explain(ExplainArguments),
     /// Print the JSON Schema of the report
@@ -143,7 +153,10 @@ struct ReportArguments {
     /// Do not print the summary
     #[arg(short, long)]
     quiet: bool,
-    /// Fewest words of a relation for a syntactic label [default: 100]
+    /// Set thresholds of the labels: a TOML file with any of the keys of `settings.policy` in a report
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// Fewest words of a relation for a syntactic label [default: that of the policy, 100]
     #[arg(long, value_name = "N")]
     min_count: Option<u64>,
     /// Leave time, threads and host out of the report, so that equal runs give equal bytes
@@ -172,6 +185,67 @@ struct MergeArguments {
     parts: Vec<PathBuf>,
     #[command(flatten)]
     report: ReportArguments,
+}
+
+const RELABEL_EXAMPLES: &str = "\
+Examples:
+  headscope relabel report.json --policy strict.toml
+  headscope relabel report.json --policy strict.toml -o strict.json -o strict.csv
+
+A policy file is TOML and sets any of the keys that a report lists under `settings.policy`; what it leaves out has its
+default. For example:
+  syntactic_margin = 0.2
+  separator_mass = 0.7
+
+Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+";
+
+/// Apply another policy to a saved report, without the model
+///
+/// Labels every head anew from the evidence in the report, and says which labels change.
+#[derive(Args)]
+#[command(after_help = RELABEL_EXAMPLES)]
+struct RelabelArguments {
+    /// A report in JSON; `-` reads standard input
+    report: PathBuf,
+    /// The thresholds: a TOML file
+    #[arg(long, value_name = "FILE")]
+    policy: PathBuf,
+    /// Write the new report, as JSON or as CSV by the extension; `-` writes JSON to standard output. May be repeated
+    #[arg(short, long = "output", value_name = "FILE")]
+    outputs: Vec<PathBuf>,
+}
+
+const DIFF_EXAMPLES: &str = "\
+Examples:
+  headscope diff before.json after.json
+  headscope diff before.json after.json --tolerance 0.01 --json
+
+Differences are: a head with another primary label, a number of a head or relation whose 95 % intervals do not overlap,
+a relation with another best head, and models with different numbers of heads. What the reports do not share (model,
+corpus, settings, versions) and what only one of them has is said, and is no difference.
+
+With --tolerance T, intervals may be up to T apart; a best head may move between two that are within T of each other in
+both reports; and a primary label may change, if the policy is the same, where the scores of both labels moved by at most
+T.
+
+Exit status: 0 nothing differs beyond the tolerance, 1 something does, 2 trouble or wrong usage, 130 interrupted.
+";
+
+/// Compare two reports: which labels, numbers and best heads differ by more than their uncertainty
+#[derive(Args)]
+#[command(after_help = DIFF_EXAMPLES)]
+struct DiffArguments {
+    /// A report in JSON; `-` reads standard input
+    a: PathBuf,
+    /// Another report
+    b: PathBuf,
+    /// How far apart numbers may be and still count as the same
+    #[arg(long, value_name = "T", default_value_t = 0.0)]
+    tolerance: f64,
+    /// Print the differences as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 const MAPS_EXAMPLES: &str = "\
@@ -310,19 +384,21 @@ impl AnalyzeArguments {
 
 impl ReportArguments {
     fn validate(self) -> Result<ReportOptions, Usage> {
-        let outputs = self.outputs.iter().map(|path| target(path)).collect::<Result<Vec<_>, _>>()?;
+        let outputs = targets(&self.outputs)?;
         Ok(ReportOptions {
             summary: !self.quiet && !outputs.contains(&Target::Stdout),
             outputs,
-            min_count: self.min_count.unwrap_or(detectors::Policy::default().syntactic_min_count),
+            policy: self.policy,
+            min_count: self.min_count,
         })
     }
 
     /// What there is to say of a shard: it has no labels yet.
     fn validate_partial(self, shard: Shard) -> Result<Outcome, Usage> {
         let wanted = format!("--shard {shard} writes a partial: give one -o FILE.{}", partial::EXTENSION);
-        if self.min_count.is_some() {
-            return Err("--min-count is about labels, and a shard has none yet: give it to headscope merge".to_owned());
+        let of_labels = [("--min-count", self.min_count.is_some()), ("--policy", self.policy.is_some())];
+        if let Some((option, _)) = of_labels.iter().find(|(_, given)| *given) {
+            return Err(format!("{option} is about labels, and a shard has none yet: give it to headscope merge"));
         }
         let [path] = <[PathBuf; 1]>::try_from(self.outputs).map_err(|_| wanted.clone())?;
         if lower_extension(&path) != partial::EXTENSION {
@@ -337,6 +413,25 @@ impl MergeArguments {
         refuse_overlap(&self.report.outputs, &[])?;
         let run_info = !self.report.no_run_info;
         Ok(MergeOptions { parts: self.parts, run_info, report: self.report.validate()? })
+    }
+}
+
+impl RelabelArguments {
+    fn validate(self) -> Result<RelabelOptions, Usage> {
+        Ok(RelabelOptions { report: self.report, policy: self.policy, outputs: targets(&self.outputs)? })
+    }
+}
+
+impl DiffArguments {
+    fn validate(self) -> Result<DiffOptions, Usage> {
+        let Self { a, b, tolerance, json } = self;
+        if !tolerance.is_finite() || tolerance < 0.0 {
+            return Err(format!("--tolerance {tolerance} is no distance: give a number of 0 or more"));
+        }
+        if a == Path::new("-") && a == b {
+            return Err("standard input can be one of the reports, not both".to_owned());
+        }
+        Ok(DiffOptions { a, b, tolerance, json })
     }
 }
 
@@ -389,6 +484,10 @@ fn model(argument: Option<String>) -> Result<ModelRef, Usage> {
         Some(text) => Ok(ModelRef::parse(&text)),
         None => Err("no MODEL given: there is none in the box yet, so name a Hub id or a folder".to_owned()),
     }
+}
+
+fn targets(paths: &[PathBuf]) -> Result<Vec<Target>, Usage> {
+    paths.iter().map(|path| target(path)).collect()
 }
 
 fn target(path: &Path) -> Result<Target, Usage> {

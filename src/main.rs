@@ -4,24 +4,26 @@ use std::process::ExitCode;
 
 use headscope::cli::{self, Command};
 use headscope::export::output::{clean_up_when_interrupted, print, printable};
-use headscope::{maps, run};
+use headscope::{diff, maps, relabel, run};
 
 /// What a shell reports of a program that Ctrl-C ended: 128 + SIGINT.
 const INTERRUPTED: i32 = 130;
 
 fn main() -> ExitCode {
     let command = cli::parse();
+    // `diff` says by its exit status whether reports differ, as diff(1) does: 0 same, 1 different, 2 trouble.
+    let failure = if matches!(command, Command::Diff(_)) { 2 } else { 1 };
     let outcome = clean_up_when_interrupted(INTERRUPTED).and_then(|()| match command {
-        Command::Analyze(options) => run::analyze(&options),
-        Command::Merge(options) => run::merge(&options),
-        Command::Maps(options) => maps::maps(&options),
-        Command::Print(text) => print(&text),
+        Command::Analyze(options) => run::analyze(&options).map(|()| 0),
+        Command::Merge(options) => run::merge(&options).map(|()| 0),
+        Command::Relabel(options) => relabel::relabel(&options).map(|()| 0),
+        Command::Diff(options) => diff::diff(&options).map(|same| u8::from(!same)),
+        Command::Maps(options) => maps::maps(&options).map(|()| 0),
+        Command::Print(text) => print(&text).map(|()| 0),
     });
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            anstream::eprintln!("error: {}", printable(&format!("{error:#}")));
-            ExitCode::FAILURE
-        }
-    }
+    let status = outcome.unwrap_or_else(|error| {
+        anstream::eprintln!("error: {}", printable(&format!("{error:#}")));
+        failure
+    });
+    ExitCode::from(status)
 }

@@ -57,8 +57,10 @@ pub struct ReportOptions {
     pub outputs: Vec<Target>,
     /// Whether the summary is printed.
     pub summary: bool,
-    /// Fewest scored words of a syntactic label.
-    pub min_count: u64,
+    /// A file that sets thresholds of the labels.
+    pub policy: Option<PathBuf>,
+    /// Fewest scored words of a syntactic label, whatever the policy says.
+    pub min_count: Option<u64>,
 }
 
 /// `headscope merge`
@@ -85,6 +87,30 @@ pub struct MapsOptions {
     pub max_tokens: Option<usize>,
     /// Whether a sentence that must be left out is an error.
     pub strict: bool,
+}
+
+/// `headscope relabel`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelabelOptions {
+    /// The saved report; `-` is standard input.
+    pub report: PathBuf,
+    /// The file that sets thresholds.
+    pub policy: PathBuf,
+    /// Where the new report goes.
+    pub outputs: Vec<Target>,
+}
+
+/// `headscope diff`
+#[derive(Clone, Debug, PartialEq)]
+pub struct DiffOptions {
+    /// The first report.
+    pub a: PathBuf,
+    /// The second report.
+    pub b: PathBuf,
+    /// How far apart numbers may be and still count as the same.
+    pub tolerance: f64,
+    /// Whether the outcome is printed as JSON.
+    pub json: bool,
 }
 
 /// The sentences of `headscope maps`.

@@ -10,7 +10,7 @@ use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
 use crate::corpus::{CorpusIdentity, FileIdentity, Format};
-use crate::detectors::{Label, Near, Policy, Verdict};
+use crate::detectors::{self, Label, Near, Policy, Verdict};
 use crate::encode::{FileTally, SkipReason, Tally};
 use crate::metrics::{HeadIntervals, HeadMetrics, Measurements, RelationMetrics, Tests};
 use crate::model::{Hashes, Model};
@@ -336,6 +336,36 @@ impl Report {
             caveats,
             run,
         }
+    }
+}
+
+impl Report {
+    /// The same evidence under another policy: new labels, q-values and caveats.
+    #[must_use]
+    pub fn relabel(self, policy: Policy) -> Self {
+        let Self { tool, model, corpus, settings, chance, chance_ci95, heads, relations, run, .. } = self;
+        let (heads, ci95) = heads.into_iter().map(|head| (head.metrics, head.ci95)).unzip();
+        let mut measured = Measurements { heads, ci95, chance, chance_ci95, relations };
+        measured.correct(policy.syntactic_min_count);
+        let verdicts = detectors::label(&measured, &policy);
+        Self::new(tool, model, corpus, Settings { policy, ..settings }, measured, verdicts, run)
+    }
+
+    /// What is missing for this to be a whole report, if anything: each list of heads has all of them.
+    #[must_use]
+    pub fn defect(&self) -> Option<String> {
+        let grid = self.model.grid();
+        let whole = |mut places: Box<dyn Iterator<Item = (usize, usize)> + '_>| {
+            (0..grid.count()).all(|place| places.next() == Some(grid.at(place))) && places.next().is_none()
+        };
+        if !whole(Box::new(self.heads.iter().map(|head| (head.layer, head.head)))) {
+            return Some(format!("`heads` does not list {} layers of {} heads", grid.layers, grid.heads));
+        }
+        let broken = self.relations.iter().find(|relation| {
+            let best_is_listed = relation.layer < grid.layers && relation.head < grid.heads;
+            !best_is_listed || !whole(Box::new(relation.by_head.iter().map(|entry| (entry.layer, entry.head))))
+        });
+        broken.map(|relation| format!("the relation `{}` does not list every head", relation.relation))
     }
 }
 

@@ -32,8 +32,9 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
     match &options.outcome {
         Outcome::Report(wanted) => {
             let outputs = open_outputs(&wanted.outputs)?;
+            let policy = policy(wanted)?;
             let observation = observe(options, Shard::WHOLE)?;
-            conclude(observation, wanted, outputs)
+            conclude(observation, policy, outputs, wanted.summary)
         }
         Outcome::Partial { shard, path, summary } => {
             let mut output = Output::open(path)?;
@@ -55,9 +56,10 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
 /// If a partial cannot be used, they are not all of one whole, or an output cannot be written.
 pub fn merge(options: &MergeOptions) -> Result<()> {
     let outputs = open_outputs(&options.report.outputs)?;
+    let policy = policy(&options.report)?;
     let mut observation = merge::all(&options.parts)?;
     observation.run = observation.run.filter(|_| options.run_info);
-    conclude(observation, &options.report, outputs)
+    conclude(observation, policy, outputs, options.report.summary)
 }
 
 /// Observes the sentences of a shard.
@@ -96,6 +98,13 @@ fn observe(options: &AnalyzeOptions, shard: Shard) -> Result<Observation> {
     Ok(Observation { identity, tally: encoder.into_tally(), sums, run })
 }
 
+/// The default policy, with what the policy file and the command line set.
+fn policy(wanted: &ReportOptions) -> Result<Policy> {
+    let policy = Policy::default();
+    let policy = wanted.policy.as_deref().map_or(Ok(policy.clone()), |file| policy.with_file(file))?;
+    Ok(Policy { syntactic_min_count: wanted.min_count.unwrap_or(policy.syntactic_min_count), ..policy })
+}
+
 /// The longest sequence that is run: what was asked for, or as many tokens as the model has positions.
 ///
 /// # Errors
@@ -109,11 +118,15 @@ pub fn token_limit(model: &Model, asked: Option<usize>) -> Result<usize> {
 }
 
 /// Measures, labels and reports what was observed.
-fn conclude(observation: Observation, wanted: &ReportOptions, outputs: Vec<(Option<Output>, Writer)>) -> Result<()> {
+fn conclude(
+    observation: Observation,
+    policy: Policy,
+    outputs: Vec<(Option<Output>, Writer)>,
+    summary: bool,
+) -> Result<()> {
     let started = Instant::now();
     observation.ensure_not_empty()?;
     let Observation { identity: Identity { tool, model, corpus, protocol }, tally, sums, run } = observation;
-    let policy = Policy { syntactic_min_count: wanted.min_count, ..Policy::default() };
     let mut measured = Measurements::new(&sums);
     measured.correct(policy.syntactic_min_count);
     let verdicts = detectors::label(&measured, &policy);
@@ -121,11 +134,11 @@ fn conclude(observation: Observation, wanted: &ReportOptions, outputs: Vec<(Opti
     let run = run.map(|run| run.and(started.elapsed()));
     let settings = Settings { protocol, bootstrap: BOOTSTRAP, policy };
     let report = Report::new(tool, model, corpus, settings, measured, verdicts, run);
-    write(&report, outputs, wanted.summary)
+    write(&report, outputs, summary)
 }
 
 /// Files are opened before any work is done, so that a path that cannot be written fails at once.
-fn open_outputs(targets: &[Target]) -> Result<Vec<(Option<Output>, Writer)>> {
+pub(crate) fn open_outputs(targets: &[Target]) -> Result<Vec<(Option<Output>, Writer)>> {
     let open = |target: &Target| match target {
         Target::Stdout => Ok((None, Writer::Json)),
         Target::File(path, writer) => Ok((Some(Output::open(path)?), *writer)),
@@ -133,7 +146,8 @@ fn open_outputs(targets: &[Target]) -> Result<Vec<(Option<Output>, Writer)>> {
     targets.iter().map(open).collect()
 }
 
-fn write(report: &Report, outputs: Vec<(Option<Output>, Writer)>, show_summary: bool) -> Result<()> {
+/// Writes a report to its outputs, and prints its summary.
+pub(crate) fn write(report: &Report, outputs: Vec<(Option<Output>, Writer)>, show_summary: bool) -> Result<()> {
     for (output, writer) in outputs {
         let bytes = writer.render(report)?;
         match output {

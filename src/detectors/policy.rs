@@ -1,7 +1,12 @@
-//! The policy: every threshold of every label, in one table.
+//! The policy: every threshold of every label, in one table, and files that set some of them.
 
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use toml::de::{DeTable, DeValue};
 
 /// The thresholds of all labels: the one place where they are set. Printed in every report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -46,5 +51,173 @@ impl Default for Policy {
             syntactic_min_count: 100,
             syntactic_q: 0.05,
         }
+    }
+}
+
+/// A threshold: where the policy keeps it, and what it may be.
+#[derive(Clone, Copy)]
+enum Threshold {
+    /// A share or a rate: from 0 to 1.
+    Share(fn(&mut Policy) -> &mut f64),
+    /// A number of words.
+    Count(fn(&mut Policy) -> &mut u64),
+}
+
+/// Every threshold by its name, in policy files and in reports.
+const THRESHOLDS: &[(&str, Threshold)] = &[
+    ("offset_argmax", Threshold::Share(|policy| &mut policy.offset_argmax)),
+    ("offset_mass", Threshold::Share(|policy| &mut policy.offset_mass)),
+    ("self_mass", Threshold::Share(|policy| &mut policy.self_mass)),
+    ("window_mass", Threshold::Share(|policy| &mut policy.window_mass)),
+    ("separator_mass", Threshold::Share(|policy| &mut policy.separator_mass)),
+    ("first_special_mass", Threshold::Share(|policy| &mut policy.first_special_mass)),
+    ("punctuation_mass", Threshold::Share(|policy| &mut policy.punctuation_mass)),
+    ("entropy_ratio", Threshold::Share(|policy| &mut policy.entropy_ratio)),
+    ("syntactic_margin", Threshold::Share(|policy| &mut policy.syntactic_margin)),
+    ("syntactic_min_count", Threshold::Count(|policy| &mut policy.syntactic_min_count)),
+    ("syntactic_q", Threshold::Share(|policy| &mut policy.syntactic_q)),
+];
+
+impl Policy {
+    /// This policy with the thresholds that a TOML file sets; those that it does not name stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, is no TOML, names what is no threshold, or gives one a value that it cannot have.
+    pub fn with_file(self, path: &Path) -> Result<Self> {
+        let file = path.display();
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read the policy `{file}`"))?;
+        self.with_toml(&text).map_err(|Refused { line, why }| anyhow!("{file}:{line}: {why}"))
+    }
+
+    fn with_toml(mut self, text: &str) -> Result<Self, Refused> {
+        let refused = |at: usize, why: String| Refused { line: text[..at].matches('\n').count() + 1, why };
+        let table = DeTable::parse(text)
+            .map_err(|error| refused(error.span().map_or(0, |span| span.start), error.message().to_owned()))?;
+        let mut entries: Vec<_> = table.get_ref().iter().collect();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        for (key, value) in entries {
+            let name = key.get_ref().as_ref();
+            let Some((_, threshold)) = THRESHOLDS.iter().find(|(known, _)| *known == name) else {
+                return Err(refused(key.span().start, unknown(name)));
+            };
+            threshold.set(&mut self, value.get_ref()).map_err(|expected| {
+                let given = text[value.span()].escape_debug();
+                refused(value.span().start, format!("`{name}` is {given}: it must be {expected}"))
+            })?;
+        }
+        Ok(self)
+    }
+
+    /// The thresholds in which two policies differ: name, value here, value there.
+    #[must_use]
+    pub fn differences(&self, other: &Self) -> Vec<(&'static str, String, String)> {
+        let values = |name: &'static str, threshold: &Threshold| {
+            let [here, there] = [self, other].map(|policy| threshold.show(&mut policy.clone()));
+            (here != there).then_some((name, here, there))
+        };
+        THRESHOLDS.iter().filter_map(|(name, threshold)| values(name, threshold)).collect()
+    }
+}
+
+/// What is wrong with a policy file, and where.
+#[derive(Debug, PartialEq, Eq)]
+struct Refused {
+    line: usize,
+    why: String,
+}
+
+impl Threshold {
+    /// Sets the threshold, or says what the value must be.
+    fn set(self, policy: &mut Policy, value: &DeValue<'_>) -> Result<(), &'static str> {
+        let integer = value.as_integer().filter(|integer| integer.radix() == 10).map(|integer| integer.as_str());
+        match self {
+            Self::Share(field) => {
+                let number = integer.or_else(|| value.as_float().map(|float| float.as_str()));
+                let share = number.and_then(|number| number.parse().ok()).filter(|share| (0.0..=1.0).contains(share));
+                *field(policy) = share.ok_or("a number from 0 to 1")?;
+            }
+            Self::Count(field) => {
+                let count = integer.and_then(|integer| integer.parse().ok());
+                *field(policy) = count.ok_or("a whole number of words, 0 or more")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn show(self, policy: &mut Policy) -> String {
+        match self {
+            Self::Share(field) => field(policy).to_string(),
+            Self::Count(field) => field(policy).to_string(),
+        }
+    }
+}
+
+fn unknown(name: &str) -> String {
+    let similar = |known: &str| strsim::jaro_winkler(known, name);
+    let nearest = THRESHOLDS.iter().map(|(known, _)| *known).max_by(|a, b| similar(a).total_cmp(&similar(b)));
+    let name = name.escape_debug();
+    match nearest.filter(|known| similar(known) > 0.8) {
+        Some(known) => format!("there is no threshold `{name}`; did you mean `{known}`?"),
+        None => {
+            let all: Vec<&str> = THRESHOLDS.iter().map(|(known, _)| *known).collect();
+            format!("there is no threshold `{name}`: there are {}", all.join(", "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str) -> (usize, String) {
+        let Refused { line, why } = Policy::default().with_toml(text).expect_err("a refusal");
+        (line, why)
+    }
+
+    #[test]
+    fn a_file_sets_what_it_names() {
+        let policy =
+            Policy::default().with_toml("# stricter\nsyntactic_q = 1e-3\nsyntactic_min_count = 1_000\n").unwrap();
+        let expected = Policy { syntactic_q: 0.001, syntactic_min_count: 1000, ..Policy::default() };
+        assert_eq!(policy, expected);
+        assert_eq!(Policy::default().with_toml("").unwrap(), Policy::default());
+        // A whole number is a number.
+        assert_eq!(Policy::default().with_toml("self_mass = 1").unwrap().self_mass, 1.0);
+        let differences = Policy::default().differences(&expected);
+        let expected = [("syntactic_min_count", "100", "1000"), ("syntactic_q", "0.05", "0.001")];
+        assert_eq!(differences, expected.map(|(name, here, there)| (name, here.to_owned(), there.to_owned())));
+    }
+
+    #[test]
+    fn what_is_no_policy_is_refused_by_its_line() {
+        let (line, why) = refusal("self_mass = 0.5\n\nseparator_mas = 0.5\n");
+        assert_eq!((line, why.as_str()), (3, "there is no threshold `separator_mas`; did you mean `separator_mass`?"));
+        assert!(refusal("[table]\nx = 1").1.starts_with("there is no threshold `table`: there are offset_argmax, "));
+        let share = "it must be a number from 0 to 1";
+        for value in ["1.5", "-0.1", "nan", "inf", "\"0.5\"", "[0.5]", "true", "0x1"] {
+            assert_eq!(
+                refusal(&format!("\nself_mass = {value}")),
+                (2, format!("`self_mass` is {}: {share}", value.escape_debug()))
+            );
+        }
+        for value in ["-1", "0.5", "1.0", "99999999999999999999"] {
+            assert_eq!(refusal(&format!("syntactic_min_count = {value}")).0, 1);
+        }
+        assert_eq!(refusal("self_mass = 0.5\nself_mass = 0.6").0, 2);
+        assert_eq!(refusal("self_mass 0.5").0, 1);
+    }
+
+    #[test]
+    fn every_threshold_of_the_policy_can_be_set() {
+        let policy = serde_json::to_value(Policy::default()).unwrap();
+        let mut names: Vec<&str> = THRESHOLDS.iter().map(|(name, _)| *name).collect();
+        for (name, threshold) in THRESHOLDS {
+            let mut changed = Policy::default().with_toml(&format!("{name} = 1")).unwrap();
+            assert_eq!(serde_json::to_value(&changed).unwrap()[name].as_f64(), Some(1.0));
+            assert_eq!(threshold.show(&mut changed), "1");
+        }
+        names.sort_unstable();
+        assert_eq!(names, policy.as_object().unwrap().keys().collect::<Vec<_>>());
     }
 }

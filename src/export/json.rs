@@ -1,11 +1,14 @@
-//! The whole report as JSON.
+//! The whole report as JSON, there and back.
 
 use std::fmt::Write;
+use std::path::Path;
+use std::{fs, io};
 
-use anyhow::Result;
+use anyhow::{Context, Result, anyhow, bail};
+use serde::Deserialize;
 
 use super::output::is_obeyed;
-use crate::report::Report;
+use crate::report::{Report, SCHEMA_VERSION};
 
 /// The report, indented, with a newline at the end. Floats are the shortest that read back to the same value.
 ///
@@ -14,6 +17,44 @@ use crate::report::Report;
 /// None that a report can cause.
 pub fn render(report: &Report) -> Result<Vec<u8>> {
     Ok(escaped(&numbers_on_one_line(&serde_json::to_string_pretty(report)?)).into_bytes())
+}
+
+/// The text of a saved report; `-` is standard input.
+///
+/// # Errors
+///
+/// If it cannot be read.
+pub fn read_text(path: &Path) -> Result<String> {
+    let text = if path == Path::new("-") { io::read_to_string(io::stdin()) } else { fs::read_to_string(path) };
+    text.with_context(|| format!("cannot read the report `{}`", path.display()))
+}
+
+/// Parses what [`render`] wrote; `name` is what errors call it.
+///
+/// # Errors
+///
+/// If it is no report, one of another schema version, or one with parts missing.
+pub fn parse(name: &str, text: &str) -> Result<Report> {
+    #[derive(Deserialize)]
+    struct Version {
+        schema_version: u32,
+    }
+    let broken = |error: serde_json::Error| anyhow!("{name}:{}: {error}", error.line());
+    let Version { schema_version } =
+        serde_json::from_str(text).map_err(broken).context("this is no report of headscope in JSON")?;
+    if schema_version != SCHEMA_VERSION {
+        bail!(
+            "{name}: its schema_version is {schema_version} and this program reads {SCHEMA_VERSION}: \
+             take the version of headscope that wrote it, or analyse again"
+        );
+    }
+    let report: Report = serde_json::from_str(text)
+        .map_err(broken)
+        .context("the report lacks something that this version of headscope writes: analyse again")?;
+    match report.defect() {
+        Some(defect) => bail!("{name}: the report is not whole: {defect}"),
+        None => Ok(report),
+    }
 }
 
 /// JSON whose strings hold nothing that a terminal obeys. JSON itself demands escapes only up to U+001F.

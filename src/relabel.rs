@@ -1,0 +1,65 @@
+//! `headscope relabel`: another policy over a saved report, without the model.
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Write};
+
+use anyhow::Result;
+
+use crate::detectors::Policy;
+use crate::export::output::{print, printable};
+use crate::export::{Target, json};
+use crate::options::RelabelOptions;
+use crate::report::{HeadReport, Report};
+use crate::run::{open_outputs, write};
+
+/// Labels the heads of a saved report by another policy, says what changes, and writes the new report.
+///
+/// # Errors
+///
+/// If the report or the policy cannot be used, or an output cannot be written.
+pub fn relabel(options: &RelabelOptions) -> Result<()> {
+    let outputs = open_outputs(&options.outputs)?;
+    let policy = Policy::default().with_file(&options.policy)?;
+    let report = json::parse(&options.report.display().to_string(), &json::read_text(&options.report)?)?;
+    let relabelled = report.clone().relabel(policy);
+    write(&relabelled, outputs, false)?;
+    if options.outputs.contains(&Target::Stdout) { Ok(()) } else { print(&changes(&report, &relabelled)) }
+}
+
+/// The thresholds and the labels in which two reports over the same evidence differ.
+fn changes(before: &Report, after: &Report) -> String {
+    let mut text = String::new();
+    write_changes(&mut text, before, after).expect("writing to a string does not fail");
+    text
+}
+
+fn write_changes(out: &mut String, before: &Report, after: &Report) -> fmt::Result {
+    for (name, old, new) in before.settings.policy.differences(&after.settings.policy) {
+        writeln!(out, "{name}: {old} -> {new}")?;
+    }
+    let heads = before.heads.iter().zip(&after.heads);
+    let changed: Vec<String> = heads.filter_map(|(before, after)| change(before, after)).collect();
+    if changed.is_empty() {
+        return writeln!(out, "No label changes.");
+    }
+    writeln!(out, "{} of {} heads change:", changed.len(), before.heads.len())?;
+    changed.iter().try_for_each(|line| writeln!(out, "{line}"))
+}
+
+/// How the labels of one head change, if they do.
+fn change(before: &HeadReport, after: &HeadReport) -> Option<String> {
+    let labels =
+        |head: &HeadReport| -> BTreeSet<String> { head.labels.iter().map(|label| printable(&label.label)).collect() };
+    let (old, new) = (labels(before), labels(after));
+    let listed =
+        |labels: Vec<&str>, sign: char| labels.iter().map(|label| format!(" {sign}{label}")).collect::<String>();
+    let lost = listed(old.difference(&new).map(String::as_str).collect(), '-');
+    let gained = listed(new.difference(&old).map(String::as_str).collect(), '+');
+    let primary = if before.primary == after.primary {
+        String::new()
+    } else {
+        format!("  primary {} -> {}", printable(&before.primary), printable(&after.primary))
+    };
+    let any = !lost.is_empty() || !gained.is_empty() || !primary.is_empty();
+    any.then(|| format!("  {:7}{primary} {lost}{gained}", printable(&after.name)))
+}
