@@ -329,17 +329,13 @@ fn numbers(values: &Value, intervals: &Value) -> BTreeMap<String, Option<Number>
     let mut found = BTreeMap::new();
     for (key, value) in fields {
         let interval = intervals.get(key).unwrap_or(&Value::Null);
-        match value {
-            Value::Object(_) => {
-                found.extend(
-                    numbers(value, interval).into_iter().map(|(inner, number)| (format!("{key}.{inner}"), number)),
-                );
-            }
-            _ => {
-                let ci95 = interval.get(0).and_then(Value::as_f64).zip(interval.get(1).and_then(Value::as_f64));
-                let ci95 = ci95.map(|(low, high)| [low, high]);
-                found.insert(key.clone(), value.as_f64().map(|value| Number { value, ci95 }));
-            }
+        if value.is_object() {
+            let inner = numbers(value, interval).into_iter();
+            found.extend(inner.map(|(inner, number)| (format!("{key}.{inner}"), number)));
+        } else {
+            let ends = interval.get(0).and_then(Value::as_f64).zip(interval.get(1).and_then(Value::as_f64));
+            let ci95 = ends.map(|(low, high)| [low, high]);
+            found.insert(key.clone(), value.as_f64().map(|value| Number { value, ci95 }));
         }
     }
     found

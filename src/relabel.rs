@@ -51,15 +51,14 @@ fn change(before: &HeadReport, after: &HeadReport) -> Option<String> {
     let labels =
         |head: &HeadReport| -> BTreeSet<String> { head.labels.iter().map(|label| printable(&label.label)).collect() };
     let (old, new) = (labels(before), labels(after));
-    let listed =
-        |labels: Vec<&str>, sign: char| labels.iter().map(|label| format!(" {sign}{label}")).collect::<String>();
-    let lost = listed(old.difference(&new).map(String::as_str).collect(), '-');
-    let gained = listed(new.difference(&old).map(String::as_str).collect(), '+');
+    let lost = old.difference(&new).map(|label| format!("-{label}"));
+    let gained = new.difference(&old).map(|label| format!("+{label}"));
+    let labels: Vec<String> = lost.chain(gained).collect();
     let primary = if before.primary == after.primary {
         String::new()
     } else {
-        format!("  primary {} -> {}", printable(&before.primary), printable(&after.primary))
+        format!(" primary {} -> {}", printable(&before.primary), printable(&after.primary))
     };
-    let any = !lost.is_empty() || !gained.is_empty() || !primary.is_empty();
-    any.then(|| format!("  {:7}{primary} {lost}{gained}", printable(&after.name)))
+    let any = !labels.is_empty() || !primary.is_empty();
+    any.then(|| format!("  {:7}{primary}  {}", printable(&after.name), labels.join(" ")).trim_end().to_owned())
 }

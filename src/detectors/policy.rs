@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeFloat, DeInteger, DeTable, DeValue};
 
 /// The thresholds of all labels: the one place where they are set. Printed in every report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -130,10 +130,10 @@ struct Refused {
 impl Threshold {
     /// Sets the threshold, or says what the value must be.
     fn set(self, policy: &mut Policy, value: &DeValue<'_>) -> Result<(), &'static str> {
-        let integer = value.as_integer().filter(|integer| integer.radix() == 10).map(|integer| integer.as_str());
+        let integer = value.as_integer().filter(|integer| integer.radix() == 10).map(DeInteger::as_str);
         match self {
             Self::Share(field) => {
-                let number = integer.or_else(|| value.as_float().map(|float| float.as_str()));
+                let number = integer.or_else(|| value.as_float().map(DeFloat::as_str));
                 let share = number.and_then(|number| number.parse().ok()).filter(|share| (0.0..=1.0).contains(share));
                 *field(policy) = share.ok_or("a number from 0 to 1")?;
             }
@@ -157,13 +157,9 @@ fn unknown(name: &str) -> String {
     let similar = |known: &str| strsim::jaro_winkler(known, name);
     let nearest = THRESHOLDS.iter().map(|(known, _)| *known).max_by(|a, b| similar(a).total_cmp(&similar(b)));
     let name = name.escape_debug();
-    match nearest.filter(|known| similar(known) > 0.8) {
-        Some(known) => format!("there is no threshold `{name}`; did you mean `{known}`?"),
-        None => {
-            let all: Vec<&str> = THRESHOLDS.iter().map(|(known, _)| *known).collect();
-            format!("there is no threshold `{name}`: there are {}", all.join(", "))
-        }
-    }
+    let known = nearest.filter(|known| similar(known) > 0.8).map(|known| format!("; did you mean `{known}`?"));
+    let all = || THRESHOLDS.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", ");
+    format!("there is no threshold `{name}`{}", known.unwrap_or_else(|| format!(": there are {}", all())))
 }
 
 #[cfg(test)]

@@ -306,7 +306,7 @@ impl Sums {
         blocks: Vec<BlockSums>,
         agreements: Vec<Agreement>,
     ) -> Self {
-        Self { relations, blocks, agreements, ..Self::new(grid, FromToken::Mean) }
+        Self { relations, agreements, blocks, ..Self::new(grid, FromToken::Mean) }
     }
 }
 
