@@ -313,7 +313,7 @@ impl Difference {
     }
 
     fn json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("names and finite numbers") + "\n"
+        json::escaped(&serde_json::to_string_pretty(self).expect("names and finite numbers")) + "\n"
     }
 }
 

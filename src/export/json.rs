@@ -58,7 +58,8 @@ pub fn parse(name: &str, text: &str) -> Result<Report> {
 }
 
 /// JSON whose strings hold nothing that a terminal obeys. JSON itself demands escapes only up to U+001F.
-fn escaped(json: &str) -> String {
+#[must_use]
+pub fn escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
         if is_obeyed(c) && c != '\n' {
