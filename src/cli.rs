@@ -418,6 +418,7 @@ impl MergeArguments {
 
 impl RelabelArguments {
     fn validate(self) -> Result<RelabelOptions, Usage> {
+        refuse_overlap(&self.outputs, &[])?;
         Ok(RelabelOptions { report: self.report, policy: self.policy, outputs: targets(&self.outputs)? })
     }
 }
