@@ -14,10 +14,13 @@ with open(report_path) as file:
 heads = pd.json_normalize(report["heads"])
 assert len(heads) == report["model"]["layers"] * report["model"]["heads"], len(heads)
 nested = [name for name in heads if heads[name].map(lambda cell: isinstance(cell, (list, dict))).any()]
-assert set(nested) <= {"labels", "nearest"}, nested
+assert {name for name in nested if not name.startswith("ci95.")} <= {"labels", "nearest"}, nested
+low, high = (heads["ci95.entropy"].str[end] for end in (0, 1))
+assert (low <= heads["metrics.entropy"]).all() and (heads["metrics.entropy"] <= high).all()
 assert heads["metrics.offset_mass.-1"].between(0, 1).all()
 
 labels = pd.json_normalize(report["heads"], "labels", ["name"])
+assert labels["versus_offset.q"].dropna().le(report["settings"]["policy"]["syntactic_q"]).all()
 assert set(labels["label"]) >= {"previous-token"}, set(labels["label"])
 
 files = pd.json_normalize(report["corpus"], "files")
@@ -29,6 +32,7 @@ assert len(relations) == len(heads) * len(report["relations"])
 table = pd.read_csv(csv_path)
 assert len(table) == len(heads)
 np.testing.assert_array_equal(table["entropy"], heads["metrics.entropy"])
+np.testing.assert_array_equal(table["entropy_ci95_low"], low)
 
 maps = safe_open(maps_path, "np")
 tokens = json.loads(maps.metadata()["tokens.0"])
