@@ -26,6 +26,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("folding", folding),
     ("config", config),
     ("weights", weights),
+    ("index", index),
+    ("pickle", pickle),
 ];
 
 /// The target of this name.
@@ -215,9 +217,35 @@ fn weights(data: &[u8]) -> bool {
     load(&[("config.json", CONFIG), ("model.safetensors", data)])
 }
 
+fn pickle(data: &[u8]) -> bool {
+    load(&[("config.json", CONFIG), ("pytorch_model.bin", data)])
+}
+
+/// Shards that an index names are files of the model's folder, and of no other: beside it lies one that would do.
+fn index(data: &[u8]) -> bool {
+    let loaded = load(&[
+        ("config.json", CONFIG),
+        ("model.safetensors.index.json", data),
+        ("model-00001-of-00002.safetensors", SHARDS[0]),
+        ("model-00002-of-00002.safetensors", SHARDS[1]),
+    ]);
+    if loaded {
+        let named = String::from_utf8_lossy(data);
+        let index: serde_json::Value = serde_json::from_str(&named).expect("a model was loaded by it");
+        let files = index["weight_map"].as_object().expect("a model was loaded by it").values();
+        let elsewhere = files.filter_map(serde_json::Value::as_str).find(|file| file.contains('/'));
+        assert_eq!(elsewhere, None, "a model was loaded with it");
+    }
+    loaded
+}
+
 const CONFIG: &[u8] = include_bytes!("model/config.json");
 const TOKENIZER: &[u8] = include_bytes!("model/tokenizer.json");
 const WEIGHTS: &[u8] = include_bytes!("model/model.safetensors");
+const SHARDS: [&[u8]; 2] = [
+    include_bytes!("model/model-00001-of-00002.safetensors"),
+    include_bytes!("model/model-00002-of-00002.safetensors"),
+];
 
 /// A place for one model folder per thread.
 struct Bench(PathBuf);
@@ -239,6 +267,7 @@ fn load(files: &[(&str, &[u8])]) -> bool {
             let id = format!("{}-{:?}", std::process::id(), std::thread::current().id());
             let place = std::env::temp_dir().join(format!("headscope-fuzz-{id}"));
             fs::create_dir_all(place.join("model")).expect("a temporary folder");
+            fs::write(place.join("outside.safetensors"), SHARDS[0]).expect("a temporary file");
             fs::write(place.join("model/tokenizer.json"), TOKENIZER).expect("a temporary file");
             Bench(place)
         });
@@ -251,7 +280,7 @@ fn load(files: &[(&str, &[u8])]) -> bool {
             fs::remove_file(folder.join(name)).expect("a temporary file");
         }
         assert_eq!(names(&folder), ["tokenizer.json"]);
-        assert_eq!(names(place), ["model"]);
+        assert_eq!(names(place), ["model", "outside.safetensors"]);
         match model {
             Ok(model) => {
                 let (grid, config) = (model.grid(), &model.config);
