@@ -8,6 +8,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::attention::FromToken;
+use crate::boxed;
 use crate::corpus::{Format, Input};
 use crate::detectors;
 use crate::export::output::{self, is_obeyed, printable};
@@ -95,6 +96,7 @@ enum Action {
 
 const ANALYZE_EXAMPLES: &str = "\
 Examples:
+  headscope analyze                    # the model and the corpus that are in the binary: needs no file, no network
   headscope analyze google-bert/bert-base-uncased --corpus treebank.conllu -o report.json
   headscope analyze ./my-model --corpus sentences.txt --truncate -o report.json -o heads.csv
   headscope analyze ./my-model --corpus UD_English-EWT --format conllu --corpus more.jsonl.gz -o report.json
@@ -114,8 +116,8 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 #[derive(Args)]
 #[command(after_help = ANALYZE_EXAMPLES)]
 struct AnalyzeArguments {
-    /// A Hub id (`google-bert/bert-base-uncased`, `org/name@revision`), or a folder with config.json,
-    /// tokenizer.json and weights
+    /// A Hub id (`google-bert/bert-base-uncased`, `org/name@revision`), a folder with config.json, tokenizer.json and
+    /// weights, or `box:planted`, a model in the binary whose heads are known [default: box:planted]
     model: Option<String>,
     #[command(flatten)]
     corpora: CorpusArguments,
@@ -250,6 +252,7 @@ struct DiffArguments {
 
 const MAPS_EXAMPLES: &str = "\
 Examples:
+  headscope maps --text \"The cat sat on the mat.\" -o maps.safetensors
   headscope maps ./my-model --text \"The cat sat on the mat.\" -o maps.safetensors
   headscope maps google-bert/bert-base-uncased --corpus treebank.conllu --sentence 0 --sentence 7 -o maps.safetensors
 
@@ -294,12 +297,12 @@ struct MapsArguments {
 #[derive(Args)]
 struct CorpusArguments {
     /// A corpus: a file, also compressed (.gz, .zst), a folder, or `-` for standard input. May be repeated; sentences
-    /// are numbered through
+    /// are numbered through [default: box:gold, which is in the binary]
     #[arg(short, long = "corpus", value_name = "PATH")]
     corpus: Vec<PathBuf>,
     /// How to read every corpus; of a folder only the files of this format [default: by extension: .conllu, .conll,
     /// .txt, .text, .jsonl or .ndjson]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, requires = "corpus")]
     format: Option<FormatArgument>,
 }
 
@@ -310,7 +313,8 @@ impl CorpusArguments {
             FormatArgument::Text => Format::Text,
             FormatArgument::Jsonl => Format::Jsonl,
         });
-        self.corpus.iter().map(|path| Input::parse(path, format)).collect()
+        let corpora = if self.corpus.is_empty() { vec![boxed::CORPUS.into()] } else { self.corpus };
+        corpora.iter().map(|path| Input::parse(path, format)).collect()
     }
 }
 
@@ -347,11 +351,8 @@ enum FromTokenArgument {
 
 impl AnalyzeArguments {
     fn validate(self) -> Result<AnalyzeOptions, Usage> {
-        let model = model(self.model)?;
+        let model = model(self.model.as_deref());
         let corpus = self.corpora.validate()?;
-        if corpus.is_empty() {
-            return Err("no --corpus given: there is none in the box yet, so name a file".to_owned());
-        }
         if self.truncate && !corpus.iter().any(Input::may_have_text) {
             return Err("--truncate is for plain text: a sentence without its end has another tree".to_owned());
         }
@@ -438,15 +439,13 @@ impl DiffArguments {
 
 impl MapsArguments {
     fn validate(self) -> Result<MapsOptions, Usage> {
-        let model = model(self.model)?;
+        let model = model(self.model.as_deref());
         let inputs = self.corpora.validate()?;
-        let sentences = match self.text {
-            Some(text) => SentenceChoice::Text(text),
-            None if inputs.is_empty() => return Err("nothing to map: give --text or --corpus".to_owned()),
-            None => {
-                let indices: BTreeSet<u64> = self.sentences.into_iter().collect();
-                SentenceChoice::Corpus { inputs, indices: indices.into_iter().collect() }
-            }
+        let sentences = if let Some(text) = self.text {
+            SentenceChoice::Text(text)
+        } else {
+            let indices: BTreeSet<u64> = self.sentences.into_iter().collect();
+            SentenceChoice::Corpus { inputs, indices: indices.into_iter().collect() }
         };
         if lower_extension(&self.output) != "safetensors" {
             return Err(format!("`{}`: maps are written as .safetensors", self.output.display()));
@@ -480,11 +479,8 @@ impl ExplainArguments {
     }
 }
 
-fn model(argument: Option<String>) -> Result<ModelRef, Usage> {
-    match argument {
-        Some(text) => Ok(ModelRef::parse(&text)),
-        None => Err("no MODEL given: there is none in the box yet, so name a Hub id or a folder".to_owned()),
-    }
+fn model(argument: Option<&str>) -> ModelRef {
+    ModelRef::parse(argument.unwrap_or(boxed::MODEL))
 }
 
 fn targets(paths: &[PathBuf]) -> Result<Vec<Target>, Usage> {

@@ -17,6 +17,7 @@
 //! what follows is made of that alone.
 
 pub mod attention;
+pub mod boxed;
 pub mod cli;
 pub mod corpus;
 pub mod detectors;

@@ -474,8 +474,9 @@ fn wrong_usage_ends_with_status_two() {
     let (model, corpus) = (tiny_bert(), gold());
     let (model, corpus) = (path(&model), path(&corpus));
     let cases: &[(&[&str], &str)] = &[
-        (&["analyze", "-c", corpus], "no MODEL given: there is none in the box yet, so name a Hub id or a folder"),
-        (&["analyze", model], "no --corpus given: there is none in the box yet, so name a file"),
+        (&["analyze", "--format", "conllu"], "the following required arguments were not provided:\n  --corpus <PATH>"),
+        (&["analyze", model, "-c", "box:gold", "--format", "text"], "`box:gold` is CoNLL-U: leave out --format"),
+        (&["analyze", "-c", "box:bronze"], "there is no corpus `box:bronze` in the box: it has box:gold"),
         (
             &["analyze", model, "-c", "Cargo.toml"],
             "cannot tell the format of `Cargo.toml` by its extension: say --format conllu, text or jsonl",
@@ -494,7 +495,6 @@ fn wrong_usage_ends_with_status_two() {
             &["analyze", model, "-c", corpus, "--truncate"],
             "--truncate is for plain text: a sentence without its end has another tree",
         ),
-        (&["maps", model, "-o", "maps.safetensors"], "nothing to map: give --text or --corpus"),
         (&["maps", model, "--text", "a", "-o", "maps.npz"], "`maps.npz`: maps are written as .safetensors"),
         (&["explain", "seperator"], "there is no label or metric `seperator`; did you mean `separator`?"),
         (&["explain", "q"], "there is no label or metric `q`: `headscope explain` lists all"),

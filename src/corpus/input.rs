@@ -10,6 +10,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::Format;
+use crate::boxed;
 
 /// How the bytes of a file become sentences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,13 +74,20 @@ pub enum Input {
 }
 
 impl Input {
-    /// Reads a path, `-` for standard input; `format` overrides what a file's extension tells.
+    /// Reads a path, `-` for standard input, `box:...` for what is in the box; `format` overrides what a file's extension tells.
     ///
     /// # Errors
     ///
     /// In words, if the format cannot be told. A file that is not there is for [`Corpus::open`](super::Corpus::open)
     /// to find.
     pub fn parse(path: &Path, format: Option<Format>) -> Result<Self, String> {
+        if let Some(found) = boxed::corpus(path) {
+            let (name, bytes) = found?;
+            if format.is_some_and(|format| format != Format::Conllu) {
+                return Err(format!("`{name}` is CoNLL-U: leave out --format"));
+            }
+            return Ok(Self::Embedded(name, bytes, Kind { format: Format::Conllu, compression: Compression::None }));
+        }
         if path == Path::new("-") {
             let say = || format!("standard input has no extension to tell the format by: say {}", Self::choices());
             return format.map(Self::Stdin).ok_or_else(say);

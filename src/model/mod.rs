@@ -39,7 +39,7 @@ use weights::Checkpoint;
 
 /// A model that is ready to run.
 pub struct Model {
-    /// Hub id, or the folder's name.
+    /// Hub id, name in the box, or the folder's name.
     pub id: String,
     /// The Hub commit; `None` for a folder.
     pub revision: Option<String>,
@@ -106,7 +106,10 @@ impl Fingerprint {
     #[must_use]
     pub fn start(files: &ModelFiles) -> Self {
         let (config, weights, tokenizer) = (files.config.clone(), files.weights.clone(), files.tokenizer.clone());
+        let unpacked = files.unpacked.clone();
         let hash = move || {
+            // Not before all is read.
+            let _unpacked = unpacked;
             let hash = |(name, path): &(&str, PathBuf)| Ok(((*name).to_owned(), sha256(std::slice::from_ref(path))?));
             let tokenizer = tokenizer.iter().map(hash).collect::<Result<_>>()?;
             Ok(Hashes { config: sha256(&[config])?, weights: sha256(&weights)?, tokenizer })

@@ -1,4 +1,4 @@
-//! Where a model comes from: a folder, or the Hub.
+//! Where a model comes from: a folder, the Hub, or the box.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use super::tokenizer::{self, TOKENIZER, TokenizerFiles};
 use super::weights::files::{READABLE, is_index, shards};
+use crate::boxed::{self, Unpacked};
 
 const CONFIG: &str = "config.json";
 const WEIGHTS: &str = READABLE[0];
@@ -17,6 +18,8 @@ const WEIGHTS: &str = READABLE[0];
 pub enum ModelRef {
     /// A folder with the model's files.
     Folder(PathBuf),
+    /// A model that the binary brings along, as [`boxed`] names it.
+    InTheBox(String),
     /// A model on the Hub.
     Hub {
         /// `name` or `org/name`.
@@ -29,7 +32,7 @@ pub enum ModelRef {
 /// The files of one model, all on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelFiles {
-    /// The Hub id, or the folder's own name; never a path, so that a report does not tell where it was made.
+    /// The Hub id, the name in the box, or the folder's own name; never a path, so that a report does not tell where it was made.
     pub id: String,
     /// The commit on the Hub; `None` for a folder.
     pub revision: Option<String>,
@@ -39,6 +42,8 @@ pub struct ModelFiles {
     pub tokenizer: TokenizerFiles,
     /// The files of the weights, in the order of their names.
     pub weights: Vec<PathBuf>,
+    /// What keeps them on this machine, if they are of a model of the box.
+    pub unpacked: Option<Unpacked>,
 }
 
 /// Told how a download goes on, one file after the other.
@@ -93,12 +98,15 @@ impl FileStore for Folder<'_> {
 }
 
 impl ModelRef {
-    /// Reads `FOLDER`, `name`, `org/name` or `org/name@revision`.
+    /// Reads `FOLDER`, `name`, `org/name`, `org/name@revision` or `box:name`.
     ///
-    /// What exists on disk is meant as such; so is everything that cannot be a Hub id. Nothing is refused here:
+    /// What begins with `box:` is in the box. What else exists on disk is meant as such; so is everything that cannot be a Hub id. Nothing is refused here:
     /// [`resolve`](Self::resolve) says what is wrong with a folder that is not there.
     #[must_use]
     pub fn parse(text: &str) -> Self {
+        if text.starts_with(boxed::PREFIX) {
+            return Self::InTheBox(text.to_owned());
+        }
         if Path::new(text).exists() {
             return Self::Folder(text.into());
         }
@@ -124,6 +132,10 @@ impl ModelRef {
     pub fn resolve(&self, progress: &dyn DownloadProgress) -> Result<ModelFiles> {
         match self {
             Self::Folder(path) => folder(path),
+            Self::InTheBox(name) => {
+                let unpacked = boxed::unpack(name)?;
+                Ok(ModelFiles { id: name.clone(), unpacked: Some(unpacked.clone()), ..folder(unpacked.path())? })
+            }
             #[cfg(feature = "hub")]
             Self::Hub { id, revision } => super::hub::resolve(id, revision.as_deref().unwrap_or("main"), progress),
             #[cfg(not(feature = "hub"))]
@@ -204,6 +216,7 @@ pub(super) fn gather(id: String, revision: Option<String>, place: &Place, files:
         config: files.fetch(CONFIG)?,
         tokenizer: TokenizerFiles::fetch(&tokenizer, files)?,
         weights: weight_files(weights, place, files)?,
+        unpacked: None,
     })
 }
 
@@ -393,6 +406,21 @@ mod tests {
         // Tests run in the package's root, where both of these would do as Hub ids.
         assert_eq!(ModelRef::parse("src"), ModelRef::Folder("src".into()));
         assert_eq!(ModelRef::parse("Cargo.toml"), ModelRef::Folder("Cargo.toml".into()));
+    }
+
+    #[test]
+    fn names_in_the_box() {
+        let parsed = ModelRef::parse("box:planted");
+        assert_eq!(parsed, ModelRef::InTheBox("box:planted".to_owned()));
+        let files = parsed.resolve(&()).unwrap();
+        assert_eq!((files.id.as_str(), files.revision.as_deref()), ("box:planted", None));
+        let folder = files.config.parent().unwrap().to_owned();
+        let clone = files.clone();
+        drop(files);
+        assert!(fs::read_to_string(&clone.config).unwrap().contains("BertModel"));
+        drop(clone);
+        assert!(!folder.exists());
+        assert_eq!(ModelRef::parse("./box:planted"), ModelRef::Folder("./box:planted".into()));
     }
 
     #[test]
