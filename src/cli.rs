@@ -9,6 +9,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::attention::FromToken;
 use crate::boxed;
+use crate::control::{Control, ControlKind};
 use crate::corpus::{Format, Input};
 use crate::detectors;
 use crate::export::output::{self, is_obeyed, printable};
@@ -139,6 +140,15 @@ struct AnalyzeArguments {
     /// Which token speaks for a word that the tokenizer split
     #[arg(long, value_enum, default_value_t = FromTokenArgument::Mean)]
     from_token: FromTokenArgument,
+    /// Also count the labels where there is nothing to find. May be repeated
+    #[arg(long = "control", value_name = "CONTROL", value_enum)]
+    controls: Vec<ControlArgument>,
+    /// Run each control so many times, with seeds from 0
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "controls", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    control_seeds: u64,
+    /// Also run a published analysis as its authors' code does
+    #[arg(long, value_enum)]
+    preset: Option<PresetArgument>,
     /// Run shard I of N, counted from 1, and write with `-o FILE.headscope` what `headscope merge` makes the report of
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
@@ -342,6 +352,20 @@ enum FormatArgument {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
+enum PresetArgument {
+    /// Clark et al. 2019: pairs of segments, its own metrics and labels, in a section of its own
+    Clark2019,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ControlArgument {
+    /// The architecture with fresh weights, as before training
+    RandomInit,
+    /// Each sentence's words in random order, their arcs with them
+    ShuffledWords,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
 enum FromTokenArgument {
     /// The mean over its tokens
     Mean,
@@ -357,7 +381,14 @@ impl AnalyzeArguments {
             return Err("--truncate is for plain text: a sentence without its end has another tree".to_owned());
         }
         refuse_overlap(&self.report.outputs, &corpus)?;
+        let clark2019 = matches!(self.preset, Some(PresetArgument::Clark2019));
+        if corpus.iter().any(|input| matches!(input, Input::Stdin(_))) && (clark2019 || !self.controls.is_empty()) {
+            return Err(
+                "--control and --preset read the corpus again, which standard input cannot: name a file".to_owned()
+            );
+        }
         let run_info = !self.report.no_run_info;
+        let controls = controls(&self.controls, self.control_seeds);
         let outcome = match self.shard {
             None => Outcome::Report(self.report.validate()?),
             Some(shard) => self.report.validate_partial(shard)?,
@@ -378,6 +409,8 @@ impl AnalyzeArguments {
                 FromTokenArgument::First => FromToken::First,
             },
             run_info,
+            controls,
+            clark2019,
             outcome,
         })
     }
@@ -485,6 +518,16 @@ fn model(argument: Option<&str>) -> ModelRef {
 
 fn targets(paths: &[PathBuf]) -> Result<Vec<Target>, Usage> {
     paths.iter().map(|path| target(path)).collect()
+}
+
+/// Each control that was named, once, with each seed.
+fn controls(named: &[ControlArgument], seeds: u64) -> Vec<Control> {
+    let kind = |control: &ControlArgument| match control {
+        ControlArgument::RandomInit => ControlKind::RandomInit,
+        ControlArgument::ShuffledWords => ControlKind::ShuffledWords,
+    };
+    let kinds: BTreeSet<ControlKind> = named.iter().map(kind).collect();
+    kinds.into_iter().flat_map(|kind| (0..seeds).map(move |seed| Control { kind, seed })).collect()
 }
 
 fn target(path: &Path) -> Result<Target, Usage> {

@@ -18,7 +18,9 @@
 
 pub mod attention;
 pub mod boxed;
+pub mod clark;
 pub mod cli;
+pub mod control;
 pub mod corpus;
 pub mod detectors;
 pub mod diff;
@@ -34,6 +36,7 @@ pub mod observe;
 pub mod options;
 pub mod pack;
 pub mod partial;
+pub mod passes;
 pub mod progress;
 pub mod relabel;
 pub mod report;

@@ -14,9 +14,9 @@ use crate::model::{Fingerprint, Model};
 use crate::observe::HeadGrid;
 use crate::options::{MapsOptions, SentenceChoice};
 use crate::pack::Pack;
+use crate::passes::token_limit;
 use crate::progress::{self, Downloads};
 use crate::report::ModelInfo;
-use crate::run::token_limit;
 
 /// Writes the attention of each chosen sentence as `attentions.<index>`, `[layers, heads, tokens, tokens]` f32.
 ///

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::attention::FromToken;
+use crate::clark::ClarkSums;
+use crate::control::Control;
 use crate::corpus::CorpusIdentity;
 use crate::encode::Tally;
 use crate::observe::Sums;
@@ -24,6 +26,10 @@ pub struct Observation {
     pub tally: Tally,
     /// What each head does.
     pub sums: Sums,
+    /// What it does in each of the protocol's controls, all blocks in one.
+    pub controls: Vec<Sums>,
+    /// The preset's own sums, if it was asked for.
+    pub clark2019: Option<ClarkSums>,
     /// Facts about the run, unless they were not wanted.
     pub run: Option<RunInfo>,
 }
@@ -54,6 +60,10 @@ pub struct Protocol {
     pub from_token: FromToken,
     /// Sentences are summed in so many blocks.
     pub blocks: usize,
+    /// What was run beside the analysis itself.
+    pub controls: Vec<Control>,
+    /// Whether the analysis of Clark et al. 2019 was run too.
+    pub clark2019: bool,
 }
 
 impl Observation {
@@ -66,6 +76,10 @@ impl Observation {
         assert_eq!(self.identity, other.identity, "parts of one whole");
         self.tally.merge(&other.tally);
         self.sums.merge(&other.sums);
+        self.controls.iter_mut().zip(&other.controls).for_each(|(sums, other)| sums.merge(other));
+        if let Some((sums, other)) = self.clark2019.as_mut().zip(other.clark2019.as_ref()) {
+            sums.merge(other);
+        }
         self.run = self.run.take().zip(other.run.as_ref()).map(|(run, other)| run.merged(other));
     }
 

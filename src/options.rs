@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use crate::attention::FromToken;
+use crate::control::Control;
 use crate::corpus::Input;
 use crate::export::Target;
 use crate::model::source::ModelRef;
@@ -30,6 +31,10 @@ pub struct AnalyzeOptions {
     pub from_token: FromToken,
     /// Whether it is recorded when, how long and where it ran.
     pub run_info: bool,
+    /// What is run beside the analysis.
+    pub controls: Vec<Control>,
+    /// Whether the analysis of Clark et al. 2019 is run too.
+    pub clark2019: bool,
     /// What the analysis is to come to.
     pub outcome: Outcome,
 }

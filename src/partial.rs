@@ -18,6 +18,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::clark::ClarkSums;
 use crate::encode::Tally;
 use crate::observation::{Identity, Observation};
 use crate::observe::Sums;
@@ -50,15 +51,38 @@ struct Header {
     run: Option<RunInfo>,
 }
 
+/// All sums of a shard.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Body {
+    sums: Sums,
+    controls: Vec<Sums>,
+    clark2019: Option<ClarkSums>,
+}
+
+impl Body {
+    /// Whether these are the sums that a run of this identity has.
+    fn fits(&self, identity: &Identity) -> bool {
+        let (grid, protocol) = (identity.model.grid(), &identity.protocol);
+        let fit = |sums: &Sums| sums.fits(grid, protocol.from_token);
+        fit(&self.sums)
+            && self.controls.len() == protocol.controls.len()
+            && self.controls.iter().all(fit)
+            && self.clark2019.is_some() == protocol.clark2019
+            && self.clark2019.iter().all(|sums| sums.fits(grid))
+    }
+}
+
 /// One shard as the bytes of a partial.
 ///
 /// # Errors
 ///
 /// If it cannot be expressed in the format.
 pub fn render(shard: Shard, observation: &Observation) -> Result<Vec<u8>> {
-    let Observation { identity, tally, sums, run } = observation;
+    let Observation { identity, tally, sums, controls, clark2019, run } = observation;
     let header = Header { shard, identity: identity.clone(), tally: tally.clone(), run: run.clone() };
-    seal(&serde_json::to_string(&header)?, &postcard::to_stdvec(&sums.in_order())?)
+    let controls = controls.iter().map(Sums::in_order).collect();
+    let body = Body { sums: sums.in_order(), controls, clark2019: clark2019.clone() };
+    seal(&serde_json::to_string(&header)?, &postcard::to_stdvec(&body)?)
 }
 
 /// Packs `sums` and puts the file together.
@@ -104,10 +128,11 @@ fn parse(bytes: &[u8]) -> Result<(Shard, Observation)> {
     let (header, rest) = line(rest)?;
     let header: Header = serde_json::from_slice(header).context("its header is not that of a partial")?;
     let packed = rest.len().checked_sub(CHECKSUM_BYTES).map(|end| &rest[..end]).context(damaged)?;
-    let sums: Sums = postcard::from_bytes(&unpack(packed)?).context("its sums cannot be read")?;
+    let body: Body = postcard::from_bytes(&unpack(packed)?).context("its sums cannot be read")?;
     let Header { shard, identity, tally, run } = header;
-    ensure!(sums.fits(identity.model.grid(), identity.protocol.from_token), "its sums do not fit its header");
-    Ok((shard, Observation { identity, tally, sums, run }))
+    ensure!(body.fits(&identity), "its sums do not fit its header");
+    let Body { sums, controls, clark2019 } = body;
+    Ok((shard, Observation { identity, tally, sums, controls, clark2019, run }))
 }
 
 /// The first line, without its end, and what follows.
@@ -128,6 +153,9 @@ fn unpack(packed: &[u8]) -> Result<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::attention::{AttentionView, FromToken};
+    use crate::clark::syntax::{Relation, SyntaxHits};
+    use crate::clark::tokens::TokenMeans;
+    use crate::control::{Control, ControlKind};
     use crate::corpus::{CorpusIdentity, FileIdentity, Format, Head};
     use crate::digest::hex;
     use crate::encode::{Arc, Encoded, FileTally, SkipReason, TokenKind};
@@ -154,6 +182,13 @@ mod tests {
         sums
     }
 
+    fn body() -> Body {
+        let mut syntax = SyntaxHits::new(GRID);
+        syntax.relations.insert("obj".to_owned(), Relation { count: 2, offset_hits: [1; 6], hits: vec![[1, 0]; 2] });
+        let clark2019 = ClarkSums { tokens: TokenMeans::new(GRID, vec![5]), syntax, dropped: 1 };
+        Body { sums: sums(), controls: vec![sums().pooled()], clark2019: Some(clark2019) }
+    }
+
     fn observation() -> Observation {
         let text = |text: &str| text.to_owned();
         let model = ModelInfo {
@@ -170,8 +205,15 @@ mod tests {
             weights_sha256: text("w"),
             tokenizer_sha256: [(text("tokenizer.json"), text("t"))].into(),
         };
-        let protocol =
-            Protocol { max_tokens: 8, truncate: false, limit: None, from_token: FromToken::Mean, blocks: BLOCKS };
+        let protocol = Protocol {
+            max_tokens: 8,
+            truncate: false,
+            limit: None,
+            from_token: FromToken::Mean,
+            blocks: BLOCKS,
+            controls: vec![Control { kind: ControlKind::ShuffledWords, seed: 0 }],
+            clark2019: true,
+        };
         let corpus = CorpusIdentity {
             name: text("corpus"),
             files: vec![FileIdentity { name: text("corpus"), format: Format::Conllu, sha256: text("s") }],
@@ -190,6 +232,8 @@ mod tests {
                 files: vec![FileTally { sentences: 1, tokens: 4, words: 2, skipped: 1 }],
             },
             sums: sums(),
+            controls: body().controls,
+            clark2019: body().clark2019,
             run: None,
         }
     }
@@ -209,11 +253,12 @@ mod tests {
         assert_eq!(render(shard, &read).unwrap(), partial());
     }
 
-    /// If this fails, the format has changed: raise [`FORMAT_VERSION`], then write the new digest here.
+    /// If this fails, the format has changed: raise [`FORMAT_VERSION`] if a release has written it, and write the new
+    /// digest here.
     #[test]
     fn a_changed_layout_has_a_new_version() {
-        let layout = Sha256::digest(postcard::to_stdvec(&sums()).unwrap());
-        assert_eq!((FORMAT_VERSION, &hex(&layout)[..16]), (1, "368cec4f2b0b3d7b"));
+        let layout = Sha256::digest(postcard::to_stdvec(&body()).unwrap());
+        assert_eq!((FORMAT_VERSION, &hex(&layout)[..16]), (1, "7be097790d6bcab8"));
     }
 
     #[test]
@@ -258,7 +303,7 @@ mod tests {
                 tally: Tally::default(),
                 run: None,
             });
-            let mut bytes = postcard::to_stdvec(&sums()).unwrap();
+            let mut bytes = postcard::to_stdvec(&body()).unwrap();
             for (place, value) in changes {
                 let place = place.index(bytes.len());
                 bytes[place] = value;

@@ -9,10 +9,13 @@ use std::time::{Duration, SystemTime};
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
+use crate::clark::Clark2019;
+use crate::control::Control;
 use crate::corpus::{CorpusIdentity, FileIdentity, Format};
 use crate::detectors::{self, Label, Near, Policy, Verdict};
 use crate::encode::{FileTally, SkipReason, Tally};
 use crate::metrics::{HeadIntervals, HeadMetrics, Measurements, RelationMetrics, Tests};
+use crate::model::families::Architecture;
 use crate::model::{Hashes, Model};
 use crate::observation::Protocol;
 use crate::observe::HeadGrid;
@@ -39,12 +42,19 @@ pub struct Report {
     pub chance: HeadMetrics,
     /// The 95 % intervals of those.
     pub chance_ci95: HeadIntervals,
+    /// How many labels of each family the heads have.
+    pub label_counts: BTreeMap<String, u64>,
+    /// How many they have where there is nothing to find; empty without `--control`.
+    pub controls: Vec<ControlReport>,
     /// One object per head, layer by layer.
     pub heads: Vec<HeadReport>,
     /// One object per dependency relation; empty for a corpus without trees.
     pub relations: Vec<RelationMetrics>,
     /// How many tests the syntactic labels rest on.
     pub tests: Tests,
+    /// The analysis of Clark et al. 2019 as its released code does it; absent without `--preset clark2019`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clark2019: Option<Clark2019>,
     /// What the labels do not show.
     pub caveats: Vec<Caveat>,
     /// Time, threads and host; absent with `--no-run-info`. Nothing else in the report depends on the run.
@@ -102,15 +112,16 @@ impl ModelInfo {
     #[must_use]
     pub fn new(model: &Model, hashes: Hashes) -> Self {
         let HeadGrid { layers, heads } = model.grid();
+        let Architecture { family, config, .. } = &model.architecture;
         Self {
             id: model.id.clone(),
             revision: model.revision.clone(),
-            family: model.family.to_string(),
+            family: family.to_string(),
             layers,
             heads,
-            head_dim: model.config.head_dim(),
-            hidden_size: model.config.hidden_size,
-            vocab_size: model.config.vocab_size,
+            head_dim: config.head_dim(),
+            hidden_size: config.hidden_size,
+            vocab_size: config.vocab_size,
             masked_lm_head: model.masked_lm_head,
             config_sha256: hashes.config,
             weights_sha256: hashes.weights,
@@ -203,6 +214,16 @@ pub struct Settings {
     pub bootstrap: Bootstrap,
     /// The thresholds of the labels.
     pub policy: Policy,
+}
+
+/// What was found in a control: false labels.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ControlReport {
+    /// Which control, with its seed.
+    #[serde(flatten)]
+    pub control: Control,
+    /// How many labels of each family the heads have there.
+    pub label_counts: BTreeMap<String, u64>,
 }
 
 /// One head: its verdict and the evidence.
@@ -301,6 +322,19 @@ pub fn head_name(layer: usize, head: usize) -> String {
     format!("L{layer}H{head}")
 }
 
+/// What comes of the sums.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Findings {
+    /// The ratios.
+    pub measured: Measurements,
+    /// The verdict on each head, `[layers * heads]`.
+    pub verdicts: Vec<Verdict>,
+    /// What was found in each control.
+    pub controls: Vec<ControlReport>,
+    /// What the preset finds, if it was asked for.
+    pub clark2019: Option<Clark2019>,
+}
+
 impl Report {
     /// Puts a report together.
     #[must_use]
@@ -309,10 +343,10 @@ impl Report {
         model: ModelInfo,
         corpus: CorpusInfo,
         settings: Settings,
-        measured: Measurements,
-        verdicts: Vec<Verdict>,
+        findings: Findings,
         run: Option<RunInfo>,
     ) -> Self {
+        let Findings { measured, verdicts, controls, clark2019 } = findings;
         let grid = model.grid();
         let caveats = caveats::of_run(&model, &corpus, &measured, &verdicts);
         let tests = measured.tests(settings.policy.syntactic_q);
@@ -330,9 +364,12 @@ impl Report {
             settings,
             chance,
             chance_ci95,
+            label_counts: detectors::count(&verdicts),
+            controls,
             heads: heads.into_iter().zip(ci95).zip(verdicts).enumerate().map(head).collect(),
             relations,
             tests,
+            clark2019,
             caveats,
             run,
         }
@@ -341,14 +378,17 @@ impl Report {
 
 impl Report {
     /// The same evidence under another policy: new labels, q-values and caveats.
+    ///
+    /// What the controls come to under it cannot be told from a report, so they are left out.
     #[must_use]
     pub fn relabel(self, policy: Policy) -> Self {
-        let Self { tool, model, corpus, settings, chance, chance_ci95, heads, relations, run, .. } = self;
+        let Self { tool, model, corpus, settings, chance, chance_ci95, heads, relations, clark2019, run, .. } = self;
         let (heads, ci95) = heads.into_iter().map(|head| (head.metrics, head.ci95)).unzip();
         let mut measured = Measurements { heads, ci95, chance, chance_ci95, relations };
         measured.correct(policy.syntactic_min_count);
         let verdicts = detectors::label(&measured, &policy);
-        Self::new(tool, model, corpus, Settings { policy, ..settings }, measured, verdicts, run)
+        let findings = Findings { measured, verdicts, controls: Vec::new(), clark2019 };
+        Self::new(tool, model, corpus, Settings { policy, ..settings }, findings, run)
     }
 
     /// What is missing for this to be a whole report, if anything: each list of heads has all of them.

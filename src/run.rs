@@ -2,26 +2,25 @@
 //!
 //! A corpus is observed, here or in shards elsewhere; what was observed is measured, labelled and reported.
 
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
-use crate::corpus::Corpus;
-use crate::detectors::{self, Policy};
+use crate::clark::Clark2019;
+use crate::control::Control;
+use crate::detectors::{self, Policy, Verdict};
 use crate::export::output::{Output, print, to_stdout};
 use crate::export::{Target, Writer, summary};
 use crate::merge;
 use crate::metrics::Measurements;
-use crate::model::{Fingerprint, Model};
-use crate::observation::{Identity, Observation, Protocol};
-use crate::observe::BLOCKS;
+use crate::observation::{Identity, Observation};
+use crate::observe::Sums;
 use crate::options::{AnalyzeOptions, MergeOptions, Outcome, ReportOptions};
 use crate::partial;
-use crate::progress::{self, Analysis, Downloads};
-use crate::report::{CorpusInfo, ModelInfo, Report, RunInfo, Settings, Tool};
+use crate::passes::observe;
+use crate::report::{ControlReport, CorpusInfo, Findings, Report, Settings};
 use crate::shard::Shard;
 use crate::stats::bootstrap::BOOTSTRAP;
-use crate::workers::{EncodedSentences, sum_up};
 
 /// Runs a model over a corpus and writes what each head does, or what one shard adds to that.
 ///
@@ -62,59 +61,11 @@ pub fn merge(options: &MergeOptions) -> Result<()> {
     conclude(observation, policy, outputs, options.report.summary)
 }
 
-/// Observes the sentences of a shard.
-fn observe(options: &AnalyzeOptions, shard: Shard) -> Result<Observation> {
-    let (started_at, started) = (SystemTime::now(), Instant::now());
-    let corpus = Corpus::open(&options.corpus)?;
-
-    let files = options.model.resolve(&Downloads::default())?;
-    let fingerprint = Fingerprint::start(&files);
-    let loading = progress::step("loading the model");
-    let model = Model::load(files)?;
-    loading.finish_and_clear();
-
-    let protocol = Protocol {
-        max_tokens: token_limit(&model, options.max_tokens)?,
-        truncate: options.truncate,
-        limit: options.limit,
-        from_token: options.from_token,
-        blocks: BLOCKS,
-    };
-    let progress = Analysis::new(options.limit, corpus.bytes(), corpus.bytes_read());
-    let encoder = model.sentence_encoder(protocol.max_tokens, protocol.truncate).strict(options.strict);
-    let mut sentences = EncodedSentences { corpus, encoder, shard, left: options.limit.unwrap_or(u64::MAX) };
-    let loaded = Instant::now();
-    let sums = sum_up(&model, &mut sentences, protocol.from_token, options.threads, &progress)?;
-    let analysis = loaded.elapsed();
-
-    let EncodedSentences { encoder, corpus, .. } = sentences;
-    let identity = Identity {
-        tool: Tool::default(),
-        corpus: corpus.into_identity()?,
-        model: ModelInfo::new(&model, fingerprint.finish()?),
-        protocol,
-    };
-    let run = options.run_info.then(|| RunInfo::new(started_at, started.elapsed(), analysis, options.threads));
-    Ok(Observation { identity, tally: encoder.into_tally(), sums, run })
-}
-
 /// The default policy, with what the policy file and the command line set.
 fn policy(wanted: &ReportOptions) -> Result<Policy> {
     let policy = Policy::default();
     let policy = wanted.policy.as_deref().map_or(Ok(policy.clone()), |file| policy.with_file(file))?;
     Ok(Policy { syntactic_min_count: wanted.min_count.unwrap_or(policy.syntactic_min_count), ..policy })
-}
-
-/// The longest sequence that is run: what was asked for, or as many tokens as the model has positions.
-///
-/// # Errors
-///
-/// If more was asked for than the model has.
-pub fn token_limit(model: &Model, asked: Option<usize>) -> Result<usize> {
-    let positions = model.config.positions();
-    let limit = asked.unwrap_or(positions);
-    ensure!(limit <= positions, "--max-tokens {limit} is more than the {positions} positions of the model");
-    Ok(limit)
 }
 
 /// Measures, labels and reports what was observed.
@@ -126,15 +77,28 @@ fn conclude(
 ) -> Result<()> {
     let started = Instant::now();
     observation.ensure_not_empty()?;
-    let Observation { identity: Identity { tool, model, corpus, protocol }, tally, sums, run } = observation;
-    let mut measured = Measurements::new(&sums);
-    measured.correct(policy.syntactic_min_count);
-    let verdicts = detectors::label(&measured, &policy);
-    let corpus = CorpusInfo::new(corpus, &tally);
+    let Observation { identity: Identity { tool, model, corpus, protocol }, tally, sums, controls, clark2019, run } =
+        observation;
+    let (measured, verdicts) = label(&sums, &policy);
+    let control = |(control, sums): (&Control, &Sums)| {
+        let (_, verdicts) = label(sums, &policy);
+        ControlReport { control: *control, label_counts: detectors::count(&verdicts) }
+    };
+    let controls = protocol.controls.iter().zip(&controls).map(control).collect();
+    let clark2019 = clark2019.map(|sums| Clark2019::new(model.grid(), &sums));
     let run = run.map(|run| run.and(started.elapsed()));
     let settings = Settings { protocol, bootstrap: BOOTSTRAP, policy };
-    let report = Report::new(tool, model, corpus, settings, measured, verdicts, run);
+    let findings = Findings { measured, verdicts, controls, clark2019 };
+    let report = Report::new(tool, model, CorpusInfo::new(corpus, &tally), settings, findings, run);
     write(&report, outputs, summary)
+}
+
+/// The ratios of the sums, and the labels that they give each head.
+fn label(sums: &Sums, policy: &Policy) -> (Measurements, Vec<Verdict>) {
+    let mut measured = Measurements::new(sums);
+    measured.correct(policy.syntactic_min_count);
+    let verdicts = detectors::label(&measured, policy);
+    (measured, verdicts)
 }
 
 /// Files are opened before any work is done, so that a path that cannot be written fails at once.

@@ -6,12 +6,11 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, anyhow};
 
-use crate::attention::{AttentionView, FromToken};
+use crate::attention::AttentionView;
 use crate::corpus::Corpus;
 use crate::encode::{Encoded, SentenceEncoder};
-use crate::model::Model;
-use crate::model::encoder::{Scratch, Visitor};
-use crate::observe::{Observed, Sums};
+use crate::model::encoder::{Encoder, Scratch, Visitor};
+use crate::observe::Accumulator;
 use crate::pack::Packs;
 use crate::progress::Analysis;
 use crate::shard::Shard;
@@ -53,7 +52,7 @@ impl Iterator for EncodedSentences<'_> {
     }
 }
 
-/// Sums what all heads do over all sentences.
+/// Sums up what all heads do over all sentences, from `empty` sums on.
 ///
 /// Each worker takes the next pack when it is done with one, and whoever takes a pack reads and tokenises it:
 /// no queue, and reading overlaps with the other workers' forward passes.
@@ -62,30 +61,30 @@ impl Iterator for EncodedSentences<'_> {
 /// # Errors
 ///
 /// If the corpus cannot be read on, or a forward pass fails.
-pub fn sum_up(
-    model: &Model,
-    sentences: &mut EncodedSentences<'_>,
-    from: FromToken,
+pub fn sum_up<A: Accumulator>(
+    empty: &A,
+    encoder: &dyn Encoder,
+    sentences: impl Iterator<Item = Result<Encoded>> + Send,
     threads: NonZeroUsize,
     progress: &Analysis,
-) -> Result<Sums> {
+) -> Result<A> {
     let packs = Mutex::new(Packs::new(sentences));
     let failed = AtomicBool::new(false);
     let take = || packs.lock().unwrap_or_else(PoisonError::into_inner).next().transpose();
-    let work = || -> Result<Sums> {
+    let work = || -> Result<A> {
         let stop_others = StopOnDrop(&failed);
-        let mut sums = Sums::new(model.grid(), from);
+        let mut sums = empty.clone();
         let mut scratch = Scratch::default();
         while !failed.load(Ordering::Relaxed) {
             let Some(pack) = take()? else { break };
             let observed = pack.sentences.iter().map(|sentence| sums.begin(sentence)).collect();
-            model.encoder.forward(&pack, &mut scratch, &mut Observer { sums: &mut sums, observed })?;
+            encoder.forward(&pack, &mut scratch, &mut Observer { sums: &mut sums, observed })?;
             progress.advance(pack.sentences.len(), pack.tokens());
         }
         std::mem::forget(stop_others);
         Ok(sums)
     };
-    let parts: Vec<Result<Sums>> = std::thread::scope(|scope| {
+    let parts: Vec<Result<A>> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads.get()).map(|_| scope.spawn(work)).collect();
         workers
             .into_iter()
@@ -93,7 +92,7 @@ pub fn sum_up(
             .collect()
     });
     progress.finish();
-    let mut whole = Sums::new(model.grid(), from);
+    let mut whole = empty.clone();
     for part in parts {
         whole.merge(&part?);
     }
@@ -110,12 +109,12 @@ impl Drop for StopOnDrop<'_> {
 }
 
 /// Hands what the encoder lends to the sums.
-struct Observer<'a> {
-    sums: &'a mut Sums,
-    observed: Vec<Observed>,
+struct Observer<'a, A: Accumulator> {
+    sums: &'a mut A,
+    observed: Vec<A::Begun>,
 }
 
-impl Visitor for Observer<'_> {
+impl<A: Accumulator> Visitor for Observer<'_, A> {
     fn attention(&mut self, sentence: usize, view: AttentionView<'_>) {
         self.sums.observe(&self.observed[sentence], view);
     }

@@ -124,6 +124,7 @@ impl Choice {
             padding: self.padding,
             type_vocab_size: if self.segments { 2 } else { 0 },
             layer_norm_eps: 1e-12,
+            initializer_range: 0.02,
         };
         let relative = self.positions != PositionEmbedding::Absolute;
         // Scores with a standard deviation near 1, whatever the width.

@@ -1,6 +1,8 @@
 //! A pretrained model: all-MiniLM-L6-v2. Its weights are not in the repository, so these tests are built with
 //! the feature `real-model` and read the model's folder from `HEADSCOPE_REAL_MODEL`; `.ci/run` does both.
 
+#[path = "support/clark.rs"]
+mod clark;
 #[path = "support/golden.rs"]
 mod golden;
 #[path = "support/reference.rs"]
@@ -22,6 +24,11 @@ fn model() -> PathBuf {
 #[test]
 fn attention_and_hidden_states_are_those_of_pytorch() {
     check_parity(&load(&model()), &Golden::read(&fixture("goldens/all-minilm-l6-v2.safetensors")));
+}
+
+#[test]
+fn the_preset_has_the_numbers_of_the_released_formulas() {
+    println!("largest difference: {:e}", clark::check(&model(), "all-minilm-l6-v2"));
 }
 
 #[test]

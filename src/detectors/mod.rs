@@ -11,6 +11,7 @@ mod positional;
 mod syntactic;
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -147,6 +148,22 @@ pub fn label(measured: &Measurements, policy: &Policy) -> Vec<Verdict> {
         Verdict::new(&Evidence { place, metrics: &metrics, relations }, policy)
     };
     (0..heads.len()).map(verdict).collect()
+}
+
+/// How many labels of each family there are, by the name under which it is explained; a family without any has 0.
+///
+/// # Panics
+///
+/// If a label is of no family that is explained.
+#[must_use]
+pub fn count(verdicts: &[Verdict]) -> BTreeMap<String, u64> {
+    let mut counts: BTreeMap<String, u64> =
+        DETECTORS.iter().map(|detector| (detector.explanation.name.to_owned(), 0)).collect();
+    for label in verdicts.iter().flat_map(|verdict| &verdict.labels) {
+        let family = find(&label.label).expect("every label is explained").name;
+        *counts.get_mut(family).expect("labels come from detectors") += 1;
+    }
+    counts
 }
 
 impl Verdict {

@@ -7,10 +7,12 @@ use anstyle::{AnsiColor, Style};
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::output::printable;
+use crate::clark::ClarkLabel;
+use crate::control::ControlKind;
 use crate::detectors::UNLABELLED;
 use crate::metrics::{RelationMetrics, Tests};
 use crate::observation::Observation;
-use crate::report::{CorpusFileInfo, CorpusInfo, HeadReport, Report, head_name};
+use crate::report::{ControlReport, CorpusFileInfo, CorpusInfo, HeadReport, Report, head_name};
 use crate::shard::Shard;
 use crate::stats::bootstrap::Interval;
 
@@ -58,6 +60,8 @@ fn write_summary(out: &mut String, report: &Report) -> fmt::Result {
     writeln!(out, "{}", grid(report))?;
     legend(out, &report.heads)?;
     borderline(out, &report.heads)?;
+    controls(out, report)?;
+    clark2019(out, report)?;
     relations(out, report)?;
     skipped(out, report)
 }
@@ -80,6 +84,9 @@ fn files(out: &mut String, corpus: &CorpusInfo) -> fmt::Result {
     }
 }
 
+/// The family of labels that controls are for: it is named even where they have none.
+const SYNTACTIC: &str = "syntactic:<relation>";
+
 /// A label as the grid shows it, with its colour and its meaning for the legend.
 struct Code {
     text: String,
@@ -97,7 +104,7 @@ fn code(label: &str) -> Code {
         "broad" => ("broad", Some(AnsiColor::Magenta), label),
         UNLABELLED => (".", None, "no label"),
         _ => match label.split_once(':') {
-            Some(("syntactic", relation)) => (relation, Some(AnsiColor::Green), "syntactic:<relation>"),
+            Some(("syntactic", relation)) => (relation, Some(AnsiColor::Green), SYNTACTIC),
             Some(("offset", offset)) => (offset, Some(AnsiColor::Blue), "offset:k"),
             _ => (label, Some(AnsiColor::Blue), label),
         },
@@ -153,6 +160,33 @@ fn borderline(out: &mut String, heads: &[HeadReport]) -> fmt::Result {
         return Ok(());
     }
     writeln!(out, "\n{borderline} of {all} labels are borderline ({BORDERLINE}): their intervals cross the threshold.")
+}
+
+/// One line for each control: the labels found where there is nothing to find, as the mean over its seeds.
+fn controls(out: &mut String, report: &Report) -> fmt::Result {
+    for kind in ControlKind::ALL {
+        let runs: Vec<&ControlReport> = report.controls.iter().filter(|run| run.control.kind == kind).collect();
+        let found = report.label_counts.iter().filter_map(|(family, here)| {
+            let total: u64 = runs.iter().map(|run| run.label_counts[family]).sum();
+            let mean = total as f64 / runs.len() as f64;
+            (total > 0 || family == SYNTACTIC).then(|| format!("{family} {mean:.1} (here {here})"))
+        });
+        if !runs.is_empty() {
+            let found: Vec<String> = found.collect();
+            writeln!(out, "\nControl {kind}, mean of {} seeds: {}", runs.len(), found.join(", "))?;
+        }
+    }
+    Ok(())
+}
+
+/// One line for the preset: how many heads have which of its labels.
+fn clark2019(out: &mut String, report: &Report) -> fmt::Result {
+    let Some(found) = &report.clark2019 else { return Ok(()) };
+    let mut counts: BTreeMap<ClarkLabel, usize> = BTreeMap::new();
+    found.heads.iter().filter_map(|head| head.label).for_each(|label| *counts.entry(label).or_default() += 1);
+    let counts: Vec<String> = counts.iter().map(|(label, count)| format!("{label} {count}")).collect();
+    let counts = if counts.is_empty() { "no labels".to_owned() } else { counts.join(", ") };
+    writeln!(out, "\nPreset clark2019, heads over {} pairs of segments: {counts}", found.sequences)
 }
 
 fn relations(out: &mut String, report: &Report) -> fmt::Result {

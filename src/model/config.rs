@@ -107,6 +107,14 @@ pub struct Config {
     /// Added to the variance in layer normalisation.
     #[serde(default = "default_layer_norm_eps")]
     pub layer_norm_eps: f64,
+    /// Standard deviation of the weights before training.
+    #[serde(default = "default_initializer_range")]
+    pub initializer_range: f64,
+}
+
+/// transformers' default in every family, for configs that leave the field out.
+pub(super) fn default_initializer_range() -> f64 {
+    0.02
 }
 
 /// transformers' `BertConfig` default, for configs that leave the field out.

@@ -5,6 +5,7 @@ pub mod encoder;
 pub mod families;
 #[cfg(feature = "hub")]
 mod hub;
+pub mod initial;
 pub mod kernels;
 pub mod matmul;
 pub mod packed;
@@ -28,9 +29,9 @@ use sha2::{Digest, Sha256};
 use crate::digest::hex;
 use crate::encode::SentenceEncoder;
 use crate::observe::HeadGrid;
-use config::Config;
 use encoder::Encoder;
-use families::{Architecture, Family};
+use families::Architecture;
+use initial::Initial;
 use packed::PackedEncoder;
 use parameters::Parameters;
 use source::ModelFiles;
@@ -43,10 +44,8 @@ pub struct Model {
     pub id: String,
     /// The Hub commit; `None` for a folder.
     pub revision: Option<String>,
-    /// The family of its architecture.
-    pub family: Family,
-    /// The architecture's sizes and options.
-    pub config: Config,
+    /// Its family, sizes and options.
+    pub architecture: Architecture,
     /// Whether the checkpoint has a masked-LM head beside the encoder.
     pub masked_lm_head: bool,
     /// The tokenizer, with its own padding and truncation switched off.
@@ -70,14 +69,24 @@ impl Model {
         let parameters = Parameters::load(&checkpoint, &architecture)?;
         let encoder = Box::new(PackedEncoder::new(parameters));
         let ModelFiles { id, revision, .. } = files;
-        let Architecture { family, config, .. } = architecture;
-        Ok(Self { id, revision, family, config, masked_lm_head, tokenizer, encoder })
+        Ok(Self { id, revision, architecture, masked_lm_head, tokenizer, encoder })
     }
 
     /// How many layers and heads there are.
     #[must_use]
     pub fn grid(&self) -> HeadGrid {
-        HeadGrid { layers: self.config.num_hidden_layers, heads: self.config.num_attention_heads }
+        let config = &self.architecture.config;
+        HeadGrid { layers: config.num_hidden_layers, heads: config.num_attention_heads }
+    }
+
+    /// The same architecture before training: fresh weights by the family's own initialisation.
+    ///
+    /// # Errors
+    ///
+    /// If `initializer_range` of `config.json` is no standard deviation.
+    pub fn untrained(&self, seed: u64) -> Result<Box<dyn Encoder>> {
+        let initial = Initial::new(self.architecture.config.initializer_range, seed)?;
+        Ok(Box::new(PackedEncoder::new(Parameters::load(&initial, &self.architecture)?)))
     }
 
     /// An encoder of sentences for this model; see [`SentenceEncoder::new`].

@@ -10,7 +10,7 @@ use anyhow::Result;
 use super::config::{Config, PositionEmbedding};
 use super::families::{Architecture, LayerNames};
 use super::parallel::in_parallel;
-use super::weights::Checkpoint;
+use super::weights::Tensors;
 
 /// A linear layer.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,19 +31,19 @@ pub struct LayerNorm {
 }
 
 impl Linear {
-    fn load(checkpoint: &Checkpoint, name: &str, outputs: usize, inputs: usize) -> Result<Self> {
+    fn load(tensors: &impl Tensors, name: &str, outputs: usize, inputs: usize) -> Result<Self> {
         Ok(Self {
-            weight: checkpoint.tensor(&format!("{name}.weight"), &[outputs, inputs])?,
-            bias: checkpoint.tensor(&format!("{name}.bias"), &[outputs])?,
+            weight: tensors.tensor(&format!("{name}.weight"), &[outputs, inputs])?,
+            bias: tensors.tensor(&format!("{name}.bias"), &[outputs])?,
         })
     }
 }
 
 impl LayerNorm {
-    fn load(checkpoint: &Checkpoint, name: &str, width: usize) -> Result<Self> {
+    fn load(tensors: &impl Tensors, name: &str, width: usize) -> Result<Self> {
         Ok(Self {
-            weight: checkpoint.tensor(&format!("{name}.weight"), &[width])?,
-            bias: checkpoint.tensor(&format!("{name}.bias"), &[width])?,
+            weight: tensors.tensor(&format!("{name}.weight"), &[width])?,
+            bias: tensors.tensor(&format!("{name}.bias"), &[width])?,
         })
     }
 }
@@ -84,27 +84,26 @@ pub struct Layer {
 }
 
 impl Embeddings {
-    fn load(checkpoint: &Checkpoint, Architecture { config, names, .. }: &Architecture) -> Result<Self> {
+    fn load(tensors: &impl Tensors, Architecture { config, names, .. }: &Architecture) -> Result<Self> {
         let width = config.embedding_width();
-        let table = |kind: &str, rows: usize| {
-            checkpoint.tensor(&format!("embeddings.{kind}_embeddings.weight"), &[rows, width])
-        };
+        let table =
+            |kind: &str, rows: usize| tensors.tensor(&format!("embeddings.{kind}_embeddings.weight"), &[rows, width]);
         let words = table("word", config.vocab_size)?;
         let absolute = config.position_embedding_type == PositionEmbedding::Absolute;
         let positions = absolute.then(|| table("position", config.max_position_embeddings)).transpose()?;
         let segments = (config.type_vocab_size > 0).then(|| table("token_type", config.type_vocab_size)).transpose()?;
-        let norm = LayerNorm::load(checkpoint, "embeddings.LayerNorm", width)?;
-        let projection = names.projection.map(|name| Linear::load(checkpoint, name, config.hidden_size, width));
+        let norm = LayerNorm::load(tensors, "embeddings.LayerNorm", width)?;
+        let projection = names.projection.map(|name| Linear::load(tensors, name, config.hidden_size, width));
         Ok(Self { words, positions, segments, norm, projection: projection.transpose()? })
     }
 }
 
 impl Layer {
-    fn load(checkpoint: &Checkpoint, config: &Config, names: &LayerNames, stem: &str) -> Result<Self> {
+    fn load(tensors: &impl Tensors, config: &Config, names: &LayerNames, stem: &str) -> Result<Self> {
         let (hidden, wide) = (config.hidden_size, config.intermediate_size);
         let name = |part: &str| format!("{stem}.{part}");
-        let linear = |part, outputs, inputs| Linear::load(checkpoint, &name(part), outputs, inputs);
-        let norm = |part| LayerNorm::load(checkpoint, &name(part), hidden);
+        let linear = |part, outputs, inputs| Linear::load(tensors, &name(part), outputs, inputs);
+        let norm = |part| LayerNorm::load(tensors, &name(part), hidden);
         let mut query_key_value =
             Linear { weight: Vec::with_capacity(3 * hidden * hidden), bias: Vec::with_capacity(3 * hidden) };
         for part in names.query_key_value {
@@ -115,7 +114,7 @@ impl Layer {
         let relative = config.position_embedding_type != PositionEmbedding::Absolute;
         let distances = names.distances.filter(|_| relative).map(|part| {
             let shape = [2 * config.max_position_embeddings - 1, config.head_dim()];
-            checkpoint.tensor(&name(&format!("{part}.weight")), &shape)
+            tensors.tensor(&name(&format!("{part}.weight")), &shape)
         });
         Ok(Self {
             query_key_value,
@@ -182,15 +181,15 @@ impl Parameters {
     /// # Errors
     ///
     /// If a tensor is missing, has another shape, or holds a value that is not finite.
-    pub fn load(checkpoint: &Checkpoint, architecture: &Architecture) -> Result<Self> {
+    pub fn load(tensors: &impl Tensors, architecture: &Architecture) -> Result<Self> {
         let Architecture { config, names, .. } = architecture;
         // Small, and read first: what does not fit is found at once.
         let bias = |name: &str| -> Result<PositionBias> {
             let shape = [PositionBias::BUCKETS, config.num_attention_heads];
-            Ok(PositionBias { weight: checkpoint.tensor(&format!("{name}.weight"), &shape)? })
+            Ok(PositionBias { weight: tensors.tensor(&format!("{name}.weight"), &shape)? })
         };
         let position_bias = names.position_bias.map(bias).transpose()?;
-        let embeddings = Embeddings::load(checkpoint, architecture)?;
+        let embeddings = Embeddings::load(tensors, architecture)?;
         let (mut stems, mut order, mut known) = (Vec::new(), Vec::new(), HashMap::new());
         for stem in &names.layers {
             let place = *known.entry(stem).or_insert(stems.len());
@@ -199,7 +198,7 @@ impl Parameters {
             }
             order.push(place);
         }
-        let layers = in_parallel(stems, |stem| Layer::load(checkpoint, config, names.parts, stem));
+        let layers = in_parallel(stems, |stem| Layer::load(tensors, config, names.parts, stem));
         let layers = layers.into_iter().collect::<Result<_>>()?;
         Ok(Self { config: config.clone(), embeddings, position_bias, layers, order })
     }

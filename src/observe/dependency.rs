@@ -26,9 +26,7 @@ pub fn baseline_offsets() -> impl Iterator<Item = i32> {
 }
 
 /// From which end of an arc the head is predicted.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 pub enum Direction {
     /// The dependent is the query: its most attended word is the predicted head.
     #[serde(rename = "dep->head")]

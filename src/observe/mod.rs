@@ -267,6 +267,14 @@ impl Sums {
         ordered
     }
 
+    /// The same sums with all blocks in the first one, where nothing depends on blocks.
+    #[must_use]
+    pub fn pooled(&self) -> Self {
+        let mut pooled = Self { blocks: vec![BlockSums::new(self.grid); BLOCKS], ..self.clone() };
+        pooled.blocks[0] = self.pool(0..BLOCKS);
+        pooled
+    }
+
     /// Whether these are sums of such heads and words, and all lists have the lengths that this implies:
     /// what was read from a file may be anything.
     #[must_use]
@@ -307,6 +315,37 @@ impl Sums {
         agreements: Vec<Agreement>,
     ) -> Self {
         Self { relations, agreements, blocks, ..Self::new(grid, FromToken::Mean) }
+    }
+}
+
+/// What workers fill, each its own, and then add up.
+pub trait Accumulator: Clone + Send + Sync {
+    /// What is known of a sentence before its attention comes.
+    type Begun;
+
+    /// Counts a sentence.
+    fn begin(&mut self, sentence: &Encoded) -> Self::Begun;
+
+    /// Adds what one head does in a sentence that was begun.
+    fn observe(&mut self, sentence: &Self::Begun, view: AttentionView<'_>);
+
+    /// Adds what another worker or shard has: afterwards it is as if all had been added here.
+    fn merge(&mut self, other: &Self);
+}
+
+impl Accumulator for Sums {
+    type Begun = Observed;
+
+    fn begin(&mut self, sentence: &Encoded) -> Observed {
+        Self::begin(self, sentence)
+    }
+
+    fn observe(&mut self, sentence: &Observed, view: AttentionView<'_>) {
+        Self::observe(self, sentence, view);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        Self::merge(self, other);
     }
 }
 

@@ -283,7 +283,7 @@ fn load(files: &[(&str, &[u8])]) -> bool {
         assert_eq!(names(place), ["model", "outside.safetensors"]);
         match model {
             Ok(model) => {
-                let (grid, config) = (model.grid(), &model.config);
+                let (grid, config) = (model.grid(), &model.architecture.config);
                 assert!(grid.layers > 0 && grid.heads > 0);
                 assert_eq!(config.head_dim() * config.num_attention_heads, config.hidden_size);
                 true

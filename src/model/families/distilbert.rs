@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde::Deserialize;
 
 use super::{Family, LayerNames, Names};
-use crate::model::config::{Activation, Config, PositionEmbedding};
+use crate::model::config::{Activation, Config, PositionEmbedding, default_initializer_range};
 
 pub(super) const DISTILBERT: Family =
     Family { model_type: "distilbert", prefix: "distilbert.", masked_lm_head: "vocab_transform.", read };
@@ -29,6 +29,8 @@ struct DistilBertConfig {
     hidden_dim: usize,
     activation: Activation,
     max_position_embeddings: usize,
+    #[serde(default = "default_initializer_range")]
+    initializer_range: f64,
 }
 
 fn read(text: &str) -> Result<(Config, Names)> {
@@ -47,6 +49,7 @@ fn read(text: &str) -> Result<(Config, Names)> {
         type_vocab_size: 0,
         // Not in the config: `DistilBertModel` has no other.
         layer_norm_eps: 1e-12,
+        initializer_range: found.initializer_range,
     }
     .checked()?;
     let names = Names::numbered(&LAYER, "transformer.layer", &config);

@@ -99,6 +99,12 @@ impl ModelTokenizer {
         self.text.id_to_token(id)
     }
 
+    /// The id of a token, if the vocabulary has it.
+    #[must_use]
+    pub fn id(&self, token: &str) -> Option<u32> {
+        self.text.token_to_id(token)
+    }
+
     /// The id of the separator: `[SEP]`, `</s>`.
     #[must_use]
     pub fn separator(&self) -> Option<u32> {

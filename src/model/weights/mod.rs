@@ -64,6 +64,22 @@ impl Kind {
 /// (`google-bert/bert-base-uncased`, for one).
 const ALIASES: [(&str, &str); 2] = [("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")];
 
+/// Where parameters come from, by their names.
+pub trait Tensors: Sync {
+    /// The values of the tensor that is called `name` and has this shape.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such tensor.
+    fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>>;
+}
+
+impl Tensors for Checkpoint {
+    fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+        Self::tensor(self, name, shape)
+    }
+}
+
 impl Checkpoint {
     /// Opens the files of a model's weights and reads their headers. In a model with a task head, `prefix` stands
     /// before every name.

@@ -1,0 +1,82 @@
+//! `--preset clark2019` held against `fixtures/reference_clark2019.py`, which has the released notebooks' formulas.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use headscope::clark::pairs::{MAX_TOKENS, Pairs};
+use headscope::corpus::{Corpus, Input};
+use headscope::model::Model;
+use headscope::model::source::ModelRef;
+use headscope::progress::Downloads;
+use serde_json::{Value, json};
+
+use crate::support::{fixture, path, run};
+
+/// Both start from float32 attention, summed in different orders.
+const TOLERANCE: f64 = 1e-5;
+
+/// So many sentences make two runs of 256 and more, which are packed apart.
+pub const LIMIT: &str = "300";
+
+/// The sequences that the program packs, as token ids.
+fn sequences(model: &Path) -> Value {
+    let model = Model::load(ModelRef::parse(path(model)).resolve(&Downloads::default()).unwrap()).unwrap();
+    let positions = model.architecture.config.positions();
+    let mut encoder = model.sentence_encoder(positions, false);
+    let corpus = Corpus::open(&[Input::parse(&fixture("corpus/gold.conllu"), None).unwrap()]).unwrap();
+    let sentences = corpus.take(LIMIT.parse().unwrap()).map(|sentence| encoder.encode(sentence?));
+    // Sentences that are too long for the model are skipped.
+    let sentences = sentences.filter_map(|encoded| encoded.map(Result::ok).transpose());
+    let pairs = Pairs::new(sentences, MAX_TOKENS.min(positions), Arc::default());
+    json!(pairs.map(|pair| pair.unwrap().ids).collect::<Vec<_>>())
+}
+
+/// Holds a model's analysis of the corpus of `fixtures/` against a golden; returns the largest difference.
+pub fn check(model: &Path, name: &str) -> f64 {
+    let golden = fixture(&format!("goldens/{name}-clark2019.json"));
+    let sequences = sequences(model);
+    if std::env::var_os("HEADSCOPE_WRITE_SEQUENCES").is_some() {
+        fs::write(&golden, json!({ "sequences": sequences }).to_string()).unwrap();
+    }
+    let expected: Value = serde_json::from_str(&fs::read_to_string(&golden).unwrap()).unwrap();
+    assert!(
+        expected["sequences"] == sequences,
+        "{}: other sequences are packed. HEADSCOPE_WRITE_SEQUENCES=1 writes them; then run \
+        fixtures/reference_clark2019.py",
+        golden.display()
+    );
+    let corpus = fixture("corpus/gold.conllu");
+    let arguments = ["analyze", path(model), "-c", path(&corpus), "--limit", LIMIT, "--preset", "clark2019"];
+    let report = run(&[&arguments[..], &["--no-run-info", "-o", "-"]].concat()).unwrap();
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let found = &report["clark2019"];
+    assert_eq!(found["sequences"], sequences.as_array().unwrap().len());
+    ["uniform_entropy", "heads", "relations"]
+        .map(|key| difference(key, &found[key], &expected[key]))
+        .into_iter()
+        .fold(0.0, f64::max)
+}
+
+/// The largest difference between numbers; all else must be equal.
+fn difference(at: &str, found: &Value, expected: &Value) -> f64 {
+    let parts: Vec<f64> = match expected {
+        Value::Object(fields) => {
+            fields.iter().map(|(key, value)| difference(&format!("{at}.{key}"), &found[key], value)).collect()
+        }
+        Value::Array(items) => {
+            assert_eq!(found.as_array().map(Vec::len), Some(items.len()), "{at}");
+            (0..).zip(items).map(|(place, item)| difference(&format!("{at}[{place}]"), &found[place], item)).collect()
+        }
+        Value::Number(number) if number.is_f64() => {
+            let difference = (found.as_f64().unwrap() - number.as_f64().unwrap()).abs();
+            assert!(difference <= TOLERANCE, "{at} is {found}, the reference {expected}");
+            vec![difference]
+        }
+        _ => {
+            assert_eq!(found, expected, "{at}");
+            vec![]
+        }
+    };
+    parts.into_iter().fold(0.0, f64::max)
+}
