@@ -2,34 +2,43 @@
 
     python -m venv venv && venv/bin/pip install torch transformers numpy
     cargo build --release
-    venv/bin/python benches/end_to_end.py HEADSCOPE MODEL_DIR CORPUS [--limit N] [--runs 5] [--threads 2]
+    venv/bin/python benches/end_to_end.py HEADSCOPE MODEL_DIR CORPUS.conllu [--case NAME] [--runs 5] [--threads 2]
 
-Both sides read the same sentences, in turn, and their time begins when the model is loaded.
-The peer: attn_implementation="eager", float32, all cores, batches of sentences of like length at the best of a few
+Cases (all of them unless one is named):
+    sentences   the model over the corpus, sentence by sentence
+    base        a model of BERT-base's size with random weights and the same tokenizer, over 300 of its sentences
+    paragraphs  the model over 60 documents of 128 tokens, made of the corpus' words
+    long        the model over 14 documents of 512 tokens
+
+Both sides read the same input, in turn, and their time begins when the model is loaded.
+The peer: attn_implementation="eager", float32, all cores, batches of inputs of like length at the best of a few
 batch sizes, and only the token-level statistics (offset masses and argmaxes, special, punctuation and window masses,
 entropy, distance, confidence), summed over batches in float32 with float64 totals.
 headscope computes everything in docs/METHODOLOGY.md.
+Then headscope alone: one thread against all, and the peak of its memory, over a corpus ten times as long too.
 """
 
 import argparse
 import json
+import pathlib
+import shutil
 import statistics
 import subprocess
+import tempfile
 import time
 import unicodedata
 
 import torch
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
 REACH = 8
 
 
-def sentences(path, limit):
+def sentences(path):
     """Pre-split words of a CoNLL-U file, or the lines of a text."""
-    with open(path, encoding="utf-8") as file:
-        lines = [line.rstrip("\n") for line in file]
-    if not path.endswith(".conllu"):
-        return [line for line in lines if line.strip()][:limit]
+    lines = pathlib.Path(path).read_text(encoding="utf-8").split("\n")
+    if not str(path).endswith(".conllu"):
+        return [line for line in lines if line.strip()]
     found, words = [], []
     for line in lines + [""]:
         if line and line[0] != "#":
@@ -39,7 +48,35 @@ def sentences(path, limit):
         elif not line and words:
             found.append(words)
             words = []
-    return found[:limit]
+    return found
+
+
+def documents(model, corpus, count, tokens, path):
+    """Writes `count` lines of the corpus' words, each of exactly `tokens` tokens with the special ones."""
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    words = iter([word for sentence in sentences(corpus) for word in sentence])
+    lines = []
+    for _ in range(count):
+        line, length = [], 2
+        while length < tokens:
+            word = next(words)
+            size = len(tokenizer(word, add_special_tokens=False)["input_ids"])
+            # A word that tokenises otherwise beside its neighbours would make the line too long.
+            if word.isalpha() and length + size <= tokens:
+                line.append(word)
+                length += size
+        lines.append(" ".join(line))
+        assert len(tokenizer(lines[-1])["input_ids"]) == tokens
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def base_model(model, folder):
+    """A model of BERT-base's size with random weights and the tokenizer of `model`."""
+    torch.manual_seed(0)
+    vocabulary = len(AutoTokenizer.from_pretrained(model))
+    BertModel(BertConfig(vocab_size=vocabulary), add_pooling_layer=False).save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(pathlib.Path(model, name), folder)
 
 
 class Peer:
@@ -104,41 +141,92 @@ class Peer:
         return torch.stack(out)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("headscope")
-    parser.add_argument("model")
-    parser.add_argument("corpus")
-    parser.add_argument("--limit", type=int, default=10**9)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
+def analyze(binary, model, corpus, limit, threads):
+    """Runs headscope; gives its report and the peak of its memory in MB."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = pathlib.Path(folder, "report.json")
+        command = [binary, "analyze", model, "--corpus", corpus, "--quiet", "-o", report, "--threads", threads]
+        command += ["--limit", limit] if limit else []
+        process = subprocess.Popen([str(part) for part in command])
+        # ru_maxrss would not do: it begins with the memory of the process that forked.
+        peak = 0
+        while process.poll() is None:
+            lines = pathlib.Path("/proc", str(process.pid), "status").read_text().splitlines()
+            peak = max([peak] + [int(line.split()[1]) for line in lines if line.startswith("VmHWM")])
+            time.sleep(0.02)
+        assert process.returncode == 0
+        return json.loads(report.read_text()), peak / 1024
 
-    texts = sentences(options.corpus, options.limit)
-    peer = Peer(options.model)
+
+def compare(name, binary, model, corpus, limit, threads, runs):
+    """One case: both sides in turn."""
+    texts = sentences(corpus)[:limit]
+    peer = Peer(model)
 
     def theirs(batch_size):
         start = time.perf_counter()
         peer.run(texts, batch_size)
         return time.perf_counter() - start
 
-    def ours():
-        command = [options.headscope, "analyze", options.model, "--corpus", options.corpus, "-o", "-"]
-        command += ["--threads", str(options.threads), "--limit", str(len(texts))]
-        report = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
-        return report["run"]["analysis_seconds"], report["corpus"]["tokens"]
-
-    sizes = {size: theirs(size) for size in (4, 8, 16, 32, 64)}
+    sizes = {size: theirs(size) for size in (1, 4, 8, 16, 32, 64) if size <= len(texts)}
     batch_size = min(sizes, key=sizes.get)
-    pairs = [(theirs(batch_size), *ours()) for _ in range(options.runs)]
-    tokens = pairs[0][2]
+    pairs = []
+    for _ in range(runs):
+        peer_seconds = theirs(batch_size)
+        report, peak = analyze(binary, model, corpus, limit, threads)
+        pairs.append((peer_seconds, report["run"]["analysis_seconds"]))
+    tokens = report["corpus"]["tokens"]
+    assert report["corpus"]["sentences"] == len(texts)
     shown = lambda values: f"median {statistics.median(values):.2f}, {min(values):.2f} to {max(values):.2f}"
-    print(f"{len(texts)} sentences, {tokens} tokens, {options.threads} threads, {options.runs} runs in turn")
-    print(f"peer, batches of {batch_size}: seconds {shown([peer for peer, _, _ in pairs])}")
-    print(f"headscope:            seconds {shown([own for _, own, _ in pairs])}")
-    print(f"ratio peer/headscope: {shown([peer / own for peer, own, _ in pairs])}")
-    print(f"headscope tokens/s:   {tokens / statistics.median([own for _, own, _ in pairs]):.0f}")
+    print(f"{name}: {len(texts)} inputs, {tokens} tokens, {threads} threads, {runs} runs in turn")
+    print(f"  peer, batches of {batch_size}: seconds {shown([peer for peer, _ in pairs])}")
+    print(f"  headscope:            seconds {shown([own for _, own in pairs])}, peak {peak:.0f} MB")
+    print(f"  ratio peer/headscope: {shown([peer / own for peer, own in pairs])}")
+    print(f"  headscope tokens/s:   {tokens / statistics.median([own for _, own in pairs]):.0f}", flush=True)
+
+
+def scaling(binary, model, corpus, threads, runs, folder):
+    """Threads and memory of headscope alone."""
+    times = {count: [] for count in (1, threads)}
+    for _ in range(runs):
+        for count, seconds in times.items():
+            report, peak = analyze(binary, model, corpus, None, count)
+            seconds.append(report["run"]["analysis_seconds"])
+    ratio = statistics.median(times[1]) / statistics.median(times[threads])
+    print(f"threads: 1: {statistics.median(times[1]):.2f} s, {threads}: {statistics.median(times[threads]):.2f} s, ratio {ratio:.2f}")
+    ten = folder / "ten.conllu"
+    ten.write_text(pathlib.Path(corpus).read_text(encoding="utf-8") * 10, encoding="utf-8")
+    _, peak_of_ten = analyze(binary, model, ten, None, threads)
+    weights = pathlib.Path(model, "model.safetensors").stat().st_size / 2**20
+    print(f"memory: peak {peak:.0f} MB, ten times the corpus {peak_of_ten:.0f} MB, weights {weights:.0f} MB", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("headscope")
+    parser.add_argument("model")
+    parser.add_argument("corpus")
+    parser.add_argument("--case", choices=["sentences", "base", "paragraphs", "long", "scaling"])
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        binary, model, corpus = options.headscope, options.model, options.corpus
+        wanted = lambda name: options.case in (None, name)
+        rest = (options.threads, options.runs)
+        if wanted("sentences"):
+            compare("sentences", binary, model, corpus, None, *rest)
+        if wanted("base"):
+            base_model(model, folder / "base")
+            compare("base", binary, folder / "base", corpus, 300, *rest)
+        for name, count, tokens in (("paragraphs", 60, 128), ("long", 14, 512)):
+            if wanted(name):
+                documents(model, corpus, count, tokens, folder / f"{name}.txt")
+                compare(name, binary, model, folder / f"{name}.txt", None, *rest)
+        if wanted("scaling"):
+            scaling(binary, model, corpus, *rest, folder)
 
 
 if __name__ == "__main__":

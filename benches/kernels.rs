@@ -1,0 +1,178 @@
+//! The parts of the packed encoder and of the statistics by themselves: `cargo bench --bench kernels`.
+//!
+//! Widths are those of MiniLM (hidden 384, heads of 32) and of BERT-base (hidden 768, heads of 64); `n` is the number of
+//! tokens, or of words: 20 is a sentence, 128 a paragraph, 512 the longest sequence of most models.
+
+use std::ops::Range;
+
+use divan::counter::ItemsCount;
+use divan::{Bencher, black_box};
+use headscope::attention::{AttentionView, FromToken, WordAttention};
+use headscope::corpus::Head;
+use headscope::encode::{Arc, Encoded, TokenKind};
+use headscope::model::kernels::{self, LANES};
+use headscope::model::matmul::{Matrix, MatrixMut, multiply, multiply_small};
+use headscope::observe::dependency::Predictions;
+use headscope::observe::token::{self, RowBuffers, TokenRoles};
+use headscope::observe::tree::{GoldEdges, TreeBuffers};
+
+const LENGTHS: [usize; 3] = [20, 128, 512];
+
+fn main() {
+    divan::main();
+}
+
+/// Values without a pattern that a branch predictor or a denormal number could profit or suffer from.
+fn values(count: usize) -> Vec<f32> {
+    (0..count).map(|place| ((place * 7919 + 13) % 1009) as f32 / 1009.0 - 0.5).collect()
+}
+
+/// The weights of a linear layer over a pack of 512 tokens; items are floating-point operations, so G items/s are
+/// GFLOP/s. With as many threads as cores this is what data-parallel products can reach here.
+#[divan::bench(args = [(384, 1152), (384, 384), (384, 1536), (1536, 384), (768, 2304), (768, 3072), (3072, 768)], threads = [1, 2])]
+fn linear(bencher: Bencher, (inputs, outputs): (usize, usize)) {
+    let tokens = 512;
+    bencher
+        .counter(ItemsCount::new(2 * tokens * inputs * outputs))
+        .with_inputs(|| (values(tokens * inputs), values(inputs * outputs), vec![0.0; tokens * outputs]))
+        .bench_refs(|(states, weights, out)| {
+            multiply(
+                MatrixMut::new(out, tokens, outputs),
+                Matrix::new(states, tokens, inputs),
+                Matrix::new(weights, inputs, outputs),
+            );
+        });
+}
+
+/// Scores of one head over one sentence: `[n, 32] x [32, n]`.
+#[divan::bench(args = LENGTHS)]
+fn scores(bencher: Bencher, n: usize) {
+    let stride = n.next_multiple_of(LANES);
+    let (query, key, zeros) = (values(n * 32), values(32 * stride), vec![0.0; stride]);
+    let mut out = vec![0.0; n * stride];
+    bencher.counter(ItemsCount::new(2 * n * n * 32)).bench_local(|| {
+        multiply_small(
+            MatrixMut::new(black_box(&mut out), n, stride),
+            Matrix::new(&query, n, 32),
+            Matrix::new(&key, 32, stride),
+            &zeros,
+        );
+    });
+}
+
+/// What one head writes over one sentence: `[n, n] x [n, 32]`.
+#[divan::bench(args = LENGTHS)]
+fn context(bencher: Bencher, n: usize) {
+    let (weights, value, start) = (values(n * n), values(n * 32), values(32));
+    let mut out = vec![0.0; n * 32];
+    bencher.counter(ItemsCount::new(2 * n * n * 32)).bench_local(|| {
+        multiply_small(
+            MatrixMut::new(black_box(&mut out), n, 32),
+            Matrix::new(&weights, n, n),
+            Matrix::new(&value, n, 32),
+            &start,
+        );
+    });
+}
+
+/// Items are weights.
+#[divan::bench(args = LENGTHS)]
+fn softmax_and_entropy(bencher: Bencher, n: usize) {
+    let stride = n.next_multiple_of(LANES);
+    let scores = values(n * stride);
+    let mut entropies = vec![0.0; n];
+    let mut out = scores.clone();
+    bencher.counter(ItemsCount::new(n * n)).bench_local(|| {
+        out.copy_from_slice(&scores);
+        kernels::softmax(black_box(&mut out), n, stride, &mut entropies);
+    });
+}
+
+/// Items are values.
+#[divan::bench(args = [1536, 3072])]
+fn bias_gelu(bencher: Bencher, width: usize) {
+    let (states, bias) = (values(512 * width), values(width));
+    let mut out = states.clone();
+    bencher.counter(ItemsCount::new(512 * width)).bench_local(|| {
+        out.copy_from_slice(&states);
+        kernels::bias_gelu(black_box(&mut out), &bias);
+    });
+}
+
+/// Items are values.
+#[divan::bench(args = [384, 768])]
+fn bias_residual_norm(bencher: Bencher, width: usize) {
+    let (update, row) = (values(512 * width), values(width));
+    let mut states = values(512 * width);
+    bencher.counter(ItemsCount::new(512 * width)).bench_local(|| {
+        kernels::add_norm(&update, &row, black_box(&mut states), &row, &row, 1e-12);
+    });
+}
+
+/// `[CLS] text [SEP]`, a mark at every tenth token, each word's head two before it.
+fn sentence(n: usize) -> Encoded {
+    let mut kinds = vec![TokenKind::Text; n];
+    kinds[0] = TokenKind::FirstSpecial;
+    kinds[n - 1] = TokenKind::Separator;
+    (10..n - 1).step_by(10).for_each(|token| kinds[token] = TokenKind::Punctuation);
+    Encoded { index: 0, ids: vec![0; n], segments: vec![0; n], kinds, words: spans(n), tree: None }
+}
+
+/// Three words in four are one token, the fourth is two.
+fn spans(n: usize) -> Vec<Range<usize>> {
+    let mut spans = Vec::new();
+    let mut start = 1;
+    while start < n - 1 {
+        let length = if spans.len() % 4 == 3 { 2 } else { 1 };
+        spans.push(start..(start + length).min(n - 1));
+        start += length;
+    }
+    spans
+}
+
+fn attention(n: usize) -> Vec<f32> {
+    values(n * n).iter().map(|value| (value + 0.5) / (n as f32 / 2.0)).collect()
+}
+
+fn folded(n: usize) -> WordAttention {
+    let mut folded = WordAttention::default();
+    folded.fold(AttentionView::new(0, 0, n, &attention(n)), &spans(n), FromToken::Mean);
+    folded
+}
+
+/// All token-level sums of one head over one sentence.
+#[divan::bench(args = LENGTHS)]
+fn token_statistics(bencher: Bencher, n: usize) {
+    let (roles, weights, entropies) = (TokenRoles::new(&sentence(n)), attention(n), vec![1.0; n]);
+    let mut buffers = RowBuffers::default();
+    bencher.counter(ItemsCount::new(n * n)).bench_local(|| {
+        token::observe(&roles, AttentionView::strided(0, 0, n, black_box(&weights), &entropies), &mut buffers)
+    });
+}
+
+#[divan::bench(args = LENGTHS)]
+fn fold_to_words(bencher: Bencher, n: usize) {
+    let (weights, spans) = (attention(n), spans(n));
+    let mut folded = WordAttention::default();
+    bencher.counter(ItemsCount::new(n * n)).bench_local(|| {
+        folded.fold(AttentionView::new(0, 0, n, black_box(&weights)), &spans, FromToken::Mean);
+    });
+}
+
+/// The predicted head of every word in both directions.
+#[divan::bench(args = LENGTHS)]
+fn predicted_heads(bencher: Bencher, n: usize) {
+    let folded = folded(n);
+    let mut predictions = Predictions::default();
+    bencher.counter(ItemsCount::new(n * n)).bench_local(|| black_box(predictions.of(black_box(&folded))).len());
+}
+
+#[divan::bench(args = LENGTHS)]
+fn spanning_tree(bencher: Bencher, n: usize) {
+    let folded = folded(n);
+    let head = |word: usize| word.checked_sub(2).map_or(Head::Root, Head::Word);
+    let arc = |word| Arc { head: head(word), relation: "dep".to_owned() };
+    let gold = GoldEdges::new(&(0..folded.words()).map(arc).collect::<Vec<_>>());
+    let mut buffers = TreeBuffers::default();
+    bencher.counter(ItemsCount::new(n * n)).bench_local(|| gold.in_spanning_tree(black_box(&folded), &mut buffers));
+}
