@@ -1,6 +1,6 @@
 //! The parts of the packed encoder and of the statistics by themselves: `cargo bench --bench kernels`.
 //!
-//! Widths are those of MiniLM (hidden 384, heads of 32) and of BERT-base (hidden 768, heads of 64); `n` is the number of
+//! Widths are those of `MiniLM` (hidden 384, heads of 32) and of BERT-base (hidden 768, heads of 64); `n` is the number of
 //! tokens, or of words: 20 is a sentence, 128 a paragraph, 512 the longest sequence of most models.
 
 use std::ops::Range;

@@ -89,7 +89,7 @@ fn shards_carry_their_controls() {
     run(&[&arguments[..], &["-o", path(&other)]].concat()).unwrap();
     let (status, message) = run(&["merge", &parts[0], path(&other)]).unwrap_err();
     assert_eq!(status, 1);
-    assert!(message.contains("protocol.controls is "), "{message}");
+    assert!(message.contains("protocol.controls has 2 entries in one and 0 in the other"), "{message}");
 }
 
 #[test]
