@@ -2,8 +2,8 @@
 //!
 //! | bytes | what they are |
 //! |---|---|
-//! | first line | [`MAGIC`] and [`FORMAT_VERSION`] |
-//! | second line | a [`Header`] as JSON |
+//! | first line | `MAGIC` and `FORMAT_VERSION` |
+//! | second line | a `Header` as JSON |
 //! | up to the last 32 | the sums by [postcard](https://postcard.jamesmunns.com/wire-format), compressed as one zstd frame |
 //! | last 32 | SHA-256 of all before |
 //!
