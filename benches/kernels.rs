@@ -11,7 +11,7 @@ use headscope::attention::{AttentionView, FromToken, WordAttention};
 use headscope::corpus::Head;
 use headscope::encode::{Arc, Encoded, TokenKind};
 use headscope::model::kernels::{self, LANES};
-use headscope::model::matmul::{Matrix, MatrixMut, multiply, multiply_small};
+use headscope::model::matmul::{Matrix, MatrixMut, multiply};
 use headscope::observe::dependency::Predictions;
 use headscope::observe::token::{self, RowBuffers, TokenRoles};
 use headscope::observe::tree::{GoldEdges, TreeBuffers};
@@ -44,33 +44,31 @@ fn linear(bencher: Bencher, (inputs, outputs): (usize, usize)) {
         });
 }
 
-/// Scores of one head over one sentence: `[n, 32] x [32, n]`.
+/// Scores of one head over one sentence, `[n, 32] x [32, n]`, the keys among those of twelve heads.
 #[divan::bench(args = LENGTHS)]
 fn scores(bencher: Bencher, n: usize) {
     let stride = n.next_multiple_of(LANES);
-    let (query, key, zeros) = (values(n * 32), values(32 * stride), vec![0.0; stride]);
+    let (query, key) = (values(n * 32), values(n * 3 * 384));
     let mut out = vec![0.0; n * stride];
     bencher.counter(ItemsCount::new(2 * n * n * 32)).bench_local(|| {
-        multiply_small(
-            MatrixMut::new(black_box(&mut out), n, stride),
+        multiply(
+            MatrixMut::strided(black_box(&mut out), n, n, stride),
             Matrix::new(&query, n, 32),
-            Matrix::new(&key, 32, stride),
-            &zeros,
+            Matrix::strided(&key, n, 32, 3 * 384).transposed(),
         );
     });
 }
 
-/// What one head writes over one sentence: `[n, n] x [n, 32]`.
+/// What one head writes over one sentence, `[n, n] x [n, 32]`, the values among those of twelve heads.
 #[divan::bench(args = LENGTHS)]
 fn context(bencher: Bencher, n: usize) {
-    let (weights, value, start) = (values(n * n), values(n * 32), values(32));
+    let (weights, value) = (values(n * n), values(n * 3 * 384));
     let mut out = vec![0.0; n * 32];
     bencher.counter(ItemsCount::new(2 * n * n * 32)).bench_local(|| {
-        multiply_small(
+        multiply(
             MatrixMut::new(black_box(&mut out), n, 32),
             Matrix::new(&weights, n, n),
-            Matrix::new(&value, n, 32),
-            &start,
+            Matrix::strided(&value, n, 32, 3 * 384),
         );
     });
 }

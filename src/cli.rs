@@ -18,6 +18,7 @@ use crate::model::source::ModelRef;
 use crate::options::{
     AnalyzeOptions, DiffOptions, MapsOptions, MergeOptions, Outcome, RelabelOptions, ReportOptions, SentenceChoice,
 };
+use crate::parallel::all_cores;
 use crate::partial;
 use crate::report;
 use crate::shard::Shard;
@@ -134,9 +135,6 @@ struct AnalyzeArguments {
     /// Read only the first N sentences
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Worker threads [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: Option<u16>,
     /// Which token speaks for a word that the tokenizer split
     #[arg(long, value_enum, default_value_t = FromTokenArgument::Mean)]
     from_token: FromTokenArgument,
@@ -171,6 +169,9 @@ struct ReportArguments {
     /// Fewest words of a relation for a syntactic label [default: that of the policy, 100]
     #[arg(long, value_name = "N")]
     min_count: Option<u64>,
+    /// Worker threads [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
     /// Leave time, threads and host out of the report, so that equal runs give equal bytes
     #[arg(long)]
     no_run_info: bool,
@@ -387,7 +388,7 @@ impl AnalyzeArguments {
                 "--control and --preset read the corpus again, which standard input cannot: name a file".to_owned()
             );
         }
-        let run_info = !self.report.no_run_info;
+        let (run_info, threads) = (!self.report.no_run_info, self.report.threads());
         let controls = controls(&self.controls, self.control_seeds);
         let outcome = match self.shard {
             None => Outcome::Report(self.report.validate()?),
@@ -400,10 +401,7 @@ impl AnalyzeArguments {
             truncate: self.truncate,
             strict: self.strict,
             limit: self.limit,
-            threads: match self.threads {
-                Some(threads) => NonZeroUsize::new(threads.into()).expect("in range"),
-                None => std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
-            },
+            threads,
             from_token: match self.from_token {
                 FromTokenArgument::Mean => FromToken::Mean,
                 FromTokenArgument::First => FromToken::First,
@@ -417,9 +415,14 @@ impl AnalyzeArguments {
 }
 
 impl ReportArguments {
+    fn threads(&self) -> NonZeroUsize {
+        self.threads.map_or_else(all_cores, |threads| NonZeroUsize::new(threads.into()).expect("in range"))
+    }
+
     fn validate(self) -> Result<ReportOptions, Usage> {
         let outputs = targets(&self.outputs)?;
         Ok(ReportOptions {
+            threads: self.threads(),
             summary: !self.quiet && !outputs.contains(&Target::Stdout),
             outputs,
             policy: self.policy,

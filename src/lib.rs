@@ -35,6 +35,7 @@ pub mod observation;
 pub mod observe;
 pub mod options;
 pub mod pack;
+pub mod parallel;
 pub mod partial;
 pub mod passes;
 pub mod progress;

@@ -66,6 +66,8 @@ pub struct ReportOptions {
     pub policy: Option<PathBuf>,
     /// Fewest scored words of a syntactic label, whatever the policy says.
     pub min_count: Option<u64>,
+    /// Threads that work out intervals.
+    pub threads: NonZeroUsize,
 }
 
 /// `headscope merge`

@@ -265,7 +265,7 @@ pub struct RunInfo {
     pub started_at: String,
     /// How long it took, or all shards and the merging together, in seconds.
     pub duration_seconds: f64,
-    /// The part of that between the model being loaded and the last sentence done.
+    /// The part of that after the model was loaded: all sentences, and the intervals and labels.
     pub analysis_seconds: f64,
     /// Worker threads, or the most that a shard had.
     pub threads: usize,
@@ -293,7 +293,9 @@ impl RunInfo {
     /// The same with more time taken.
     #[must_use]
     pub fn and(self, more: Duration) -> Self {
-        Self { duration_seconds: self.duration_seconds + more.as_secs_f64(), ..self }
+        let more = more.as_secs_f64();
+        let (duration_seconds, analysis_seconds) = (self.duration_seconds + more, self.analysis_seconds + more);
+        Self { duration_seconds, analysis_seconds, ..self }
     }
 
     /// The facts of two shards' runs together: the earlier start, the time that both took.

@@ -2,6 +2,7 @@
 //!
 //! A corpus is observed, here or in shards elsewhere; what was observed is measured, labelled and reported.
 
+use std::num::NonZeroUsize;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -33,7 +34,7 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
             let outputs = open_outputs(&wanted.outputs)?;
             let policy = policy(wanted)?;
             let observation = observe(options, Shard::WHOLE)?;
-            conclude(observation, policy, outputs, wanted.summary)
+            conclude(observation, policy, outputs, wanted)
         }
         Outcome::Partial { shard, path, summary } => {
             let mut output = Output::open(path)?;
@@ -58,7 +59,7 @@ pub fn merge(options: &MergeOptions) -> Result<()> {
     let policy = policy(&options.report)?;
     let mut observation = merge::all(&options.parts)?;
     observation.run = observation.run.filter(|_| options.run_info);
-    conclude(observation, policy, outputs, options.report.summary)
+    conclude(observation, policy, outputs, &options.report)
 }
 
 /// The default policy, with what the policy file and the command line set.
@@ -73,15 +74,15 @@ fn conclude(
     observation: Observation,
     policy: Policy,
     outputs: Vec<(Option<Output>, Writer)>,
-    summary: bool,
+    wanted: &ReportOptions,
 ) -> Result<()> {
     let started = Instant::now();
     observation.ensure_not_empty()?;
     let Observation { identity: Identity { tool, model, corpus, protocol }, tally, sums, controls, clark2019, run } =
         observation;
-    let (measured, verdicts) = label(&sums, &policy);
+    let (measured, verdicts) = label(&sums, &policy, wanted.threads);
     let control = |(control, sums): (&Control, &Sums)| {
-        let (_, verdicts) = label(sums, &policy);
+        let (_, verdicts) = label(sums, &policy, wanted.threads);
         ControlReport { control: *control, label_counts: detectors::count(&verdicts) }
     };
     let controls = protocol.controls.iter().zip(&controls).map(control).collect();
@@ -90,12 +91,12 @@ fn conclude(
     let settings = Settings { protocol, bootstrap: BOOTSTRAP, policy };
     let findings = Findings { measured, verdicts, controls, clark2019 };
     let report = Report::new(tool, model, CorpusInfo::new(corpus, &tally), settings, findings, run);
-    write(&report, outputs, summary)
+    write(&report, outputs, wanted.summary)
 }
 
 /// The ratios of the sums, and the labels that they give each head.
-fn label(sums: &Sums, policy: &Policy) -> (Measurements, Vec<Verdict>) {
-    let mut measured = Measurements::new(sums);
+fn label(sums: &Sums, policy: &Policy, threads: NonZeroUsize) -> (Measurements, Vec<Verdict>) {
+    let mut measured = Measurements::new(sums, threads);
     measured.correct(policy.syntactic_min_count);
     let verdicts = detectors::label(&measured, policy);
     (measured, verdicts)

@@ -9,11 +9,14 @@ pub use relation::{
     BaselineIntervals, ByDirection, Comparison, HeadAccuracy, OffsetBaseline, RelationIntervals, RelationMetrics,
 };
 
+use std::num::NonZeroUsize;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::observe::dependency::ALL;
 use crate::observe::{BLOCKS, Sums};
+use crate::parallel::in_parallel;
 use crate::stats::bootstrap::Resamples;
 use crate::stats::significance::benjamini_hochberg;
 
@@ -44,28 +47,33 @@ pub struct Tests {
 }
 
 impl Measurements {
-    /// Divides the sums, and resamples their blocks.
+    /// Divides the sums, and resamples their blocks, on `threads` threads.
     #[must_use]
-    pub fn new(sums: &Sums) -> Self {
+    pub fn new(sums: &Sums, threads: NonZeroUsize) -> Self {
         let resamples = Resamples::new();
         let (grid, blocks) = (sums.grid(), sums.blocks());
         let total = sums.pool(0..BLOCKS);
-        let relations = sums.relations().iter().map(|(name, &place)| {
+        let relations = in_parallel(threads, sums.relations(), |(name, &place)| {
             let blocks = blocks.iter().map(|block| block.relations.get(place)).collect::<Vec<_>>();
             RelationMetrics::new(name, grid, &blocks, &sums.agreements()[place], &resamples)
         });
         let all = sums.relations().get(ALL).copied();
         let of_total = BlockFractions::new(&total, &total.exposure, all);
         let of_blocks: Vec<_> = blocks.iter().map(|block| BlockFractions::new(block, &total.exposure, all)).collect();
-        let mut intervals = Intervals::new(&resamples);
-        let mut measure = |fractions: &dyn Fn(&BlockFractions<'_>) -> Metrics<Fraction>| {
-            let metrics = fractions(&of_total).map(Fraction::value);
-            let ci95 = intervals.of(&metrics, &of_blocks.iter().map(fractions).collect::<Vec<_>>());
-            (metrics, ci95)
-        };
-        let (chance, chance_ci95) = measure(&|sums| sums.chance());
-        let (heads, ci95) = (0..grid.count()).map(|place| measure(&|sums| sums.of_head(place))).unzip();
-        Self { heads, ci95, chance, chance_ci95, relations: relations.collect() }
+        let measure =
+            |intervals: &mut Intervals<'_>, fractions: &dyn Fn(&BlockFractions<'_>) -> Metrics<Fraction>| {
+                let metrics = fractions(&of_total).map(Fraction::value);
+                let ci95 = intervals.of(&metrics, &of_blocks.iter().map(fractions).collect::<Vec<_>>());
+                (metrics, ci95)
+            };
+        let (chance, chance_ci95) = measure(&mut Intervals::new(&resamples), &|sums| sums.chance());
+        let layers = in_parallel(threads, 0..grid.layers, |layer| {
+            let mut intervals = Intervals::new(&resamples);
+            let of_head = |head| measure(&mut intervals, &|sums| sums.of_head(grid.index(layer, head)));
+            (0..grid.heads).map(of_head).collect::<Vec<_>>()
+        });
+        let (heads, ci95) = layers.into_iter().flatten().unzip();
+        Self { heads, ci95, chance, chance_ci95, relations }
     }
 
     /// Corrects for the number of tests: sets the q-values of all relations with at least `min_count` words, and

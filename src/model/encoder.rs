@@ -40,7 +40,7 @@ pub trait Encoder: Send + Sync {
 pub struct Scratch {
     /// `[tokens, hidden]`: the residual stream.
     pub(super) states: Vec<f32>,
-    /// `[tokens, 3 * hidden]`: queries, keys and values.
+    /// `[tokens, 3 * hidden]`: queries, keys and values; without the values, two thirds of it.
     pub(super) projected: Vec<f32>,
     /// `[tokens, hidden]`: what the heads wrote, before the output projection.
     pub(super) context: Vec<f32>,
@@ -50,15 +50,11 @@ pub struct Scratch {
     pub(super) wide: Vec<f32>,
     /// `[n, head_dim]`: one head's queries over one sentence, scaled.
     pub(super) query: Vec<f32>,
-    /// `[head_dim, stride]`: its keys by columns; `stride` is `n` rounded up to whole vectors.
+    /// `[n, head_dim]`: its keys, in models whose keys meet distances.
     pub(super) key: Vec<f32>,
-    /// `[n, head_dim]`: its keys by rows, in models whose keys meet distances.
-    pub(super) key_rows: Vec<f32>,
     /// `[n, 2n - 1]`: products with the embeddings of distances, in models that have them.
     pub(super) distances: Vec<f32>,
-    /// `[stride]`: nothing but zeros.
-    pub(super) zeros: Vec<f32>,
-    /// `[n, stride]`: one head's attention over one sentence.
+    /// `[n, stride]`: one head's attention over one sentence; `stride` is `n` rounded up to whole vectors.
     pub(super) attention: Vec<f32>,
     /// `[n]`: the entropy of each row of it.
     pub(super) entropies: Vec<f32>,

@@ -64,16 +64,6 @@ pub fn bias_scale(from: &[f32], stride: usize, bias: &[f32], scale: f32, into: &
     }
 }
 
-/// `x + bias`, transposed: from rows `stride` values apart into `bias.len()` rows of `width`, whose rest is left alone.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn bias_transpose(from: &[f32], stride: usize, bias: &[f32], into: &mut [f32], width: usize) {
-    for (place, row) in from.chunks(stride).enumerate() {
-        for ((out, x), bias) in into[place..].iter_mut().step_by(width).zip(row).zip(bias) {
-            *out = x + bias;
-        }
-    }
-}
-
 /// Layer normalisation of `x + bias + residual`, for each row, into `residual`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn add_norm(x: &[f32], bias: &[f32], residual: &mut [f32], weight: &[f32], shift: &[f32], epsilon: f32) {

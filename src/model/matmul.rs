@@ -1,20 +1,15 @@
-//! Matrix products on slices: the `gemm` crate behind a safe interface for the linear layers, over the tokens of a
-//! whole pack, and plain loops for the attention of one head over one sentence, which is too small for it.
-
-#![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
+//! Matrix products on slices: the `gemm` crate behind a safe interface.
 
 use gemm::{Parallelism, gemm};
-use multiversion::multiversion;
 
-use super::kernels::LANES;
-
-/// A row-major matrix to read, with room between its rows.
+/// A matrix to read, with room between its rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<'a> {
     values: &'a [f32],
     rows: usize,
     columns: usize,
     row_stride: usize,
+    column_stride: usize,
 }
 
 impl<'a> Matrix<'a> {
@@ -37,7 +32,24 @@ impl<'a> Matrix<'a> {
     pub fn strided(values: &'a [f32], rows: usize, columns: usize, row_stride: usize) -> Self {
         let fits = reach(rows, columns, row_stride).is_some_and(|reach| values.len() >= reach);
         assert!(fits, "a matrix of {rows} x {columns}, stride {row_stride}");
-        Self { values, rows, columns, row_stride }
+        Self { values, rows, columns, row_stride, column_stride: 1 }
+    }
+
+    /// The same values with rows and columns exchanged.
+    #[must_use]
+    pub fn transposed(self) -> Self {
+        Self {
+            rows: self.columns,
+            columns: self.rows,
+            row_stride: self.column_stride,
+            column_stride: self.row_stride,
+            ..self
+        }
+    }
+
+    /// The values from a row and a column on.
+    fn from(&self, row: usize, column: usize) -> *const f32 {
+        self.values[row * self.row_stride + column * self.column_stride..].as_ptr()
     }
 }
 
@@ -86,22 +98,35 @@ const COLUMNS: usize = 256;
 /// The rows of `b` that one call of gemm gets, measured likewise.
 const INNER: usize = 512;
 
-/// `into = a b`, on this thread, for large matrices.
+/// `into = a b`, on this thread.
 ///
 /// # Panics
 ///
 /// If the shapes do not fit.
-#[expect(clippy::needless_pass_by_value, reason = "what is written is borrowed for the one call")]
 pub fn multiply(into: MatrixMut<'_>, a: Matrix<'_>, b: Matrix<'_>) {
+    product(into, a, b, false);
+}
+
+/// `into += a b`, on this thread.
+///
+/// # Panics
+///
+/// If the shapes do not fit.
+pub fn multiply_add(into: MatrixMut<'_>, a: Matrix<'_>, b: Matrix<'_>) {
+    product(into, a, b, true);
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "what is written is borrowed for the one call")]
+fn product(into: MatrixMut<'_>, a: Matrix<'_>, b: Matrix<'_>, add: bool) {
     assert_eq!((into.rows, a.columns, b.columns), (a.rows, b.rows, into.columns), "shapes fit");
     let stride = |stride: usize| isize::try_from(stride).expect("a slice is shorter than isize::MAX");
     for column in (0..b.columns).step_by(COLUMNS) {
         let columns = COLUMNS.min(b.columns - column);
         for inner in (0..b.rows).step_by(INNER) {
-            let add = inner > 0;
-            // SAFETY: the constructors checked that every index (row * row_stride + column) of each matrix is inside
-            // its slice, the shapes fit, the block lies within them, and `into` is borrowed mutably, so it overlaps
-            // neither `a` nor `b`. gemm itself has no safe interface.
+            let add = add || inner > 0;
+            // SAFETY: the constructors checked that every index of each matrix is inside its slice, the shapes fit, the
+            // block lies within them, and `into` is borrowed mutably, so it overlaps neither `a` nor `b`.
+            // gemm itself has no safe interface.
             unsafe {
                 gemm(
                     into.rows,
@@ -111,11 +136,11 @@ pub fn multiply(into: MatrixMut<'_>, a: Matrix<'_>, b: Matrix<'_>) {
                     1,
                     stride(into.row_stride),
                     add,
-                    a.values[inner..].as_ptr(),
-                    1,
+                    a.from(0, inner),
+                    stride(a.column_stride),
                     stride(a.row_stride),
-                    b.values[inner * b.row_stride + column..].as_ptr(),
-                    1,
+                    b.from(inner, column),
+                    stride(b.column_stride),
                     stride(b.row_stride),
                     if add { 1.0 } else { 0.0 },
                     1.0,
@@ -125,155 +150,6 @@ pub fn multiply(into: MatrixMut<'_>, a: Matrix<'_>, b: Matrix<'_>) {
                     Parallelism::None,
                 );
             }
-        }
-    }
-}
-
-/// `into = start + a b`, on this thread, for matrices as small as one head's attention over one sentence:
-/// `start` is added to every row.
-///
-/// A tile of the result is kept in registers while the whole inner dimension passes: nothing is packed beforehand,
-/// which is what costs more than the product itself at 20 tokens (docs/PERFORMANCE.md).
-///
-/// # Panics
-///
-/// If the shapes do not fit.
-#[expect(clippy::needless_pass_by_value, reason = "what is written is borrowed for the one call")]
-pub fn multiply_small(into: MatrixMut<'_>, a: Matrix<'_>, b: Matrix<'_>, start: &[f32]) {
-    assert_eq!((into.rows, a.columns, b.columns), (a.rows, b.rows, into.columns), "shapes fit");
-    assert_eq!(start.len(), into.columns, "one start for each column");
-    tiles(into.values, into.row_stride, start, a.values, a.row_stride, a.rows, b.values, b.row_stride, b.rows);
-}
-
-/// Plain numbers and slices: from structures the compiler does not see that lengths agree, and keeps no tile in
-/// registers.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-#[expect(clippy::too_many_arguments, reason = "for the reason above")]
-fn tiles(
-    into: &mut [f32],
-    into_stride: usize,
-    start: &[f32],
-    a: &[f32],
-    a_stride: usize,
-    rows: usize,
-    b: &[f32],
-    b_stride: usize,
-    inner: usize,
-) {
-    let columns = start.len();
-    let mut column = 0;
-    // Sixteen accumulators of the 32 registers, whatever the width.
-    while columns - column >= 4 * LANES {
-        tile_rows::<4, 4>(
-            &mut into[column..],
-            into_stride,
-            &start[column..],
-            a,
-            a_stride,
-            rows,
-            &b[column..],
-            b_stride,
-            inner,
-        );
-        column += 4 * LANES;
-    }
-    while columns - column >= 2 * LANES {
-        tile_rows::<8, 2>(
-            &mut into[column..],
-            into_stride,
-            &start[column..],
-            a,
-            a_stride,
-            rows,
-            &b[column..],
-            b_stride,
-            inner,
-        );
-        column += 2 * LANES;
-    }
-    while columns - column >= LANES {
-        tile_rows::<8, 1>(
-            &mut into[column..],
-            into_stride,
-            &start[column..],
-            a,
-            a_stride,
-            rows,
-            &b[column..],
-            b_stride,
-            inner,
-        );
-        column += LANES;
-    }
-    for column in column..columns {
-        for row in 0..rows {
-            let products = a[row * a_stride..][..inner].iter().zip(b[column..].iter().step_by(b_stride));
-            into[row * into_stride + column] = products.fold(start[column], |sum, (a, b)| a.mul_add(*b, sum));
-        }
-    }
-}
-
-/// All rows of as many columns as `VECTORS` vectors hold, `ROWS` rows at a time.
-#[inline(always)]
-#[expect(clippy::too_many_arguments, reason = "as above")]
-fn tile_rows<const ROWS: usize, const VECTORS: usize>(
-    into: &mut [f32],
-    into_stride: usize,
-    start: &[f32],
-    a: &[f32],
-    a_stride: usize,
-    rows: usize,
-    b: &[f32],
-    b_stride: usize,
-    inner: usize,
-) {
-    let mut row = 0;
-    while row + ROWS <= rows {
-        let (into, a) = (&mut into[row * into_stride..], &a[row * a_stride..]);
-        tile::<ROWS, VECTORS>(into, into_stride, start, a, a_stride, b, b_stride, inner);
-        row += ROWS;
-    }
-    while row < rows {
-        let (into, a) = (&mut into[row * into_stride..], &a[row * a_stride..]);
-        tile::<1, VECTORS>(into, into_stride, start, a, a_stride, b, b_stride, inner);
-        row += 1;
-    }
-}
-
-#[inline(always)]
-#[expect(clippy::too_many_arguments, reason = "as above")]
-fn tile<const ROWS: usize, const VECTORS: usize>(
-    into: &mut [f32],
-    into_stride: usize,
-    start: &[f32],
-    a: &[f32],
-    a_stride: usize,
-    b: &[f32],
-    b_stride: usize,
-    inner: usize,
-) {
-    // Loops over constant ranges, which the compiler unrolls and keeps in registers.
-    let mut sums = [[[0.0_f32; LANES]; VECTORS]; ROWS];
-    let a_rows: [&[f32]; ROWS] = std::array::from_fn(|r| &a[r * a_stride..][..inner]);
-    for step in 0..inner {
-        let b_row = &b[step * b_stride..][..VECTORS * LANES];
-        for r in 0..ROWS {
-            let x = a_rows[r][step];
-            for v in 0..VECTORS {
-                let b = &b_row[v * LANES..][..LANES];
-                for lane in 0..LANES {
-                    sums[r][v][lane] = x.mul_add(b[lane], sums[r][v][lane]);
-                }
-            }
-        }
-    }
-    let start = &start[..VECTORS * LANES];
-    for r in 0..ROWS {
-        for v in 0..VECTORS {
-            for lane in 0..LANES {
-                sums[r][v][lane] += start[v * LANES + lane];
-            }
-            into[r * into_stride + v * LANES..][..LANES].copy_from_slice(&sums[r][v]);
         }
     }
 }
@@ -290,30 +166,41 @@ mod tests {
         let mut c = [-1.0; 12];
         multiply(MatrixMut::strided(&mut c, 3, 3, 4), Matrix::new(&a, 3, 2), Matrix::new(&b, 2, 3));
         assert_eq!(c, [1.0, 2.0, 3.0, -1.0, 3.0, 4.0, 7.0, -1.0, 5.0, 6.0, 11.0, -1.0]);
-        let start = [10.0, 20.0, 30.0];
-        multiply_small(MatrixMut::strided(&mut c, 3, 3, 4), Matrix::new(&a, 3, 2), Matrix::new(&b, 2, 3), &start);
-        assert_eq!(c, [11.0, 22.0, 33.0, -1.0, 13.0, 24.0, 37.0, -1.0, 15.0, 26.0, 41.0, -1.0]);
+        multiply_add(MatrixMut::strided(&mut c, 3, 3, 4), Matrix::new(&a, 3, 2), Matrix::new(&b, 2, 3));
+        assert_eq!(c, [2.0, 4.0, 6.0, -1.0, 6.0, 8.0, 14.0, -1.0, 10.0, 12.0, 22.0, -1.0]);
     }
 
     proptest! {
-        /// Whole numbers, so that both are exact whatever the order of addition.
+        /// Whole numbers, so that sums are exact whatever the order of addition.
         #[test]
-        fn both_products_are_the_same(
-            (rows, inner, columns) in (1..40_usize, (0..2_usize, 1..40_usize), (0..3_usize, 1..150_usize)),
+        fn products_are_what_the_definition_says(
+            (rows, inner, columns) in (1..40_usize, (0..2_usize, 1..40_usize), (0..3_usize, 1..40_usize)),
             room in 0..3_usize,
+            turned: bool,
             seed in 0..1000_usize,
         ) {
             let (inner, columns) = (inner.0 * INNER + inner.1, columns.0 * COLUMNS + columns.1);
             let value = |place: usize| ((place * 31 + seed) % 17) as f32 - 8.0;
             let a: Vec<f32> = (0..rows * (inner + room)).map(value).collect();
-            let b: Vec<f32> = (0..inner * (columns + room)).map(|place| value(place + 5)).collect();
-            let a = Matrix::strided(&a, rows, inner, inner + room);
-            let b = Matrix::strided(&b, inner, columns, columns + room);
-            let mut large = vec![0.5; rows * (columns + room)];
-            let mut small = large.clone();
-            multiply(MatrixMut::strided(&mut large, rows, columns, columns + room), a, b);
-            multiply_small(MatrixMut::strided(&mut small, rows, columns, columns + room), a, b, &vec![0.0; columns]);
-            prop_assert_eq!(large, small);
+            let b: Vec<f32> = (0..(inner + room) * (columns + room)).map(|place| value(place + 5)).collect();
+            let (down, across) = if turned { (1, inner + room) } else { (columns + room, 1) };
+            let matrix = if turned {
+                Matrix::strided(&b, columns, inner, inner + room).transposed()
+            } else {
+                Matrix::strided(&b, inner, columns, columns + room)
+            };
+            let mut product = vec![0.5; rows * (columns + room)];
+            let a_matrix = Matrix::strided(&a, rows, inner, inner + room);
+            multiply(MatrixMut::strided(&mut product, rows, columns, columns + room), a_matrix, matrix);
+            for row in 0..rows {
+                for column in 0..columns {
+                    let terms = (0..inner).map(|k| a[row * (inner + room) + k] * b[k * down + column * across]);
+                    prop_assert_eq!(product[row * (columns + room) + column], terms.sum::<f32>());
+                }
+                if row + 1 < rows {
+                    prop_assert!(product[row * (columns + room) + columns..][..room].iter().all(|&value| value == 0.5));
+                }
+            }
         }
     }
 

@@ -9,7 +9,6 @@ pub mod initial;
 pub mod kernels;
 pub mod matmul;
 pub mod packed;
-mod parallel;
 pub mod parameters;
 mod relative;
 pub mod source;

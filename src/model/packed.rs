@@ -8,12 +8,12 @@ use anyhow::{Context, Result};
 use super::config::Activation;
 use super::encoder::{Encoder, Scratch, Visitor, check_finite, check_indices};
 use super::kernels;
-use super::matmul::{Matrix, MatrixMut, multiply, multiply_small};
-use super::parallel::in_parallel;
+use super::matmul::{Matrix, MatrixMut, multiply, multiply_add};
 use super::parameters::{Linear, Parameters};
 use super::relative::{Relative, Scores};
 use crate::attention::AttentionView;
 use crate::pack::Pack;
+use crate::parallel::{all_cores, in_parallel};
 
 /// The fast encoder.
 pub struct PackedEncoder {
@@ -27,7 +27,7 @@ impl PackedEncoder {
     /// An encoder over `parameters`.
     #[must_use]
     pub fn new(mut parameters: Parameters) -> Self {
-        in_parallel(parameters.linear_layers(), |linear| {
+        in_parallel(all_cores(), parameters.linear_layers(), |linear| {
             linear.weight = transposed(&linear.weight, linear.bias.len());
         });
         let relative = Relative::take(&mut parameters);
@@ -62,7 +62,7 @@ impl PackedEncoder {
         kernels::norm(sum, &norm.weight, &norm.bias, config.layer_norm_eps as f32);
         if let Some(projection) = &embeddings.projection {
             let hidden = config.hidden_size;
-            project(update, projection, states, tokens);
+            project(update, projection, hidden, states, tokens);
             for row in states.chunks_exact_mut(hidden) {
                 row.iter_mut().zip(&projection.bias).for_each(|(state, bias)| *state += bias);
             }
@@ -71,54 +71,52 @@ impl PackedEncoder {
     }
 
     /// Self-attention of all sentences of the pack: queries, keys and values from `scratch.projected`, without their
-    /// biases yet; what the heads write into `scratch.context`.
+    /// biases yet; what the heads write into `scratch.context`, if there are values.
     fn attend(&self, number: usize, pack: &Pack, scratch: &mut Scratch, visitor: &mut dyn Visitor) -> Result<()> {
         let config = &self.parameters.config;
         let (hidden, head_dim) = (config.hidden_size, config.head_dim());
         let place = self.parameters.order[number];
-        let layer = &self.parameters.layers[place];
-        let Scratch { projected, context, query, key, key_rows, distances, zeros, attention, entropies, .. } = scratch;
+        let bias = &self.parameters.layers[place].query_key_value.bias;
+        let Scratch { projected, context, query, key, distances, attention, entropies, .. } = scratch;
+        let width = projected.len() / pack.tokens();
+        let has_values = width == 3 * hidden;
+        // A row's weights sum to 1, so the values' bias comes out of the product unchanged.
+        context.chunks_exact_mut(hidden).for_each(|row| row.copy_from_slice(&bias[2 * hidden..]));
         #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
         let scale = (1.0 / (head_dim as f64).sqrt()) as f32;
         for (sentence, span) in pack.spans().enumerate() {
             let n = span.len();
             // Whole vectors: the softmax has no remainder to see to.
             let stride = n.next_multiple_of(kernels::LANES);
-            let rows = &projected[span.start * 3 * hidden..span.end * 3 * hidden];
+            let rows = &projected[span.start * width..span.end * width];
             let query = sized(query, n * head_dim);
-            let key = sized(key, head_dim * stride);
             let attention = sized(attention, n * stride);
             let entropies = sized(entropies, n);
             for head in 0..config.num_attention_heads {
                 let [q, k, v] = [0, 1, 2].map(|which| which * hidden + head * head_dim);
-                let bias = |column: usize| &layer.query_key_value.bias[column..column + head_dim];
-                // Queries scaled beforehand, keys by columns.
-                kernels::bias_scale(&rows[q..], 3 * hidden, bias(q), scale, query);
-                kernels::bias_transpose(&rows[k..], 3 * hidden, bias(k), key, stride);
-                multiply_small(
-                    MatrixMut::new(attention, n, stride),
-                    Matrix::new(query, n, head_dim),
-                    Matrix::new(key, head_dim, stride),
-                    sized(zeros, stride),
-                );
+                // Queries scaled beforehand. The keys' bias would add the same to all scores of a query, which the
+                // softmax takes away again.
+                kernels::bias_scale(&rows[q..], width, &bias[q..][..head_dim], scale, query);
+                let query = Matrix::new(query, n, head_dim);
+                let keys = Matrix::strided(&rows[k..], n, head_dim, width);
+                multiply(MatrixMut::strided(attention, n, n, stride), query, keys.transposed());
                 if let Some(relative) = &self.relative {
                     let scores = Scores { values: attention, n, stride, scale };
-                    let key_rows = sized(key_rows, n * head_dim);
-                    kernels::bias_scale(&rows[k..], 3 * hidden, bias(k), 1.0, key_rows);
-                    let (query, key) = (Matrix::new(query, n, head_dim), Matrix::new(key_rows, n, head_dim));
-                    relative.add(place, head, scores, query, key, distances);
+                    let key = sized(key, n * head_dim);
+                    kernels::bias_scale(&rows[k..], width, &bias[k..][..head_dim], 1.0, key);
+                    relative.add(place, head, scores, query, Matrix::new(key, n, head_dim), distances);
                 }
                 kernels::softmax(attention, n, stride, entropies);
                 check_finite(entropies, number)
                     .with_context(|| format!("sentence {}", pack.sentences[sentence].index))?;
                 visitor.attention(sentence, AttentionView::strided(number, head, stride, attention, entropies));
-                // A row's weights sum to 1, so the values' bias comes out of the product unchanged.
-                multiply_small(
-                    MatrixMut::strided(&mut context[span.start * hidden + head * head_dim..], n, head_dim, hidden),
-                    Matrix::strided(attention, n, n, stride),
-                    Matrix::strided(&rows[v..], n, head_dim, 3 * hidden),
-                    bias(v),
-                );
+                if has_values {
+                    multiply_add(
+                        MatrixMut::strided(&mut context[span.start * hidden + head * head_dim..], n, head_dim, hidden),
+                        Matrix::strided(attention, n, n, stride),
+                        Matrix::strided(&rows[v..], n, head_dim, width),
+                    );
+                }
             }
         }
         Ok(())
@@ -143,18 +141,25 @@ impl Encoder for PackedEncoder {
         self.embed(pack, scratch)?;
         show(&scratch.states, 0, visitor);
         for (number, layer) in self.parameters.layers().enumerate() {
-            project(&scratch.states, &layer.query_key_value, &mut scratch.projected, tokens);
+            // No attention depends on what the last layer writes.
+            let writes = number + 1 < self.parameters.order.len() || visitor.wants_hidden_states();
+            let projections = if writes { 3 } else { 2 };
+            project(&scratch.states, &layer.query_key_value, projections * hidden, &mut scratch.projected, tokens);
             sized(&mut scratch.context, tokens * hidden);
             self.attend(number, pack, scratch, visitor)?;
+            if !writes {
+                return Ok(());
+            }
 
             let (part, norm) = (&layer.attention_output, &layer.attention_norm);
-            project(&scratch.context, part, &mut scratch.update, tokens);
+            project(&scratch.context, part, hidden, &mut scratch.update, tokens);
             kernels::add_norm(&scratch.update, &part.bias, &mut scratch.states, &norm.weight, &norm.bias, epsilon);
 
-            project(&scratch.states, &layer.intermediate, &mut scratch.wide, tokens);
-            self.activate(&mut scratch.wide, &layer.intermediate.bias);
+            let part = &layer.intermediate;
+            project(&scratch.states, part, part.bias.len(), &mut scratch.wide, tokens);
+            self.activate(&mut scratch.wide, &part.bias);
             let (part, norm) = (&layer.output, &layer.output_norm);
-            project(&scratch.wide, part, &mut scratch.update, tokens);
+            project(&scratch.wide, part, hidden, &mut scratch.update, tokens);
             kernels::add_norm(&scratch.update, &part.bias, &mut scratch.states, &norm.weight, &norm.bias, epsilon);
             show(&scratch.states, number + 1, visitor);
         }
@@ -191,14 +196,14 @@ fn transposed(values: &[f32], rows: usize) -> Vec<f32> {
     out
 }
 
-/// `states` times the weight; the bias is left to the step that comes next, which reads the result anyway.
-fn project(states: &[f32], linear: &Linear, into: &mut Vec<f32>, tokens: usize) {
-    let outputs = linear.bias.len();
+/// `states` times the first `outputs` columns of the weight; the bias is left to the step that comes next, which reads
+/// the result anyway.
+fn project(states: &[f32], linear: &Linear, outputs: usize, into: &mut Vec<f32>, tokens: usize) {
     let inputs = states.len() / tokens;
     multiply(
         MatrixMut::new(sized(into, tokens * outputs), tokens, outputs),
         Matrix::new(states, tokens, inputs),
-        Matrix::new(&linear.weight, inputs, outputs),
+        Matrix::strided(&linear.weight, inputs, outputs, linear.bias.len()),
     );
 }
 

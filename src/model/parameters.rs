@@ -9,8 +9,8 @@ use anyhow::Result;
 
 use super::config::{Config, PositionEmbedding};
 use super::families::{Architecture, LayerNames};
-use super::parallel::in_parallel;
 use super::weights::Tensors;
+use crate::parallel::{all_cores, in_parallel};
 
 /// A linear layer.
 #[derive(Clone, Debug, PartialEq)]
@@ -198,7 +198,7 @@ impl Parameters {
             }
             order.push(place);
         }
-        let layers = in_parallel(stems, |stem| Layer::load(tensors, config, names.parts, stem));
+        let layers = in_parallel(all_cores(), stems, |stem| Layer::load(tensors, config, names.parts, stem));
         let layers = layers.into_iter().collect::<Result<_>>()?;
         Ok(Self { config: config.clone(), embeddings, position_bias, layers, order })
     }

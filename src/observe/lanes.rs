@@ -23,7 +23,7 @@ impl Weight for f64 {
 #[inline(always)]
 pub fn largest<T: Weight>(values: &[T]) -> T {
     let mut most = [T::LEAST; LANES];
-    for chunk in values.chunks_exact(LANES) {
+    for chunk in values.as_chunks::<LANES>().0 {
         for lane in 0..LANES {
             most[lane] = if chunk[lane] > most[lane] { chunk[lane] } else { most[lane] };
         }
@@ -31,10 +31,23 @@ pub fn largest<T: Weight>(values: &[T]) -> T {
     most.into_iter().fold(T::LEAST, |most, value| if value > most { value } else { most })
 }
 
+/// The largest of `values` times `kept`, which is 1 or 0 for each; whole vectors of both.
+#[inline(always)]
+pub fn largest_kept(values: &[f32], kept: &[f32]) -> f32 {
+    let mut most = [0.0; LANES];
+    for (values, kept) in values.as_chunks::<LANES>().0.iter().zip(kept.as_chunks::<LANES>().0) {
+        for lane in 0..LANES {
+            let value = values[lane] * kept[lane];
+            most[lane] = if value > most[lane] { value } else { most[lane] };
+        }
+    }
+    largest(&most)
+}
+
 /// The place of the first of `values` that is not less than `least`; 0 if there is none.
 #[inline(always)]
 pub fn first_at_least<T: Weight>(values: &[T], least: T) -> usize {
-    for (number, chunk) in values.chunks_exact(LANES).enumerate() {
+    for (number, chunk) in values.as_chunks::<LANES>().0.iter().enumerate() {
         let mut found = false;
         for &value in chunk {
             found |= value >= least;

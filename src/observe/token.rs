@@ -11,7 +11,7 @@ use crate::attention::AttentionView;
 use crate::encode::{Encoded, TokenKind};
 
 use super::exact::ExactSum;
-use super::lanes::{LANES, first_at_least, largest};
+use super::lanes::{LANES, first_at_least, largest, largest_kept};
 
 /// The farthest offset that is kept apart: `offset_mass` runs over -8..=8.
 pub const MAX_OFFSET: i32 = 8;
@@ -276,37 +276,23 @@ fn observe_query(
     let RowBuffers { row, text, distances } = buffers;
     row[..weights.len()].copy_from_slice(weights);
     let width = row.len();
-    let mut confidence = [0.0_f32; LANES];
-    for (weights, kept) in row.chunks_exact(LANES).zip(roles.is_unseparated.chunks_exact(LANES)) {
-        for lane in 0..LANES {
-            confidence[lane] = confidence[lane].max(weights[lane] * kept[lane]);
-        }
-    }
-    sums.confidence += f64::from(largest(&confidence));
+    sums.confidence += f64::from(largest_kept(row, &roles.is_unseparated));
     let favourite = first_at_least(row, largest(row));
     if roles.is_text[favourite] > 0.0 && favourite.abs_diff(query) <= REACH {
         sums.offset_argmax[slot(query, favourite)] += 1.0;
     }
 
-    let (mut text_mass, mut moment) = ([0.0; LANES], [0.0; LANES]);
-    let distances = &distances[distances.len() / 2 - query..][..width];
-    let chunks = text[REACH..REACH + width].chunks_exact_mut(LANES);
-    let parts = row.chunks_exact(LANES).zip(roles.is_text.chunks_exact(LANES)).zip(distances.chunks_exact(LANES));
-    for (text, ((weights, kept), distances)) in chunks.zip(parts) {
-        for lane in 0..LANES {
-            text[lane] = weights[lane] * kept[lane];
-            let weight = f64::from(text[lane]);
-            text_mass[lane] += weight;
-            moment[lane] += weight * distances[lane];
-        }
+    // By itself: the compiler keeps no sums in registers while it writes.
+    for ((text, weight), kept) in text[REACH..REACH + width].iter_mut().zip(&*row).zip(&roles.is_text) {
+        *text = weight * kept;
     }
+    let (text_mass, moment) = moments(&text[REACH..REACH + width], &distances[distances.len() / 2 - query..][..width]);
     // The text begins at REACH, so what is REACH before the query is at the query's own place.
     for (sum, &weight) in sums.offset_mass.iter_mut().zip(&text[query..][..OFFSETS]) {
         *sum += f64::from(weight);
     }
-    let text_mass: f64 = text_mass.iter().sum();
     if text_mass > 0.0 {
-        sums.distance += moment.iter().sum::<f64>() / text_mass;
+        sums.distance += moment / text_mass;
         sums.distance_queries += 1.0;
     }
     if let Some(first) = roles.first_special {
@@ -314,6 +300,20 @@ fn observe_query(
     }
     sums.separator_mass += mass(row, &roles.separators);
     sums.punctuation_mass += mass(row, &roles.punctuation);
+}
+
+/// The sum of some weights, and the sum of their products with their distances; whole vectors of both.
+#[inline(always)]
+fn moments(weights: &[f32], distances: &[f64]) -> (f64, f64) {
+    let (mut mass, mut moment) = ([0.0; LANES], [0.0; LANES]);
+    for (weights, distances) in weights.as_chunks::<LANES>().0.iter().zip(distances.as_chunks::<LANES>().0) {
+        for lane in 0..LANES {
+            let weight = f64::from(weights[lane]);
+            mass[lane] += weight;
+            moment[lane] += weight * distances[lane];
+        }
+    }
+    (mass.iter().sum(), moment.iter().sum())
 }
 
 /// The summed attention to `keys`.

@@ -2,6 +2,7 @@
 //! known, and go the way of real ones: sums by block, measurements, labels.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 
 use rand::Rng;
@@ -126,7 +127,7 @@ fn check_coverage(sentences: u64) {
     let mut rng = ChaCha8Rng::seed_from_u64(sentences);
     let mut covered: BTreeMap<&str, u64> = BTreeMap::new();
     for _ in 0..CORPORA {
-        let measured = Measurements::new(&corpus(sentences, &[vec![[good, poor]]], &mut rng));
+        let measured = Measurements::new(&corpus(sentences, &[vec![[good, poor]]], &mut rng), NonZeroUsize::MIN);
         let relation = &measured.relations[0];
         let [first, second] = Direction::BOTH.map(|direction| {
             (relation.by_head[0].ci95.get(direction), &relation.by_head[0].versus_offset.get(direction).ci95)
@@ -182,7 +183,7 @@ fn false_discoveries_are_rare() {
     let (mut false_tests, mut false_labels, mut power) = (0.0, 0.0, 0.0);
     let corpora = 200;
     for _ in 0..corpora {
-        let mut measured = Measurements::new(&corpus(300, &accuracies, &mut rng));
+        let mut measured = Measurements::new(&corpus(300, &accuracies, &mut rng), NonZeroUsize::MIN);
         measured.correct(policy.syntactic_min_count);
         let (mut discoveries, mut wrong) = (0, 0);
         for (relation, found) in measured.relations.iter().enumerate() {

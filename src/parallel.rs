@@ -1,11 +1,18 @@
-//! Work that falls into equal parts, on all cores.
+//! Work that falls into equal parts, on several threads.
 
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+/// One thread for each core.
+#[must_use]
+pub fn all_cores() -> NonZeroUsize {
+    thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
 /// What `work` makes of each item, in the items' order.
-pub(super) fn in_parallel<T: Send, R: Send>(
+pub fn in_parallel<T: Send, R: Send>(
+    threads: NonZeroUsize,
     items: impl IntoIterator<Item = T, IntoIter: Send>,
     work: impl Fn(T) -> R + Sync,
 ) -> Vec<R> {
@@ -18,9 +25,8 @@ pub(super) fn in_parallel<T: Send, R: Send>(
         }
         done
     };
-    let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let mut done: Vec<(usize, R)> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
+        let workers: Vec<_> = (0..threads.get()).map(|_| scope.spawn(worker)).collect();
         workers
             .into_iter()
             .flat_map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -32,10 +38,14 @@ pub(super) fn in_parallel<T: Send, R: Send>(
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn results_are_in_the_items_order() {
-        let squares = super::in_parallel(0..100_u64, |item| item * item);
-        assert_eq!(squares, (0..100).map(|item| item * item).collect::<Vec<_>>());
-        assert!(super::in_parallel(0..0, |item: u8| item).is_empty());
+        for threads in [1, 2, 7].map(|threads| NonZeroUsize::new(threads).unwrap()) {
+            let squares = in_parallel(threads, 0..100_u64, |item| item * item);
+            assert_eq!(squares, (0..100).map(|item| item * item).collect::<Vec<_>>());
+            assert!(in_parallel(threads, 0..0, |item: u8| item).is_empty());
+        }
     }
 }
