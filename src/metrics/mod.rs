@@ -60,12 +60,11 @@ impl Measurements {
         let all = sums.relations().get(ALL).copied();
         let of_total = BlockFractions::new(&total, &total.exposure, all);
         let of_blocks: Vec<_> = blocks.iter().map(|block| BlockFractions::new(block, &total.exposure, all)).collect();
-        let measure =
-            |intervals: &mut Intervals<'_>, fractions: &dyn Fn(&BlockFractions<'_>) -> Metrics<Fraction>| {
-                let metrics = fractions(&of_total).map(Fraction::value);
-                let ci95 = intervals.of(&metrics, &of_blocks.iter().map(fractions).collect::<Vec<_>>());
-                (metrics, ci95)
-            };
+        let measure = |intervals: &mut Intervals<'_>, fractions: &dyn Fn(&BlockFractions<'_>) -> Metrics<Fraction>| {
+            let metrics = fractions(&of_total).map(Fraction::value);
+            let ci95 = intervals.of(&metrics, &of_blocks.iter().map(fractions).collect::<Vec<_>>());
+            (metrics, ci95)
+        };
         let (chance, chance_ci95) = measure(&mut Intervals::new(&resamples), &|sums| sums.chance());
         let layers = in_parallel(threads, 0..grid.layers, |layer| {
             let mut intervals = Intervals::new(&resamples);

@@ -139,6 +139,26 @@ struct Buffers {
     folded: WordAttention,
     predictions: Predictions,
     tree: TreeBuffers,
+    uniform: Uniform,
+}
+
+/// The attention of a head without any preference: `A = 1/n`, whose entropy is `ln n`.
+#[derive(Clone, Debug, Default)]
+struct Uniform {
+    weights: Vec<f32>,
+    entropies: Vec<f32>,
+}
+
+impl Uniform {
+    #[expect(clippy::cast_possible_truncation, reason = "attention is f32")]
+    fn view(&mut self, tokens: usize) -> AttentionView<'_> {
+        let n = tokens as f64;
+        self.weights.clear();
+        self.weights.resize(tokens * tokens, (1.0 / n) as f32);
+        self.entropies.clear();
+        self.entropies.resize(tokens, n.ln() as f32);
+        AttentionView::strided(0, 0, tokens, &self.weights, &self.entropies)
+    }
 }
 
 impl Sums {
@@ -197,10 +217,8 @@ impl Sums {
 
         let sums = &mut self.blocks[block];
         sums.exposure.add(&roles);
-        let tokens = sentence.ids.len();
-        #[expect(clippy::cast_possible_truncation, reason = "attention is f32")]
-        let uniform = vec![(1.0 / tokens as f64) as f32; tokens * tokens];
-        sums.uniform.add(&token::observe(&roles, AttentionView::new(0, 0, tokens, &uniform), &mut self.buffers.row));
+        let Buffers { row, uniform, .. } = &mut self.buffers;
+        sums.uniform.add(&token::observe(&roles, uniform.view(sentence.ids.len()), row));
         sums.trees.edges += gold.count();
         sums.trees.chain_hits += gold.in_chain();
         for arc in &arcs {
@@ -215,7 +233,7 @@ impl Sums {
     pub fn observe(&mut self, sentence: &Observed, view: AttentionView<'_>) {
         let head = self.grid.index(view.layer, view.head);
         let block = &mut self.blocks[sentence.block];
-        let Buffers { row, folded, predictions, tree } = &mut self.buffers;
+        let Buffers { row, folded, predictions, tree, .. } = &mut self.buffers;
         block.heads[head].add(&token::observe(&sentence.roles, view, row));
         if sentence.arcs.is_empty() {
             return;

@@ -310,7 +310,7 @@ fn moments(weights: &[f32], distances: &[f64]) -> (f64, f64) {
         for lane in 0..LANES {
             let weight = f64::from(weights[lane]);
             mass[lane] += weight;
-            moment[lane] += weight * distances[lane];
+            moment[lane] = weight.mul_add(distances[lane], moment[lane]);
         }
     }
     (mass.iter().sum(), moment.iter().sum())
