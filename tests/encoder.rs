@@ -7,7 +7,7 @@ mod support;
 use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::bert;
-use golden::{Golden, check_parity, encode, forward, largest_difference, load, of_ids};
+use golden::{Golden, attention_alone, check_parity, encode, forward, largest_difference, load, of_ids};
 use headscope::attention::AttentionView;
 use headscope::encode::Encoded;
 use headscope::model::config::{Activation, Config, PositionEmbedding};
@@ -174,7 +174,13 @@ proptest! {
         };
         let sentences: Vec<Encoded> = (0..).zip(lengths).map(sentence).collect();
         let slow = forward(&TensorEncoder::new(&parameters, &Device::Cpu).unwrap(), sentences.clone());
-        let fast = forward(&PackedEncoder::new(parameters), sentences);
+        let packed = PackedEncoder::new(parameters);
+        let fast = forward(&packed, sentences.clone());
+        // What nobody asks for is not computed, which changes nothing else.
+        for (all, alone) in fast.iter().zip(attention_alone(&packed, sentences)) {
+            prop_assert_eq!(&all.attentions, &alone.attentions);
+            prop_assert!(alone.hidden_states.is_empty());
+        }
         for (slow, fast) in slow.iter().zip(&fast) {
             let attention = largest_difference(&slow.attentions, &fast.attentions);
             prop_assert!(attention <= golden::TOLERANCE, "attention differs by {attention:e}");

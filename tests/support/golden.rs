@@ -76,18 +76,30 @@ pub fn encode(model: &Model, words: &[String]) -> Encoded {
 
 /// Runs sentences in one pack.
 pub fn forward(encoder: &dyn Encoder, sentences: Vec<Encoded>) -> Vec<Forward> {
-    struct Recorder(Vec<Forward>);
+    record(encoder, sentences, true)
+}
+
+/// The same without asking for hidden states.
+pub fn attention_alone(encoder: &dyn Encoder, sentences: Vec<Encoded>) -> Vec<Forward> {
+    record(encoder, sentences, false)
+}
+
+fn record(encoder: &dyn Encoder, sentences: Vec<Encoded>, hidden_states: bool) -> Vec<Forward> {
+    struct Recorder {
+        sentences: Vec<Forward>,
+        hidden_states: bool,
+    }
     impl Visitor for Recorder {
         fn attention(&mut self, sentence: usize, view: AttentionView<'_>) {
-            self.0[sentence].attentions.extend(view.rows().flatten());
+            self.sentences[sentence].attentions.extend(view.rows().flatten());
         }
         fn wants_hidden_states(&self) -> bool {
-            true
+            self.hidden_states
         }
         fn hidden_states(&mut self, _layer: usize, mut states: &[f32]) {
-            let tokens: usize = self.0.iter().map(|sentence| sentence.ids.len()).sum();
+            let tokens: usize = self.sentences.iter().map(|sentence| sentence.ids.len()).sum();
             let width = states.len() / tokens;
-            for sentence in &mut self.0 {
+            for sentence in &mut self.sentences {
                 let (own, rest) = states.split_at(sentence.ids.len() * width);
                 sentence.hidden_states.extend_from_slice(own);
                 states = rest;
@@ -98,9 +110,9 @@ pub fn forward(encoder: &dyn Encoder, sentences: Vec<Encoded>) -> Vec<Forward> {
         let (ids, segments) = (sentence.ids.clone(), sentence.segments.clone());
         Forward { ids, segments, ..Forward::default() }
     };
-    let mut recorder = Recorder(sentences.iter().map(start).collect());
+    let mut recorder = Recorder { sentences: sentences.iter().map(start).collect(), hidden_states };
     encoder.forward(&Pack { sentences }, &mut Scratch::default(), &mut recorder).expect("a forward pass");
-    recorder.0
+    recorder.sentences
 }
 
 /// The largest difference between two lists of the same length.

@@ -1,0 +1,64 @@
+//! A worker that is warm has all the room it needs: its buffers have grown to the largest pack.
+
+mod support;
+
+use headscope::attention::{AttentionView, FromToken};
+use headscope::corpus::{Content, Head, Sentence, Word};
+use headscope::encode::Encoded;
+use headscope::model::Model;
+use headscope::model::encoder::{Scratch, Visitor};
+use headscope::model::source::ModelRef;
+use headscope::observe::{Observed, Sums};
+use headscope::pack::Pack;
+use support::tiny_bert;
+
+/// A sentence of `words` words, each depending on the one before.
+fn sentence(model: &Model, words: usize) -> Encoded {
+    let word = |place: usize| Word {
+        form: ["the", "cat", "sat"][place % 3].to_owned(),
+        head: if place == 0 { Head::Root } else { Head::Word(place - 1) },
+        relation: "dep".to_owned(),
+    };
+    let sentence = Sentence::single("made up", Content::Words((0..words).map(word).collect()));
+    model.sentence_encoder(512, false).encode(sentence).unwrap().unwrap()
+}
+
+/// Counts what the statistics allocate.
+struct Observer<'a> {
+    sums: &'a mut Sums,
+    observed: &'a [Observed],
+    allocations: u64,
+}
+
+impl Visitor for Observer<'_> {
+    fn attention(&mut self, sentence: usize, view: AttentionView<'_>) {
+        let count = allocation_counter::measure(|| self.sums.observe(&self.observed[sentence], view));
+        self.allocations += count.count_total;
+    }
+}
+
+#[test]
+fn forward_pass_and_statistics_need_no_more_room_once_warm() {
+    let model = Model::load(ModelRef::Folder(tiny_bert()).resolve(&()).unwrap()).unwrap();
+    let grid = model.grid();
+    let (mut sums, mut scratch) = (Sums::new(grid, FromToken::Mean), Scratch::default());
+    let mut run = |lengths: &[usize]| {
+        let pack = Pack { sentences: lengths.iter().map(|&words| sentence(&model, words)).collect() };
+        let observed: Vec<Observed> = pack.sentences.iter().map(|sentence| sums.begin(sentence)).collect();
+        let mut observer = Observer { sums: &mut sums, observed: &observed, allocations: 0 };
+        let count = allocation_counter::measure(|| model.encoder.forward(&pack, &mut scratch, &mut observer).unwrap());
+        (count, observer.allocations)
+    };
+    let (forward, statistics) = run(&[20, 5, 30]);
+    assert!(forward.count_current > 0 && statistics > 0, "the first pack fills buffers, or this test counts nothing");
+    for lengths in [[20, 5, 30], [1, 29, 7]] {
+        let (forward, statistics) = run(&lengths);
+        assert_eq!(statistics, 0);
+        // The gemm crate takes working memory for each product, in two pieces, and gives it back.
+        assert_eq!(forward.count_current, 0);
+        let written = grid.layers - 1;
+        let of_heads = grid.heads * lengths.len() * (grid.layers + written);
+        let products = grid.layers + 3 * written + of_heads;
+        assert!(forward.count_total <= 2 * products as u64, "{} for {products} products", forward.count_total);
+    }
+}
