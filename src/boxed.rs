@@ -1,11 +1,13 @@
 //! What is in the box: models and a corpus that are part of the binary, so that it runs without any file.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
+
+use crate::interrupt;
 
 /// All that is in the box has a name that begins so. No Hub id has a colon, and a file or folder of such a name can
 /// be written with `./` before it.
@@ -35,24 +37,28 @@ static MODELS: [BoxedModel; 1] = [model!("box:planted", "planted")];
 
 /// A folder that a model of the box was unpacked to, so that all that reads models reads folders. It is there as long
 /// as any clone of this is.
-#[derive(Clone, Debug)]
-pub struct Unpacked(Arc<TempDir>);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unpacked(Arc<Folder>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Folder(PathBuf);
 
 impl Unpacked {
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
-        self.0.path()
+        &self.0.0
     }
 }
 
-impl PartialEq for Unpacked {
-    fn eq(&self, other: &Self) -> bool {
-        self.path() == other.path()
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let mut list = interrupt::lock();
+        // If it cannot be removed there is nobody left to tell: the report is written.
+        let _ = fs::remove_dir_all(&self.0);
+        list.forget(&self.0);
     }
 }
-
-impl Eq for Unpacked {}
 
 /// Unpacks a model of the box into a temporary folder.
 ///
@@ -64,9 +70,13 @@ pub fn unpack(name: &str) -> Result<Unpacked> {
         let all: Vec<&str> = MODELS.iter().map(|(known, _)| *known).collect();
         bail!(unknown("model", name, &all));
     };
-    let folder = TempDir::with_prefix("headscope-").context("cannot make a temporary folder for a model of the box")?;
+    let mut list = interrupt::lock();
+    let made = TempDir::with_prefix("headscope-").context("cannot make a temporary folder for a model of the box")?;
+    list.add(made.path());
+    let folder = Folder(made.keep());
+    drop(list);
     for (file, bytes) in files {
-        let path = folder.path().join(file);
+        let path = folder.0.join(file);
         fs::write(&path, bytes).with_context(|| format!("cannot write `{}`", path.display()))?;
     }
     Ok(Unpacked(Arc::new(folder)))

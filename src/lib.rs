@@ -27,6 +27,7 @@ pub mod diff;
 pub mod digest;
 pub mod encode;
 pub mod export;
+pub mod interrupt;
 pub mod maps;
 pub mod merge;
 pub mod metrics;

@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use headscope::cli::{self, Command};
-use headscope::export::output::{clean_up_when_interrupted, print, printable};
+use headscope::export::output::{print, printable};
+use headscope::interrupt::clean_up_when_interrupted;
 use headscope::{diff, maps, relabel, run};
 
 /// What a shell reports of a program that Ctrl-C ended: 128 + SIGINT.

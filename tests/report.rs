@@ -322,19 +322,23 @@ fn help_is_there_for_every_command() {
 fn an_interrupted_run_leaves_nothing() {
     use std::process::{Command, Stdio};
 
-    for (command, name) in [("analyze", "report.json"), ("maps", "maps.safetensors")] {
+    let model = tiny_bert();
+    // A model of the box is unpacked to the temporary folder, which a run opens its output before.
+    let cases = [("analyze", path(&model), 1), ("maps", path(&model), 1), ("analyze", "box:planted", 2)];
+    for (command, model, files) in cases {
         let folder = tempfile::tempdir().unwrap();
-        let (model, output) = (tiny_bert(), folder.path().join(name));
+        let output = folder.path().join(if command == "maps" { "maps.safetensors" } else { "report.json" });
         // It waits for a corpus that never comes.
         let mut child = Command::new(env!("CARGO_BIN_EXE_headscope"))
-            .args([command, path(&model), "-c", "-", "--format", "text", "-o", path(&output)])
+            .args([command, model, "-c", "-", "--format", "text", "-o", path(&output)])
+            .env("TMPDIR", folder.path())
             .stdin(Stdio::piped())
             .spawn()
             .unwrap();
         // `wait` would close it, and the run would end by itself.
         let stdin = child.stdin.take();
-        while fs::read_dir(folder.path()).unwrap().count() == 0 {
-            assert_eq!(child.try_wait().unwrap(), None, "it ended before it opened its output");
+        while fs::read_dir(folder.path()).unwrap().count() < files {
+            assert_eq!(child.try_wait().unwrap(), None, "it ended before it made its files");
             std::thread::yield_now();
         }
         let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();

@@ -3,38 +3,11 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use tempfile::TempPath;
 
-/// Temporary files that are still to be renamed: what an interrupted run removes.
-static PENDING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-
-fn pending() -> MutexGuard<'static, Vec<PathBuf>> {
-    PENDING.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// On Ctrl-C or a request to terminate: removes what is half-written and ends the process with `status`.
-///
-/// # Errors
-///
-/// If the handler cannot be installed.
-pub fn clean_up_when_interrupted(status: i32) -> Result<()> {
-    let handler = move || {
-        // Holding the lock keeps a rename from happening between the removal and the exit.
-        let files = pending();
-        for file in files.iter() {
-            let _ = fs::remove_file(file);
-        }
-        std::process::exit(status);
-    };
-    match ctrlc::try_set_handler(handler) {
-        // Whoever started the program has the signals already, as `nohup` does: that is respected.
-        Ok(()) | Err(ctrlc::Error::MultipleHandlers) => Ok(()),
-        Err(error) => Err(error).context("cannot watch for Ctrl-C"),
-    }
-}
+use crate::interrupt;
 
 /// A file to be written. What is given to [`Output::write`] becomes the file's content with [`Output::commit`].
 #[derive(Debug)]
@@ -90,8 +63,8 @@ impl Output {
         self.file.flush().with_context(failed)?;
         let Some((temporary, target)) = self.rename.take() else { return Ok(()) };
         self.file.get_ref().sync_all().with_context(failed)?;
-        let mut files = pending();
-        files.retain(|file| *file != *temporary);
+        let mut list = interrupt::lock();
+        list.forget(&temporary);
         // The lock is held until the file has its name: an interrupt finds it there or in the list.
         temporary.persist(&target).map_err(io::Error::from).with_context(failed)
     }
@@ -137,9 +110,9 @@ fn beside(target: &Path, path: &Path) -> Result<(File, TempPath)> {
         // Reduced by the umask, as for any new file; tempfile's own default is private to the user.
         builder.permissions(fs::Permissions::from_mode(0o666));
     }
-    let mut files = pending();
+    let mut list = interrupt::lock();
     let created = builder.tempfile_in(folder).with_context(|| format!("cannot write `{shown}`"))?;
-    files.push(created.path().to_owned());
+    list.add(created.path());
     Ok(created.into_parts())
 }
 
