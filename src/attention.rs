@@ -4,6 +4,8 @@
 
 use std::ops::Range;
 
+use multiversion::multiversion;
+
 /// The attention of one head over one sentence: `n` rows (queries) of `n` weights (keys).
 ///
 /// Each row sums to 1. There is no padding: `n` is the sentence's own number of tokens, special tokens included.
@@ -94,6 +96,28 @@ pub enum FromToken {
 pub struct WordAttention {
     words: usize,
     weights: Vec<f64>,
+    runs: Vec<Run>,
+}
+
+/// Words that follow each other, as do their tokens: any number of words of one token each, or one word of several.
+#[derive(Clone, Debug)]
+struct Run {
+    words: Range<usize>,
+    tokens: Range<usize>,
+}
+
+/// Cuts words into as few runs as there can be, into `runs`.
+fn cut_into_runs(spans: &[Range<usize>], runs: &mut Vec<Run>) {
+    runs.clear();
+    for (word, span) in spans.iter().enumerate() {
+        match runs.last_mut() {
+            Some(run) if span.len() == 1 && run.words.len() == run.tokens.len() && run.tokens.end == span.start => {
+                run.words.end += 1;
+                run.tokens.end += 1;
+            }
+            _ => runs.push(Run { words: word..word + 1, tokens: span.clone() }),
+        }
+    }
 }
 
 impl WordAttention {
@@ -104,21 +128,16 @@ impl WordAttention {
     /// and nothing is renormalised.
     pub fn fold(&mut self, view: AttentionView<'_>, spans: &[Range<usize>], from: FromToken) {
         self.words = spans.len();
-        self.weights.clear();
         self.weights.resize(spans.len() * spans.len(), 0.0);
+        cut_into_runs(spans, &mut self.runs);
         for (span, row) in spans.iter().zip(self.weights.chunks_exact_mut(spans.len().max(1))) {
+            row.fill(0.0);
             let queries = match from {
                 FromToken::Mean => span.clone(),
                 FromToken::First => span.start..span.start + 1,
             };
             let share = 1.0 / queries.len() as f64;
-            for query in queries {
-                let weights = view.row(query);
-                for (to, cell) in spans.iter().zip(row.iter_mut()) {
-                    let mass: f64 = weights[to.clone()].iter().map(|&w| f64::from(w)).sum();
-                    *cell += mass * share;
-                }
-            }
+            queries.for_each(|query| add_folded(row, &self.runs, view.row(query), share));
         }
     }
 
@@ -138,6 +157,19 @@ impl WordAttention {
     #[must_use]
     pub fn row(&self, from: usize) -> &[f64] {
         &self.weights[from * self.words..][..self.words]
+    }
+}
+
+/// Adds `share` times a token's attention to each word.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn add_folded(row: &mut [f64], runs: &[Run], weights: &[f32], share: f64) {
+    for Run { words, tokens } in runs {
+        let (cells, weights) = (&mut row[words.clone()], &weights[tokens.clone()]);
+        if let [cell] = cells {
+            *cell += weights.iter().map(|&weight| f64::from(weight)).sum::<f64>() * share;
+        } else {
+            cells.iter_mut().zip(weights).for_each(|(cell, &weight)| *cell += f64::from(weight) * share);
+        }
     }
 }
 

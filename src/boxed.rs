@@ -14,7 +14,7 @@ use crate::interrupt;
 pub const PREFIX: &str = "box:";
 
 /// The model that is used where none is given.
-pub const MODEL: &str = "box:planted";
+pub const MODEL: &str = "box:small";
 
 /// The corpus that is used where none is given, in CoNLL-U; fixtures/corpus/README.md says what is in it.
 pub const CORPUS: &str = "box:gold";
@@ -33,7 +33,7 @@ macro_rules! model {
     };
 }
 
-static MODELS: [BoxedModel; 1] = [model!("box:planted", "planted")];
+static MODELS: [BoxedModel; 2] = [model!("box:small", "small"), model!("box:planted", "planted")];
 
 /// A folder that a model of the box was unpacked to, so that all that reads models reads folders. It is there as long
 /// as any clone of this is.

@@ -119,7 +119,8 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 #[command(after_help = ANALYZE_EXAMPLES)]
 struct AnalyzeArguments {
     /// A Hub id (`google-bert/bert-base-uncased`, `org/name@revision`), a folder with config.json, tokenizer.json and
-    /// weights, or `box:planted`, a model in the binary whose heads are known [default: box:planted]
+    /// weights, or a model in the binary: `box:small`, which was trained, or `box:planted`, whose heads are known
+    /// [default: box:small]
     model: Option<String>,
     #[command(flatten)]
     corpora: CorpusArguments,
@@ -283,7 +284,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 #[derive(Args)]
 #[command(after_help = MAPS_EXAMPLES)]
 struct MapsArguments {
-    /// A Hub id, or a folder with config.json, tokenizer.json and weights
+    /// A Hub id, a folder with config.json, tokenizer.json and weights, or a model in the binary [default: box:small]
     model: Option<String>,
     /// Map this text; it is sentence 0
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["corpus", "sentences", "format"])]

@@ -159,7 +159,7 @@ impl Agreement {
 /// The head that one attention head predicts for each word; the buffers are reused from sentence to sentence.
 #[derive(Clone, Debug, Default)]
 pub struct Predictions {
-    /// `[words, width]`: the attention between words without the diagonal, rows rounded up to whole vectors.
+    /// `[width]`: one word's attention to the others, rounded up to whole vectors.
     others: Vec<f64>,
     /// `[width]`: the largest weight of each column so far.
     most: Vec<f64>,
@@ -177,18 +177,14 @@ impl Predictions {
         let words = attention.words();
         let width = words.next_multiple_of(LANES);
         self.others.clear();
-        self.others.resize(words * width, NONE);
-        for (word, others) in self.others.chunks_exact_mut(width.max(1)).enumerate() {
-            others[..words].copy_from_slice(attention.row(word));
-            others[word] = NONE;
-        }
+        self.others.resize(width, NONE);
         self.most.clear();
         self.most.resize(width, NONE);
         self.chosen.clear();
         self.chosen.resize(width, 0);
         self.heads.clear();
         self.heads.resize(words, [0; 2]);
-        predict(&self.others, &mut self.most, &mut self.chosen, &mut self.heads);
+        predict(attention, &mut self.others, &mut self.most, &mut self.chosen, &mut self.heads);
         &self.heads
     }
 }
@@ -198,10 +194,19 @@ const NONE: f64 = f64::NEG_INFINITY;
 
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 #[expect(clippy::cast_possible_truncation, reason = "indices of words, widened to the size of a weight")]
-fn predict(others: &[f64], most: &mut [f64], chosen: &mut [u64], heads: &mut [[usize; 2]]) {
-    for (word, (row, heads)) in others.chunks_exact(most.len().max(1)).zip(&mut *heads).enumerate() {
-        heads[0] = first_at_least(row, largest(row));
-        for ((weight, most), chosen) in row.iter().zip(&mut *most).zip(&mut *chosen) {
+fn predict(
+    attention: &WordAttention,
+    others: &mut [f64],
+    most: &mut [f64],
+    chosen: &mut [u64],
+    heads: &mut [[usize; 2]],
+) {
+    for (word, heads) in heads.iter_mut().enumerate() {
+        let row = attention.row(word);
+        others[..row.len()].copy_from_slice(row);
+        others[word] = NONE;
+        heads[0] = first_at_least(others, largest(others));
+        for ((weight, most), chosen) in others.iter().zip(&mut *most).zip(&mut *chosen) {
             let better = *weight > *most;
             *most = if better { *weight } else { *most };
             *chosen = if better { word as u64 } else { *chosen };

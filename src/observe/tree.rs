@@ -1,5 +1,7 @@
 //! How much of the gold tree is in the maximum spanning tree of a head's attention (METHODOLOGY, "Trees").
 
+use std::ops::Range;
+
 use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
@@ -84,11 +86,18 @@ pub struct TreeBuffers {
 impl TreeBuffers {
     fn fill(&mut self, words: &[usize], attention: &WordAttention) {
         let width = words.len().next_multiple_of(LANES);
-        self.weights.clear();
+        // What fills the last vector of a row is of no matter: it is closed.
         self.weights.resize(words.len() * width, 0.0);
-        for (row, &a) in self.weights.chunks_exact_mut(width).zip(words) {
-            for ((weight, &b), from) in row.iter_mut().zip(words).zip(words.iter().map(|&b| attention.row(b))) {
-                *weight = attention.row(a)[b].max(from[a]);
+        for rows in blocks(words.len()) {
+            for columns in blocks(rows.end) {
+                for i in rows.clone() {
+                    for j in columns.start..columns.end.min(i + 1) {
+                        let (a, b) = (words[i], words[j]);
+                        let weight = attention.row(a)[b].max(attention.row(b)[a]);
+                        self.weights[i * width + j] = weight;
+                        self.weights[j * width + i] = weight;
+                    }
+                }
             }
         }
         self.closed.clear();
@@ -99,6 +108,11 @@ impl TreeBuffers {
         self.inside.clear();
         self.inside.resize(width, 0);
     }
+}
+
+/// Ranges that make `0..count` together: a block of as many rows and columns stays in the first-level cache.
+fn blocks(count: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..count).step_by(LANES).map(move |start| start..count.min(start + LANES))
 }
 
 /// Prim's algorithm from the first word: afterwards `inside` has, for each other word, the word that it joined.

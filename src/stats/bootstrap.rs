@@ -174,7 +174,14 @@ fn lower_quantile(values: &[f64]) -> f64 {
     let mut pilot: Vec<f64> = values.iter().step_by(16).copied().collect();
     let middle = pilot.len() / 12;
     let (_, &mut bound, _) = pilot.select_nth_unstable_by(middle, f64::total_cmp);
-    let mut candidates: Vec<f64> = values.iter().copied().filter(|&value| value <= bound).collect();
+    let mut candidates = vec![0.0; values.len()];
+    let mut count = 0;
+    for &value in values {
+        // Written and counted without a branch, which no processor could predict.
+        candidates[count] = value;
+        count += usize::from(value <= bound);
+    }
+    candidates.truncate(count);
     if candidates.len() < below + 2 {
         candidates = values.to_vec();
     }
