@@ -239,7 +239,7 @@ pub struct HeadReport {
     pub primary: String,
     /// All labels, by falling margin.
     pub labels: Vec<Label>,
-    /// For an unlabelled head the two labels it is nearest to.
+    /// For an unlabelled head the two labels it is nearest to; fewer if fewer rules are on.
     pub nearest: Vec<Near>,
     /// What was measured, by metric id.
     pub metrics: HeadMetrics,
@@ -350,7 +350,7 @@ impl Report {
     ) -> Self {
         let Findings { measured, verdicts, controls, clark2019 } = findings;
         let grid = model.grid();
-        let caveats = caveats::of_run(&model, &corpus, &measured, &verdicts);
+        let caveats = caveats::of_run(&model, &corpus, &settings.policy, &measured, &verdicts);
         let tests = measured.tests(settings.policy.syntactic_q);
         let Measurements { heads, ci95, chance, chance_ci95, relations } = measured;
         let head = |(place, ((metrics, ci95), verdict)): (usize, ((HeadMetrics, HeadIntervals), Verdict))| {

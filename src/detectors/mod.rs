@@ -130,7 +130,7 @@ pub struct Verdict {
     pub primary: String,
     /// All labels, by falling margin.
     pub labels: Vec<Label>,
-    /// For a head without a label the two that are nearest, nearest first.
+    /// For a head without a label the two that are nearest, nearest first; fewer if fewer rules are on.
     pub nearest: Vec<Near>,
 }
 
@@ -212,10 +212,10 @@ impl Bound {
     }
 }
 
-/// Holds a score against `threshold`; `metric` is its name in the rule. `None` if there is no score.
-fn assess(label: &str, metric: &str, measured: Measured, bound: Bound, threshold: f64) -> Option<Assessment> {
+/// Holds a score against `threshold`; `metric` is its name in the rule. `None` if there is no score, or the rule is off.
+fn assess(label: &str, metric: &str, measured: Measured, bound: Bound, threshold: Option<f64>) -> Option<Assessment> {
     let Measured { score, ci95, baseline } = measured;
-    let score = score?;
+    let (score, threshold) = (score?, threshold?);
     let sign = match bound {
         Bound::AtLeast => ">=",
         Bound::Above => ">",
@@ -268,11 +268,24 @@ mod tests {
     }
 
     fn verdict_within(metrics: HeadMetrics, ci95: HeadIntervals, relations: Vec<RelationMetrics>) -> Verdict {
+        verdict_by(&Policy::default(), metrics, ci95, relations)
+    }
+
+    fn verdict_by(
+        policy: &Policy,
+        metrics: HeadMetrics,
+        ci95: HeadIntervals,
+        relations: Vec<RelationMetrics>,
+    ) -> Verdict {
         let (chance, chance_ci95) = (HeadMetrics::default(), HeadIntervals::default());
         let mut measured = Measurements { heads: vec![metrics], ci95: vec![ci95], chance, chance_ci95, relations };
-        let policy = Policy::default();
         measured.correct(policy.syntactic_min_count);
-        label(&measured, &policy).remove(0)
+        label(&measured, policy).remove(0)
+    }
+
+    /// The verdict by the definitions of Voita et al. 2019.
+    fn by_voita2019(metrics: HeadMetrics, relations: Vec<RelationMetrics>) -> Verdict {
+        verdict_by(&Policy::voita2019(), metrics, HeadIntervals::default(), relations)
     }
 
     fn labels(metrics: HeadMetrics) -> Vec<String> {
@@ -377,6 +390,44 @@ mod tests {
         // Of two tests, one for each direction.
         assert!((q.unwrap() * 512.0 - 1.0).abs() < 1e-12);
         assert_eq!(labels(0), []);
+    }
+
+    #[test]
+    fn without_a_bound_on_q_a_syntactic_label_is_ten_points() {
+        // Forty against thirty, never on the same word: not significant, as above.
+        let label = by_voita2019(HeadMetrics::default(), vec![relation(100, 30, [40, 0], [0, 0])]).labels.remove(0);
+        assert_eq!((label.label.as_str(), label.rule.as_str()), ("syntactic:obj", "accuracy(obj, dep->head) >= 0.4"));
+        assert!(label.versus_offset.unwrap().q.unwrap() > 0.05);
+        // 0.1 more than the offset, but between 0.05 and 0.15: the interval decides as ever.
+        assert!(label.borderline);
+        let short = by_voita2019(HeadMetrics::default(), vec![relation(100, 30, [39, 0], [30, 0])]);
+        assert_eq!((short.labels, short.nearest[0].label.as_str()), (Vec::new(), "syntactic:obj"));
+        assert_eq!(short.nearest[0].rule, "accuracy(obj, dep->head) >= 0.4");
+    }
+
+    #[test]
+    fn a_rule_that_is_off_gives_neither_a_label_nor_a_near_one() {
+        let all = |share: f64| HeadMetrics {
+            window_mass: Some(share),
+            separator_mass: Some(share),
+            first_special_mass: Some(share),
+            punctuation_mass: Some(share),
+            entropy_ratio: Some(share),
+            ..offset(0, share, share)
+        };
+        for share in [0.95, 0.4] {
+            let found = by_voita2019(all(share), Vec::new());
+            assert_eq!((found.primary.as_str(), found.labels, found.nearest), (UNLABELLED, Vec::new(), Vec::new()));
+        }
+        // The rule of the argmax alone is left of the two.
+        assert_eq!(by_voita2019(offset(-1, 0.9, 0.0), Vec::new()).labels[0].rule, "offset_argmax[-1] >= 0.9");
+        let near = by_voita2019(offset(-1, 0.89, 0.99), Vec::new()).nearest;
+        assert_eq!(near.iter().map(|near| near.rule.as_str()).collect::<Vec<_>>(), ["offset_argmax[-1] >= 0.9"]);
+        // With the other rule alone it is the other way round.
+        let policy = Policy { offset_argmax: None, ..Policy::default() };
+        let by_mass = |mass| verdict_by(&policy, offset(1, 1.0, mass), HeadIntervals::default(), Vec::new());
+        assert_eq!(by_mass(0.5).primary, UNLABELLED);
+        assert_eq!(by_mass(0.51).labels[0].rule, "offset_mass[1] > 0.5");
     }
 
     #[test]

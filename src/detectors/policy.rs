@@ -9,47 +9,69 @@ use serde::{Deserialize, Serialize};
 use toml::de::{DeFloat, DeInteger, DeTable, DeValue};
 
 /// The thresholds of all labels: the one place where they are set. Printed in every report.
+///
+/// A threshold that is `None` (null in reports, "off" in policy files) is that of a rule which is not applied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Policy {
     /// Smallest `offset_argmax` of a positional label (Voita et al. 2019, section 5.1: 90 %).
-    pub offset_argmax: f64,
+    pub offset_argmax: Option<f64>,
     /// `offset_mass` above which a head has a positional label (Clark et al. 2019, released notebook: 0.5).
-    pub offset_mass: f64,
+    pub offset_mass: Option<f64>,
     /// `offset_mass["0"]` above which a head is `self`.
-    pub self_mass: f64,
+    pub self_mass: Option<f64>,
     /// `window_mass` above which a head is `local`.
-    pub window_mass: f64,
+    pub window_mass: Option<f64>,
     /// `separator_mass` above which a head is `separator` (Clark et al. 2019, released notebook: 0.6).
-    pub separator_mass: f64,
+    pub separator_mass: Option<f64>,
     /// `first_special_mass` above which a head is `first-special` (Clark et al. 2019, released notebook: 0.6).
-    pub first_special_mass: f64,
+    pub first_special_mass: Option<f64>,
     /// `punctuation_mass` above which a head is `punctuation` (Clark et al. 2019, released notebook: 0.6).
-    pub punctuation_mass: f64,
+    pub punctuation_mass: Option<f64>,
     /// `entropy_ratio` above which a head is `broad` (3.8 nats in the notebook of Clark et al. 2019, of ln 128).
-    pub entropy_ratio: f64,
+    pub entropy_ratio: Option<f64>,
     /// Smallest accuracy above the offset baseline of a syntactic label, as a share
     /// (Voita et al. 2019, section 5.2: 10 %, taken as percentage points).
     pub syntactic_margin: f64,
     /// Fewest scored words of a syntactic label. Relations with fewer are not tested.
     pub syntactic_min_count: u64,
     /// Largest q-value of a syntactic label: the rate of false discoveries among all that are significant.
-    pub syntactic_q: f64,
+    /// If off, no significance is asked of it.
+    pub syntactic_q: Option<f64>,
 }
 
 impl Default for Policy {
     fn default() -> Self {
         Self {
-            offset_argmax: 0.9,
-            offset_mass: 0.5,
-            self_mass: 0.5,
-            window_mass: 0.5,
-            separator_mass: 0.6,
-            first_special_mass: 0.6,
-            punctuation_mass: 0.6,
-            entropy_ratio: 0.8,
+            offset_argmax: Some(0.9),
+            offset_mass: Some(0.5),
+            self_mass: Some(0.5),
+            window_mass: Some(0.5),
+            separator_mass: Some(0.6),
+            first_special_mass: Some(0.6),
+            punctuation_mass: Some(0.6),
+            entropy_ratio: Some(0.8),
             syntactic_margin: 0.1,
             syntactic_min_count: 100,
-            syntactic_q: 0.05,
+            syntactic_q: Some(0.05),
+        }
+    }
+}
+
+impl Policy {
+    /// The definitions of Voita et al. 2019, sections 5.1 and 5.2: heads are positional by where the largest weight is,
+    /// and syntactic without a test. The paper names no fewest words of a relation, so that is as by default.
+    #[must_use]
+    pub fn voita2019() -> Self {
+        Self {
+            offset_mass: None,
+            self_mass: None,
+            window_mass: None,
+            separator_mass: None,
+            first_special_mass: None,
+            punctuation_mass: None,
+            entropy_ratio: None,
+            syntactic_q: None,
+            ..Self::default()
         }
     }
 }
@@ -57,25 +79,30 @@ impl Default for Policy {
 /// A threshold: where the policy keeps it, and what it may be.
 #[derive(Clone, Copy)]
 enum Threshold {
-    /// A share or a rate: from 0 to 1.
+    /// A share or a rate, from 0 to 1, of a rule that may be switched off.
+    Rule(fn(&mut Policy) -> &mut Option<f64>),
+    /// A share: from 0 to 1.
     Share(fn(&mut Policy) -> &mut f64),
     /// A number of words.
     Count(fn(&mut Policy) -> &mut u64),
 }
 
+/// What switches a rule off in a policy file, and what is said of a rule that is.
+const OFF: &str = "off";
+
 /// Every threshold by its name, in policy files and in reports.
 const THRESHOLDS: &[(&str, Threshold)] = &[
-    ("offset_argmax", Threshold::Share(|policy| &mut policy.offset_argmax)),
-    ("offset_mass", Threshold::Share(|policy| &mut policy.offset_mass)),
-    ("self_mass", Threshold::Share(|policy| &mut policy.self_mass)),
-    ("window_mass", Threshold::Share(|policy| &mut policy.window_mass)),
-    ("separator_mass", Threshold::Share(|policy| &mut policy.separator_mass)),
-    ("first_special_mass", Threshold::Share(|policy| &mut policy.first_special_mass)),
-    ("punctuation_mass", Threshold::Share(|policy| &mut policy.punctuation_mass)),
-    ("entropy_ratio", Threshold::Share(|policy| &mut policy.entropy_ratio)),
+    ("offset_argmax", Threshold::Rule(|policy| &mut policy.offset_argmax)),
+    ("offset_mass", Threshold::Rule(|policy| &mut policy.offset_mass)),
+    ("self_mass", Threshold::Rule(|policy| &mut policy.self_mass)),
+    ("window_mass", Threshold::Rule(|policy| &mut policy.window_mass)),
+    ("separator_mass", Threshold::Rule(|policy| &mut policy.separator_mass)),
+    ("first_special_mass", Threshold::Rule(|policy| &mut policy.first_special_mass)),
+    ("punctuation_mass", Threshold::Rule(|policy| &mut policy.punctuation_mass)),
+    ("entropy_ratio", Threshold::Rule(|policy| &mut policy.entropy_ratio)),
     ("syntactic_margin", Threshold::Share(|policy| &mut policy.syntactic_margin)),
     ("syntactic_min_count", Threshold::Count(|policy| &mut policy.syntactic_min_count)),
-    ("syntactic_q", Threshold::Share(|policy| &mut policy.syntactic_q)),
+    ("syntactic_q", Threshold::Rule(|policy| &mut policy.syntactic_q)),
 ];
 
 impl Policy {
@@ -131,12 +158,14 @@ impl Threshold {
     /// Sets the threshold, or says what the value must be.
     fn set(self, policy: &mut Policy, value: &DeValue<'_>) -> Result<(), &'static str> {
         let integer = value.as_integer().filter(|integer| integer.radix() == 10).map(DeInteger::as_str);
+        let share = || {
+            let number = integer.or_else(|| value.as_float().map(DeFloat::as_str));
+            number.and_then(|number| number.parse().ok()).filter(|share| (0.0..=1.0).contains(share))
+        };
         match self {
-            Self::Share(field) => {
-                let number = integer.or_else(|| value.as_float().map(DeFloat::as_str));
-                let share = number.and_then(|number| number.parse().ok()).filter(|share| (0.0..=1.0).contains(share));
-                *field(policy) = share.ok_or("a number from 0 to 1")?;
-            }
+            Self::Rule(field) if value.as_str() == Some(OFF) => *field(policy) = None,
+            Self::Rule(field) => *field(policy) = Some(share().ok_or("a number from 0 to 1, or \"off\"")?),
+            Self::Share(field) => *field(policy) = share().ok_or("a number from 0 to 1")?,
             Self::Count(field) => {
                 let count = integer.and_then(|integer| integer.parse().ok());
                 *field(policy) = count.ok_or("a whole number of words, 0 or more")?;
@@ -147,6 +176,7 @@ impl Threshold {
 
     fn show(self, policy: &mut Policy) -> String {
         match self {
+            Self::Rule(field) => field(policy).map_or_else(|| OFF.to_owned(), |threshold| threshold.to_string()),
             Self::Share(field) => field(policy).to_string(),
             Self::Count(field) => field(policy).to_string(),
         }
@@ -175,14 +205,39 @@ mod tests {
     fn a_file_sets_what_it_names() {
         let policy =
             Policy::default().with_toml("# stricter\nsyntactic_q = 1e-3\nsyntactic_min_count = 1_000\n").unwrap();
-        let expected = Policy { syntactic_q: 0.001, syntactic_min_count: 1000, ..Policy::default() };
+        let expected = Policy { syntactic_q: Some(0.001), syntactic_min_count: 1000, ..Policy::default() };
         assert_eq!(policy, expected);
         assert_eq!(Policy::default().with_toml("").unwrap(), Policy::default());
         // A whole number is a number.
-        assert_eq!(Policy::default().with_toml("self_mass = 1").unwrap().self_mass, 1.0);
+        assert_eq!(Policy::default().with_toml("self_mass = 1").unwrap().self_mass, Some(1.0));
         let differences = Policy::default().differences(&expected);
         let expected = [("syntactic_min_count", "100", "1000"), ("syntactic_q", "0.05", "0.001")];
         assert_eq!(differences, expected.map(|(name, here, there)| (name, here.to_owned(), there.to_owned())));
+    }
+
+    #[test]
+    fn a_rule_is_switched_off_and_on_again() {
+        let off = Policy::default().with_toml("offset_mass = \"off\"\nsyntactic_q = 'off'\n").unwrap();
+        assert_eq!(off, Policy { offset_mass: None, syntactic_q: None, ..Policy::default() });
+        let shown = [("offset_mass", "0.5", "off"), ("syntactic_q", "0.05", "off")];
+        let differences = Policy::default().differences(&off);
+        assert_eq!(differences, shown.map(|(name, here, there)| (name, here.to_owned(), there.to_owned())));
+        let json = serde_json::to_value(&off).unwrap();
+        assert!(json["offset_mass"].is_null());
+        assert_eq!(serde_json::from_value::<Policy>(json).unwrap(), off);
+        assert_eq!(off.with_toml("offset_mass = 0.5\nsyntactic_q = 0.05\n").unwrap(), Policy::default());
+    }
+
+    #[test]
+    fn voita2019_has_two_rules() {
+        let policy = serde_json::to_value(Policy::voita2019()).unwrap();
+        let on: Vec<(&str, f64)> = policy
+            .as_object()
+            .unwrap()
+            .iter()
+            .filter_map(|(name, threshold)| Some((name.as_str(), threshold.as_f64()?)))
+            .collect();
+        assert_eq!(on, [("offset_argmax", 0.9), ("syntactic_margin", 0.1), ("syntactic_min_count", 100.0)]);
     }
 
     #[test]
@@ -190,12 +245,20 @@ mod tests {
         let (line, why) = refusal("self_mass = 0.5\n\nseparator_mas = 0.5\n");
         assert_eq!((line, why.as_str()), (3, "there is no threshold `separator_mas`; did you mean `separator_mass`?"));
         assert!(refusal("[table]\nx = 1").1.starts_with("there is no threshold `table`: there are offset_argmax, "));
-        let share = "it must be a number from 0 to 1";
-        for value in ["1.5", "-0.1", "nan", "inf", "\"0.5\"", "[0.5]", "true", "0x1"] {
+        let share = "it must be a number from 0 to 1, or \"off\"";
+        for value in ["1.5", "-0.1", "nan", "inf", "\"0.5\"", "\"Off\"", "[0.5]", "true", "0x1"] {
             assert_eq!(
                 refusal(&format!("\nself_mass = {value}")),
                 (2, format!("`self_mass` is {}: {share}", value.escape_debug()))
             );
+        }
+        // What it would mean to switch these off is not plain.
+        for (name, expected) in [
+            ("syntactic_margin", "a number from 0 to 1"),
+            ("syntactic_min_count", "a whole number of words, 0 or more"),
+        ] {
+            let off = "\"off\"".escape_debug();
+            assert_eq!(refusal(&format!("{name} = \"off\"")).1, format!("`{name}` is {off}: it must be {expected}"));
         }
         for value in ["-1", "0.5", "1.0", "99999999999999999999"] {
             assert_eq!(refusal(&format!("syntactic_min_count = {value}")).0, 1);

@@ -39,14 +39,16 @@ fn of_relation(relation: &RelationMetrics, place: usize, policy: &Policy) -> Opt
         let comparison = head.versus_offset.get(direction);
         let metric = format!("accuracy({}, {})", relation.relation, direction.name());
         let measured = Measured { score: Some(accuracy), ci95, baseline: Some(baseline) };
-        let mut assessment = assess(&label, &metric, measured, Bound::AtLeast, baseline + policy.syntactic_margin)?;
+        let mut assessment =
+            assess(&label, &metric, measured, Bound::AtLeast, Some(baseline + policy.syntactic_margin))?;
         // The baseline varies with the words too, so it is the difference that must keep its distance.
         let holds = |difference: f64| Bound::AtLeast.holds(difference, policy.syntactic_margin);
-        let significant = comparison.q.is_some_and(|q| q <= policy.syntactic_q);
-        assessment.fires &= significant;
+        assessment.fires &= policy.syntactic_q.is_none_or(|most| comparison.q.is_some_and(|q| q <= most));
         assessment.may_fire = comparison.ci95.map_or(assessment.fires, |difference| holds(difference.high()));
         let label = &mut assessment.label;
-        label.rule = format!("{} and q <= {}", label.rule, policy.syntactic_q);
+        if let Some(most) = policy.syntactic_q {
+            label.rule = format!("{} and q <= {most}", label.rule);
+        }
         label.borderline = comparison.ci95.is_none_or(|difference| !holds(difference.low()));
         label.direction = Some(direction);
         label.versus_offset = Some(comparison.clone());

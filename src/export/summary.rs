@@ -237,8 +237,15 @@ fn relations(out: &mut String, report: &Report) -> fmt::Result {
     }
     writeln!(out, "{table}")?;
     let Tests { count, significant } = report.tests;
-    let rate = report.settings.policy.syntactic_q;
-    writeln!(out, "\n{significant} of {count} tests of a head against the offset are significant (q <= {rate}).")?;
+    match significant.zip(report.settings.policy.syntactic_q) {
+        Some((significant, rate)) => {
+            writeln!(
+                out,
+                "\n{significant} of {count} tests of a head against the offset are significant (q <= {rate})."
+            )?;
+        }
+        None => writeln!(out, "\n{count} tests of a head against the offset; no significance is asked of a label.")?,
+    }
     let rare = report.relations.len() - shown.len();
     if rare > 0 {
         writeln!(out, "{rare} rarer relations are in the report only, and are not tested.")?;

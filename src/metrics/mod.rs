@@ -42,8 +42,8 @@ pub struct Measurements {
 pub struct Tests {
     /// Tests: every head in both directions, on every relation with enough words.
     pub count: usize,
-    /// Those with a q-value of at most `settings.policy.syntactic_q`.
-    pub significant: usize,
+    /// Those with a q-value of at most `settings.policy.syntactic_q`; null where that is, and no significance is asked.
+    pub significant: Option<usize>,
 }
 
 impl Measurements {
@@ -88,16 +88,17 @@ impl Measurements {
         }
     }
 
-    /// How many tests there are, and how many have a q-value of at most `q`.
+    /// How many tests there are, and how many have a q-value of at most `most`, if there is such a bound.
     #[must_use]
-    pub fn tests(&self, q: f64) -> Tests {
+    pub fn tests(&self, most: Option<f64>) -> Tests {
         let tested: Vec<f64> = self
             .relations
             .iter()
             .flat_map(RelationMetrics::comparisons)
             .filter_map(|comparison| comparison.q)
             .collect();
-        Tests { count: tested.len(), significant: tested.iter().filter(|&&found| found <= q).count() }
+        let significant = most.map(|most| tested.iter().filter(|&&q| q <= most).count());
+        Tests { count: tested.len(), significant }
     }
 }
 
@@ -158,8 +159,9 @@ mod tests {
         // The best head of `many` is the second direction's.
         assert_eq!(measured.relations[1].versus_offset.q, Some(0.04));
         assert_eq!(measured.relations[0].versus_offset.q, None);
-        assert_eq!(measured.tests(0.3), Tests { count: 4, significant: 2 });
+        assert_eq!(measured.tests(Some(0.3)), Tests { count: 4, significant: Some(2) });
+        assert_eq!(measured.tests(None), Tests { count: 4, significant: None });
         measured.correct(12);
-        assert_eq!(measured.tests(1.0), Tests { count: 0, significant: 0 });
+        assert_eq!(measured.tests(Some(1.0)), Tests { count: 0, significant: Some(0) });
     }
 }

@@ -1,7 +1,7 @@
 //! What the labels of a run do not show. docs/LIMITS.md has the argument and the full references.
 
 use super::{Caveat, CorpusInfo, ModelInfo};
-use crate::detectors::Verdict;
+use crate::detectors::{Policy, Verdict};
 use crate::metrics::Measurements;
 use crate::observe::BLOCKS;
 
@@ -9,6 +9,7 @@ use crate::observe::BLOCKS;
 struct Run<'a> {
     model: &'a ModelInfo,
     corpus: &'a CorpusInfo,
+    policy: &'a Policy,
     measured: &'a Measurements,
     verdicts: &'a [Verdict],
 }
@@ -73,6 +74,11 @@ const CAVEATS: &[Entry] = &[
         |run| run.has_trees(),
     ),
     (
+        "significance-not-asked",
+        "The policy asks no significance of syntactic labels: some may be there by chance.",
+        |run| run.policy.syntactic_q.is_none() && run.has_label(|label| label.starts_with("syntactic:")),
+    ),
+    (
         "selection",
         "The best head of a relation is the best of many tried: its `accuracy` is biased upwards, \
             `heldout_accuracy` is not.",
@@ -84,8 +90,14 @@ const CAVEATS: &[Entry] = &[
 ];
 
 /// The caveats that apply to a run.
-pub fn of_run(model: &ModelInfo, corpus: &CorpusInfo, measured: &Measurements, verdicts: &[Verdict]) -> Vec<Caveat> {
-    let run = Run { model, corpus, measured, verdicts };
+pub fn of_run(
+    model: &ModelInfo,
+    corpus: &CorpusInfo,
+    policy: &Policy,
+    measured: &Measurements,
+    verdicts: &[Verdict],
+) -> Vec<Caveat> {
+    let run = Run { model, corpus, policy, measured, verdicts };
     let applies = CAVEATS.iter().filter(|(.., applies)| applies(&run));
     applies.map(|(id, text, _)| Caveat { id: (*id).to_owned(), text: (*text).to_owned() }).collect()
 }
