@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::attention::FromToken;
 use crate::boxed;
@@ -16,7 +16,8 @@ use crate::export::output::{self, is_obeyed, printable};
 use crate::export::{Target, Writer};
 use crate::model::source::ModelRef;
 use crate::options::{
-    AnalyzeOptions, DiffOptions, MapsOptions, MergeOptions, Outcome, RelabelOptions, ReportOptions, SentenceChoice,
+    AnalyzeOptions, DiffOptions, MapsOptions, MergeOptions, Outcome, PolicyOptions, RelabelOptions, ReportOptions,
+    SentenceChoice,
 };
 use crate::parallel::all_cores;
 use crate::partial;
@@ -145,9 +146,6 @@ struct AnalyzeArguments {
     /// Run each control so many times, with seeds from 0
     #[arg(long, value_name = "N", default_value_t = 3, requires = "controls", value_parser = clap::value_parser!(u64).range(1..=1000))]
     control_seeds: u64,
-    /// Also run a published analysis as its authors' code does
-    #[arg(long, value_enum)]
-    preset: Option<PresetArgument>,
     /// Run shard I of N, counted from 1, and write with `-o FILE.headscope` what `headscope merge` makes the report of
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
@@ -164,6 +162,9 @@ struct ReportArguments {
     /// Do not print the summary
     #[arg(short, long)]
     quiet: bool,
+    /// Follow a published analysis. May be repeated
+    #[arg(long = "preset", value_name = "PRESET", value_enum)]
+    presets: Vec<PresetArgument>,
     /// Set thresholds of the labels: a TOML file with any of the keys of `settings.policy` in a report
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
@@ -205,11 +206,13 @@ const RELABEL_EXAMPLES: &str = "\
 Examples:
   headscope relabel report.json --policy strict.toml
   headscope relabel report.json --policy strict.toml -o strict.json -o strict.csv
+  headscope relabel report.json --preset voita2019
 
 A policy file is TOML and sets any of the keys that a report lists under `settings.policy`; what it leaves out has its
-default. For example:
+default, or the preset's value. For example:
   syntactic_margin = 0.2
   separator_mass = 0.7
+  entropy_ratio = \"off\"
 
 Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 ";
@@ -218,13 +221,16 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 ///
 /// Labels every head anew from the evidence in the report, and says which labels change.
 #[derive(Args)]
-#[command(after_help = RELABEL_EXAMPLES)]
+#[command(after_help = RELABEL_EXAMPLES, group = ArgGroup::new("labels").required(true).multiple(true))]
 struct RelabelArguments {
     /// A report in JSON; `-` reads standard input
     report: PathBuf,
     /// The thresholds: a TOML file
-    #[arg(long, value_name = "FILE")]
-    policy: PathBuf,
+    #[arg(long, value_name = "FILE", group = "labels")]
+    policy: Option<PathBuf>,
+    /// The thresholds of a published analysis; the policy file changes them
+    #[arg(long = "preset", value_name = "PRESET", value_enum, group = "labels")]
+    presets: Vec<PresetArgument>,
     /// Write the new report, as JSON or as CSV by the extension; `-` writes JSON to standard output. May be repeated
     #[arg(short, long = "output", value_name = "FILE")]
     outputs: Vec<PathBuf>,
@@ -353,10 +359,12 @@ enum FormatArgument {
     Jsonl,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum PresetArgument {
-    /// Clark et al. 2019: pairs of segments, its own metrics and labels, in a section of its own
+    /// Clark et al. 2019: pairs of segments, its own metrics and labels, in a section of its own; for `analyze`
     Clark2019,
+    /// Voita et al. 2019: label positional and syntactic heads by its definitions, and no others
+    Voita2019,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -383,10 +391,11 @@ impl AnalyzeArguments {
             return Err("--truncate is for plain text: a sentence without its end has another tree".to_owned());
         }
         refuse_overlap(&self.report.outputs, &corpus)?;
-        let clark2019 = matches!(self.preset, Some(PresetArgument::Clark2019));
+        let clark2019 = self.report.presets.contains(&PresetArgument::Clark2019);
         if corpus.iter().any(|input| matches!(input, Input::Stdin(_))) && (clark2019 || !self.controls.is_empty()) {
             return Err(
-                "--control and --preset read the corpus again, which standard input cannot: name a file".to_owned()
+                "--control and --preset clark2019 read the corpus again, which standard input cannot: name a file"
+                    .to_owned(),
             );
         }
         let (run_info, threads) = (!self.report.no_run_info, self.report.threads());
@@ -426,15 +435,22 @@ impl ReportArguments {
             threads: self.threads(),
             summary: !self.quiet && !outputs.contains(&Target::Stdout),
             outputs,
-            policy: self.policy,
-            min_count: self.min_count,
+            policy: PolicyOptions {
+                voita2019: self.presets.contains(&PresetArgument::Voita2019),
+                file: self.policy,
+                min_count: self.min_count,
+            },
         })
     }
 
     /// What there is to say of a shard: it has no labels yet.
     fn validate_partial(self, shard: Shard) -> Result<Outcome, Usage> {
         let wanted = format!("--shard {shard} writes a partial: give one -o FILE.{}", partial::EXTENSION);
-        let of_labels = [("--min-count", self.min_count.is_some()), ("--policy", self.policy.is_some())];
+        let of_labels = [
+            ("--min-count", self.min_count.is_some()),
+            ("--policy", self.policy.is_some()),
+            ("--preset voita2019", self.presets.contains(&PresetArgument::Voita2019)),
+        ];
         if let Some((option, _)) = of_labels.iter().find(|(_, given)| *given) {
             return Err(format!("{option} is about labels, and a shard has none yet: give it to headscope merge"));
         }
@@ -449,6 +465,7 @@ impl ReportArguments {
 impl MergeArguments {
     fn validate(self) -> Result<MergeOptions, Usage> {
         refuse_overlap(&self.report.outputs, &[])?;
+        refuse_clark2019(&self.report.presets, "headscope analyze --shard, whose partials carry it")?;
         let run_info = !self.report.no_run_info;
         Ok(MergeOptions { parts: self.parts, run_info, report: self.report.validate()? })
     }
@@ -457,7 +474,10 @@ impl MergeArguments {
 impl RelabelArguments {
     fn validate(self) -> Result<RelabelOptions, Usage> {
         refuse_overlap(&self.outputs, &[])?;
-        Ok(RelabelOptions { report: self.report, policy: self.policy, outputs: targets(&self.outputs)? })
+        refuse_clark2019(&self.presets, "headscope analyze")?;
+        let voita2019 = self.presets.contains(&PresetArgument::Voita2019);
+        let policy = PolicyOptions { voita2019, file: self.policy, min_count: None };
+        Ok(RelabelOptions { report: self.report, policy, outputs: targets(&self.outputs)? })
     }
 }
 
@@ -561,6 +581,14 @@ fn refuse_overlap(outputs: &[PathBuf], corpora: &[Input]) -> Result<(), Usage> {
         if !seen.insert(destination) {
             return Err(format!("the same output is given twice: `{}`", output.display()));
         }
+    }
+    Ok(())
+}
+
+/// Refuses the preset that measures more where nothing is measured; `instead` takes it.
+fn refuse_clark2019(presets: &[PresetArgument], instead: &str) -> Result<(), Usage> {
+    if presets.contains(&PresetArgument::Clark2019) {
+        return Err(format!("--preset clark2019 is no policy, it measures more: give it to {instead}"));
     }
     Ok(())
 }

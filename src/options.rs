@@ -62,12 +62,21 @@ pub struct ReportOptions {
     pub outputs: Vec<Target>,
     /// Whether the summary is printed.
     pub summary: bool,
-    /// A file that sets thresholds of the labels.
-    pub policy: Option<PathBuf>,
-    /// Fewest scored words of a syntactic label, whatever the policy says.
-    pub min_count: Option<u64>,
+    /// What the labels are given by.
+    pub policy: PolicyOptions,
     /// Threads that work out intervals.
     pub threads: NonZeroUsize,
+}
+
+/// Where the thresholds of the labels come from: each of these has the last word on what those before it say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PolicyOptions {
+    /// Whether it starts from the policy of Voita et al. 2019, and not from the default one.
+    pub voita2019: bool,
+    /// A file that sets thresholds.
+    pub file: Option<PathBuf>,
+    /// Fewest scored words of a syntactic label.
+    pub min_count: Option<u64>,
 }
 
 /// `headscope merge`
@@ -101,8 +110,8 @@ pub struct MapsOptions {
 pub struct RelabelOptions {
     /// The saved report; `-` is standard input.
     pub report: PathBuf,
-    /// The file that sets thresholds.
-    pub policy: PathBuf,
+    /// What the labels are given by.
+    pub policy: PolicyOptions,
     /// Where the new report goes.
     pub outputs: Vec<Target>,
 }

@@ -5,12 +5,11 @@ use std::fmt::{self, Write};
 
 use anyhow::Result;
 
-use crate::detectors::Policy;
 use crate::export::output::{print, printable};
-use crate::export::{Target, json};
+use crate::export::{Target, json, summary};
 use crate::options::RelabelOptions;
 use crate::report::{HeadReport, Report};
-use crate::run::{open_outputs, write};
+use crate::run::{open_outputs, policy, write};
 
 /// Labels the heads of a saved report by another policy, says what changes, and writes the new report.
 ///
@@ -19,11 +18,15 @@ use crate::run::{open_outputs, write};
 /// If the report or the policy cannot be used, or an output cannot be written.
 pub fn relabel(options: &RelabelOptions) -> Result<()> {
     let outputs = open_outputs(&options.outputs)?;
-    let policy = Policy::default().with_file(&options.policy)?;
+    let policy = policy(&options.policy)?;
     let report = json::parse(&options.report.display().to_string(), &json::read_text(&options.report)?)?;
     let relabelled = report.clone().relabel(policy);
-    write(&relabelled, outputs, false)?;
-    if options.outputs.contains(&Target::Stdout) { Ok(()) } else { print(&changes(&report, &relabelled)) }
+    write(&relabelled, outputs)?;
+    if options.outputs.contains(&Target::Stdout) {
+        return Ok(());
+    }
+    let preset = if options.policy.voita2019 { summary::voita2019(&relabelled.heads) } else { String::new() };
+    print(&format!("{}{preset}", changes(&report, &relabelled)))
 }
 
 /// The thresholds and the labels in which two reports over the same evidence differ.

@@ -16,7 +16,7 @@ use crate::merge;
 use crate::metrics::Measurements;
 use crate::observation::{Identity, Observation};
 use crate::observe::Sums;
-use crate::options::{AnalyzeOptions, MergeOptions, Outcome, ReportOptions};
+use crate::options::{AnalyzeOptions, MergeOptions, Outcome, PolicyOptions, ReportOptions};
 use crate::partial;
 use crate::passes::observe;
 use crate::report::{ControlReport, CorpusInfo, Findings, Report, Settings};
@@ -32,7 +32,7 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
     match &options.outcome {
         Outcome::Report(wanted) => {
             let outputs = open_outputs(&wanted.outputs)?;
-            let policy = policy(wanted)?;
+            let policy = policy(&wanted.policy)?;
             let observation = observe(options, Shard::WHOLE)?;
             conclude(observation, policy, outputs, wanted)
         }
@@ -56,16 +56,19 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
 /// If a partial cannot be used, they are not all of one whole, or an output cannot be written.
 pub fn merge(options: &MergeOptions) -> Result<()> {
     let outputs = open_outputs(&options.report.outputs)?;
-    let policy = policy(&options.report)?;
+    let policy = policy(&options.report.policy)?;
     let mut observation = merge::all(&options.parts)?;
     observation.run = observation.run.filter(|_| options.run_info);
     conclude(observation, policy, outputs, &options.report)
 }
 
-/// The default policy, with what the policy file and the command line set.
-fn policy(wanted: &ReportOptions) -> Result<Policy> {
-    let policy = Policy::default();
-    let policy = wanted.policy.as_deref().map_or(Ok(policy.clone()), |file| policy.with_file(file))?;
+/// The default policy or that of a preset, with what the policy file and the command line set.
+pub(crate) fn policy(wanted: &PolicyOptions) -> Result<Policy> {
+    let policy = if wanted.voita2019 { Policy::voita2019() } else { Policy::default() };
+    let policy = match &wanted.file {
+        Some(file) => policy.with_file(file)?,
+        None => policy,
+    };
     Ok(Policy { syntactic_min_count: wanted.min_count.unwrap_or(policy.syntactic_min_count), ..policy })
 }
 
@@ -91,7 +94,8 @@ fn conclude(
     let settings = Settings { protocol, bootstrap: BOOTSTRAP, policy };
     let findings = Findings { measured, verdicts, controls, clark2019 };
     let report = Report::new(tool, model, CorpusInfo::new(corpus, &tally), settings, findings, run);
-    write(&report, outputs, wanted.summary)
+    write(&report, outputs)?;
+    if wanted.summary { print(&summary::render(&report, wanted.policy.voita2019)) } else { Ok(()) }
 }
 
 /// The ratios of the sums, and the labels that they give each head.
@@ -111,8 +115,8 @@ pub(crate) fn open_outputs(targets: &[Target]) -> Result<Vec<(Option<Output>, Wr
     targets.iter().map(open).collect()
 }
 
-/// Writes a report to its outputs, and prints its summary.
-pub(crate) fn write(report: &Report, outputs: Vec<(Option<Output>, Writer)>, show_summary: bool) -> Result<()> {
+/// Writes a report to its outputs.
+pub(crate) fn write(report: &Report, outputs: Vec<(Option<Output>, Writer)>) -> Result<()> {
     for (output, writer) in outputs {
         let bytes = writer.render(report)?;
         match output {
@@ -122,9 +126,6 @@ pub(crate) fn write(report: &Report, outputs: Vec<(Option<Output>, Writer)>, sho
             }
             None => to_stdout(&bytes)?,
         }
-    }
-    if show_summary {
-        print(&summary::render(report))?;
     }
     Ok(())
 }

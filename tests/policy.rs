@@ -272,3 +272,142 @@ fn trouble_is_not_a_difference() {
     assert_eq!(bench.diff(&bench.path("report.json"), &["--tolerance", "-1"]).0, 2);
     assert_eq!(bench.run(&["diff", "-", "-"]).0, 2);
 }
+
+/// The planted heads whose role is a place; see `tests/in_the_box.rs`.
+const PLANTED_POSITIONAL: [(&str, &str); 5] = [
+    ("L0H0", "previous-token"),
+    ("L0H1", "next-token"),
+    ("L0H3", "offset:-2"),
+    ("L2H0", "offset:2"),
+    ("L2H1", "offset:-5"),
+];
+
+/// The mean confidence of the heads with a label, and of those without, as the summary prints them.
+fn confidences(report: &Value) -> [String; 2] {
+    [false, true].map(|unlabelled| {
+        let heads = report["heads"].as_array().unwrap().iter();
+        let heads = heads.filter(|head| (head["primary"] == "unlabelled") == unlabelled);
+        let known: Vec<f64> = heads.map(|head| head["metrics"]["confidence"].as_f64().unwrap()).collect();
+        format!("{:.3}", known.iter().sum::<f64>() / known.len() as f64)
+    })
+}
+
+#[test]
+fn voita2019_finds_the_planted_places_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("report.json");
+    let summary = run(&["analyze", "box:planted", "--preset", "voita2019", "-o", path(&output)]).unwrap();
+    let report: Value = serde_json::from_slice(&fs::read(&output).unwrap()).unwrap();
+    for head in report["heads"].as_array().unwrap() {
+        let planted = PLANTED_POSITIONAL.iter().find(|(name, _)| head["name"] == *name).map(|(_, label)| *label);
+        let labels: Vec<&str> =
+            head["labels"].as_array().unwrap().iter().map(|label| label["label"].as_str().unwrap()).collect();
+        assert_eq!(labels, planted.into_iter().collect::<Vec<_>>(), "{}", head["name"]);
+        assert_eq!(head["primary"], planted.unwrap_or("unlabelled"));
+        let near = head["nearest"].as_array().unwrap();
+        let rules: Vec<&str> = near.iter().map(|near| near["rule"].as_str().unwrap()).collect();
+        let known = |rule: &&str| rule.starts_with("offset_argmax[") || rule.starts_with("accuracy(");
+        assert!(rules.iter().all(known), "{rules:?}");
+    }
+    assert!(report["tests"]["significant"].is_null() && report["tests"]["count"].as_u64().unwrap() > 0);
+    assert!(report["settings"]["policy"]["entropy_ratio"].is_null());
+    // A planted place puts all its weight on one token, but for the words at the edge that have no such place.
+    let [positional, others] = confidences(&report);
+    assert!(others < positional, "{positional} {others}");
+    let line = format!(
+        "Preset voita2019: 5 heads positional, 0 syntactic; mean confidence of them {positional}, of the others {others}"
+    );
+    assert!(summary.lines().any(|printed| printed == line), "no {line:?} in\n{summary}");
+    assert!(summary.contains("no significance is asked of a label."), "{summary}");
+    let schema: Value = serde_json::from_str(&run(&["schema"]).unwrap()).unwrap();
+    assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&report));
+}
+
+#[test]
+fn relabelling_by_a_preset_is_analysing_with_it() {
+    let bench = Bench::new();
+    let report = bench.path("report.json");
+    let read = |name: &str| fs::read(bench.path(name)).unwrap();
+    bench.analyze("preset.json", &["--preset", "voita2019"]);
+    let (status, text) =
+        bench.run(&["relabel", path(&report), "--preset", "voita2019", "-o", path(&bench.path("relabelled.json"))]);
+    assert_eq!(status, 0, "{text}");
+    assert!(text.starts_with("offset_mass: 0.5 -> off\nself_mass: 0.5 -> off\n"), "{text}");
+    assert!(text.contains("\nPreset voita2019: "), "{text}");
+    assert!(read("relabelled.json") == read("preset.json"));
+    // What a file sets, it sets on top of the preset.
+    let loose = bench.file("loose.toml", "entropy_ratio = 0.5\nsyntactic_min_count = 3\nsyntactic_margin = 0\n");
+    bench.analyze("both.json", &["--preset", "voita2019", "--policy", path(&loose), "--preset", "clark2019"]);
+    let (_, text) = bench.relabel(&report, &loose, &["--preset", "voita2019", "-o", "-"]);
+    let (both, relabelled) = (bench.json("both.json"), serde_json::from_str::<Value>(&text).unwrap());
+    assert_eq!(both["heads"], relabelled["heads"]);
+    assert_eq!(both["settings"]["policy"], relabelled["settings"]["policy"]);
+    assert!(both["settings"]["policy"]["syntactic_q"].is_null());
+    assert_ne!(both["label_counts"]["broad"], 0);
+    let caveats = relabelled["caveats"].as_array().unwrap();
+    assert!(caveats.iter().any(|caveat| caveat["id"] == "significance-not-asked"), "{caveats:?}");
+    assert_eq!(both["settings"]["clark2019"], true);
+    // And back.
+    let default = bench.file("default.toml", "");
+    let (_, text) = bench.relabel(&bench.path("preset.json"), &default, &["-o", "-"]);
+    assert_eq!(text.into_bytes(), read("report.json"));
+}
+
+#[test]
+fn a_head_without_any_rule_is_near_to_nothing() {
+    let bench = Bench::new();
+    let names =
+        bench.json("report.json")["settings"]["policy"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let (rules, numbers): (Vec<_>, Vec<_>) =
+        names.iter().partition(|name| !["syntactic_margin", "syntactic_min_count"].contains(&name.as_str()));
+    assert_eq!(numbers.len(), 2);
+    let off: Vec<String> = rules.iter().map(|name| format!("{name} = \"off\"\n")).collect();
+    let policy = bench.file("none.toml", off.concat() + "syntactic_min_count = 1000000\n");
+    let (json, csv) = (bench.path("none.json"), bench.path("none.csv"));
+    assert_eq!(bench.relabel(&bench.path("report.json"), &policy, &["-o", path(&json), "-o", path(&csv)]).0, 0);
+    for head in bench.json("none.json")["heads"].as_array().unwrap() {
+        assert_eq!(
+            (&head["primary"], &head["labels"], &head["nearest"]),
+            (&json!("unlabelled"), &json!([]), &json!([]))
+        );
+    }
+    // Such a report is read by all that reads reports, and its summary is printed.
+    assert_eq!(bench.diff(&json, &[]).0, 0);
+    assert_eq!(bench.relabel(&json, &bench.file("default.toml", ""), &[]).0, 0);
+    let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
+    let summary = run(&["analyze", path(&model), "-c", path(&corpus), "--policy", path(&policy)]).unwrap();
+    assert!(summary.contains("   12  no label (.)\n"), "{summary}");
+}
+
+#[test]
+fn presets_are_given_where_they_can_be_followed() {
+    let bench = Bench::new();
+    let report = bench.path("report.json");
+    let usage = |arguments: &[&str]| {
+        let (status, message) = bench.run(arguments);
+        assert_eq!(status, 2, "{message}");
+        message
+    };
+    let neither = usage(&["relabel", path(&report)]);
+    assert!(neither.contains("--policy <FILE>|--preset <PRESET>"), "{neither}");
+    let relabel = usage(&["relabel", path(&report), "--preset", "clark2019"]);
+    assert!(relabel.contains("--preset clark2019 is no policy, it measures more: give it to headscope analyze"));
+    let merge = usage(&["merge", "part.headscope", "--preset", "clark2019"]);
+    assert!(merge.contains("give it to headscope analyze --shard, whose partials carry it"), "{merge}");
+    let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
+    let part = bench.path("part.headscope");
+    let shard = ["analyze", path(&model), "-c", path(&corpus), "--no-run-info", "--shard", "1/1", "-o", path(&part)];
+    let labels = usage(&[&shard[..], &["--preset", "voita2019"]].concat());
+    assert!(labels.contains("--preset voita2019 is about labels, and a shard has none yet"), "{labels}");
+    // Merging takes the policy.
+    run(&shard).unwrap();
+    let merged = run(&["merge", path(&part), "--preset", "voita2019", "--no-run-info", "-o", "-"]).unwrap();
+    bench.analyze("preset.json", &["--preset", "voita2019"]);
+    assert!(merged.into_bytes() == fs::read(bench.path("preset.json")).unwrap());
+    // Standard input can be read once, which is enough for a policy.
+    let piped = ["analyze", path(&model), "-c", "-", "--format", "conllu", "--limit", "9", "--preset"];
+    let text = fs::read(&corpus).unwrap();
+    let voita = headscope(&[&piped[..], &["voita2019"]].concat()).write_stdin(text).output().unwrap();
+    assert!(outcome(&voita).unwrap().contains("\nPreset voita2019: "));
+    assert!(usage(&[&piped[..], &["clark2019"]].concat()).contains("--preset clark2019 read the corpus again"));
+}

@@ -9,7 +9,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use super::output::printable;
 use crate::clark::ClarkLabel;
 use crate::control::ControlKind;
-use crate::detectors::UNLABELLED;
+use crate::detectors::{UNLABELLED, find};
 use crate::metrics::{RelationMetrics, Tests};
 use crate::observation::Observation;
 use crate::report::{ControlReport, CorpusFileInfo, CorpusInfo, HeadReport, Report, head_name};
@@ -17,10 +17,12 @@ use crate::shard::Shard;
 use crate::stats::bootstrap::Interval;
 
 /// The summary of a report, with terminal colours; whoever prints it strips them where they do not belong.
+///
+/// With `preset` its labels are by the policy of the preset `voita2019`, and that has a line.
 #[must_use]
-pub fn render(report: &Report) -> String {
+pub fn render(report: &Report, preset: bool) -> String {
     let mut text = String::new();
-    write_summary(&mut text, report).expect("writing to a string does not fail");
+    write_summary(&mut text, report, preset).expect("writing to a string does not fail");
     text
 }
 
@@ -37,7 +39,7 @@ pub fn of_shard(shard: Shard, observation: &Observation) -> String {
     )
 }
 
-fn write_summary(out: &mut String, report: &Report) -> fmt::Result {
+fn write_summary(out: &mut String, report: &Report, preset: bool) -> fmt::Result {
     let (model, corpus) = (&report.model, &report.corpus);
     writeln!(
         out,
@@ -62,6 +64,9 @@ fn write_summary(out: &mut String, report: &Report) -> fmt::Result {
     borderline(out, &report.heads)?;
     controls(out, report)?;
     clark2019(out, report)?;
+    if preset {
+        write!(out, "\n{}", voita2019(&report.heads))?;
+    }
     relations(out, report)?;
     skipped(out, report)
 }
@@ -179,7 +184,7 @@ fn controls(out: &mut String, report: &Report) -> fmt::Result {
     Ok(())
 }
 
-/// One line for the preset: how many heads have which of its labels.
+/// One line for the preset `clark2019`: how many heads have which of its labels.
 fn clark2019(out: &mut String, report: &Report) -> fmt::Result {
     let Some(found) = &report.clark2019 else { return Ok(()) };
     let mut counts: BTreeMap<ClarkLabel, usize> = BTreeMap::new();
@@ -187,6 +192,36 @@ fn clark2019(out: &mut String, report: &Report) -> fmt::Result {
     let counts: Vec<String> = counts.iter().map(|(label, count)| format!("{label} {count}")).collect();
     let counts = if counts.is_empty() { "no labels".to_owned() } else { counts.join(", ") };
     writeln!(out, "\nPreset clark2019, heads over {} pairs of segments: {counts}", found.sequences)
+}
+
+/// The families of labels that Voita et al. 2019 call positional.
+const POSITIONAL: [&str; 3] = ["previous-token", "next-token", "offset:k"];
+
+/// One line for the preset `voita2019`: how many heads have its two roles, and how confident they are beside the others.
+#[must_use]
+pub fn voita2019(heads: &[HeadReport]) -> String {
+    let has = |families: &'static [&'static str]| {
+        move |head: &&HeadReport| {
+            head.labels.iter().filter_map(|label| find(&label.label)).any(|family| families.contains(&family.name))
+        }
+    };
+    let (positional, syntactic) = (has(&POSITIONAL), has(&[SYNTACTIC]));
+    let (with_role, others): (Vec<_>, Vec<_>) = heads.iter().partition(|head| positional(head) || syntactic(head));
+    format!(
+        "Preset voita2019: {} heads positional, {} syntactic; mean confidence of them {}, of the others {}\n",
+        heads.iter().filter(positional).count(),
+        heads.iter().filter(syntactic).count(),
+        mean_confidence(&with_role),
+        mean_confidence(&others),
+    )
+}
+
+fn mean_confidence(heads: &[&HeadReport]) -> String {
+    let known: Vec<f64> = heads.iter().filter_map(|head| head.metrics.confidence).collect();
+    if known.is_empty() {
+        return "-".to_owned();
+    }
+    format!("{:.3}", known.iter().sum::<f64>() / known.len() as f64)
 }
 
 fn relations(out: &mut String, report: &Report) -> fmt::Result {
@@ -293,4 +328,56 @@ fn plain_table() -> Table {
     table.load_style(presets::NOTHING);
     table.set_content_arrangement(comfy_table::ContentArrangement::Disabled);
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detectors::Label;
+    use crate::metrics::{HeadIntervals, HeadMetrics};
+
+    fn head(labels: &[&str], confidence: Option<f64>) -> HeadReport {
+        let label = |label: &&str| Label {
+            label: (*label).to_owned(),
+            score: 1.0,
+            ci95: None,
+            baseline: None,
+            threshold: 0.9,
+            margin: 1.0,
+            rule: String::new(),
+            borderline: true,
+            direction: None,
+            versus_offset: None,
+        };
+        HeadReport {
+            layer: 0,
+            head: 0,
+            name: head_name(0, 0),
+            primary: String::new(),
+            labels: labels.iter().map(label).collect(),
+            nearest: Vec::new(),
+            metrics: HeadMetrics { confidence, ..HeadMetrics::default() },
+            ci95: HeadIntervals::default(),
+        }
+    }
+
+    #[test]
+    fn the_line_of_voita2019_counts_heads_and_averages_their_confidence() {
+        let heads = [
+            head(&["previous-token", "offset:-2"], Some(0.75)),
+            head(&["syntactic:obj", "syntactic:nsubj", "next-token"], Some(0.5)),
+            head(&["syntactic:all"], Some(1.0)),
+            head(&[], Some(0.25)),
+            // A policy file may have switched the rule on.
+            head(&["separator"], Some(0.5)),
+            head(&[], None),
+        ];
+        assert_eq!(
+            voita2019(&heads),
+            "Preset voita2019: 2 heads positional, 2 syntactic; mean confidence of them 0.750, of the others 0.375\n"
+        );
+        let none =
+            "Preset voita2019: 0 heads positional, 0 syntactic; mean confidence of them -, of the others 0.250\n";
+        assert_eq!(voita2019(&heads[3..4]), none);
+    }
 }
