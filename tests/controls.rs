@@ -61,6 +61,20 @@ fn controls_stand_beside_the_real_labels() {
 }
 
 #[test]
+fn relabelling_says_that_controls_are_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let (saved, gold) = (folder.path().join("report.json"), gold());
+    let arguments = ["analyze", "box:planted", "-c", path(&gold), "--limit", "50", "-q", "-o", path(&saved)];
+    let said = |more: &[&str]| {
+        run(&[&arguments, more].concat()).unwrap();
+        run(&["relabel", path(&saved), "--preset", "voita2019"]).unwrap()
+    };
+    let line = "The counts of the controls are left out";
+    assert!(said(&["--control", "random-init"]).contains(line));
+    assert!(!said(&[]).contains(line));
+}
+
+#[test]
 fn controls_are_the_same_for_any_number_of_threads() {
     let counts = |more: &[&str]| {
         let arguments = ["--limit", "200", "--control", "shuffled-words", "--control-seeds", "1"];
