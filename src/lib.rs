@@ -28,6 +28,7 @@ pub mod digest;
 pub mod encode;
 pub mod export;
 pub mod interrupt;
+pub mod lanes;
 pub mod maps;
 pub mod merge;
 pub mod metrics;

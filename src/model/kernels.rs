@@ -9,8 +9,8 @@
 
 use multiversion::multiversion;
 
-/// How many values are computed side by side: one vector of the widest registers (AVX-512, 16 x f32).
-pub const LANES: usize = 16;
+pub use crate::lanes::LANES;
+use crate::lanes::across;
 
 /// The softmax of the first `keys` values of each row of `scores`, `[rows, stride]`, in place, the rest of the row
 /// becoming 0; the entropy of each row, in nats, into `entropies`, `[rows]`.
@@ -121,10 +121,10 @@ fn softmax_row(row: &mut [f32]) -> f32 {
             weighted[lane] = weight.mul_add(at_least(x), weighted[lane]);
         }
     }
-    let total: f32 = weights.iter().sum();
+    let total = across(weights, |a, b| a + b);
     let inverse = 1.0 / total;
     row.iter_mut().for_each(|weight| *weight *= inverse);
-    total.ln() - weighted.iter().sum::<f32>() * inverse
+    total.ln() - across(weighted, |a, b| a + b) * inverse
 }
 
 #[inline(always)]
@@ -152,7 +152,7 @@ fn reduce(values: &[f32], start: f32, map: impl Fn(f32) -> f32, combine: impl Fn
     for (partial, &value) in partial.iter_mut().zip(rest) {
         *partial = combine(*partial, map(value));
     }
-    partial.into_iter().fold(start, combine)
+    across(partial, combine)
 }
 
 /// Below this `e^x` leaves the normal numbers, and is taken for 0.

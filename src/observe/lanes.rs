@@ -2,8 +2,8 @@
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 
-/// How many values are looked at side by side: one vector of f32 of the widest registers (AVX-512), two of f64.
-pub const LANES: usize = 16;
+pub use crate::lanes::LANES;
+use crate::lanes::across;
 
 /// A weight: f32 between tokens, f64 between words.
 pub trait Weight: Copy + PartialOrd {
@@ -28,7 +28,7 @@ pub fn largest<T: Weight>(values: &[T]) -> T {
             most[lane] = if chunk[lane] > most[lane] { chunk[lane] } else { most[lane] };
         }
     }
-    most.into_iter().fold(T::LEAST, |most, value| if value > most { value } else { most })
+    across(most, |a, b| if b > a { b } else { a })
 }
 
 /// The largest of `values` times `kept`, which is 1 or 0 for each; whole vectors of both.

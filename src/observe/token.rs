@@ -12,6 +12,7 @@ use crate::encode::{Encoded, TokenKind};
 
 use super::exact::ExactSum;
 use super::lanes::{LANES, first_at_least, largest, largest_kept};
+use crate::lanes::across;
 
 /// The farthest offset that is kept apart: `offset_mass` runs over -8..=8.
 pub const MAX_OFFSET: i32 = 8;
@@ -313,7 +314,7 @@ fn moments(weights: &[f32], distances: &[f64]) -> (f64, f64) {
             moment[lane] = weight.mul_add(distances[lane], moment[lane]);
         }
     }
-    (mass.iter().sum(), moment.iter().sum())
+    (across(mass, |a, b| a + b), across(moment, |a, b| a + b))
 }
 
 /// The summed attention to `keys`.
