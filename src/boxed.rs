@@ -93,6 +93,16 @@ pub fn corpus(path: &Path) -> Option<Result<(&'static str, &'static [u8]), Strin
     Some(if name == CORPUS { Ok((CORPUS, GOLD)) } else { Err(unknown("corpus", name, &[CORPUS])) })
 }
 
+/// The model of the box that somebody means who leaves out or misspells [`PREFIX`].
+#[must_use]
+pub fn meant(name: &str) -> Option<&'static str> {
+    let is_meant = |known: &&str| {
+        let bare = known.strip_prefix(PREFIX).unwrap_or(known);
+        *known != name && [*known, bare].iter().any(|known| known.eq_ignore_ascii_case(name))
+    };
+    MODELS.iter().map(|(known, _)| *known).find(is_meant)
+}
+
 fn unknown(what: &str, name: &str, all: &[&str]) -> String {
     let name = name.escape_debug();
     format!(

@@ -126,8 +126,8 @@ struct AnalyzeArguments {
     #[command(flatten)]
     corpora: CorpusArguments,
     /// Skip sentences of more tokens [default: as many as the model has positions]
-    #[arg(long, value_name = "N")]
-    max_tokens: Option<NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_tokens: Option<u32>,
     /// Cut longer sentences of plain text instead of skipping them
     #[arg(long)]
     truncate: bool,
@@ -140,7 +140,7 @@ struct AnalyzeArguments {
     /// Which token speaks for a word that the tokenizer split
     #[arg(long, value_enum, default_value_t = FromTokenArgument::Mean)]
     from_token: FromTokenArgument,
-    /// Also count the labels where there is nothing to find. May be repeated
+    /// Also count the labels where there is nothing to find; not of a corpus on standard input. May be repeated
     #[arg(long = "control", value_name = "CONTROL", value_enum)]
     controls: Vec<ControlArgument>,
     /// Run each control so many times, with seeds from 0
@@ -165,7 +165,8 @@ struct ReportArguments {
     /// Follow a published analysis. May be repeated
     #[arg(long = "preset", value_name = "PRESET", value_enum)]
     presets: Vec<PresetArgument>,
-    /// Set thresholds of the labels: a TOML file with any of the keys of `settings.policy` in a report
+    /// Set thresholds of the labels: a TOML file with any of the keys of `settings.policy` in a report; "off" switches a
+    /// rule off
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// Fewest words of a relation for a syntactic label [default: that of the policy, 100]
@@ -304,8 +305,8 @@ struct MapsArguments {
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Skip sentences of more tokens [default: as many as the model has positions]
-    #[arg(long, value_name = "N")]
-    max_tokens: Option<NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_tokens: Option<u32>,
     /// Fail at the first sentence that would be skipped, and write nothing
     #[arg(long)]
     strict: bool,
@@ -407,7 +408,7 @@ impl AnalyzeArguments {
         Ok(AnalyzeOptions {
             model,
             corpus,
-            max_tokens: self.max_tokens.map(NonZeroUsize::get),
+            max_tokens: self.max_tokens.map(|tokens| tokens as usize),
             truncate: self.truncate,
             strict: self.strict,
             limit: self.limit,
@@ -510,7 +511,7 @@ impl MapsArguments {
         if let SentenceChoice::Corpus { inputs, .. } = &sentences {
             refuse_overlap(std::slice::from_ref(&self.output), inputs)?;
         }
-        let max_tokens = self.max_tokens.map(NonZeroUsize::get);
+        let max_tokens = self.max_tokens.map(|tokens| tokens as usize);
         Ok(MapsOptions { model, sentences, output: self.output, max_tokens, strict: self.strict })
     }
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::attention::AttentionView;
 use crate::corpus::{Content, Corpus, Sentence};
-use crate::encode::{Encoded, SentenceEncoder};
+use crate::encode::{Encoded, SentenceEncoder, SkipReason};
 use crate::export::output::{Output, printable};
 use crate::model::encoder::{Scratch, Visitor};
 use crate::model::{Fingerprint, Model};
@@ -86,7 +86,16 @@ fn chosen(choice: &SentenceChoice, encoder: &mut SentenceEncoder<'_>) -> Result<
     let (inputs, indices) = match choice {
         SentenceChoice::Text(text) => {
             let encoded = encoder.encode(Sentence::single("--text", Content::Text(text.clone())))?;
-            return Ok(vec![encoded.map_err(|reason| anyhow!("cannot map a text {}", reason.describe()))?]);
+            let failed = |reason: SkipReason| {
+                let way_out = match reason {
+                    SkipReason::TooManyTokens => {
+                        ": cut the text, or raise --max-tokens if the model has more positions"
+                    }
+                    _ => "",
+                };
+                anyhow!("cannot map a text {}{way_out}", reason.describe())
+            };
+            return Ok(vec![encoded.map_err(failed)?]);
         }
         SentenceChoice::Corpus { inputs, indices } => (inputs, indices),
     };

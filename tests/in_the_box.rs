@@ -161,6 +161,8 @@ fn what_is_not_in_the_box() {
     let (status, error) = run(&["analyze", "box:huge"]).unwrap_err();
     assert_eq!(status, 1);
     assert!(error.contains("there is no model `box:huge` in the box: it has box:small and box:planted"), "{error}");
+    let (_, error) = run(&["analyze", "BOX:small"]).unwrap_err();
+    assert!(error.contains("or is `box:small` meant"), "{error}");
 }
 
 /// The command of the README: no file is named.

@@ -8,7 +8,7 @@ pub(super) const BROAD: Detector = Detector {
         measures: "The head spreads its attention over the whole sequence.",
         formula: "entropy_ratio > 0.8",
         chance: "1: uniform attention. A randomly initialised head is close to it too.",
-        threshold: "0.8",
+        threshold: "entropy_ratio = 0.8",
         source: "Clark et al. 2019 take 3.8 nats on sequences of 128 tokens: 3.8 / ln 128 = 0.78.",
         caveats: "This is the one label that a head without any preference has: \
             it says that no preference was found, not that broadness was learned.",

@@ -16,7 +16,7 @@ pub struct Explanation {
     pub formula: &'static str,
     /// What a head without any preference would get.
     pub chance: &'static str,
-    /// The default threshold; empty for a metric.
+    /// The default thresholds, each by its name in a policy; empty for a metric.
     pub threshold: &'static str,
     /// Where the definition or the threshold comes from.
     pub source: &'static str,

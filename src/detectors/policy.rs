@@ -129,7 +129,7 @@ impl Policy {
                 return Err(refused(key.span().start, unknown(name)));
             };
             threshold.set(&mut self, value.get_ref()).map_err(|expected| {
-                let given = text[value.span()].escape_debug();
+                let given = text[value.span()].lines().next().unwrap_or_default();
                 refused(value.span().start, format!("`{name}` is {given}: it must be {expected}"))
             })?;
         }
@@ -247,10 +247,7 @@ mod tests {
         assert!(refusal("[table]\nx = 1").1.starts_with("there is no threshold `table`: there are offset_argmax, "));
         let share = "it must be a number from 0 to 1, or \"off\"";
         for value in ["1.5", "-0.1", "nan", "inf", "\"0.5\"", "\"Off\"", "[0.5]", "true", "0x1"] {
-            assert_eq!(
-                refusal(&format!("\nself_mass = {value}")),
-                (2, format!("`self_mass` is {}: {share}", value.escape_debug()))
-            );
+            assert_eq!(refusal(&format!("\nself_mass = {value}")), (2, format!("`self_mass` is {}: {share}", value)));
         }
         // What it would mean to switch these off is not plain.
         for (name, expected) in [

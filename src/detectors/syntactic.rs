@@ -13,7 +13,8 @@ pub(super) const SYNTACTIC: Detector = Detector {
         formula: "count >= 100, accuracy >= baseline + 0.1 and q <= 0.05, the baseline being the best fixed offset on \
             the same words",
         chance: "the accuracy of the best fixed offset (\"the head is the word at d+k\"), for each relation",
-        threshold: "the baseline + 0.1 (ten percentage points), q-value 0.05",
+        threshold: "syntactic_margin = 0.1 above the baseline (ten percentage points), syntactic_q = 0.05, \
+            syntactic_min_count = 100",
         source: "Ten points over the best fixed offset: Voita et al. 2019, section 5.2. \
             Accuracy by the most attended word: Clark et al. 2019, section 4.2. \
             Significance: exact McNemar test, corrected by Benjamini & Hochberg 1995 for all heads, directions and \

@@ -1,10 +1,10 @@
 //! Where a model comes from: a folder, the Hub, or the box.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use super::tokenizer::{self, TOKENIZER, TokenizerFiles};
 use super::weights::files::{READABLE, is_index, shards};
@@ -27,6 +27,16 @@ pub enum ModelRef {
         /// A branch, a tag or a commit; `None` means `main`.
         revision: Option<String>,
     },
+}
+
+/// As it was given, without the revision.
+impl fmt::Display for ModelRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Folder(path) => write!(f, "{}", path.display()),
+            Self::InTheBox(name) | Self::Hub { id: name, .. } => f.write_str(name),
+        }
+    }
 }
 
 /// The files of one model, all on this machine.
@@ -130,7 +140,7 @@ impl ModelRef {
     /// If a file is missing, the Hub refuses the model, a download breaks off, or a Hub model is asked for in a
     /// build without the feature `hub`.
     pub fn resolve(&self, progress: &dyn DownloadProgress) -> Result<ModelFiles> {
-        match self {
+        let outcome = match self {
             Self::Folder(path) => folder(path),
             Self::InTheBox(name) => {
                 let unpacked = boxed::unpack(name)?;
@@ -141,9 +151,13 @@ impl ModelRef {
             #[cfg(not(feature = "hub"))]
             Self::Hub { .. } => {
                 let _ = progress;
-                bail!("built without the Hub client (feature `hub`): give a model folder")
+                Err(anyhow!("built without the Hub client (feature `hub`): give a model folder"))
             }
-        }
+        };
+        outcome.map_err(|error| match boxed::meant(&self.to_string()) {
+            Some(meant) => anyhow!("{error:#}; or is `{meant}` meant, which is in the binary?"),
+            None => error,
+        })
     }
 }
 
@@ -191,9 +205,10 @@ fn folder(path: &Path) -> Result<ModelFiles> {
             names.insert(entry.file_name().to_string_lossy().into_owned());
         }
     }
-    // The given path may end in `.` or `..`; the real one ends in the folder's name, except for the root.
+    // The given path may be `.` or end in `..`; the real one ends in the folder's name, except for the root.
     let real = path.canonicalize().with_context(unreadable)?;
-    let id = real.file_name().map_or_else(|| "model".to_owned(), |name| name.to_string_lossy().into_owned());
+    let name = path.file_name().or(real.file_name());
+    let id = name.map_or_else(|| "model".to_owned(), |name| name.to_string_lossy().into_owned());
     gather(id, None, &Place::Folder(path), &Folder { path, names })
 }
 
