@@ -163,6 +163,8 @@ fn what_is_not_in_the_box() {
     assert!(error.contains("there is no model `box:huge` in the box: it has box:small and box:planted"), "{error}");
     let (_, error) = run(&["analyze", "BOX:small"]).unwrap_err();
     assert!(error.contains("or is `box:small` meant"), "{error}");
+    let (_, error) = run(&["analyze", "BOX:small"]).unwrap_err();
+    assert!(error.contains("or is `box:small` meant"), "{error}");
 }
 
 /// The command of the README: no file is named.

@@ -247,15 +247,15 @@ mod tests {
         assert!(refusal("[table]\nx = 1").1.starts_with("there is no threshold `table`: there are offset_argmax, "));
         let share = "it must be a number from 0 to 1, or \"off\"";
         for value in ["1.5", "-0.1", "nan", "inf", "\"0.5\"", "\"Off\"", "[0.5]", "true", "0x1"] {
-            assert_eq!(refusal(&format!("\nself_mass = {value}")), (2, format!("`self_mass` is {}: {share}", value)));
+            assert_eq!(refusal(&format!("\nself_mass = {value}")), (2, format!("`self_mass` is {value}: {share}")));
         }
         // What it would mean to switch these off is not plain.
         for (name, expected) in [
             ("syntactic_margin", "a number from 0 to 1"),
             ("syntactic_min_count", "a whole number of words, 0 or more"),
         ] {
-            let off = "\"off\"".escape_debug();
-            assert_eq!(refusal(&format!("{name} = \"off\"")).1, format!("`{name}` is {off}: it must be {expected}"));
+            let refused = refusal(&format!("{name} = \"off\"")).1;
+            assert_eq!(refused, format!("`{name}` is \"off\": it must be {expected}"));
         }
         for value in ["-1", "0.5", "1.0", "99999999999999999999"] {
             assert_eq!(refusal(&format!("syntactic_min_count = {value}")).0, 1);
