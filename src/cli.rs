@@ -140,7 +140,8 @@ struct AnalyzeArguments {
     /// Which token speaks for a word that the tokenizer split
     #[arg(long, value_enum, default_value_t = FromTokenArgument::Mean)]
     from_token: FromTokenArgument,
-    /// Also count the labels where there is nothing to find; not of a corpus on standard input. May be repeated
+    /// Also count the labels that an untrained model has, or sentences with their words in random order; not of a corpus on
+    /// standard input. May be repeated
     #[arg(long = "control", value_name = "CONTROL", value_enum)]
     controls: Vec<ControlArgument>,
     /// Run each control so many times, with seeds from 0

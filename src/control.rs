@@ -1,4 +1,4 @@
-//! Controls: the same analysis where there is nothing to find. Labels found there are false.
+//! Controls: the same analysis with something taken away that labels are thought to rest on (METHODOLOGY, "Controls").
 
 use std::fmt;
 use std::ops::Range;

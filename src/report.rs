@@ -44,7 +44,7 @@ pub struct Report {
     pub chance_ci95: HeadIntervals,
     /// How many labels of each family the heads have.
     pub label_counts: BTreeMap<String, u64>,
-    /// How many they have where there is nothing to find; empty without `--control`.
+    /// How many they have in each control; empty without `--control`.
     pub controls: Vec<ControlReport>,
     /// One object per head, layer by layer.
     pub heads: Vec<HeadReport>,

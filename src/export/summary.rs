@@ -167,7 +167,7 @@ fn borderline(out: &mut String, heads: &[HeadReport]) -> fmt::Result {
     writeln!(out, "\n{borderline} of {all} labels are borderline ({BORDERLINE}): their intervals cross the threshold.")
 }
 
-/// One line for each control: the labels found where there is nothing to find, as the mean over its seeds.
+/// One line for each control: the labels found there, as the mean over its seeds.
 fn controls(out: &mut String, report: &Report) -> fmt::Result {
     for kind in ControlKind::ALL {
         let runs: Vec<&ControlReport> = report.controls.iter().filter(|run| run.control.kind == kind).collect();
