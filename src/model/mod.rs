@@ -8,6 +8,7 @@ mod hub;
 pub mod initial;
 pub mod kernels;
 pub mod matmul;
+mod missing;
 pub mod packed;
 pub mod parameters;
 mod relative;

@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::settings::Settings;
-use crate::model::source::{DownloadProgress, FileStore, ModelFiles, Place, gather};
+use crate::model::missing::Place;
+use crate::model::source::{DownloadProgress, FileStore, ModelFiles, gather};
 
 /// One model's part of the cache.
 pub(super) struct Cache {

@@ -16,7 +16,8 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 
-use super::source::{DownloadProgress, FileStore, ModelFiles, Place, gather};
+use super::missing::Place;
+use super::source::{DownloadProgress, FileStore, ModelFiles, gather};
 use cache::Cache;
 use client::{Client, Commit, Failure};
 use download::Download;
