@@ -84,6 +84,15 @@ impl SkipReason {
             Self::NoTokens => "without any token of text",
         }
     }
+
+    /// What can be done about it, to follow the reason; empty where nothing can.
+    #[must_use]
+    pub fn way_out(self) -> &'static str {
+        match self {
+            Self::TooManyTokens => ": cut it, or raise --max-tokens if the model has more positions",
+            Self::WordWithoutTokens | Self::NoTokens => "",
+        }
+    }
 }
 
 /// What was encoded and what was not: the corpus in numbers.

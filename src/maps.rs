@@ -86,15 +86,7 @@ fn chosen(choice: &SentenceChoice, encoder: &mut SentenceEncoder<'_>) -> Result<
     let (inputs, indices) = match choice {
         SentenceChoice::Text(text) => {
             let encoded = encoder.encode(Sentence::single("--text", Content::Text(text.clone())))?;
-            let failed = |reason: SkipReason| {
-                let way_out = match reason {
-                    SkipReason::TooManyTokens => {
-                        ": cut the text, or raise --max-tokens if the model has more positions"
-                    }
-                    _ => "",
-                };
-                anyhow!("cannot map a text {}{way_out}", reason.describe())
-            };
+            let failed = |reason: SkipReason| anyhow!("cannot map a text {}{}", reason.describe(), reason.way_out());
             return Ok(vec![encoded.map_err(failed)?]);
         }
         SentenceChoice::Corpus { inputs, indices } => (inputs, indices),
@@ -115,7 +107,7 @@ fn chosen(choice: &SentenceChoice, encoder: &mut SentenceEncoder<'_>) -> Result<
         match encoder.encode(sentence)? {
             Ok(encoded) => sentences.push(encoded),
             Err(reason) if named => {
-                bail!("{origin}: cannot map sentence {index}: it is one {}", reason.describe())
+                bail!("{origin}: cannot map sentence {index}: it is one {}{}", reason.describe(), reason.way_out())
             }
             Err(reason) => {
                 let at = printable(&origin.to_string());

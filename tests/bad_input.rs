@@ -519,7 +519,12 @@ fn sentences_to_map_must_be_there() {
     assert_eq!(maps("2"), (1, "error: there is no sentence 2 in `two.txt`: it has 2, counted from 0\n".to_owned()));
     assert_eq!(
         maps("1"),
-        (1, "error: DIR/two.txt:2: cannot map sentence 1: it is one with more tokens than the limit\n".to_owned())
+        (
+            1,
+            "error: DIR/two.txt:2: cannot map sentence 1: it is one with more tokens than the limit: \
+                cut it, or raise --max-tokens if the model has more positions\n"
+                .to_owned()
+        )
     );
     assert!(!output.exists());
 }
