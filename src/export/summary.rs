@@ -18,11 +18,11 @@ use crate::stats::bootstrap::Interval;
 
 /// The summary of a report, with terminal colours; whoever prints it strips them where they do not belong.
 ///
-/// With `preset` its labels are by the policy of the preset `voita2019`, and that has a line.
+/// With `by_voita2019` its labels are by the policy of that preset, and that has a line.
 #[must_use]
-pub fn render(report: &Report, preset: bool) -> String {
+pub fn render(report: &Report, by_voita2019: bool) -> String {
     let mut text = String::new();
-    write_summary(&mut text, report, preset).expect("writing to a string does not fail");
+    write_summary(&mut text, report, by_voita2019).expect("writing to a string does not fail");
     text
 }
 
@@ -39,7 +39,7 @@ pub fn of_shard(shard: Shard, observation: &Observation) -> String {
     )
 }
 
-fn write_summary(out: &mut String, report: &Report, preset: bool) -> fmt::Result {
+fn write_summary(out: &mut String, report: &Report, by_voita2019: bool) -> fmt::Result {
     let (model, corpus) = (&report.model, &report.corpus);
     writeln!(
         out,
@@ -64,7 +64,7 @@ fn write_summary(out: &mut String, report: &Report, preset: bool) -> fmt::Result
     borderline(out, &report.heads)?;
     controls(out, report)?;
     clark2019(out, report)?;
-    if preset {
+    if by_voita2019 {
         write!(out, "\n{}", voita2019(&report.heads))?;
     }
     relations(out, report)?;
