@@ -9,8 +9,7 @@
 
 use multiversion::multiversion;
 
-pub use crate::lanes::LANES;
-use crate::lanes::across;
+use crate::lanes::{LANES, across};
 
 /// The softmax of the first `keys` values of each row of `scores`, `[rows, stride]`, in place, the rest of the row
 /// becoming 0; the entropy of each row, in nats, into `entropies`, `[rows]`.

@@ -12,6 +12,7 @@ use super::matmul::{Matrix, MatrixMut, multiply, multiply_add};
 use super::parameters::{Linear, Parameters};
 use super::relative::{Relative, Scores};
 use crate::attention::AttentionView;
+use crate::lanes::LANES;
 use crate::pack::Pack;
 use crate::parallel::{all_cores, in_parallel};
 
@@ -80,14 +81,17 @@ impl PackedEncoder {
         let Scratch { projected, context, query, key, distances, attention, entropies, .. } = scratch;
         let width = projected.len() / pack.tokens();
         let has_values = width == 3 * hidden;
-        // A row's weights sum to 1, so the values' bias comes out of the product unchanged.
-        context.chunks_exact_mut(hidden).for_each(|row| row.copy_from_slice(&bias[2 * hidden..]));
+        if has_values {
+            // A row's weights sum to 1, so the values' bias comes out of the product unchanged.
+            let context = sized(context, pack.tokens() * hidden);
+            context.chunks_exact_mut(hidden).for_each(|row| row.copy_from_slice(&bias[2 * hidden..]));
+        }
         #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
         let scale = (1.0 / (head_dim as f64).sqrt()) as f32;
         for (sentence, span) in pack.spans().enumerate() {
             let n = span.len();
             // Whole vectors: the softmax has no remainder to see to.
-            let stride = n.next_multiple_of(kernels::LANES);
+            let stride = n.next_multiple_of(LANES);
             let rows = &projected[span.start * width..span.end * width];
             let query = sized(query, n * head_dim);
             let attention = sized(attention, n * stride);
@@ -145,7 +149,6 @@ impl Encoder for PackedEncoder {
             let writes = number + 1 < self.parameters.order.len() || visitor.wants_hidden_states();
             let projections = if writes { 3 } else { 2 };
             project(&scratch.states, &layer.query_key_value, projections * hidden, &mut scratch.projected, tokens);
-            sized(&mut scratch.context, tokens * hidden);
             self.attend(number, pack, scratch, visitor)?;
             if !writes {
                 return Ok(());

@@ -3,10 +3,11 @@
 use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
-use super::lanes::{LANES, first_at_least, largest};
+use super::search::{first_at_least, largest};
 use crate::attention::WordAttention;
 use crate::corpus::Head;
 use crate::encode::Arc;
+use crate::lanes::LANES;
 
 /// The farthest offset of the baseline "the head is the word at `d+k`".
 pub const MAX_BASELINE_OFFSET: i32 = 10;

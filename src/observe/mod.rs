@@ -6,7 +6,7 @@
 
 pub mod dependency;
 pub mod exact;
-mod lanes;
+mod search;
 pub mod token;
 pub mod tree;
 

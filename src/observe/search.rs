@@ -2,8 +2,7 @@
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 
-pub use crate::lanes::LANES;
-use crate::lanes::across;
+use crate::lanes::{LANES, across};
 
 /// A weight: f32 between tokens, f64 between words.
 pub trait Weight: Copy + PartialOrd {

@@ -11,8 +11,8 @@ use crate::attention::AttentionView;
 use crate::encode::{Encoded, TokenKind};
 
 use super::exact::ExactSum;
-use super::lanes::{LANES, first_at_least, largest, largest_kept};
-use crate::lanes::across;
+use super::search::{first_at_least, largest, largest_kept};
+use crate::lanes::{LANES, across};
 
 /// The farthest offset that is kept apart: `offset_mass` runs over -8..=8.
 pub const MAX_OFFSET: i32 = 8;

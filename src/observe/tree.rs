@@ -10,7 +10,8 @@ use crate::corpus::Head;
 use crate::encode::Arc;
 
 use super::dependency::{PUNCT, base};
-use super::lanes::{LANES, first_at_least, largest};
+use super::search::{first_at_least, largest};
+use crate::lanes::LANES;
 
 /// The undirected edges of a gold tree, punctuation removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
