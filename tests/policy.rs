@@ -315,7 +315,7 @@ fn voita2019_finds_the_planted_places_and_nothing_else() {
     let [positional, others] = confidences(&report);
     assert!(others < positional, "{positional} {others}");
     let line = format!(
-        "Preset voita2019: 5 heads positional, 0 syntactic; mean confidence of them {positional}, of the others {others}"
+        "Preset voita2019: positional heads 5, syntactic heads 0; mean confidence of them {positional}, of the others {others}"
     );
     assert!(summary.lines().any(|printed| printed == line), "no {line:?} in\n{summary}");
     assert!(summary.contains("no significance is asked of a label."), "{summary}");

@@ -208,7 +208,7 @@ pub fn voita2019(heads: &[HeadReport]) -> String {
     let (positional, syntactic) = (has(&POSITIONAL), has(&[SYNTACTIC]));
     let (with_role, others): (Vec<_>, Vec<_>) = heads.iter().partition(|head| positional(head) || syntactic(head));
     format!(
-        "Preset voita2019: {} heads positional, {} syntactic; mean confidence of them {}, of the others {}\n",
+        "Preset voita2019: positional heads {}, syntactic heads {}; mean confidence of them {}, of the others {}\n",
         heads.iter().filter(positional).count(),
         heads.iter().filter(syntactic).count(),
         mean_confidence(&with_role),
@@ -374,10 +374,10 @@ mod tests {
         ];
         assert_eq!(
             voita2019(&heads),
-            "Preset voita2019: 2 heads positional, 2 syntactic; mean confidence of them 0.750, of the others 0.375\n"
+            "Preset voita2019: positional heads 2, syntactic heads 2; mean confidence of them 0.750, of the others 0.375\n"
         );
         let none =
-            "Preset voita2019: 0 heads positional, 0 syntactic; mean confidence of them -, of the others 0.250\n";
+            "Preset voita2019: positional heads 0, syntactic heads 0; mean confidence of them -, of the others 0.250\n";
         assert_eq!(voita2019(&heads[3..4]), none);
     }
 }
