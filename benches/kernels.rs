@@ -7,15 +7,16 @@ use std::ops::Range;
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use headscope::attention::{AttentionView, FromToken, WordAttention};
-use headscope::corpus::Head;
-use headscope::encode::{Arc, Encoded, TokenKind};
-use headscope::lanes::LANES;
-use headscope::model::kernels;
-use headscope::model::matmul::{Matrix, MatrixMut, multiply};
-use headscope::observe::dependency::Predictions;
-use headscope::observe::token::{self, RowBuffers, TokenRoles};
-use headscope::observe::tree::{GoldEdges, TreeBuffers};
+use headscope::corpus::TreeHead;
+use headscope::model::forward::attention::AttentionView;
+use headscope::model::forward::kernels;
+use headscope::model::forward::matmul::{Matrix, MatrixMut, multiply};
+use headscope::sequences::encode::{GoldArc, Sequence, TokenKind};
+use headscope::sequences::words::{FromToken, WordAttention};
+use headscope::studies::attention::sums::{self, RowBuffers, TokenRoles};
+use headscope::studies::dependency::sums::Predictions;
+use headscope::studies::trees::sums::{GoldEdges, TreeBuffers};
+use headscope::system::lanes::LANES;
 
 const LENGTHS: [usize; 3] = [20, 128, 512];
 
@@ -109,12 +110,12 @@ fn bias_residual_norm(bencher: Bencher, width: usize) {
 }
 
 /// `[CLS] text [SEP]`, a mark at every tenth token, each word's head two before it.
-fn sentence(n: usize) -> Encoded {
+fn sentence(n: usize) -> Sequence {
     let mut kinds = vec![TokenKind::Text; n];
     kinds[0] = TokenKind::FirstSpecial;
     kinds[n - 1] = TokenKind::Separator;
     (10..n - 1).step_by(10).for_each(|token| kinds[token] = TokenKind::Punctuation);
-    Encoded { index: 0, ids: vec![0; n], segments: vec![0; n], kinds, words: spans(n), tree: None }
+    Sequence { index: 0, ids: vec![0; n], segments: vec![0; n], kinds, words: spans(n), tree: None }
 }
 
 /// Three words in four are one token, the fourth is two.
@@ -169,8 +170,8 @@ fn predicted_heads(bencher: Bencher, n: usize) {
 #[divan::bench(args = LENGTHS)]
 fn spanning_tree(bencher: Bencher, n: usize) {
     let folded = folded(n);
-    let head = |word: usize| word.checked_sub(2).map_or(Head::Root, Head::Word);
-    let arc = |word| Arc { head: head(word), relation: "dep".to_owned() };
+    let head = |word: usize| word.checked_sub(2).map_or(TreeHead::Root, TreeHead::Word);
+    let arc = |word| GoldArc { head: head(word), relation: "dep".to_owned() };
     let gold = GoldEdges::new(&(0..folded.words()).map(arc).collect::<Vec<_>>());
     let mut buffers = TreeBuffers::default();
     bencher.counter(ItemsCount::new(n * n)).bench_local(|| gold.in_spanning_tree(black_box(&folded), &mut buffers));

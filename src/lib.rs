@@ -16,34 +16,13 @@
 //! [`run`] is this list as code: a corpus is observed in sums, an [`observation`], which shards of a corpus add up to;
 //! what follows is made of that alone.
 
-pub mod attention;
-pub mod boxed;
-pub mod clark;
-pub mod cli;
-pub mod control;
+pub mod commands;
 pub mod corpus;
-pub mod detectors;
-pub mod diff;
-pub mod digest;
-pub mod encode;
 pub mod export;
-pub mod interrupt;
-pub mod lanes;
-pub mod maps;
-pub mod merge;
-pub mod metrics;
 pub mod model;
-pub mod observation;
-pub mod observe;
-pub mod options;
-pub mod pack;
-pub mod parallel;
-pub mod partial;
 pub mod passes;
-pub mod progress;
-pub mod relabel;
 pub mod report;
-pub mod run;
-pub mod shard;
+pub mod sequences;
 pub mod stats;
-pub mod workers;
+pub mod studies;
+pub mod system;

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use headscope::cli::{self, Command};
-use headscope::export::output::{print, printable};
-use headscope::interrupt::clean_up_when_interrupted;
-use headscope::{diff, maps, relabel, run};
+use headscope::commands::cli::{self, Command};
+use headscope::commands::{analyze, diff, maps, relabel};
+use headscope::system::interrupt::clean_up_when_interrupted;
+use headscope::system::terminal::{print, printable};
 
 /// What a shell reports of a program that Ctrl-C ended: 128 + SIGINT.
 const INTERRUPTED: i32 = 130;
@@ -15,8 +15,8 @@ fn main() -> ExitCode {
     // `diff` says by its exit status whether reports differ, as diff(1) does: 0 same, 1 different, 2 trouble.
     let failure = if matches!(command, Command::Diff(_)) { 2 } else { 1 };
     let outcome = clean_up_when_interrupted(INTERRUPTED).and_then(|()| match command {
-        Command::Analyze(options) => run::analyze(&options).map(|()| 0),
-        Command::Merge(options) => run::merge(&options).map(|()| 0),
+        Command::Analyze(options) => analyze::analyze(&options).map(|()| 0),
+        Command::Merge(options) => analyze::merge(&options).map(|()| 0),
         Command::Relabel(options) => relabel::relabel(&options).map(|()| 0),
         Command::Diff(options) => diff::diff(&options).map(|same| u8::from(!same)),
         Command::Maps(options) => maps::maps(&options).map(|()| 0),

@@ -2,25 +2,26 @@
 
 mod support;
 
-use headscope::attention::{AttentionView, FromToken};
-use headscope::corpus::{Content, Head, Sentence, Word};
-use headscope::encode::Encoded;
+use headscope::corpus::{Content, Sentence, TreeHead, Word};
 use headscope::model::Model;
-use headscope::model::encoder::{Scratch, Visitor};
+use headscope::model::forward::attention::AttentionView;
+use headscope::model::forward::{Scratch, Visitor};
 use headscope::model::source::ModelRef;
-use headscope::observe::{Observed, Sums};
-use headscope::pack::Pack;
+use headscope::sequences::encode::Sequence;
+use headscope::sequences::pack::Pack;
+use headscope::sequences::words::FromToken;
+use headscope::studies::observe::{Observed, Sums};
 use support::tiny_bert;
 
 /// A sentence of `words` words, each depending on the one before.
-fn sentence(model: &Model, words: usize) -> Encoded {
+fn sentence(model: &Model, words: usize) -> Sequence {
     let word = |place: usize| Word {
         form: ["the", "cat", "sat"][place % 3].to_owned(),
-        head: if place == 0 { Head::Root } else { Head::Word(place - 1) },
+        head: if place == 0 { TreeHead::Root } else { TreeHead::Word(place - 1) },
         relation: "dep".to_owned(),
     };
     let sentence = Sentence::single("made up", Content::Words((0..words).map(word).collect()));
-    model.sentence_encoder(512, false).encode(sentence).unwrap().unwrap()
+    model.sentence_tokenizer(512, false).encode(sentence).unwrap().unwrap()
 }
 
 /// Counts what the statistics allocate.

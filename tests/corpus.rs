@@ -6,22 +6,22 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use headscope::corpus::{Compression, Content, Corpus, Format, Head, Input, Kind, MAX_LINE_BYTES, Sentence, Word};
+use headscope::corpus::{Compression, Content, Corpus, Format, Input, Kind, MAX_LINE_BYTES, Sentence, TreeHead, Word};
 use proptest::prelude::*;
 use serde_json::json;
 use support::{analyze, fixture, path, run, tiny_bert};
 use tempfile::TempDir;
 
-fn word(form: &str, head: Head, relation: &str) -> Word {
+fn word(form: &str, head: TreeHead, relation: &str) -> Word {
     Word { form: form.to_owned(), head, relation: relation.to_owned() }
 }
 
 fn conllu(words: &[Word]) -> String {
     let line = |(position, word): (usize, &Word)| {
         let head = match word.head {
-            Head::Root => "0".to_owned(),
-            Head::Word(head) => (head + 1).to_string(),
-            Head::Unknown => "_".to_owned(),
+            TreeHead::Root => "0".to_owned(),
+            TreeHead::Word(head) => (head + 1).to_string(),
+            TreeHead::Unknown => "_".to_owned(),
         };
         format!("{}\t{}\t_\t_\t_\t_\t{head}\t{}\t_\t_\n", position + 1, word.form, word.relation)
     };
@@ -30,9 +30,9 @@ fn conllu(words: &[Word]) -> String {
 
 fn jsonl(words: &[Word]) -> String {
     let head = |word: &Word| match word.head {
-        Head::Root => Some(0),
-        Head::Word(head) => Some(head + 1),
-        Head::Unknown => None,
+        TreeHead::Root => Some(0),
+        TreeHead::Word(head) => Some(head + 1),
+        TreeHead::Unknown => None,
     };
     let line = json!({
         "id": 7,
@@ -109,9 +109,9 @@ fn json_lines_say_what_conllu_says() {
     );
     let expected = [
         Content::Text("Go home.".to_owned()),
-        Content::Words(vec![word("Go", Head::Root, "root"), word("home", Head::Word(0), "advmod")]),
-        Content::Words(vec![word("Go", Head::Unknown, "_"), word("", Head::Unknown, "_")]),
-        Content::Words(vec![word("kept", Head::Unknown, "_")]),
+        Content::Words(vec![word("Go", TreeHead::Root, "root"), word("home", TreeHead::Word(0), "advmod")]),
+        Content::Words(vec![word("Go", TreeHead::Unknown, "_"), word("", TreeHead::Unknown, "_")]),
+        Content::Words(vec![word("kept", TreeHead::Unknown, "_")]),
     ];
     let sentences = read(format!("\u{feff}{text}"), Format::Jsonl);
     assert_eq!(sentences.iter().map(|sentence| sentence.origin.line).collect::<Vec<_>>(), [1, 3, 4, 5]);
@@ -191,7 +191,7 @@ fn a_line_is_bounded() {
 
 #[test]
 fn several_corpora_are_one_numbered_through() {
-    let tree = conllu(&[word("Go", Head::Root, "root"), word("home", Head::Word(0), "advmod")]);
+    let tree = conllu(&[word("Go", TreeHead::Root, "root"), word("home", TreeHead::Word(0), "advmod")]);
     let files = folder(&[
         ("b.conllu", tree.as_bytes()),
         ("a.txt", b"one\n\ntwo\n"),
@@ -315,7 +315,7 @@ fn hashes_are_of_the_files_as_they_are_stored() {
         ("a.txt.zst", zstd(long.as_bytes())),
     ] {
         let files = folder(&[(name, &bytes)]);
-        let expected = headscope::digest::hex(&Sha256::digest(&bytes));
+        let expected = headscope::system::digest::hex(&Sha256::digest(&bytes));
         for read in [0, 1, 100_000] {
             let mut corpus = open(&[&files.path().join(name)], None).unwrap();
             assert_eq!(corpus.by_ref().take(read).count(), read);
@@ -326,8 +326,8 @@ fn hashes_are_of_the_files_as_they_are_stored() {
 
 #[test]
 fn a_report_lists_its_files() {
-    let tree = conllu(&[word("the", Head::Word(1), "det"), word("dog", Head::Root, "root")]);
-    let partly = conllu(&[word("the", Head::Unknown, "_"), word("dog", Head::Root, "root")]);
+    let tree = conllu(&[word("the", TreeHead::Word(1), "det"), word("dog", TreeHead::Root, "root")]);
+    let partly = conllu(&[word("the", TreeHead::Unknown, "_"), word("dog", TreeHead::Root, "root")]);
     let long = format!("the cat\n{}\n", "dog ".repeat(200));
     let files = folder(&[
         ("a.conllu", format!("{tree}{partly}").as_bytes()),
@@ -465,9 +465,9 @@ fn trees(form: &'static str) -> impl Strategy<Value = Vec<Word>> {
     let relation = prop::sample::select(vec!["nsubj", "obl:tmod", "punct", "dep"]);
     prop::collection::vec((form, any::<prop::sample::Index>(), relation), 1..12).prop_map(|words| {
         let attach = |(position, (form, head, relation)): (usize, (String, prop::sample::Index, &str))| match position {
-            0 => word(&form, Head::Root, "root"),
-            _ if head.index(7) == 0 => word(&form, Head::Unknown, "_"),
-            _ => word(&form, Head::Word(head.index(position)), relation),
+            0 => word(&form, TreeHead::Root, "root"),
+            _ if head.index(7) == 0 => word(&form, TreeHead::Unknown, "_"),
+            _ => word(&form, TreeHead::Word(head.index(position)), relation),
         };
         words.into_iter().enumerate().map(attach).collect()
     })

@@ -8,16 +8,16 @@ use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::bert;
 use golden::{Golden, attention_alone, check_parity, encode, forward, largest_difference, load, of_ids};
-use headscope::attention::AttentionView;
-use headscope::encode::Encoded;
 use headscope::model::config::{Activation, Config, PositionEmbedding};
-use headscope::model::encoder::{Encoder, Scratch, Visitor};
 use headscope::model::families::Architecture;
-use headscope::model::packed::PackedEncoder;
+use headscope::model::forward::attention::AttentionView;
+use headscope::model::forward::packed::PackedEncoder;
+use headscope::model::forward::tensor::TensorEncoder;
+use headscope::model::forward::{Encoder, Scratch, Visitor};
 use headscope::model::parameters::{Embeddings, Layer, LayerNorm, Linear, Parameters, PositionBias};
-use headscope::model::tensor::TensorEncoder;
 use headscope::model::weights::Checkpoint;
-use headscope::pack::Pack;
+use headscope::sequences::encode::Sequence;
+use headscope::sequences::pack::Pack;
 use proptest::prelude::*;
 use support::{fixture, tiny_bert};
 
@@ -172,7 +172,7 @@ proptest! {
             let segments: Vec<u32> = (0..tokens).map(|token| u32::from(token > tokens / 2)).collect();
             of_ids(index, &ids, &segments)
         };
-        let sentences: Vec<Encoded> = (0..).zip(lengths).map(sentence).collect();
+        let sentences: Vec<Sequence> = (0..).zip(lengths).map(sentence).collect();
         let slow = forward(&TensorEncoder::new(&parameters, &Device::Cpu).unwrap(), sentences.clone());
         let packed = PackedEncoder::new(parameters);
         let fast = forward(&packed, sentences.clone());
@@ -216,7 +216,7 @@ fn entropies_from_the_softmax_are_those_of_the_weights() {
 fn ids_without_embeddings_are_refused() {
     let model = load(&tiny_bert());
     let sentence = encode(&model, &["the".to_owned()]);
-    let error = |sentence: Encoded| {
+    let error = |sentence: Sequence| {
         let pack = Pack { sentences: vec![sentence] };
         struct Ignore;
         impl Visitor for Ignore {
@@ -226,9 +226,9 @@ fn ids_without_embeddings_are_refused() {
         assert_eq!(forward(&tensor_encoder()).to_string(), forward(model.encoder.as_ref()).to_string());
         forward(model.encoder.as_ref()).to_string()
     };
-    let ids = Encoded { ids: vec![2, 196, 3], ..sentence.clone() };
+    let ids = Sequence { ids: vec![2, 196, 3], ..sentence.clone() };
     assert_eq!(error(ids), "sentence 0 has token id 196, the model 196 token embeddings");
-    let segments = Encoded { segments: vec![0, 2, 0], ..sentence };
+    let segments = Sequence { segments: vec![0, 2, 0], ..sentence };
     assert_eq!(error(segments), "sentence 0 has segment 2, the model 2 segment embeddings");
 }
 

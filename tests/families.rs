@@ -7,9 +7,9 @@ mod support;
 use candle_core::Device;
 use golden::{Golden, check_forward, of_ids};
 use headscope::model::families::Architecture;
-use headscope::model::packed::PackedEncoder;
+use headscope::model::forward::packed::PackedEncoder;
+use headscope::model::forward::tensor::TensorEncoder;
 use headscope::model::parameters::Parameters;
-use headscope::model::tensor::TensorEncoder;
 use headscope::model::weights::Checkpoint;
 use support::{fixture, weight_files};
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Output;
 
-use headscope::export::output::is_obeyed;
+use headscope::system::terminal::is_obeyed;
 use serde_json::Value;
 use support::{headscope, path, tiny_bert};
 use tempfile::TempDir;

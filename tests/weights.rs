@@ -8,10 +8,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device, Tensor, pickle, safetensors};
-use headscope::digest::hex;
 use headscope::model::families::Architecture;
 use headscope::model::parameters::Parameters;
 use headscope::model::weights::Checkpoint;
+use headscope::system::digest::hex;
 use proptest::prelude::*;
 use serde_json::Value;
 use sha2::{Digest, Sha256};

@@ -6,7 +6,7 @@
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use super::lines::Lines;
-use super::{Content, Head, Origin, Word, excerpt, tree};
+use super::{Content, Origin, TreeHead, Word, excerpt, tree};
 
 /// ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC.
 const COLUMNS: usize = 10;
@@ -77,10 +77,10 @@ fn word(line: &str, before: usize) -> Result<Option<Word>> {
     ensure!(number(id) == Some(expected), "column 1 (ID) is `{}`: expected {expected}", excerpt(id));
     ensure!(!form.is_empty(), "column 2 (FORM) is empty");
     let head = match head {
-        "_" => Head::Unknown,
-        "0" => Head::Root,
+        "_" => TreeHead::Unknown,
+        "0" => TreeHead::Root,
         _ => match number(head) {
-            Some(head) => Head::Word(head - 1),
+            Some(head) => TreeHead::Word(head - 1),
             None => bail!("column 7 (HEAD) is `{}`: expected a word's number, 0 or _", excerpt(head)),
         },
     };
@@ -114,7 +114,7 @@ mod tests {
         Corpus::from_bytes("test.conllu", text.as_bytes().to_vec(), Format::Conllu).collect()
     }
 
-    fn words(text: &str) -> Vec<(String, Head)> {
+    fn words(text: &str) -> Vec<(String, TreeHead)> {
         match read(text).unwrap().remove(0).content {
             Content::Words(words) => words.into_iter().map(|word| (word.form, word.head)).collect(),
             Content::Text(_) => panic!("CoNLL-U has words"),
@@ -135,8 +135,11 @@ mod tests {
             line("2.1", "we", "_", "_"),
             line("3", "mar", "_", "obl"),
         ];
-        let expected =
-            [("vamos".to_owned(), Head::Root), ("nos".to_owned(), Head::Word(0)), ("mar".to_owned(), Head::Unknown)];
+        let expected = [
+            ("vamos".to_owned(), TreeHead::Root),
+            ("nos".to_owned(), TreeHead::Word(0)),
+            ("mar".to_owned(), TreeHead::Unknown),
+        ];
         assert_eq!(words(&text.concat()), expected);
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::Format;
-use crate::boxed;
+use crate::system::boxed;
 
 /// How the bytes of a file become sentences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

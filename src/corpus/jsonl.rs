@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Deserialize;
 
 use super::lines::Lines;
-use super::{Content, Head, Origin, Word, excerpt, tree};
+use super::{Content, Origin, TreeHead, Word, excerpt, tree};
 
 /// What a line may say.
 #[derive(Deserialize)]
@@ -71,9 +71,9 @@ fn content(line: &str) -> Result<Content> {
 
 fn word(form: String, head: Option<u64>, relation: Option<String>) -> Result<Word> {
     let head = match head {
-        None => Head::Unknown,
-        Some(0) => Head::Root,
-        Some(head) => Head::Word(usize::try_from(head - 1).unwrap_or(usize::MAX - 1)),
+        None => TreeHead::Unknown,
+        Some(0) => TreeHead::Root,
+        Some(head) => TreeHead::Word(usize::try_from(head - 1).unwrap_or(usize::MAX - 1)),
     };
     let relation = relation.unwrap_or_else(|| "_".to_owned());
     ensure!(!relation.is_empty(), "its relation is empty");

@@ -9,7 +9,7 @@ use flate2::read::MultiGzDecoder;
 use sha2::{Digest, Sha256};
 
 use super::{Compression, Origin};
-use crate::digest::hex;
+use crate::system::digest::hex;
 
 /// The longest line that is read, in bytes: 16 MiB.
 ///

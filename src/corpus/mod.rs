@@ -66,14 +66,14 @@ pub struct Word {
     /// The surface form.
     pub form: String,
     /// What the word depends on.
-    pub head: Head,
+    pub head: TreeHead,
     /// Universal Dependencies relation to the head, with subtype if there is one (`nsubj:pass`).
     pub relation: String,
 }
 
 /// The head of a word in a dependency tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Head {
+pub enum TreeHead {
     /// Head 0 in CoNLL-U: the word is a root.
     Root,
     /// The 0-based position of the head word in the sentence.

@@ -2,12 +2,12 @@
 
 use anyhow::{Result, ensure};
 
-use super::{Head, Word, excerpt};
-use crate::observe::dependency::{ALL, base};
+use super::{TreeHead, Word, excerpt};
+use crate::studies::dependency::sums::{ALL, base};
 
 /// Checks the relation of a word with this head; the error names the value.
-pub(super) fn check_relation(head: Head, relation: &str) -> Result<()> {
-    let attached = matches!(head, Head::Word(_));
+pub(super) fn check_relation(head: TreeHead, relation: &str) -> Result<()> {
+    let attached = matches!(head, TreeHead::Word(_));
     ensure!(!attached || relation != "_", "is `_`: a word with a head has a relation to it");
     ensure!(base(relation) != ALL, "is `{}`: that name stands for all relations", excerpt(relation));
     Ok(())
@@ -16,8 +16,8 @@ pub(super) fn check_relation(head: Head, relation: &str) -> Result<()> {
 /// Checks that heads are in range and lead to a root; the error names the word, counted from 0, and the problem.
 pub(super) fn check(words: &[Word]) -> Result<(), (usize, String)> {
     let next = |word: usize| match words[word].head {
-        Head::Word(head) => Some(head),
-        Head::Root | Head::Unknown => None,
+        TreeHead::Word(head) => Some(head),
+        TreeHead::Root | TreeHead::Unknown => None,
     };
     for word in 0..words.len() {
         if let Some(head) = next(word).filter(|&head| head >= words.len()) {

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use anyhow::Result;
 use serde_json::json;
 
-use super::output::printable;
-use crate::detectors::Label;
-use crate::metrics::HeadMetrics;
 use crate::report::{HeadReport, Report};
 use crate::stats::bootstrap::Interval;
+use crate::studies::labels::Label;
+use crate::studies::metrics::HeadMetrics;
+use crate::system::terminal::printable;
 
 /// The table; an empty cell is a value that could not be computed, or a label that the head does not have.
 ///

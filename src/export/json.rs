@@ -7,8 +7,8 @@ use std::{fs, io};
 use anyhow::{Context, Result, anyhow, bail};
 use serde::Deserialize;
 
-use super::output::is_obeyed;
 use crate::report::{Report, SCHEMA_VERSION};
+use crate::system::terminal::is_obeyed;
 
 /// The report, indented, with a newline at the end. Floats are the shortest that read back to the same value.
 ///

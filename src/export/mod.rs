@@ -1,8 +1,7 @@
-//! Writers: pure functions from a report to bytes, and [`output`], the one place that opens files.
+//! Writers: pure functions from a report to bytes.
 
 pub mod csv;
 pub mod json;
-pub mod output;
 pub mod summary;
 
 use std::path::PathBuf;

@@ -6,15 +6,16 @@ use std::fmt::{self, Write};
 use anstyle::{AnsiColor, Style};
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::output::printable;
-use crate::clark::ClarkLabel;
-use crate::control::ControlKind;
-use crate::detectors::{UNLABELLED, find};
-use crate::metrics::{RelationMetrics, Tests};
-use crate::observation::Observation;
-use crate::report::{ControlReport, CorpusFileInfo, CorpusInfo, HeadReport, Report, head_name};
-use crate::shard::Shard;
+use crate::model::grid::head_name;
+use crate::passes::control::ControlKind;
+use crate::passes::observation::Observation;
+use crate::report::{ControlReport, CorpusFileInfo, CorpusInfo, HeadReport, Report};
+use crate::sequences::shard::Shard;
 use crate::stats::bootstrap::Interval;
+use crate::studies::clark2019::ClarkLabel;
+use crate::studies::labels::{UNLABELLED, find};
+use crate::studies::metrics::{RelationMetrics, Tests};
+use crate::system::terminal::printable;
 
 /// The summary of a report, with terminal colours; whoever prints it strips them where they do not belong.
 ///
@@ -333,8 +334,8 @@ fn plain_table() -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::detectors::Label;
-    use crate::metrics::{HeadIntervals, HeadMetrics};
+    use crate::studies::labels::Label;
+    use crate::studies::metrics::{HeadIntervals, HeadMetrics};
 
     fn head(labels: &[&str], confidence: Option<f64>) -> HeadReport {
         let label = |label: &&str| Label {

@@ -1,19 +1,15 @@
 //! A pretrained model: where it comes from, what it is, its tokenizer and its encoder.
 
 pub mod config;
-pub mod encoder;
 pub mod families;
+pub mod forward;
+pub mod grid;
 #[cfg(feature = "hub")]
 mod hub;
 pub mod initial;
-pub mod kernels;
-pub mod matmul;
 mod missing;
-pub mod packed;
 pub mod parameters;
-mod relative;
 pub mod source;
-pub mod tensor;
 pub mod tokenizer;
 pub mod weights;
 
@@ -26,13 +22,13 @@ use std::thread::JoinHandle;
 use anyhow::{Context, Result, anyhow};
 use sha2::{Digest, Sha256};
 
-use crate::digest::hex;
-use crate::encode::SentenceEncoder;
-use crate::observe::HeadGrid;
-use encoder::Encoder;
+use crate::sequences::encode::SentenceTokenizer;
+use crate::system::digest::hex;
 use families::Architecture;
+use forward::Encoder;
+use forward::packed::PackedEncoder;
+use grid::HeadGrid;
 use initial::Initial;
-use packed::PackedEncoder;
 use parameters::Parameters;
 use source::ModelFiles;
 use tokenizer::ModelTokenizer;
@@ -89,10 +85,10 @@ impl Model {
         Ok(Box::new(PackedEncoder::new(Parameters::load(&initial, &self.architecture)?)))
     }
 
-    /// An encoder of sentences for this model; see [`SentenceEncoder::new`].
+    /// An encoder of sentences for this model; see [`SentenceTokenizer::new`].
     #[must_use]
-    pub fn sentence_encoder(&self, max_tokens: usize, truncate: bool) -> SentenceEncoder<'_> {
-        SentenceEncoder::new(&self.tokenizer, max_tokens, truncate)
+    pub fn sentence_tokenizer(&self, max_tokens: usize, truncate: bool) -> SentenceTokenizer<'_> {
+        SentenceTokenizer::new(&self.tokenizer, max_tokens, truncate)
     }
 }
 

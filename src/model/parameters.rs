@@ -10,7 +10,7 @@ use anyhow::Result;
 use super::config::{Config, PositionEmbedding};
 use super::families::{Architecture, LayerNames};
 use super::weights::Tensors;
-use crate::parallel::{all_cores, in_parallel};
+use crate::system::parallel::{all_cores, in_parallel};
 
 /// A linear layer.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,7 +9,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use super::missing::Place;
 use super::tokenizer::{self, TOKENIZER, TokenizerFiles};
 use super::weights::files::{READABLE, is_index, shards};
-use crate::boxed::{self, Unpacked};
+use crate::system::boxed::{self, Unpacked};
+use crate::system::progress::DownloadProgress;
 
 pub(super) const CONFIG: &str = "config.json";
 pub(super) const WEIGHTS: &str = READABLE[0];
@@ -55,26 +56,6 @@ pub struct ModelFiles {
     pub weights: Vec<PathBuf>,
     /// What keeps them on this machine, if they are of a model of the box.
     pub unpacked: Option<Unpacked>,
-}
-
-/// Told how a download goes on, one file after the other.
-pub trait DownloadProgress {
-    /// A file of `bytes` bytes begins (0: the server did not say how many).
-    fn start(&self, file: &str, bytes: u64);
-    /// So many more bytes have come.
-    fn advance(&self, bytes: u64);
-    /// The file is over, whole or broken off.
-    fn finish(&self);
-    /// Something the user may want to know meanwhile, such as what is waited for.
-    fn note(&self, text: &str);
-}
-
-/// Nobody watches.
-impl DownloadProgress for () {
-    fn start(&self, _file: &str, _bytes: u64) {}
-    fn advance(&self, _bytes: u64) {}
-    fn finish(&self) {}
-    fn note(&self, _text: &str) {}
 }
 
 /// The files of one model, wherever they lie. Each is fetched when it is asked for: which ones are needed can depend

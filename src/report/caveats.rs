@@ -1,9 +1,9 @@
 //! What the labels of a run do not show. docs/LIMITS.md has the argument and the full references.
 
 use super::{Caveat, CorpusInfo, ModelInfo};
-use crate::detectors::{Policy, Verdict};
-use crate::metrics::Measurements;
-use crate::observe::BLOCKS;
+use crate::studies::labels::{Policy, Verdict};
+use crate::studies::metrics::Measurements;
+use crate::studies::observe::BLOCKS;
 
 /// What decides which caveats apply.
 struct Run<'a> {

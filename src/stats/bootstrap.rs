@@ -6,7 +6,7 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::observe::BLOCKS;
+use crate::studies::observe::BLOCKS;
 
 /// The bootstrap of a report: all that its intervals depend on beside the data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

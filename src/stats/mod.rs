@@ -3,6 +3,8 @@
 //! docs/METHODOLOGY.md, "Uncertainty", says what each of them assumes.
 
 pub mod bootstrap;
+pub mod exact;
+pub mod search;
 pub mod significance;
 
 #[cfg(test)]

@@ -11,13 +11,14 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use rand_distr::Beta;
 
-use crate::detectors::{self, Policy};
-use crate::metrics::{Comparison, Measurements};
-use crate::observe::dependency::{Agreement, BASELINE_OFFSETS, Direction, ScoredArc};
-use crate::observe::token::TokenSums;
-use crate::observe::tree::TreeSums;
-use crate::observe::{BLOCKS, BlockSums, HeadGrid, Sums};
+use crate::model::grid::HeadGrid;
 use crate::stats::bootstrap::Interval;
+use crate::studies::attention::sums::TokenSums;
+use crate::studies::dependency::sums::{Agreement, BASELINE_OFFSETS, Direction, ScoredArc};
+use crate::studies::labels::{self, Policy};
+use crate::studies::metrics::{Comparison, Measurements};
+use crate::studies::observe::{BLOCKS, BlockSums, Sums};
+use crate::studies::trees::sums::TreeSums;
 
 /// A kind of sentence.
 struct Kind {
@@ -196,7 +197,7 @@ fn false_discoveries_are_rare() {
         }
         false_tests += f64::from(wrong) / f64::from(discoveries.max(1));
         power += f64::from(discoveries - wrong) / (accuracies.len() * HEADS * 2 / 5) as f64;
-        let verdicts = detectors::label(&measured, &policy);
+        let verdicts = labels::label(&measured, &policy);
         let labels = verdicts.iter().enumerate().flat_map(|(head, verdict)| {
             verdict.labels.iter().filter_map(move |label| {
                 let relation = label.label.strip_prefix("syntactic:r")?.parse().ok()?;

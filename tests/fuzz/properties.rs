@@ -6,13 +6,14 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use headscope::attention::{AttentionView, FromToken, WordAttention};
-use headscope::corpus::{Content, Corpus, Format, Head, Sentence, Word};
-use headscope::encode::{Encoded, TokenKind};
-use headscope::export::output::printable;
+use headscope::corpus::{Content, Corpus, Format, Sentence, TreeHead, Word};
 use headscope::model::Model;
+use headscope::model::forward::attention::AttentionView;
 use headscope::model::source::ModelRef;
-use headscope::pack::{PACK_TOKENS, Packs, SEGMENT_SENTENCES};
+use headscope::sequences::encode::{Sequence, TokenKind};
+use headscope::sequences::pack::{PACK_TOKENS, Packs, SEGMENT_SENTENCES};
+use headscope::sequences::words::{FromToken, WordAttention};
+use headscope::system::terminal::printable;
 
 /// Takes any bytes, panics if a property does not hold, and says whether the bytes were what they should be.
 pub type Target = fn(&[u8]) -> bool;
@@ -97,7 +98,7 @@ fn check_tree(words: &[Word]) {
     for start in 0..words.len() {
         let mut at = start;
         let mut steps = 0;
-        while let Head::Word(head) = words[at].head {
+        while let TreeHead::Word(head) = words[at].head {
             assert!(head < words.len(), "head {head} of {} words", words.len());
             (at, steps) = (head, steps + 1);
             assert!(steps <= words.len(), "a cycle through word {start}");
@@ -111,9 +112,9 @@ fn write_conllu(sentences: &[Sentence]) -> String {
         let Content::Words(words) = &sentence.content else { continue };
         for (position, Word { form, head, relation }) in words.iter().enumerate() {
             let head = match head {
-                Head::Root => "0".to_owned(),
-                Head::Word(head) => (head + 1).to_string(),
-                Head::Unknown => "_".to_owned(),
+                TreeHead::Root => "0".to_owned(),
+                TreeHead::Word(head) => (head + 1).to_string(),
+                TreeHead::Unknown => "_".to_owned(),
             };
             writeln!(text, "{}\t{form}\t_\t_\t_\t_\t{head}\t{relation}\t_\t_", position + 1)
                 .expect("writing to a string does not fail");
@@ -133,12 +134,12 @@ fn check_message(error: &anyhow::Error) {
 /// Packs hold all sentences in order, none more than fit, none across a segment.
 fn packing(data: &[u8]) -> bool {
     let mut index = 0;
-    let sentences: Vec<Encoded> = data
+    let sentences: Vec<Sequence> = data
         .chunks_exact(3)
         .map(|chunk| {
             let tokens = 1 + usize::from(u16::from_le_bytes([chunk[0], chunk[1]]) % 700);
             index += 1 + u64::from(chunk[2]);
-            Encoded {
+            Sequence {
                 ids: vec![1; tokens],
                 segments: vec![0; tokens],
                 kinds: vec![TokenKind::Text; tokens],
@@ -203,9 +204,9 @@ fn folding(data: &[u8]) -> bool {
     true
 }
 
-fn empty(index: u64) -> Encoded {
+fn empty(index: u64) -> Sequence {
     let (ids, segments, kinds, words) = Default::default();
-    Encoded { index, ids, segments, kinds, words, tree: None }
+    Sequence { index, ids, segments, kinds, words, tree: None }
 }
 
 /// A model folder of which one file holds the data.

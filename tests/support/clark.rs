@@ -4,11 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use headscope::clark::pairs::{MAX_TOKENS, Pairs};
 use headscope::corpus::{Corpus, Input};
 use headscope::model::Model;
 use headscope::model::source::ModelRef;
-use headscope::progress::Downloads;
+use headscope::sequences::pairs::{MAX_TOKENS, Pairs};
+use headscope::system::progress::Downloads;
 use serde_json::{Value, json};
 
 use crate::support::{fixture, path, run};
@@ -23,7 +23,7 @@ pub const LIMIT: &str = "300";
 fn sequences(model: &Path) -> Value {
     let model = Model::load(ModelRef::parse(path(model)).resolve(&Downloads::default()).unwrap()).unwrap();
     let positions = model.architecture.config.positions();
-    let mut encoder = model.sentence_encoder(positions, false);
+    let mut encoder = model.sentence_tokenizer(positions, false);
     let corpus = Corpus::open(&[Input::parse(&fixture("corpus/gold.conllu"), None).unwrap()]).unwrap();
     let sentences = corpus.take(LIMIT.parse().unwrap()).map(|sentence| encoder.encode(sentence?));
     // Sentences that are too long for the model are skipped.

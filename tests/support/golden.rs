@@ -5,13 +5,13 @@
 
 use std::path::Path;
 
-use headscope::attention::AttentionView;
-use headscope::corpus::{Content, Head, Sentence, Word};
-use headscope::encode::{Encoded, TokenKind};
+use headscope::corpus::{Content, Sentence, TreeHead, Word};
 use headscope::model::Model;
-use headscope::model::encoder::{Encoder, Scratch, Visitor};
+use headscope::model::forward::attention::AttentionView;
+use headscope::model::forward::{Encoder, Scratch, Visitor};
 use headscope::model::source::ModelRef;
-use headscope::pack::Pack;
+use headscope::sequences::encode::{Sequence, TokenKind};
+use headscope::sequences::pack::Pack;
 use safetensors::SafeTensors;
 
 /// What attention and hidden states may differ by from PyTorch's: both are float32, summed in different orders.
@@ -68,23 +68,23 @@ pub fn load(folder: &Path) -> Model {
 }
 
 /// Encodes pre-split words, as a corpus of that one sentence would be.
-pub fn encode(model: &Model, words: &[String]) -> Encoded {
-    let word = |form: &String| Word { form: form.clone(), head: Head::Unknown, relation: "dep".to_owned() };
+pub fn encode(model: &Model, words: &[String]) -> Sequence {
+    let word = |form: &String| Word { form: form.clone(), head: TreeHead::Unknown, relation: "dep".to_owned() };
     let sentence = Sentence::single("golden", Content::Words(words.iter().map(word).collect()));
-    model.sentence_encoder(512, false).encode(sentence).expect("encodes").expect("is not skipped")
+    model.sentence_tokenizer(512, false).encode(sentence).expect("encodes").expect("is not skipped")
 }
 
 /// Runs sentences in one pack.
-pub fn forward(encoder: &dyn Encoder, sentences: Vec<Encoded>) -> Vec<Forward> {
+pub fn forward(encoder: &dyn Encoder, sentences: Vec<Sequence>) -> Vec<Forward> {
     record(encoder, sentences, true)
 }
 
 /// The same without asking for hidden states.
-pub fn attention_alone(encoder: &dyn Encoder, sentences: Vec<Encoded>) -> Vec<Forward> {
+pub fn attention_alone(encoder: &dyn Encoder, sentences: Vec<Sequence>) -> Vec<Forward> {
     record(encoder, sentences, false)
 }
 
-fn record(encoder: &dyn Encoder, sentences: Vec<Encoded>, hidden_states: bool) -> Vec<Forward> {
+fn record(encoder: &dyn Encoder, sentences: Vec<Sequence>, hidden_states: bool) -> Vec<Forward> {
     struct Recorder {
         sentences: Vec<Forward>,
         hidden_states: bool,
@@ -106,7 +106,7 @@ fn record(encoder: &dyn Encoder, sentences: Vec<Encoded>, hidden_states: bool) -
             }
         }
     }
-    let start = |sentence: &Encoded| {
+    let start = |sentence: &Sequence| {
         let (ids, segments) = (sentence.ids.clone(), sentence.segments.clone());
         Forward { ids, segments, ..Forward::default() }
     };
@@ -123,13 +123,13 @@ pub fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
 
 /// Holds a model's forward pass over a golden's sentences against the golden.
 pub fn check_parity(model: &Model, golden: &Golden) {
-    let sentences: Vec<Encoded> = golden.sentences.iter().map(|words| encode(model, words)).collect();
+    let sentences: Vec<Sequence> = golden.sentences.iter().map(|words| encode(model, words)).collect();
     check_forward(model.encoder.as_ref(), model.grid().layers, sentences, &golden.expected);
 }
 
 /// A sentence of chosen token ids.
-pub fn of_ids(index: u64, ids: &[u32], segments: &[u32]) -> Encoded {
-    Encoded {
+pub fn of_ids(index: u64, ids: &[u32], segments: &[u32]) -> Sequence {
+    Sequence {
         index,
         ids: ids.to_vec(),
         segments: segments.to_vec(),
@@ -141,7 +141,7 @@ pub fn of_ids(index: u64, ids: &[u32], segments: &[u32]) -> Encoded {
 
 /// Holds a forward pass against what is expected, sentence by sentence and layer by layer, and prints the largest
 /// differences.
-pub fn check_forward(encoder: &dyn Encoder, layers: usize, sentences: Vec<Encoded>, expected: &[Forward]) {
+pub fn check_forward(encoder: &dyn Encoder, layers: usize, sentences: Vec<Sequence>, expected: &[Forward]) {
     assert_eq!(sentences.len(), expected.len());
     let (mut attention, mut hidden) = (vec![0_f32; layers], vec![0_f32; layers + 1]);
     for (actual, expected) in forward(encoder, sentences).iter().zip(expected) {

@@ -15,7 +15,8 @@ use anyhow::{Context, Result};
 
 use super::settings::Settings;
 use crate::model::missing::Place;
-use crate::model::source::{DownloadProgress, FileStore, ModelFiles, gather};
+use crate::model::source::{FileStore, ModelFiles, gather};
+use crate::system::progress::DownloadProgress;
 
 /// One model's part of the cache.
 pub(super) struct Cache {

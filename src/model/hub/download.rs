@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 use super::cache::{Cache, cannot_write, create_parent};
 use super::client::{Client, Failure, Remote, unavailable};
 use super::patience::Patience;
-use crate::digest::hex;
-use crate::model::source::DownloadProgress;
+use crate::system::digest::hex;
+use crate::system::progress::DownloadProgress;
 
 /// A file of a commit on its way into the cache.
 pub(super) struct Download<'a> {

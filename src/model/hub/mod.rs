@@ -17,7 +17,8 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow};
 
 use super::missing::Place;
-use super::source::{DownloadProgress, FileStore, ModelFiles, gather};
+use super::source::{FileStore, ModelFiles, gather};
+use crate::system::progress::DownloadProgress;
 use cache::Cache;
 use client::{Client, Commit, Failure};
 use download::Download;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 
 use super::client::Failure;
-use crate::model::source::DownloadProgress;
+use crate::system::progress::DownloadProgress;
 
 /// Bounded exponential backoff: pauses of 1, 2, 4, ... times the first one, and then an end.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,0 +1,305 @@
+//! What clap reads: commands, options, and the help that they print.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+
+use crate::sequences::shard::Shard;
+
+const EXIT_STATUS: &str = "Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
+
+/// What each attention head of a pretrained BERT does, with the evidence.
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true, after_help = EXIT_STATUS)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    pub(super) action: Action,
+}
+
+#[derive(Subcommand)]
+pub(super) enum Action {
+    Analyze(AnalyzeArguments),
+    Merge(MergeArguments),
+    Relabel(RelabelArguments),
+    Diff(DiffArguments),
+    Maps(MapsArguments),
+    Explain(ExplainArguments),
+    /// Print the JSON Schema of the report
+    Schema,
+}
+
+const ANALYZE_EXAMPLES: &str = "\
+Examples:
+  headscope analyze                    # the model and the corpus that are in the binary: needs no file, no network
+  headscope analyze google-bert/bert-base-uncased --corpus treebank.conllu -o report.json
+  headscope analyze ./my-model --corpus sentences.txt --truncate -o report.json -o heads.csv
+  headscope analyze ./my-model --corpus UD_English-EWT --format conllu --corpus more.jsonl.gz -o report.json
+  cat treebank.conllu | headscope analyze ./my-model --corpus - --format conllu -o - | jq .heads
+
+A corpus in CoNLL-U gives all metrics; plain text has no trees, so it gives those of the token level only.
+A line of JSON lines is {\"text\": \"...\"}, or {\"words\": [...]} with or without \"heads\" and \"relations\" as in CoNLL-U.
+Sentences that cannot be analysed whole are skipped, counted and reported with the reason.
+
+Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+";
+
+/// Label every head of a model from its attention over a corpus
+///
+/// Runs the model over every sentence, measures where each head attends, and labels each head by a policy over
+/// these metrics (see `headscope explain`). Prints a summary and writes reports.
+#[derive(Args)]
+#[command(after_help = ANALYZE_EXAMPLES)]
+pub(super) struct AnalyzeArguments {
+    /// A Hub id (`google-bert/bert-base-uncased`, `org/name@revision`), a folder with config.json, tokenizer.json and
+    /// weights, or a model in the binary: `box:small`, which was trained, or `box:planted`, whose heads are known
+    /// [default: box:small]
+    pub(super) model: Option<String>,
+    #[command(flatten)]
+    pub(super) corpora: CorpusArguments,
+    /// Skip sentences of more tokens [default: as many as the model has positions]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) max_tokens: Option<u32>,
+    /// Cut longer sentences of plain text instead of skipping them
+    #[arg(long)]
+    pub(super) truncate: bool,
+    /// Fail at the first sentence that would be skipped, and write nothing
+    #[arg(long)]
+    pub(super) strict: bool,
+    /// Read only the first N sentences
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) limit: Option<u64>,
+    /// Which token speaks for a word that the tokenizer split
+    #[arg(long, value_enum, default_value_t = FromTokenArgument::Mean)]
+    pub(super) from_token: FromTokenArgument,
+    /// Also count the labels that an untrained model has, or sentences with their words in random order; not of a corpus on
+    /// standard input. May be repeated
+    #[arg(long = "control", value_name = "CONTROL", value_enum)]
+    pub(super) controls: Vec<ControlArgument>,
+    /// Run each control so many times, with seeds from 0
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "controls", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub(super) control_seeds: u64,
+    /// Run shard I of N, counted from 1, and write with `-o FILE.headscope` what `headscope merge` makes the report of
+    #[arg(long, value_name = "I/N")]
+    pub(super) shard: Option<Shard>,
+    #[command(flatten)]
+    pub(super) report: ReportArguments,
+}
+
+/// What `analyze` and `merge` have in common: where the report goes, and how it is labelled.
+#[derive(Args)]
+pub(super) struct ReportArguments {
+    /// Write a report, as JSON or as CSV by the extension; `-` writes JSON to standard output. May be repeated
+    #[arg(short, long = "output", value_name = "FILE")]
+    pub(super) outputs: Vec<PathBuf>,
+    /// Do not print the summary
+    #[arg(short, long)]
+    pub(super) quiet: bool,
+    /// Follow a published analysis. May be repeated
+    #[arg(long = "preset", value_name = "PRESET", value_enum)]
+    pub(super) presets: Vec<PresetArgument>,
+    /// Set thresholds of the labels: a TOML file with any of the keys of `settings.policy` in a report; "off" switches a
+    /// rule off
+    #[arg(long, value_name = "FILE")]
+    pub(super) policy: Option<PathBuf>,
+    /// Fewest words of a relation for a syntactic label [default: that of the policy, 100]
+    #[arg(long, value_name = "N")]
+    pub(super) min_count: Option<u64>,
+    /// Worker threads [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(super) threads: Option<u16>,
+    /// Leave time, threads and host out of the report, so that equal runs give equal bytes
+    #[arg(long)]
+    pub(super) no_run_info: bool,
+}
+
+const MERGE_EXAMPLES: &str = "\
+Examples:
+  headscope analyze ./my-model -c treebank.conllu --shard 1/2 -o part-1.headscope
+  headscope analyze ./my-model -c treebank.conllu --shard 2/2 -o part-2.headscope
+  headscope merge part-1.headscope part-2.headscope -o report.json
+
+Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+";
+
+/// Make one report of the shards of a corpus
+///
+/// Adds up what `headscope analyze --shard` wrote, one file for each shard, in any order. The report is that of one run
+/// over the whole corpus. Files that do not belong together are refused, and so are missing shards.
+#[derive(Args)]
+#[command(after_help = MERGE_EXAMPLES)]
+pub(super) struct MergeArguments {
+    /// The partials of all shards
+    #[arg(required = true, value_name = "PART")]
+    pub(super) parts: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(super) report: ReportArguments,
+}
+
+const RELABEL_EXAMPLES: &str = "\
+Examples:
+  headscope relabel report.json --policy strict.toml
+  headscope relabel report.json --policy strict.toml -o strict.json -o strict.csv
+  headscope relabel report.json --preset voita2019
+
+A policy file is TOML and sets any of the keys that a report lists under `settings.policy`; what it leaves out has its
+default, or the preset's value. For example:
+  syntactic_margin = 0.2
+  separator_mass = 0.7
+  entropy_ratio = \"off\"
+
+Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+";
+
+/// Apply another policy to a saved report, without the model
+///
+/// Labels every head anew from the evidence in the report, and says which labels change.
+#[derive(Args)]
+#[command(after_help = RELABEL_EXAMPLES, group = ArgGroup::new("labels").required(true).multiple(true))]
+pub(super) struct RelabelArguments {
+    /// A report in JSON; `-` reads standard input
+    pub(super) report: PathBuf,
+    /// The thresholds: a TOML file
+    #[arg(long, value_name = "FILE", group = "labels")]
+    pub(super) policy: Option<PathBuf>,
+    /// The thresholds of a published analysis; the policy file changes them
+    #[arg(long = "preset", value_name = "PRESET", value_enum, group = "labels")]
+    pub(super) presets: Vec<PresetArgument>,
+    /// Write the new report, as JSON or as CSV by the extension; `-` writes JSON to standard output. May be repeated
+    #[arg(short, long = "output", value_name = "FILE")]
+    pub(super) outputs: Vec<PathBuf>,
+}
+
+const DIFF_EXAMPLES: &str = "\
+Examples:
+  headscope diff before.json after.json
+  headscope diff before.json after.json --tolerance 0.01 --json
+
+Differences are: a head with another primary label, a number of a head or relation whose 95 % intervals do not overlap,
+a relation with another best head, and models with different numbers of heads. What the reports do not share (model,
+corpus, settings, versions) and what only one of them has is said, and is no difference.
+
+With --tolerance T, intervals may be up to T apart; a best head may move between two that are within T of each other in
+both reports; and a primary label may change, if the policy is the same, where the scores of both labels moved by at most
+T.
+
+Exit status: 0 nothing differs beyond the tolerance, 1 something does, 2 trouble or wrong usage, 130 interrupted.
+";
+
+/// Compare two reports: which labels, numbers and best heads differ by more than their uncertainty
+#[derive(Args)]
+#[command(after_help = DIFF_EXAMPLES)]
+pub(super) struct DiffArguments {
+    /// A report in JSON; `-` reads standard input
+    pub(super) a: PathBuf,
+    /// Another report
+    pub(super) b: PathBuf,
+    /// How far apart numbers may be and still count as the same
+    #[arg(long, value_name = "T", default_value_t = 0.0)]
+    pub(super) tolerance: f64,
+    /// Print the differences as JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+const MAPS_EXAMPLES: &str = "\
+Examples:
+  headscope maps --text \"The cat sat on the mat.\" -o maps.safetensors
+  headscope maps ./my-model --text \"The cat sat on the mat.\" -o maps.safetensors
+  headscope maps google-bert/bert-base-uncased --corpus treebank.conllu --sentence 0 --sentence 7 -o maps.safetensors
+
+In Python:
+  from safetensors import safe_open
+  maps = safe_open(\"maps.safetensors\", \"np\")
+  maps.get_tensor(\"attentions.0\")    # [layers, heads, tokens, tokens]; each row sums to 1
+  maps.metadata()[\"tokens.0\"]        # the tokens, a JSON list; word_ids.0: the word of each token
+
+Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+";
+
+/// Write the attention of chosen sentences as tensors
+///
+/// For each sentence a float32 tensor `attentions.<index>` of shape [layers, heads, tokens, tokens], in a safetensors
+/// file whose metadata holds the tokens, the word of each token and the model's identity.
+#[derive(Args)]
+#[command(after_help = MAPS_EXAMPLES)]
+pub(super) struct MapsArguments {
+    /// A Hub id, a folder with config.json, tokenizer.json and weights, or a model in the binary [default: box:small]
+    pub(super) model: Option<String>,
+    /// Map this text; it is sentence 0
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["corpus", "sentences", "format"])]
+    pub(super) text: Option<String>,
+    #[command(flatten)]
+    pub(super) corpora: CorpusArguments,
+    /// Map only this sentence of the corpus, counted from 0. May be repeated
+    #[arg(short, long = "sentence", value_name = "N")]
+    pub(super) sentences: Vec<u64>,
+    /// The safetensors file to write
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) output: PathBuf,
+    /// Skip sentences of more tokens [default: as many as the model has positions]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) max_tokens: Option<u32>,
+    /// Fail at the first sentence that would be skipped, and write nothing
+    #[arg(long)]
+    pub(super) strict: bool,
+}
+
+/// Which sentences.
+#[derive(Args)]
+pub(super) struct CorpusArguments {
+    /// A corpus: a file, also compressed (.gz, .zst), a folder, or `-` for standard input. May be repeated; sentences
+    /// are numbered through [default: box:gold, which is in the binary]
+    #[arg(short, long = "corpus", value_name = "PATH")]
+    pub(super) corpus: Vec<PathBuf>,
+    /// How to read every corpus; of a folder only the files of this format [default: by extension: .conllu, .conll,
+    /// .txt, .text, .jsonl or .ndjson]
+    #[arg(long, value_enum, requires = "corpus")]
+    pub(super) format: Option<FormatArgument>,
+}
+
+/// Say what a label or a metric is
+///
+/// What it measures, its formula, its chance level, its threshold and where that comes from, and what it does not
+/// show. Without a name, lists all labels and metrics.
+#[derive(Args)]
+pub(super) struct ExplainArguments {
+    /// A label (`previous-token`, `offset:-2`, `syntactic:nsubj`) or a metric (`separator_mass`)
+    pub(super) name: Option<String>,
+    /// Print all explanations as the page docs/detectors.md
+    #[arg(long, conflicts_with = "name")]
+    pub(super) markdown: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum FormatArgument {
+    /// CoNLL-U
+    Conllu,
+    /// One sentence per line, a blank line between documents
+    Text,
+    /// One JSON object per line
+    Jsonl,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum PresetArgument {
+    /// Clark et al. 2019: pairs of segments, its own metrics and labels, in a section of its own; for `analyze`
+    Clark2019,
+    /// Voita et al. 2019: label positional and syntactic heads by its definitions, and no others
+    Voita2019,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum ControlArgument {
+    /// The architecture with fresh weights, as before training
+    RandomInit,
+    /// Each sentence's words in random order, their arcs with them
+    ShuffledWords,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum FromTokenArgument {
+    /// The mean over its tokens
+    Mean,
+    /// Its first token
+    First,
+}

@@ -1,0 +1,311 @@
+//! The element-wise parts of the packed encoder, written so that the compiler vectorises them.
+//!
+//! Each is plain Rust over slices, compiled once for each instruction set by `multiversion`, which chooses at run time.
+//! There is one definition, with fused multiply-add written out, so every instruction set gives the same values;
+//! a machine without that instruction (x86-64 before 2013) computes it in software, slowly.
+
+#![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
+#![expect(clippy::excessive_precision, reason = "constants as they were computed; the compiler rounds them")]
+
+use multiversion::multiversion;
+
+use crate::system::lanes::{LANES, across};
+
+/// The softmax of the first `keys` values of each row of `scores`, `[rows, stride]`, in place, the rest of the row
+/// becoming 0; the entropy of each row, in nats, into `entropies`, `[rows]`.
+///
+/// With `x` the scores less their largest and `Z` the sum of `e^x`, the entropy is `ln Z - (sum e^x x) / Z`:
+/// both terms are at least 0, so nothing cancels.
+///
+/// # Panics
+///
+/// If `stride` is no multiple of [`LANES`].
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn softmax(scores: &mut [f32], keys: usize, stride: usize, entropies: &mut [f32]) {
+    assert!(stride.is_multiple_of(LANES), "rows of whole vectors");
+    for (row, entropy) in scores.chunks_exact_mut(stride).zip(entropies) {
+        row[keys..].fill(f32::NEG_INFINITY);
+        *entropy = softmax_row(row);
+    }
+}
+
+/// `gelu(x + bias)` by the error function, for each row of `states`, in place.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn bias_gelu(states: &mut [f32], bias: &[f32]) {
+    bias_then(states, bias, gelu);
+}
+
+/// `gelu(x + bias)` by the tanh approximation, for each row of `states`, in place.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn bias_gelu_tanh(states: &mut [f32], bias: &[f32]) {
+    bias_then(states, bias, gelu_tanh);
+}
+
+/// `max(x + bias, 0)`, for each row of `states`, in place.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn bias_relu(states: &mut [f32], bias: &[f32]) {
+    bias_then(states, bias, relu);
+}
+
+/// `silu(x + bias)`, for each row of `states`, in place.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn bias_silu(states: &mut [f32], bias: &[f32]) {
+    bias_then(states, bias, silu);
+}
+
+/// `(x + bias) * scale`, row by row, from rows `stride` values apart into rows of `bias.len()`.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn bias_scale(from: &[f32], stride: usize, bias: &[f32], scale: f32, into: &mut [f32]) {
+    for (row, out) in from.chunks(stride).zip(into.chunks_exact_mut(bias.len())) {
+        for ((out, x), bias) in out.iter_mut().zip(row).zip(bias) {
+            *out = (x + bias) * scale;
+        }
+    }
+}
+
+/// Layer normalisation of `x + bias + residual`, for each row, into `residual`.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn add_norm(x: &[f32], bias: &[f32], residual: &mut [f32], weight: &[f32], shift: &[f32], epsilon: f32) {
+    let width = bias.len();
+    for (row, out) in x.chunks_exact(width).zip(residual.chunks_exact_mut(width)) {
+        for ((out, x), bias) in out.iter_mut().zip(row).zip(bias) {
+            *out += x + bias;
+        }
+        norm_row(out, weight, shift, epsilon);
+    }
+}
+
+/// Layer normalisation of each row, in place.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn norm(states: &mut [f32], weight: &[f32], shift: &[f32], epsilon: f32) {
+    for row in states.chunks_exact_mut(weight.len()) {
+        norm_row(row, weight, shift, epsilon);
+    }
+}
+
+#[inline(always)]
+fn relu(x: f32) -> f32 {
+    x.max(0.0)
+}
+
+/// `x / (1 + e^-x)`, transformers' `silu`.
+#[inline(always)]
+fn silu(x: f32) -> f32 {
+    let small = exp(-x.abs());
+    x * if x < 0.0 { small } else { 1.0 } / (1.0 + small)
+}
+
+#[inline(always)]
+fn bias_then(states: &mut [f32], bias: &[f32], activation: impl Fn(f32) -> f32) {
+    for row in states.chunks_exact_mut(bias.len()) {
+        for (x, bias) in row.iter_mut().zip(bias) {
+            *x = activation(*x + bias);
+        }
+    }
+}
+
+/// Softmax in place of whole vectors, minus infinity becoming 0; returns the entropy.
+#[inline(always)]
+fn softmax_row(row: &mut [f32]) -> f32 {
+    let largest = reduce(row, f32::NEG_INFINITY, |x| x, f32::max);
+    let mut weights = [0.0; LANES];
+    let mut weighted = [0.0; LANES];
+    for chunk in row.chunks_exact_mut(LANES) {
+        for lane in 0..LANES {
+            let x = chunk[lane] - largest;
+            let weight = exp(x);
+            chunk[lane] = weight;
+            weights[lane] += weight;
+            // 0 times minus infinity is no number, 0 times the least is 0.
+            weighted[lane] = weight.mul_add(at_least(x), weighted[lane]);
+        }
+    }
+    let total = across(weights, |a, b| a + b);
+    let inverse = 1.0 / total;
+    row.iter_mut().for_each(|weight| *weight *= inverse);
+    total.ln() - across(weighted, |a, b| a + b) * inverse
+}
+
+#[inline(always)]
+fn norm_row(row: &mut [f32], weight: &[f32], shift: &[f32], epsilon: f32) {
+    let width = row.len() as f32;
+    let mean = reduce(row, 0.0, |x| x, |a, b| a + b) / width;
+    let variance = reduce(row, 0.0, |x| (x - mean) * (x - mean), |a, b| a + b) / width;
+    let scale = 1.0 / (variance + epsilon).sqrt();
+    for ((x, weight), shift) in row.iter_mut().zip(weight).zip(shift) {
+        *x = ((*x - mean) * scale).mul_add(*weight, *shift);
+    }
+}
+
+/// Combines `map` of all values, in [`LANES`] partial results.
+#[inline(always)]
+fn reduce(values: &[f32], start: f32, map: impl Fn(f32) -> f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut partial = [start; LANES];
+    let chunks = values.chunks_exact(LANES);
+    let rest = chunks.remainder();
+    for chunk in chunks {
+        for lane in 0..LANES {
+            partial[lane] = combine(partial[lane], map(chunk[lane]));
+        }
+    }
+    for (partial, &value) in partial.iter_mut().zip(rest) {
+        *partial = combine(*partial, map(value));
+    }
+    across(partial, combine)
+}
+
+/// Below this `e^x` leaves the normal numbers, and is taken for 0.
+const LEAST: f32 = -87.0;
+
+/// `x`, but [`LEAST`] below it; NaN stays NaN, so that damage is not hidden.
+#[inline(always)]
+fn at_least(x: f32) -> f32 {
+    if x < LEAST { LEAST } else { x }
+}
+
+/// `e^x` for `x <= 0`, to about 2 units in the last place; 0 below [`LEAST`].
+///
+/// `x = n ln 2 + r` with `|r| <= ln 2 / 2`; `e^r` by its Taylor series to `r^7`, whose remainder is below 1e-8;
+/// `2^n` by its exponent bits.
+#[inline(always)]
+fn exp(x: f32) -> f32 {
+    /// Adding it rounds to a whole number and leaves that in the low bits: 1.5 * 2^23.
+    const ROUND: f32 = 12_582_912.0;
+    /// ln 2 in two parts: the first has so few bits that its product with n is exact (Cody & Waite 1980).
+    const LN_2_HIGH: f32 = 0.693_359_375;
+    const LN_2_LOW: f32 = -2.121_944_4e-4;
+    let bounded = at_least(x);
+    let shifted = bounded.mul_add(std::f32::consts::LOG2_E, ROUND);
+    let n = shifted - ROUND;
+    let r = n.mul_add(-LN_2_LOW, n.mul_add(-LN_2_HIGH, bounded));
+    let series = r.mul_add(1.0 / 5040.0, 1.0 / 720.0);
+    let series = series.mul_add(r, 1.0 / 120.0);
+    let series = series.mul_add(r, 1.0 / 24.0);
+    let series = series.mul_add(r, 1.0 / 6.0);
+    let series = series.mul_add(r, 0.5);
+    let series = series.mul_add(r, 1.0);
+    let series = series.mul_add(r, 1.0);
+    let power = f32::from_bits(shifted.to_bits().wrapping_add(127) << 23);
+    if x < LEAST { 0.0 } else { series * power }
+}
+
+/// `x Phi(x)`, transformers' `gelu`, to 2.4e-7.
+///
+/// `Phi(-|x|) = erfc(u) / 2` with `u = |x| / sqrt 2`, and `erfc(u) = t P(t) e^(-u^2)` with `t = 1 / (1 + 0.3 u)`,
+/// a form of Abramowitz & Stegun 7.1.26. P was fitted at Chebyshev nodes of `0 <= u <= 7.2`
+/// to a relative error of 2.5e-8.
+#[inline(always)]
+fn gelu(x: f32) -> f32 {
+    const P: [f32; 9] = [
+        0.169_281_63,
+        0.169_389_41,
+        0.156_358_91,
+        0.187_848,
+        -0.038_795_91,
+        0.475_583_95,
+        -0.455_260_31,
+        0.460_318_75,
+        -0.124_724_44,
+    ];
+    let u = x.abs() * std::f32::consts::FRAC_1_SQRT_2;
+    let t = 1.0 / u.mul_add(0.3, 1.0);
+    let mut series = P[8];
+    for coefficient in P[..8].iter().rev() {
+        series = series.mul_add(t, *coefficient);
+    }
+    let tail = 0.5 * x * series * t * exp(-u * u);
+    if x < 0.0 { tail } else { x - tail }
+}
+
+/// `x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))` (Hendrycks & Gimpel 2016), transformers' `gelu_new`.
+#[inline(always)]
+fn gelu_tanh(x: f32) -> f32 {
+    /// 2 sqrt(2 / pi): `(1 + tanh y) / 2` is `1 / (1 + e^(-2y))`.
+    const TWICE: f32 = 1.595_769_1;
+    let y = TWICE * (x + 0.044_715 * x * x * x);
+    let small = exp(-y.abs());
+    let share = if y < 0.0 { small } else { 1.0 } / (1.0 + small);
+    x * share
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn exp_is_that_of_f64() {
+        for step in 0..870_000 {
+            let x = -(step as f32) * 1e-4;
+            let expected = f64::from(x).exp();
+            let error = (f64::from(exp(x)) - expected).abs() / expected;
+            assert!(error < 3e-7, "exp({x}) is off by {error:e}");
+        }
+        assert_eq!([exp(0.0), exp(-200.0), exp(f32::NEG_INFINITY)], [1.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn activations_are_those_of_f64() {
+        let inputs: Vec<f32> = (-90_000..90_000).map(|step| step as f32 * 1e-4).collect();
+        let mut values = inputs.clone();
+        bias_gelu_tanh(&mut values, &[0.0]);
+        for (x, value) in inputs.iter().zip(values) {
+            let x = f64::from(*x);
+            let y = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3));
+            let error = (f64::from(value) - x / 2.0 * (1.0 + y.tanh())).abs();
+            assert!(error < 1e-6, "gelu_tanh({x}) is off by {error:e}");
+        }
+        let mut values = inputs.clone();
+        bias_gelu(&mut values, &[0.0]);
+        for (x, value) in inputs.iter().zip(values) {
+            // candle's own GELU in f64 is the reference: the standard library has no error function.
+            let x = candle_core::Tensor::new(&[f64::from(*x)], &candle_core::Device::Cpu).unwrap();
+            let expected = x.gelu_erf().unwrap().to_vec1::<f64>().unwrap()[0];
+            assert!((f64::from(value) - expected).abs() < 5e-7, "gelu({x}) is {value}, not {expected}");
+        }
+        let mut values = inputs.clone();
+        bias_silu(&mut values, &[0.0]);
+        for (x, value) in inputs.iter().zip(values) {
+            let x = f64::from(*x);
+            let error = (f64::from(value) - x / (1.0 + (-x).exp())).abs();
+            assert!(error < 1e-6, "silu({x}) is off by {error:e}");
+        }
+        let mut values = [-1.0, 2.0];
+        bias_relu(&mut values, &[-0.5, 0.5]);
+        assert_eq!(values, [0.0, 2.5]);
+    }
+
+    proptest! {
+        #[test]
+        fn softmax_is_that_of_f64(scores in prop::collection::vec(-30.0..30.0_f32, 1..70)) {
+            let mut weights = scores.clone();
+            let mut entropy = [0.0];
+            // What was in the rest of the row before does not matter.
+            weights.resize(scores.len().next_multiple_of(LANES), 40.0);
+            let stride = weights.len();
+            softmax(&mut weights, scores.len(), stride, &mut entropy);
+            prop_assert!(weights[scores.len()..].iter().all(|&weight| weight == 0.0));
+            let total: f64 = scores.iter().map(|&score| f64::from(score).exp()).sum();
+            let expected: Vec<f64> = scores.iter().map(|&score| f64::from(score).exp() / total).collect();
+            for (weight, expected) in weights.iter().zip(&expected) {
+                prop_assert!((f64::from(*weight) - expected).abs() < 1e-6);
+            }
+            let expected: f64 = -expected.iter().filter(|&&p| p > 0.0).map(|p| p * p.ln()).sum::<f64>();
+            prop_assert!((f64::from(entropy[0]) - expected).abs() < 1e-5);
+        }
+
+        #[test]
+        fn a_normalised_row_has_mean_0_and_variance_1(values in prop::collection::vec(-10.0..10.0_f32, 2..70)) {
+            prop_assume!(values.iter().any(|value| (value - values[0]).abs() > 0.1));
+            let (ones, zeros) = (vec![1.0; values.len()], vec![0.0; values.len()]);
+            let mut row = values.clone();
+            norm(&mut row, &ones, &zeros, 1e-12);
+            let mut added = vec![0.0; values.len()];
+            add_norm(&values, &zeros, &mut added, &ones, &zeros, 1e-12);
+            prop_assert_eq!(&row, &added);
+            let mean = row.iter().map(|&x| f64::from(x)).sum::<f64>() / row.len() as f64;
+            let variance = row.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum::<f64>() / row.len() as f64;
+            prop_assert!(mean.abs() < 1e-5 && (variance - 1.0).abs() < 1e-4, "mean {mean}, variance {variance}");
+        }
+    }
+}

@@ -1,0 +1,2 @@
+//! attention.
+pub mod sums;

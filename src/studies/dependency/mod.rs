@@ -1,0 +1,2 @@
+//! dependency.
+pub mod sums;

@@ -1,0 +1,2 @@
+//! trees.
+pub mod sums;
