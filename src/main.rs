@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use headscope::commands::cli::{self, Command};
-use headscope::commands::{analyze, diff, maps, relabel};
+use headscope::commands::{analyze, diff, maps, merge, relabel};
 use headscope::system::interrupt::clean_up_when_interrupted;
 use headscope::system::terminal::{print, printable};
 
@@ -16,7 +16,7 @@ fn main() -> ExitCode {
     let failure = if matches!(command, Command::Diff(_)) { 2 } else { 1 };
     let outcome = clean_up_when_interrupted(INTERRUPTED).and_then(|()| match command {
         Command::Analyze(options) => analyze::analyze(&options).map(|()| 0),
-        Command::Merge(options) => analyze::merge(&options).map(|()| 0),
+        Command::Merge(options) => merge::merge(&options).map(|()| 0),
         Command::Relabel(options) => relabel::relabel(&options).map(|()| 0),
         Command::Diff(options) => diff::diff(&options).map(|same| u8::from(!same)),
         Command::Maps(options) => maps::maps(&options).map(|()| 0),

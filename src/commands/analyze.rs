@@ -1,28 +1,26 @@
-//! `headscope analyze` and `headscope merge`: the pipeline, top to bottom.
-//!
-//! A corpus is observed, here or in shards elsewhere; what was observed is measured, labelled and reported.
+//! `headscope analyze`: a model over a corpus, to a report, or to the partial of one shard.
 
-use std::num::NonZeroUsize;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
-use crate::commands::options::{AnalyzeOptions, MergeOptions, Outcome, PolicyOptions, ReportOptions};
-use crate::export::{Target, Writer, summary};
-use crate::passes::control::Control;
-use crate::passes::merge;
-use crate::passes::observation::{Identity, Observation};
+use super::conclude::conclude;
+use super::options::{AnalyzeOptions, Outcome};
+use super::outputs;
+use crate::corpus::Corpus;
+use crate::export::summary;
+use crate::model::{Fingerprint, Model};
+use crate::passes::identity::{Identity, ModelInfo, Protocol, RunInfo, Tool};
+use crate::passes::observation::Observation;
 use crate::passes::partial;
-use crate::passes::run::observe;
-use crate::report::{ControlReport, CorpusInfo, Findings, Report, Settings};
+use crate::passes::run::{self, Runner, token_limit};
 use crate::sequences::shard::Shard;
-use crate::stats::bootstrap::BOOTSTRAP;
-use crate::studies::clark2019::Clark2019;
-use crate::studies::labels::{self, Policy, Verdict};
-use crate::studies::metrics::Measurements;
-use crate::studies::observe::Sums;
+use crate::stats::blocks::BLOCKS;
+use crate::studies::plan::{self, Plan};
+use crate::studies::study::Subject;
 use crate::system::output::Output;
-use crate::system::terminal::{print, to_stdout};
+use crate::system::progress::{self, Downloads};
+use crate::system::terminal::print;
 
 /// Runs a model over a corpus and writes what each head does, or what one shard adds to that.
 ///
@@ -32,8 +30,8 @@ use crate::system::terminal::{print, to_stdout};
 pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
     match &options.outcome {
         Outcome::Report(wanted) => {
-            let outputs = open_outputs(&wanted.outputs)?;
-            let policy = policy(&wanted.policy)?;
+            let outputs = outputs::open(&wanted.outputs)?;
+            let policy = wanted.policy.policy()?;
             let observation = observe(options, Shard::WHOLE)?;
             conclude(observation, policy, outputs, wanted)
         }
@@ -50,83 +48,39 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
     }
 }
 
-/// Adds up the partials of all shards and writes what one run over everything would have written.
-///
-/// # Errors
-///
-/// If a partial cannot be used, they are not all of one whole, or an output cannot be written.
-pub fn merge(options: &MergeOptions) -> Result<()> {
-    let outputs = open_outputs(&options.report.outputs)?;
-    let policy = policy(&options.report.policy)?;
-    let mut observation = merge::all(&options.parts)?;
-    observation.run = observation.run.filter(|_| options.run_info);
-    conclude(observation, policy, outputs, &options.report)
-}
+/// Observes the sentences of a shard.
+fn observe(options: &AnalyzeOptions, shard: Shard) -> Result<Observation> {
+    let (started_at, started) = (SystemTime::now(), Instant::now());
+    ensure!(!options.studies.is_empty(), "every study is switched off: there is nothing to analyse");
+    let corpus = Corpus::open(&options.corpus)?;
 
-/// The default policy or that of a preset, with what the policy file and the command line set.
-pub(crate) fn policy(wanted: &PolicyOptions) -> Result<Policy> {
-    let policy = if wanted.voita2019 { Policy::voita2019() } else { Policy::default() };
-    let policy = match &wanted.file {
-        Some(file) => policy.with_file(file)?,
-        None => policy,
+    let files = options.model.resolve(&Downloads::default())?;
+    let fingerprint = Fingerprint::start(&files);
+    let loading = progress::step("loading the model");
+    let model = Model::load(files)?;
+    loading.finish_and_clear();
+
+    let protocol = Protocol {
+        max_tokens: token_limit(&model, options.max_tokens)?,
+        truncate: options.truncate,
+        limit: options.limit,
+        from_token: options.from_token,
+        blocks: BLOCKS,
+        controls: options.controls.clone(),
+        studies: plan::names(&options.studies),
     };
-    Ok(Policy { syntactic_min_count: wanted.min_count.unwrap_or(policy.syntactic_min_count), ..policy })
-}
+    let plan = Plan::new(&protocol)?;
+    let token_id = |token: &str| model.tokenizer.id(token);
+    let subject = Subject { grid: model.grid(), from: protocol.from_token, token_id: &token_id };
 
-/// Measures, labels and reports what was observed.
-fn conclude(
-    observation: Observation,
-    policy: Policy,
-    outputs: Vec<(Option<Output>, Writer)>,
-    wanted: &ReportOptions,
-) -> Result<()> {
-    let started = Instant::now();
-    observation.ensure_not_empty()?;
-    let Observation { identity: Identity { tool, model, corpus, protocol }, tally, sums, controls, clark2019, run } =
-        observation;
-    let (measured, verdicts) = label(&sums, &policy, wanted.threads);
-    let control = |(control, sums): (&Control, &Sums)| {
-        let (_, verdicts) = label(sums, &policy, wanted.threads);
-        ControlReport { control: *control, label_counts: labels::count(&verdicts) }
-    };
-    let controls = protocol.controls.iter().zip(&controls).map(control).collect();
-    let clark2019 = clark2019.map(|sums| Clark2019::new(model.grid(), &sums));
-    let run = run.map(|run| run.and(started.elapsed()));
-    let settings = Settings { protocol, bootstrap: BOOTSTRAP, policy };
-    let findings = Findings { measured, verdicts, controls, clark2019 };
-    let report = Report::new(tool, model, CorpusInfo::new(corpus, &tally), settings, findings, run);
-    write(&report, outputs)?;
-    if wanted.summary { print(&summary::render(&report, wanted.policy.voita2019)) } else { Ok(()) }
-}
+    let loaded = Instant::now();
+    let (strict, threads) = (options.strict, options.threads);
+    let runner = Runner { corpus: &options.corpus, shard, model: &model, protocol: &protocol, strict, threads };
+    let run::Outcome { tally, corpus, passes } = runner.run(corpus, plan.observers(&subject))?;
+    let passes = plan.pooled(passes);
+    let analysis = loaded.elapsed();
 
-/// The ratios of the sums, and the labels that they give each head.
-fn label(sums: &Sums, policy: &Policy, threads: NonZeroUsize) -> (Measurements, Vec<Verdict>) {
-    let mut measured = Measurements::new(sums, threads);
-    measured.correct(policy.syntactic_min_count);
-    let verdicts = labels::label(&measured, policy);
-    (measured, verdicts)
-}
-
-/// Files are opened before any work is done, so that a path that cannot be written fails at once.
-pub(crate) fn open_outputs(targets: &[Target]) -> Result<Vec<(Option<Output>, Writer)>> {
-    let open = |target: &Target| match target {
-        Target::Stdout => Ok((None, Writer::Json)),
-        Target::File(path, writer) => Ok((Some(Output::open(path)?), *writer)),
-    };
-    targets.iter().map(open).collect()
-}
-
-/// Writes a report to its outputs.
-pub(crate) fn write(report: &Report, outputs: Vec<(Option<Output>, Writer)>) -> Result<()> {
-    for (output, writer) in outputs {
-        let bytes = writer.render(report)?;
-        match output {
-            Some(mut output) => {
-                output.write(&bytes)?;
-                output.commit()?;
-            }
-            None => to_stdout(&bytes)?,
-        }
-    }
-    Ok(())
+    let model = ModelInfo::new(&model, fingerprint.finish()?);
+    let run = options.run_info.then(|| RunInfo::new(started_at, started.elapsed(), analysis, threads));
+    Ok(Observation { identity: Identity { tool: Tool::default(), model, corpus, protocol }, tally, passes, run })
 }

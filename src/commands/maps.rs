@@ -11,8 +11,8 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::forward::{Scratch, Visitor};
 use crate::model::grid::HeadGrid;
 use crate::model::{Fingerprint, Model};
+use crate::passes::identity::ModelInfo;
 use crate::passes::run::token_limit;
-use crate::report::ModelInfo;
 use crate::sequences::encode::{SentenceTokenizer, Sequence, SkipReason};
 use crate::sequences::pack::Pack;
 use crate::system::output::Output;
@@ -32,7 +32,8 @@ pub fn maps(options: &MapsOptions) -> Result<()> {
     let model = Model::load(files)?;
     loading.finish_and_clear();
 
-    let mut encoder = model.sentence_tokenizer(token_limit(&model, options.max_tokens)?, false).strict(options.strict);
+    let limit = token_limit(&model, options.max_tokens)?;
+    let mut encoder = SentenceTokenizer::new(&model.tokenizer, limit, false).strict(options.strict);
     let sentences = chosen(&options.sentences, &mut encoder)?;
     output.write(&header(&model, &ModelInfo::new(&model, fingerprint.finish()?), &sentences)?)?;
     let mut scratch = Scratch::default();

@@ -2,7 +2,11 @@
 
 pub mod analyze;
 pub mod cli;
+mod conclude;
 pub mod diff;
+pub mod explain;
 pub mod maps;
+pub mod merge;
 pub mod options;
+mod outputs;
 pub mod relabel;

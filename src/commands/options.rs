@@ -3,15 +3,23 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use anyhow::Result;
+
 use crate::corpus::Input;
 use crate::export::Target;
 use crate::model::source::ModelRef;
 use crate::passes::control::Control;
 use crate::sequences::shard::Shard;
 use crate::sequences::words::FromToken;
+use crate::studies::policy::{Policy, Value};
+use crate::studies::presets::{self, Preset};
+use crate::studies::study::Study;
+
+/// The threshold that `--min-count` sets.
+const MIN_COUNT: &str = "syntactic_min_count";
 
 /// `headscope analyze`
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct AnalyzeOptions {
     /// The model.
     pub model: ModelRef,
@@ -33,14 +41,14 @@ pub struct AnalyzeOptions {
     pub run_info: bool,
     /// What is run beside the analysis.
     pub controls: Vec<Control>,
-    /// Whether the analysis of Clark et al. 2019 is run too.
-    pub clark2019: bool,
+    /// The studies that are run.
+    pub studies: Vec<&'static dyn Study>,
     /// What the analysis is to come to.
     pub outcome: Outcome,
 }
 
 /// What `headscope analyze` comes to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub enum Outcome {
     /// Reports on the whole corpus.
     Report(ReportOptions),
@@ -56,7 +64,7 @@ pub enum Outcome {
 }
 
 /// How observations are labelled, and where the report goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct ReportOptions {
     /// Where reports go.
     pub outputs: Vec<Target>,
@@ -69,18 +77,34 @@ pub struct ReportOptions {
 }
 
 /// Where the thresholds of the labels come from: each of these has the last word on what those before it say.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct PolicyOptions {
-    /// Whether it starts from the policy of Voita et al. 2019, and not from the default one.
-    pub voita2019: bool,
+    /// The published analyses whose thresholds it starts from.
+    pub presets: Vec<&'static Preset>,
     /// A file that sets thresholds.
     pub file: Option<PathBuf>,
     /// Fewest scored words of a syntactic label.
     pub min_count: Option<u64>,
 }
 
+impl PolicyOptions {
+    /// The default policy or that of presets, with what the policy file and the command line set.
+    ///
+    /// # Errors
+    ///
+    /// If the policy file cannot be used.
+    pub fn policy(&self) -> Result<Policy> {
+        let policy = presets::policy(&self.presets);
+        let policy = match &self.file {
+            Some(file) => policy.with_file(file)?,
+            None => policy,
+        };
+        Ok(policy.with(self.min_count.map(|count| (MIN_COUNT, Value::Count(count)))))
+    }
+}
+
 /// `headscope merge`
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct MergeOptions {
     /// The partials of all shards.
     pub parts: Vec<PathBuf>,
@@ -106,7 +130,7 @@ pub struct MapsOptions {
 }
 
 /// `headscope relabel`
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct RelabelOptions {
     /// The saved report; `-` is standard input.
     pub report: PathBuf,

@@ -5,8 +5,8 @@ use std::fmt::{self, Write};
 
 use anyhow::Result;
 
-use crate::commands::analyze::{open_outputs, policy, write};
-use crate::commands::options::RelabelOptions;
+use super::options::RelabelOptions;
+use super::outputs;
 use crate::export::{Target, json, summary};
 use crate::report::{HeadReport, Report};
 use crate::system::terminal::{print, printable};
@@ -17,15 +17,16 @@ use crate::system::terminal::{print, printable};
 ///
 /// If the report or the policy cannot be used, or an output cannot be written.
 pub fn relabel(options: &RelabelOptions) -> Result<()> {
-    let outputs = open_outputs(&options.outputs)?;
-    let policy = policy(&options.policy)?;
-    let report = json::parse(&options.report.display().to_string(), &json::read_text(&options.report)?)?;
-    let relabelled = report.clone().relabel(policy);
-    write(&relabelled, outputs)?;
+    let outputs = outputs::open(&options.outputs)?;
+    let policy = options.policy.policy()?;
+    let (name, text) = (options.report.display().to_string(), json::read_text(&options.report)?);
+    let report = json::parse(&name, &text)?;
+    let relabelled = json::parse(&name, &text)?.relabel(policy);
+    outputs::write(&relabelled, outputs)?;
     if options.outputs.contains(&Target::Stdout) {
         return Ok(());
     }
-    let preset = if options.policy.voita2019 { summary::voita2019(&relabelled.heads) } else { String::new() };
+    let preset = summary::of_presets(&options.policy.presets, &relabelled.heads);
     print(&format!("{}{preset}", changes(&report, &relabelled)))
 }
 

@@ -4,6 +4,7 @@ pub mod conllu;
 mod input;
 pub mod jsonl;
 mod lines;
+pub mod relation;
 mod source;
 pub mod text;
 mod tree;

@@ -2,8 +2,8 @@
 
 use anyhow::{Result, ensure};
 
+use super::relation::{ALL, base};
 use super::{TreeHead, Word, excerpt};
-use crate::studies::dependency::sums::{ALL, base};
 
 /// Checks the relation of a word with this head; the error names the value.
 pub(super) fn check_relation(head: TreeHead, relation: &str) -> Result<()> {

@@ -7,8 +7,7 @@ use serde_json::json;
 
 use crate::report::{HeadReport, Report};
 use crate::stats::bootstrap::Interval;
-use crate::studies::labels::Label;
-use crate::studies::metrics::HeadMetrics;
+use crate::studies::label::Label;
 use crate::system::terminal::printable;
 
 /// The table; an empty cell is a value that could not be computed, or a label that the head does not have.
@@ -26,9 +25,10 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
     let mut writer = ::csv::Writer::from_writer(Vec::new());
     let mut header = ["layer", "head", "name", "primary", "labels", "borderline"].map(str::to_owned).to_vec();
     header.extend(
-        HeadMetrics::names()
-            .into_iter()
-            .flat_map(|name| [name.clone(), format!("{name}_ci95_low"), format!("{name}_ci95_high")]),
+        report
+            .chance
+            .cells()
+            .flat_map(|(name, _)| [name.clone(), format!("{name}_ci95_low"), format!("{name}_ci95_high")]),
     );
     header.extend(scored.iter().map(|label| format!("score.{label}")));
     writer.write_record(header.iter().map(|cell| safe(cell)))?;
@@ -58,8 +58,9 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
 /// The metrics of a head as columns, each with its interval; null is an empty cell.
 fn metrics(head: &HeadReport) -> impl Iterator<Item = String> {
     let cell = |value: Option<f64>| value.map_or_else(String::new, |value| json!(value).to_string());
-    let values = head.metrics.cells().into_iter().zip(head.ci95.cells());
-    values.flat_map(move |(&value, &ci95)| [value, ci95.map(Interval::low), ci95.map(Interval::high)].map(cell))
+    let values = head.metrics.cells().zip(head.ci95.cells());
+    values
+        .flat_map(move |((_, &value), (_, &ci95))| [value, ci95.map(Interval::low), ci95.map(Interval::high)].map(cell))
 }
 
 /// A cell that neither a terminal nor a spreadsheet obeys.

@@ -48,7 +48,7 @@ pub fn parse(name: &str, text: &str) -> Result<Report> {
              take the version of headscope that wrote it, or analyse again"
         );
     }
-    let report: Report = serde_json::from_str(text)
+    let report = Report::parse(text)
         .map_err(broken)
         .context("the report lacks something that this version of headscope writes: analyse again")?;
     match report.defect() {

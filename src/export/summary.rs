@@ -3,27 +3,27 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use anstyle::{AnsiColor, Style};
-use comfy_table::{CellAlignment, Table, presets};
+use anstyle::Style;
+use comfy_table::Table;
 
-use crate::model::grid::head_name;
 use crate::passes::control::ControlKind;
 use crate::passes::observation::Observation;
 use crate::report::{ControlReport, CorpusFileInfo, CorpusInfo, HeadReport, Report};
 use crate::sequences::shard::Shard;
-use crate::stats::bootstrap::Interval;
-use crate::studies::clark2019::ClarkLabel;
-use crate::studies::labels::{UNLABELLED, find};
-use crate::studies::metrics::{RelationMetrics, Tests};
+use crate::studies::all;
+use crate::studies::label::{Detector, Label, UNLABELLED};
+use crate::studies::metric::Values;
+use crate::studies::presets::{self, Preset};
+use crate::studies::wording::plain_table;
 use crate::system::terminal::printable;
 
 /// The summary of a report, with terminal colours; whoever prints it strips them where they do not belong.
 ///
-/// With `by_voita2019` its labels are by the policy of that preset, and that has a line.
+/// The presets that its labels are by have their lines.
 #[must_use]
-pub fn render(report: &Report, by_voita2019: bool) -> String {
+pub fn render(report: &Report, presets: &[&Preset]) -> String {
     let mut text = String::new();
-    write_summary(&mut text, report, by_voita2019).expect("writing to a string does not fail");
+    write_summary(&mut text, report, presets).expect("writing to a string does not fail");
     text
 }
 
@@ -40,7 +40,7 @@ pub fn of_shard(shard: Shard, observation: &Observation) -> String {
     )
 }
 
-fn write_summary(out: &mut String, report: &Report, by_voita2019: bool) -> fmt::Result {
+fn write_summary(out: &mut String, report: &Report, presets: &[&Preset]) -> fmt::Result {
     let (model, corpus) = (&report.model, &report.corpus);
     writeln!(
         out,
@@ -64,11 +64,10 @@ fn write_summary(out: &mut String, report: &Report, by_voita2019: bool) -> fmt::
     legend(out, &report.heads)?;
     borderline(out, &report.heads)?;
     controls(out, report)?;
-    clark2019(out, report)?;
-    if by_voita2019 {
-        write!(out, "\n{}", voita2019(&report.heads))?;
+    blocks(out, &of_presets(presets, &report.heads))?;
+    for (_, section) in &report.sections.0 {
+        blocks(out, &section.summary(&report.settings.policy))?;
     }
-    relations(out, report)?;
     skipped(out, report)
 }
 
@@ -90,8 +89,17 @@ fn files(out: &mut String, corpus: &CorpusInfo) -> fmt::Result {
     }
 }
 
-/// The family of labels that controls are for: it is named even where they have none.
-const SYNTACTIC: &str = "syntactic:<relation>";
+/// Lines of their own, after a blank one.
+fn blocks(out: &mut String, lines: &str) -> fmt::Result {
+    if lines.is_empty() { Ok(()) } else { write!(out, "\n{lines}") }
+}
+
+/// The lines that presets add.
+#[must_use]
+pub fn of_presets(presets: &[&Preset], heads: &[HeadReport]) -> String {
+    let heads: Vec<(&[Label], &Values)> = heads.iter().map(|head| (&head.labels[..], &head.metrics)).collect();
+    presets::summary(presets, &heads)
+}
 
 /// A label as the grid shows it, with its colour and its meaning for the legend.
 struct Code {
@@ -101,22 +109,12 @@ struct Code {
 }
 
 fn code(label: &str) -> Code {
-    let (text, colour, meaning) = match label {
-        "previous-token" => ("prev", Some(AnsiColor::Blue), label),
-        "next-token" => ("next", Some(AnsiColor::Cyan), label),
-        "separator" => ("sep", Some(AnsiColor::Yellow), label),
-        "first-special" => ("first", Some(AnsiColor::Yellow), label),
-        "punctuation" => ("punctuation", Some(AnsiColor::Yellow), label),
-        "broad" => ("broad", Some(AnsiColor::Magenta), label),
-        UNLABELLED => (".", None, "no label"),
-        _ => match label.split_once(':') {
-            Some(("syntactic", relation)) => (relation, Some(AnsiColor::Green), SYNTACTIC),
-            Some(("offset", offset)) => (offset, Some(AnsiColor::Blue), "offset:k"),
-            _ => (label, Some(AnsiColor::Blue), label),
-        },
+    let Some(detector) = all::detector_of(label) else {
+        let (text, meaning) = if label == UNLABELLED { (".", "no label") } else { (label, label) };
+        return Code { text: printable(text), style: Style::new(), meaning: meaning.to_owned() };
     };
-    let style = Style::new().fg_color(colour.map(Into::into));
-    Code { text: printable(text), style, meaning: meaning.to_owned() }
+    let style = Style::new().fg_color(Some(detector.shown.colour.into()));
+    Code { text: printable(detector.code(label)), style, meaning: detector.explanation.name.to_owned() }
 }
 
 fn grid(report: &Report) -> Table {
@@ -173,118 +171,15 @@ fn controls(out: &mut String, report: &Report) -> fmt::Result {
     for kind in ControlKind::ALL {
         let runs: Vec<&ControlReport> = report.controls.iter().filter(|run| run.control.kind == kind).collect();
         let found = report.label_counts.iter().filter_map(|(family, here)| {
-            let total: u64 = runs.iter().map(|run| run.label_counts[family]).sum();
+            let total: u64 = runs.iter().filter_map(|run| run.label_counts.get(family)).sum();
             let mean = total as f64 / runs.len() as f64;
-            (total > 0 || family == SYNTACTIC).then(|| format!("{family} {mean:.1} (here {here})"))
+            let named = |detector: &Detector| detector.explanation.name == family && detector.shown.in_controls;
+            (total > 0 || all::detectors().any(named)).then(|| format!("{family} {mean:.1} (here {here})"))
         });
         if !runs.is_empty() {
             let found: Vec<String> = found.collect();
             writeln!(out, "\nControl {kind}, mean of {} seeds: {}", runs.len(), found.join(", "))?;
         }
-    }
-    Ok(())
-}
-
-/// One line for the preset `clark2019`: how many heads have which of its labels.
-fn clark2019(out: &mut String, report: &Report) -> fmt::Result {
-    let Some(found) = &report.clark2019 else { return Ok(()) };
-    let mut counts: BTreeMap<ClarkLabel, usize> = BTreeMap::new();
-    found.heads.iter().filter_map(|head| head.label).for_each(|label| *counts.entry(label).or_default() += 1);
-    let counts: Vec<String> = counts.iter().map(|(label, count)| format!("{label} {count}")).collect();
-    let counts = if counts.is_empty() { "no labels".to_owned() } else { counts.join(", ") };
-    writeln!(out, "\nPreset clark2019, heads over {} pairs of segments: {counts}", found.sequences)
-}
-
-/// The families of labels that Voita et al. 2019 call positional.
-const POSITIONAL: [&str; 3] = ["previous-token", "next-token", "offset:k"];
-
-/// One line for the preset `voita2019`: how many heads have its two roles, and how confident they are beside the others.
-#[must_use]
-pub fn voita2019(heads: &[HeadReport]) -> String {
-    let has = |families: &'static [&'static str]| {
-        move |head: &&HeadReport| {
-            head.labels.iter().filter_map(|label| find(&label.label)).any(|family| families.contains(&family.name))
-        }
-    };
-    let (positional, syntactic) = (has(&POSITIONAL), has(&[SYNTACTIC]));
-    let (with_role, others): (Vec<_>, Vec<_>) = heads.iter().partition(|head| positional(head) || syntactic(head));
-    format!(
-        "Preset voita2019: positional heads {}, syntactic heads {}; mean confidence of them {}, of the others {}\n",
-        heads.iter().filter(positional).count(),
-        heads.iter().filter(syntactic).count(),
-        mean_confidence(&with_role),
-        mean_confidence(&others),
-    )
-}
-
-fn mean_confidence(heads: &[&HeadReport]) -> String {
-    let known: Vec<f64> = heads.iter().filter_map(|head| head.metrics.confidence).collect();
-    if known.is_empty() {
-        return "-".to_owned();
-    }
-    format!("{:.3}", known.iter().sum::<f64>() / known.len() as f64)
-}
-
-fn relations(out: &mut String, report: &Report) -> fmt::Result {
-    if report.relations.is_empty() {
-        return writeln!(out, "\nNo word of the corpus has an annotated head, so no syntactic label was tested.");
-    }
-    let least = report.settings.policy.syntactic_min_count;
-    let mut shown: Vec<&RelationMetrics> = report.relations.iter().filter(|relation| relation.count >= least).collect();
-    shown.sort_by_key(|relation| std::cmp::Reverse(relation.count));
-    writeln!(
-        out,
-        "\nBest head of each relation with at least {least} words, in % of words, ± half of the 95 % interval:\n"
-    )?;
-    let mut table = plain_table();
-    table.set_header([
-        "relation",
-        "words",
-        "head",
-        "direction",
-        "accuracy",
-        "held-out",
-        "offset",
-        "baseline",
-        "held-out",
-        "gain",
-        "q",
-    ]);
-    for relation in &shown {
-        let baseline = &relation.baseline;
-        let (versus, ci95) = (&relation.versus_offset, &relation.ci95);
-        table.add_row([
-            printable(&relation.relation),
-            relation.count.to_string(),
-            head_name(relation.layer, relation.head),
-            relation.direction.name().to_owned(),
-            percent(Some(relation.accuracy)) + &plus_minus(ci95.accuracy),
-            percent(relation.heldout_accuracy) + &plus_minus(ci95.heldout_accuracy),
-            format!("{:+}", baseline.offset),
-            percent(Some(baseline.accuracy)),
-            percent(baseline.heldout_accuracy),
-            format!("{:+.1}{}", versus.difference * 100.0, plus_minus(versus.ci95)),
-            versus.q.map_or_else(|| "-".to_owned(), significance),
-        ]);
-    }
-    for (column, number) in table.column_iter_mut().enumerate() {
-        let text = [0, 2, 3].contains(&column);
-        number.set_cell_alignment(if text { CellAlignment::Left } else { CellAlignment::Right });
-    }
-    writeln!(out, "{table}")?;
-    let Tests { count, significant } = report.tests;
-    match significant.zip(report.settings.policy.syntactic_q) {
-        Some((significant, rate)) => {
-            writeln!(
-                out,
-                "\n{significant} of {count} tests of a head against the offset are significant (q <= {rate})."
-            )?;
-        }
-        None => writeln!(out, "\n{count} tests of a head against the offset; no significance is asked of a label.")?,
-    }
-    let rare = report.relations.len() - shown.len();
-    if rare > 0 {
-        writeln!(out, "{rare} rarer relations are in the report only, and are not tested.")?;
     }
     Ok(())
 }
@@ -302,83 +197,11 @@ fn skipped(out: &mut String, report: &Report) -> fmt::Result {
     if report.corpus.truncated > 0 {
         writeln!(out, "Sentences cut to {} tokens: {}.", report.settings.protocol.max_tokens, report.corpus.truncated)?;
     }
-    if report.corpus.unannotated > 0 && !report.relations.is_empty() {
+    if report.corpus.unannotated > 0 {
         writeln!(out, "Sentences with words whose head is not annotated: {}.", report.corpus.unannotated)?;
     }
     if report.corpus.passed_over > 0 {
         writeln!(out, "In the folders, files and folders that are no corpus files: {}.", report.corpus.passed_over)?;
     }
     Ok(())
-}
-
-fn percent(share: Option<f64>) -> String {
-    share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}", share * 100.0))
-}
-
-fn plus_minus(interval: Option<Interval>) -> String {
-    interval.map_or_else(String::new, |interval| format!(" ±{:.1}", interval.half_width() * 100.0))
-}
-
-/// A q-value, to one digit where it is small.
-fn significance(q: f64) -> String {
-    if q < 0.001 { format!("{q:.0e}") } else { format!("{q:.3}") }
-}
-
-fn plain_table() -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_content_arrangement(comfy_table::ContentArrangement::Disabled);
-    table
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::studies::labels::Label;
-    use crate::studies::metrics::{HeadIntervals, HeadMetrics};
-
-    fn head(labels: &[&str], confidence: Option<f64>) -> HeadReport {
-        let label = |label: &&str| Label {
-            label: (*label).to_owned(),
-            score: 1.0,
-            ci95: None,
-            baseline: None,
-            threshold: 0.9,
-            margin: 1.0,
-            rule: String::new(),
-            borderline: true,
-            direction: None,
-            versus_offset: None,
-        };
-        HeadReport {
-            layer: 0,
-            head: 0,
-            name: head_name(0, 0),
-            primary: String::new(),
-            labels: labels.iter().map(label).collect(),
-            nearest: Vec::new(),
-            metrics: HeadMetrics { confidence, ..HeadMetrics::default() },
-            ci95: HeadIntervals::default(),
-        }
-    }
-
-    #[test]
-    fn the_line_of_voita2019_counts_heads_and_averages_their_confidence() {
-        let heads = [
-            head(&["previous-token", "offset:-2"], Some(0.75)),
-            head(&["syntactic:obj", "syntactic:nsubj", "next-token"], Some(0.5)),
-            head(&["syntactic:all"], Some(1.0)),
-            head(&[], Some(0.25)),
-            // A policy file may have switched the rule on.
-            head(&["separator"], Some(0.5)),
-            head(&[], None),
-        ];
-        assert_eq!(
-            voita2019(&heads),
-            "Preset voita2019: positional heads 2, syntactic heads 2; mean confidence of them 0.750, of the others 0.375\n"
-        );
-        let none =
-            "Preset voita2019: positional heads 0, syntactic heads 0; mean confidence of them -, of the others 0.250\n";
-        assert_eq!(voita2019(&heads[3..4]), none);
-    }
 }

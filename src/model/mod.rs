@@ -22,7 +22,6 @@ use std::thread::JoinHandle;
 use anyhow::{Context, Result, anyhow};
 use sha2::{Digest, Sha256};
 
-use crate::sequences::encode::SentenceTokenizer;
 use crate::system::digest::hex;
 use families::Architecture;
 use forward::Encoder;
@@ -83,12 +82,6 @@ impl Model {
     pub fn untrained(&self, seed: u64) -> Result<Box<dyn Encoder>> {
         let initial = Initial::new(self.architecture.config.initializer_range, seed)?;
         Ok(Box::new(PackedEncoder::new(Parameters::load(&initial, &self.architecture)?)))
-    }
-
-    /// An encoder of sentences for this model; see [`SentenceTokenizer::new`].
-    #[must_use]
-    pub fn sentence_tokenizer(&self, max_tokens: usize, truncate: bool) -> SentenceTokenizer<'_> {
-        SentenceTokenizer::new(&self.tokenizer, max_tokens, truncate)
     }
 }
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::passes::observation::Observation;
-use crate::passes::partial;
+use super::observation::Observation;
+use super::partial::{self, Restore};
 
 /// How many missing shards a message names.
 const NAMED: usize = 10;
@@ -16,12 +16,12 @@ const NAMED: usize = 10;
 /// # Errors
 ///
 /// If a partial cannot be used, two are not of one run or are the same shard, or a shard is missing.
-pub fn all(paths: &[PathBuf]) -> Result<Observation> {
+pub fn all(paths: &[PathBuf], restore: Restore<'_>) -> Result<Observation> {
     let (first_path, others) = paths.split_first().context("there is nothing to merge: name the partials")?;
-    let (first, mut whole) = partial::read(first_path)?;
+    let (first, mut whole) = partial::read(first_path, restore)?;
     let mut given: BTreeMap<u32, &Path> = BTreeMap::from([(first.number(), first_path.as_path())]);
     for path in others {
-        let (shard, part) = partial::read(path)?;
+        let (shard, part) = partial::read(path, restore)?;
         let (here, there) = (path.display(), first_path.display());
         if let Some(difference) = whole.identity.difference(&part.identity) {
             bail!("cannot merge `{there}` and `{here}`: {difference}");

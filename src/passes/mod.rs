@@ -1,8 +1,11 @@
 //! Forward passes over a corpus, and what was observed in them.
 
 pub mod control;
+pub mod identity;
 pub mod merge;
 pub mod observation;
+pub mod observer;
 pub mod partial;
+pub mod pass;
 pub mod run;
 pub mod workers;

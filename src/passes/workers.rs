@@ -6,13 +6,14 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, anyhow};
 
+use super::observer::Panel;
 use crate::corpus::Corpus;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::{Encoder, Scratch, Visitor};
-use crate::sequences::encode::{SentenceTokenizer, Sequence};
-use crate::sequences::pack::Packs;
+use crate::sequences::pack::{Pack, Packs};
+use crate::sequences::sequence::Sequence;
 use crate::sequences::shard::Shard;
-use crate::studies::observe::Accumulator;
+use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::progress::Analysis;
 
 /// A corpus on its way through the tokenizer: what of a shard can be encoded, in order.
@@ -52,39 +53,43 @@ impl Iterator for TokenizedSentences<'_> {
     }
 }
 
-/// Sums up what all heads do over all sentences, from `empty` sums on.
+/// Shows all heads over all sequences to a panel that has seen nothing yet.
 ///
 /// Each worker takes the next pack when it is done with one, and whoever takes a pack reads and tokenises it:
 /// no queue, and reading overlaps with the other workers' forward passes.
 /// The sums are exact, so it does not matter who took which pack.
+/// A panel without observers sees no forward pass: the sequences are read and counted only.
 ///
 /// # Errors
 ///
 /// If the corpus cannot be read on, or a forward pass fails.
-pub fn sum_up<A: Accumulator>(
-    empty: &A,
+pub fn sum_up(
+    panel: Panel,
     encoder: &dyn Encoder,
-    sentences: impl Iterator<Item = Result<Sequence>> + Send,
+    sequences: impl Iterator<Item = Result<Sequence>> + Send,
     threads: NonZeroUsize,
     progress: &Analysis,
-) -> Result<A> {
-    let packs = Mutex::new(Packs::new(sentences));
+) -> Result<Panel> {
+    let packs = Mutex::new(Packs::new(sequences));
     let failed = AtomicBool::new(false);
     let take = || packs.lock().unwrap_or_else(PoisonError::into_inner).next().transpose();
-    let work = || -> Result<A> {
+    let work = || -> Result<Panel> {
         let stop_others = StopOnDrop(&failed);
-        let mut sums = empty.clone();
+        let mut panel = panel.duplicate();
         let mut scratch = Scratch::default();
         while !failed.load(Ordering::Relaxed) {
             let Some(pack) = take()? else { break };
-            let observed = pack.sentences.iter().map(|sentence| sums.begin(sentence)).collect();
-            encoder.forward(&pack, &mut scratch, &mut Observer { sums: &mut sums, observed })?;
+            if !panel.is_empty() {
+                panel.begin(pack.sentences.iter());
+                encoder.forward(&pack, &mut scratch, &mut Watcher { panel: &mut panel, pack: &pack })?;
+                panel.end();
+            }
             progress.advance(pack.sentences.len(), pack.tokens());
         }
         std::mem::forget(stop_others);
-        Ok(sums)
+        Ok(panel)
     };
-    let parts: Vec<Result<A>> = std::thread::scope(|scope| {
+    let parts: Vec<Result<Panel>> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads.get()).map(|_| scope.spawn(work)).collect();
         workers
             .into_iter()
@@ -92,7 +97,7 @@ pub fn sum_up<A: Accumulator>(
             .collect()
     });
     progress.finish();
-    let mut whole = empty.clone();
+    let mut whole = panel;
     for part in parts {
         whole.merge(&part?);
     }
@@ -108,14 +113,14 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// Hands what the encoder lends to the sums.
-struct Observer<'a, A: Accumulator> {
-    sums: &'a mut A,
-    observed: Vec<A::Begun>,
+/// Hands what the encoder lends to the panel.
+struct Watcher<'a> {
+    panel: &'a mut Panel,
+    pack: &'a Pack,
 }
 
-impl<A: Accumulator> Visitor for Observer<'_, A> {
+impl Visitor for Watcher<'_> {
     fn attention(&mut self, sentence: usize, view: AttentionView<'_>) {
-        self.sums.observe(&self.observed[sentence], view);
+        self.panel.head(sentence, &self.pack.sentences[sentence], view);
     }
 }

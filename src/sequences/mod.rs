@@ -3,5 +3,9 @@
 pub mod encode;
 pub mod pack;
 pub mod pairs;
+pub mod sequence;
 pub mod shard;
+pub mod shuffle;
+pub mod tally;
+pub mod tokenize;
 pub mod words;

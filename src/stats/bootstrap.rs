@@ -6,7 +6,7 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::studies::observe::BLOCKS;
+use super::blocks::BLOCKS;
 
 /// The bootstrap of a report: all that its intervals depend on beside the data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -93,9 +93,24 @@ impl Resamples {
         Self { counts }
     }
 
+    /// No resamples: whatever is made of them has no interval.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { counts: Vec::new() }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+
     /// Adds up a quantity over the blocks of each resample.
     #[must_use]
     pub fn sums(&self, quantity: &PerBlock) -> Resampled {
+        if self.is_empty() {
+            return Resampled { sums: Vec::new(), blocks: 0 };
+        }
         let occupied: Vec<(usize, f64)> =
             quantity.iter().copied().enumerate().filter(|(_, value)| *value != 0.0).collect();
         let mut sums = vec![0.0; RESAMPLES];

@@ -1,9 +1,22 @@
-//! Questions asked of every head.
+//! Studies: questions asked of every head, one folder each.
+//!
+//! [`all::STUDIES`] is the table of them. A study's folder holds the passes it looks at, its exact and mergeable sums,
+//! its metrics with intervals and chance, its labels with their thresholds, its section of the report and its words for
+//! the summary; the files here are what they have in common.
 
+pub mod all;
 pub mod attention;
 pub mod clark2019;
 pub mod dependency;
-pub mod labels;
-pub mod metrics;
-pub mod observe;
+pub mod evidence;
+pub mod explanation;
+pub mod findings;
+pub mod label;
+pub mod metric;
+pub mod plan;
+pub mod policy;
+pub mod presets;
+pub mod section;
+pub mod study;
 pub mod trees;
+pub mod wording;

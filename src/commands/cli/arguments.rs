@@ -2,9 +2,13 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
 use crate::sequences::shard::Shard;
+use crate::studies::all::STUDIES;
+use crate::studies::presets::PRESETS;
+use crate::studies::study::Study;
 
 const EXIT_STATUS: &str = "Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
 
@@ -78,6 +82,12 @@ pub(super) struct AnalyzeArguments {
     /// Run each control so many times, with seeds from 0
     #[arg(long, value_name = "N", default_value_t = 3, requires = "controls", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(super) control_seeds: u64,
+    /// Switch a study on that does not run by default. May be repeated
+    #[arg(long, value_name = "STUDY", value_parser = studies())]
+    pub(super) with: Vec<String>,
+    /// Switch a study off. May be repeated
+    #[arg(long, value_name = "STUDY", value_parser = studies())]
+    pub(super) without: Vec<String>,
     /// Run shard I of N, counted from 1, and write with `-o FILE.headscope` what `headscope merge` makes the report of
     #[arg(long, value_name = "I/N")]
     pub(super) shard: Option<Shard>,
@@ -95,8 +105,8 @@ pub(super) struct ReportArguments {
     #[arg(short, long)]
     pub(super) quiet: bool,
     /// Follow a published analysis. May be repeated
-    #[arg(long = "preset", value_name = "PRESET", value_enum)]
-    pub(super) presets: Vec<PresetArgument>,
+    #[arg(long = "preset", value_name = "PRESET", value_parser = presets())]
+    pub(super) presets: Vec<String>,
     /// Set thresholds of the labels: a TOML file with any of the keys of `settings.policy` in a report; "off" switches a
     /// rule off
     #[arg(long, value_name = "FILE")]
@@ -162,8 +172,8 @@ pub(super) struct RelabelArguments {
     #[arg(long, value_name = "FILE", group = "labels")]
     pub(super) policy: Option<PathBuf>,
     /// The thresholds of a published analysis; the policy file changes them
-    #[arg(long = "preset", value_name = "PRESET", value_enum, group = "labels")]
-    pub(super) presets: Vec<PresetArgument>,
+    #[arg(long = "preset", value_name = "PRESET", value_parser = presets(), group = "labels")]
+    pub(super) presets: Vec<String>,
     /// Write the new report, as JSON or as CSV by the extension; `-` writes JSON to standard output. May be repeated
     #[arg(short, long = "output", value_name = "FILE")]
     pub(super) outputs: Vec<PathBuf>,
@@ -257,13 +267,13 @@ pub(super) struct CorpusArguments {
     pub(super) format: Option<FormatArgument>,
 }
 
-/// Say what a label or a metric is
+/// Say what a label, a metric or a study is
 ///
 /// What it measures, its formula, its chance level, its threshold and where that comes from, and what it does not
-/// show. Without a name, lists all labels and metrics.
+/// show. Without a name, lists all of them.
 #[derive(Args)]
 pub(super) struct ExplainArguments {
-    /// A label (`previous-token`, `offset:-2`, `syntactic:nsubj`) or a metric (`separator_mass`)
+    /// A label (`previous-token`, `offset:-2`, `syntactic:nsubj`), a metric (`separator_mass`) or a study (`dependency`)
     pub(super) name: Option<String>,
     /// Print all explanations as the page docs/detectors.md
     #[arg(long, conflicts_with = "name")]
@@ -280,12 +290,15 @@ pub(super) enum FormatArgument {
     Jsonl,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum PresetArgument {
-    /// Clark et al. 2019: pairs of segments, its own metrics and labels, in a section of its own; for `analyze`
-    Clark2019,
-    /// Voita et al. 2019: label positional and syntactic heads by its definitions, and no others
-    Voita2019,
+/// The names of all presets.
+fn presets() -> PossibleValuesParser {
+    PossibleValuesParser::new(PRESETS.iter().map(|preset| PossibleValue::new(preset.name).help(preset.about)))
+}
+
+/// The names of all studies.
+fn studies() -> PossibleValuesParser {
+    let value = |study: &&dyn Study| PossibleValue::new(study.card().name).help(study.card().question);
+    PossibleValuesParser::new(STUDIES.iter().map(value))
 }
 
 #[derive(Clone, Copy, ValueEnum)]

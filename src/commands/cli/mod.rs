@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
+use crate::commands::explain;
 use crate::commands::options::{
     AnalyzeOptions, DiffOptions, MapsOptions, MergeOptions, Outcome, PolicyOptions, RelabelOptions, ReportOptions,
     SentenceChoice,
@@ -18,10 +19,13 @@ use crate::export::{Target, Writer};
 use crate::model::source::ModelRef;
 use crate::passes::control::{Control, ControlKind};
 use crate::passes::partial;
+use crate::passes::pass::Pass;
 use crate::report;
 use crate::sequences::shard::Shard;
 use crate::sequences::words::FromToken;
-use crate::studies::labels;
+use crate::studies::all::STUDIES;
+use crate::studies::presets::{PRESETS, Preset};
+use crate::studies::study::Study;
 use crate::system::boxed;
 use crate::system::output::{self};
 use crate::system::parallel::all_cores;
@@ -29,12 +33,10 @@ use crate::system::terminal::{is_obeyed, printable};
 
 use arguments::{
     Action, AnalyzeArguments, Arguments, ControlArgument, CorpusArguments, DiffArguments, ExplainArguments,
-    FormatArgument, FromTokenArgument, MapsArguments, MergeArguments, PresetArgument, RelabelArguments,
-    ReportArguments,
+    FormatArgument, FromTokenArgument, MapsArguments, MergeArguments, RelabelArguments, ReportArguments,
 };
 
 /// What is to be done.
-#[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// Label the heads of a model.
     Analyze(AnalyzeOptions),
@@ -104,12 +106,17 @@ impl AnalyzeArguments {
             return Err("--truncate is for plain text: a sentence without its end has another tree".to_owned());
         }
         refuse_overlap(&self.report.outputs, &corpus)?;
-        let clark2019 = self.report.presets.contains(&PresetArgument::Clark2019);
-        if corpus.iter().any(|input| matches!(input, Input::Stdin(_))) && (clark2019 || !self.controls.is_empty()) {
-            return Err(
-                "--control and --preset clark2019 read the corpus again, which standard input cannot: name a file"
-                    .to_owned(),
-            );
+        let studies = studies(&self.report.presets, &self.with, &self.without)?;
+        let again = !self.controls.is_empty() || studies.iter().any(|study| study.passes() != [Pass::PLAIN]);
+        if again && corpus.iter().any(|input| matches!(input, Input::Stdin(_))) {
+            let needs_more = |study: &&&'static dyn Study| study.passes() != [Pass::PLAIN];
+            let of_studies = studies.iter().filter(needs_more).map(|study| format!("the study {}", study.card().name));
+            let readers: Vec<String> =
+                (!self.controls.is_empty()).then(|| "--control".to_owned()).into_iter().chain(of_studies).collect();
+            return Err(format!(
+                "{} would read the corpus again, which standard input cannot: name a file",
+                readers.join(" and ")
+            ));
         }
         let (run_info, threads) = (!self.report.no_run_info, self.report.threads());
         let controls = controls(&self.controls, self.control_seeds);
@@ -131,7 +138,7 @@ impl AnalyzeArguments {
             },
             run_info,
             controls,
-            clark2019,
+            studies,
             outcome,
         })
     }
@@ -148,23 +155,20 @@ impl ReportArguments {
             threads: self.threads(),
             summary: !self.quiet && !outputs.contains(&Target::Stdout),
             outputs,
-            policy: PolicyOptions {
-                voita2019: self.presets.contains(&PresetArgument::Voita2019),
-                file: self.policy,
-                min_count: self.min_count,
-            },
+            policy: PolicyOptions { presets: presets(&self.presets), file: self.policy, min_count: self.min_count },
         })
     }
 
     /// What there is to say of a shard: it has no labels yet.
     fn validate_partial(self, shard: Shard) -> Result<Outcome, Usage> {
         let wanted = format!("--shard {shard} writes a partial: give one -o FILE.{}", partial::EXTENSION);
+        let preset = presets(&self.presets).into_iter().find(|preset| preset.is_policy());
         let of_labels = [
-            ("--min-count", self.min_count.is_some()),
-            ("--policy", self.policy.is_some()),
-            ("--preset voita2019", self.presets.contains(&PresetArgument::Voita2019)),
+            self.min_count.map(|_| "--min-count".to_owned()),
+            self.policy.as_ref().map(|_| "--policy".to_owned()),
+            preset.map(|preset| format!("--preset {}", preset.name)),
         ];
-        if let Some((option, _)) = of_labels.iter().find(|(_, given)| *given) {
+        if let Some(option) = of_labels.into_iter().flatten().next() {
             return Err(format!("{option} is about labels, and a shard has none yet: give it to headscope merge"));
         }
         let [path] = <[PathBuf; 1]>::try_from(self.outputs).map_err(|_| wanted.clone())?;
@@ -178,7 +182,7 @@ impl ReportArguments {
 impl MergeArguments {
     fn validate(self) -> Result<MergeOptions, Usage> {
         refuse_overlap(&self.report.outputs, &[])?;
-        refuse_clark2019(&self.report.presets, "headscope analyze --shard, whose partials carry it")?;
+        refuse_studies(&self.report.presets, "headscope analyze --shard, whose partials carry it")?;
         let run_info = !self.report.no_run_info;
         Ok(MergeOptions { parts: self.parts, run_info, report: self.report.validate()? })
     }
@@ -187,9 +191,8 @@ impl MergeArguments {
 impl RelabelArguments {
     fn validate(self) -> Result<RelabelOptions, Usage> {
         refuse_overlap(&self.outputs, &[])?;
-        refuse_clark2019(&self.presets, "headscope analyze")?;
-        let voita2019 = self.presets.contains(&PresetArgument::Voita2019);
-        let policy = PolicyOptions { voita2019, file: self.policy, min_count: None };
+        refuse_studies(&self.presets, "headscope analyze")?;
+        let policy = PolicyOptions { presets: presets(&self.presets), file: self.policy, min_count: None };
         Ok(RelabelOptions { report: self.report, policy, outputs: targets(&self.outputs)? })
     }
 }
@@ -231,21 +234,9 @@ impl MapsArguments {
 impl ExplainArguments {
     fn text(self) -> Result<String, Usage> {
         if self.markdown {
-            return Ok(labels::markdown());
+            return Ok(explain::markdown());
         }
-        let Some(name) = self.name else {
-            let width = labels::explanations().map(|entry| entry.name.len()).max().unwrap_or(0);
-            let lines = labels::explanations().map(|entry| format!("{:width$}  {}\n", entry.name, entry.measures));
-            return Ok(lines.collect());
-        };
-        labels::find(&name).map(ToString::to_string).ok_or_else(|| {
-            let hint = labels::closest(&name).map(|known| format!("; did you mean `{known}`?"));
-            let name = name.escape_debug();
-            format!(
-                "there is no label or metric `{name}`{}",
-                hint.unwrap_or_else(|| ": `headscope explain` lists all".to_owned())
-            )
-        })
+        self.name.map_or_else(|| Ok(explain::list()), |name| explain::one(&name))
     }
 }
 
@@ -298,12 +289,31 @@ fn refuse_overlap(outputs: &[PathBuf], corpora: &[Input]) -> Result<(), Usage> {
     Ok(())
 }
 
-/// Refuses the preset that measures more where nothing is measured; `instead` takes it.
-fn refuse_clark2019(presets: &[PresetArgument], instead: &str) -> Result<(), Usage> {
-    if presets.contains(&PresetArgument::Clark2019) {
-        return Err(format!("--preset clark2019 is no policy, it measures more: give it to {instead}"));
+/// The presets of these names, each once; clap has checked the names.
+fn presets(names: &[String]) -> Vec<&'static Preset> {
+    PRESETS.iter().filter(|preset| names.iter().any(|name| name == preset.name)).collect()
+}
+
+/// The studies that run by default, those that presets and `--with` switch on, less those that `--without` switches off.
+fn studies(presets_named: &[String], with: &[String], without: &[String]) -> Result<Vec<&'static dyn Study>, Usage> {
+    if let Some(both) = with.iter().find(|name| without.contains(name)) {
+        return Err(format!("--with {both} and --without {both}: which of them?"));
     }
-    Ok(())
+    let by_preset = |name: &str| presets(presets_named).iter().any(|preset| preset.studies.contains(&name));
+    let runs = |study: &&&'static dyn Study| {
+        let card = study.card();
+        let named = |names: &[String]| names.iter().any(|name| name == card.name);
+        (card.by_default || by_preset(card.name) || named(with)) && !named(without)
+    };
+    Ok(STUDIES.iter().filter(runs).copied().collect())
+}
+
+/// Refuses presets that measure more where nothing is measured; `instead` takes them.
+fn refuse_studies(names: &[String], instead: &str) -> Result<(), Usage> {
+    match presets(names).iter().find(|preset| !preset.studies.is_empty()) {
+        Some(preset) => Err(format!("--preset {} is no policy, it measures more: give it to {instead}", preset.name)),
+        None => Ok(()),
+    }
 }
 
 fn lower_extension(path: &Path) -> String {

@@ -1,2 +1,93 @@
-//! attention.
+//! Attention by tokens: to offsets, to special tokens and punctuation, and how broadly (METHODOLOGY, "Token level").
+
+mod broad;
+mod delimiter;
+mod metrics;
+mod positional;
 pub mod sums;
+pub mod tokens;
+
+use anyhow::Result;
+
+use super::explanation::Explanation;
+use super::label::Detector;
+use super::metric::{Bench, Estimates, Keys};
+use super::section::{Nothing, Section};
+use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
+use crate::passes::observer::{self, Observer, sums, watching};
+use crate::passes::pass::Pass;
+use metrics::{METRICS, Seen};
+use sums::AttentionSums;
+
+/// Where each head attends, by the place and the kind of tokens.
+pub struct Attention;
+
+impl Study for Attention {
+    fn card(&self) -> &'static Card {
+        &Card {
+            name: "attention",
+            question: "Where does each head attend: to an offset, to special tokens or punctuation, or broadly?",
+            needs: "any corpus",
+            by_default: true,
+            settings_key: None,
+        }
+    }
+
+    fn passes(&self) -> Vec<Pass> {
+        vec![Pass::PLAIN]
+    }
+
+    fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
+        watching(AttentionSums::new(subject.grid))
+    }
+
+    fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
+        observer::restored::<AttentionSums>(bytes)
+    }
+
+    fn metrics(&self) -> Vec<(&'static Explanation, Keys)> {
+        METRICS.iter().map(|metric| (&metric.explanation, metric.keys)).collect()
+    }
+
+    fn detectors(&self) -> &'static [Detector] {
+        const {
+            &[
+                positional::PREVIOUS_TOKEN,
+                positional::NEXT_TOKEN,
+                positional::OFFSET,
+                positional::SELF,
+                positional::LOCAL,
+                delimiter::SEPARATOR,
+                delimiter::FIRST_SPECIAL,
+                delimiter::PUNCTUATION,
+                broad::BROAD,
+            ]
+        }
+    }
+
+    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+        let sums: &AttentionSums = sums(observed[0].sums);
+        let total = sums.total();
+        let block = |block: Option<usize>| block.map_or(&total, |block| &sums.blocks()[block]);
+        let of_head = |number: Option<usize>, place: usize| {
+            let block = block(number);
+            Seen::new(&block.exposure, &total.exposure, &block.heads[place]).values()
+        };
+        let of_chance = |number: Option<usize>| {
+            let block = block(number);
+            Seen::new(&block.exposure, &total.exposure, &block.uniform).chances()
+        };
+        (Estimates::new(&columns(self), bench, of_head, of_chance), Box::new(Nothing))
+    }
+
+    fn caveats(&self, judged: &Judged<'_>) -> Vec<&'static Caveat> {
+        const NO_OP: Caveat = Caveat {
+            id: "no-op",
+            text: "Attention to special tokens may be a way of doing nothing \
+                (Clark et al. 2019; Kobayashi et al. 2020).",
+            about: About::Meaning,
+        };
+        let to_special = judged.has_label(|label| delimiter::TO_SPECIAL.contains(&label));
+        if to_special { vec![&NO_OP] } else { Vec::new() }
+    }
+}

@@ -1,466 +1,136 @@
-//! Token-level sums of one head: where its attention goes, how far, and how widely (METHODOLOGY, "Token level").
+//! The sums of the token level, per block of sentences.
 
-#![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
-
-use std::ops::Range;
-
-use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
+use super::tokens::{self, RowBuffers, TokenExposure, TokenRoles, TokenSums};
 use crate::model::forward::attention::AttentionView;
-use crate::sequences::encode::{Sequence, TokenKind};
-
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::{Lent, Sums};
+use crate::sequences::sequence::Sequence;
+use crate::sequences::words::FromToken;
+use crate::stats::blocks::{BLOCKS, block_of};
 use crate::stats::exact::ExactSum;
-use crate::stats::search::{first_at_least, largest, largest_kept};
-use crate::system::lanes::{LANES, across};
 
-/// The farthest offset that is kept apart: `offset_mass` runs over -8..=8.
-pub const MAX_OFFSET: i32 = 8;
-
-/// The same as a distance.
-const REACH: usize = MAX_OFFSET as usize;
-
-/// How many offsets that is: both directions and 0.
-pub const OFFSETS: usize = 2 * REACH + 1;
-
-/// The farthest distance that counts as local in `window_mass`.
-pub const WINDOW: usize = 2;
-
-/// What the token-level metrics must know of a sentence, worked out once for all its heads.
-#[derive(Clone, Debug)]
-pub struct TokenRoles {
-    tokens: usize,
-    /// The runs of tokens that are not special: one in a single sentence, two in a pair.
-    text: Vec<Range<usize>>,
-    first_special: Option<usize>,
-    separators: Vec<usize>,
-    punctuation: Vec<usize>,
-    /// 1 for tokens of text, 0 for others; `[tokens]` rounded up to whole vectors.
-    is_text: Vec<f32>,
-    /// 1 for tokens that are not separators, likewise.
-    is_unseparated: Vec<f32>,
-}
-
-impl TokenRoles {
-    /// Sorts a sentence's tokens by the role they play.
-    #[must_use]
-    pub fn new(sentence: &Sequence) -> Self {
-        let kinds = &sentence.kinds;
-        let positions =
-            |wanted: TokenKind| -> Vec<usize> { (0..kinds.len()).filter(|&token| kinds[token] == wanted).collect() };
-        Self {
-            tokens: kinds.len(),
-            text: runs(kinds, |kind| !kind.is_special()),
-            first_special: kinds.iter().position(|&kind| kind == TokenKind::FirstSpecial),
-            separators: positions(TokenKind::Separator),
-            punctuation: positions(TokenKind::Punctuation),
-            is_text: mask(kinds, |kind| !kind.is_special()),
-            is_unseparated: mask(kinds, |kind| kind != TokenKind::Separator),
-        }
-    }
-
-    fn queries(&self) -> impl Iterator<Item = usize> {
-        self.text.iter().cloned().flatten()
-    }
-
-    /// The tokens of text within `distance` of `query`, itself included.
-    fn neighbours(&self, query: usize, distance: usize) -> impl Iterator<Item = Range<usize>> {
-        let near = query.saturating_sub(distance)..query + distance + 1;
-        self.text
-            .iter()
-            .map(move |run| run.start.max(near.start)..run.end.min(near.end))
-            .filter(|overlap| overlap.start < overlap.end)
-    }
-}
-
-/// The slot of the offset from `query` to `key`: 0 is -8.
-fn slot(query: usize, key: usize) -> usize {
-    key + REACH - query
-}
-
-/// 1 for tokens of a wanted kind, 0 for others and for what fills the last vector.
-fn mask(kinds: &[TokenKind], wanted: impl Fn(TokenKind) -> bool) -> Vec<f32> {
-    let mut mask: Vec<f32> = kinds.iter().map(|&kind| if wanted(kind) { 1.0 } else { 0.0 }).collect();
-    mask.resize(kinds.len().next_multiple_of(LANES), 0.0);
-    mask
-}
-
-/// The maximal ranges of tokens of a wanted kind.
-fn runs(kinds: &[TokenKind], wanted: impl Fn(TokenKind) -> bool) -> Vec<Range<usize>> {
-    let mut runs: Vec<Range<usize>> = Vec::new();
-    for (token, _) in kinds.iter().enumerate().filter(|&(_, &kind)| wanted(kind)) {
-        match runs.last_mut() {
-            Some(run) if run.end == token => run.end += 1,
-            _ => runs.push(token..token + 1),
-        }
-    }
-    runs
-}
-
-/// The numerators of one head's token-level metrics: `N` is f64 within a sentence and [`ExactSum`] across sentences.
+/// The sums of one block of sentences, or of several pooled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TokenSums<N> {
-    /// Attention to the token at each offset, -8 first.
-    pub offset_mass: [N; OFFSETS],
-    /// Queries whose most attended key is at each offset, -8 first.
-    pub offset_argmax: [N; OFFSETS],
-    /// Attention to text tokens at most two away, the token itself left out.
-    pub window_mass: N,
-    /// Mean distance of the attention that stays on text, summed over queries.
-    pub distance: N,
-    /// Queries with any attention on text: the denominator of the distance.
-    pub distance_queries: N,
-    /// Attention to the first special token.
-    pub first_special_mass: N,
-    /// Attention to separators.
-    pub separator_mass: N,
-    /// Attention of separators to separators.
-    pub separator_self_mass: N,
-    /// Attention to punctuation.
-    pub punctuation_mass: N,
-    /// Entropy of the text queries' rows, nats.
-    pub entropy: N,
-    /// Entropy of the first special token's row, nats.
-    pub first_special_entropy: N,
-    /// Largest weight of each text query's row, separators left out.
-    pub confidence: N,
+pub struct AttentionBlock {
+    /// The denominators.
+    pub exposure: TokenExposure,
+    /// The sums of a head that attends uniformly, `A = 1/n`: the chance level.
+    pub uniform: TokenSums<ExactSum>,
+    /// The sums of each head; `[layers * heads]`.
+    pub heads: Vec<TokenSums<ExactSum>>,
 }
 
-impl<N> TokenSums<N> {
-    fn cells(&self) -> impl Iterator<Item = &N> {
-        self.offset_mass.iter().chain(&self.offset_argmax).chain([
-            &self.window_mass,
-            &self.distance,
-            &self.distance_queries,
-            &self.first_special_mass,
-            &self.separator_mass,
-            &self.separator_self_mass,
-            &self.punctuation_mass,
-            &self.entropy,
-            &self.first_special_entropy,
-            &self.confidence,
-        ])
+impl AttentionBlock {
+    fn new(grid: HeadGrid) -> Self {
+        Self { heads: vec![TokenSums::default(); grid.count()], ..Self::default() }
     }
 
-    fn cells_mut(&mut self) -> impl Iterator<Item = &mut N> {
-        self.offset_mass.iter_mut().chain(&mut self.offset_argmax).chain([
-            &mut self.window_mass,
-            &mut self.distance,
-            &mut self.distance_queries,
-            &mut self.first_special_mass,
-            &mut self.separator_mass,
-            &mut self.separator_self_mass,
-            &mut self.punctuation_mass,
-            &mut self.entropy,
-            &mut self.first_special_entropy,
-            &mut self.confidence,
-        ])
+    fn merge(&mut self, other: &Self) {
+        self.exposure.merge(&other.exposure);
+        self.uniform.merge(&other.uniform);
+        self.heads.iter_mut().zip(&other.heads).for_each(|(sum, head)| sum.merge(head));
     }
 }
 
-impl TokenSums<ExactSum> {
-    /// Adds one sentence's sums.
-    pub fn add(&mut self, sentence: &TokenSums<f64>) {
-        self.cells_mut().zip(sentence.cells()).for_each(|(sum, &value)| *sum += value);
-    }
-
-    /// Adds another block's or worker's sums.
-    pub fn merge(&mut self, other: &Self) {
-        self.cells_mut().zip(other.cells()).for_each(|(sum, &value)| *sum += value);
-    }
+/// The sums of all blocks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AttentionSums {
+    grid: HeadGrid,
+    /// `[BLOCKS]`
+    blocks: Vec<AttentionBlock>,
+    #[serde(skip)]
+    row: RowBuffers,
+    #[serde(skip)]
+    uniform: Uniform,
 }
 
-/// The denominators of the token-level metrics: they depend on the sentences, not on the head.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TokenExposure {
-    /// Text queries.
-    pub queries: u64,
-    /// Queries with a text token at each offset, -8 first.
-    pub offset_queries: [u64; OFFSETS],
-    /// First special tokens.
-    pub first_specials: u64,
-    /// Separators.
-    pub separators: u64,
-    /// The sum of `ln n` over text queries: the entropy of uniform attention, nats.
-    ///
-    /// A sentence of one token adds 0 here and to the entropies, so it does not count in their ratio.
-    pub max_entropy: ExactSum,
-    /// The sum of `ln n` over the rows of first special tokens.
-    pub first_special_max_entropy: ExactSum,
-}
-
-impl TokenExposure {
-    /// Counts one sentence.
-    pub fn add(&mut self, roles: &TokenRoles) {
-        let max_entropy = (roles.tokens as f64).ln();
-        let mut queries = 0;
-        for query in roles.queries() {
-            queries += 1;
-            for key in roles.neighbours(query, REACH).flatten() {
-                self.offset_queries[slot(query, key)] += 1;
-            }
-        }
-        self.queries += queries;
-        self.separators += roles.separators.len() as u64;
-        if roles.first_special.is_some() {
-            self.first_specials += 1;
-            self.first_special_max_entropy += max_entropy;
-        }
-        self.max_entropy += max_entropy * queries as f64;
-    }
-
-    /// Adds another block's counts.
-    pub fn merge(&mut self, other: &Self) {
-        self.queries += other.queries;
-        self.offset_queries.iter_mut().zip(other.offset_queries).for_each(|(sum, count)| *sum += count);
-        self.first_specials += other.first_specials;
-        self.separators += other.separators;
-        self.max_entropy += other.max_entropy;
-        self.first_special_max_entropy += other.first_special_max_entropy;
-    }
-}
-
-/// Room for one row of attention, reused from row to row.
+/// The attention of a head without any preference: `A = 1/n`, whose entropy is `ln n`.
 #[derive(Clone, Debug, Default)]
-pub struct RowBuffers {
-    /// The row, rounded up to whole vectors by zeros.
-    row: Vec<f32>,
-    /// The same with zeros for all but text, and with [`REACH`] zeros before and after it.
-    text: Vec<f32>,
-    /// `|i - m|` at place `i`, where `m` is half its length: from `m - query` on, the distances to `query`.
-    distances: Vec<f64>,
+struct Uniform {
+    weights: Vec<f32>,
+    entropies: Vec<f32>,
 }
 
-impl RowBuffers {
-    /// Makes room for rows of `width` weights, a multiple of [`LANES`].
-    fn fit(&mut self, width: usize) {
-        self.row.clear();
-        self.row.resize(width, 0.0);
-        self.text.clear();
-        self.text.resize(REACH + width + REACH, 0.0);
-        if self.distances.len() < 2 * width {
-            self.distances = (0..2 * width).map(|place| place.abs_diff(width) as f64).collect();
-        }
+impl Uniform {
+    #[expect(clippy::cast_possible_truncation, reason = "attention is f32")]
+    fn view(&mut self, tokens: usize) -> AttentionView<'_> {
+        let n = tokens as f64;
+        self.weights.clear();
+        self.weights.resize(tokens * tokens, (1.0 / n) as f32);
+        self.entropies.clear();
+        self.entropies.resize(tokens, n.ln() as f32);
+        AttentionView::strided(0, 0, tokens, &self.weights, &self.entropies)
     }
 }
 
-/// Sums what one head does in one sentence.
-#[must_use]
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn observe<'a>(roles: &'a TokenRoles, view: AttentionView<'a>, buffers: &'a mut RowBuffers) -> TokenSums<f64> {
-    let mut sums = TokenSums::default();
-    buffers.fit(roles.is_text.len());
-    for query in roles.queries() {
-        sums.entropy += view.entropy(query);
-        observe_query(&mut sums, roles, query, view.row(query), buffers);
+impl AttentionSums {
+    /// Empty sums for a model with `grid` heads.
+    #[must_use]
+    pub fn new(grid: HeadGrid) -> Self {
+        Self::of(grid, vec![AttentionBlock::new(grid); BLOCKS])
     }
-    // Nothing but text is ever summed by offset, so the window is what lies within it.
-    let near = slot(WINDOW, 0)..=slot(0, WINDOW);
-    sums.window_mass = sums.offset_mass[near].iter().sum::<f64>() - sums.offset_mass[slot(0, 0)];
-    for &separator in &roles.separators {
-        sums.separator_self_mass += mass(view.row(separator), &roles.separators);
+
+    /// Sums with these blocks.
+    #[must_use]
+    pub fn of(grid: HeadGrid, blocks: Vec<AttentionBlock>) -> Self {
+        Self { grid, blocks, row: RowBuffers::default(), uniform: Uniform::default() }
     }
-    if let Some(first) = roles.first_special {
-        sums.first_special_entropy = view.entropy(first);
+
+    /// The sums of each block; `[BLOCKS]`.
+    #[must_use]
+    pub fn blocks(&self) -> &[AttentionBlock] {
+        &self.blocks
     }
-    sums
+
+    /// All blocks in one.
+    #[must_use]
+    pub fn total(&self) -> AttentionBlock {
+        let mut total = AttentionBlock::new(self.grid);
+        self.blocks.iter().for_each(|block| total.merge(block));
+        total
+    }
 }
 
-#[inline(always)]
-fn observe_query(
-    sums: &mut TokenSums<f64>,
-    roles: &TokenRoles,
-    query: usize,
-    weights: &[f32],
-    buffers: &mut RowBuffers,
-) {
-    let RowBuffers { row, text, distances } = buffers;
-    row[..weights.len()].copy_from_slice(weights);
-    let width = row.len();
-    sums.confidence += f64::from(largest_kept(row, &roles.is_unseparated));
-    let favourite = first_at_least(row, largest(row));
-    if roles.is_text[favourite] > 0.0 && favourite.abs_diff(query) <= REACH {
-        sums.offset_argmax[slot(query, favourite)] += 1.0;
-    }
-
-    // By itself: the compiler keeps no sums in registers while it writes.
-    for ((text, weight), kept) in text[REACH..REACH + width].iter_mut().zip(&*row).zip(&roles.is_text) {
-        *text = weight * kept;
-    }
-    let (text_mass, moment) = moments(&text[REACH..REACH + width], &distances[distances.len() / 2 - query..][..width]);
-    // The text begins at REACH, so what is REACH before the query is at the query's own place.
-    for (sum, &weight) in sums.offset_mass.iter_mut().zip(&text[query..][..OFFSETS]) {
-        *sum += f64::from(weight);
-    }
-    if text_mass > 0.0 {
-        sums.distance += moment / text_mass;
-        sums.distance_queries += 1.0;
-    }
-    if let Some(first) = roles.first_special {
-        sums.first_special_mass += f64::from(row[first]);
-    }
-    sums.separator_mass += mass(row, &roles.separators);
-    sums.punctuation_mass += mass(row, &roles.punctuation);
+/// A sequence as the token level sees it.
+#[derive(Debug)]
+pub struct Begun {
+    block: usize,
+    roles: TokenRoles,
 }
 
-/// The sum of some weights, and the sum of their products with their distances; whole vectors of both.
-#[inline(always)]
-fn moments(weights: &[f32], distances: &[f64]) -> (f64, f64) {
-    let (mut mass, mut moment) = ([0.0; LANES], [0.0; LANES]);
-    for (weights, distances) in weights.as_chunks::<LANES>().0.iter().zip(distances.as_chunks::<LANES>().0) {
-        for lane in 0..LANES {
-            let weight = f64::from(weights[lane]);
-            mass[lane] += weight;
-            moment[lane] = weight.mul_add(distances[lane], moment[lane]);
-        }
-    }
-    (across(mass, |a, b| a + b), across(moment, |a, b| a + b))
-}
+impl Sums for AttentionSums {
+    type Begun = Begun;
 
-/// The summed attention to `keys`.
-#[inline(always)]
-fn mass(row: &[f32], keys: &[usize]) -> f64 {
-    keys.iter().map(|&key| f64::from(row[key])).sum()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::studies::observe::test_support::sentence;
-    use TokenKind::{FirstSpecial, Punctuation, Separator, Text};
-
-    /// `[CLS] a b . [SEP]`
-    const KINDS: [TokenKind; 5] = [FirstSpecial, Text, Text, Punctuation, Separator];
-
-    /// Rows in eighths, so that sums are exact.
-    const WEIGHTS: [f32; 25] = [
-        0.25, 0.25, 0.25, 0.25, 0.0, //
-        0.125, 0.5, 0.25, 0.125, 0.0, // a
-        0.25, 0.5, 0.0, 0.0, 0.25, // b
-        0.0, 0.125, 0.25, 0.25, 0.375, // .
-        0.0, 0.0, 0.0, 0.25, 0.75,
-    ];
-
-    fn observed() -> TokenSums<f64> {
-        let roles = TokenRoles::new(&sentence(&KINDS));
-        observe(&roles, AttentionView::new(0, 0, 5, &WEIGHTS), &mut RowBuffers::default())
+    fn begin(&mut self, sequence: &Sequence) -> Begun {
+        let (block, roles) = (block_of(sequence.index), TokenRoles::new(sequence));
+        let sums = &mut self.blocks[block];
+        sums.exposure.add(&roles);
+        sums.uniform.add(&tokens::observe(&roles, self.uniform.view(sequence.ids.len()), &mut self.row));
+        Begun { block, roles }
     }
 
-    fn exposure() -> TokenExposure {
-        let mut exposure = TokenExposure::default();
-        exposure.add(&TokenRoles::new(&sentence(&KINDS)));
-        exposure
+    fn head(&mut self, begun: &mut Begun, lent: &mut Lent<'_>) {
+        let view = lent.attention;
+        let head = self.grid.index(view.layer, view.head);
+        self.blocks[begun.block].heads[head].add(&tokens::observe(&begun.roles, view, &mut self.row));
     }
 
-    #[test]
-    fn offsets_stay_on_text() {
-        let (sums, counts) = (observed(), exposure());
-        let at = |offset: i32| usize::try_from(offset + 8).unwrap();
-        // -1: b to a 1/2, . to b 1/4; a has only [CLS] before it.
-        assert_eq!((sums.offset_mass[at(-1)], counts.offset_queries[at(-1)]), (0.75, 2));
-        // 0: 1/2 + 0 + 1/4
-        assert_eq!((sums.offset_mass[at(0)], counts.offset_queries[at(0)]), (0.75, 3));
-        // +1: a to b 1/4, b to . 0
-        assert_eq!((sums.offset_mass[at(1)], counts.offset_queries[at(1)]), (0.25, 2));
-        // +2: a to .
-        assert_eq!((sums.offset_mass[at(2)], counts.offset_queries[at(2)]), (0.125, 1));
-        assert_eq!((sums.offset_mass[at(3)], counts.offset_queries[at(3)]), (0.0, 0));
+    fn merge(&mut self, other: &Self) {
+        assert_eq!(self.grid, other.grid, "sums of one analysis");
+        self.blocks.iter_mut().zip(&other.blocks).for_each(|(block, other)| block.merge(other));
     }
 
-    #[test]
-    fn the_most_attended_key_may_be_special() {
-        let sums = observed();
-        // a looks at itself, b at a, . at [SEP], which is no offset.
-        assert_eq!(sums.offset_argmax[8], 1.0);
-        assert_eq!(sums.offset_argmax[7], 1.0);
-        assert_eq!(sums.offset_argmax.iter().sum::<f64>(), 2.0);
+    fn pooled(&self) -> Self {
+        let mut pooled = Self::new(self.grid);
+        pooled.blocks[0] = self.total();
+        pooled
     }
 
-    #[test]
-    fn masses_by_kind_of_token() {
-        let sums = observed();
-        // a: b 1/4 + . 1/8; b: a 1/2 + . 0; .: b 1/4 + a 1/8
-        assert_eq!(sums.window_mass, 0.375 + 0.5 + 0.375);
-        assert_eq!(sums.first_special_mass, 0.125 + 0.25 + 0.0);
-        assert_eq!(sums.separator_mass, 0.0 + 0.25 + 0.375);
-        assert_eq!(sums.separator_self_mass, 0.75);
-        assert_eq!(sums.punctuation_mass, 0.125 + 0.0 + 0.25);
-        // The largest weights away from [SEP]: 1/2, 1/2, 1/4.
-        assert_eq!(sums.confidence, 0.5 + 0.5 + 0.25);
-    }
-
-    #[test]
-    fn distance_is_over_the_mass_on_text() {
-        let sums = observed();
-        // a: (1/4 x 1 + 1/8 x 2) / (7/8) = 4/7; b: (1/2 x 1) / (1/2) = 1; .: (1/8 x 2 + 1/4 x 1) / (5/8) = 4/5
-        assert!((sums.distance - (4.0 / 7.0 + 1.0 + 0.8)).abs() < 1e-15);
-        assert_eq!(sums.distance_queries, 3.0);
-    }
-
-    #[test]
-    fn entropy_in_nats() {
-        let ln2 = std::f64::consts::LN_2;
-        // a: 1/2, 1/4, 1/8, 1/8 = 1.75 bits; b: 1/2, 1/4, 1/4 = 1.5 bits;
-        // .: 1/8 x 3 + 1/4 x 2 + 1/4 x 2 bits and 3/8 ln(8/3) nats
-        let last = (0.375 + 1.0) * ln2 + 0.375 * (8.0_f64 / 3.0).ln();
-        assert!((observed().entropy - (3.25 * ln2 + last)).abs() < 1e-12);
-        // [CLS]: four quarters, 2 bits.
-        assert!((observed().first_special_entropy - 2.0 * ln2).abs() < 1e-12);
-        assert!((exposure().max_entropy.value() - 3.0 * 5.0_f64.ln()).abs() < 1e-12);
-    }
-
-    #[test]
-    fn a_row_without_mass_on_text_has_no_distance() {
-        let roles = TokenRoles::new(&sentence(&[FirstSpecial, Text, Separator]));
-        let weights = [1.0, 0.0, 0.0, 0.5, 0.0, 0.5, 0.0, 0.0, 1.0];
-        let sums = observe(&roles, AttentionView::new(0, 0, 3, &weights), &mut RowBuffers::default());
-        assert_eq!((sums.distance, sums.distance_queries), (0.0, 0.0));
-    }
-
-    #[test]
-    fn ties_go_to_the_lowest_index() {
-        // a b between [CLS] and [SEP]; both look at a and b with equal weight.
-        let roles = TokenRoles::new(&sentence(&[FirstSpecial, Text, Text, Separator]));
-        let weights = [0.25, 0.25, 0.25, 0.25, 0.125, 0.375, 0.375, 0.125].repeat(2);
-        let (queries, others) = (&weights[4..8], &weights[..4]);
-        let weights = [others, queries, queries, others].concat();
-        let sums = observe(&roles, AttentionView::new(0, 0, 4, &weights), &mut RowBuffers::default());
-        assert_eq!((sums.offset_argmax[8], sums.offset_argmax[7], sums.offset_argmax[9]), (1.0, 1.0, 0.0));
-    }
-
-    #[test]
-    fn a_pair_of_segments_has_text_on_both_sides_of_a_separator() {
-        // [CLS] a [SEP] b c [SEP]
-        let roles = TokenRoles::new(&sentence(&[FirstSpecial, Text, Separator, Text, Text, Separator]));
-        assert_eq!(roles.text, [1..2, 3..5]);
-        assert_eq!(roles.is_unseparated[..6], [1.0, 1.0, 0.0, 1.0, 1.0, 0.0]);
-        let uniform = [1.0 / 6.0; 36];
-        let sums = observe(&roles, AttentionView::new(0, 0, 6, &uniform), &mut RowBuffers::default());
-        // Distances among a, b and c: (0 + 2 + 3 + 2 + 0 + 1 + 3 + 1 + 0) / 3 keys.
-        assert!((sums.distance - 4.0).abs() < 1e-6);
-        // +2: a to b; +1: b to c; +3: a to c.
-        let mut exposure = TokenExposure::default();
-        exposure.add(&roles);
-        assert_eq!(exposure.offset_queries[9..12], [1, 1, 1]);
-    }
-
-    #[test]
-    fn rows_longer_than_a_vector_after_shorter_ones() {
-        // 38 tokens of text, all looking at token 36 with 3/4 and at themselves with 1/4.
-        let mut buffers = RowBuffers::default();
-        for tokens in [5, 38, 17, 38] {
-            let last = tokens - 2;
-            let mut weights = vec![0.0; tokens * tokens];
-            for query in 0..tokens {
-                weights[query * tokens + query] += 0.25;
-                weights[query * tokens + last] += 0.75;
-            }
-            let roles = TokenRoles::new(&sentence(&vec![Text; tokens]));
-            let sums = observe(&roles, AttentionView::new(0, 0, tokens, &weights), &mut buffers);
-            // 3/4 of the distances to the last but one: last (last + 1) / 2 before it, 1 after it.
-            assert_eq!(sums.distance, 0.75 * ((last * (last + 1) / 2) + 1) as f64);
-            assert_eq!(sums.offset_mass[8], 0.25 * tokens as f64 + 0.75);
-            assert_eq!(sums.offset_argmax.iter().sum::<f64>(), 10.0_f64.min(tokens as f64));
-        }
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        self.grid == grid
+            && self.blocks.len() == BLOCKS
+            && self.blocks.iter().all(|block| block.heads.len() == grid.count())
     }
 }

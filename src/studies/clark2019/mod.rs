@@ -7,18 +7,107 @@ pub mod syntax;
 pub mod tokens;
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt;
 
-use schemars::JsonSchema;
+use anyhow::Result;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use crate::model::grid::HeadGrid;
-use crate::model::grid::head_name;
+use super::evidence::Direction;
+use super::metric::{Bench, Estimates};
+use super::policy::Policy;
+use super::section::Section;
+use super::study::{Card, Observed, Study, Subject};
+use crate::corpus::relation::{ALL, PUNCT};
+use crate::model::grid::{HeadGrid, head_name};
+use crate::passes::observer::{self, Observer, sums, watching};
+use crate::passes::pass::{Pass, Sequences};
+use crate::sequences::pairs::MAX_TOKENS;
 use crate::stats::exact::ExactSum;
-use crate::studies::dependency::sums::{ALL, Direction, PUNCT};
-use crate::studies::observe::Accumulator;
 use syntax::{OFFSETS, Relation, SyntaxHits};
 use tokens::{Means, TokenMeans};
+
+/// The published analysis of Clark et al. 2019.
+pub struct Clark2019;
+
+/// The passes of the study: pairs of segments for the token level, sentences for syntax.
+const PASSES: [Pass; 2] = [Pass { sequences: Sequences::Pairs { max_tokens: MAX_TOKENS }, ..Pass::PLAIN }, Pass::PLAIN];
+
+impl Study for Clark2019 {
+    fn card(&self) -> &'static Card {
+        &Card {
+            name: "clark2019",
+            question: "What does the analysis of Clark et al. 2019 find, as its released code does it?",
+            needs: "any corpus, read twice; its relations need dependency trees",
+            by_default: false,
+            settings_key: Some("clark2019"),
+        }
+    }
+
+    fn passes(&self) -> Vec<Pass> {
+        PASSES.to_vec()
+    }
+
+    fn observer(&self, place: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
+        match PASSES[place].sequences {
+            Sequences::Pairs { .. } => {
+                let marks = [".", ","].into_iter().filter_map(subject.token_id).collect();
+                watching(TokenMeans::new(subject.grid, marks))
+            }
+            Sequences::Sentences | Sequences::Shuffled { .. } => watching(SyntaxHits::new(subject.grid)),
+        }
+    }
+
+    fn restore(&self, place: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
+        match PASSES[place].sequences {
+            Sequences::Pairs { .. } => observer::restored::<TokenMeans>(bytes),
+            Sequences::Sentences | Sequences::Shuffled { .. } => observer::restored::<SyntaxHits>(bytes),
+        }
+    }
+
+    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+        let (tokens, syntax) = (sums::<TokenMeans>(observed[0].sums), sums::<SyntaxHits>(observed[1].sums));
+        let found = Findings::new(bench.grid, tokens, syntax, observed[0].left_out);
+        (Estimates::none(bench.grid.count()), Box::new(Clark2019Section { clark2019: found }))
+    }
+
+    fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
+        vec![("clark2019", generator.subschema_for::<Findings>())]
+    }
+
+    fn read(&self, report: &str) -> serde_json::Result<Box<dyn Section>> {
+        Ok(Box::new(serde_json::from_str::<Clark2019Section>(report)?))
+    }
+}
+
+/// The section `clark2019` of the report.
+#[derive(Deserialize)]
+struct Clark2019Section {
+    clark2019: Findings,
+}
+
+impl Section for Clark2019Section {
+    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
+        vec![("clark2019", &self.clark2019)]
+    }
+
+    /// How many heads have which of its labels.
+    fn summary(&self, _: &Policy) -> String {
+        let found = &self.clark2019;
+        let mut counts: BTreeMap<ClarkLabel, usize> = BTreeMap::new();
+        found.heads.iter().filter_map(|head| head.label).for_each(|label| *counts.entry(label).or_default() += 1);
+        let counts: Vec<String> = counts.iter().map(|(label, count)| format!("{label} {count}")).collect();
+        let counts = if counts.is_empty() { "no labels".to_owned() } else { counts.join(", ") };
+        format!("Preset clark2019, heads over {} pairs of segments: {counts}\n", found.sequences)
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let listed = self.clark2019.heads.iter().map(|head| (head.layer, head.head));
+        let whole = listed.eq((0..grid.count()).map(|place| grid.at(place)));
+        (!whole).then(|| "`clark2019` does not list every head".to_owned())
+    }
+}
 
 /// Attention to the next or the previous token above which a head is said to attend there.
 const POSITION_THRESHOLD: f64 = 0.5;
@@ -32,35 +121,9 @@ const SPECIAL_TOKEN_THRESHOLD: f64 = 0.6;
 /// Relations of fewer words are not in the published table.
 const LEAST_WORDS: u64 = 100;
 
-/// All sums of the preset.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct ClarkSums {
-    /// Over pairs of segments.
-    pub tokens: TokenMeans,
-    /// Over sentences.
-    pub syntax: SyntaxHits,
-    /// Sentences that are in no pair.
-    pub dropped: u64,
-}
-
-impl ClarkSums {
-    /// Adds the sums of another shard.
-    pub fn merge(&mut self, other: &Self) {
-        self.tokens.merge(&other.tokens);
-        self.syntax.merge(&other.syntax);
-        self.dropped += other.dropped;
-    }
-
-    /// Whether these are sums of such heads.
-    #[must_use]
-    pub fn fits(&self, grid: HeadGrid) -> bool {
-        self.tokens.fits(grid) && self.syntax.fits(grid)
-    }
-}
-
-/// What the preset `clark2019` finds.
+/// The findings of the preset `clark2019`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Clark2019 {
+pub struct Findings {
     /// Sequences `[CLS] A [SEP] B [SEP]`.
     pub sequences: u64,
     /// Their tokens.
@@ -143,11 +206,10 @@ pub struct ClarkRelation {
     pub offset_accuracy: f64,
 }
 
-impl Clark2019 {
+impl Findings {
     /// Divides the sums and labels the heads.
-    #[must_use]
-    pub fn new(grid: HeadGrid, sums: &ClarkSums) -> Self {
-        let ClarkSums { tokens: TokenMeans { sequences, tokens, uniform_entropy, heads, .. }, syntax, dropped } = sums;
+    fn new(grid: HeadGrid, tokens: &TokenMeans, syntax: &SyntaxHits, dropped: u64) -> Self {
+        let TokenMeans { sequences, tokens, uniform_entropy, heads, .. } = tokens;
         let mean = |sum: f64| (*sequences > 0).then_some(sum / *sequences as f64);
         let head = |(place, sums): (usize, &Means<ExactSum>)| {
             let (layer, head) = grid.at(place);
@@ -157,7 +219,7 @@ impl Clark2019 {
         Self {
             sequences: *sequences,
             tokens: *tokens,
-            dropped: *dropped,
+            dropped,
             uniform_entropy: mean(uniform_entropy.value()),
             heads: heads.iter().enumerate().map(head).collect(),
             relations: relations(grid, syntax),

@@ -6,13 +6,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::corpus::TreeHead;
-use crate::model::forward::attention::AttentionView;
+use crate::corpus::relation::ALL;
 use crate::model::grid::HeadGrid;
+use crate::passes::observer::{Lent, Sums};
 use crate::sequences::encode::{GoldArc, Sequence};
 use crate::sequences::pairs::MAX_TOKENS;
-use crate::sequences::words::{FromToken, WordAttention};
-use crate::studies::dependency::sums::ALL;
-use crate::studies::observe::Accumulator;
+use crate::sequences::words::FromToken;
 
 /// The offsets of the baseline: `range(-3, 3)` in the notebook.
 pub const OFFSETS: [i32; 6] = [-3, -2, -1, 0, 1, 2];
@@ -34,21 +33,13 @@ pub struct SyntaxHits {
     grid: HeadGrid,
     /// Relations by name, `all` among them.
     pub relations: BTreeMap<String, Relation>,
-    #[serde(skip)]
-    folded: WordAttention,
 }
 
 impl SyntaxHits {
     /// Empty sums.
     #[must_use]
     pub fn new(grid: HeadGrid) -> Self {
-        Self { grid, relations: BTreeMap::new(), folded: WordAttention::default() }
-    }
-
-    /// Whether these are sums of such heads.
-    #[must_use]
-    pub fn fits(&self, grid: HeadGrid) -> bool {
-        self.grid == grid && self.relations.values().all(|relation| relation.hits.len() == grid.count())
+        Self { grid, relations: BTreeMap::new() }
     }
 }
 
@@ -66,9 +57,9 @@ fn at_offset(word: usize, offset: i32, words: usize) -> usize {
     (word + 1).saturating_add_signed(offset as isize).min(words)
 }
 
-impl Accumulator for SyntaxHits {
-    /// The sentence's word spans and tree, unless the released code leaves the sentence out.
-    type Begun = Option<Sequence>;
+impl Sums for SyntaxHits {
+    /// The sentence's tree, unless the released code leaves the sentence out.
+    type Begun = Option<Vec<GoldArc>>;
 
     fn begin(&mut self, sentence: &Sequence) -> Self::Begun {
         let tree = sentence.tree.as_ref().filter(|_| sentence.ids.len() <= MAX_TOKENS)?;
@@ -84,18 +75,18 @@ impl Accumulator for SyntaxHits {
                 }
             }
         }
-        Some(sentence.clone())
+        Some(tree.clone())
     }
 
-    fn observe(&mut self, sentence: &Self::Begun, view: AttentionView<'_>) {
-        let Some(Sequence { words, tree: Some(tree), .. }) = sentence else { return };
-        let place = self.grid.index(view.layer, view.head);
-        self.folded.fold(view, words, FromToken::First);
+    fn head(&mut self, sentence: &mut Self::Begun, lent: &mut Lent<'_>) {
+        let Some(tree) = sentence else { return };
+        let place = self.grid.index(lent.attention.layer, lent.attention.head);
+        let folded = lent.words(FromToken::First);
         for (word, GoldArc { head, relation }) in tree.iter().enumerate() {
             let Some(head) = number(*head) else { continue };
             let weights = [
-                most_attended(tree.len(), word, |other| self.folded.get(word, other)),
-                most_attended(tree.len(), word, |other| self.folded.get(other, word)),
+                most_attended(tree.len(), word, |other| folded.get(word, other)),
+                most_attended(tree.len(), word, |other| folded.get(other, word)),
             ];
             let right = weights.map(|predicted| u64::from(predicted + 1 == head));
             for name in [ALL, relation] {
@@ -104,6 +95,10 @@ impl Accumulator for SyntaxHits {
                 sums.hits[place][1] += right[1];
             }
         }
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        self.grid == grid && self.relations.values().all(|relation| relation.hits.len() == grid.count())
     }
 
     fn merge(&mut self, other: &Self) {
@@ -130,6 +125,8 @@ fn most_attended(words: usize, word: usize, weight: impl Fn(usize) -> f64) -> us
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::forward::attention::AttentionView;
+    use crate::passes::observer::Folder;
     use crate::sequences::encode::TokenKind::{FirstSpecial, Separator, Text};
 
     /// `[CLS] cats sleep . [SEP]`: cats <- sleep, sleep is the root, the stop <- sleep.
@@ -152,7 +149,8 @@ mod tests {
     #[test]
     fn every_word_is_scored() {
         let mut sums = SyntaxHits::new(HeadGrid { layers: 1, heads: 1 });
-        let begun = sums.begin(&sentence());
+        let (sentence, mut panel) = (sentence(), Folder::default());
+        let mut begun = sums.begin(&sentence);
         let weights = [
             0.2, 0.2, 0.2, 0.2, 0.2, //
             0.0, 0.5, 0.25, 0.25, 0.0, // cats: sleep and the stop are equal, the first is taken
@@ -160,7 +158,7 @@ mod tests {
             0.0, 0.0, 0.75, 0.25, 0.0, // the stop: sleep
             0.2, 0.2, 0.2, 0.2, 0.2,
         ];
-        sums.observe(&begun, AttentionView::new(0, 0, 5, &weights));
+        sums.head(&mut begun, &mut panel.lend(&sentence, AttentionView::new(0, 0, 5, &weights)));
         let [all, nsubj, root] = ["all", "nsubj", "root"].map(|name| &sums.relations[name]);
         // Into cats from others: 0 and 0, so the first word, itself; into the stop: 1/4 from cats.
         assert_eq!((all.count, all.hits[0]), (3, [2, 0]));

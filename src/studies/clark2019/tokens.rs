@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
+use crate::passes::observer::{Lent, Sums};
 use crate::sequences::encode::{Sequence, TokenKind};
+use crate::sequences::words::FromToken;
 use crate::stats::exact::ExactSum;
-use crate::studies::observe::Accumulator;
 
 /// Attention is mixed with this much uniform attention before its entropy is taken.
 const SMOOTHING: f64 = 0.0001;
@@ -102,15 +103,9 @@ impl TokenMeans {
         let heads = vec![Means::default(); grid.count()];
         Self { grid, punctuation, sequences: 0, tokens: 0, uniform_entropy: ExactSum::default(), heads }
     }
-
-    /// Whether these are sums of such heads.
-    #[must_use]
-    pub fn fits(&self, grid: HeadGrid) -> bool {
-        self.grid == grid && self.heads.len() == grid.count()
-    }
 }
 
-impl Accumulator for TokenMeans {
+impl Sums for TokenMeans {
     type Begun = Places;
 
     fn begin(&mut self, sequence: &Sequence) -> Places {
@@ -126,10 +121,15 @@ impl Accumulator for TokenMeans {
         }
     }
 
-    fn observe(&mut self, sequence: &Places, view: AttentionView<'_>) {
-        let mut means = means(sequence, view);
+    fn head(&mut self, places: &mut Places, lent: &mut Lent<'_>) {
+        let view = lent.attention;
+        let mut means = means(places, view);
         let sums = &mut self.heads[self.grid.index(view.layer, view.head)];
         sums.cells_mut().into_iter().zip(means.cells_mut()).for_each(|(sum, mean)| *sum += *mean);
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        self.grid == grid && self.heads.len() == grid.count()
     }
 
     fn merge(&mut self, other: &Self) {
@@ -186,6 +186,7 @@ fn smoothed_entropy(row: &[f32]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::passes::observer::Folder;
     use TokenKind::{FirstSpecial, Punctuation, Separator, Text};
 
     /// `[CLS] a [SEP] . [SEP]`; 9 is the id of the stop.
@@ -212,8 +213,9 @@ mod tests {
     #[test]
     fn all_rows_are_queries() {
         let mut sums = TokenMeans::new(HeadGrid { layers: 1, heads: 1 }, vec![9]);
-        let places = sums.begin(&sequence());
-        sums.observe(&places, AttentionView::new(0, 0, 5, &WEIGHTS));
+        let (sequence, mut folder) = (sequence(), Folder::default());
+        let mut places = sums.begin(&sequence);
+        sums.head(&mut places, &mut folder.lend(&sequence, AttentionView::new(0, 0, 5, &WEIGHTS)));
         let found = sums.heads[0].map(|sum| sum.value());
         // The diagonals: 1/2 + 1/4 + 1/2 + 1/4 + 1/4; above 1/4 + 1/4 + 1/4 + 1/4; below 1/4 + 0 + 1/4 + 1/4.
         let expected = [1.75 / 5.0, 1.0 / 5.0, 0.75 / 5.0];

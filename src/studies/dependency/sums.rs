@@ -1,277 +1,185 @@
-//! How often a head's attention points from a word to its syntactic head (METHODOLOGY, "Dependency alignment").
+//! The sums of dependency relations, per block of sentences.
 
-use multiversion::multiversion;
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use crate::corpus::TreeHead;
-use crate::sequences::encode::GoldArc;
-use crate::sequences::words::WordAttention;
-use crate::stats::search::{first_at_least, largest};
-use crate::system::lanes::LANES;
+use super::arcs::{Agreement, Predictions, RelationSums, ScoredArc, scored_arcs};
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::{Lent, Sums};
+use crate::sequences::sequence::Sequence;
+use crate::sequences::words::FromToken;
+use crate::stats::blocks::{BLOCKS, block_of};
 
-/// The farthest offset of the baseline "the head is the word at `d+k`".
-pub const MAX_BASELINE_OFFSET: i32 = 10;
-
-/// The baseline's offsets: -10..=10 without 0.
-pub const BASELINE_OFFSETS: usize = 2 * MAX_BASELINE_OFFSET as usize;
-
-/// The relation that pools all others but `punct`.
-pub const ALL: &str = "all";
-
-/// The relation of punctuation marks: scored by itself, left out of [`ALL`] and of trees.
-pub const PUNCT: &str = "punct";
-
-/// The offsets of the baseline in order, -10 first.
-pub fn baseline_offsets() -> impl Iterator<Item = i32> {
-    (-MAX_BASELINE_OFFSET..=MAX_BASELINE_OFFSET).filter(|&offset| offset != 0)
+/// The sums of all relations.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DependencySums {
+    grid: HeadGrid,
+    from: FromToken,
+    /// The place of each relation in the lists that follow.
+    relations: BTreeMap<String, usize>,
+    /// For each relation, by its place, where heads and fixed offsets are right on the same arcs.
+    agreements: Vec<Agreement>,
+    /// `[BLOCKS]`: each block's relations by their places; shorter where the last ones were not met.
+    blocks: Vec<Vec<RelationSums>>,
+    #[serde(skip)]
+    predictions: Predictions,
 }
 
-/// From which end of an arc the head is predicted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
-pub enum Direction {
-    /// The dependent is the query: its most attended word is the predicted head.
-    #[serde(rename = "dep->head")]
-    DependentToHead,
-    /// The head is the query: the word that attends most to the dependent is the predicted head.
-    #[serde(rename = "head->dep")]
-    HeadToDependent,
-}
-
-impl Direction {
-    /// Both directions, in the order of every pair of numbers in sums and reports.
-    pub const BOTH: [Self; 2] = [Self::DependentToHead, Self::HeadToDependent];
-
-    /// The name in reports.
+impl DependencySums {
+    /// Empty sums for a model with `grid` heads, words folded by `from`.
     #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::DependentToHead => "dep->head",
-            Self::HeadToDependent => "head->dep",
+    pub fn new(grid: HeadGrid, from: FromToken) -> Self {
+        Self::of(grid, from, BTreeMap::new(), vec![Vec::new(); BLOCKS], Vec::new())
+    }
+
+    /// Sums of these blocks and agreements, which list the relations by their places.
+    #[must_use]
+    pub fn of(
+        grid: HeadGrid,
+        from: FromToken,
+        relations: BTreeMap<String, usize>,
+        blocks: Vec<Vec<RelationSums>>,
+        agreements: Vec<Agreement>,
+    ) -> Self {
+        Self { grid, from, relations, agreements, blocks, predictions: Predictions::default() }
+    }
+
+    /// The relations that were met, by name, with their place in each block.
+    #[must_use]
+    pub fn relations(&self) -> &BTreeMap<String, usize> {
+        &self.relations
+    }
+
+    /// The sums of each block, by the places of [`DependencySums::relations`]; `[BLOCKS]`.
+    #[must_use]
+    pub fn blocks(&self) -> &[Vec<RelationSums>] {
+        &self.blocks
+    }
+
+    /// Where heads and fixed offsets agree, over all blocks; by the places of [`DependencySums::relations`].
+    #[must_use]
+    pub fn agreements(&self) -> &[Agreement] {
+        &self.agreements
+    }
+
+    /// Makes room for every relation that has a place.
+    fn resize_agreements(&mut self) {
+        self.agreements.resize(self.relations.len(), Agreement::default());
+        self.agreements.iter_mut().for_each(|agreement| agreement.resize(self.grid.count()));
+    }
+
+    /// Adds another's blocks: block `i` to block `into(i)`.
+    fn add(&mut self, other: &Self, into: impl Fn(usize) -> usize) {
+        let mut places = vec![0; other.relations.len()];
+        for (name, &theirs) in &other.relations {
+            places[theirs] = place(&mut self.relations, name);
+        }
+        self.resize_agreements();
+        for (agreement, &place) in other.agreements.iter().zip(&places) {
+            self.agreements[place].merge(agreement);
+        }
+        for (number, theirs) in other.blocks.iter().enumerate() {
+            let block = &mut self.blocks[into(number)];
+            for (relation, &place) in theirs.iter().zip(&places).filter(|(relation, _)| relation.count > 0) {
+                at(block, place).merge(relation);
+            }
         }
     }
 }
 
-/// A relation's base name: `nsubj` of `nsubj:pass`.
-#[must_use]
-pub fn base(relation: &str) -> &str {
-    relation.split_once(':').map_or(relation, |(base, _)| base)
-}
-
-/// The names under which an arc of `relation` is scored: `all` unless punctuation, the base name, the full name.
-pub fn scored_as(relation: &str) -> impl Iterator<Item = &str> {
-    let base = base(relation);
-    let all = (base != PUNCT).then_some(ALL);
-    let subtype = (base != relation).then_some(relation);
-    all.into_iter().chain([base]).chain(subtype)
-}
-
-/// An arc that is scored: a word with a gold head in a sentence of at least two words.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScoredArc {
-    /// The position of the dependent.
-    pub dependent: usize,
-    /// The position of its gold head.
-    pub head: usize,
-    /// The baseline offset that predicts it, as a place in [`baseline_offsets`]; `None` where the head is farther away.
-    pub offset: Option<usize>,
-    /// The relations that it counts for, as indices into the table of relations.
-    pub relations: Vec<usize>,
-}
-
-/// The arcs of a tree that are scored; `index` gives a relation's place in the table.
-pub fn scored_arcs(tree: &[GoldArc], mut index: impl FnMut(&str) -> usize) -> Vec<ScoredArc> {
-    if tree.len() < 2 {
-        return Vec::new();
+/// The place of a relation in the table, a new one at the end.
+fn place(relations: &mut BTreeMap<String, usize>, name: &str) -> usize {
+    if let Some(&place) = relations.get(name) {
+        return place;
     }
-    let scored = tree.iter().enumerate().filter_map(|(dependent, arc)| match arc.head {
-        TreeHead::Word(head) => Some((dependent, head, &arc.relation)),
-        TreeHead::Root | TreeHead::Unknown => None,
-    });
-    scored
-        .map(|(dependent, head, relation)| ScoredArc {
-            dependent,
-            head,
-            offset: baseline_offsets().position(|offset| dependent.checked_add_signed(offset as isize) == Some(head)),
-            relations: scored_as(relation).map(&mut index).collect(),
-        })
-        .collect()
+    let place = relations.len();
+    relations.insert(name.to_owned(), place);
+    place
 }
 
-/// How often one relation's arcs were predicted rightly.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RelationSums {
-    /// Arcs scored.
-    pub count: u64,
-    /// Arcs whose head is at each baseline offset, -10 first.
-    pub offset_hits: [u64; BASELINE_OFFSETS],
-    /// Arcs that each head predicts, by [`Direction::BOTH`]; `[layers * heads]`, empty until a head scores.
-    pub hits: Vec<[u64; 2]>,
+/// The sums of the relation at a place of a block.
+fn at(block: &mut Vec<RelationSums>, place: usize) -> &mut RelationSums {
+    if block.len() <= place {
+        block.resize(place + 1, RelationSums::default());
+    }
+    &mut block[place]
 }
 
-impl RelationSums {
-    /// Counts an arc, and which offset predicts it.
-    pub fn count(&mut self, arc: &ScoredArc, heads: usize) {
-        self.hits.resize(heads, [0; 2]);
-        self.count += 1;
-        if let Some(offset) = arc.offset {
-            self.offset_hits[offset] += 1;
+/// The block and the scored arcs of a sequence.
+#[derive(Debug)]
+pub struct Begun {
+    block: usize,
+    arcs: Vec<ScoredArc>,
+}
+
+impl Sums for DependencySums {
+    type Begun = Begun;
+
+    fn begin(&mut self, sequence: &Sequence) -> Begun {
+        let relations = &mut self.relations;
+        let arcs = scored_arcs(sequence.tree.as_deref().unwrap_or_default(), |name| place(relations, name));
+        self.resize_agreements();
+        let block = block_of(sequence.index);
+        for arc in &arcs {
+            for &relation in &arc.relations {
+                at(&mut self.blocks[block], relation).count(arc, self.grid.count());
+            }
+        }
+        Begun { block, arcs }
+    }
+
+    fn head(&mut self, Begun { block, arcs }: &mut Begun, lent: &mut Lent<'_>) {
+        if arcs.is_empty() {
+            return;
+        }
+        let head = self.grid.index(lent.attention.layer, lent.attention.head);
+        let predicted = self.predictions.of(lent.words(self.from));
+        let block = &mut self.blocks[*block];
+        for arc in arcs {
+            let right = predicted[arc.dependent].map(|predicted| u64::from(predicted == arc.head));
+            for &relation in &arc.relations {
+                let hits = &mut block[relation].hits[head];
+                hits[0] += right[0];
+                hits[1] += right[1];
+                if let Some(offset) = arc.offset {
+                    let both = &mut self.agreements[relation].both[head];
+                    both[0][offset] += right[0];
+                    both[1][offset] += right[1];
+                }
+            }
         }
     }
 
-    /// Adds another block's counts.
-    pub fn merge(&mut self, other: &Self) {
-        self.count += other.count;
-        self.offset_hits.iter_mut().zip(other.offset_hits).for_each(|(sum, hits)| *sum += hits);
-        self.hits.resize(self.hits.len().max(other.hits.len()), [0; 2]);
-        for (sum, hits) in self.hits.iter_mut().zip(&other.hits) {
-            sum[0] += hits[0];
-            sum[1] += hits[1];
-        }
-    }
-}
-
-/// How many arcs of one relation both a head and a fixed offset predict.
-///
-/// Which offset is the baseline is known only when all sentences are counted, so this is kept for every offset;
-/// an arc is right for one offset at most, so it is one count per right prediction.
-/// Only totals are needed (for the test of a head against its baseline), so it is not kept by block.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Agreement {
-    /// Arcs by head, direction ([`Direction::BOTH`]) and offset (-10 first); `[layers * heads]`, empty until a head
-    /// scores.
-    pub both: Vec<[[u64; BASELINE_OFFSETS]; 2]>,
-}
-
-impl Agreement {
-    /// Makes room for `heads` heads.
-    pub fn resize(&mut self, heads: usize) {
-        self.both.resize(heads, [[0; BASELINE_OFFSETS]; 2]);
+    fn merge(&mut self, other: &Self) {
+        assert_eq!((self.grid, self.from), (other.grid, other.from), "sums of one analysis");
+        self.add(other, |block| block);
     }
 
-    /// Adds another worker's counts.
-    pub fn merge(&mut self, other: &Self) {
-        self.resize(self.both.len().max(other.both.len()));
-        let (sums, counts) =
-            (self.both.as_flattened_mut().as_flattened_mut(), other.both.as_flattened().as_flattened());
-        sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
-    }
-}
-
-/// The head that one attention head predicts for each word; the buffers are reused from sentence to sentence.
-#[derive(Clone, Debug, Default)]
-pub struct Predictions {
-    /// `[width]`: one word's attention to the others, rounded up to whole vectors.
-    others: Vec<f64>,
-    /// `[width]`: the largest weight of each column so far.
-    most: Vec<f64>,
-    /// `[width]`: its row.
-    chosen: Vec<u64>,
-    /// `[words]`: by [`Direction::BOTH`].
-    heads: Vec<[usize; 2]>,
-}
-
-impl Predictions {
-    /// What `attention` predicts for each word, by [`Direction::BOTH`]; `[words]`.
-    ///
-    /// The diagonal is left out: a word is not its own head. Ties go to the lowest index.
-    pub fn of(&mut self, attention: &WordAttention) -> &[[usize; 2]] {
-        let words = attention.words();
-        let width = words.next_multiple_of(LANES);
-        self.others.clear();
-        self.others.resize(width, NONE);
-        self.most.clear();
-        self.most.resize(width, NONE);
-        self.chosen.clear();
-        self.chosen.resize(width, 0);
-        self.heads.clear();
-        self.heads.resize(words, [0; 2]);
-        predict(attention, &mut self.others, &mut self.most, &mut self.chosen, &mut self.heads);
-        &self.heads
-    }
-}
-
-/// Less than any weight.
-const NONE: f64 = f64::NEG_INFINITY;
-
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-#[expect(clippy::cast_possible_truncation, reason = "indices of words, widened to the size of a weight")]
-fn predict(
-    attention: &WordAttention,
-    others: &mut [f64],
-    most: &mut [f64],
-    chosen: &mut [u64],
-    heads: &mut [[usize; 2]],
-) {
-    for (word, heads) in heads.iter_mut().enumerate() {
-        let row = attention.row(word);
-        others[..row.len()].copy_from_slice(row);
-        others[word] = NONE;
-        heads[0] = first_at_least(others, largest(others));
-        for ((weight, most), chosen) in others.iter().zip(&mut *most).zip(&mut *chosen) {
-            let better = *weight > *most;
-            *most = if better { *weight } else { *most };
-            *chosen = if better { word as u64 } else { *chosen };
-        }
-    }
-    for (heads, chosen) in heads.iter_mut().zip(chosen) {
-        heads[1] = *chosen as usize;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::forward::attention::AttentionView;
-    use crate::sequences::words::FromToken;
-
-    fn words(weights: &[f32], count: usize) -> WordAttention {
-        let mut folded = WordAttention::default();
-        let spans: Vec<_> = (0..count).map(|word| word..word + 1).collect();
-        folded.fold(AttentionView::new(0, 0, count, weights), &spans, FromToken::Mean);
-        folded
+    /// Relations are numbered by name and not as they were met.
+    fn in_order(&self) -> Self {
+        let mut ordered = Self::new(self.grid, self.from);
+        ordered.relations = self.relations.keys().cloned().zip(0..).collect();
+        ordered.add(self, |block| block);
+        ordered
     }
 
-    #[test]
-    fn predictions_leave_the_word_itself_out() {
-        let attention = words(&[0.75, 0.125, 0.125, 0.25, 0.5, 0.25, 0.0, 0.375, 0.625], 3);
-        // Rows without the diagonal: word 0 ties between 1 and 2, word 1 between 0 and 2: the lowest wins; 2 -> 1.
-        // Columns without the diagonal: into 0 most from 1, into 1 most from 2, into 2 most from 1.
-        assert_eq!(Predictions::default().of(&attention), [[1, 1], [0, 2], [1, 1]]);
+    fn pooled(&self) -> Self {
+        let mut pooled = Self::new(self.grid, self.from);
+        pooled.add(self, |_| 0);
+        pooled
     }
 
-    #[test]
-    fn a_relation_counts_by_base_name_and_with_its_subtype() {
-        assert_eq!(scored_as("nsubj:pass").collect::<Vec<_>>(), ["all", "nsubj", "nsubj:pass"]);
-        assert_eq!(scored_as("obj").collect::<Vec<_>>(), ["all", "obj"]);
-        assert_eq!(scored_as("punct").collect::<Vec<_>>(), ["punct"]);
-    }
-
-    fn arc(head: TreeHead, relation: &str) -> GoldArc {
-        GoldArc { head, relation: relation.to_owned() }
-    }
-
-    #[test]
-    fn roots_and_words_alone_are_not_scored() {
-        let tree = [arc(TreeHead::Word(1), "nsubj"), arc(TreeHead::Root, "root"), arc(TreeHead::Unknown, "obj")];
-        let arcs = scored_arcs(&tree, |name| ["all", "nsubj"].iter().position(|known| *known == name).unwrap());
-        // +1 is the first offset after the ten to the left.
-        assert_eq!(arcs, [ScoredArc { dependent: 0, head: 1, offset: Some(10), relations: vec![0, 1] }]);
-        assert_eq!(scored_arcs(&[arc(TreeHead::Root, "root")], |_| 0), []);
-    }
-
-    #[test]
-    fn an_arc_is_right_for_one_offset_at_most() {
-        let heads = [TreeHead::Word(2), TreeHead::Root, TreeHead::Word(1), TreeHead::Word(14)];
-        let far = (0..11).map(|_| TreeHead::Root);
-        let tree: Vec<GoldArc> = heads.into_iter().chain(far).map(|head| arc(head, "obj")).collect();
-        let mut sums = RelationSums::default();
-        // 0 -> 2 is +2, 2 -> 1 is -1, and 3 -> 14 is +11: too far.
-        let arcs = scored_arcs(&tree, |_| 0);
-        arcs.iter().for_each(|arc| sums.count(arc, 1));
-        assert_eq!(sums.count, 3);
-        let hits: Vec<i32> =
-            baseline_offsets().zip(sums.offset_hits).filter(|(_, hits)| *hits > 0).map(|(k, _)| k).collect();
-        assert_eq!(hits, [-1, 2]);
-        assert_eq!(baseline_offsets().count(), BASELINE_OFFSETS);
+    fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
+        let mut places: Vec<usize> = self.relations.values().copied().collect();
+        places.sort_unstable();
+        let (heads, relations) = (grid.count(), self.relations.len());
+        let sound = |relation: &RelationSums| relation.hits.len() == if relation.count > 0 { heads } else { 0 };
+        (self.grid, self.from) == (grid, from)
+            && places.into_iter().eq(0..relations)
+            && self.agreements.len() == relations
+            && self.agreements.iter().all(|agreement| agreement.both.len() == heads)
+            && self.blocks.len() == BLOCKS
+            && self.blocks.iter().all(|block| block.len() <= relations && block.iter().all(sound))
     }
 }

@@ -3,37 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::arcs::{Agreement, RelationSums, baseline_offsets};
 use crate::model::grid::HeadGrid;
 use crate::stats::bootstrap::{Interval, PerBlock, Resampled, Resamples};
 use crate::stats::significance::mcnemar;
-use crate::studies::dependency::sums::{Agreement, Direction, RelationSums, baseline_offsets};
-
-/// A value for each [`Direction`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ByDirection<T> {
-    /// The dependent is the query.
-    #[serde(rename = "dep->head")]
-    pub dependent_to_head: T,
-    /// The head is the query.
-    #[serde(rename = "head->dep")]
-    pub head_to_dependent: T,
-}
-
-impl<T> ByDirection<T> {
-    /// The value for `direction`.
-    #[must_use]
-    pub fn get(&self, direction: Direction) -> &T {
-        match direction {
-            Direction::DependentToHead => &self.dependent_to_head,
-            Direction::HeadToDependent => &self.head_to_dependent,
-        }
-    }
-
-    /// A value for each place in [`Direction::BOTH`].
-    fn new(mut value: impl FnMut(usize) -> T) -> Self {
-        Self { dependent_to_head: value(0), head_to_dependent: value(1) }
-    }
-}
+use crate::studies::evidence::{ByDirection, Comparison, Direction};
 
 /// How well the heads, and the best fixed offset, predict one relation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -108,24 +82,6 @@ pub struct HeadAccuracy {
     pub ci95: ByDirection<Option<Interval>>,
     /// The head against the relation's best fixed offset.
     pub versus_offset: ByDirection<Comparison>,
-}
-
-/// A head against the best fixed offset of a relation, on the same words.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Comparison {
-    /// The head's accuracy less the offset's.
-    pub difference: f64,
-    /// The 95 % interval of the difference; null where no two blocks have such a word.
-    pub ci95: Option<Interval>,
-    /// Words on which the head alone is right.
-    pub head_only: u64,
-    /// Words on which the offset alone is right.
-    pub offset_only: u64,
-    /// The exact one-sided McNemar test: the chance of at least so many words of the head's own if both were equal.
-    pub p: f64,
-    /// `p` corrected by Benjamini & Hochberg for all tests of the run; null where the relation has too few words to
-    /// be tested.
-    pub q: Option<f64>,
 }
 
 impl RelationMetrics {
@@ -282,7 +238,7 @@ fn offset_at(slot: usize) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::studies::observe::BLOCKS;
+    use crate::stats::blocks::BLOCKS;
 
     const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 

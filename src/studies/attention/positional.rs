@@ -1,10 +1,34 @@
 //! Labels of heads that attend to a fixed place relative to the token: `previous-token`, `next-token`,
 //! `offset:k`, `self`, `local`.
 
-use super::{Assessment, Bound, Detector, Evidence, Explanation, Policy, assess, best};
-use crate::studies::attention::sums::MAX_OFFSET;
+use anstyle::AnsiColor;
 
-const OFFSET_FORMULA: &str = "offset_argmax[k] >= 0.9 or offset_mass[k] > 0.5";
+use super::tokens::MAX_OFFSET;
+use crate::studies::explanation::Explanation;
+use crate::studies::label::{Assessment, Bound, Detector, Evidence, Parameter, Shown, assess, best};
+use crate::studies::policy::{Policy, Threshold};
+
+const OFFSET_ARGMAX: Threshold = Threshold::rule(
+    "offset_argmax",
+    0.9,
+    "smallest `offset_argmax` of a positional label; Voita et al. 2019, section 5.1: 90 %",
+);
+const OFFSET_MASS: Threshold = Threshold::rule(
+    "offset_mass",
+    0.5,
+    "`offset_mass` above which a head has a positional label; Clark et al. 2019, released notebook: 0.5",
+);
+const SELF_MASS: Threshold = Threshold::rule("self_mass", 0.5, "`offset_mass[\"0\"]` above which a head is `self`");
+const WINDOW_MASS: Threshold = Threshold::rule("window_mass", 0.5, "`window_mass` above which a head is `local`");
+
+/// The thresholds of every label at one offset.
+const AT_OFFSET: &[&Threshold] = &[&OFFSET_ARGMAX, &OFFSET_MASS];
+
+const fn shown(code: Option<&'static str>, colour: AnsiColor) -> Shown {
+    Shown { code, colour, in_controls: false }
+}
+
+const OFFSET_FORMULA: &str = "offset_argmax[k] >= {offset_argmax} or offset_mass[k] > {offset_mass}";
 const OFFSET_CHANCE: &str = "chance.offset_mass[k]: 1/n on average, for both rules";
 const OFFSET_SOURCE: &str = "0.9 of the argmax: Voita et al. 2019, section 5.1. \
     0.5 of the mass: the released notebook of Clark et al. 2019.";
@@ -13,13 +37,15 @@ pub(super) const PREVIOUS_TOKEN: Detector = Detector {
     explanation: Explanation {
         name: "previous-token",
         measures: "The head attends to the token before.",
-        formula: "offset_argmax[-1] >= 0.9 or offset_mass[-1] > 0.5",
+        formula: "offset_argmax[-1] >= {offset_argmax} or offset_mass[-1] > {offset_mass}",
         chance: OFFSET_CHANCE,
-        threshold: "offset_argmax = 0.9, offset_mass = 0.5",
         source: OFFSET_SOURCE,
         caveats: "The token before may also be the head of the word in the tree, or the first part of a split word: \
             compare the syntactic scores with their offset baseline.",
     },
+    thresholds: AT_OFFSET,
+    parameter: Parameter::None,
+    shown: shown(Some("prev"), AnsiColor::Blue),
     assess: |evidence, policy| offset("previous-token", -1, evidence, policy).into_iter().collect(),
 };
 
@@ -27,13 +53,15 @@ pub(super) const NEXT_TOKEN: Detector = Detector {
     explanation: Explanation {
         name: "next-token",
         measures: "The head attends to the token after.",
-        formula: "offset_argmax[1] >= 0.9 or offset_mass[1] > 0.5",
+        formula: "offset_argmax[1] >= {offset_argmax} or offset_mass[1] > {offset_mass}",
         chance: OFFSET_CHANCE,
-        threshold: "offset_argmax = 0.9, offset_mass = 0.5",
         source: OFFSET_SOURCE,
         caveats: "The token after may also be the head of the word in the tree, as for most determiners and \
             adjectives of English: compare the syntactic scores with their offset baseline.",
     },
+    thresholds: AT_OFFSET,
+    parameter: Parameter::None,
+    shown: shown(Some("next"), AnsiColor::Cyan),
     assess: |evidence, policy| offset("next-token", 1, evidence, policy).into_iter().collect(),
 };
 
@@ -43,10 +71,12 @@ pub(super) const OFFSET: Detector = Detector {
         measures: "The head attends to the token k places away, 2 <= |k| <= 8; negative is to the left.",
         formula: OFFSET_FORMULA,
         chance: OFFSET_CHANCE,
-        threshold: "offset_argmax = 0.9, offset_mass = 0.5",
         source: "The rules of previous-token and next-token, at other distances.",
         caveats: "Only tokens with a token k places away count, so in short sentences a large k rests on few tokens.",
     },
+    thresholds: AT_OFFSET,
+    parameter: Parameter::Of("offset", |k| k.parse::<i32>().is_ok_and(|k| (2..=MAX_OFFSET).contains(&k.abs()))),
+    shown: shown(None, AnsiColor::Blue),
     assess: |evidence, policy| {
         (-MAX_OFFSET..=MAX_OFFSET)
             .filter(|offset| offset.abs() >= 2)
@@ -59,16 +89,17 @@ pub(super) const SELF: Detector = Detector {
     explanation: Explanation {
         name: "self",
         measures: "The head attends to the token itself.",
-        formula: "offset_mass[0] > 0.5",
+        formula: "offset_mass[0] > {self_mass}",
         chance: "chance.offset_mass[0]: 1/n on average",
-        threshold: "self_mass = 0.5",
         source: "The mass rule of the other positional labels, at offset 0.",
         caveats: "A head that attends to its own token passes on what the residual connection passes on anyway.",
     },
-    assess: |Evidence { metrics, .. }, policy| {
-        assess("self", "offset_mass[0]", *metrics.offset_mass.at(0), Bound::Above, policy.self_mass)
-            .into_iter()
-            .collect()
+    thresholds: &[&SELF_MASS],
+    parameter: Parameter::None,
+    shown: shown(None, AnsiColor::Blue),
+    assess: |evidence, policy| {
+        let measured = evidence.metric("offset_mass", Some("0"));
+        assess("self", "offset_mass[0]", measured, Bound::Above, policy.rule(&SELF_MASS)).into_iter().collect()
     },
 };
 
@@ -76,15 +107,17 @@ pub(super) const LOCAL: Detector = Detector {
     explanation: Explanation {
         name: "local",
         measures: "The head attends to the two tokens on either side, without a preference for one place.",
-        formula: "window_mass > 0.5 and no label previous-token, next-token or offset:k",
+        formula: "window_mass > {window_mass} and no label previous-token, next-token or offset:k",
         chance: "chance.window_mass: a little under 4/n",
-        threshold: "window_mass = 0.5",
         source: "The mass rule of the positional labels, over a window of two.",
         caveats: "The chance level is high in short sentences: read the score beside it.",
     },
+    thresholds: &[&WINDOW_MASS],
+    parameter: Parameter::None,
+    shown: shown(None, AnsiColor::Blue),
     assess: |evidence, policy| {
-        let measured = evidence.metrics.window_mass;
-        let mut local = assess("local", "window_mass", measured, Bound::Above, policy.window_mass);
+        let measured = evidence.metric("window_mass", None);
+        let mut local = assess("local", "window_mass", measured, Bound::Above, policy.rule(&WINDOW_MASS));
         let single: Vec<Assessment> = [PREVIOUS_TOKEN, NEXT_TOKEN, OFFSET]
             .iter()
             .flat_map(|detector| (detector.assess)(evidence, policy))
@@ -99,8 +132,10 @@ pub(super) const LOCAL: Detector = Detector {
 
 /// The two rules of the label at one offset; of those that fire the one with the larger margin.
 fn offset(label: &str, offset: i32, evidence: &Evidence<'_>, policy: &Policy) -> Option<Assessment> {
-    let (argmax, mass) = (evidence.metrics.offset_argmax.at(offset), evidence.metrics.offset_mass.at(offset));
-    let argmax = assess(label, &format!("offset_argmax[{offset}]"), *argmax, Bound::AtLeast, policy.offset_argmax);
-    let mass = assess(label, &format!("offset_mass[{offset}]"), *mass, Bound::Above, policy.offset_mass);
-    best(argmax.into_iter().chain(mass))
+    let rule = |metric: &str, bound: Bound, threshold: &Threshold| {
+        let measured = evidence.metric(metric, Some(&offset.to_string()));
+        assess(label, &format!("{metric}[{offset}]"), measured, bound, policy.rule(threshold))
+    };
+    let argmax = rule("offset_argmax", Bound::AtLeast, &OFFSET_ARGMAX);
+    best(argmax.into_iter().chain(rule("offset_mass", Bound::Above, &OFFSET_MASS)))
 }

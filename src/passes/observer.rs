@@ -1,0 +1,258 @@
+//! Observers: exact sums of what is seen of each head in a pass.
+//!
+//! A study's sums implement [`Sums`]; a pass knows them as [`Observer`]s, of whatever type they are.
+//! All sums are exact (integers, or [`crate::stats::exact::ExactSum`]), so the result does not depend on who added what
+//! when, and sums of workers and shards add up to those of one run.
+
+use std::any::Any;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::model::forward::attention::AttentionView;
+use crate::model::grid::HeadGrid;
+use crate::sequences::sequence::Sequence;
+use crate::sequences::words::{FromToken, WordAttention};
+
+/// Sums of what every head does in the sequences of a pass.
+pub trait Sums: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
+    /// All that the sums must know of a sequence, worked out once for all its heads.
+    type Begun: Send + Sync;
+
+    /// Counts a sequence, and all that does not depend on a head.
+    fn begin(&mut self, sequence: &Sequence) -> Self::Begun;
+
+    /// Adds what one head does in a sequence that was begun.
+    fn head(&mut self, begun: &mut Self::Begun, lent: &mut Lent<'_>);
+
+    /// Is told that all heads of a sequence were seen.
+    fn end(&mut self, _begun: Self::Begun) {}
+
+    /// Adds another worker's or shard's sums: afterwards it is as if all its sequences had been seen here.
+    ///
+    /// # Panics
+    ///
+    /// If the two are not of one analysis.
+    fn merge(&mut self, other: &Self);
+
+    /// The same sums in an order that does not depend on who met what first: equal sums are then equal bytes.
+    #[must_use]
+    fn in_order(&self) -> Self {
+        self.clone()
+    }
+
+    /// The same sums with all blocks of sentences in one, where nothing depends on blocks.
+    #[must_use]
+    fn pooled(&self) -> Self {
+        self.clone()
+    }
+
+    /// Whether these are sums of such heads, and all lists have the lengths that this implies: what was read from a
+    /// file may be anything.
+    fn fits(&self, grid: HeadGrid, from: FromToken) -> bool;
+}
+
+/// One head over one sequence, as a pass lends it to every observer in turn.
+pub struct Lent<'a> {
+    /// The head's attention.
+    pub attention: AttentionView<'a>,
+    sequence: &'a Sequence,
+    folded: &'a mut [Folded; 2],
+}
+
+/// Room to fold attention to words, reused from head to head.
+#[derive(Clone, Debug, Default)]
+pub struct Folder([Folded; 2]);
+
+impl Folder {
+    /// One head over `sequence`, with room to fold it.
+    pub fn lend<'a>(&'a mut self, sequence: &'a Sequence, attention: AttentionView<'a>) -> Lent<'a> {
+        self.0.iter_mut().for_each(|folded| folded.done = false);
+        Lent { attention, sequence, folded: &mut self.0 }
+    }
+}
+
+/// Attention between words by one way of folding: worked out when it is first asked for.
+#[derive(Clone, Debug, Default)]
+struct Folded {
+    words: WordAttention,
+    done: bool,
+}
+
+impl Lent<'_> {
+    /// The attention between words, `[words, words]`, folded by `from`; whoever asks again gets the same one.
+    pub fn words(&mut self, from: FromToken) -> &WordAttention {
+        let folded = &mut self.folded[usize::from(from == FromToken::First)];
+        if !folded.done {
+            folded.words.fold(self.attention, &self.sequence.words, from);
+            folded.done = true;
+        }
+        &folded.words
+    }
+}
+
+/// Sums of some study: [`Sums`] of a type that only the study knows.
+pub trait Observer: Send + Sync {
+    /// Begins the next sequence of a pack.
+    fn begin(&mut self, sequence: &Sequence);
+
+    /// Adds what one head does in the `sequence`-th of those begun.
+    fn head(&mut self, sequence: usize, lent: &mut Lent<'_>);
+
+    /// Ends the pack.
+    fn end(&mut self);
+
+    /// Adds sums of the same study.
+    ///
+    /// # Panics
+    ///
+    /// If they are of another, or of another analysis.
+    fn merge(&mut self, other: &dyn Observer);
+
+    /// Another observer with the same sums.
+    fn duplicate(&self) -> Box<dyn Observer>;
+
+    /// [`Sums::pooled`]
+    fn pooled(&self) -> Box<dyn Observer>;
+
+    /// [`Sums::fits`]
+    fn fits(&self, grid: HeadGrid, from: FromToken) -> bool;
+
+    /// The sums as bytes, by postcard; equal sums are equal bytes.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be expressed so.
+    fn to_bytes(&self) -> Result<Vec<u8>>;
+
+    /// For [`sums`].
+    fn as_any(&self) -> &dyn Any;
+}
+
+struct Watching<S: Sums> {
+    sums: S,
+    /// Of the sequences of the pack.
+    begun: Vec<S::Begun>,
+}
+
+/// An observer with these sums.
+pub fn watching<S: Sums>(sums: S) -> Box<dyn Observer> {
+    Box::new(Watching { sums, begun: Vec::new() })
+}
+
+/// An observer with the sums that [`Observer::to_bytes`] wrote.
+///
+/// # Errors
+///
+/// If the bytes are no such sums.
+pub fn restored<S: Sums>(bytes: &[u8]) -> Result<Box<dyn Observer>> {
+    Ok(watching(postcard::from_bytes::<S>(bytes).context("its sums cannot be read")?))
+}
+
+/// The sums of an observer.
+///
+/// # Panics
+///
+/// If they are of another type.
+#[must_use]
+pub fn sums<S: Sums>(observer: &dyn Observer) -> &S {
+    &observer.as_any().downcast_ref::<Watching<S>>().expect("a study gets back the sums that it gave").sums
+}
+
+impl<S: Sums> Observer for Watching<S> {
+    fn begin(&mut self, sequence: &Sequence) {
+        let begun = self.sums.begin(sequence);
+        self.begun.push(begun);
+    }
+
+    fn head(&mut self, sequence: usize, lent: &mut Lent<'_>) {
+        self.sums.head(&mut self.begun[sequence], lent);
+    }
+
+    fn end(&mut self) {
+        for begun in self.begun.drain(..) {
+            self.sums.end(begun);
+        }
+    }
+
+    fn merge(&mut self, other: &dyn Observer) {
+        self.sums.merge(sums(other));
+    }
+
+    fn duplicate(&self) -> Box<dyn Observer> {
+        watching(self.sums.clone())
+    }
+
+    fn pooled(&self) -> Box<dyn Observer> {
+        watching(self.sums.pooled())
+    }
+
+    fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
+        self.sums.fits(grid, from)
+    }
+
+    fn to_bytes(&self) -> Result<Vec<u8>> {
+        Ok(postcard::to_stdvec(&self.sums.in_order())?)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Several observers that look at one forward pass.
+#[derive(Default)]
+pub struct Panel {
+    observers: Vec<Box<dyn Observer>>,
+    folder: Folder,
+}
+
+impl Panel {
+    /// A panel of these observers.
+    #[must_use]
+    pub fn new(observers: Vec<Box<dyn Observer>>) -> Self {
+        Self { observers, folder: Folder::default() }
+    }
+
+    /// Whether nobody looks.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.observers.is_empty()
+    }
+
+    /// Begins the sequences of a pack.
+    pub fn begin<'a>(&mut self, sequences: impl Iterator<Item = &'a Sequence>) {
+        for sequence in sequences {
+            self.observers.iter_mut().for_each(|observer| observer.begin(sequence));
+        }
+    }
+
+    /// Shows one head over the `number`-th sequence of the pack, which is `sequence`.
+    pub fn head(&mut self, number: usize, sequence: &Sequence, attention: AttentionView<'_>) {
+        let mut lent = self.folder.lend(sequence, attention);
+        self.observers.iter_mut().for_each(|observer| observer.head(number, &mut lent));
+    }
+
+    /// Ends the pack.
+    pub fn end(&mut self) {
+        self.observers.iter_mut().for_each(|observer| observer.end());
+    }
+
+    /// Adds what another panel of the same observers saw.
+    pub fn merge(&mut self, other: &Self) {
+        self.observers.iter_mut().zip(&other.observers).for_each(|(sums, other)| sums.merge(&**other));
+    }
+
+    /// A panel of the same observers with the same sums.
+    #[must_use]
+    pub fn duplicate(&self) -> Self {
+        Self::new(self.observers.iter().map(|observer| observer.duplicate()).collect())
+    }
+
+    /// The observers, when all was seen.
+    #[must_use]
+    pub fn into_observers(self) -> Vec<Box<dyn Observer>> {
+        self.observers
+    }
+}

@@ -1,0 +1,95 @@
+//! A pass as a value: which sequences go through which weights.
+//!
+//! Passes that are equal run once, and whoever wants one looks at the same forward pass.
+
+use super::control::{Control, ControlKind};
+
+/// One pass over a corpus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pass {
+    /// The sequences that are made of the corpus.
+    pub sequences: Sequences,
+    /// The weights that they go through.
+    pub weights: Weights,
+}
+
+/// Sequences that can be made of the sentences of a corpus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sequences {
+    /// Each sentence by itself.
+    Sentences,
+    /// Each sentence by itself, its words in random order.
+    Shuffled {
+        /// The seed of the order.
+        seed: u64,
+    },
+    /// Pairs of segments of consecutive sentences, as [`crate::sequences::pairs`] packs them.
+    Pairs {
+        /// The longest pair, in tokens, special tokens included; less if the model has fewer positions.
+        max_tokens: usize,
+    },
+}
+
+/// Weights that an architecture can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weights {
+    /// The checkpoint's.
+    Trained,
+    /// Those of an untrained model.
+    Fresh {
+        /// The seed of the initialisation.
+        seed: u64,
+    },
+}
+
+impl Pass {
+    /// The sentences through the checkpoint's weights.
+    pub const PLAIN: Self = Self { sequences: Sequences::Sentences, weights: Weights::Trained };
+
+    /// The same pass with what `control` takes away.
+    #[must_use]
+    pub fn under(self, control: Control) -> Self {
+        let seed = control.seed;
+        match (control.kind, self.sequences) {
+            (ControlKind::RandomInit, _) => Self { weights: Weights::Fresh { seed }, ..self },
+            (ControlKind::ShuffledWords, Sequences::Sentences | Sequences::Shuffled { .. }) => {
+                Self { sequences: Sequences::Shuffled { seed }, ..self }
+            }
+            (ControlKind::ShuffledWords, Sequences::Pairs { .. }) => self,
+        }
+    }
+}
+
+/// Puts together what is wanted of equal passes, in the order in which passes are first wanted.
+#[must_use]
+pub fn shared<W>(wanted: impl IntoIterator<Item = (Pass, W)>) -> Vec<(Pass, Vec<W>)> {
+    let mut passes: Vec<(Pass, Vec<W>)> = Vec::new();
+    for (pass, want) in wanted {
+        match passes.iter_mut().find(|(known, _)| *known == pass) {
+            Some((_, wants)) => wants.push(want),
+            None => passes.push((pass, vec![want])),
+        }
+    }
+    passes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_passes_are_one() {
+        let pairs = Pass { sequences: Sequences::Pairs { max_tokens: 128 }, ..Pass::PLAIN };
+        let shared = shared([(Pass::PLAIN, 'a'), (pairs, 'b'), (Pass::PLAIN, 'c')]);
+        assert_eq!(shared, [(Pass::PLAIN, vec!['a', 'c']), (pairs, vec!['b'])]);
+    }
+
+    #[test]
+    fn a_control_takes_one_thing_away() {
+        let control = |kind, seed| Control { kind, seed };
+        let fresh = Pass::PLAIN.under(control(ControlKind::RandomInit, 2));
+        assert_eq!(fresh, Pass { weights: Weights::Fresh { seed: 2 }, ..Pass::PLAIN });
+        let shuffled = Pass::PLAIN.under(control(ControlKind::ShuffledWords, 1));
+        assert_eq!(shuffled, Pass { sequences: Sequences::Shuffled { seed: 1 }, ..Pass::PLAIN });
+    }
+}

@@ -1,0 +1,77 @@
+//! The corpus as a report describes it.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::corpus::{CorpusIdentity, FileIdentity, Format};
+use crate::sequences::tally::{FileTally, SkipReason, Tally};
+
+/// The corpus that a model was run over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CorpusInfo {
+    /// The names of what was given, joined by ` + `: of files, of folders, `-` for standard input.
+    pub name: String,
+    /// Sentences analysed.
+    pub sentences: u64,
+    /// Tokens of those, special tokens included.
+    pub tokens: u64,
+    /// Words of those: syntactic words of CoNLL-U, the tokenizer's own words of plain text.
+    pub words: u64,
+    /// Tokens of the longest of them.
+    pub longest: u64,
+    /// Sentences left out, by reason. Every reason is listed.
+    pub skipped: BTreeMap<SkipReason, u64>,
+    /// Sentences of plain text that were cut to the limit.
+    pub truncated: u64,
+    /// Sentences analysed that were given as words of which not every one has an annotated head.
+    pub unannotated: u64,
+    /// Files and folders in the given folders that are no corpus files.
+    pub passed_over: u64,
+    /// The files in the order they were read; sentences are numbered through.
+    pub files: Vec<CorpusFileInfo>,
+}
+
+/// One file of the corpus.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CorpusFileInfo {
+    /// The file's name, or `-` for standard input.
+    pub name: String,
+    /// The format it was read as.
+    pub format: Format,
+    /// SHA-256 of the whole file as it is stored, compressed or not.
+    pub sha256: String,
+    /// Sentences analysed.
+    pub sentences: u64,
+    /// Tokens of those, special tokens included.
+    pub tokens: u64,
+    /// Words of those.
+    pub words: u64,
+    /// Sentences left out.
+    pub skipped: u64,
+}
+
+impl CorpusInfo {
+    /// Describes a corpus that was read to its end.
+    #[must_use]
+    pub fn new(identity: CorpusIdentity, tally: &Tally) -> Self {
+        let count = |reason: SkipReason| (reason, tally.skipped.get(&reason).copied().unwrap_or(0));
+        let file = |(number, FileIdentity { name, format, sha256 }): (usize, FileIdentity)| {
+            let FileTally { sentences, tokens, words, skipped } = tally.files.get(number).copied().unwrap_or_default();
+            CorpusFileInfo { name, format, sha256, sentences, tokens, words, skipped }
+        };
+        Self {
+            name: identity.name,
+            sentences: tally.sentences,
+            tokens: tally.tokens,
+            words: tally.words,
+            longest: tally.longest,
+            skipped: SkipReason::ALL.map(count).into(),
+            truncated: tally.truncated,
+            unannotated: tally.unannotated,
+            passed_over: identity.passed_over,
+            files: identity.files.into_iter().enumerate().map(file).collect(),
+        }
+    }
+}

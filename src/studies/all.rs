@@ -1,0 +1,139 @@
+//! The table of all studies, and what follows from it: labels, metrics, thresholds, and what they are.
+
+use std::collections::BTreeMap;
+
+use super::attention::Attention;
+use super::clark2019::Clark2019;
+use super::dependency::Dependency;
+use super::explanation::Entry;
+use super::label::{Detector, NO_LABEL, Verdict};
+use super::policy::{Policy, Threshold};
+use super::study::Study;
+use super::trees::Trees;
+
+/// Every study, in the order of reports: of metrics, of labels with equal margins, of sections, of the summary.
+pub const STUDIES: &[&dyn Study] = &[&Attention, &Trees, &Dependency, &Clark2019];
+
+/// The study of this name.
+#[must_use]
+pub fn named(name: &str) -> Option<&'static dyn Study> {
+    STUDIES.iter().copied().find(|study| study.card().name == name)
+}
+
+/// The studies that run unless something else is asked for.
+pub fn by_default() -> impl Iterator<Item = &'static dyn Study> {
+    STUDIES.iter().copied().filter(|study| study.card().by_default)
+}
+
+/// Every detector, in the order in which ties between labels are broken.
+pub fn detectors() -> impl Iterator<Item = &'static Detector> {
+    STUDIES.iter().flat_map(|study| study.detectors())
+}
+
+/// The detector that gives a label of this name.
+#[must_use]
+pub fn detector_of(label: &str) -> Option<&'static Detector> {
+    detectors().find(|detector| detector.gives(label))
+}
+
+/// The default of every threshold.
+#[must_use]
+pub fn default_policy() -> Policy {
+    let thresholds = |detector: &'static Detector| -> &'static [&'static Threshold] { detector.thresholds };
+    Policy::of(detectors().flat_map(thresholds).copied())
+}
+
+/// How many labels of each family these studies gave, by the name under which it is explained; a family without any has
+/// 0.
+///
+/// # Panics
+///
+/// If a label is of no detector of theirs.
+#[must_use]
+pub fn count(studies: &[&'static dyn Study], verdicts: &[Verdict]) -> BTreeMap<String, u64> {
+    let families = studies.iter().flat_map(|study| study.detectors());
+    let mut counts: BTreeMap<String, u64> =
+        families.map(|detector| (detector.explanation.name.to_owned(), 0)).collect();
+    for label in verdicts.iter().flat_map(|verdict| &verdict.labels) {
+        let family = detector_of(&label.label).expect("labels come from detectors").explanation.name;
+        *counts.get_mut(family).expect("a detector of these studies") += 1;
+    }
+    counts
+}
+
+/// The labels with what is told of them.
+pub fn labels() -> impl Iterator<Item = Entry> {
+    let of_detectors =
+        detectors().map(|detector| Entry { explanation: &detector.explanation, thresholds: Some(detector.thresholds) });
+    of_detectors.chain([Entry { explanation: &NO_LABEL, thresholds: Some(&[]) }])
+}
+
+/// The metrics with what is told of them.
+pub fn metrics() -> impl Iterator<Item = Entry> {
+    let metrics = STUDIES.iter().flat_map(|study| study.metrics());
+    metrics.map(|(explanation, _)| Entry { explanation, thresholds: None })
+}
+
+/// The entry of a label or metric; `offset:-3`, `syntactic:nsubj` and `offset_mass.-1` find those of their family.
+#[must_use]
+pub fn find(name: &str) -> Option<Entry> {
+    let family = detector_of(name)
+        .map_or_else(|| name.split_once('.').map_or(name, |(metric, _)| metric), |detector| detector.explanation.name);
+    labels().chain(metrics()).find(|entry| [name, family].contains(&entry.name()))
+}
+
+/// The known name most like `name`, for "did you mean".
+#[must_use]
+pub fn closest(name: &str) -> Option<&'static str> {
+    let similar = |known: &&str| strsim::jaro_winkler(known, name);
+    let names = labels().chain(metrics()).map(|entry| entry.name());
+    names
+        .chain(STUDIES.iter().map(|study| study.card().name))
+        .max_by(|a, b| similar(a).total_cmp(&similar(b)))
+        // Below this two words share little more than a letter or two.
+        .filter(|known| similar(known) > 0.7)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_differ_and_explanations_are_complete() {
+        let entries = || labels().chain(metrics());
+        let mut names: Vec<&str> = entries().map(|entry| entry.name()).collect();
+        names.extend(STUDIES.iter().map(|study| study.card().name));
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        for entry in entries() {
+            let text = entry.explanation;
+            for part in [text.measures, text.formula, text.chance, text.source] {
+                assert!(!part.is_empty(), "{} is not explained whole", entry.name());
+            }
+            assert!(!entry.to_string().contains('{'), "{} names a threshold that is not its own", entry.name());
+        }
+    }
+
+    #[test]
+    fn families_are_found_by_their_members() {
+        let found = |name: &str| find(name).map(|entry| entry.name());
+        assert_eq!(found("offset:-3"), Some("offset:k"));
+        assert_eq!(found("syntactic:nsubj:pass"), Some("syntactic:<relation>"));
+        assert_eq!(found("offset_mass.-1"), Some("offset_mass"));
+        assert_eq!(found("unlabelled"), Some("unlabelled"));
+        assert_eq!([found("offset:1"), found("offset:9"), found("syntactic:"), found("nothing")], [None; 4]);
+    }
+
+    #[test]
+    fn thresholds_of_one_name_are_one_threshold() {
+        let mut known: Vec<&Threshold> = Vec::new();
+        for threshold in detectors().flat_map(|detector| detector.thresholds) {
+            match known.iter().find(|other| other.name == threshold.name) {
+                Some(other) => assert_eq!(other, threshold),
+                None => known.push(threshold),
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Kinds of evidence that labels of several studies have.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::stats::bootstrap::Interval;
+
+/// From which end of an arc the head is predicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum Direction {
+    /// The dependent is the query: its most attended word is the predicted head.
+    #[serde(rename = "dep->head")]
+    DependentToHead,
+    /// The head is the query: the word that attends most to the dependent is the predicted head.
+    #[serde(rename = "head->dep")]
+    HeadToDependent,
+}
+
+impl Direction {
+    /// Both directions, in the order of every pair of numbers in sums and reports.
+    pub const BOTH: [Self; 2] = [Self::DependentToHead, Self::HeadToDependent];
+
+    /// The name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::DependentToHead => "dep->head",
+            Self::HeadToDependent => "head->dep",
+        }
+    }
+}
+
+/// A value for each [`Direction`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ByDirection<T> {
+    /// The dependent is the query.
+    #[serde(rename = "dep->head")]
+    pub dependent_to_head: T,
+    /// The head is the query.
+    #[serde(rename = "head->dep")]
+    pub head_to_dependent: T,
+}
+
+impl<T> ByDirection<T> {
+    /// The value for `direction`.
+    #[must_use]
+    pub fn get(&self, direction: Direction) -> &T {
+        match direction {
+            Direction::DependentToHead => &self.dependent_to_head,
+            Direction::HeadToDependent => &self.head_to_dependent,
+        }
+    }
+
+    /// A value for each place in [`Direction::BOTH`].
+    pub fn new(mut value: impl FnMut(usize) -> T) -> Self {
+        Self { dependent_to_head: value(0), head_to_dependent: value(1) }
+    }
+}
+
+/// A head against the best fixed offset of a relation, on the same words.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Comparison {
+    /// The head's accuracy less the offset's.
+    pub difference: f64,
+    /// The 95 % interval of the difference; null where no two blocks have such a word.
+    pub ci95: Option<Interval>,
+    /// Words on which the head alone is right.
+    pub head_only: u64,
+    /// Words on which the offset alone is right.
+    pub offset_only: u64,
+    /// The exact one-sided McNemar test: the chance of at least so many words of the head's own if both were equal.
+    pub p: f64,
+    /// `p` corrected by Benjamini & Hochberg for all tests of the run; null where the relation has too few words to
+    /// be tested.
+    pub q: Option<f64>,
+}

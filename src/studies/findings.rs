@@ -1,0 +1,69 @@
+//! Findings: the metrics and sections of all studies of a run, and the verdicts that they come to.
+
+use super::label::{Evidence, Measured, Verdict};
+use super::metric::{Bench, Estimates};
+use super::policy::Policy;
+use super::section::Section;
+use super::study::{Caveat, Judged, Observed, Study};
+
+/// Ratios, and whatever else studies find.
+pub struct Findings {
+    /// The metrics of all studies.
+    pub estimates: Estimates,
+    /// Each study's own section, in the order of the table.
+    pub sections: Vec<(&'static dyn Study, Box<dyn Section>)>,
+}
+
+impl Findings {
+    /// What the studies make of what they saw, made right for `policy`.
+    #[must_use]
+    pub fn new(observed: &[(&'static dyn Study, Vec<Observed<'_>>)], bench: &Bench, policy: &Policy) -> Self {
+        let mut findings = Self { estimates: Estimates::none(bench.grid.count()), sections: Vec::new() };
+        for (study, observed) in observed {
+            let (estimates, section) = study.measure(observed, bench);
+            findings.estimates.extend(estimates);
+            findings.sections.push((*study, section));
+        }
+        findings.correct(policy);
+        findings
+    }
+
+    /// Makes what depends on the policy that of `policy`.
+    pub fn correct(&mut self, policy: &Policy) {
+        self.sections.iter_mut().for_each(|(_, section)| section.correct(policy));
+    }
+
+    /// The verdict on every head; `[layers * heads]`.
+    #[must_use]
+    pub fn verdicts(&self, policy: &Policy) -> Vec<Verdict> {
+        let Estimates { heads, ci95, chance, .. } = &self.estimates;
+        let verdict = |place: usize| {
+            let measured = |score: &Option<f64>, ci95| Measured { score: *score, ci95, baseline: None };
+            let metrics = heads[place]
+                .zip_map(&ci95[place], |score, ci95| measured(score, ci95.copied().flatten()))
+                .zip_map(chance, |&measured, baseline| Measured { baseline: baseline.copied().flatten(), ..measured });
+            let assessed = self.sections.iter().flat_map(|(study, section)| {
+                let evidence = Evidence { place, metrics: &metrics, section: &**section };
+                let assess = move |detector: &super::label::Detector| (detector.assess)(&evidence, policy);
+                study.detectors().iter().flat_map(assess).collect::<Vec<_>>()
+            });
+            Verdict::new(assessed.collect())
+        };
+        (0..heads.len()).map(verdict).collect()
+    }
+
+    /// The studies that found all this.
+    #[must_use]
+    pub fn studies(&self) -> Vec<&'static dyn Study> {
+        self.sections.iter().map(|(study, _)| *study).collect()
+    }
+
+    /// What the labels do not show, as each study says it.
+    #[must_use]
+    pub fn caveats(&self, verdicts: &[Verdict], policy: &Policy) -> Vec<&'static Caveat> {
+        let of = |(study, section): &(&'static dyn Study, Box<dyn Section>)| {
+            study.caveats(&Judged { verdicts, policy, section: &**section })
+        };
+        self.sections.iter().flat_map(of).collect()
+    }
+}

@@ -1,0 +1,291 @@
+//! Labels: rules over metrics, each with its evidence, and the verdict on a head that they come to.
+
+use std::cmp::Ordering;
+
+use anstyle::AnsiColor;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::evidence::{Comparison, Direction};
+use super::explanation::Explanation;
+use super::metric::Metrics;
+use super::policy::{Policy, Threshold};
+use super::section::Section;
+use crate::stats::bootstrap::Interval;
+
+/// The label of a head that has no other.
+pub const UNLABELLED: &str = "unlabelled";
+
+/// The documentation of [`UNLABELLED`].
+pub const NO_LABEL: Explanation = Explanation {
+    name: UNLABELLED,
+    measures: "No rule fired. The report names the two labels that were nearest and how far off they were.",
+    formula: "none of the other labels",
+    chance: "not applicable",
+    source: "A head without a label is a finding, so it is said.",
+    caveats: "It does not mean that the head does nothing: only that nothing that is looked for was found.",
+};
+
+/// One label, or one family of labels that differ in a parameter.
+pub struct Detector {
+    /// What `explain` and the docs say of it.
+    pub explanation: Explanation,
+    /// Its thresholds.
+    pub thresholds: &'static [&'static Threshold],
+    /// The parameter of a label of this family that has one, such as the relation; of any other label `None`.
+    pub parameter: Parameter,
+    /// How the grid of a summary shows it.
+    pub shown: Shown,
+    /// How close a head comes to the label. All that could fire is returned, fired or not.
+    pub assess: fn(&Evidence<'_>, &Policy) -> Vec<Assessment>,
+}
+
+/// How the labels of a detector are told from those of others.
+#[derive(Clone, Copy)]
+pub enum Parameter {
+    /// There is one label, of the detector's own name.
+    None,
+    /// Labels are `family:parameter`.
+    Of(&'static str, fn(&str) -> bool),
+}
+
+/// How the grid of a summary shows a label.
+#[derive(Clone, Copy)]
+pub struct Shown {
+    /// The label, shortened; `None` if the label itself, or its parameter, is short enough.
+    pub code: Option<&'static str>,
+    /// Its colour.
+    pub colour: AnsiColor,
+    /// Whether controls name it even where they have none: it is what they are run for.
+    pub in_controls: bool,
+}
+
+impl Detector {
+    /// Whether `label` is one of this detector's.
+    #[must_use]
+    pub fn gives(&self, label: &str) -> bool {
+        match self.parameter {
+            Parameter::None => label == self.explanation.name,
+            Parameter::Of(..) => self.parameter_of(label).is_some(),
+        }
+    }
+
+    /// The parameter of a label of this family.
+    fn parameter_of<'a>(&self, label: &'a str) -> Option<&'a str> {
+        match (self.parameter, label.split_once(':')) {
+            (Parameter::Of(family, valid), Some((name, parameter))) if name == family && valid(parameter) => {
+                Some(parameter)
+            }
+            _ => None,
+        }
+    }
+
+    /// The label as the grid of a summary shows it.
+    #[must_use]
+    pub fn code<'a>(&self, label: &'a str) -> &'a str {
+        self.shown.code.or_else(|| self.parameter_of(label)).unwrap_or(label)
+    }
+}
+
+/// What is known of one head.
+#[derive(Clone, Copy)]
+pub struct Evidence<'a> {
+    /// The head's place in lists of all heads.
+    pub place: usize,
+    /// Its metrics.
+    pub metrics: &'a Metrics<Measured>,
+    /// What its study found beside them.
+    pub section: &'a dyn Section,
+}
+
+impl Evidence<'_> {
+    /// A metric of the head, at `key` if it has several.
+    ///
+    /// # Panics
+    ///
+    /// If there is no metric of that name: a detector knows those of its own study.
+    #[must_use]
+    pub fn metric(&self, id: &str, key: Option<&str>) -> Measured {
+        *self.metrics.get(id, key).expect("a metric of the detector's own study")
+    }
+}
+
+/// A number with what it is to be read beside.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// What was measured.
+    pub score: Option<f64>,
+    /// Its 95 % interval.
+    pub ci95: Option<Interval>,
+    /// The chance level, or the baseline that it is held against.
+    pub baseline: Option<f64>,
+}
+
+/// How a head stands to a rule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assessment {
+    /// The label, and the score with which the rule fires or does not.
+    pub label: Label,
+    /// Whether the rule fires.
+    pub fires: bool,
+    /// Whether it would fire at the upper end of the interval.
+    pub may_fire: bool,
+}
+
+/// A label of a head with its evidence.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Label {
+    /// The label.
+    pub label: String,
+    /// What was measured.
+    pub score: f64,
+    /// The 95 % interval of the score; null where no two blocks could be resampled.
+    pub ci95: Option<Interval>,
+    /// The chance level of the score, or the baseline that it is held against.
+    pub baseline: Option<f64>,
+    /// What the score must reach.
+    pub threshold: f64,
+    /// How far the score is beyond the threshold, in units of `1 - threshold`.
+    pub margin: f64,
+    /// The rule.
+    pub rule: String,
+    /// Whether the rule fails somewhere in the interval: another corpus of the kind might not give the label.
+    pub borderline: bool,
+    /// The direction, where the label has one.
+    pub direction: Option<Direction>,
+    /// The head against the offset baseline: of a syntactic label, null for others.
+    pub versus_offset: Option<Comparison>,
+}
+
+/// A label that a head does not have, and how far off it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Near {
+    /// The label.
+    pub label: String,
+    /// What was measured.
+    pub score: f64,
+    /// The 95 % interval of the score.
+    pub ci95: Option<Interval>,
+    /// What it would have to reach.
+    pub threshold: f64,
+    /// The difference; not above 0 where only significance is lacking.
+    pub shortfall: f64,
+    /// The rule.
+    pub rule: String,
+}
+
+/// The verdict on one head.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// The label with the largest margin, or [`UNLABELLED`].
+    pub primary: String,
+    /// All labels, by falling margin.
+    pub labels: Vec<Label>,
+    /// For a head without a label the two that are nearest, nearest first; fewer if fewer rules are on.
+    pub nearest: Vec<Near>,
+}
+
+/// How many labels an unlabelled head is told to be near to.
+const NEAREST: usize = 2;
+
+impl Verdict {
+    /// The verdict that assessments of all detectors, in the order of the tables, come to.
+    #[must_use]
+    pub fn new(assessed: Vec<Assessment>) -> Self {
+        let (fired, missed): (Vec<_>, Vec<_>) = assessed.into_iter().partition(|assessment| assessment.fires);
+        // Sorting is stable: equal margins stay in the order of the table.
+        let by_margin = |a: &Label, b: &Label| b.margin.total_cmp(&a.margin);
+        let mut labels: Vec<Label> = fired.into_iter().map(|assessment| assessment.label).collect();
+        labels.sort_by(by_margin);
+        let mut nearest: Vec<Label> = missed.into_iter().map(|assessment| assessment.label).collect();
+        nearest.sort_by(by_margin);
+        nearest.truncate(if labels.is_empty() { NEAREST } else { 0 });
+        Self {
+            primary: labels.first().map_or(UNLABELLED, |label| label.label.as_str()).to_owned(),
+            nearest: nearest.into_iter().map(Near::from).collect(),
+            labels,
+        }
+    }
+}
+
+impl From<Label> for Near {
+    fn from(Label { label, score, ci95, threshold, rule, .. }: Label) -> Self {
+        Self { label, score, ci95, threshold, shortfall: threshold - score, rule }
+    }
+}
+
+/// Whether a score has to reach its threshold or to pass it.
+#[derive(Clone, Copy)]
+pub enum Bound {
+    /// The score reaches the threshold.
+    AtLeast,
+    /// The score passes the threshold.
+    Above,
+}
+
+/// A share that is exactly at its threshold may come out this much below it: `76/210` is `55/210 + 0.1`,
+/// but not in f64. Shares of fewer than 10^9 words that differ at all differ by more.
+const ROUNDING: f64 = 1e-12;
+
+impl Bound {
+    /// Whether a score is on the threshold's good side.
+    #[must_use]
+    pub fn holds(self, score: f64, threshold: f64) -> bool {
+        match self {
+            Self::AtLeast => score >= threshold - ROUNDING,
+            Self::Above => score > threshold,
+        }
+    }
+}
+
+/// Holds a score against `threshold`; `metric` is its name in the rule. `None` if there is no score, or the rule is off.
+#[must_use]
+pub fn assess(
+    label: &str,
+    metric: &str,
+    measured: Measured,
+    bound: Bound,
+    threshold: Option<f64>,
+) -> Option<Assessment> {
+    let Measured { score, ci95, baseline } = measured;
+    let (score, threshold) = (score?, threshold?);
+    let sign = match bound {
+        Bound::AtLeast => ">=",
+        Bound::Above => ">",
+    };
+    // A threshold of 1 or more leaves no room to exceed it; such a label is its own limit.
+    let room = 1.0 - threshold;
+    let margin = if room > 0.0 { (score - threshold) / room } else { (score - threshold).min(0.0) };
+    let label = Label {
+        label: label.to_owned(),
+        score,
+        ci95,
+        baseline,
+        threshold,
+        margin,
+        rule: format!("{metric} {sign} {threshold}"),
+        // Without an interval there is nothing to be sure by.
+        borderline: ci95.is_none_or(|interval| !bound.holds(interval.low(), threshold)),
+        direction: None,
+        versus_offset: None,
+    };
+    let may_fire = bound.holds(ci95.map_or(score, Interval::high), threshold);
+    Some(Assessment { label, fires: bound.holds(score, threshold), may_fire })
+}
+
+/// Of several rules for one label the one with the largest margin, a rule that fires before one that does not.
+///
+/// The label is borderline only if none of its rules fires over the whole of its interval.
+pub fn best(assessments: impl IntoIterator<Item = Assessment>) -> Option<Assessment> {
+    let assessments: Vec<Assessment> = assessments.into_iter().collect();
+    let firm = assessments.iter().any(|assessment| assessment.fires && !assessment.label.borderline);
+    let may_fire = assessments.iter().any(|assessment| assessment.may_fire);
+    let rank = |a: &Assessment, b: &Assessment| -> Ordering {
+        a.fires.cmp(&b.fires).then(a.label.margin.total_cmp(&b.label.margin))
+    };
+    // The first of equals.
+    let mut best = assessments.into_iter().reduce(|best, next| if rank(&next, &best).is_gt() { next } else { best })?;
+    best.label.borderline = !firm;
+    best.may_fire = may_fire;
+    Some(best)
+}

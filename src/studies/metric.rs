@@ -1,0 +1,356 @@
+//! Metrics: ratios of exact sums, each one line of its study's table, with their chance levels and intervals.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::num::NonZeroUsize;
+
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::ser::{SerializeMap, Serializer};
+use serde::{Deserialize, Serialize};
+
+use super::explanation::Explanation;
+use crate::model::grid::HeadGrid;
+use crate::stats::blocks::BLOCKS;
+use crate::stats::bootstrap::{Interval, PerBlock, Resampled, Resamples};
+use crate::system::parallel::in_parallel;
+
+/// A metric: one line of a study's table.
+///
+/// `F` takes what the study knows of one head in one block, or in all of them, and the place of a cell, and gives the
+/// ratio before the division.
+pub struct Metric<F> {
+    /// Its id and what `explain` says of it.
+    pub explanation: Explanation,
+    /// Its cells: one, or one for each key.
+    pub keys: Keys,
+    /// Numerator and denominator of a head.
+    pub value: F,
+    /// The same of a head without any preference; `None` if that is `value` of a head that attends uniformly.
+    pub chance: Option<F>,
+}
+
+/// The keys of a metric's cells.
+#[derive(Clone, Copy)]
+pub enum Keys {
+    /// A single number.
+    Single,
+    /// So many numbers, each under the name that its place has.
+    Each(usize, fn(usize) -> String),
+}
+
+impl Keys {
+    /// The places of the cells.
+    #[must_use]
+    pub fn places(self) -> std::ops::Range<usize> {
+        match self {
+            Self::Single => 0..1,
+            Self::Each(count, _) => 0..count,
+        }
+    }
+}
+
+/// The id of a metric, and the names of its cells.
+pub type Column = (&'static str, Keys);
+
+/// A ratio before the division.
+#[derive(Clone, Copy, Debug)]
+pub struct Fraction {
+    numerator: f64,
+    denominator: f64,
+}
+
+impl Fraction {
+    /// Nothing of nothing: a ratio without a value.
+    pub const NONE: Self = Self { numerator: 0.0, denominator: 0.0 };
+
+    /// `numerator / denominator`
+    #[must_use]
+    pub fn new(numerator: f64, denominator: f64) -> Self {
+        Self { numerator, denominator }
+    }
+
+    /// The ratio, or `None` where that is no number.
+    #[must_use]
+    pub fn value(&self) -> Option<f64> {
+        let value = self.numerator / self.denominator;
+        (self.denominator != 0.0 && value.is_finite()).then_some(value)
+    }
+}
+
+/// One thing for each cell of each metric, under the metrics' ids and in the order of the tables.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metrics<T>(Named<Cells<T>>);
+
+/// The cells of one metric.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Cells<T> {
+    Single(T),
+    Keyed(Named<T>),
+}
+
+/// A JSON object that keeps its order.
+#[derive(Clone, Debug, PartialEq)]
+struct Named<T>(Vec<(String, T)>);
+
+/// The metrics of one head; `null` where nothing in the corpus was eligible.
+pub type Values = Metrics<Option<f64>>;
+
+/// The 95 % intervals of the metrics of one head; `null` where there is no value, or no two blocks to resample.
+pub type Intervals = Metrics<Option<Interval>>;
+
+impl<T> Metrics<T> {
+    /// The cells of `columns` in order.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer `values` than cells.
+    pub fn new(columns: &[Column], values: impl IntoIterator<Item = T>) -> Self {
+        let mut values = values.into_iter();
+        let mut next = || values.next().expect("a value for each cell");
+        let column = |(id, keys): &Column| {
+            let cells = match keys {
+                Keys::Single => Cells::Single(next()),
+                Keys::Each(count, name) => {
+                    Cells::Keyed(Named((0..*count).map(|place| (name(place), next())).collect()))
+                }
+            };
+            ((*id).to_owned(), cells)
+        };
+        Self(Named(columns.iter().map(column).collect()))
+    }
+
+    /// Adds the metrics of another study after these.
+    pub fn extend(&mut self, other: Self) {
+        self.0.0.extend(other.0.0);
+    }
+
+    /// Every single value with its name: the id, and the key after a dot where there are several.
+    pub fn cells(&self) -> impl Iterator<Item = (String, &T)> {
+        self.0.0.iter().flat_map(|(id, cells)| -> Vec<(String, &T)> {
+            match cells {
+                Cells::Single(value) => vec![(id.clone(), value)],
+                Cells::Keyed(values) => values.0.iter().map(|(key, value)| (format!("{id}.{key}"), value)).collect(),
+            }
+        })
+    }
+
+    /// The value of the metric `id`, at `key` if it has several; `None` if there is none of that name.
+    #[must_use]
+    pub fn get(&self, id: &str, key: Option<&str>) -> Option<&T> {
+        match (self.0.get(id)?, key) {
+            (Cells::Single(value), None) => Some(value),
+            (Cells::Keyed(values), Some(key)) => values.get(key),
+            _ => None,
+        }
+    }
+
+    /// The same of each metric with `f`, which is also given what `other` has under its name.
+    pub fn zip_map<U, V>(&self, other: &Metrics<U>, mut f: impl FnMut(&T, Option<&U>) -> V) -> Metrics<V> {
+        Metrics(self.0.map(|id, cells| match cells {
+            Cells::Single(value) => Cells::Single(f(value, other.get(id, None))),
+            Cells::Keyed(values) => Cells::Keyed(values.map(|key, value| f(value, other.get(id, Some(key))))),
+        }))
+    }
+}
+
+impl<T> Default for Metrics<T> {
+    fn default() -> Self {
+        Self(Named(Vec::new()))
+    }
+}
+
+impl<T> Named<T> {
+    fn get(&self, name: &str) -> Option<&T> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+
+    fn map<U>(&self, mut f: impl FnMut(&str, &T) -> U) -> Named<U> {
+        Named(self.0.iter().map(|(name, value)| (name.clone(), f(name, value))).collect())
+    }
+}
+
+impl<T: Serialize> Serialize for Named<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, value) in &self.0 {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for InOrder<T> {
+            type Value = Named<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Named(entries))
+            }
+        }
+        deserializer.deserialize_map(InOrder(PhantomData))
+    }
+}
+
+impl<T: Serialize> Serialize for Metrics<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Metrics<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Named::deserialize(deserializer).map(Self)
+    }
+}
+
+/// The tools that ratios are worked out with.
+pub struct Bench {
+    /// The heads.
+    pub grid: HeadGrid,
+    /// Threads.
+    pub threads: NonZeroUsize,
+    /// The resamples that intervals are made by; empty where none are wanted.
+    pub resamples: Resamples,
+}
+
+/// The metrics of all heads, with their chance levels and how sure each of them is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Estimates {
+    /// The metrics of each head, `[layers * heads]`.
+    pub heads: Vec<Values>,
+    /// Their 95 % intervals, `[layers * heads]`.
+    pub ci95: Vec<Intervals>,
+    /// The metrics of a head without any preference.
+    pub chance: Values,
+    /// The 95 % intervals of those.
+    pub chance_ci95: Intervals,
+}
+
+impl Estimates {
+    /// No metrics of so many heads.
+    #[must_use]
+    pub fn none(heads: usize) -> Self {
+        Self { heads: vec![Values::default(); heads], ci95: vec![Intervals::default(); heads], ..Self::default() }
+    }
+
+    /// Divides, and resamples the blocks.
+    ///
+    /// `of_head` gives the cells of `columns` of a head (by its place) in a block, or in all of them where that is
+    /// `None`; `of_chance` those of a head without any preference.
+    pub fn new(
+        columns: &[Column],
+        bench: &Bench,
+        of_head: impl Fn(Option<usize>, usize) -> Vec<Fraction> + Sync,
+        of_chance: impl Fn(Option<usize>) -> Vec<Fraction>,
+    ) -> Self {
+        let estimate = |divided: &mut Denominators<'_>, of: &dyn Fn(Option<usize>) -> Vec<Fraction>| {
+            let values: Vec<Option<f64>> = of(None).iter().map(Fraction::value).collect();
+            let ci95 = divided.intervals(&values, of);
+            (Metrics::new(columns, values), Metrics::new(columns, ci95))
+        };
+        let grid = bench.grid;
+        let (chance, chance_ci95) = estimate(&mut Denominators::new(&bench.resamples), &of_chance);
+        let layers = in_parallel(bench.threads, 0..grid.layers, |layer| {
+            let mut divided = Denominators::new(&bench.resamples);
+            let of_head = |head| estimate(&mut divided, &|block| of_head(block, grid.index(layer, head)));
+            (0..grid.heads).map(of_head).collect::<Vec<_>>()
+        });
+        let (heads, ci95) = layers.into_iter().flatten().unzip();
+        Self { heads, ci95, chance, chance_ci95 }
+    }
+
+    /// Adds the metrics of another study after these.
+    ///
+    /// # Panics
+    ///
+    /// If the two are of different numbers of heads.
+    pub fn extend(&mut self, other: Self) {
+        assert_eq!((self.heads.len(), self.ci95.len()), (other.heads.len(), other.ci95.len()), "the same heads");
+        self.heads.iter_mut().zip(other.heads).for_each(|(head, other)| head.extend(other));
+        self.ci95.iter_mut().zip(other.ci95).for_each(|(head, other)| head.extend(other));
+        self.chance.extend(other.chance);
+        self.chance_ci95.extend(other.chance_ci95);
+    }
+}
+
+/// The resampled denominators of the head before, by cell: most do not depend on the head.
+struct Denominators<'a> {
+    resamples: &'a Resamples,
+    known: Vec<(PerBlock, Resampled)>,
+}
+
+impl<'a> Denominators<'a> {
+    fn new(resamples: &'a Resamples) -> Self {
+        Self { resamples, known: Vec::new() }
+    }
+
+    /// The interval of each cell that has a value.
+    fn intervals(
+        &mut self,
+        values: &[Option<f64>],
+        of: &dyn Fn(Option<usize>) -> Vec<Fraction>,
+    ) -> Vec<Option<Interval>> {
+        if self.resamples.is_empty() {
+            return vec![None; values.len()];
+        }
+        let blocks: Vec<Vec<Fraction>> = (0..BLOCKS).map(|block| of(Some(block))).collect();
+        let interval = |(cell, value): (usize, &Option<f64>)| {
+            let denominators = std::array::from_fn(|block| blocks[block][cell].denominator);
+            match self.known.get_mut(cell) {
+                Some((known, _)) if *known == denominators => {}
+                Some(other) => *other = (denominators, self.resamples.sums(&denominators)),
+                None => self.known.push((denominators, self.resamples.sums(&denominators))),
+            }
+            let numerators = self.resamples.sums(&std::array::from_fn(|block| blocks[block][cell].numerator));
+            value.and_then(|_| numerators.over(&self.known[cell].1))
+        };
+        values.iter().enumerate().map(interval).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metrics() -> Values {
+        let keys = Keys::Each(2, |place| ["-1", "0"][place].to_owned());
+        Metrics::new(&[("b", keys), ("a", Keys::Single)], [Some(7.0), None, Some(0.5)])
+    }
+
+    #[test]
+    fn what_has_no_denominator_is_null() {
+        assert_eq!(Fraction::NONE.value(), None);
+        assert_eq!(Fraction::new(0.0, 0.0).value(), None);
+        assert_eq!(Fraction::new(1.0, 4.0).value(), Some(0.25));
+    }
+
+    #[test]
+    fn metrics_are_written_in_their_order_and_read_back() {
+        let json = serde_json::to_string(&metrics()).unwrap();
+        assert_eq!(json, r#"{"b":{"-1":7.0,"0":null},"a":0.5}"#);
+        assert_eq!(serde_json::from_str::<Values>(&json).unwrap(), metrics());
+        let intervals = r#"{"b":{"-1":[1.0,2.0],"0":null},"a":[0.0,0.5]}"#;
+        assert_eq!(serde_json::to_string(&serde_json::from_str::<Intervals>(intervals).unwrap()).unwrap(), intervals);
+        assert!(serde_json::from_str::<Values>(r#"{"a":"0.5"}"#).is_err());
+    }
+
+    #[test]
+    fn cells_are_found_by_name() {
+        let metrics = metrics();
+        assert_eq!(metrics.cells().map(|(name, _)| name).collect::<Vec<_>>(), ["b.-1", "b.0", "a"]);
+        assert_eq!(metrics.get("b", Some("-1")), Some(&Some(7.0)));
+        assert_eq!(metrics.get("a", None), Some(&Some(0.5)));
+        assert_eq!((metrics.get("a", Some("0")), metrics.get("b", None), metrics.get("c", None)), (None, None, None));
+    }
+}

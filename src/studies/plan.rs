@@ -1,0 +1,149 @@
+//! The plan of a run: which passes its studies and its controls want, each once.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, ensure};
+
+use super::all::{self, STUDIES};
+use super::study::{Observed, Study, Subject};
+use crate::passes::control::Control;
+use crate::passes::identity::{Identity, Protocol, Studies};
+use crate::passes::observation::PassSums;
+use crate::passes::observer::Observer;
+use crate::passes::partial::PassBytes;
+use crate::passes::pass::{Pass, shared};
+
+/// One study's interest in a pass.
+struct Want {
+    study: &'static dyn Study,
+    /// The place of the pass in [`Study::passes`].
+    place: usize,
+    /// The control that the pass belongs to, if it is not the analysis itself.
+    control: Option<Control>,
+}
+
+/// The passes of a run, each with those who want it.
+pub struct Plan(Vec<(Pass, Vec<Want>)>);
+
+/// The names of these studies for a protocol.
+#[must_use]
+pub fn names(studies: &[&'static dyn Study]) -> Studies {
+    let ran = |name: &str| studies.iter().any(|study| study.card().name == name);
+    let flags = STUDIES.iter().filter_map(|study| {
+        let card = study.card();
+        Some((card.settings_key?.to_owned(), ran(card.name)))
+    });
+    Studies {
+        names: STUDIES.iter().map(|study| study.card().name).filter(|name| ran(name)).map(str::to_owned).collect(),
+        flags: flags.collect(),
+    }
+}
+
+/// The studies of a protocol, in the order of the table.
+///
+/// # Errors
+///
+/// If one of them is not known.
+pub fn studies(names: &Studies) -> Result<Vec<&'static dyn Study>> {
+    if let Some(unknown) = names.names.iter().find(|name| all::named(name).is_none()) {
+        let known: Vec<&str> = STUDIES.iter().map(|study| study.card().name).collect();
+        anyhow::bail!("there is no study `{}`: there are {}", unknown.escape_debug(), known.join(", "));
+    }
+    let flag = |study: &dyn Study| study.card().settings_key.is_some_and(|key| names.flags.get(key) == Some(&true));
+    let ran = |study: &&&'static dyn Study| {
+        // Reports of 0.1 list no studies.
+        let listed = names.names.iter().any(|name| name == study.card().name);
+        listed || (names.names.is_empty() && (study.card().by_default || flag(**study)))
+    };
+    Ok(STUDIES.iter().filter(ran).copied().collect())
+}
+
+impl Plan {
+    /// What the studies and controls of `protocol` want. The sentences themselves are read in any case.
+    ///
+    /// # Errors
+    ///
+    /// If a study is not known.
+    pub fn new(protocol: &Protocol) -> Result<Self> {
+        let studies = studies(&protocol.studies)?;
+        let wants = |study: &'static dyn Study, control: Option<Control>| {
+            let pass = move |pass: Pass| control.map_or(pass, |control| pass.under(control));
+            let wanted = study.passes().into_iter().enumerate();
+            wanted.map(move |(place, wanted)| (pass(wanted), Some(Want { study, place, control })))
+        };
+        let analysis = studies.iter().flat_map(|study| wants(*study, None));
+        // A control counts labels, so it is for the studies that have any.
+        let controlled = || studies.iter().copied().filter(|study| !study.detectors().is_empty());
+        let controls = protocol
+            .controls
+            .iter()
+            .flat_map(|control| controlled().flat_map(move |study| wants(study, Some(*control))));
+        let passes = shared([(Pass::PLAIN, None)].into_iter().chain(analysis).chain(controls));
+        Ok(Self(passes.into_iter().map(|(pass, wants)| (pass, wants.into_iter().flatten().collect())).collect()))
+    }
+
+    /// Empty sums for everybody.
+    #[must_use]
+    pub fn observers(&self, subject: &Subject<'_>) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
+        let observer = |want: &Want| want.study.observer(want.place, subject);
+        self.0.iter().map(|(pass, wants)| (*pass, wants.iter().map(observer).collect())).collect()
+    }
+
+    /// The sums of what was run by this plan: those of controls with all blocks in one, since nothing depends on theirs.
+    #[must_use]
+    pub fn pooled(&self, passes: Vec<PassSums>) -> Vec<PassSums> {
+        let pool = |((_, wants), pass): (&(Pass, Vec<Want>), PassSums)| {
+            let sums = wants.iter().zip(pass.sums);
+            let pool = |(want, sums): (&Want, Box<dyn Observer>)| {
+                if want.control.is_some() { sums.pooled() } else { sums }
+            };
+            PassSums { sums: sums.map(pool).collect(), ..pass }
+        };
+        self.0.iter().zip(passes).map(pool).collect()
+    }
+
+    /// The sums of the passes of a run of this identity, from the bytes of a partial.
+    ///
+    /// # Errors
+    ///
+    /// If they are not those of such a run.
+    pub fn restore(identity: &Identity, passes: Vec<PassBytes>) -> Result<Vec<PassSums>> {
+        let (grid, from) = (identity.model.grid(), identity.protocol.from_token);
+        let heads = grid.layers.checked_mul(grid.heads).is_some_and(|heads| heads > 0);
+        ensure!(heads, "its header has a model of {} x {} heads", grid.layers, grid.heads);
+        let plan = Self::new(&identity.protocol)?;
+        let unfit = "its sums do not fit its header";
+        ensure!(plan.0.len() == passes.len(), unfit);
+        let restored = plan.0.iter().zip(passes).map(|((pass, wants), PassBytes { left_out, sums })| {
+            ensure!(wants.len() == sums.len(), unfit);
+            let restore = |(want, bytes): (&Want, Vec<u8>)| -> Result<Box<dyn Observer>> {
+                let sums = want.study.restore(want.place, &bytes)?;
+                ensure!(sums.fits(grid, from), unfit);
+                Ok(sums)
+            };
+            let sums = wants.iter().zip(sums).map(restore).collect::<Result<_>>()?;
+            Ok(PassSums { pass: *pass, left_out, sums })
+        });
+        restored.collect()
+    }
+
+    /// What each study saw in the analysis itself, or in one of its controls, in the order of the table; by the places
+    /// of its passes.
+    #[must_use]
+    pub fn observed<'a>(
+        &self,
+        passes: &'a [PassSums],
+        control: Option<Control>,
+    ) -> Vec<(&'static dyn Study, Vec<Observed<'a>>)> {
+        let mut found: BTreeMap<usize, BTreeMap<usize, Observed<'a>>> = BTreeMap::new();
+        for ((_, wants), pass) in self.0.iter().zip(passes) {
+            for (want, sums) in wants.iter().zip(&pass.sums).filter(|(want, _)| want.control == control) {
+                let study = STUDIES.iter().position(|study| study.card().name == want.study.card().name);
+                let study = study.expect("a study of the table");
+                let observed = Observed { sums: &**sums, left_out: pass.left_out };
+                found.entry(study).or_default().insert(want.place, observed);
+            }
+        }
+        found.into_iter().map(|(study, observed)| (STUDIES[study], observed.into_values().collect())).collect()
+    }
+}

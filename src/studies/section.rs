@@ -1,0 +1,43 @@
+//! A study's section of the report.
+
+use std::any::Any;
+
+use super::policy::Policy;
+use crate::model::grid::HeadGrid;
+
+/// What a study adds to a report beside metrics and labels.
+pub trait Section: Any + Send + Sync {
+    /// Its keys in the report, and what stands under them.
+    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
+        Vec::new()
+    }
+
+    /// Makes what depends on the policy that of `policy`.
+    fn correct(&mut self, _policy: &Policy) {}
+
+    /// Its words for the summary, in whole lines; empty if it has none.
+    fn summary(&self, _policy: &Policy) -> String {
+        String::new()
+    }
+
+    /// The first thing that is missing for it to be whole, if anything.
+    fn defect(&self, _grid: HeadGrid) -> Option<String> {
+        None
+    }
+}
+
+/// The section of a study that has none.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Nothing;
+
+impl Section for Nothing {}
+
+/// The section as what the study made it.
+///
+/// # Panics
+///
+/// If it is of another study.
+#[must_use]
+pub fn section<S: Section>(section: &dyn Section) -> &S {
+    (section as &dyn Any).downcast_ref().expect("a study gets back the section that it made")
+}

@@ -1,0 +1,145 @@
+//! A study: one question asked of every head.
+
+use anyhow::Result;
+use schemars::{Schema, SchemaGenerator};
+
+use super::explanation::Explanation;
+use super::label::{Detector, Verdict};
+use super::metric::{Bench, Column, Estimates, Keys};
+use super::policy::Policy;
+use super::section::{Nothing, Section};
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::Observer;
+use crate::passes::pass::Pass;
+use crate::sequences::words::FromToken;
+
+/// One question asked of every head: what it looks at, and what it makes of that.
+///
+/// A study is a folder of [`crate::studies`] and a line of [`crate::studies::all::STUDIES`]; nothing else names it.
+pub trait Study: Sync {
+    /// What it is called and asks.
+    fn card(&self) -> &'static Card;
+
+    /// The passes that it looks at, each with sums of its own.
+    fn passes(&self) -> Vec<Pass>;
+
+    /// Empty sums for the pass at `place` of [`Study::passes`].
+    fn observer(&self, place: usize, subject: &Subject<'_>) -> Box<dyn Observer>;
+
+    /// The sums for the pass at `place`, from the bytes of a partial.
+    ///
+    /// # Errors
+    ///
+    /// If they are no such sums.
+    fn restore(&self, place: usize, bytes: &[u8]) -> Result<Box<dyn Observer>>;
+
+    /// Its metrics, in the order of its table.
+    fn metrics(&self) -> Vec<(&'static Explanation, Keys)> {
+        Vec::new()
+    }
+
+    /// Its labels, in the order in which ties between them are broken.
+    fn detectors(&self) -> &'static [Detector] {
+        &[]
+    }
+
+    /// Ratios with intervals and chance, and its section of the report; `observed` are by the places of its passes.
+    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>);
+
+    /// The keys of its section in the report, with the schema of each.
+    fn schema(&self, _generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
+        Vec::new()
+    }
+
+    /// Its section of a saved report.
+    ///
+    /// # Errors
+    ///
+    /// If `report` lacks it, or it is another.
+    fn read(&self, _report: &str) -> serde_json::Result<Box<dyn Section>> {
+        Ok(Box::new(Nothing))
+    }
+
+    /// What its labels do not show, of those that apply to a run.
+    fn caveats(&self, _judged: &Judged<'_>) -> Vec<&'static Caveat> {
+        Vec::new()
+    }
+}
+
+/// What a study is called and asks.
+#[derive(Debug)]
+pub struct Card {
+    /// Its name: on the command line, in reports, in partials.
+    pub name: &'static str,
+    /// The question, as a sentence.
+    pub question: &'static str,
+    /// What it needs of the corpus, and what it costs.
+    pub needs: &'static str,
+    /// Whether it runs unless it is switched off.
+    pub by_default: bool,
+    /// The key of `settings` that says by itself whether it ran: reports had it before they listed their studies.
+    pub settings_key: Option<&'static str>,
+}
+
+/// What sums must know beforehand of what they are about.
+pub struct Subject<'a> {
+    /// The heads.
+    pub grid: HeadGrid,
+    /// The token that speaks for a split word.
+    pub from: FromToken,
+    /// The id of a token in the model's vocabulary.
+    pub token_id: &'a dyn Fn(&str) -> Option<u32>,
+}
+
+/// What a study saw in one of its passes.
+#[derive(Clone, Copy)]
+pub struct Observed<'a> {
+    /// Its sums.
+    pub sums: &'a dyn Observer,
+    /// Sentences of the corpus that are in none of the pass's sequences, though they could be encoded.
+    pub left_out: u64,
+}
+
+/// What decides which caveats apply.
+pub struct Judged<'a> {
+    /// The verdict on each head.
+    pub verdicts: &'a [Verdict],
+    /// The thresholds.
+    pub policy: &'a Policy,
+    /// The study's own section.
+    pub section: &'a dyn Section,
+}
+
+impl Judged<'_> {
+    /// Whether some head has a label of which `wanted` is true.
+    #[must_use]
+    pub fn has_label(&self, wanted: impl Fn(&str) -> bool) -> bool {
+        self.verdicts.iter().flat_map(|verdict| &verdict.labels).any(|label| wanted(&label.label))
+    }
+}
+
+/// What labels do not show. docs/LIMITS.md has the argument and the full references.
+#[derive(Debug)]
+pub struct Caveat {
+    /// A short name that does not change.
+    pub id: &'static str,
+    /// The caveat.
+    pub text: &'static str,
+    /// What it is about: caveats are listed in this order.
+    pub about: About,
+}
+
+/// What a caveat is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum About {
+    /// What a label means.
+    Meaning,
+    /// How sure it is.
+    Certainty,
+}
+
+/// The columns of a study's metrics.
+#[must_use]
+pub fn columns(study: &dyn Study) -> Vec<Column> {
+    study.metrics().into_iter().map(|(explanation, keys)| (explanation.name, keys)).collect()
+}
