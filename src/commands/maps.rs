@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use serde_json::json;
 
 use crate::commands::options::{MapsOptions, SentenceChoice};
@@ -13,7 +13,7 @@ use crate::model::grid::HeadGrid;
 use crate::model::{Fingerprint, Model};
 use crate::passes::run::token_limit;
 use crate::report::ModelInfo;
-use crate::sequences::encode::{SentenceTokenizer, Sequence, SkipReason};
+use crate::sequences::encode::{SentenceTokenizer, Sequence, Tokenized};
 use crate::sequences::pack::Pack;
 use crate::system::output::Output;
 use crate::system::progress::{self, Downloads};
@@ -87,8 +87,10 @@ fn chosen(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Resul
     let (inputs, indices) = match choice {
         SentenceChoice::Text(text) => {
             let encoded = encoder.encode(Sentence::single("--text", Content::Text(text.clone())))?;
-            let failed = |reason: SkipReason| anyhow!("cannot map a text {}{}", reason.describe(), reason.way_out());
-            return Ok(vec![encoded.map_err(failed)?]);
+            match encoded {
+                Tokenized::Sequence(sequence) => return Ok(vec![sequence]),
+                Tokenized::Skipped(reason) => bail!("cannot map a text {}{}", reason.describe(), reason.way_out()),
+            }
         }
         SentenceChoice::Corpus { inputs, indices } => (inputs, indices),
     };
@@ -106,11 +108,11 @@ fn chosen(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Resul
             continue;
         }
         match encoder.encode(sentence)? {
-            Ok(encoded) => sentences.push(encoded),
-            Err(reason) if named => {
+            Tokenized::Sequence(encoded) => sentences.push(encoded),
+            Tokenized::Skipped(reason) if named => {
                 bail!("{origin}: cannot map sentence {index}: it is one {}{}", reason.describe(), reason.way_out())
             }
-            Err(reason) => {
+            Tokenized::Skipped(reason) => {
                 let at = printable(&origin.to_string());
                 eprintln!("skipped sentence {index} at {at}: it is one {}", reason.describe());
             }

@@ -179,6 +179,7 @@ mod tests {
             kinds: vec![TokenKind::FirstSpecial, TokenKind::Text, TokenKind::Text, TokenKind::Separator],
             words: vec![1..2, 2..3],
             tree: Some(vec![arc(TreeHead::Word(1), "nsubj"), arc(TreeHead::Root, "root")]),
+            ..Sequence::default()
         });
         (0..GRID.heads).for_each(|head| sums.observe(&observed, AttentionView::new(0, head, 4, &[0.25; 16])));
         sums
@@ -231,6 +232,7 @@ mod tests {
                 skipped: [(SkipReason::NoTokens, 1)].into(),
                 truncated: 0,
                 unannotated: 0,
+                untagged: 0,
                 files: vec![FileTally { sentences: 1, tokens: 4, words: 2, skipped: 1 }],
             },
             sums: sums(),

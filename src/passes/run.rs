@@ -10,13 +10,14 @@ use crate::commands::options::AnalyzeOptions;
 use crate::corpus::{Corpus, CorpusIdentity};
 use crate::model::forward::Encoder;
 use crate::model::{Fingerprint, Model};
-use crate::passes::control::{Control, ControlKind, shuffled};
+use crate::passes::control::{Control, ControlKind};
 use crate::passes::observation::{Identity, Observation, Protocol};
 use crate::passes::workers::{TokenizedSentences, sum_up};
 use crate::report::{ModelInfo, RunInfo, Tool};
 use crate::sequences::encode::{Sequence, Tally};
 use crate::sequences::pairs::{MAX_TOKENS, Pairs};
 use crate::sequences::shard::Shard;
+use crate::sequences::shuffle::shuffled;
 use crate::studies::clark2019::ClarkSums;
 use crate::studies::clark2019::syntax::SyntaxHits;
 use crate::studies::clark2019::tokens::TokenMeans;
@@ -158,7 +159,12 @@ impl Passes<'_> {
         let counter = Arc::clone(&dropped);
         let marks = [".", ","].into_iter().filter_map(|mark| model.tokenizer.id(mark)).collect();
         let tokens = self.again(known, &TokenMeans::new(grid, marks), &*model.encoder, move |sentences| {
-            Box::new(Pairs::new(sentences, max_tokens, counter))
+            let mut pairs = Pairs::new(sentences, max_tokens);
+            Box::new(std::iter::from_fn(move || {
+                let pair = pairs.next();
+                counter.store(pairs.dropped(), Ordering::Relaxed);
+                pair
+            }))
         })?;
         let syntax = self.again(known, &SyntaxHits::new(grid), &*model.encoder, |sentences| sentences)?;
         Ok(ClarkSums { tokens, syntax, dropped: dropped.load(Ordering::Relaxed) })

@@ -9,7 +9,7 @@ use anyhow::{Result, anyhow};
 use crate::corpus::Corpus;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::{Encoder, Scratch, Visitor};
-use crate::sequences::encode::{SentenceTokenizer, Sequence};
+use crate::sequences::encode::{SentenceTokenizer, Sequence, Tokenized};
 use crate::sequences::pack::Packs;
 use crate::sequences::shard::Shard;
 use crate::studies::observe::Accumulator;
@@ -39,9 +39,9 @@ impl Iterator for TokenizedSentences<'_> {
                 Err(error) => Err(error),
             };
             match encoded {
-                Ok(Ok(encoded)) => return Some(Ok(encoded)),
+                Ok(Tokenized::Sequence(encoded)) => return Some(Ok(encoded)),
                 // Counted in the encoder's tally.
-                Ok(Err(_)) => {}
+                Ok(Tokenized::Skipped(_)) => {}
                 Err(error) => {
                     // What follows may be the middle of a broken sentence: nobody is to read on.
                     self.left = 0;

@@ -356,7 +356,7 @@ pub(crate) mod test_support {
             segments: vec![0; kinds.len()],
             kinds: kinds.to_vec(),
             words: (0..kinds.len()).filter(|&token| !kinds[token].is_special()).map(|token| token..token + 1).collect(),
-            tree: None,
+            ..Sequence::default()
         }
     }
 }

@@ -105,11 +105,12 @@ impl AnalyzeArguments {
         }
         refuse_overlap(&self.report.outputs, &corpus)?;
         let clark2019 = self.report.presets.contains(&PresetArgument::Clark2019);
-        if corpus.iter().any(|input| matches!(input, Input::Stdin(_))) && (clark2019 || !self.controls.is_empty()) {
-            return Err(
-                "--control and --preset clark2019 read the corpus again, which standard input cannot: name a file"
-                    .to_owned(),
-            );
+        let once = corpus.iter().find(|input| !input.can_be_read_again());
+        if let Some(once) = once.filter(|_| clark2019 || !self.controls.is_empty()) {
+            let shown = once.path().map_or("standard input".to_owned(), |path| format!("`{}`", path.display()));
+            return Err(format!(
+                "--control and --preset clark2019 read the corpus again, and {shown} can be read only once: name a file"
+            ));
         }
         let (run_info, threads) = (!self.report.no_run_info, self.report.threads());
         let controls = controls(&self.controls, self.control_seeds);

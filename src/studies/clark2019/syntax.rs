@@ -146,6 +146,7 @@ mod tests {
                 arc(TreeHead::Root, "root"),
                 arc(TreeHead::Word(1), "punct"),
             ]),
+            ..Sequence::default()
         }
     }
 

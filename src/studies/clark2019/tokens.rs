@@ -195,8 +195,7 @@ mod tests {
             ids: vec![1, 5, 2, 9, 2],
             segments: vec![0; 5],
             kinds: vec![FirstSpecial, Text, Separator, Punctuation, Separator],
-            words: Vec::new(),
-            tree: None,
+            ..Sequence::default()
         }
     }
 

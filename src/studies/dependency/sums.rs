@@ -4,6 +4,7 @@ use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
 use crate::corpus::TreeHead;
+pub use crate::corpus::relation::{ALL, PUNCT, base, scored_as};
 use crate::sequences::encode::GoldArc;
 use crate::sequences::words::WordAttention;
 use crate::stats::search::{first_at_least, largest};
@@ -14,12 +15,6 @@ pub const MAX_BASELINE_OFFSET: i32 = 10;
 
 /// The baseline's offsets: -10..=10 without 0.
 pub const BASELINE_OFFSETS: usize = 2 * MAX_BASELINE_OFFSET as usize;
-
-/// The relation that pools all others but `punct`.
-pub const ALL: &str = "all";
-
-/// The relation of punctuation marks: scored by itself, left out of [`ALL`] and of trees.
-pub const PUNCT: &str = "punct";
 
 /// The offsets of the baseline in order, -10 first.
 pub fn baseline_offsets() -> impl Iterator<Item = i32> {
@@ -49,20 +44,6 @@ impl Direction {
             Self::HeadToDependent => "head->dep",
         }
     }
-}
-
-/// A relation's base name: `nsubj` of `nsubj:pass`.
-#[must_use]
-pub fn base(relation: &str) -> &str {
-    relation.split_once(':').map_or(relation, |(base, _)| base)
-}
-
-/// The names under which an arc of `relation` is scored: `all` unless punctuation, the base name, the full name.
-pub fn scored_as(relation: &str) -> impl Iterator<Item = &str> {
-    let base = base(relation);
-    let all = (base != PUNCT).then_some(ALL);
-    let subtype = (base != relation).then_some(relation);
-    all.into_iter().chain([base]).chain(subtype)
 }
 
 /// An arc that is scored: a word with a gold head in a sentence of at least two words.
@@ -237,13 +218,6 @@ mod tests {
         // Rows without the diagonal: word 0 ties between 1 and 2, word 1 between 0 and 2: the lowest wins; 2 -> 1.
         // Columns without the diagonal: into 0 most from 1, into 1 most from 2, into 2 most from 1.
         assert_eq!(Predictions::default().of(&attention), [[1, 1], [0, 2], [1, 1]]);
-    }
-
-    #[test]
-    fn a_relation_counts_by_base_name_and_with_its_subtype() {
-        assert_eq!(scored_as("nsubj:pass").collect::<Vec<_>>(), ["all", "nsubj", "nsubj:pass"]);
-        assert_eq!(scored_as("obj").collect::<Vec<_>>(), ["all", "obj"]);
-        assert_eq!(scored_as("punct").collect::<Vec<_>>(), ["punct"]);
     }
 
     fn arc(head: TreeHead, relation: &str) -> GoldArc {
