@@ -11,7 +11,7 @@ use headscope::corpus::TreeHead;
 use headscope::model::forward::attention::AttentionView;
 use headscope::model::forward::kernels;
 use headscope::model::forward::matmul::{Matrix, MatrixMut, multiply};
-use headscope::sequences::encode::{GoldArc, Sequence, TokenKind};
+use headscope::sequences::sequence::{GoldArc, Sequence, TokenKind};
 use headscope::sequences::words::{FromToken, WordAttention};
 use headscope::studies::attention::sums::{self, RowBuffers, TokenRoles};
 use headscope::studies::dependency::sums::Predictions;
@@ -115,7 +115,7 @@ fn sentence(n: usize) -> Sequence {
     kinds[0] = TokenKind::FirstSpecial;
     kinds[n - 1] = TokenKind::Separator;
     (10..n - 1).step_by(10).for_each(|token| kinds[token] = TokenKind::Punctuation);
-    Sequence { index: 0, ids: vec![0; n], segments: vec![0; n], kinds, words: spans(n), tree: None }
+    Sequence { index: 0, ids: vec![0; n], segments: vec![0; n], kinds, words: spans(n), ..Sequence::default() }
 }
 
 /// Three words in four are one token, the fourth is two.

@@ -7,21 +7,20 @@ use headscope::model::Model;
 use headscope::model::forward::attention::AttentionView;
 use headscope::model::forward::{Scratch, Visitor};
 use headscope::model::source::ModelRef;
-use headscope::sequences::encode::Sequence;
 use headscope::sequences::pack::Pack;
+use headscope::sequences::sequence::Sequence;
 use headscope::sequences::words::FromToken;
 use headscope::studies::observe::{Observed, Sums};
 use support::tiny_bert;
 
 /// A sentence of `words` words, each depending on the one before.
 fn sentence(model: &Model, words: usize) -> Sequence {
-    let word = |place: usize| Word {
-        form: ["the", "cat", "sat"][place % 3].to_owned(),
-        head: if place == 0 { TreeHead::Root } else { TreeHead::Word(place - 1) },
-        relation: "dep".to_owned(),
+    let word = |place: usize| {
+        let head = if place == 0 { TreeHead::Root } else { TreeHead::Word(place - 1) };
+        Word::new(["the", "cat", "sat"][place % 3], head, "dep")
     };
     let sentence = Sentence::single("made up", Content::Words((0..words).map(word).collect()));
-    model.sentence_tokenizer(512, false).encode(sentence).unwrap().unwrap()
+    model.sentence_tokenizer(512, false).encode(sentence).unwrap().sequence().unwrap()
 }
 
 /// Counts what the statistics allocate.

@@ -16,8 +16,8 @@ use headscope::model::forward::tensor::TensorEncoder;
 use headscope::model::forward::{Encoder, Scratch, Visitor};
 use headscope::model::parameters::{Embeddings, Layer, LayerNorm, Linear, Parameters, PositionBias};
 use headscope::model::weights::Checkpoint;
-use headscope::sequences::encode::Sequence;
 use headscope::sequences::pack::Pack;
+use headscope::sequences::sequence::Sequence;
 use proptest::prelude::*;
 use support::{fixture, tiny_bert};
 

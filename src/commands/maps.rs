@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use serde_json::json;
 
 use crate::commands::options::{MapsOptions, SentenceChoice};
@@ -13,8 +13,9 @@ use crate::model::grid::HeadGrid;
 use crate::model::{Fingerprint, Model};
 use crate::passes::identity::ModelInfo;
 use crate::passes::run::token_limit;
-use crate::sequences::encode::{SentenceTokenizer, Sequence, SkipReason};
 use crate::sequences::pack::Pack;
+use crate::sequences::sequence::Sequence;
+use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
 use crate::system::output::Output;
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::printable;
@@ -88,8 +89,10 @@ fn chosen(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Resul
     let (inputs, indices) = match choice {
         SentenceChoice::Text(text) => {
             let encoded = encoder.encode(Sentence::single("--text", Content::Text(text.clone())))?;
-            let failed = |reason: SkipReason| anyhow!("cannot map a text {}{}", reason.describe(), reason.way_out());
-            return Ok(vec![encoded.map_err(failed)?]);
+            match encoded {
+                Tokenized::Sequence(sequence) => return Ok(vec![sequence]),
+                Tokenized::Skipped(reason) => bail!("cannot map a text {}{}", reason.describe(), reason.way_out()),
+            }
         }
         SentenceChoice::Corpus { inputs, indices } => (inputs, indices),
     };
@@ -107,11 +110,11 @@ fn chosen(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Resul
             continue;
         }
         match encoder.encode(sentence)? {
-            Ok(encoded) => sentences.push(encoded),
-            Err(reason) if named => {
+            Tokenized::Sequence(sequence) => sentences.push(sequence),
+            Tokenized::Skipped(reason) if named => {
                 bail!("{origin}: cannot map sentence {index}: it is one {}{}", reason.describe(), reason.way_out())
             }
-            Err(reason) => {
+            Tokenized::Skipped(reason) => {
                 let at = printable(&origin.to_string());
                 eprintln!("skipped sentence {index} at {at}: it is one {}", reason.describe());
             }

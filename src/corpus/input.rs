@@ -1,20 +1,14 @@
-//! From what was named as a corpus to the files that are read: their formats, and what is in a folder.
+//! A corpus as it is named on the command line, and what its name tells.
 
-use std::borrow::Cow;
-use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{self, Cursor, Read};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use anyhow::{Context, Result, bail, ensure};
-
-use super::Format;
+use super::{Format, files};
 use crate::system::boxed;
 
 /// How the bytes of a file become sentences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind {
+pub struct FileKind {
     /// What its lines say.
     pub format: Format,
     /// What is to be undone before there are lines.
@@ -35,6 +29,15 @@ pub enum Compression {
 impl Compression {
     const EXTENSIONS: [(&str, Self); 2] = [("gz", Self::Gzip), ("zst", Self::Zstd)];
 
+    /// The name of the program and its format; `None` where there is none.
+    pub(super) fn name(self) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::Gzip => Some("gzip"),
+            Self::Zstd => Some("zstd"),
+        }
+    }
+
     /// The compression that a file's name tells, and its name without that extension.
     fn of(path: &Path) -> (Self, PathBuf) {
         let extension = lower_extension(path);
@@ -45,7 +48,7 @@ impl Compression {
     }
 }
 
-impl Kind {
+impl FileKind {
     /// What a file's name tells: `a.conllu`, `b.txt.gz`, `c.jsonl.zst`. `None` if it has no extension of a format.
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
@@ -66,11 +69,11 @@ pub enum Input {
     /// Standard input, uncompressed.
     Stdin(Format),
     /// A file.
-    File(PathBuf, Kind),
+    File(PathBuf, FileKind),
     /// The files of a folder whose extension tells a format, only those of one format if that is given.
     Folder(PathBuf, Option<Format>),
     /// Bytes that the program has in it.
-    Embedded(&'static str, &'static [u8], Kind),
+    Embedded(&'static str, &'static [u8], FileKind),
 }
 
 impl Input {
@@ -86,7 +89,11 @@ impl Input {
             if format.is_some_and(|format| format != Format::Conllu) {
                 return Err(format!("`{name}` is CoNLL-U: leave out --format"));
             }
-            return Ok(Self::Embedded(name, bytes, Kind { format: Format::Conllu, compression: Compression::None }));
+            return Ok(Self::Embedded(
+                name,
+                bytes,
+                FileKind { format: Format::Conllu, compression: Compression::None },
+            ));
         }
         if path == Path::new("-") {
             let say = || format!("standard input has no extension to tell the format by: say {}", Self::choices());
@@ -96,15 +103,14 @@ impl Input {
             return Ok(Self::Folder(path.to_owned(), format));
         }
         let kind = match format {
-            Some(format) => Some(Kind { format, compression: Compression::of(path).0 }),
-            None => Kind::of(path),
+            Some(format) => Some(FileKind { format, compression: Compression::of(path).0 }),
+            None => FileKind::of(path),
         };
         kind.map(|kind| Self::File(path.to_owned(), kind)).ok_or_else(|| {
             let shown = path.display();
-            if path.exists() {
-                format!("cannot tell the format of `{shown}` by its extension: say {}", Self::choices())
-            } else {
-                format!("no such corpus file or folder: `{shown}`")
+            match fs::metadata(path) {
+                Ok(_) => format!("cannot tell the format of `{shown}` by its extension: say {}", Self::choices()),
+                Err(error) => files::why_not(path, &error),
             }
         })
     }
@@ -128,12 +134,23 @@ impl Input {
     #[must_use]
     pub fn may_have_text(&self) -> bool {
         let format = match self {
-            Self::Stdin(format) | Self::File(_, Kind { format, .. }) | Self::Embedded(_, _, Kind { format, .. }) => {
-                Some(*format)
-            }
+            Self::Stdin(format)
+            | Self::File(_, FileKind { format, .. })
+            | Self::Embedded(_, _, FileKind { format, .. }) => Some(*format),
             Self::Folder(_, format) => *format,
         };
-        format != Some(Format::Conllu)
+        format.is_none_or(|format| format.entry().may_have_text)
+    }
+
+    /// Whether it can be read once more from its beginning: standard input, pipes and devices cannot.
+    #[must_use]
+    pub fn can_be_read_again(&self) -> bool {
+        match self {
+            Self::Stdin(_) => false,
+            // What is not there is for `Corpus::open` to say.
+            Self::File(path, _) => fs::metadata(path).map_or(true, |metadata| metadata.is_file()),
+            Self::Folder(..) | Self::Embedded(..) => true,
+        }
     }
 
     /// Its name without folders, for the report.
@@ -149,133 +166,4 @@ impl Input {
             }
         }
     }
-}
-
-/// One file of a corpus, known to be there.
-pub(super) struct CorpusFile {
-    /// Its name without folders, for the report.
-    pub name: String,
-    /// Its path, for messages.
-    pub path: Arc<str>,
-    pub kind: Kind,
-    /// Its size as stored, where that is known beforehand.
-    pub bytes: Option<u64>,
-    pub source: Source,
-}
-
-/// Where the bytes of a file come from.
-pub(super) enum Source {
-    /// Opened when its turn comes, so that a thousand files are not open at once.
-    Path(PathBuf),
-    /// What can be opened only once: standard input, a pipe.
-    Stream(Box<dyn Read + Send>),
-    Bytes(Cow<'static, [u8]>),
-}
-
-impl Source {
-    pub(super) fn open(self) -> io::Result<Box<dyn Read + Send>> {
-        Ok(match self {
-            Self::Path(path) => Box::new(File::open(path)?),
-            Self::Stream(stream) => stream,
-            Self::Bytes(bytes) => Box::new(Cursor::new(bytes)),
-        })
-    }
-}
-
-/// All files of all inputs, in the order they are read, and how many files of folders are passed over.
-///
-/// A folder's files come by name, byte by byte. Folders within it, hidden files and files whose extension tells no
-/// format (or another than the one asked for) are passed over.
-pub(super) fn files(inputs: &[Input]) -> Result<(Vec<CorpusFile>, u64)> {
-    let (mut files, mut passed_over) = (Vec::new(), 0);
-    for input in inputs {
-        match input {
-            Input::Stdin(format) => files.push(CorpusFile {
-                name: input.name(),
-                path: "-".into(),
-                kind: Kind { format: *format, compression: Compression::None },
-                bytes: None,
-                source: Source::Stream(Box::new(io::stdin())),
-            }),
-            Input::Embedded(name, bytes, kind) => files.push(CorpusFile {
-                name: (*name).to_owned(),
-                path: (*name).into(),
-                kind: *kind,
-                bytes: Some(bytes.len() as u64),
-                source: Source::Bytes(Cow::Borrowed(bytes)),
-            }),
-            Input::File(path, kind) => files.push(file(path, *kind)?),
-            Input::Folder(path, format) => {
-                let (found, others) = folder(path, *format)?;
-                passed_over += others;
-                for (path, kind) in found {
-                    files.push(file(&path, kind)?);
-                }
-            }
-        }
-    }
-    refuse_repetition(inputs, &files)?;
-    Ok((files, passed_over))
-}
-
-fn file(path: &Path, kind: Kind) -> Result<CorpusFile> {
-    let shown = path.display().to_string();
-    let opened = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => bail!("no such corpus file: `{shown}`"),
-        Err(error) => return Err(error).with_context(|| format!("cannot open corpus `{shown}`")),
-    };
-    let metadata = opened.metadata().with_context(|| format!("cannot open corpus `{shown}`"))?;
-    ensure!(!metadata.is_dir(), "corpus `{shown}` is a folder");
-    let (bytes, source) = if metadata.is_file() {
-        (Some(metadata.len()), Source::Path(path.to_owned()))
-    } else {
-        // A pipe gives its bytes to whoever opens it first.
-        (None, Source::Stream(Box::new(opened)))
-    };
-    let name = path.file_name().map_or_else(|| shown.clone(), |name| name.to_string_lossy().into_owned());
-    Ok(CorpusFile { name, path: shown.into(), kind, bytes, source })
-}
-
-/// The corpus files of a folder by name, and the number of entries that are none.
-fn folder(path: &Path, format: Option<Format>) -> Result<(Vec<(PathBuf, Kind)>, u64)> {
-    let shown = path.display();
-    let unreadable = || format!("cannot read corpus folder `{shown}`");
-    let (mut found, mut passed_over) = (Vec::new(), 0);
-    for entry in fs::read_dir(path).with_context(unreadable)? {
-        let entry = entry.with_context(unreadable)?;
-        let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
-        let kind = Kind::of(&entry.path()).filter(|kind| format.is_none_or(|format| kind.format == format));
-        match kind {
-            Some(kind) if !hidden && !entry.path().is_dir() => found.push((entry.path(), kind)),
-            _ => passed_over += 1,
-        }
-    }
-    if found.is_empty() {
-        let formats = format.map_or(Format::ALL.to_vec(), |format| vec![format]);
-        let known: Vec<String> =
-            formats.iter().flat_map(|format| format.extensions()).map(|known| format!(".{known}")).collect();
-        bail!(
-            "corpus folder `{shown}` has no file whose extension is one of {} (also with .gz or .zst): it has \
-             {passed_over} other files or folders, and folders within a folder are not looked into",
-            known.join(", "),
-        );
-    }
-    found.sort_by(|(a, _), (b, _)| a.file_name().cmp(&b.file_name()));
-    Ok((found, passed_over))
-}
-
-/// The same sentences twice would count as evidence twice, and the halves of the held-out selection would overlap.
-fn refuse_repetition(inputs: &[Input], files: &[CorpusFile]) -> Result<()> {
-    let standard_inputs = inputs.iter().filter(|input| matches!(input, Input::Stdin(_))).count();
-    ensure!(standard_inputs <= 1, "standard input is given twice as a corpus");
-    let mut seen = BTreeSet::new();
-    for file in files {
-        if let Source::Path(path) = &file.source
-            && let Ok(real) = path.canonicalize()
-        {
-            ensure!(seen.insert(real), "corpus `{}` is given twice", file.path);
-        }
-    }
-    Ok(())
 }

@@ -2,14 +2,21 @@
 //!
 //! `{"text": "..."}` is running text. `{"words": [...]}` has words that were split beforehand; beside them stand
 //! `"heads"`, the number of each word's head counted from 1, 0 for a root and null where it is not annotated, and
-//! `"relations"`, each word's relation to its head, as in CoNLL-U. `words` win over `text` where both are given, and
+//! `"relations"`, each word's relation to its head, as in CoNLL-U; and `"upos"`, `"lemmas"` and `"feats"`, each with an
+//! entry per word or null. `"document"` names the sentence's document. `words` win over `text` where both are given, and
 //! other keys are passed over: corpora keep ids and sources there.
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use serde::Deserialize;
 
+use super::bounds::{MAX_WORDS, SentenceSize};
+use super::format::{Context, Entry, Parsed};
 use super::lines::Lines;
-use super::{Content, Origin, TreeHead, Word, excerpt, tree};
+use super::relation::RelationNames;
+use super::{Annotation, Content, TreeHead, Upos, Word, excerpt, tree};
+
+pub(super) const ENTRY: Entry =
+    Entry { name: "jsonl", extensions: &["jsonl", "ndjson"], may_have_text: true, read: next };
 
 /// What a line may say.
 #[derive(Deserialize)]
@@ -18,67 +25,122 @@ struct Line {
     words: Option<Vec<String>>,
     heads: Option<Vec<Option<u64>>>,
     relations: Option<Vec<Option<String>>>,
+    upos: Option<Vec<Option<String>>>,
+    lemmas: Option<Vec<Option<Box<str>>>>,
+    feats: Option<Vec<Option<Box<str>>>>,
+    document: Option<DocumentId>,
+}
+
+/// The name of a document: sentences that follow each other under one name are of one document.
+#[derive(Deserialize, PartialEq)]
+#[serde(untagged, expecting = "`document` is a string or a whole number")]
+pub(super) enum DocumentId {
+    Name(Box<str>),
+    Number(i64),
 }
 
 /// Reads the next sentence, or `None` at the end of the file.
-///
-/// # Errors
-///
-/// If the file cannot be read, is not UTF-8, or a line is no such object, or its heads do not form a tree;
-/// each names the file, the line and the value.
-pub(super) fn next(lines: &mut Lines) -> Result<Option<(Origin, Content)>> {
+fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
     while let Some(line) = lines.next()? {
         if line.trim().is_empty() {
             continue;
         }
-        let parsed = content(line);
+        let parsed = content(line, &mut context.relations);
         let origin = lines.here();
-        return Ok(Some((origin.clone(), parsed.context(origin)?)));
+        let (content, document) = parsed.with_context(|| origin.clone())?;
+        let begins_document = document != context.file.document;
+        context.file.document = document;
+        return Ok(Some(Parsed { origin, content, begins_document }));
     }
     Ok(None)
 }
 
-fn content(line: &str) -> Result<Content> {
+fn content(json: &str, relations: &mut RelationNames) -> Result<(Content, Option<DocumentId>)> {
     // serde would take an array for the fields in their order.
-    ensure!(line.trim_start().starts_with('{'), "a line is an object with `words` or `text`: `{}`", excerpt(line));
-    let Line { text, words, heads, relations } = serde_json::from_str(line).map_err(|error| {
+    ensure!(json.trim_start().starts_with('{'), "a line is an object with `words` or `text`: `{}`", excerpt(json));
+    let mut line: Line = serde_json::from_str(json).map_err(|error| {
         // serde_json counts lines from the beginning of what it is given, which is one line.
         let problem = error.to_string().replace("at line 1 column", "at column");
-        anyhow!("not a sentence in JSON: {problem}: `{}`", excerpt(line))
+        anyhow!("not a sentence in JSON: {problem}: `{}`", excerpt(json))
     })?;
-    let Some(words) = words else {
-        let Some(text) = text else { bail!("there is neither `words` nor `text`: `{}`", excerpt(line)) };
-        ensure!(heads.is_none() && relations.is_none(), "`heads` and `relations` are of `words`, and there are none");
-        return Ok(Content::Text(text));
+    let document = line.document.take();
+    let content = match line.words.take() {
+        Some(words) => Content::Words(line.annotated(words, relations)?),
+        None => match line.text.take() {
+            Some(text) => Content::Text(line.without_annotations(text)?),
+            None => bail!("there is neither `words` nor `text`: `{}`", excerpt(json)),
+        },
     };
-    let annotated = match (heads, relations) {
-        (Some(heads), Some(relations)) => {
-            for (name, count) in [("heads", heads.len()), ("relations", relations.len())] {
-                ensure!(count == words.len(), "`{name}` has {count} entries for {} words", words.len());
-            }
-            heads.into_iter().zip(relations).collect()
-        }
-        (None, None) => vec![(None, None); words.len()],
-        _ => bail!("`heads` and `relations` come together"),
-    };
-    let words = words.into_iter().zip(annotated).enumerate();
-    let words: Vec<Word> = words
-        .map(|(position, (form, (head, relation)))| word(form, head, relation).with_context(|| nth(position)))
-        .collect::<Result<_>>()?;
-    tree::check(&words).map_err(|(word, problem)| anyhow!("{}: its head {problem}", nth(word)))?;
-    Ok(Content::Words(words))
+    Ok((content, document))
 }
 
-fn word(form: String, head: Option<u64>, relation: Option<String>) -> Result<Word> {
-    let head = match head {
+impl Line {
+    fn without_annotations(self, text: String) -> Result<String> {
+        let given = self.lengths().into_iter().find(|(_, length)| length.is_some());
+        if let Some((name, _)) = given {
+            bail!("`{name}` is of `words`, and there are none");
+        }
+        Ok(text)
+    }
+
+    /// The keys that have an entry per word, and how many they have.
+    fn lengths(&self) -> [(&'static str, Option<usize>); 5] {
+        let Self { heads, relations, upos, lemmas, feats, .. } = self;
+        [
+            ("heads", heads.as_ref().map(Vec::len)),
+            ("relations", relations.as_ref().map(Vec::len)),
+            ("upos", upos.as_ref().map(Vec::len)),
+            ("lemmas", lemmas.as_ref().map(Vec::len)),
+            ("feats", feats.as_ref().map(Vec::len)),
+        ]
+    }
+
+    fn annotated(self, forms: Vec<String>, relations: &mut RelationNames) -> Result<Vec<Word>> {
+        ensure!(self.heads.is_some() == self.relations.is_some(), "`heads` and `relations` come together");
+        for (name, length) in self.lengths() {
+            if let Some(length) = length.filter(|&length| length != forms.len()) {
+                bail!("`{name}` has {length} entries for {} words", forms.len());
+            }
+        }
+        let mut words = Vec::with_capacity(forms.len().min(MAX_WORDS));
+        let mut size = SentenceSize::default();
+        let (mut heads, mut names) = (entries(self.heads), entries(self.relations));
+        let (mut upos, mut lemmas, mut feats) = (entries(self.upos), entries(self.lemmas), entries(self.feats));
+        for form in forms {
+            let (lemma, features) = (lemmas.next(), feats.next());
+            let relation = names.next().unwrap_or_else(|| "_".to_owned());
+            let kept = [&*form, &*relation, lemma.as_deref().unwrap_or(""), features.as_deref().unwrap_or("")];
+            size.add(&kept)?;
+            let head = tree_head(heads.next());
+            let check = relations.check(head, &relation);
+            check.map_err(|problem| anyhow!("{}: its relation {problem}", nth(words.len())))?;
+            let upos = upos.next().as_deref().and_then(Upos::of);
+            words.push(Word { form, head, relation, annotation: Annotation { upos, lemma, features, entity: None } });
+        }
+        tree::check(&words).map_err(|(word, problem)| anyhow!("{}: its head {problem}", nth(word)))?;
+        Ok(words)
+    }
+}
+
+/// The entries of a list, one for each call of `next`; null and `None` where there is no list.
+fn entries<T>(list: Option<Vec<Option<T>>>) -> Entries<T> {
+    Entries(list.unwrap_or_default().into_iter())
+}
+
+struct Entries<T>(std::vec::IntoIter<Option<T>>);
+
+impl<T> Entries<T> {
+    fn next(&mut self) -> Option<T> {
+        self.0.next().flatten()
+    }
+}
+
+fn tree_head(number: Option<u64>) -> TreeHead {
+    match number {
         None => TreeHead::Unknown,
         Some(0) => TreeHead::Root,
         Some(head) => TreeHead::Word(usize::try_from(head - 1).unwrap_or(usize::MAX - 1)),
-    };
-    let relation = relation.unwrap_or_else(|| "_".to_owned());
-    ensure!(!relation.is_empty(), "its relation is empty");
-    tree::check_relation(head, &relation).map_err(|problem| anyhow!("its relation {problem}"))?;
-    Ok(Word { form, head, relation })
+    }
 }
 
 /// A word as messages name it, counted from 1 as `heads` does.

@@ -4,29 +4,29 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use flate2::read::MultiGzDecoder;
 use sha2::{Digest, Sha256};
 
+use super::bounds::MAX_LINE_BYTES;
 use super::{Compression, Origin};
 use crate::system::digest::hex;
-
-/// The longest line that is read, in bytes: 16 MiB.
-///
-/// A line is held in memory whole. The longest sentences of real corpora have some ten kilobytes, so a longer line is
-/// no sentence, and a file without line ends is refused instead of filling the memory.
-pub const MAX_LINE_BYTES: usize = 16 << 20;
 
 /// Bytes as they are stored, hashed and counted on the way.
 struct Stored {
     source: Box<dyn Read + Send>,
     hash: Sha256,
     read: Arc<AtomicU64>,
+    /// Whether the bytes could not be had: what a decoder then says is not about them.
+    failed: bool,
 }
 
 impl Read for Stored {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.source.read(buffer)?;
+        let read = self.source.read(buffer).inspect_err(|error| {
+            // An interrupted read is tried again by whoever reads.
+            self.failed |= error.kind() != io::ErrorKind::Interrupted;
+        })?;
         self.hash.update(&buffer[..read]);
         self.read.fetch_add(read as u64, Ordering::Relaxed);
         Ok(read)
@@ -66,6 +66,7 @@ pub(super) struct Lines {
     file: usize,
     path: Arc<str>,
     source: BufReader<Decoder>,
+    compression: Compression,
     number: u64,
     buffer: Vec<u8>,
 }
@@ -79,13 +80,14 @@ impl Lines {
         compression: Compression,
         read: Arc<AtomicU64>,
     ) -> io::Result<Self> {
-        let stored = Stored { source, hash: Sha256::new(), read };
+        let stored = Stored { source, hash: Sha256::new(), read, failed: false };
         let decoder = match compression {
             Compression::None => Decoder::Plain(stored),
             Compression::Gzip => Decoder::Gzip(MultiGzDecoder::new(stored)),
             Compression::Zstd => Decoder::Zstd(zstd::Decoder::new(stored)?),
         };
-        Ok(Self { file, path, source: BufReader::with_capacity(1 << 16, decoder), number: 0, buffer: Vec::new() })
+        let source = BufReader::with_capacity(1 << 16, decoder);
+        Ok(Self { file, path, source, compression, number: 0, buffer: Vec::new() })
     }
 
     /// Where the line is that was read last.
@@ -103,9 +105,7 @@ impl Lines {
         self.buffer.clear();
         // One byte more than a line may have tells a line that is too long from one that just fits.
         let mut bounded = (&mut self.source).take(MAX_LINE_BYTES as u64 + 1);
-        let read = bounded
-            .read_until(b'\n', &mut self.buffer)
-            .with_context(|| format!("cannot read {} after line {}", self.path, self.number))?;
+        let read = bounded.read_until(b'\n', &mut self.buffer).map_err(|error| self.unreadable(error))?;
         if read == 0 {
             return Ok(None);
         }
@@ -132,6 +132,22 @@ impl Lines {
                 self.at(self.number),
                 error.valid_up_to() + 1,
                 line[error.valid_up_to()],
+            ),
+        }
+    }
+
+    /// What is to be said when bytes cannot be read, or cannot be decoded.
+    fn unreadable(&mut self, error: io::Error) -> anyhow::Error {
+        let failed = self.source.get_mut().stored().failed;
+        let Self { path, number, compression, .. } = self;
+        match compression.name().filter(|_| !failed) {
+            None => anyhow!(error).context(format!("cannot read {path} after line {number}")),
+            Some(name) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                anyhow!("{path} is cut short after line {number}, its {name} data has no end: get or compress it again")
+            }
+            Some(name) => anyhow!(
+                "{path} is damaged after line {number}, or not compressed by {name} as its name says ({error}): get or \
+                 compress it again"
             ),
         }
     }

@@ -1,19 +1,25 @@
 //! Corpora: from what was named to files, from files to lines, and one reader per format that streams [`Sentence`]s.
 
-pub mod conllu;
+mod annotation;
+mod bounds;
+mod conllu;
+mod files;
+mod format;
 mod input;
-pub mod jsonl;
+mod jsonl;
 mod lines;
 pub mod relation;
 mod source;
-pub mod text;
+mod text;
 mod tree;
 
 use std::fmt;
 use std::sync::Arc;
 
-pub use input::{Compression, Input, Kind};
-pub use lines::MAX_LINE_BYTES;
+pub use annotation::{Annotation, Upos};
+pub use bounds::{MAX_LINE_BYTES, MAX_RELATION_BYTES, MAX_RELATIONS, MAX_SENTENCE_BYTES, MAX_WORDS};
+pub use format::Format;
+pub use input::{Compression, FileKind, Input};
 pub use source::{Corpus, CorpusIdentity, FileIdentity};
 
 /// A sentence as the corpus has it.
@@ -23,6 +29,11 @@ pub struct Sentence {
     pub index: u64,
     /// Where it stands.
     pub origin: Origin,
+    /// The document that it is of, by the index of the first sentence of that document; no document goes on from one
+    /// file to the next.
+    pub document: u64,
+    /// The fields of its words' [`Annotation::entity`] as `# global.Entity` declares them, joined by `-`: `etype-identity`.
+    pub entity_fields: Option<Arc<str>>,
     /// The words or the running text.
     pub content: Content,
 }
@@ -31,7 +42,8 @@ impl Sentence {
     /// A sentence that is in no file; `name` says in messages where it is from.
     #[must_use]
     pub fn single(name: &str, content: Content) -> Self {
-        Self { index: 0, origin: Origin { file: 0, path: name.into(), line: 1 }, content }
+        let origin = Origin { file: 0, path: name.into(), line: 1 };
+        Self { index: 0, origin, document: 0, entity_fields: None, content }
     }
 }
 
@@ -70,6 +82,16 @@ pub struct Word {
     pub head: TreeHead,
     /// Universal Dependencies relation to the head, with subtype if there is one (`nsubj:pass`).
     pub relation: String,
+    /// What else is known about it.
+    pub annotation: Annotation,
+}
+
+impl Word {
+    /// A word without annotations.
+    #[must_use]
+    pub fn new(form: impl Into<String>, head: TreeHead, relation: impl Into<String>) -> Self {
+        Self { form: form.into(), head, relation: relation.into(), annotation: Annotation::default() }
+    }
 }
 
 /// The head of a word in a dependency tree.
@@ -81,49 +103,6 @@ pub enum TreeHead {
     Word(usize),
     /// `_` in CoNLL-U: not annotated.
     Unknown,
-}
-
-/// A corpus file format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Format {
-    /// CoNLL-U, Universal Dependencies' ten columns.
-    Conllu,
-    /// One sentence per line, a blank line between documents.
-    Text,
-    /// One JSON object per line: words, with or without heads and relations, or text.
-    Jsonl,
-}
-
-impl Format {
-    /// All formats.
-    pub const ALL: [Self; 3] = [Self::Conllu, Self::Text, Self::Jsonl];
-
-    /// The file extensions that a format is told by, in lower case.
-    #[must_use]
-    pub fn extensions(self) -> &'static [&'static str] {
-        match self {
-            Self::Conllu => &["conllu", "conll"],
-            Self::Text => &["txt", "text"],
-            Self::Jsonl => &["jsonl", "ndjson"],
-        }
-    }
-
-    /// The name that the command line and the report have for it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Conllu => "conllu",
-            Self::Text => "text",
-            Self::Jsonl => "jsonl",
-        }
-    }
-}
-
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
 }
 
 /// The beginning of a value, short enough for an error message, control characters made visible.

@@ -1,16 +1,21 @@
 //! A corpus: its files one after the other, as one iterator of sentences.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::vec;
 
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
-use super::input::{self, Compression, CorpusFile, Input, Kind, Source};
+use super::files::{self, CorpusFile, Source};
+use super::format::{Context, FileContext, Parsed};
 use super::lines::Lines;
-use super::{Format, Sentence, conllu, jsonl, text};
+use super::{Compression, FileKind, Format, Input, Sentence};
+use crate::system::digest::hex;
 
 /// A corpus opened for reading: an iterator of its sentences in order. After an error it ends.
 pub struct Corpus {
@@ -23,6 +28,9 @@ pub struct Corpus {
     bytes: Option<u64>,
     bytes_read: Arc<AtomicU64>,
     next_index: u64,
+    /// The index of the first sentence of the document that is being read.
+    document: u64,
+    context: Context,
     failed: bool,
 }
 
@@ -43,6 +51,24 @@ pub struct CorpusIdentity {
     pub passed_over: u64,
 }
 
+impl CorpusIdentity {
+    /// Pairs of files that hold the same bytes under two names: whatever is in both counts twice as evidence. Each comes
+    /// with the first of its kind. Empty files say nothing twice.
+    #[must_use]
+    pub fn repeated(&self) -> Vec<[&FileIdentity; 2]> {
+        let empty = hex(&Sha256::digest([]));
+        let mut first: BTreeMap<&str, &FileIdentity> = BTreeMap::new();
+        let mut repeated = Vec::new();
+        for file in self.files.iter().filter(|file| file.sha256 != empty) {
+            let known = *first.entry(&file.sha256).or_insert(file);
+            if !ptr::eq(known, file) {
+                repeated.push([known, file]);
+            }
+        }
+        repeated
+    }
+}
+
 /// What identifies one file of a corpus.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileIdentity {
@@ -61,7 +87,7 @@ impl Corpus {
     ///
     /// If a file is not there or cannot be opened, a folder has no corpus file, or a file is given twice.
     pub fn open(inputs: &[Input]) -> Result<Self> {
-        let (files, passed_over) = input::files(inputs)?;
+        let (files, passed_over) = files::of(inputs)?;
         let name = inputs.iter().map(Input::name).collect::<Vec<_>>().join(" + ");
         Ok(Self::of(name, files, passed_over))
     }
@@ -73,7 +99,7 @@ impl Corpus {
         let file = CorpusFile {
             name: name.to_owned(),
             path: name.into(),
-            kind: Kind { format, compression: Compression::None },
+            kind: FileKind { format, compression: Compression::None },
             bytes: Some(bytes.len() as u64),
             source: Source::Bytes(bytes),
         };
@@ -90,6 +116,8 @@ impl Corpus {
             passed_over,
             bytes_read: Arc::default(),
             next_index: 0,
+            document: 0,
+            context: Context::default(),
             failed: false,
         }
     }
@@ -134,6 +162,8 @@ impl Corpus {
             .and_then(|source| Lines::new(self.done.len(), path, source, kind.compression, self.bytes_read()))
             .with_context(|| format!("cannot open corpus `{shown}`"))?;
         self.current = Some((FileName { name, format: kind.format }, lines));
+        self.document = self.next_index;
+        self.context.file = FileContext::default();
         Ok(true)
     }
 
@@ -153,18 +183,21 @@ impl Corpus {
                 }
                 return Ok(None);
             };
-            let sentence = match format {
-                Format::Conllu => conllu::next(lines)?,
-                Format::Text => text::next(lines)?,
-                Format::Jsonl => jsonl::next(lines)?,
-            };
-            if let Some((origin, content)) = sentence {
-                let index = self.next_index;
-                self.next_index += 1;
-                return Ok(Some(Sentence { index, origin, content }));
+            if let Some(parsed) = (format.entry().read)(lines, &mut self.context)? {
+                return Ok(Some(self.number(parsed)));
             }
             self.close()?;
         }
+    }
+
+    fn number(&mut self, Parsed { origin, content, begins_document }: Parsed) -> Sentence {
+        let index = self.next_index;
+        self.next_index += 1;
+        if begins_document {
+            self.document = index;
+        }
+        let entity_fields = self.context.file.entity_fields.clone();
+        Sentence { index, origin, document: self.document, entity_fields, content }
     }
 }
 

@@ -1,20 +1,23 @@
 //! Plain text: one sentence per line, a blank line between documents.
 
+use anyhow::Result;
+
+use super::Content;
+use super::format::{Context, Entry, Parsed};
 use super::lines::Lines;
-use super::{Content, Origin};
+
+pub(super) const ENTRY: Entry = Entry { name: "text", extensions: &["txt", "text"], may_have_text: true, read: next };
 
 /// Reads the next sentence, or `None` at the end of the file.
-///
-/// # Errors
-///
-/// If the file cannot be read or is not UTF-8.
-pub(super) fn next(lines: &mut Lines) -> anyhow::Result<Option<(Origin, Content)>> {
+fn next(lines: &mut Lines, _: &mut Context) -> Result<Option<Parsed>> {
+    let mut begins_document = false;
     while let Some(line) = lines.next()? {
         if line.trim().is_empty() {
+            begins_document = true;
             continue;
         }
         let content = Content::Text(line.to_owned());
-        return Ok(Some((lines.here(), content)));
+        return Ok(Some(Parsed { origin: lines.here(), content, begins_document }));
     }
     Ok(None)
 }

@@ -1,17 +1,6 @@
 //! What must hold of a dependency tree, in whatever format it comes.
 
-use anyhow::{Result, ensure};
-
-use super::relation::{ALL, base};
-use super::{TreeHead, Word, excerpt};
-
-/// Checks the relation of a word with this head; the error names the value.
-pub(super) fn check_relation(head: TreeHead, relation: &str) -> Result<()> {
-    let attached = matches!(head, TreeHead::Word(_));
-    ensure!(!attached || relation != "_", "is `_`: a word with a head has a relation to it");
-    ensure!(base(relation) != ALL, "is `{}`: that name stands for all relations", excerpt(relation));
-    Ok(())
-}
+use super::{TreeHead, Word};
 
 /// Checks that heads are in range and lead to a root; the error names the word, counted from 0, and the problem.
 pub(super) fn check(words: &[Word]) -> Result<(), (usize, String)> {

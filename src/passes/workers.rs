@@ -13,7 +13,7 @@ use crate::model::forward::{Encoder, Scratch, Visitor};
 use crate::sequences::pack::{Pack, Packs};
 use crate::sequences::sequence::Sequence;
 use crate::sequences::shard::Shard;
-use crate::sequences::tokenize::SentenceTokenizer;
+use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
 use crate::system::progress::Analysis;
 
 /// A corpus on its way through the tokenizer: what of a shard can be encoded, in order.
@@ -34,15 +34,15 @@ impl Iterator for TokenizedSentences<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             self.left = self.left.checked_sub(1)?;
-            let encoded = match self.corpus.next()? {
+            let tokenized = match self.corpus.next()? {
                 Ok(sentence) if !self.shard.takes(sentence.index) => continue,
                 Ok(sentence) => self.encoder.encode(sentence),
                 Err(error) => Err(error),
             };
-            match encoded {
-                Ok(Ok(encoded)) => return Some(Ok(encoded)),
+            match tokenized {
+                Ok(Tokenized::Sequence(sequence)) => return Some(Ok(sequence)),
                 // Counted in the encoder's tally.
-                Ok(Err(_)) => {}
+                Ok(Tokenized::Skipped(_)) => {}
                 Err(error) => {
                     // What follows may be the middle of a broken sentence: nobody is to read on.
                     self.left = 0;

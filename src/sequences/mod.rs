@@ -1,6 +1,5 @@
 //! From sentences of a corpus to what goes through the model, and which part of it a shard takes.
 
-pub mod encode;
 pub mod pack;
 pub mod pairs;
 pub mod sequence;

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use crate::sequences::encode::Sequence;
+use crate::sequences::sequence::Sequence;
 
 /// A pack is closed when the next sentence would take it beyond this many tokens.
 ///
@@ -91,13 +91,13 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sequences::encode::TokenKind;
+    use crate::sequences::sequence::TokenKind;
     use proptest::prelude::*;
     use std::convert::Infallible;
 
     fn sentence(index: u64, tokens: usize) -> Sequence {
         let kinds = vec![TokenKind::Text; tokens];
-        Sequence { index, ids: vec![0; tokens], segments: vec![0; tokens], kinds, words: Vec::new(), tree: None }
+        Sequence { index, ids: vec![0; tokens], segments: vec![0; tokens], kinds, ..Sequence::default() }
     }
 
     fn packs(sentences: &[(u64, usize)]) -> Vec<Vec<u64>> {

@@ -1,1 +1,63 @@
-pub use super::encode::{GoldArc, Sequence, TokenKind};
+//! What goes through the encoder: tokens, what kind each is, which word each belongs to, and what is known of the words.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::corpus::{Annotation, TreeHead};
+
+/// A sentence ready for the encoder.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sequence {
+    /// 0-based position in the corpus, skipped sentences counted.
+    pub index: u64,
+    /// The document that it is of, by the index of the first sentence of that document in the same segment of
+    /// [`SEGMENT_SENTENCES`](super::pack::SEGMENT_SENTENCES) sentences: documents end there, so that shards can be made
+    /// apart.
+    pub document: u64,
+    /// Token ids, `[tokens]`, special tokens included.
+    pub ids: Vec<u32>,
+    /// Segment (token type) ids, `[tokens]`.
+    pub segments: Vec<u32>,
+    /// What kind each token is, `[tokens]`.
+    pub kinds: Vec<TokenKind>,
+    /// The token range of each word, in order; special tokens belong to none.
+    pub words: Vec<Range<usize>>,
+    /// The gold tree, one arc per word, where the corpus has one.
+    pub tree: Option<Vec<GoldArc>>,
+    /// What else the corpus says of each word, `[words]`; empty for running text.
+    pub annotations: Vec<Annotation>,
+    /// The fields of [`Annotation::entity`] as the corpus declares them.
+    pub entity_fields: Option<Arc<str>>,
+}
+
+/// What a token is to the metrics (METHODOLOGY, "Notation").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenKind {
+    /// An ordinary token.
+    Text,
+    /// An ordinary token whose surface is all Unicode punctuation (general category P).
+    Punctuation,
+    /// The sequence's first special token: `[CLS]`, `<s>`.
+    FirstSpecial,
+    /// A separator: `[SEP]`, `</s>`.
+    Separator,
+    /// Any other special token.
+    OtherSpecial,
+}
+
+impl TokenKind {
+    /// Whether the tokenizer added this token around the text.
+    #[must_use]
+    pub fn is_special(self) -> bool {
+        !matches!(self, Self::Text | Self::Punctuation)
+    }
+}
+
+/// The arc of one word to its head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GoldArc {
+    /// What the word depends on.
+    pub head: TreeHead,
+    /// The relation with its subtype, if any.
+    pub relation: String,
+}

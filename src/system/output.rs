@@ -1,5 +1,6 @@
 //! Output files: opened before the work begins, written beside their place and renamed when they are whole.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -70,6 +71,16 @@ impl Output {
     }
 }
 
+/// How the names of files begin and end that are not whole yet.
+const TEMPORARY: [&str; 2] = [".headscope-", ".partial"];
+
+/// Whether a file of this name is an output that is not whole yet.
+#[must_use]
+pub fn is_temporary(name: &OsStr) -> bool {
+    let ([prefix, suffix], name) = (TEMPORARY, name.as_encoded_bytes());
+    name.starts_with(prefix.as_bytes()) && name.ends_with(suffix.as_bytes())
+}
+
 /// The file that is written if `path` is: one path for all its spellings.
 ///
 /// What a link points to is written, and the link stays.
@@ -103,7 +114,8 @@ fn beside(target: &Path, path: &Path) -> Result<(File, TempPath)> {
         bail!("cannot write `{shown}`: there is no folder `{}`: create it first", folder.display());
     }
     let mut builder = tempfile::Builder::new();
-    builder.prefix(".headscope-").suffix(".partial");
+    let [prefix, suffix] = TEMPORARY;
+    builder.prefix(prefix).suffix(suffix);
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;

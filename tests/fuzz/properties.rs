@@ -6,12 +6,12 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use headscope::corpus::{Content, Corpus, Format, Sentence, TreeHead, Word};
+use headscope::corpus::{Content, Corpus, Format, MAX_SENTENCE_BYTES, MAX_WORDS, Sentence, TreeHead, Upos, Word};
 use headscope::model::Model;
 use headscope::model::forward::attention::AttentionView;
 use headscope::model::source::ModelRef;
-use headscope::sequences::encode::{Sequence, TokenKind};
 use headscope::sequences::pack::{PACK_TOKENS, Packs, SEGMENT_SENTENCES};
+use headscope::sequences::sequence::{Sequence, TokenKind};
 use headscope::sequences::words::{FromToken, WordAttention};
 use headscope::system::terminal::printable;
 
@@ -84,9 +84,14 @@ fn read(data: &[u8], format: Format) -> (Vec<Sentence>, bool) {
         assert!((1..=lines).contains(&line), "line {line} of {lines}");
         if let Some(before) = sentences.last() {
             assert!(before.origin.line < line);
+            // A document is that of the sentence before, or begins here.
+            assert!([before.document, sentence.index].contains(&sentence.document));
+        } else {
+            assert_eq!(sentence.document, 0);
         }
         if let Content::Words(words) = &sentence.content {
             check_tree(words);
+            check_size(words);
         }
         sentences.push(sentence);
     }
@@ -106,17 +111,31 @@ fn check_tree(words: &[Word]) {
     }
 }
 
+/// What is kept of a sentence is bounded.
+fn check_size(words: &[Word]) {
+    let bytes = |Word { form, relation, annotation, .. }: &Word| {
+        let others = [&annotation.lemma, &annotation.features, &annotation.entity];
+        form.len() + relation.len() + others.into_iter().flatten().map(|text| text.len()).sum::<usize>()
+    };
+    assert!(words.len() <= MAX_WORDS && words.iter().map(bytes).sum::<usize>() <= MAX_SENTENCE_BYTES);
+}
+
 fn write_conllu(sentences: &[Sentence]) -> String {
     let mut text = String::new();
     for sentence in sentences {
         let Content::Words(words) = &sentence.content else { continue };
-        for (position, Word { form, head, relation }) in words.iter().enumerate() {
+        for (position, Word { form, head, relation, annotation }) in words.iter().enumerate() {
             let head = match head {
                 TreeHead::Root => "0".to_owned(),
                 TreeHead::Word(head) => (head + 1).to_string(),
                 TreeHead::Unknown => "_".to_owned(),
             };
-            writeln!(text, "{}\t{form}\t_\t_\t_\t_\t{head}\t{relation}\t_\t_", position + 1)
+            let column = |value: &Option<Box<str>>| value.as_deref().unwrap_or("_").to_owned();
+            let (lemma, features) = (column(&annotation.lemma), column(&annotation.features));
+            let upos = annotation.upos.map_or("_", Upos::tag);
+            let misc = annotation.entity.as_ref().map_or("_".to_owned(), |entity| format!("Entity={entity}"));
+            let id = position + 1;
+            writeln!(text, "{id}\t{form}\t{lemma}\t{upos}\t_\t{features}\t{head}\t{relation}\t_\t{misc}")
                 .expect("writing to a string does not fail");
         }
         text.push('\n');
@@ -205,8 +224,7 @@ fn folding(data: &[u8]) -> bool {
 }
 
 fn empty(index: u64) -> Sequence {
-    let (ids, segments, kinds, words) = Default::default();
-    Sequence { index, ids, segments, kinds, words, tree: None }
+    Sequence { index, ..Sequence::default() }
 }
 
 /// A model folder of which one file holds the data.

@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
 use headscope::corpus::{Corpus, Input};
 use headscope::model::Model;
 use headscope::model::source::ModelRef;
 use headscope::sequences::pairs::{MAX_TOKENS, Pairs};
+use headscope::sequences::tokenize::Tokenized;
 use headscope::system::progress::Downloads;
 use serde_json::{Value, json};
 
@@ -27,8 +27,8 @@ fn sequences(model: &Path) -> Value {
     let corpus = Corpus::open(&[Input::parse(&fixture("corpus/gold.conllu"), None).unwrap()]).unwrap();
     let sentences = corpus.take(LIMIT.parse().unwrap()).map(|sentence| encoder.encode(sentence?));
     // Sentences that are too long for the model are skipped.
-    let sentences = sentences.filter_map(|encoded| encoded.map(Result::ok).transpose());
-    let pairs = Pairs::new(sentences, MAX_TOKENS.min(positions), Arc::default());
+    let sentences = sentences.filter_map(|tokenized| tokenized.map(Tokenized::sequence).transpose());
+    let pairs = Pairs::new(sentences, MAX_TOKENS.min(positions));
     json!(pairs.map(|pair| pair.unwrap().ids).collect::<Vec<_>>())
 }
 

@@ -10,8 +10,8 @@ use headscope::model::Model;
 use headscope::model::forward::attention::AttentionView;
 use headscope::model::forward::{Encoder, Scratch, Visitor};
 use headscope::model::source::ModelRef;
-use headscope::sequences::encode::{Sequence, TokenKind};
 use headscope::sequences::pack::Pack;
+use headscope::sequences::sequence::{Sequence, TokenKind};
 use safetensors::SafeTensors;
 
 /// What attention and hidden states may differ by from PyTorch's: both are float32, summed in different orders.
@@ -69,9 +69,9 @@ pub fn load(folder: &Path) -> Model {
 
 /// Encodes pre-split words, as a corpus of that one sentence would be.
 pub fn encode(model: &Model, words: &[String]) -> Sequence {
-    let word = |form: &String| Word { form: form.clone(), head: TreeHead::Unknown, relation: "dep".to_owned() };
+    let word = |form: &String| Word::new(form, TreeHead::Unknown, "dep");
     let sentence = Sentence::single("golden", Content::Words(words.iter().map(word).collect()));
-    model.sentence_tokenizer(512, false).encode(sentence).expect("encodes").expect("is not skipped")
+    model.sentence_tokenizer(512, false).encode(sentence).expect("encodes").sequence().expect("is not skipped")
 }
 
 /// Runs sentences in one pack.
@@ -134,8 +134,7 @@ pub fn of_ids(index: u64, ids: &[u32], segments: &[u32]) -> Sequence {
         ids: ids.to_vec(),
         segments: segments.to_vec(),
         kinds: vec![TokenKind::Text; ids.len()],
-        words: Vec::new(),
-        tree: None,
+        ..Sequence::default()
     }
 }
 

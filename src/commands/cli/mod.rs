@@ -107,17 +107,7 @@ impl AnalyzeArguments {
         }
         refuse_overlap(&self.report.outputs, &corpus)?;
         let studies = studies(&self.report.presets, &self.with, &self.without)?;
-        let again = !self.controls.is_empty() || studies.iter().any(|study| study.passes() != [Pass::PLAIN]);
-        if again && corpus.iter().any(|input| matches!(input, Input::Stdin(_))) {
-            let needs_more = |study: &&&'static dyn Study| study.passes() != [Pass::PLAIN];
-            let of_studies = studies.iter().filter(needs_more).map(|study| format!("the study {}", study.card().name));
-            let readers: Vec<String> =
-                (!self.controls.is_empty()).then(|| "--control".to_owned()).into_iter().chain(of_studies).collect();
-            return Err(format!(
-                "{} would read the corpus again, which standard input cannot: name a file",
-                readers.join(" and ")
-            ));
-        }
+        refuse_reading_again(&corpus, &studies, !self.controls.is_empty())?;
         let (run_info, threads) = (!self.report.no_run_info, self.report.threads());
         let controls = controls(&self.controls, self.control_seeds);
         let outcome = match self.shard {
@@ -306,6 +296,20 @@ fn studies(presets_named: &[String], with: &[String], without: &[String]) -> Res
         (card.by_default || by_preset(card.name) || named(with)) && !named(without)
     };
     Ok(STUDIES.iter().filter(runs).copied().collect())
+}
+
+/// Refuses a corpus that can be read only once where it would be read again.
+fn refuse_reading_again(corpus: &[Input], studies: &[&'static dyn Study], controls: bool) -> Result<(), Usage> {
+    let Some(once) = corpus.iter().find(|input| !input.can_be_read_again()) else { return Ok(()) };
+    let more = studies.iter().filter(|study| study.passes() != [Pass::PLAIN]);
+    let mut readers: Vec<String> = more.map(|study| format!("the study {}", study.card().name)).collect();
+    readers.extend(controls.then(|| "--control".to_owned()));
+    if readers.is_empty() {
+        return Ok(());
+    }
+    let shown = once.path().map_or("standard input".to_owned(), |path| format!("`{}`", path.display()));
+    let readers = readers.join(" and ");
+    Err(format!("the corpus is read again for {readers}, and {shown} can be read only once: name a file"))
 }
 
 /// Refuses presets that measure more where nothing is measured; `instead` takes them.

@@ -14,8 +14,8 @@ use anyhow::{Result, ensure};
 
 use crate::model::config::Config;
 use crate::model::forward::attention::AttentionView;
-use crate::sequences::encode::Sequence;
 use crate::sequences::pack::Pack;
+use crate::sequences::sequence::Sequence;
 
 /// What looks at a forward pass, layer by layer.
 pub trait Visitor {

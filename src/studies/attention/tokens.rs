@@ -8,7 +8,7 @@ use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
 use crate::model::forward::attention::AttentionView;
-use crate::sequences::encode::{Sequence, TokenKind};
+use crate::sequences::sequence::{Sequence, TokenKind};
 
 use crate::stats::exact::ExactSum;
 use crate::stats::search::{first_at_least, largest, largest_kept};

@@ -9,8 +9,8 @@ use crate::corpus::TreeHead;
 use crate::corpus::relation::ALL;
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Lent, Sums};
-use crate::sequences::encode::{GoldArc, Sequence};
 use crate::sequences::pairs::MAX_TOKENS;
+use crate::sequences::sequence::{GoldArc, Sequence};
 use crate::sequences::words::FromToken;
 
 /// The offsets of the baseline: `range(-3, 3)` in the notebook.
@@ -143,6 +143,7 @@ mod tests {
                 arc(TreeHead::Root, "root"),
                 arc(TreeHead::Word(1), "punct"),
             ]),
+            ..Sequence::default()
         }
     }
 

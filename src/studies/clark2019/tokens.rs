@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Lent, Sums};
-use crate::sequences::encode::{Sequence, TokenKind};
+use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::sequences::words::FromToken;
 use crate::stats::exact::ExactSum;
 
@@ -196,8 +196,7 @@ mod tests {
             ids: vec![1, 5, 2, 9, 2],
             segments: vec![0; 5],
             kinds: vec![FirstSpecial, Text, Separator, Punctuation, Separator],
-            words: Vec::new(),
-            tree: None,
+            ..Sequence::default()
         }
     }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::corpus::TreeHead;
 use crate::corpus::relation::scored_as;
-use crate::sequences::encode::GoldArc;
+use crate::sequences::sequence::GoldArc;
 use crate::sequences::words::WordAttention;
 use crate::stats::search::{first_at_least, largest};
 use crate::system::lanes::LANES;

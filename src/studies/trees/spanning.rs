@@ -5,7 +5,7 @@ use std::ops::Range;
 use multiversion::multiversion;
 
 use crate::corpus::TreeHead;
-use crate::sequences::encode::GoldArc;
+use crate::sequences::sequence::GoldArc;
 use crate::sequences::words::WordAttention;
 
 use crate::corpus::relation::{PUNCT, base};

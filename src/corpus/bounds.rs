@@ -1,0 +1,52 @@
+//! Bounds on what one sentence or one corpus may ask for, each checked before it is paid for (docs/CORPORA.md, "Bounds").
+
+use anyhow::{Result, ensure};
+
+/// The longest line that is read, in bytes: 16 MiB.
+///
+/// A line is held in memory whole. The longest sentences of real corpora have some ten kilobytes, so a longer line is
+/// no sentence, and a file without line ends is refused instead of filling the memory.
+pub const MAX_LINE_BYTES: usize = 16 << 20;
+
+/// The most bytes that the words of a sentence may have, annotations included, and the most of running text that are
+/// given to a tokenizer at once: 1 MiB.
+///
+/// A tokenizer takes up to 500 bytes of memory for a byte of text (measured on dots, each of which is a token). No
+/// encoder takes more than some thousand tokens, which have some ten kilobytes.
+pub const MAX_SENTENCE_BYTES: usize = 1 << 20;
+
+/// The most words of a sentence: no encoder takes more than some thousand tokens.
+pub const MAX_WORDS: usize = 100_000;
+
+/// The most different relations of a corpus.
+///
+/// Universal Dependencies has 37, and some hundred with the subtypes of all its languages. Each takes up to 16 bytes
+/// per head in every block of the sums, and some kilobytes of the report.
+pub const MAX_RELATIONS: usize = 1000;
+
+/// The longest name of a relation, in bytes; names stand in the report and in its tables.
+pub const MAX_RELATION_BYTES: usize = 256;
+
+/// What the words of a sentence come to so far.
+#[derive(Default)]
+pub(super) struct SentenceSize {
+    words: usize,
+    bytes: usize,
+}
+
+impl SentenceSize {
+    /// Counts one more word, of which these pieces are kept.
+    pub(super) fn add(&mut self, pieces: &[&str]) -> Result<()> {
+        self.words += 1;
+        self.bytes += pieces.iter().map(|piece| piece.len()).sum::<usize>();
+        ensure!(self.words <= MAX_WORDS, "the sentence has more than {MAX_WORDS} words: {}", Self::WAY_OUT);
+        ensure!(
+            self.bytes <= MAX_SENTENCE_BYTES,
+            "the words of the sentence have more than {MAX_SENTENCE_BYTES} bytes with their annotations: {}",
+            Self::WAY_OUT,
+        );
+        Ok(())
+    }
+
+    const WAY_OUT: &str = "no encoder takes that much, split it into sentences";
+}

@@ -1,0 +1,76 @@
+use super::*;
+use crate::corpus::{Annotation, Upos};
+
+/// A sequence of so many tokens, with a word for each of these: whether its head and its part of speech are known.
+fn sequence(tokens: usize, words: &[(bool, bool)]) -> Sequence {
+    let head = |known| if known { TreeHead::Root } else { TreeHead::Unknown };
+    let arc = |&(known, _): &(bool, bool)| GoldArc { head: head(known), relation: "dep".to_owned() };
+    let annotation =
+        |&(_, tagged): &(bool, bool)| Annotation { upos: tagged.then_some(Upos::Noun), ..Annotation::default() };
+    Sequence {
+        ids: vec![0; tokens],
+        words: (0..words.len()).map(|word| word..word + 1).collect(),
+        tree: Some(words.iter().map(arc).collect()),
+        annotations: words.iter().map(annotation).collect(),
+        ..Sequence::default()
+    }
+}
+
+fn tally() -> Tally {
+    let mut tally = Tally::default();
+    tally.count(0, &sequence(5, &[(true, true); 3]));
+    tally.count(2, &sequence(7, &[(true, false), (false, true)]));
+    tally.count(2, &Sequence { ids: vec![0; 4], words: vec![1..2, 2..3], ..Sequence::default() });
+    tally.skip(2, SkipReason::NoTokens);
+    tally.skip(0, SkipReason::TooManyTokens);
+    tally.skip(0, SkipReason::TooManyTokens);
+    tally.truncated = 1;
+    tally
+}
+
+fn file(sentences: u64, tokens: u64, words: u64, skipped: u64) -> FileTally {
+    FileTally { sentences, tokens, words, skipped }
+}
+
+#[test]
+fn sentences_are_counted_by_file_and_reason() {
+    let expected = Tally {
+        sentences: 3,
+        tokens: 16,
+        words: 7,
+        longest: 7,
+        skipped: [(SkipReason::TooManyTokens, 2), (SkipReason::NoTokens, 1)].into(),
+        truncated: 1,
+        // Running text has no words that could be annotated.
+        unannotated: 1,
+        untagged: 1,
+        files: vec![file(1, 5, 3, 2), file(0, 0, 0, 0), file(2, 11, 4, 1)],
+    };
+    assert_eq!(tally(), expected);
+}
+
+#[test]
+fn merging_loses_no_count() {
+    let mut other = Tally::default();
+    other.count(3, &sequence(9, &[(false, false)]));
+    other.count(0, &sequence(2, &[(true, true)]));
+    other.skip(1, SkipReason::WordWithoutTokens);
+    other.skip(1, SkipReason::NoTokens);
+    other.truncated = 4;
+    let expected = Tally {
+        sentences: 5,
+        tokens: 27,
+        words: 9,
+        longest: 9,
+        skipped: [(SkipReason::TooManyTokens, 2), (SkipReason::WordWithoutTokens, 1), (SkipReason::NoTokens, 2)].into(),
+        truncated: 5,
+        unannotated: 2,
+        untagged: 2,
+        files: vec![file(2, 7, 4, 2), file(0, 0, 0, 2), file(2, 11, 4, 1), file(1, 9, 1, 0)],
+    };
+    let mut merged = tally();
+    merged.merge(&other);
+    assert_eq!(merged, expected);
+    other.merge(&tally());
+    assert_eq!(other, expected);
+}

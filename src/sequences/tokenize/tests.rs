@@ -1,0 +1,131 @@
+use std::path::Path;
+
+use super::super::sequence::TokenKind::{FirstSpecial, Punctuation, Separator, Text};
+use super::*;
+use crate::corpus::{Annotation, Corpus, Format, TreeHead, Upos};
+use crate::model::Model;
+use crate::model::source::ModelRef;
+
+/// A small WordPiece model: `[CLS]` and `[SEP]` around a text.
+fn model() -> Model {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/models/tiny-bert");
+    Model::load(ModelRef::Folder(folder).resolve(&()).unwrap()).unwrap()
+}
+
+fn tokenize(tokenizer: &mut SentenceTokenizer<'_>, text: &str) -> Tokenized {
+    tokenizer.encode(Sentence::single("test", Content::Text(text.to_owned()))).unwrap()
+}
+
+#[test]
+fn a_text_is_cut_to_the_limit_and_no_further() {
+    let model = model();
+    let whole = tokenize(&mut model.sentence_tokenizer(64, true), "the dog and the cat .").sequence().unwrap();
+    assert_eq!(whole.kinds, [FirstSpecial, Text, Text, Text, Text, Text, Punctuation, Separator]);
+    for limit in 3..10 {
+        let mut tokenizer = model.sentence_tokenizer(limit, true);
+        let cut = tokenize(&mut tokenizer, "the dog and the cat .").sequence().unwrap();
+        // All that there is room for, and the special tokens around it.
+        let kept = limit.min(8);
+        assert_eq!(cut.ids[..kept - 1], whole.ids[..kept - 1], "at {limit}");
+        assert_eq!((cut.ids.len(), cut.ids.last()), (kept, whole.ids.last()), "at {limit}");
+        assert_eq!(cut.words.len(), kept - 2);
+        let tally = tokenizer.tally();
+        assert_eq!((tally.truncated, tally.sentences, tally.longest), (u64::from(limit < 8), 1, kept as u64));
+    }
+    // There is no room between the special tokens: nothing is cut.
+    let mut tokenizer = model.sentence_tokenizer(2, true);
+    assert_eq!(tokenize(&mut tokenizer, "the dog"), Tokenized::Skipped(SkipReason::TooManyTokens));
+    assert_eq!((tokenizer.tally().truncated, tokenizer.tally().sentences), (0, 0));
+}
+
+#[test]
+fn a_text_that_fits_is_left_whole_and_a_longer_one_left_out() {
+    let model = model();
+    let mut tokenizer = model.sentence_tokenizer(6, false);
+    assert_eq!(tokenize(&mut tokenizer, "the dog , ,").sequence().unwrap().ids.len(), 6);
+    for longer in ["the dog , , ,", "the dog and the cat", "the dog and the cat and the dog and the cat"] {
+        assert_eq!(tokenize(&mut tokenizer, longer), Tokenized::Skipped(SkipReason::TooManyTokens), "{longer}");
+    }
+    assert_eq!(tokenize(&mut tokenizer, "\u{200b}"), Tokenized::Skipped(SkipReason::NoTokens));
+    let expected = [(SkipReason::TooManyTokens, 3), (SkipReason::NoTokens, 1)].into();
+    assert_eq!((tokenizer.tally().sentences, &tokenizer.tally().skipped), (1, &expected));
+    assert_eq!(tokenizer.into_tally().files[0].skipped, 4);
+}
+
+#[test]
+fn what_would_be_tokenised_whole_is_bounded() {
+    let model = model();
+    let mut tokenizer = model.sentence_tokenizer(64, true);
+    let error = tokenizer.encode(Sentence::single("a.txt", Content::Text(".".repeat(MAX_SENTENCE_BYTES + 1))));
+    assert_eq!(
+        format!("{:#}", error.unwrap_err()),
+        "a.txt:1: cannot tokenise sentence 0: it has 1048577 bytes of text, and no more than 1048576 can be tokenised: \
+         split it into sentences"
+    );
+    // Words make it plain that there is enough to cut.
+    let words = "dog ".repeat(MAX_SENTENCE_BYTES);
+    assert_eq!(tokenize(&mut tokenizer, &words).sequence().unwrap().ids.len(), 64);
+    assert_eq!(tokenizer.tally().truncated, 1);
+}
+
+/// Sentences of CoNLL-U, made sequences.
+fn sequences(text: &str, max_tokens: usize) -> Vec<Tokenized> {
+    let model = model();
+    let mut tokenizer = model.sentence_tokenizer(max_tokens, false);
+    let corpus = Corpus::from_bytes("test", text.as_bytes().to_vec(), Format::Conllu);
+    corpus.map(|sentence| tokenizer.encode(sentence.unwrap()).unwrap()).collect()
+}
+
+#[test]
+fn words_bring_their_arcs_and_annotations() {
+    let text = "# global.Entity = eid-etype\n\
+                1\tdog\tDog\tNOUN\t_\tNumber=Sing\t2\tnsubj\t_\tSpaceAfter=No|Entity=(1-animal)\n\
+                2\tsat\t_\tXX\t_\t_\t0\troot\t_\t_\n";
+    let [Tokenized::Sequence(sequence)] = &sequences(text, 64)[..] else { panic!("a sequence") };
+    let arcs = [(TreeHead::Word(1), "nsubj"), (TreeHead::Root, "root")];
+    assert_eq!(sequence.tree, Some(arcs.map(|(head, name)| GoldArc { head, relation: name.to_owned() }).to_vec()));
+    let noun = Annotation {
+        upos: Some(Upos::Noun),
+        lemma: Some("Dog".into()),
+        features: Some("Number=Sing".into()),
+        entity: Some("(1-animal)".into()),
+    };
+    assert_eq!(sequence.annotations, [noun, Annotation::default()]);
+    assert_eq!(sequence.entity_fields.as_deref(), Some("eid-etype"));
+}
+
+#[test]
+fn documents_end_with_their_segment() {
+    let sentence = |index: usize| {
+        let comment = if [100, 300].contains(&index) { "# newdoc id = a\n" } else { "" };
+        format!("{comment}1\tdog\t_\t_\t_\t_\t0\troot\t_\t_\n\n")
+    };
+    let text: String = (0..600).map(sentence).collect();
+    let documents: Vec<u64> =
+        sequences(&text, 64).into_iter().map(|sequence| sequence.sequence().unwrap().document).collect();
+    let expected = |index: u64| match index {
+        0..100 => 0,
+        100..256 => 100,
+        256..300 => 256,
+        300..512 => 300,
+        _ => 512,
+    };
+    assert_eq!(documents, (0..600).map(expected).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_sentence_of_words_is_whole_or_left_out() {
+    let line = |id: u32, form: &str| format!("{id}\t{form}\t_\t_\t_\t_\t_\t_\t_\t_\n");
+    let of = |forms: &[&str]| -> String { (1..).zip(forms).map(|(id, form)| line(id, form)).collect() };
+    let skipped = |forms: &[&str], limit| match &sequences(&of(forms), limit)[..] {
+        [Tokenized::Skipped(reason)] => Some(*reason),
+        _ => None,
+    };
+    assert_eq!(skipped(&["dog", "cat"], 4), None);
+    // More words than tokens may be; more tokens; a word of nothing; nothing else.
+    assert_eq!(skipped(&["dog"; 5], 4), Some(SkipReason::TooManyTokens));
+    assert_eq!(skipped(&["dog"; 3], 4), Some(SkipReason::TooManyTokens));
+    assert_eq!(skipped(&["dog", "\u{200b}"], 64), Some(SkipReason::WordWithoutTokens));
+    assert_eq!(skipped(&["\u{200b}"], 64), Some(SkipReason::NoTokens));
+    assert_eq!(sequences("# alone\n", 64), [Tokenized::Skipped(SkipReason::NoTokens)]);
+}
