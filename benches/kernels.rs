@@ -13,9 +13,9 @@ use headscope::model::forward::kernels;
 use headscope::model::forward::matmul::{Matrix, MatrixMut, multiply};
 use headscope::sequences::sequence::{GoldArc, Sequence, TokenKind};
 use headscope::sequences::words::{FromToken, WordAttention};
-use headscope::studies::attention::sums::{self, RowBuffers, TokenRoles};
-use headscope::studies::dependency::sums::Predictions;
-use headscope::studies::trees::sums::{GoldEdges, TreeBuffers};
+use headscope::studies::attention::tokens::{self as token, RowBuffers, TokenRoles};
+use headscope::studies::dependency::arcs::Predictions;
+use headscope::studies::trees::spanning::{GoldEdges, TreeBuffers};
 use headscope::system::lanes::LANES;
 
 const LENGTHS: [usize; 3] = [20, 128, 512];

@@ -7,10 +7,13 @@ use headscope::model::Model;
 use headscope::model::forward::attention::AttentionView;
 use headscope::model::forward::{Scratch, Visitor};
 use headscope::model::source::ModelRef;
+use headscope::passes::observer::Panel;
 use headscope::sequences::pack::Pack;
 use headscope::sequences::sequence::Sequence;
+use headscope::sequences::tokenize::SentenceTokenizer;
 use headscope::sequences::words::FromToken;
-use headscope::studies::observe::{Observed, Sums};
+use headscope::studies::all;
+use headscope::studies::study::Subject;
 use support::tiny_bert;
 
 /// A sentence of `words` words, each depending on the one before.
@@ -20,19 +23,19 @@ fn sentence(model: &Model, words: usize) -> Sequence {
         Word::new(["the", "cat", "sat"][place % 3], head, "dep")
     };
     let sentence = Sentence::single("made up", Content::Words((0..words).map(word).collect()));
-    model.sentence_tokenizer(512, false).encode(sentence).unwrap().sequence().unwrap()
+    SentenceTokenizer::new(&model.tokenizer, 512, false).encode(sentence).unwrap().sequence().unwrap()
 }
 
 /// Counts what the statistics allocate.
 struct Observer<'a> {
-    sums: &'a mut Sums,
-    observed: &'a [Observed],
+    panel: &'a mut Panel,
+    pack: &'a Pack,
     allocations: u64,
 }
 
 impl Visitor for Observer<'_> {
     fn attention(&mut self, sentence: usize, view: AttentionView<'_>) {
-        let count = allocation_counter::measure(|| self.sums.observe(&self.observed[sentence], view));
+        let count = allocation_counter::measure(|| self.panel.head(sentence, &self.pack.sentences[sentence], view));
         self.allocations += count.count_total;
     }
 }
@@ -41,13 +44,20 @@ impl Visitor for Observer<'_> {
 fn forward_pass_and_statistics_need_no_more_room_once_warm() {
     let model = Model::load(ModelRef::Folder(tiny_bert()).resolve(&()).unwrap()).unwrap();
     let grid = model.grid();
-    let (mut sums, mut scratch) = (Sums::new(grid, FromToken::Mean), Scratch::default());
+    let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None };
+    let everybody = all::by_default().flat_map(|study| {
+        let places = 0..study.passes().len();
+        places.map(|place| study.observer(place, &subject)).collect::<Vec<_>>()
+    });
+    let (mut panel, mut scratch) = (Panel::new(everybody.collect()), Scratch::default());
     let mut run = |lengths: &[usize]| {
         let pack = Pack { sentences: lengths.iter().map(|&words| sentence(&model, words)).collect() };
-        let observed: Vec<Observed> = pack.sentences.iter().map(|sentence| sums.begin(sentence)).collect();
-        let mut observer = Observer { sums: &mut sums, observed: &observed, allocations: 0 };
+        panel.begin(pack.sentences.iter());
+        let mut observer = Observer { panel: &mut panel, pack: &pack, allocations: 0 };
         let count = allocation_counter::measure(|| model.encoder.forward(&pack, &mut scratch, &mut observer).unwrap());
-        (count, observer.allocations)
+        let allocations = observer.allocations;
+        panel.end();
+        (count, allocations)
     };
     let (forward, statistics) = run(&[20, 5, 30]);
     assert!(forward.count_current > 0 && statistics > 0, "the first pack fills buffers, or this test counts nothing");

@@ -30,7 +30,7 @@ pub const EXTENSION: &str = "headscope";
 const MAGIC: &str = "headscope partial ";
 
 /// Raised whenever the header or the sums change; a test holds their layout against it.
-const FORMAT_VERSION: u32 = 2;
+pub(crate) const FORMAT_VERSION: u32 = 2;
 
 const CHECKSUM_BYTES: usize = 32;
 
@@ -139,3 +139,6 @@ fn unpack(packed: &[u8]) -> Result<Vec<u8>> {
     ensure!(bytes.len() as u64 <= limit, "its sums unpack to more than {limit} bytes");
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests;

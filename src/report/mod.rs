@@ -27,7 +27,6 @@ use crate::studies::section::Section;
 use crate::studies::study::{Study, columns};
 
 pub use corpus::{CorpusFileInfo, CorpusInfo};
-pub use schema::schema;
 
 /// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -259,4 +258,10 @@ impl Report {
         }
         self.sections.0.iter().find_map(|(_, section)| section.defect(grid))
     }
+}
+
+/// The JSON Schema of [`Report`], draft 2020-12.
+#[must_use]
+pub fn schema() -> schemars::Schema {
+    schemars::schema_for!(Report)
 }

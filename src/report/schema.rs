@@ -1,19 +1,11 @@
 //! The JSON Schema of the report: what depends on the tables of metrics and thresholds is made from them.
 
-use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
-use super::Report;
 use crate::stats::bootstrap::Interval;
 use crate::studies::all::{STUDIES, default_policy};
 use crate::studies::metric::Keys;
-
-/// The JSON Schema of [`Report`], draft 2020-12.
-#[must_use]
-pub fn schema() -> Schema {
-    SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Report>()
-}
 
 /// A value of each metric; those of studies that were not run are absent.
 pub(super) fn values(generator: &mut SchemaGenerator) -> Schema {

@@ -6,5 +6,7 @@ pub mod sequence;
 pub mod shard;
 pub mod shuffle;
 pub mod tally;
+#[cfg(test)]
+pub(crate) mod test_support;
 pub mod tokenize;
 pub mod words;

@@ -7,6 +7,3 @@ pub mod bootstrap;
 pub mod exact;
 pub mod search;
 pub mod significance;
-
-#[cfg(test)]
-mod simulation;

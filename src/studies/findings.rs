@@ -67,3 +67,6 @@ impl Findings {
         self.sections.iter().flat_map(of).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

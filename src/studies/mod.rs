@@ -17,6 +17,8 @@ pub mod plan;
 pub mod policy;
 pub mod presets;
 pub mod section;
+#[cfg(test)]
+mod simulation;
 pub mod study;
 pub mod trees;
 pub mod wording;

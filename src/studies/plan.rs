@@ -147,3 +147,6 @@ impl Plan {
         found.into_iter().map(|(study, observed)| (STUDIES[study], observed.into_values().collect())).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -270,3 +270,87 @@ struct Refused {
     line: usize,
     why: String,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static MASS: Threshold = Threshold::rule("separator_mass", 0.6, "a mass");
+    static Q: Threshold = Threshold::rule("syntactic_q", 0.05, "a rate");
+    static MARGIN: Threshold =
+        Threshold { name: "syntactic_margin", range: Range::Share, default: Value::Share(0.1), about: "a share" };
+    static MIN_COUNT: Threshold = Threshold {
+        name: "syntactic_min_count",
+        range: Range::Count("words"),
+        default: Value::Count(100),
+        about: "fewest words",
+    };
+
+    fn policy() -> Policy {
+        Policy::of([&MASS, &Q, &MARGIN, &MIN_COUNT, &Q])
+    }
+
+    fn refusal(text: &str) -> (usize, String) {
+        let Refused { line, why } = policy().with_toml(text).expect_err("a refusal");
+        (line, why)
+    }
+
+    #[test]
+    fn a_file_sets_what_it_names() {
+        let changed = policy().with_toml("# stricter\nsyntactic_q = 1e-3\nsyntactic_min_count = 1_000\n").unwrap();
+        assert_eq!((changed.rule(&Q), changed.count(&MIN_COUNT)), (Some(0.001), 1000));
+        assert_eq!((changed.rule(&MASS), changed.share(&MARGIN)), (Some(0.6), 0.1));
+        assert_eq!(policy().with_toml("").unwrap(), policy());
+        // A whole number is a number.
+        assert_eq!(policy().with_toml("separator_mass = 1").unwrap().rule(&MASS), Some(1.0));
+        let differences: Vec<String> =
+            policy().differences(&changed).iter().map(|(name, here, there)| format!("{name} {here} {there}")).collect();
+        assert_eq!(differences, ["syntactic_q 0.05 0.001", "syntactic_min_count 100 1000"]);
+    }
+
+    #[test]
+    fn a_rule_is_switched_off_and_on_again() {
+        let off = policy().with_toml("separator_mass = \"off\"\nsyntactic_q = 'off'\n").unwrap();
+        assert_eq!((off.rule(&MASS), off.rule(&Q)), (None, None));
+        let json = serde_json::to_value(&off).unwrap();
+        assert!(json["separator_mass"].is_null());
+        assert_eq!(policy().with_json(json.as_object().unwrap()).unwrap(), off);
+        assert_eq!(off.with_toml("separator_mass = 0.6\nsyntactic_q = 0.05\n").unwrap(), policy());
+    }
+
+    #[test]
+    fn a_file_that_is_no_policy_is_refused_by_its_line() {
+        let (line, why) = refusal("syntactic_q = 0.5\n\nseparator_mas = 0.5\n");
+        assert_eq!((line, why.as_str()), (3, "there is no threshold `separator_mas`; did you mean `separator_mass`?"));
+        assert!(refusal("[table]\nx = 1").1.starts_with("there is no threshold `table`: there are separator_mass, "));
+        let share = "it must be a number from 0 to 1, or \"off\"";
+        for value in ["1.5", "-0.1", "nan", "inf", "\"0.5\"", "\"Off\"", "[0.5]", "true", "0x1"] {
+            let expected = format!("`separator_mass` is {value}: {share}");
+            assert_eq!(refusal(&format!("\nseparator_mass = {value}")), (2, expected));
+        }
+        // It is not plain how a label without these would be given.
+        for (name, expected) in [
+            ("syntactic_margin", "a number from 0 to 1"),
+            ("syntactic_min_count", "a whole number of words, 0 or more"),
+        ] {
+            let refused = refusal(&format!("{name} = \"off\"")).1;
+            assert_eq!(refused, format!("`{name}` is \"off\": it must be {expected}"));
+        }
+        for value in ["-1", "0.5", "1.0", "99999999999999999999"] {
+            assert_eq!(refusal(&format!("syntactic_min_count = {value}")).0, 1);
+        }
+        assert_eq!(refusal("syntactic_q = 0.5\nsyntactic_q = 0.6").0, 2);
+        assert_eq!(refusal("syntactic_q 0.5").0, 1);
+    }
+
+    #[test]
+    fn values_of_a_report_are_checked() {
+        let refusal = |json: serde_json::Value| policy().with_json(json.as_object().unwrap()).unwrap_err();
+        assert_eq!(
+            refusal(json!({ "separator_mass": 7 })),
+            "`separator_mass` is 7: it must be a number from 0 to 1, or \"off\""
+        );
+        assert!(refusal(json!({ "separator_mas": 0.5 })).contains("did you mean `separator_mass`?"));
+        assert!(refusal(json!({ "syntactic_min_count": null })).contains("a whole number of words"));
+    }
+}

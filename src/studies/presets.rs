@@ -112,6 +112,7 @@ fn mean_confidence(heads: &[&Labelled<'_>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::studies::metric::Keys;
 
     #[test]
     fn presets_name_what_there_is() {
@@ -129,5 +130,45 @@ mod tests {
         let on: Vec<(&str, f64)> =
             thresholds.filter_map(|(name, threshold)| Some((name.as_str(), threshold.as_f64()?))).collect();
         assert_eq!(on, [("offset_argmax", 0.9), ("syntactic_margin", 0.1), ("syntactic_min_count", 100.0)]);
+    }
+
+    fn label(label: &str) -> Label {
+        Label {
+            label: label.to_owned(),
+            score: 1.0,
+            ci95: None,
+            baseline: None,
+            threshold: 0.9,
+            margin: 1.0,
+            rule: String::new(),
+            borderline: true,
+            direction: None,
+            versus_offset: None,
+        }
+    }
+
+    #[test]
+    fn the_line_of_voita2019_counts_heads_and_averages_their_confidence() {
+        let head = |labels: &[&str], confidence: Option<f64>| {
+            let labels: Vec<Label> = labels.iter().map(|name| label(name)).collect();
+            (labels, Values::new(&[("confidence", Keys::Single)], [confidence]))
+        };
+        let heads = [
+            head(&["previous-token", "offset:-2"], Some(0.75)),
+            head(&["syntactic:obj", "syntactic:nsubj", "next-token"], Some(0.5)),
+            head(&["syntactic:all"], Some(1.0)),
+            head(&[], Some(0.25)),
+            // A policy file may have switched the rule on.
+            head(&["separator"], Some(0.5)),
+            head(&[], None),
+        ];
+        let heads: Vec<Labelled<'_>> = heads.iter().map(|(labels, metrics)| (&labels[..], metrics)).collect();
+        assert_eq!(
+            voita2019(&heads),
+            "Preset voita2019: positional heads 2, syntactic heads 2; mean confidence of them 0.750, of the others 0.375\n"
+        );
+        let none =
+            "Preset voita2019: positional heads 0, syntactic heads 0; mean confidence of them -, of the others 0.250\n";
+        assert_eq!(voita2019(&heads[3..4]), none);
     }
 }

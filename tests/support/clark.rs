@@ -7,6 +7,7 @@ use headscope::corpus::{Corpus, Input};
 use headscope::model::Model;
 use headscope::model::source::ModelRef;
 use headscope::sequences::pairs::{MAX_TOKENS, Pairs};
+use headscope::sequences::tokenize::SentenceTokenizer;
 use headscope::sequences::tokenize::Tokenized;
 use headscope::system::progress::Downloads;
 use serde_json::{Value, json};
@@ -23,9 +24,9 @@ pub const LIMIT: &str = "300";
 fn sequences(model: &Path) -> Value {
     let model = Model::load(ModelRef::parse(path(model)).resolve(&Downloads::default()).unwrap()).unwrap();
     let positions = model.architecture.config.positions();
-    let mut encoder = model.sentence_tokenizer(positions, false);
+    let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, positions, false);
     let corpus = Corpus::open(&[Input::parse(&fixture("corpus/gold.conllu"), None).unwrap()]).unwrap();
-    let sentences = corpus.take(LIMIT.parse().unwrap()).map(|sentence| encoder.encode(sentence?));
+    let sentences = corpus.take(LIMIT.parse().unwrap()).map(|sentence| tokenizer.encode(sentence?));
     // Sentences that are too long for the model are skipped.
     let sentences = sentences.filter_map(|tokenized| tokenized.map(Tokenized::sequence).transpose());
     let pairs = Pairs::new(sentences, MAX_TOKENS.min(positions));

@@ -12,6 +12,7 @@ use headscope::model::forward::{Encoder, Scratch, Visitor};
 use headscope::model::source::ModelRef;
 use headscope::sequences::pack::Pack;
 use headscope::sequences::sequence::{Sequence, TokenKind};
+use headscope::sequences::tokenize::SentenceTokenizer;
 use safetensors::SafeTensors;
 
 /// What attention and hidden states may differ by from PyTorch's: both are float32, summed in different orders.
@@ -71,7 +72,11 @@ pub fn load(folder: &Path) -> Model {
 pub fn encode(model: &Model, words: &[String]) -> Sequence {
     let word = |form: &String| Word::new(form, TreeHead::Unknown, "dep");
     let sentence = Sentence::single("golden", Content::Words(words.iter().map(word).collect()));
-    model.sentence_tokenizer(512, false).encode(sentence).expect("encodes").sequence().expect("is not skipped")
+    SentenceTokenizer::new(&model.tokenizer, 512, false)
+        .encode(sentence)
+        .expect("encodes")
+        .sequence()
+        .expect("is not skipped")
 }
 
 /// Runs sentences in one pack.

@@ -19,10 +19,11 @@ fn tokenize(tokenizer: &mut SentenceTokenizer<'_>, text: &str) -> Tokenized {
 #[test]
 fn a_text_is_cut_to_the_limit_and_no_further() {
     let model = model();
-    let whole = tokenize(&mut model.sentence_tokenizer(64, true), "the dog and the cat .").sequence().unwrap();
+    let whole =
+        tokenize(&mut SentenceTokenizer::new(&model.tokenizer, 64, true), "the dog and the cat .").sequence().unwrap();
     assert_eq!(whole.kinds, [FirstSpecial, Text, Text, Text, Text, Text, Punctuation, Separator]);
     for limit in 3..10 {
-        let mut tokenizer = model.sentence_tokenizer(limit, true);
+        let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, limit, true);
         let cut = tokenize(&mut tokenizer, "the dog and the cat .").sequence().unwrap();
         // All that there is room for, and the special tokens around it.
         let kept = limit.min(8);
@@ -33,7 +34,7 @@ fn a_text_is_cut_to_the_limit_and_no_further() {
         assert_eq!((tally.truncated, tally.sentences, tally.longest), (u64::from(limit < 8), 1, kept as u64));
     }
     // There is no room between the special tokens: nothing is cut.
-    let mut tokenizer = model.sentence_tokenizer(2, true);
+    let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, 2, true);
     assert_eq!(tokenize(&mut tokenizer, "the dog"), Tokenized::Skipped(SkipReason::TooManyTokens));
     assert_eq!((tokenizer.tally().truncated, tokenizer.tally().sentences), (0, 0));
 }
@@ -41,7 +42,7 @@ fn a_text_is_cut_to_the_limit_and_no_further() {
 #[test]
 fn a_text_that_fits_is_left_whole_and_a_longer_one_left_out() {
     let model = model();
-    let mut tokenizer = model.sentence_tokenizer(6, false);
+    let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, 6, false);
     assert_eq!(tokenize(&mut tokenizer, "the dog , ,").sequence().unwrap().ids.len(), 6);
     for longer in ["the dog , , ,", "the dog and the cat", "the dog and the cat and the dog and the cat"] {
         assert_eq!(tokenize(&mut tokenizer, longer), Tokenized::Skipped(SkipReason::TooManyTokens), "{longer}");
@@ -55,7 +56,7 @@ fn a_text_that_fits_is_left_whole_and_a_longer_one_left_out() {
 #[test]
 fn what_would_be_tokenised_whole_is_bounded() {
     let model = model();
-    let mut tokenizer = model.sentence_tokenizer(64, true);
+    let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, 64, true);
     let error = tokenizer.encode(Sentence::single("a.txt", Content::Text(".".repeat(MAX_SENTENCE_BYTES + 1))));
     assert_eq!(
         format!("{:#}", error.unwrap_err()),
@@ -71,7 +72,7 @@ fn what_would_be_tokenised_whole_is_bounded() {
 /// Sentences of CoNLL-U, made sequences.
 fn sequences(text: &str, max_tokens: usize) -> Vec<Tokenized> {
     let model = model();
-    let mut tokenizer = model.sentence_tokenizer(max_tokens, false);
+    let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, max_tokens, false);
     let corpus = Corpus::from_bytes("test", text.as_bytes().to_vec(), Format::Conllu);
     corpus.map(|sentence| tokenizer.encode(sentence.unwrap()).unwrap()).collect()
 }

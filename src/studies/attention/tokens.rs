@@ -328,7 +328,7 @@ fn mass(row: &[f32], keys: &[usize]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sequences::encode::test_support::sentence;
+    use crate::sequences::test_support::sequence as sentence;
     use TokenKind::{FirstSpecial, Punctuation, Separator, Text};
 
     /// `[CLS] a b . [SEP]`

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use crate::model::forward::attention::AttentionView;
     use crate::passes::observer::Folder;
-    use crate::sequences::encode::TokenKind::{FirstSpecial, Separator, Text};
+    use crate::sequences::sequence::TokenKind::{FirstSpecial, Separator, Text};
 
     /// `[CLS] cats sleep . [SEP]`: cats <- sleep, sleep is the root, the stop <- sleep.
     fn sentence() -> Sequence {

@@ -6,6 +6,7 @@ mod relation;
 pub mod section;
 pub mod sums;
 mod syntactic;
+mod thresholds;
 
 use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};

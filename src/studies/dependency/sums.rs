@@ -183,3 +183,49 @@ impl Sums for DependencySums {
             && self.blocks.iter().all(|block| block.len() <= relations && block.iter().all(sound))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::forward::attention::AttentionView;
+    use crate::passes::observer::Folder;
+    use crate::sequences::test_support::sentence;
+    use crate::studies::dependency::arcs::baseline_offsets;
+
+    fn add(sums: &mut DependencySums, sentence: &Sequence, weights: &[f32]) {
+        let (mut begun, mut folder) = (sums.begin(sentence), Folder::default());
+        let view = AttentionView::new(0, 0, sentence.ids.len(), weights);
+        sums.head(&mut begun, &mut folder.lend(sentence, view));
+    }
+
+    fn empty() -> DependencySums {
+        DependencySums::new(HeadGrid { layers: 1, heads: 1 }, FromToken::Mean)
+    }
+
+    #[test]
+    fn agreements_are_right_predictions_by_the_offset_that_is_right_too() {
+        let mut sums = empty();
+        // Words at tokens 1..=4; each word but the first attends most to the one before it, its head.
+        let mut weights = [0.125; 36];
+        (2..5).for_each(|token| weights[token * 6 + token - 1] = 0.5);
+        add(&mut sums, &sentence(0, 4, "nsubj"), &weights);
+        let place = sums.relations()["nsubj"];
+        let minus_one = baseline_offsets().position(|offset| offset == -1).unwrap();
+        let agreement = &sums.agreements()[place];
+        assert_eq!(agreement.both[0][0][minus_one], 3);
+        let hits = &sums.blocks()[0][place].hits;
+        for (both, hits) in agreement.both.iter().zip(hits) {
+            assert_eq!(both.map(|by_offset| by_offset.iter().sum::<u64>()), *hits);
+        }
+    }
+
+    #[test]
+    fn a_sentence_goes_to_the_block_of_its_number() {
+        let mut sums = empty();
+        add(&mut sums, &sentence(64 + 3, 4, "nsubj"), &[0.1; 36]);
+        // Four words, three with a head.
+        assert_eq!(sums.blocks()[3][0].count, 3);
+        assert!((0..BLOCKS).filter(|&block| block != 3).all(|block| sums.blocks()[block].is_empty()));
+        assert_eq!(sums.pooled().blocks()[0], sums.blocks()[3]);
+    }
+}

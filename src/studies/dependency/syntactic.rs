@@ -4,36 +4,12 @@ use anstyle::AnsiColor;
 
 use super::relation::RelationMetrics;
 use super::section::Relations;
+use super::thresholds::{MARGIN, MIN_COUNT, Q};
 use crate::studies::evidence::Direction;
 use crate::studies::explanation::Explanation;
 use crate::studies::label::{Assessment, Bound, Detector, Measured, Parameter, Shown, assess, best};
-use crate::studies::policy::{Policy, Range, Threshold, Value};
+use crate::studies::policy::Policy;
 use crate::studies::section::section;
-
-/// How far above the offset baseline a syntactic label is.
-const MARGIN: Threshold = Threshold {
-    name: "syntactic_margin",
-    range: Range::Share,
-    default: Value::Share(0.1),
-    about: "smallest accuracy above the offset baseline of a syntactic label, as a share; Voita et al. 2019, section \
-        5.2: 10 %, taken as percentage points",
-};
-
-/// Fewest scored words of a syntactic label.
-pub(super) const MIN_COUNT: Threshold = Threshold {
-    name: "syntactic_min_count",
-    range: Range::Count("words"),
-    default: Value::Count(100),
-    about: "fewest scored words of a syntactic label; relations with fewer are not tested",
-};
-
-/// Largest q-value of a syntactic label.
-pub(super) const Q: Threshold = Threshold::rule(
-    "syntactic_q",
-    0.05,
-    "largest q-value of a syntactic label: the rate of false discoveries among all that are significant; if off, no \
-        significance is asked of it",
-);
 
 pub(super) const SYNTACTIC: Detector = Detector {
     explanation: Explanation {

@@ -12,13 +12,22 @@ use rand_chacha::rand_core::SeedableRng;
 use rand_distr::Beta;
 
 use crate::model::grid::HeadGrid;
-use crate::stats::bootstrap::Interval;
-use crate::studies::attention::sums::TokenSums;
-use crate::studies::dependency::sums::{Agreement, BASELINE_OFFSETS, Direction, ScoredArc};
-use crate::studies::labels::{self, Policy};
-use crate::studies::metrics::{Comparison, Measurements};
-use crate::studies::observe::{BLOCKS, BlockSums, Sums};
-use crate::studies::trees::sums::TreeSums;
+use crate::passes::observer::watching;
+use crate::sequences::words::FromToken;
+use crate::stats::blocks::BLOCKS;
+use crate::stats::bootstrap::{Interval, Resamples};
+use crate::studies::all::{default_policy, named};
+use crate::studies::attention::sums::{AttentionBlock, AttentionSums};
+use crate::studies::attention::tokens::TokenSums;
+use crate::studies::dependency::arcs::{Agreement, BASELINE_OFFSETS, RelationSums, ScoredArc};
+use crate::studies::dependency::section::Relations;
+use crate::studies::dependency::sums::DependencySums;
+use crate::studies::evidence::{Comparison, Direction};
+use crate::studies::findings::Findings;
+use crate::studies::metric::Bench;
+use crate::studies::policy::Policy;
+use crate::studies::section::section;
+use crate::studies::study::Observed;
 
 /// A kind of sentence.
 struct Kind {
@@ -63,20 +72,18 @@ fn vary(mean: f64, rng: &mut ChaCha8Rng) -> f64 {
     Beta::new(mean * CONCENTRATION, (1.0 - mean) * CONCENTRATION).expect("a mean between 0 and 1").sample(rng)
 }
 
-/// The sums over a corpus. `accuracies[relation][head][direction]`.
-fn corpus(sentences: u64, accuracies: &[Vec<[f64; 2]>], rng: &mut ChaCha8Rng) -> Sums {
+/// The findings on a corpus. `accuracies[relation][head][direction]`.
+fn corpus(sentences: u64, accuracies: &[Vec<[f64; 2]>], policy: &Policy, rng: &mut ChaCha8Rng) -> Findings {
     let heads = accuracies[0].len();
-    let block = BlockSums {
-        heads: vec![TokenSums::default(); heads],
-        trees: TreeSums { hits: vec![0; heads], ..TreeSums::default() },
-        relations: vec![<_>::default(); accuracies.len()],
-        ..BlockSums::default()
-    };
-    let mut blocks = vec![block; BLOCKS];
+    let grid = HeadGrid { layers: 1, heads };
+    let mut attention =
+        vec![AttentionBlock { heads: vec![TokenSums::default(); heads], ..AttentionBlock::default() }; BLOCKS];
+    let mut relations = vec![vec![RelationSums::default(); accuracies.len()]; BLOCKS];
     let mut agreements = vec![Agreement::default(); accuracies.len()];
     agreements.iter_mut().for_each(|agreement| agreement.resize(heads));
     for sentence in 0..sentences {
-        let block = &mut blocks[usize::try_from(sentence).unwrap() % BLOCKS];
+        let number = usize::try_from(sentence).unwrap() % BLOCKS;
+        let block = &mut attention[number];
         let kind = &KINDS[usize::from(!rng.random_bool(KINDS[0].share))];
         for (relation, accuracies) in accuracies.iter().enumerate() {
             let words = rng.random_range(kind.words.clone());
@@ -90,7 +97,7 @@ fn corpus(sentences: u64, accuracies: &[Vec<[f64; 2]>], rng: &mut ChaCha8Rng) ->
                 vary((accuracy - COPIED * OFFSET) / (1.0 - COPIED) + kind.ease, rng)
             };
             let of_heads: Vec<[f64; 2]> = accuracies.iter().map(|both| both.map(|one| own(one, rng))).collect();
-            let sums = &mut block.relations[relation];
+            let sums = &mut relations[number][relation];
             for _ in 0..words {
                 let next = rng.random_bool(of_offset);
                 let offset = if next { Some(NEXT) } else { rng.random_bool(0.25).then_some(PREVIOUS) };
@@ -108,7 +115,13 @@ fn corpus(sentences: u64, accuracies: &[Vec<[f64; 2]>], rng: &mut ChaCha8Rng) ->
         }
     }
     let names: BTreeMap<String, usize> = (0..accuracies.len()).map(|place| (format!("r{place}"), place)).collect();
-    Sums::simulated(HeadGrid { layers: 1, heads }, names, blocks, agreements)
+    let attention = watching(AttentionSums::of(grid, attention));
+    let dependency = watching(DependencySums::of(grid, FromToken::Mean, names, relations, agreements));
+    let seen = |sums| vec![Observed { sums, left_out: 0 }];
+    let observed =
+        [(named("attention").unwrap(), seen(&*attention)), (named("dependency").unwrap(), seen(&*dependency))];
+    let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::new() };
+    Findings::new(&observed, &bench, policy)
 }
 
 /// Of 2,000 corpora the share that covers has a standard error of 0.5 %.
@@ -128,8 +141,8 @@ fn check_coverage(sentences: u64) {
     let mut rng = ChaCha8Rng::seed_from_u64(sentences);
     let mut covered: BTreeMap<&str, u64> = BTreeMap::new();
     for _ in 0..CORPORA {
-        let measured = Measurements::new(&corpus(sentences, &[vec![[good, poor]]], &mut rng), NonZeroUsize::MIN);
-        let relation = &measured.relations[0];
+        let found = corpus(sentences, &[vec![[good, poor]]], &default_policy(), &mut rng);
+        let relation = &section::<Relations>(&*found.sections[1].1).relations[0];
         let [first, second] = Direction::BOTH.map(|direction| {
             (relation.by_head[0].ci95.get(direction), &relation.by_head[0].versus_offset.get(direction).ci95)
         });
@@ -140,7 +153,7 @@ fn check_coverage(sentences: u64) {
             ("accuracy of the offset", &relation.ci95.baseline.accuracy, OFFSET),
             ("difference of a good head", first.1, good - OFFSET),
             ("difference of a poor head", second.1, poor - OFFSET),
-            ("separator_mass", &measured.ci95[0].separator_mass, mass),
+            ("separator_mass", found.estimates.ci95[0].get("separator_mass", None).unwrap(), mass),
         ];
         for (name, interval, truth) in cases {
             let interval = interval.expect("there are words in many blocks");
@@ -178,18 +191,19 @@ fn false_discoveries_are_rare() {
             (0..HEADS).map(|head| [0, 1].map(|direction| OFFSET + difference(head, direction))).collect()
         })
         .collect();
-    let policy = Policy::default();
+    let policy = default_policy();
+    let most = policy.thresholds().find(|threshold| threshold.name == "syntactic_q").unwrap();
+    let most = policy.rule(most).expect("significance is asked by default");
     let is_true = |relation: usize, head: usize, direction: usize| accuracies[relation][head][direction] > OFFSET;
     let mut rng = ChaCha8Rng::seed_from_u64(5);
     let (mut false_tests, mut false_labels, mut power) = (0.0, 0.0, 0.0);
     let corpora = 200;
     for _ in 0..corpora {
-        let mut measured = Measurements::new(&corpus(300, &accuracies, &mut rng), NonZeroUsize::MIN);
-        measured.correct(policy.syntactic_min_count);
+        let found = corpus(300, &accuracies, &policy, &mut rng);
         let (mut discoveries, mut wrong) = (0, 0);
-        for (relation, found) in measured.relations.iter().enumerate() {
+        for (relation, found) in section::<Relations>(&*found.sections[1].1).relations.iter().enumerate() {
             for (test, Comparison { q, .. }) in found.comparisons().enumerate() {
-                if q.expect("more than 100 words") <= policy.syntactic_q.expect("significance is asked by default") {
+                if q.expect("more than 100 words") <= most {
                     discoveries += 1;
                     wrong += i32::from(!is_true(relation, test / 2, test % 2));
                 }
@@ -197,7 +211,7 @@ fn false_discoveries_are_rare() {
         }
         false_tests += f64::from(wrong) / f64::from(discoveries.max(1));
         power += f64::from(discoveries - wrong) / (accuracies.len() * HEADS * 2 / 5) as f64;
-        let verdicts = labels::label(&measured, &policy);
+        let verdicts = found.verdicts(&policy);
         let labels = verdicts.iter().enumerate().flat_map(|(head, verdict)| {
             verdict.labels.iter().filter_map(move |label| {
                 let relation = label.label.strip_prefix("syntactic:r")?.parse().ok()?;
