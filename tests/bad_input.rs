@@ -356,7 +356,7 @@ fn corpora() {
     let bench = Bench::new();
     let model = tiny_bert();
     let absent = bench.path("absent.conllu");
-    assert_eq!(bench.analyze_error(&model, &absent), "error: no such corpus file: `DIR/absent.conllu`\n");
+    assert_eq!(bench.analyze_error(&model, &absent), "error: no such corpus file or folder: `DIR/absent.conllu`\n");
     let empty = bench.file("empty.conllu", "\n\n");
     assert_eq!(bench.analyze_error(&model, &empty), "error: corpus `empty.conllu` has no sentences\n");
     let comment = bench.file("comment.conllu", "# newdoc\n\n");

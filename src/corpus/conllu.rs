@@ -42,12 +42,11 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
         } else {
             word(line, words.len(), &mut size, relations)
         };
-        let origin = lines.here();
-        if let Some(word) = parsed.with_context(|| origin.clone())? {
+        if let Some(word) = parsed.with_context(|| lines.here())? {
             words.push(word);
-            numbers.push(origin.line);
+            numbers.push(lines.number());
         }
-        first.get_or_insert(origin);
+        first.get_or_insert_with(|| lines.here());
     }
     let Some(origin) = first else { return Ok(None) };
     if let Err((word, problem)) = tree::check(&words) {

@@ -90,6 +90,11 @@ impl Lines {
         Ok(Self { file, path, source, compression, number: 0, buffer: Vec::new() })
     }
 
+    /// The number of the line that was read last.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Where the line is that was read last.
     pub(super) fn here(&self) -> Origin {
         self.at(self.number)

@@ -85,6 +85,31 @@ fn errors_name_file_line_and_value() {
 }
 
 #[test]
+fn only_two_numbers_are_a_range_or_an_empty_node() {
+    for id in ["1-x", "x-2", "1.", ".1", "1-"] {
+        assert_eq!(error(&line(id, "a", "0", "root")), format!("test.conllu:1: column 1 (ID) is `{id}`: expected 1"));
+    }
+}
+
+#[test]
+fn a_byte_order_mark_is_one_at_the_beginning_alone() {
+    let text = format!("\u{feff}{}\u{feff}{}", line("1", "a", "0", "root"), line("2", "b", "1", "dep"));
+    assert_eq!(error(&text), "test.conllu:2: column 1 (ID) is `\u{feff}2`: expected 2".replace('\u{feff}', "\\u{feff}"));
+}
+
+#[test]
+fn messages_show_the_beginning_of_long_values_and_cycles() {
+    let shown = |length: usize| error(&line(&"x".repeat(length), "a", "0", "root"));
+    assert!(shown(60).ends_with(&format!(" is `{}`: expected 1", "x".repeat(60))));
+    assert!(shown(61).ends_with(&format!(" is `{}...`: expected 1", "x".repeat(60))));
+    let ring = |words: usize| -> String {
+        (1..=words).map(|id| line(&id.to_string(), "a", &(id % words + 1).to_string(), "dep")).collect()
+    };
+    assert!(error(&ring(11)).ends_with("1 -> 2 -> 3 -> 4 -> 5 -> 6 -> 7 -> 8 -> 9 -> 10 -> 11 -> 1"));
+    assert!(error(&ring(12)).ends_with("1 -> 2 -> 3 -> 4 -> 5 -> 6 -> 7 -> 8 -> 9 -> 10 -> 11 -> 12 -> ..."));
+}
+
+#[test]
 fn a_long_chain_is_no_cycle() {
     let chain: String = (1..=20_000).map(|id| line(&id.to_string(), "x", &(id - 1).to_string(), "dep")).collect();
     assert_eq!(words(&chain).len(), 20_000);
