@@ -4,8 +4,8 @@ mod support;
 
 use headscope::corpus::{Content, Sentence, TreeHead, Word};
 use headscope::model::Model;
-use headscope::model::forward::attention::AttentionView;
-use headscope::model::forward::{Scratch, Visitor};
+use headscope::model::forward::Scratch;
+use headscope::model::forward::visitor::{HeadView, Needs, Visitor};
 use headscope::model::source::ModelRef;
 use headscope::sequences::encode::Sequence;
 use headscope::sequences::pack::Pack;
@@ -32,8 +32,12 @@ struct Observer<'a> {
 }
 
 impl Visitor for Observer<'_> {
-    fn attention(&mut self, sentence: usize, view: AttentionView<'_>) {
-        let count = allocation_counter::measure(|| self.sums.observe(&self.observed[sentence], view));
+    fn needs(&self) -> Needs {
+        Needs::ATTENTION
+    }
+
+    fn head(&mut self, sequence: usize, view: &HeadView<'_>) {
+        let count = allocation_counter::measure(|| self.sums.observe(&self.observed[sequence], view.attention));
         self.allocations += count.count_total;
     }
 }
@@ -45,9 +49,10 @@ fn forward_pass_and_statistics_need_no_more_room_once_warm() {
     let (mut sums, mut scratch) = (Sums::new(grid, FromToken::Mean), Scratch::default());
     let mut run = |lengths: &[usize]| {
         let pack = Pack { sentences: lengths.iter().map(|&words| sentence(&model, words)).collect() };
+        let batch = pack.batch();
         let observed: Vec<Observed> = pack.sentences.iter().map(|sentence| sums.begin(sentence)).collect();
         let mut observer = Observer { sums: &mut sums, observed: &observed, allocations: 0 };
-        let count = allocation_counter::measure(|| model.encoder.forward(&pack, &mut scratch, &mut observer).unwrap());
+        let count = allocation_counter::measure(|| model.encoder.forward(&batch, &mut scratch, &mut observer).unwrap());
         (count, observer.allocations)
     };
     let (forward, statistics) = run(&[20, 5, 30]);

@@ -22,7 +22,6 @@ use std::thread::JoinHandle;
 use anyhow::{Context, Result, anyhow};
 use sha2::{Digest, Sha256};
 
-use crate::sequences::encode::SentenceTokenizer;
 use crate::system::digest::hex;
 use families::Architecture;
 use forward::Encoder;
@@ -61,7 +60,7 @@ impl Model {
         let architecture = Architecture::read(&files.config)?;
         let tokenizer = ModelTokenizer::load(&files.tokenizer, &files.config, architecture.config.vocab_size)?;
         let checkpoint = Checkpoint::open(&files.weights, architecture.family.prefix)?;
-        let masked_lm_head = checkpoint.has(architecture.family.masked_lm_head);
+        let masked_lm_head = checkpoint.has(architecture.family.masked_lm.dense);
         let parameters = Parameters::load(&checkpoint, &architecture)?;
         let encoder = Box::new(PackedEncoder::new(parameters));
         let ModelFiles { id, revision, .. } = files;
@@ -83,12 +82,6 @@ impl Model {
     pub fn untrained(&self, seed: u64) -> Result<Box<dyn Encoder>> {
         let initial = Initial::new(self.architecture.config.initializer_range, seed)?;
         Ok(Box::new(PackedEncoder::new(Parameters::load(&initial, &self.architecture)?)))
-    }
-
-    /// An encoder of sentences for this model; see [`SentenceTokenizer::new`].
-    #[must_use]
-    pub fn sentence_tokenizer(&self, max_tokens: usize, truncate: bool) -> SentenceTokenizer<'_> {
-        SentenceTokenizer::new(&self.tokenizer, max_tokens, truncate)
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Result, anyhow};
 
 use crate::corpus::Corpus;
-use crate::model::forward::attention::AttentionView;
-use crate::model::forward::{Encoder, Scratch, Visitor};
+use crate::model::forward::visitor::{HeadView, Needs, Visitor};
+use crate::model::forward::{Encoder, Scratch};
 use crate::sequences::encode::{SentenceTokenizer, Sequence};
 use crate::sequences::pack::Packs;
 use crate::sequences::shard::Shard;
@@ -78,7 +78,7 @@ pub fn sum_up<A: Accumulator>(
         while !failed.load(Ordering::Relaxed) {
             let Some(pack) = take()? else { break };
             let observed = pack.sentences.iter().map(|sentence| sums.begin(sentence)).collect();
-            encoder.forward(&pack, &mut scratch, &mut Observer { sums: &mut sums, observed })?;
+            encoder.forward(&pack.batch(), &mut scratch, &mut Observer { sums: &mut sums, observed })?;
             progress.advance(pack.sentences.len(), pack.tokens());
         }
         std::mem::forget(stop_others);
@@ -115,7 +115,11 @@ struct Observer<'a, A: Accumulator> {
 }
 
 impl<A: Accumulator> Visitor for Observer<'_, A> {
-    fn attention(&mut self, sentence: usize, view: AttentionView<'_>) {
-        self.sums.observe(&self.observed[sentence], view);
+    fn needs(&self) -> Needs {
+        Needs::ATTENTION
+    }
+
+    fn head(&mut self, sequence: usize, view: &HeadView<'_>) {
+        self.sums.observe(&self.observed[sequence], view.attention);
     }
 }

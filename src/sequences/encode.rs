@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use tokenizers::Encoding;
 
 use crate::corpus::{Content, Sentence, TreeHead, Word};
+use crate::model::Model;
 use crate::model::tokenizer::ModelTokenizer;
 
 /// A sentence ready for the encoder.
@@ -174,6 +175,14 @@ impl Tally {
     fn skip(&mut self, file: usize, reason: SkipReason) {
         *self.skipped.entry(reason).or_default() += 1;
         self.file(file).skipped += 1;
+    }
+}
+
+impl Model {
+    /// The tokenizer of sentences for this model; see [`SentenceTokenizer::new`].
+    #[must_use]
+    pub fn sentence_tokenizer(&self, max_tokens: usize, truncate: bool) -> SentenceTokenizer<'_> {
+        SentenceTokenizer::new(&self.tokenizer, max_tokens, truncate)
     }
 }
 
