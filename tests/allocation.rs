@@ -4,8 +4,8 @@ mod support;
 
 use headscope::corpus::{Content, Sentence, TreeHead, Word};
 use headscope::model::Model;
-use headscope::model::forward::attention::AttentionView;
-use headscope::model::forward::{Scratch, Visitor};
+use headscope::model::forward::Scratch;
+use headscope::model::forward::visitor::{HeadView, Needs, Visitor};
 use headscope::model::source::ModelRef;
 use headscope::passes::observer::Panel;
 use headscope::sequences::pack::Pack;
@@ -34,8 +34,13 @@ struct Observer<'a> {
 }
 
 impl Visitor for Observer<'_> {
-    fn attention(&mut self, sentence: usize, view: AttentionView<'_>) {
-        let count = allocation_counter::measure(|| self.panel.head(sentence, &self.pack.sentences[sentence], view));
+    fn needs(&self) -> Needs {
+        self.panel.needs()
+    }
+
+    fn head(&mut self, sequence: usize, view: &HeadView<'_>) {
+        let sentence = &self.pack.sentences[sequence];
+        let count = allocation_counter::measure(|| self.panel.head(sequence, sentence, *view));
         self.allocations += count.count_total;
     }
 }
@@ -52,9 +57,10 @@ fn forward_pass_and_statistics_need_no_more_room_once_warm() {
     let (mut panel, mut scratch) = (Panel::new(everybody.collect()), Scratch::default());
     let mut run = |lengths: &[usize]| {
         let pack = Pack { sentences: lengths.iter().map(|&words| sentence(&model, words)).collect() };
+        let batch = pack.batch();
         panel.begin(pack.sentences.iter());
         let mut observer = Observer { panel: &mut panel, pack: &pack, allocations: 0 };
-        let count = allocation_counter::measure(|| model.encoder.forward(&pack, &mut scratch, &mut observer).unwrap());
+        let count = allocation_counter::measure(|| model.encoder.forward(&batch, &mut scratch, &mut observer).unwrap());
         let allocations = observer.allocations;
         panel.end();
         (count, allocations)

@@ -2,23 +2,27 @@
 
 #[path = "support/golden.rs"]
 mod golden;
+#[path = "support/random.rs"]
+mod random;
 mod support;
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::bert;
-use golden::{Golden, attention_alone, check_parity, encode, forward, largest_difference, load, of_ids};
-use headscope::model::config::{Activation, Config, PositionEmbedding};
+use golden::{EVERYTHING, Golden, check_parity, encode, forward, largest_difference, load, record, try_record};
 use headscope::model::families::Architecture;
 use headscope::model::forward::attention::AttentionView;
+use headscope::model::forward::gates::Gates;
 use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::tensor::TensorEncoder;
-use headscope::model::forward::{Encoder, Scratch, Visitor};
-use headscope::model::parameters::{Embeddings, Layer, LayerNorm, Linear, Parameters, PositionBias};
+use headscope::model::forward::visitor::{HeadView, Needs, Visitor};
+use headscope::model::forward::{Encoder, Scratch, Start};
+use headscope::model::parameters::Parameters;
 use headscope::model::weights::Checkpoint;
 use headscope::sequences::pack::Pack;
 use headscope::sequences::sequence::Sequence;
 use proptest::prelude::*;
+use random::{RandomEncoder, classes, predicted, sentences};
 use support::{fixture, tiny_bert};
 
 fn tiny_golden() -> Golden {
@@ -44,149 +48,40 @@ fn the_readable_encoder_agrees_with_pytorch_too() {
     check_parity(&model, &tiny_golden());
 }
 
-/// What the property test chooses of an encoder.
-#[derive(Clone, Debug)]
-struct Choice {
-    heads: usize,
-    head_dim: usize,
-    /// The parameters of each layer, by number: the same number twice is a shared layer.
-    order: Vec<usize>,
-    wide: usize,
-    embedding_size: Option<usize>,
-    activation: Activation,
-    positions: PositionEmbedding,
-    position_bias: bool,
-    padding: Option<u32>,
-    segments: bool,
-    seed: u64,
-}
-
-const VOCABULARY: usize = 50;
-const POSITIONS: usize = 75;
-
-impl Choice {
-    fn any() -> impl Strategy<Value = Self> {
-        use PositionEmbedding::{Absolute, RelativeKey, RelativeKeyQuery};
-        let activations = vec![Activation::Gelu, Activation::GeluTanh, Activation::Relu, Activation::Silu];
-        // Hidden states are at least 8 wide: the normalisation of a few values that happen to be nearly equal magnifies
-        // rounding without bound, in either encoder.
-        let sizes = (1..5_usize, 8..40_usize, 1..100_usize, prop::option::of(8..50_usize));
-        let order = prop::sample::select(vec![vec![0], vec![0, 1], vec![0, 0, 0], vec![1, 0, 1]]);
-        let positions = prop::sample::select(vec![Absolute, RelativeKey, RelativeKeyQuery]);
-        let padding = prop::option::of(0..4_u32);
-        let activation = prop::sample::select(activations);
-        let rest = (activation, positions, any::<bool>(), padding, any::<bool>(), any::<u64>());
-        (sizes, order, rest).prop_map(|((heads, head_dim, wide, embedding_size), order, rest)| {
-            let (activation, positions, position_bias, padding, segments, seed) = rest;
-            // No family has both.
-            let positions = if position_bias { Absolute } else { positions };
-            Self {
-                heads,
-                head_dim,
-                order,
-                wide,
-                embedding_size,
-                activation,
-                positions,
-                position_bias,
-                padding,
-                segments,
-                seed,
-            }
-        })
-    }
-
-    /// Random parameters of this shape.
-    fn parameters(&self) -> Parameters {
-        let mut state = self.seed;
-        let mut values = |count: usize, scale: f32| -> Vec<f32> {
-            let mut next = || {
-                // SplitMix64 (Steele et al. 2014): any sequence of well-mixed numbers does here.
-                state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-                let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-                let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-                (mixed >> 40) as f32 / (1_u64 << 23) as f32 - 1.0
-            };
-            (0..count).map(|_| next() * scale).collect()
-        };
-        let (hidden, wide) = (self.heads * self.head_dim, self.wide);
-        let width = self.embedding_size.unwrap_or(hidden);
-        let config = Config {
-            vocab_size: VOCABULARY,
-            embedding_size: self.embedding_size,
-            hidden_size: hidden,
-            num_hidden_layers: self.order.len(),
-            num_attention_heads: self.heads,
-            intermediate_size: wide,
-            hidden_act: self.activation,
-            max_position_embeddings: POSITIONS,
-            position_embedding_type: self.positions,
-            padding: self.padding,
-            type_vocab_size: if self.segments { 2 } else { 0 },
-            layer_norm_eps: 1e-12,
-            initializer_range: 0.02,
-        };
-        let relative = self.positions != PositionEmbedding::Absolute;
-        // Scores with a standard deviation near 1, whatever the width.
-        let scale = 1.7 / (hidden as f32).sqrt();
-        let embeddings = Embeddings {
-            words: values(VOCABULARY * width, scale),
-            positions: (!relative).then(|| values(POSITIONS * width, scale)),
-            segments: self.segments.then(|| values(2 * width, scale)),
-            norm: LayerNorm { weight: vec![1.0; width], bias: values(width, scale) },
-            projection: self.embedding_size.map(|_| Linear {
-                weight: values(hidden * width, 1.7 / (width as f32).sqrt()),
-                bias: values(hidden, 0.3),
-            }),
-        };
-        let position_bias =
-            self.position_bias.then(|| PositionBias { weight: values(PositionBias::BUCKETS * self.heads, 1.0) });
-        let mut layer = |_| {
-            let mut linear = |outputs: usize, inputs: usize| Linear {
-                weight: values(outputs * inputs, scale),
-                bias: values(outputs, 0.3),
-            };
-            let query_key_value = linear(3 * hidden, hidden);
-            let attention_output = linear(hidden, hidden);
-            let intermediate = linear(wide, hidden);
-            let output = linear(hidden, wide);
-            let distances = relative.then(|| values((2 * POSITIONS - 1) * self.head_dim, 0.5));
-            let mut norm = || LayerNorm { weight: vec![1.0; hidden], bias: values(hidden, scale) };
-            let (attention_norm, output_norm) = (norm(), norm());
-            Layer { query_key_value, distances, attention_output, attention_norm, intermediate, output, output_norm }
-        };
-        let stored = self.order.iter().max().unwrap() + 1;
-        let layers = (0..stored).map(&mut layer).collect();
-        Parameters { config, embeddings, position_bias, layers, order: self.order.clone() }
-    }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
-    /// Two executors of one definition agree on whatever shape there is.
+    /// Two executors of one definition agree on whatever shape there is, with and without interventions.
     #[test]
-    fn both_encoders_agree(choice in Choice::any(), lengths in prop::collection::vec(1..70_usize, 1..6)) {
-        let parameters = choice.parameters();
-        let sentence = |(index, tokens): (u64, usize)| {
-            let ids: Vec<u32> = (0..tokens).map(|token| u32::try_from((token * 7 + tokens) % VOCABULARY).unwrap()).collect();
-            let segments: Vec<u32> = (0..tokens).map(|token| u32::from(token > tokens / 2)).collect();
-            of_ids(index, &ids, &segments)
-        };
-        let sentences: Vec<Sequence> = (0..).zip(lengths).map(sentence).collect();
-        let slow = forward(&TensorEncoder::new(&parameters, &Device::Cpu).unwrap(), sentences.clone());
-        let packed = PackedEncoder::new(parameters);
-        let fast = forward(&packed, sentences.clone());
-        // What nobody asks for is not computed, which changes nothing else.
-        for (all, alone) in fast.iter().zip(attention_alone(&packed, sentences)) {
-            prop_assert_eq!(&all.attentions, &alone.attentions);
-            prop_assert!(alone.hidden_states.is_empty());
-        }
+    fn both_encoders_agree(
+        random in RandomEncoder::any(),
+        lengths in prop::collection::vec(1..70_usize, 1..6),
+        intervene: bool,
+    ) {
+        let parameters = random.parameters();
+        let pack = Pack { sentences: sentences(&lengths) };
+        let gates = if intervene { random.interventions(&pack.sentences) } else { Gates::default() };
+        let (classes, predicted) = (classes(&pack.sentences), predicted(&pack.sentences));
+        let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
+        let all = |encoder: &dyn Encoder, start: Start<'_>| record(encoder, start, &batch, &gates, EVERYTHING);
+        let slow = TensorEncoder::with_precision(&parameters, &Device::Cpu, DType::F64).unwrap();
+        let (slow, fast) = (all(&slow, Start::Embeddings), all(&PackedEncoder::new(parameters), Start::Embeddings));
         for (slow, fast) in slow.iter().zip(&fast) {
             let attention = largest_difference(&slow.attentions, &fast.attentions);
             prop_assert!(attention <= golden::TOLERANCE, "attention differs by {attention:e}");
-            // Hidden states are not bounded by 1 as attention is.
-            let hidden = largest_difference(&slow.hidden_states, &fast.hidden_states);
-            prop_assert!(hidden <= 5.0 * golden::TOLERANCE, "hidden states differ by {hidden:e}");
+            // Not bounded by 1 as attention is.
+            let others = [
+                ("values", &slow.values, &fast.values),
+                ("value norms", &slow.value_norms, &fast.value_norms),
+                ("Gram matrices", &slow.output_grams, &fast.output_grams),
+                ("contexts", &slow.contexts, &fast.contexts),
+                ("hidden states", &slow.hidden_states, &fast.hidden_states),
+                ("logits", &slow.logits, &fast.logits),
+            ];
+            for (part, slow, fast) in others {
+                let difference = largest_difference(slow, fast);
+                prop_assert!(difference <= 5.0 * golden::TOLERANCE, "{part} differ by {difference:e}");
+            }
+            prop_assert_eq!((&slow.predicted, slow.calls), (&fast.predicted, fast.calls));
         }
     }
 }
@@ -195,7 +90,10 @@ proptest! {
 fn entropies_from_the_softmax_are_those_of_the_weights() {
     struct Check(usize);
     impl Visitor for Check {
-        fn attention(&mut self, _sentence: usize, view: AttentionView<'_>) {
+        fn needs(&self) -> Needs {
+            Needs::ATTENTION
+        }
+        fn head(&mut self, _sequence: usize, &HeadView { attention: view, .. }: &HeadView<'_>) {
             let weights: Vec<f32> = view.rows().flatten().copied().collect();
             let bare = AttentionView::new(view.layer, view.head, view.tokens(), &weights);
             for query in 0..view.tokens() {
@@ -208,7 +106,7 @@ fn entropies_from_the_softmax_are_those_of_the_weights() {
     let sentence = encode(&model, &tiny_golden().sentences[1]);
     let rows = sentence.ids.len() * model.grid().count();
     let mut check = Check(0);
-    model.encoder.forward(&Pack { sentences: vec![sentence] }, &mut Scratch::default(), &mut check).unwrap();
+    model.encoder.forward(&Pack { sentences: vec![sentence] }.batch(), &mut Scratch::default(), &mut check).unwrap();
     assert_eq!(check.0, rows);
 }
 
@@ -218,13 +116,12 @@ fn ids_without_embeddings_are_refused() {
     let sentence = encode(&model, &["the".to_owned()]);
     let error = |sentence: Sequence| {
         let pack = Pack { sentences: vec![sentence] };
-        struct Ignore;
-        impl Visitor for Ignore {
-            fn attention(&mut self, _sentence: usize, _view: AttentionView<'_>) {}
-        }
-        let forward = |encoder: &dyn Encoder| encoder.forward(&pack, &mut Scratch::default(), &mut Ignore).unwrap_err();
-        assert_eq!(forward(&tensor_encoder()).to_string(), forward(model.encoder.as_ref()).to_string());
-        forward(model.encoder.as_ref()).to_string()
+        let forward = |encoder: &dyn Encoder| {
+            let (batch, gates) = (pack.batch(), Gates::default());
+            try_record(encoder, Start::Embeddings, &batch, &gates, Needs::default()).unwrap_err().to_string()
+        };
+        assert_eq!(forward(&tensor_encoder()), forward(model.encoder.as_ref()));
+        forward(model.encoder.as_ref())
     };
     let ids = Sequence { ids: vec![2, 196, 3], ..sentence.clone() };
     assert_eq!(error(ids), "sentence 0 has token id 196, the model 196 token embeddings");

@@ -125,7 +125,7 @@ fn a_masked_lm_head_is_noticed() {
         let architecture = architecture(name);
         let checkpoint = Checkpoint::open(&weights(name), architecture.family.prefix).unwrap();
         let bare = ["tiny-xlm-roberta", "tiny-electra", "tiny-mpnet", "tiny-roberta-relative-key-query"];
-        assert_eq!(checkpoint.has(architecture.family.masked_lm_head), !bare.contains(&name), "{name}");
+        assert_eq!(checkpoint.has(architecture.family.masked_lm.dense), !bare.contains(&name), "{name}");
     }
 }
 

@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::commands::options::{MapsOptions, SentenceChoice};
 use crate::corpus::{Content, Corpus, Sentence};
-use crate::model::forward::attention::AttentionView;
-use crate::model::forward::{Scratch, Visitor};
+use crate::model::forward::Scratch;
+use crate::model::forward::visitor::{HeadView, Needs, Visitor};
 use crate::model::grid::HeadGrid;
 use crate::model::{Fingerprint, Model};
 use crate::passes::identity::ModelInfo;
@@ -41,7 +41,7 @@ pub fn maps(options: &MapsOptions) -> Result<()> {
     for sentence in sentences {
         let size = tensor_bytes(shape(&model, &sentence));
         let mut recorder = Recorder { heads: model.grid().heads, bytes: vec![0; size] };
-        model.encoder.forward(&Pack { sentences: vec![sentence] }, &mut scratch, &mut recorder)?;
+        model.encoder.forward(&Pack { sentences: vec![sentence] }.batch(), &mut scratch, &mut recorder)?;
         output.write(&recorder.bytes)?;
     }
     output.commit()
@@ -144,7 +144,11 @@ struct Recorder {
 }
 
 impl Visitor for Recorder {
-    fn attention(&mut self, _sentence: usize, view: AttentionView<'_>) {
+    fn needs(&self) -> Needs {
+        Needs::ATTENTION
+    }
+
+    fn head(&mut self, _sequence: usize, &HeadView { attention: view, .. }: &HeadView<'_>) {
         let size = size_of::<f32>() * view.tokens() * view.tokens();
         let place = (view.layer * self.heads + view.head) * size;
         let places = self.bytes[place..place + size].chunks_exact_mut(size_of::<f32>());

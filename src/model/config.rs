@@ -110,6 +110,14 @@ pub struct Config {
     /// Standard deviation of the weights before training.
     #[serde(default = "default_initializer_range")]
     pub initializer_range: f64,
+    /// Whether the masked-LM head predicts tokens by their input embeddings.
+    #[serde(default = "tied_by_default")]
+    pub tie_word_embeddings: bool,
+}
+
+/// transformers' default in every family, for configs that leave the field out.
+pub(super) fn tied_by_default() -> bool {
+    true
 }
 
 /// transformers' default in every family, for configs that leave the field out.

@@ -60,7 +60,7 @@ impl Model {
         let architecture = Architecture::read(&files.config)?;
         let tokenizer = ModelTokenizer::load(&files.tokenizer, &files.config, architecture.config.vocab_size)?;
         let checkpoint = Checkpoint::open(&files.weights, architecture.family.prefix)?;
-        let masked_lm_head = checkpoint.has(architecture.family.masked_lm_head);
+        let masked_lm_head = checkpoint.has(architecture.family.masked_lm.dense);
         let parameters = Parameters::load(&checkpoint, &architecture)?;
         let encoder = Box::new(PackedEncoder::new(parameters));
         let ModelFiles { id, revision, .. } = files;

@@ -3,6 +3,8 @@
 //! All families are BERT's encoder (Vaswani et al. 2017, Devlin et al. 2019): embeddings, then layers of attention and
 //! feed-forward blocks, each with a residual and a layer normalisation after it. What differs is optional here.
 
+mod masked_lm;
+
 use std::collections::HashMap;
 
 use anyhow::Result;
@@ -11,6 +13,8 @@ use super::config::{Config, PositionEmbedding};
 use super::families::{Architecture, LayerNames};
 use super::weights::Tensors;
 use crate::system::parallel::{all_cores, in_parallel};
+
+pub use masked_lm::MaskedLm;
 
 /// A linear layer.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,11 +88,17 @@ pub struct Layer {
 }
 
 impl Embeddings {
-    fn load(tensors: &impl Tensors, Architecture { config, names, .. }: &Architecture) -> Result<Self> {
+    fn load(tensors: &impl Tensors, Architecture { config, names, family }: &Architecture) -> Result<Self> {
         let width = config.embedding_width();
-        let table =
-            |kind: &str, rows: usize| tensors.tensor(&format!("embeddings.{kind}_embeddings.weight"), &[rows, width]);
-        let words = table("word", config.vocab_size)?;
+        let name = |kind: &str| format!("embeddings.{kind}_embeddings.weight");
+        let table = |kind: &str, rows: usize| tensors.tensor(&name(kind), &[rows, width]);
+        let decoder = family.masked_lm.decoder;
+        // A checkpoint may store tied embeddings once, under either name.
+        let words = if config.tie_word_embeddings && !tensors.has_tensor(&name("word")) && tensors.has_tensor(decoder) {
+            tensors.tensor(decoder, &[config.vocab_size, width])?
+        } else {
+            table("word", config.vocab_size)?
+        };
         let absolute = config.position_embedding_type == PositionEmbedding::Absolute;
         let positions = absolute.then(|| table("position", config.max_position_embeddings)).transpose()?;
         let segments = (config.type_vocab_size > 0).then(|| table("token_type", config.type_vocab_size)).transpose()?;
@@ -160,7 +170,7 @@ impl PositionBias {
     }
 }
 
-/// The parameters of an encoder, without pooler and task heads.
+/// The parameters of an encoder, without pooler; of task heads the masked-LM head, if asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameters {
     /// The sizes that the parameters have.
@@ -173,6 +183,8 @@ pub struct Parameters {
     pub layers: Vec<Layer>,
     /// Which of `layers` each layer of the model is, bottom-up.
     pub order: Vec<usize>,
+    /// The masked-LM head; `None` unless it was asked for.
+    pub masked_lm: Option<MaskedLm>,
 }
 
 impl Parameters {
@@ -200,12 +212,22 @@ impl Parameters {
         }
         let layers = in_parallel(all_cores(), stems, |stem| Layer::load(tensors, config, names.parts, stem));
         let layers = layers.into_iter().collect::<Result<_>>()?;
-        Ok(Self { config: config.clone(), embeddings, position_bias, layers, order })
+        Ok(Self { config: config.clone(), embeddings, position_bias, layers, order, masked_lm: None })
     }
 
-    /// Every linear layer there is, each once.
+    /// Loads the masked-LM head as well.
+    ///
+    /// # Errors
+    ///
+    /// As [`Parameters::load`]; a checkpoint without such a head lacks its tensors.
+    pub fn with_masked_lm(self, tensors: &impl Tensors, architecture: &Architecture) -> Result<Self> {
+        Ok(Self { masked_lm: Some(MaskedLm::load(tensors, architecture)?), ..self })
+    }
+
+    /// Every linear layer there is, each once; the tokens' embeddings of the masked-LM head are none.
     pub fn linear_layers(&mut self) -> impl Iterator<Item = &mut Linear> {
-        self.layers.iter_mut().flat_map(Layer::linear_layers).chain(&mut self.embeddings.projection)
+        let layers = self.layers.iter_mut().flat_map(Layer::linear_layers);
+        layers.chain(&mut self.embeddings.projection).chain(self.masked_lm.as_mut().map(|head| &mut head.dense))
     }
 
     /// The layers of the model, bottom-up.

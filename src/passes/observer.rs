@@ -11,6 +11,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::model::forward::attention::AttentionView;
+use crate::model::forward::rows::Rows;
+use crate::model::forward::visitor::{HeadView, Needs};
 use crate::model::grid::HeadGrid;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::words::{FromToken, WordAttention};
@@ -20,13 +22,24 @@ pub trait Sums: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
     /// All that the sums must know of a sequence, worked out once for all its heads.
     type Begun: Send + Sync;
 
+    /// The parts of the forward pass that are to be shown; what nobody needs is not computed.
+    fn needs(&self) -> Needs {
+        Needs::ATTENTION
+    }
+
     /// Counts a sequence, and all that does not depend on a head.
     fn begin(&mut self, sequence: &Sequence) -> Self::Begun;
 
     /// Adds what one head does in a sequence that was begun.
     fn head(&mut self, begun: &mut Self::Begun, lent: &mut Lent<'_>);
 
-    /// Is told that all heads of a sequence were seen.
+    /// Sees the hidden states of a sequence, `[n, hidden]`, that go into a layer, if they are needed.
+    fn hidden_states(&mut self, _begun: &mut Self::Begun, _layer: usize, _states: Rows<'_>) {}
+
+    /// Sees the masked-LM logits at a predicted position, `[vocab]`, if they are needed.
+    fn logits(&mut self, _begun: &mut Self::Begun, _position: usize, _logits: &[f32]) {}
+
+    /// Is told that everything was seen of a sequence.
     fn end(&mut self, _begun: Self::Begun) {}
 
     /// Adds another worker's or shard's sums: afterwards it is as if all its sequences had been seen here.
@@ -55,8 +68,8 @@ pub trait Sums: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
 
 /// One head over one sequence, as a pass lends it to every observer in turn.
 pub struct Lent<'a> {
-    /// The head's attention.
-    pub attention: AttentionView<'a>,
+    /// The head at work: its attention, and what else is needed.
+    pub view: HeadView<'a>,
     sequence: &'a Sequence,
     folded: &'a mut [Folded; 2],
 }
@@ -67,9 +80,9 @@ pub struct Folder([Folded; 2]);
 
 impl Folder {
     /// One head over `sequence`, with room to fold it.
-    pub fn lend<'a>(&'a mut self, sequence: &'a Sequence, attention: AttentionView<'a>) -> Lent<'a> {
+    pub fn lend<'a>(&'a mut self, sequence: &'a Sequence, view: HeadView<'a>) -> Lent<'a> {
         self.0.iter_mut().for_each(|folded| folded.done = false);
-        Lent { attention, sequence, folded: &mut self.0 }
+        Lent { view, sequence, folded: &mut self.0 }
     }
 }
 
@@ -80,12 +93,18 @@ struct Folded {
     done: bool,
 }
 
-impl Lent<'_> {
+impl<'a> Lent<'a> {
+    /// The head's attention.
+    #[must_use]
+    pub fn attention(&self) -> AttentionView<'a> {
+        self.view.attention
+    }
+
     /// The attention between words, `[words, words]`, folded by `from`; whoever asks again gets the same one.
     pub fn words(&mut self, from: FromToken) -> &WordAttention {
         let folded = &mut self.folded[usize::from(from == FromToken::First)];
         if !folded.done {
-            folded.words.fold(self.attention, &self.sequence.words, from);
+            folded.words.fold(self.view.attention, &self.sequence.words, from);
             folded.done = true;
         }
         &folded.words
@@ -94,11 +113,20 @@ impl Lent<'_> {
 
 /// Sums of some study: [`Sums`] of a type that only the study knows.
 pub trait Observer: Send + Sync {
+    /// [`Sums::needs`]
+    fn needs(&self) -> Needs;
+
     /// Begins the next sequence of a pack.
     fn begin(&mut self, sequence: &Sequence);
 
     /// Adds what one head does in the `sequence`-th of those begun.
     fn head(&mut self, sequence: usize, lent: &mut Lent<'_>);
+
+    /// [`Sums::hidden_states`], of the `sequence`-th of those begun.
+    fn hidden_states(&mut self, sequence: usize, layer: usize, states: Rows<'_>);
+
+    /// [`Sums::logits`], of the `sequence`-th of those begun.
+    fn logits(&mut self, sequence: usize, position: usize, logits: &[f32]);
 
     /// Ends the pack.
     fn end(&mut self);
@@ -161,6 +189,10 @@ pub fn sums<S: Sums>(observer: &dyn Observer) -> &S {
 }
 
 impl<S: Sums> Observer for Watching<S> {
+    fn needs(&self) -> Needs {
+        self.sums.needs()
+    }
+
     fn begin(&mut self, sequence: &Sequence) {
         let begun = self.sums.begin(sequence);
         self.begun.push(begun);
@@ -168,6 +200,14 @@ impl<S: Sums> Observer for Watching<S> {
 
     fn head(&mut self, sequence: usize, lent: &mut Lent<'_>) {
         self.sums.head(&mut self.begun[sequence], lent);
+    }
+
+    fn hidden_states(&mut self, sequence: usize, layer: usize, states: Rows<'_>) {
+        self.sums.hidden_states(&mut self.begun[sequence], layer, states);
+    }
+
+    fn logits(&mut self, sequence: usize, position: usize, logits: &[f32]) {
+        self.sums.logits(&mut self.begun[sequence], position, logits);
     }
 
     fn end(&mut self) {
@@ -221,6 +261,12 @@ impl Panel {
         self.observers.is_empty()
     }
 
+    /// All that some observer needs.
+    #[must_use]
+    pub fn needs(&self) -> Needs {
+        self.observers.iter().fold(Needs::default(), |needs, observer| needs | observer.needs())
+    }
+
     /// Begins the sequences of a pack.
     pub fn begin<'a>(&mut self, sequences: impl Iterator<Item = &'a Sequence>) {
         for sequence in sequences {
@@ -229,9 +275,21 @@ impl Panel {
     }
 
     /// Shows one head over the `number`-th sequence of the pack, which is `sequence`.
-    pub fn head(&mut self, number: usize, sequence: &Sequence, attention: AttentionView<'_>) {
-        let mut lent = self.folder.lend(sequence, attention);
+    pub fn head(&mut self, number: usize, sequence: &Sequence, view: HeadView<'_>) {
+        let mut lent = self.folder.lend(sequence, view);
         self.observers.iter_mut().for_each(|observer| observer.head(number, &mut lent));
+    }
+
+    /// Shows hidden states to those who need them.
+    pub fn hidden_states(&mut self, number: usize, layer: usize, states: Rows<'_>) {
+        let who = self.observers.iter_mut().filter(|observer| observer.needs().hidden_states);
+        who.for_each(|observer| observer.hidden_states(number, layer, states));
+    }
+
+    /// Shows logits to those who need them.
+    pub fn logits(&mut self, number: usize, position: usize, logits: &[f32]) {
+        let who = self.observers.iter_mut().filter(|observer| observer.needs().logits);
+        who.for_each(|observer| observer.logits(number, position, logits));
     }
 
     /// Ends the pack.

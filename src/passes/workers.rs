@@ -8,8 +8,9 @@ use anyhow::{Result, anyhow};
 
 use super::observer::Panel;
 use crate::corpus::Corpus;
-use crate::model::forward::attention::AttentionView;
-use crate::model::forward::{Encoder, Scratch, Visitor};
+use crate::model::forward::rows::Rows;
+use crate::model::forward::visitor::{HeadView, Needs, Visitor};
+use crate::model::forward::{Encoder, Scratch};
 use crate::sequences::pack::{Pack, Packs};
 use crate::sequences::sequence::Sequence;
 use crate::sequences::shard::Shard;
@@ -81,7 +82,7 @@ pub fn sum_up(
             let Some(pack) = take()? else { break };
             if !panel.is_empty() {
                 panel.begin(pack.sentences.iter());
-                encoder.forward(&pack, &mut scratch, &mut Watcher { panel: &mut panel, pack: &pack })?;
+                encoder.forward(&pack.batch(), &mut scratch, &mut Watcher { panel: &mut panel, pack: &pack })?;
                 panel.end();
             }
             progress.advance(pack.sentences.len(), pack.tokens());
@@ -120,7 +121,19 @@ struct Watcher<'a> {
 }
 
 impl Visitor for Watcher<'_> {
-    fn attention(&mut self, sentence: usize, view: AttentionView<'_>) {
-        self.panel.head(sentence, &self.pack.sentences[sentence], view);
+    fn needs(&self) -> Needs {
+        self.panel.needs()
+    }
+
+    fn head(&mut self, sequence: usize, view: &HeadView<'_>) {
+        self.panel.head(sequence, &self.pack.sentences[sequence], *view);
+    }
+
+    fn hidden_states(&mut self, sequence: usize, layer: usize, states: Rows<'_>) {
+        self.panel.hidden_states(sequence, layer, states);
+    }
+
+    fn logits(&mut self, sequence: usize, position: usize, logits: &[f32]) {
+        self.panel.logits(sequence, position, logits);
     }
 }

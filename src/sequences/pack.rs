@@ -2,9 +2,8 @@
 //!
 //! The encoder's matrix products run over a pack's tokens together; attention stays within each sentence.
 
-use std::ops::Range;
-
-use crate::sequences::sequence::Sequence;
+use crate::model::forward::batch::{Batch, Input, TokenClass};
+use crate::sequences::sequence::{Sequence, TokenKind};
 
 /// A pack is closed when the next sentence would take it beyond this many tokens.
 ///
@@ -29,13 +28,34 @@ impl Pack {
         self.sentences.iter().map(|sentence| sentence.ids.len()).sum()
     }
 
-    /// The range of rows that each sentence has in the pack, in order.
-    pub fn spans(&self) -> impl Iterator<Item = Range<usize>> {
-        self.sentences.iter().scan(0, |start, sentence| {
-            let span = *start..*start + sentence.ids.len();
-            *start = span.end;
-            Some(span)
-        })
+    /// The sentences as an encoder takes them, without the classes of their tokens.
+    #[must_use]
+    pub fn batch(&self) -> Batch<'_> {
+        let inputs = self.sentences.iter().map(|sentence| Input {
+            number: sentence.index,
+            ids: &sentence.ids,
+            segments: &sentence.segments,
+            ..Input::default()
+        });
+        Batch { inputs: inputs.collect() }
+    }
+
+    /// The class of each token, `[tokens]`, one sentence after the other, for [`Batch::with_classes`].
+    ///
+    /// None of them is a mask: whoever masks a token makes it one.
+    #[must_use]
+    pub fn classes(&self) -> Vec<TokenClass> {
+        self.sentences.iter().flat_map(|sentence| &sentence.kinds).map(|&kind| kind.into()).collect()
+    }
+}
+
+impl From<TokenKind> for TokenClass {
+    fn from(kind: TokenKind) -> Self {
+        match kind {
+            TokenKind::FirstSpecial => Self::FirstSpecial,
+            TokenKind::Separator | TokenKind::OtherSpecial => Self::OtherSpecial,
+            TokenKind::Text | TokenKind::Punctuation => Self::Text,
+        }
     }
 }
 
@@ -122,10 +142,17 @@ mod tests {
     }
 
     #[test]
-    fn spans_follow_each_other() {
-        let pack = Pack { sentences: vec![sentence(0, 3), sentence(1, 2)] };
-        assert_eq!(pack.spans().collect::<Vec<_>>(), [0..3, 3..5]);
-        assert_eq!(pack.tokens(), 5);
+    fn a_pack_as_a_batch() {
+        let mut first = sentence(7, 3);
+        first.kinds = vec![TokenKind::FirstSpecial, TokenKind::Punctuation, TokenKind::Separator];
+        let pack = Pack { sentences: vec![first, sentence(8, 2)] };
+        let classes = pack.classes();
+        assert_eq!(classes[..3], [TokenClass::FirstSpecial, TokenClass::Text, TokenClass::OtherSpecial]);
+        let batch = pack.batch().with_classes(&classes);
+        assert_eq!((batch.tokens(), pack.tokens()), (5, 5));
+        let numbers: Vec<_> = batch.inputs.iter().map(|input| (input.number, input.ids.len())).collect();
+        assert_eq!(numbers, [(7, 3), (8, 2)]);
+        assert_eq!(batch.inputs[1].classes, [TokenClass::Text; 2]);
     }
 
     proptest! {

@@ -7,8 +7,11 @@ use std::path::Path;
 
 use headscope::corpus::{Content, Sentence, TreeHead, Word};
 use headscope::model::Model;
-use headscope::model::forward::attention::AttentionView;
-use headscope::model::forward::{Encoder, Scratch, Visitor};
+use headscope::model::forward::batch::{Batch, Input};
+use headscope::model::forward::gates::Gates;
+use headscope::model::forward::rows::Rows;
+use headscope::model::forward::visitor::{HeadView, Needs, Visitor};
+use headscope::model::forward::{Encoder, Scratch, Start};
 use headscope::model::source::ModelRef;
 use headscope::sequences::pack::Pack;
 use headscope::sequences::sequence::{Sequence, TokenKind};
@@ -19,13 +22,29 @@ use safetensors::SafeTensors;
 /// PyTorch itself is 2e-6 to 4e-6 away from float64.
 pub const TOLERANCE: f32 = 1e-5;
 
-/// Attention of one sentence, `[layers, heads, n, n]`, and hidden states, `[layers + 1, n, hidden]`, flat.
+/// All that an encoder lends of one sentence, flat.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Forward {
     pub ids: Vec<u32>,
     pub segments: Vec<u32>,
+    /// `[layers, heads, n, n]`
     pub attentions: Vec<f32>,
+    /// `[layers, heads, n, head_dim]`, with their biases.
+    pub values: Vec<f32>,
+    /// `[layers, heads, n]`
+    pub value_norms: Vec<f32>,
+    /// `[layers, heads, head_dim, head_dim]`
+    pub output_grams: Vec<f32>,
+    /// `[layers, heads, n, head_dim]`
+    pub contexts: Vec<f32>,
+    /// `[layers + 1, n, hidden]`
     pub hidden_states: Vec<f32>,
+    /// `[positions, vocab]`
+    pub logits: Vec<f32>,
+    /// The positions of the logits.
+    pub predicted: Vec<usize>,
+    /// How often a head was lent, and how often the end was told.
+    pub calls: (usize, usize),
 }
 
 pub struct Golden {
@@ -57,6 +76,7 @@ impl Golden {
             segments: ids(format!("segments.{i}")),
             attentions: floats(format!("attentions.{i}")),
             hidden_states: floats(format!("hidden_states.{i}")),
+            ..Forward::default()
         };
         let count = tensors.names().iter().filter(|name| name.starts_with("ids.")).count();
         Self { expected: (0..count).map(forward).collect(), sentences: sentences.unwrap_or_default() }
@@ -79,45 +99,84 @@ pub fn encode(model: &Model, words: &[String]) -> Sequence {
         .expect("is not skipped")
 }
 
-/// Runs sentences in one pack.
+/// All that can be lent.
+pub const EVERYTHING: Needs =
+    Needs { attention: true, values: true, value_norms: true, contexts: true, hidden_states: true, logits: true };
+
+/// Attention and hidden states of sentences that run in one pack.
 pub fn forward(encoder: &dyn Encoder, sentences: Vec<Sequence>) -> Vec<Forward> {
-    record(encoder, sentences, true)
+    let needs = Needs { hidden_states: true, ..Needs::ATTENTION };
+    let pack = Pack { sentences };
+    record(encoder, Start::Embeddings, &pack.batch(), &Gates::default(), needs)
 }
 
-/// The same without asking for hidden states.
-pub fn attention_alone(encoder: &dyn Encoder, sentences: Vec<Sequence>) -> Vec<Forward> {
-    record(encoder, sentences, false)
+/// A pass of which everything that is lent is kept.
+pub fn record(encoder: &dyn Encoder, start: Start<'_>, batch: &Batch<'_>, gates: &Gates, needs: Needs) -> Vec<Forward> {
+    try_record(encoder, start, batch, gates, needs).expect("a forward pass")
 }
 
-fn record(encoder: &dyn Encoder, sentences: Vec<Sequence>, hidden_states: bool) -> Vec<Forward> {
-    struct Recorder {
-        sentences: Vec<Forward>,
-        hidden_states: bool,
-    }
-    impl Visitor for Recorder {
-        fn attention(&mut self, sentence: usize, view: AttentionView<'_>) {
-            self.sentences[sentence].attentions.extend(view.rows().flatten());
-        }
-        fn wants_hidden_states(&self) -> bool {
-            self.hidden_states
-        }
-        fn hidden_states(&mut self, _layer: usize, mut states: &[f32]) {
-            let tokens: usize = self.sentences.iter().map(|sentence| sentence.ids.len()).sum();
-            let width = states.len() / tokens;
-            for sentence in &mut self.sentences {
-                let (own, rest) = states.split_at(sentence.ids.len() * width);
-                sentence.hidden_states.extend_from_slice(own);
-                states = rest;
-            }
-        }
-    }
-    let start = |sentence: &Sequence| {
-        let (ids, segments) = (sentence.ids.clone(), sentence.segments.clone());
-        Forward { ids, segments, ..Forward::default() }
+/// The same of a pass that may fail.
+pub fn try_record(
+    encoder: &dyn Encoder,
+    start: Start<'_>,
+    batch: &Batch<'_>,
+    gates: &Gates,
+    needs: Needs,
+) -> anyhow::Result<Vec<Forward>> {
+    let empty = |input: &Input<'_>| Forward {
+        ids: input.ids.to_vec(),
+        segments: input.segments.to_vec(),
+        ..Forward::default()
     };
-    let mut recorder = Recorder { sentences: sentences.iter().map(start).collect(), hidden_states };
-    encoder.forward(&Pack { sentences }, &mut Scratch::default(), &mut recorder).expect("a forward pass");
-    recorder.sentences
+    let mut recorder = Recorder { sequences: batch.inputs.iter().map(empty).collect(), needs };
+    encoder.forward_from(start, batch, gates, &mut Scratch::default(), &mut recorder)?;
+    Ok(recorder.sequences)
+}
+
+struct Recorder {
+    sequences: Vec<Forward>,
+    needs: Needs,
+}
+
+impl Visitor for Recorder {
+    fn needs(&self) -> Needs {
+        self.needs
+    }
+
+    fn head(&mut self, sequence: usize, view: &HeadView<'_>) {
+        assert_eq!((view.attention.layer, view.attention.head), (view.layer, view.head));
+        let to = &mut self.sequences[sequence];
+        to.calls.0 += 1;
+        // It is always there.
+        if self.needs.attention {
+            to.attentions.extend(view.attention.rows().flatten());
+        }
+        if let Some(values) = view.values {
+            let biased =
+                |row: &[f32]| row.iter().zip(values.bias).map(|(value, bias)| value + bias).collect::<Vec<_>>();
+            to.values.extend(values.rows.iter().flat_map(biased));
+        }
+        if let Some(norms) = view.value_norms {
+            to.value_norms.extend(norms.norms);
+            to.output_grams.extend(norms.gram);
+        }
+        if let Some(context) = view.context {
+            to.contexts.extend(context.iter().flatten());
+        }
+    }
+
+    fn hidden_states(&mut self, sequence: usize, _layer: usize, states: Rows<'_>) {
+        self.sequences[sequence].hidden_states.extend(states.iter().flatten());
+    }
+
+    fn logits(&mut self, sequence: usize, position: usize, logits: &[f32]) {
+        self.sequences[sequence].predicted.push(position);
+        self.sequences[sequence].logits.extend(logits);
+    }
+
+    fn end(&mut self, sequence: usize) {
+        self.sequences[sequence].calls.1 += 1;
+    }
 }
 
 /// The largest difference between two lists of the same length.

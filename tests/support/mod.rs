@@ -22,7 +22,8 @@ pub fn tiny_bert() -> PathBuf {
 /// The files of weights in a folder of `fixtures/models`.
 pub fn weight_files(folder: &Path) -> Vec<PathBuf> {
     let files = folder.read_dir().expect("a folder").map(|entry| entry.expect("a file").path());
-    let mut weights: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end != "json")).collect();
+    let has_weights = |path: &PathBuf| path.extension().is_some_and(|end| end == "safetensors" || end == "bin");
+    let mut weights: Vec<_> = files.filter(has_weights).collect();
     weights.sort();
     weights
 }

@@ -3,11 +3,19 @@
 use anyhow::{Result, ensure};
 use serde::Deserialize;
 
-use super::{Family, LayerNames, Names};
+use super::{Family, LayerNames, MaskedLmNames, Names};
 use crate::model::config::Config;
 
-pub(super) const ALBERT: Family =
-    Family { model_type: "albert", prefix: "albert.", masked_lm_head: "predictions.", read };
+pub(super) const ALBERT: Family = Family { model_type: "albert", prefix: "albert.", masked_lm: HEAD, read };
+
+const HEAD: MaskedLmNames = MaskedLmNames {
+    dense: "predictions.dense",
+    norm: "predictions.LayerNorm",
+    decoder: "predictions.decoder.weight",
+    bias: "predictions.bias",
+    decoder_bias: "predictions.decoder.bias",
+    activation: None,
+};
 
 const LAYER: LayerNames = LayerNames {
     query_key_value: ["attention.query", "attention.key", "attention.value"],

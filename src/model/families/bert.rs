@@ -2,11 +2,19 @@
 
 use anyhow::Result;
 
-use super::{Family, LayerNames, Names};
+use super::{Family, LayerNames, MaskedLmNames, Names};
 use crate::model::config::Config;
 
-pub(super) const BERT: Family =
-    Family { model_type: "bert", prefix: "bert.", masked_lm_head: "cls.predictions.", read };
+pub(super) const BERT: Family = Family { model_type: "bert", prefix: "bert.", masked_lm: HEAD, read };
+
+const HEAD: MaskedLmNames = MaskedLmNames {
+    dense: "cls.predictions.transform.dense",
+    norm: "cls.predictions.transform.LayerNorm",
+    decoder: "cls.predictions.decoder.weight",
+    bias: "cls.predictions.bias",
+    decoder_bias: "cls.predictions.decoder.bias",
+    activation: None,
+};
 
 /// The parts of a layer; RoBERTa and ELECTRA were made from the same source.
 pub(super) const LAYER: LayerNames = LayerNames {

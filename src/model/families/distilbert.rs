@@ -3,11 +3,19 @@
 use anyhow::Result;
 use serde::Deserialize;
 
-use super::{Family, LayerNames, Names};
-use crate::model::config::{Activation, Config, PositionEmbedding, default_initializer_range};
+use super::{Family, LayerNames, MaskedLmNames, Names};
+use crate::model::config::{Activation, Config, PositionEmbedding, default_initializer_range, tied_by_default};
 
-pub(super) const DISTILBERT: Family =
-    Family { model_type: "distilbert", prefix: "distilbert.", masked_lm_head: "vocab_transform.", read };
+pub(super) const DISTILBERT: Family = Family { model_type: "distilbert", prefix: "distilbert.", masked_lm: HEAD, read };
+
+const HEAD: MaskedLmNames = MaskedLmNames {
+    dense: "vocab_transform",
+    norm: "vocab_layer_norm",
+    decoder: "vocab_projector.weight",
+    bias: "vocab_projector.bias",
+    decoder_bias: "vocab_projector.bias",
+    activation: None,
+};
 
 const LAYER: LayerNames = LayerNames {
     query_key_value: ["attention.q_lin", "attention.k_lin", "attention.v_lin"],
@@ -31,6 +39,8 @@ struct DistilBertConfig {
     max_position_embeddings: usize,
     #[serde(default = "default_initializer_range")]
     initializer_range: f64,
+    #[serde(default = "tied_by_default")]
+    tie_word_embeddings: bool,
 }
 
 fn read(text: &str) -> Result<(Config, Names)> {
@@ -50,6 +60,7 @@ fn read(text: &str) -> Result<(Config, Names)> {
         // Not in the config: `DistilBertModel` has no other.
         layer_norm_eps: 1e-12,
         initializer_range: found.initializer_range,
+        tie_word_embeddings: found.tie_word_embeddings,
     }
     .checked()?;
     let names = Names::numbered(&LAYER, "transformer.layer", &config);

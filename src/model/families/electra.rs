@@ -3,11 +3,20 @@
 use anyhow::Result;
 use serde::Deserialize;
 
-use super::{Family, Names, bert};
-use crate::model::config::Config;
+use super::{Family, MaskedLmNames, Names, bert};
+use crate::model::config::{Activation, Config};
 
-pub(super) const ELECTRA: Family =
-    Family { model_type: "electra", prefix: "electra.", masked_lm_head: "generator_predictions.", read };
+pub(super) const ELECTRA: Family = Family { model_type: "electra", prefix: "electra.", masked_lm: HEAD, read };
+
+/// The generator's; a discriminator has none.
+const HEAD: MaskedLmNames = MaskedLmNames {
+    dense: "generator_predictions.dense",
+    norm: "generator_predictions.LayerNorm",
+    decoder: "generator_lm_head.weight",
+    bias: "generator_lm_head.bias",
+    decoder_bias: "generator_lm_head.bias",
+    activation: Some(Activation::Gelu),
+};
 
 #[derive(Deserialize)]
 struct Embedding {

@@ -16,7 +16,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::config::{Config, PositionEmbedding, named};
+use super::config::{Activation, Config, PositionEmbedding, named};
 
 /// The families that can be loaded.
 pub const FAMILIES: &[Family] = &[
@@ -37,8 +37,8 @@ pub struct Family {
     pub model_type: &'static str,
     /// What stands before the names of the encoder's tensors in a model with a task head.
     pub prefix: &'static str,
-    /// What the names of the masked-LM head's tensors begin with.
-    pub masked_lm_head: &'static str,
+    /// What the parts of its masked-LM head are called.
+    pub masked_lm: MaskedLmNames,
     /// Reads the text of its `config.json`; the sizes are checked.
     read: fn(&str) -> Result<(Config, Names)>,
 }
@@ -82,6 +82,27 @@ pub struct LayerNames {
     pub output: &'static str,
     /// The layer normalisation over its sum with the residual.
     pub output_norm: &'static str,
+}
+
+/// What the parts of a masked-LM head are called, the prefix of the encoder left out.
+///
+/// All families have the same head: a linear layer from the hidden states to the width of the embeddings, an
+/// activation, a layer normalisation, and the product with an embedding of each token, plus a bias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaskedLmNames {
+    /// The linear layer; a checkpoint that has it has a masked-LM head.
+    pub dense: &'static str,
+    /// The layer normalisation after the activation.
+    pub norm: &'static str,
+    /// The tokens' embeddings, `[vocab, embedding width]`: those of the input, if they are tied.
+    pub decoder: &'static str,
+    /// The bias of each token. transformers has it twice, as a vector of its own and as the bias of the last linear
+    /// layer; tied heads run the former, others the latter, and checkpoints hold either or both.
+    pub bias: &'static str,
+    /// The bias of the last linear layer.
+    pub decoder_bias: &'static str,
+    /// The activation, where it is not that of the encoder's feed-forward blocks.
+    pub activation: Option<Activation>,
 }
 
 impl Names {
@@ -152,7 +173,7 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), FAMILIES.len());
         // Otherwise a tensor of the encoder could be taken for one of the head's.
-        assert!(FAMILIES.iter().all(|family| family.prefix.ends_with('.') && family.masked_lm_head.ends_with('.')));
+        assert!(FAMILIES.iter().all(|family| family.prefix.ends_with('.')));
     }
 
     /// A config with all the names that any family asks for.

@@ -4,15 +4,24 @@
 use anyhow::Result;
 use serde::Deserialize;
 
-use super::{Family, Names, bert};
-use crate::model::config::Config;
+use super::{Family, MaskedLmNames, Names, bert};
+use crate::model::config::{Activation, Config};
 
-pub(super) const ROBERTA: Family =
-    Family { model_type: "roberta", prefix: "roberta.", masked_lm_head: "lm_head.", read };
+pub(super) const ROBERTA: Family = Family { model_type: "roberta", prefix: "roberta.", masked_lm: HEAD, read };
 
 pub(super) const XLM_ROBERTA: Family = Family { model_type: "xlm-roberta", ..ROBERTA };
 
 pub(super) const CAMEMBERT: Family = Family { model_type: "camembert", ..ROBERTA };
+
+/// The masked-LM head; MPNet was made from the same source.
+pub(super) const HEAD: MaskedLmNames = MaskedLmNames {
+    dense: "lm_head.dense",
+    norm: "lm_head.layer_norm",
+    decoder: "lm_head.decoder.weight",
+    bias: "lm_head.bias",
+    decoder_bias: "lm_head.decoder.bias",
+    activation: Some(Activation::Gelu),
+};
 
 #[derive(Deserialize)]
 struct Padding {

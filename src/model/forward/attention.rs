@@ -2,6 +2,8 @@
 //!
 //! Nothing from here on knows about tensors: what looks at attention sees plain slices.
 
+use super::rows::Rows;
+
 /// The attention of one head over one sentence: `n` rows (queries) of `n` weights (keys).
 ///
 /// Each row sums to 1. There is no padding: `n` is the sentence's own number of tokens, special tokens included.
@@ -11,10 +13,7 @@ pub struct AttentionView<'a> {
     pub layer: usize,
     /// Head within the layer, counted from 0.
     pub head: usize,
-    tokens: usize,
-    /// Rows begin this many weights apart; what lies between them is nobody's business.
-    stride: usize,
-    weights: &'a [f32],
+    weights: Rows<'a>,
     entropies: Option<&'a [f32]>,
 }
 
@@ -28,7 +27,7 @@ impl<'a> AttentionView<'a> {
     pub fn new(layer: usize, head: usize, tokens: usize, weights: &'a [f32]) -> Self {
         assert!(tokens > 0, "a sentence has at least one token");
         assert_eq!(weights.len(), tokens * tokens, "attention is [tokens, tokens]");
-        Self { layer, head, tokens, stride: tokens, weights, entropies: None }
+        Self { layer, head, weights: Rows::new(weights, tokens), entropies: None }
     }
 
     /// Views rows that begin `stride` weights apart, by an encoder that knows the entropy of each row, in nats, from
@@ -42,25 +41,24 @@ impl<'a> AttentionView<'a> {
         let tokens = entropies.len();
         assert!(tokens > 0 && stride >= tokens, "a sentence has at least one token, and its rows do not overlap");
         assert_eq!(weights.len(), tokens * stride, "attention is [tokens, stride]");
-        Self { layer, head, tokens, stride, weights, entropies: Some(entropies) }
+        Self { layer, head, weights: Rows::strided(weights, tokens, tokens, stride), entropies: Some(entropies) }
     }
 
     /// The number of tokens `n`, special tokens included.
     #[must_use]
     pub fn tokens(&self) -> usize {
-        self.tokens
+        self.weights.count()
     }
 
-    /// What token `query` attends to: `n` weights that sum to 1.
+    /// The attention of token `query`: `n` weights that sum to 1.
     #[must_use]
     pub fn row(&self, query: usize) -> &'a [f32] {
-        &self.weights[query * self.stride..][..self.tokens]
+        self.weights.row(query)
     }
 
     /// The rows in order.
-    pub fn rows(&self) -> impl Iterator<Item = &'a [f32]> {
-        let tokens = self.tokens;
-        self.weights.chunks(self.stride).map(move |row| &row[..tokens])
+    pub fn rows(&self) -> impl Iterator<Item = &'a [f32]> + use<'a> {
+        self.weights.iter()
     }
 
     /// The entropy of a token's attention in nats: `-sum a ln a` with `0 ln 0 = 0`.

@@ -63,6 +63,24 @@ pub fn bias_scale(from: &[f32], stride: usize, bias: &[f32], scale: f32, into: &
     }
 }
 
+/// The dot product of each row of `a` with that of `b`, `[rows, width]` both, into `dots`, `[rows]`.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn dot_rows(a: &[f32], b: &[f32], width: usize, dots: &mut [f32]) {
+    for ((a, b), dot) in a.chunks_exact(width).zip(b.chunks_exact(width)).zip(dots) {
+        let mut partial = [0.0; LANES];
+        let whole = width - width % LANES;
+        for (a, b) in a[..whole].chunks_exact(LANES).zip(b.chunks_exact(LANES)) {
+            for lane in 0..LANES {
+                partial[lane] = a[lane].mul_add(b[lane], partial[lane]);
+            }
+        }
+        for ((partial, a), b) in partial.iter_mut().zip(&a[whole..]).zip(&b[whole..]) {
+            *partial = a.mul_add(*b, *partial);
+        }
+        *dot = across(partial, |a, b| a + b);
+    }
+}
+
 /// Layer normalisation of `x + bias + residual`, for each row, into `residual`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn add_norm(x: &[f32], bias: &[f32], residual: &mut [f32], weight: &[f32], shift: &[f32], epsilon: f32) {
@@ -292,6 +310,20 @@ mod tests {
             }
             let expected: f64 = -expected.iter().filter(|&&p| p > 0.0).map(|p| p * p.ln()).sum::<f64>();
             prop_assert!((f64::from(entropy[0]) - expected).abs() < 1e-5);
+        }
+
+        /// Whole numbers, so that sums are exact whatever the order of addition.
+        #[test]
+        fn dots_are_sums_of_products(width in 1..70_usize, rows in 1..4_usize) {
+            let value = |place: usize| ((place * 31) % 17) as f32 - 8.0;
+            let (a, b): (Vec<f32>, Vec<f32>) =
+                ((0..rows * width).map(value).collect(), (0..rows * width).map(|place| value(place + 5)).collect());
+            let mut dots = vec![0.0; rows];
+            dot_rows(&a, &b, width, &mut dots);
+            for (row, dot) in dots.into_iter().enumerate() {
+                let terms = (row * width..(row + 1) * width).map(|place| a[place] * b[place]);
+                prop_assert_eq!(dot, terms.sum::<f32>());
+            }
         }
 
         #[test]

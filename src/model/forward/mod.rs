@@ -1,93 +1,147 @@
-//! The forward pass: packs in, each head's attention over each sentence out.
+//! The forward pass: a batch in, each head's attention over each sequence out, and whatever else is asked for.
 //!
 //! One definition of the parameters ([`parameters`](crate::model::parameters)), two encoders that run it:
-//! [`packed`] is the fast one, [`tensor`] the readable one and the other's oracle.
+//! [`packed`] is the fast one, [`tensor`] the readable one, the other's oracle, and the one with derivatives.
 
 pub mod attention;
+pub mod batch;
+pub mod gates;
 pub mod kernels;
 pub mod matmul;
 pub mod packed;
 mod relative;
+pub mod rows;
+mod scratch;
 pub mod tensor;
+pub mod visitor;
 
 use anyhow::{Result, ensure};
 
 use crate::model::config::Config;
-use crate::model::forward::attention::AttentionView;
-use crate::sequences::pack::Pack;
-use crate::sequences::sequence::Sequence;
+use batch::{Batch, Input};
+use gates::Gates;
+use rows::Rows;
+pub use scratch::Scratch;
+use visitor::{Needs, Visitor};
 
-/// What looks at a forward pass, layer by layer.
-pub trait Visitor {
-    /// One head's attention over the `sentence`-th of the pack; the view ends with the call.
-    fn attention(&mut self, sentence: usize, view: AttentionView<'_>);
-
-    /// Whether [`Visitor::hidden_states`] is to be called.
-    fn wants_hidden_states(&self) -> bool {
-        false
-    }
-
-    /// The hidden states of the pack's tokens, `[tokens, hidden]` flat: of the embeddings as layer 0,
-    /// then after each layer from 1, numbered as in transformers' `hidden_states`.
-    fn hidden_states(&mut self, _layer: usize, _states: &[f32]) {}
+/// The place where a forward pass starts.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Start<'a> {
+    /// With the embeddings of the tokens.
+    #[default]
+    Embeddings,
+    /// With what goes into a layer, kept from an earlier pass over the same batch.
+    Layer {
+        /// The first layer that runs; with the number of layers there are, only the masked-LM head does.
+        layer: usize,
+        /// `[tokens, hidden]`: the hidden states of that number, one sequence after the other.
+        states: &'a [f32],
+    },
 }
 
-/// An encoder that lends out its attention.
+impl Start<'_> {
+    /// The first layer that runs.
+    pub(super) fn layer(&self) -> usize {
+        match self {
+            Self::Embeddings => 0,
+            Self::Layer { layer, .. } => *layer,
+        }
+    }
+}
+
+/// An encoder that lends out what it computes.
 pub trait Encoder: Send + Sync {
-    /// Runs a pack through all layers. `scratch` keeps buffers from one pack of a worker to its next.
+    /// Runs a batch through all layers. `scratch` keeps buffers from one batch of a worker to its next.
     ///
     /// # Errors
     ///
-    /// If a token id, a segment or a position has no embedding, or the numbers stop being finite.
-    fn forward(&self, pack: &Pack, scratch: &mut Scratch, visitor: &mut dyn Visitor) -> Result<()>;
+    /// If a token id, a segment or a position has no embedding, logits are needed of an encoder that was loaded
+    /// without its masked-LM head, or the numbers stop being finite.
+    fn forward(&self, batch: &Batch<'_>, scratch: &mut Scratch, visitor: &mut dyn Visitor) -> Result<()> {
+        self.forward_from(Start::Embeddings, batch, &Gates::default(), scratch, visitor)
+    }
+
+    /// The same from a chosen place on and with interventions. A pass that starts from the hidden states of a layer,
+    /// as lent by a whole pass over the same batch, is equal to the rest of that pass, bit for bit.
+    ///
+    /// # Errors
+    ///
+    /// As [`Encoder::forward`], and if the start or the gates do not fit the model and the batch.
+    fn forward_from(
+        &self,
+        start: Start<'_>,
+        batch: &Batch<'_>,
+        gates: &Gates,
+        scratch: &mut Scratch,
+        visitor: &mut dyn Visitor,
+    ) -> Result<()>;
 }
 
-/// A worker's buffers: they grow to the largest pack and are then reused.
-#[derive(Clone, Debug, Default)]
-pub struct Scratch {
-    /// `[tokens, hidden]`: the residual stream.
-    pub(super) states: Vec<f32>,
-    /// `[tokens, 3 * hidden]`: queries, keys and values; without the values, two thirds of it.
-    pub(super) projected: Vec<f32>,
-    /// `[tokens, hidden]`: what the heads wrote, before the output projection.
-    pub(super) context: Vec<f32>,
-    /// `[tokens, hidden]`: what a linear layer gives back to the residual stream.
-    pub(super) update: Vec<f32>,
-    /// `[tokens, intermediate]`
-    pub(super) wide: Vec<f32>,
-    /// `[n, head_dim]`: one head's queries over one sentence, scaled.
-    pub(super) query: Vec<f32>,
-    /// `[n, head_dim]`: its keys, in models whose keys meet distances.
-    pub(super) key: Vec<f32>,
-    /// `[n, 2n - 1]`: products with the embeddings of distances, in models that have them.
-    pub(super) distances: Vec<f32>,
-    /// `[n, stride]`: one head's attention over one sentence; `stride` is `n` rounded up to whole vectors.
-    pub(super) attention: Vec<f32>,
-    /// `[n]`: the entropy of each row of it.
-    pub(super) entropies: Vec<f32>,
+/// A forward pass under way: its input and interventions, and who looks at it.
+struct Pass<'a> {
+    batch: &'a Batch<'a>,
+    gates: &'a Gates,
+    needs: Needs,
+    visitor: &'a mut dyn Visitor,
 }
 
-/// Checks that all tokens of a pack have embeddings.
-pub(super) fn check_indices(pack: &Pack, config: &Config) -> Result<()> {
+impl Pass<'_> {
+    /// Lends hidden states, `[tokens, hidden]`, sequence by sequence, if they are needed.
+    fn lend_states(&mut self, layer: usize, states: &[f32], hidden: usize) {
+        if !self.needs.hidden_states {
+            return;
+        }
+        for (sequence, span) in self.batch.spans().enumerate() {
+            let own = &states[span.start * hidden..span.end * hidden];
+            self.visitor.hidden_states(sequence, layer, Rows::new(own, hidden));
+        }
+    }
+
+    /// Ends every sequence.
+    fn end(&mut self) {
+        (0..self.batch.inputs.len()).for_each(|sequence| self.visitor.end(sequence));
+    }
+}
+
+/// Checks that a batch, its start and its interventions fit the model.
+fn check_input(config: &Config, start: Start<'_>, batch: &Batch<'_>, gates: &Gates) -> Result<()> {
     let (words, positions, segments) = (config.vocab_size, config.positions(), config.type_vocab_size);
-    for Sequence { index, ids, segments: segment_ids, .. } in &pack.sentences {
-        ensure!(ids.len() <= positions, "sentence {index} has {} tokens, the model {positions} positions", ids.len());
+    for Input { number, ids, segments: segment_ids, predicted, .. } in &batch.inputs {
+        let n = ids.len();
+        ensure!(n > 0, "sentence {number} has no tokens");
+        ensure!(n <= positions, "sentence {number} has {n} tokens, the model {positions} positions");
+        ensure!(segment_ids.len() == n, "sentence {number} has {n} tokens and the segments of {}", segment_ids.len());
         let largest = |ids: &[u32]| ids.iter().max().map_or(0, |&id| id as usize);
         let (id, segment) = (largest(ids), largest(segment_ids));
-        ensure!(id < words, "sentence {index} has token id {id}, the model {words} token embeddings");
+        ensure!(id < words, "sentence {number} has token id {id}, the model {words} token embeddings");
         ensure!(
             segments == 0 || segment < segments,
-            "sentence {index} has segment {segment}, the model {segments} segment embeddings"
+            "sentence {number} has segment {segment}, the model {segments} segment embeddings"
+        );
+        if let Some(position) = predicted.iter().find(|&&position| position >= n) {
+            anyhow::bail!("logits are wanted at position {position} of sentence {number}, which has {n} tokens");
+        }
+    }
+    if let Start::Layer { layer, states } = start {
+        let (layers, expected) = (config.num_hidden_layers, batch.tokens() * config.hidden_size);
+        ensure!(layer <= layers, "a pass cannot start from layer {layer}: the model has {layers} layers");
+        ensure!(
+            states.len() == expected,
+            "a pass from layer {layer} starts with {} values, not one hidden state for each token, {expected} values",
+            states.len()
         );
     }
-    Ok(())
+    gates.check(config, batch)
 }
 
 /// Fails if a value is NaN or infinite.
-pub(super) fn check_finite(values: &[f32], layer: usize) -> Result<()> {
+fn check_finite(values: &[f32], layer: usize) -> Result<()> {
     ensure!(
         values.iter().all(|value| value.is_finite()),
         "layer {layer} computes values that are not finite: the weights are damaged or overflow in float32"
     );
     Ok(())
 }
+
+/// The message where logits are needed and the masked-LM head was not loaded.
+const NO_MASKED_LM: &str = "logits are needed, but the masked-LM head was not loaded with the encoder";

@@ -1,19 +1,24 @@
-//! The encoder over slices: whole sentences side by side, one worker per core, nothing allocated once warm.
+//! The encoder over slices: whole sequences side by side, one worker per core, nothing allocated once warm.
 //!
-//! The matrix products are the `gemm` crate's, over all tokens of a pack; attention is computed for one sentence
+//! The matrix products are the `gemm` crate's, over all tokens of a batch; attention is computed for one sequence
 //! and head at a time, and looked at while it is in cache.
 
-use anyhow::{Context, Result};
+mod heads;
+mod masked_lm;
 
+use std::sync::OnceLock;
+
+use anyhow::{Result, ensure};
+
+use super::batch::Batch;
+use super::gates::Gates;
 use super::kernels;
-use super::matmul::{Matrix, MatrixMut, multiply, multiply_add};
-use super::relative::{Relative, Scores};
-use super::{Encoder, Scratch, Visitor, check_finite, check_indices};
+use super::matmul::{Matrix, MatrixMut, multiply};
+use super::relative::Relative;
+use super::visitor::Visitor;
+use super::{Encoder, NO_MASKED_LM, Pass, Scratch, Start, check_finite, check_input};
 use crate::model::config::Activation;
-use crate::model::forward::attention::AttentionView;
-use crate::model::parameters::{Linear, Parameters};
-use crate::sequences::pack::Pack;
-use crate::system::lanes::LANES;
+use crate::model::parameters::{Layer, Linear, Parameters};
 use crate::system::parallel::{all_cores, in_parallel};
 
 /// The fast encoder.
@@ -22,6 +27,8 @@ pub struct PackedEncoder {
     parameters: Parameters,
     /// What scores depend on beside queries and keys.
     relative: Option<Relative>,
+    /// `W_O W_Oᵀ` of each head, `[heads, head_dim, head_dim]` for each of the stored layers, made when first needed.
+    output_grams: Vec<OnceLock<Vec<f32>>>,
 }
 
 impl PackedEncoder {
@@ -32,23 +39,20 @@ impl PackedEncoder {
             linear.weight = transposed(&linear.weight, linear.bias.len());
         });
         let relative = Relative::take(&mut parameters);
-        Self { parameters, relative }
+        let output_grams = parameters.layers.iter().map(|_| OnceLock::new()).collect();
+        Self { parameters, relative, output_grams }
     }
 
     /// Word, position and segment embeddings, summed, normalised and as wide as the hidden states, into
     /// `scratch.states`.
-    #[expect(clippy::cast_possible_truncation, reason = "the smallest epsilon in use, 1e-12, is an f32")]
-    fn embed(&self, pack: &Pack, scratch: &mut Scratch) -> Result<()> {
+    fn embed(&self, batch: &Batch<'_>, scratch: &mut Scratch) {
         let Parameters { config, embeddings, .. } = &self.parameters;
-        check_indices(pack, config)?;
-        let (tokens, width) = (pack.tokens(), config.embedding_width());
+        let (tokens, width) = (batch.tokens(), config.embedding_width());
         let Scratch { states, update, .. } = scratch;
         let sum = sized(if embeddings.projection.is_some() { &mut *update } else { &mut *states }, tokens * width);
         let mut rows = sum.chunks_exact_mut(width);
-        for sentence in &pack.sentences {
-            let segments = &sentence.segments;
-            for ((&id, position), &segment) in
-                sentence.ids.iter().zip(config.position_rows(&sentence.ids)).zip(segments)
+        for input in &batch.inputs {
+            for ((&id, position), &segment) in input.ids.iter().zip(config.position_rows(input.ids)).zip(input.segments)
             {
                 let out = rows.next().expect("a row for each token");
                 out.copy_from_slice(row(&embeddings.words, id as usize, width));
@@ -60,119 +64,108 @@ impl PackedEncoder {
             }
         }
         let norm = &embeddings.norm;
-        kernels::norm(sum, &norm.weight, &norm.bias, config.layer_norm_eps as f32);
+        kernels::norm(sum, &norm.weight, &norm.bias, self.epsilon());
         if let Some(projection) = &embeddings.projection {
             let hidden = config.hidden_size;
             project(update, projection, hidden, states, tokens);
-            for row in states.chunks_exact_mut(hidden) {
-                row.iter_mut().zip(&projection.bias).for_each(|(state, bias)| *state += bias);
-            }
+            add_bias(states, &projection.bias);
         }
-        Ok(())
     }
 
-    /// Self-attention of all sentences of the pack: queries, keys and values from `scratch.projected`, without their
-    /// biases yet; what the heads write into `scratch.context`, if there are values.
-    fn attend(&self, number: usize, pack: &Pack, scratch: &mut Scratch, visitor: &mut dyn Visitor) -> Result<()> {
-        let config = &self.parameters.config;
-        let (hidden, head_dim) = (config.hidden_size, config.head_dim());
-        let place = self.parameters.order[number];
-        let bias = &self.parameters.layers[place].query_key_value.bias;
-        let Scratch { projected, context, query, key, distances, attention, entropies, .. } = scratch;
-        let width = projected.len() / pack.tokens();
-        let has_values = width == 3 * hidden;
-        if has_values {
-            // A row's weights sum to 1, so the values' bias comes out of the product unchanged.
-            let context = sized(context, pack.tokens() * hidden);
-            context.chunks_exact_mut(hidden).for_each(|row| row.copy_from_slice(&bias[2 * hidden..]));
-        }
-        #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
-        let scale = (1.0 / (head_dim as f64).sqrt()) as f32;
-        for (sentence, span) in pack.spans().enumerate() {
-            let n = span.len();
-            // Whole vectors: the softmax has no remainder to see to.
-            let stride = n.next_multiple_of(LANES);
-            let rows = &projected[span.start * width..span.end * width];
-            let query = sized(query, n * head_dim);
-            let attention = sized(attention, n * stride);
-            let entropies = sized(entropies, n);
-            for head in 0..config.num_attention_heads {
-                let [q, k, v] = [0, 1, 2].map(|which| which * hidden + head * head_dim);
-                // Queries scaled beforehand. The keys' bias would add the same to all scores of a query, which the
-                // softmax takes away again.
-                kernels::bias_scale(&rows[q..], width, &bias[q..][..head_dim], scale, query);
-                let query = Matrix::new(query, n, head_dim);
-                let keys = Matrix::strided(&rows[k..], n, head_dim, width);
-                multiply(MatrixMut::strided(attention, n, n, stride), query, keys.transposed());
-                if let Some(relative) = &self.relative {
-                    let scores = Scores { values: attention, n, stride, scale };
-                    let key = sized(key, n * head_dim);
-                    kernels::bias_scale(&rows[k..], width, &bias[k..][..head_dim], 1.0, key);
-                    relative.add(place, head, scores, query, Matrix::new(key, n, head_dim), distances);
-                }
-                kernels::softmax(attention, n, stride, entropies);
-                check_finite(entropies, number)
-                    .with_context(|| format!("sentence {}", pack.sentences[sentence].index))?;
-                visitor.attention(sentence, AttentionView::strided(number, head, stride, attention, entropies));
-                if has_values {
-                    multiply_add(
-                        MatrixMut::strided(&mut context[span.start * hidden + head * head_dim..], n, head_dim, hidden),
-                        Matrix::strided(attention, n, n, stride),
-                        Matrix::strided(&rows[v..], n, head_dim, width),
-                    );
-                }
-            }
-        }
-        Ok(())
+    /// From the contexts of a layer's heads to the hidden states above it: `scratch.context` and `scratch.states` to
+    /// `scratch.states`.
+    fn feed_forward(&self, layer: &Layer, scratch: &mut Scratch) {
+        let Scratch { states, context, update, wide, .. } = scratch;
+        let hidden = self.parameters.config.hidden_size;
+        let tokens = states.len() / hidden;
+        let (part, norm) = (&layer.attention_output, &layer.attention_norm);
+        project(context, part, hidden, update, tokens);
+        kernels::add_norm(update, &part.bias, states, &norm.weight, &norm.bias, self.epsilon());
+
+        let part = &layer.intermediate;
+        project(states, part, part.bias.len(), wide, tokens);
+        activate(self.parameters.config.hidden_act, wide, &part.bias);
+        let (part, norm) = (&layer.output, &layer.output_norm);
+        project(wide, part, hidden, update, tokens);
+        kernels::add_norm(update, &part.bias, states, &norm.weight, &norm.bias, self.epsilon());
     }
 
-    fn activate(&self, wide: &mut [f32], bias: &[f32]) {
-        match self.parameters.config.hidden_act {
-            Activation::Gelu => kernels::bias_gelu(wide, bias),
-            Activation::GeluTanh => kernels::bias_gelu_tanh(wide, bias),
-            Activation::Relu => kernels::bias_relu(wide, bias),
-            Activation::Silu => kernels::bias_silu(wide, bias),
-        }
+    #[expect(clippy::cast_possible_truncation, reason = "the smallest epsilon in use, 1e-12, is an f32")]
+    fn epsilon(&self) -> f32 {
+        self.parameters.config.layer_norm_eps as f32
     }
 }
 
 impl Encoder for PackedEncoder {
-    #[expect(clippy::cast_possible_truncation, reason = "the smallest epsilon in use, 1e-12, is an f32")]
-    fn forward(&self, pack: &Pack, scratch: &mut Scratch, visitor: &mut dyn Visitor) -> Result<()> {
+    fn forward_from(
+        &self,
+        start: Start<'_>,
+        batch: &Batch<'_>,
+        gates: &Gates,
+        scratch: &mut Scratch,
+        visitor: &mut dyn Visitor,
+    ) -> Result<()> {
         let config = &self.parameters.config;
-        let (tokens, hidden) = (pack.tokens(), config.hidden_size);
-        let epsilon = config.layer_norm_eps as f32;
-        self.embed(pack, scratch)?;
-        show(&scratch.states, 0, visitor);
-        for (number, layer) in self.parameters.layers().enumerate() {
-            // No attention depends on what the last layer writes.
-            let writes = number + 1 < self.parameters.order.len() || visitor.wants_hidden_states();
-            let projections = if writes { 3 } else { 2 };
-            project(&scratch.states, &layer.query_key_value, projections * hidden, &mut scratch.projected, tokens);
-            self.attend(number, pack, scratch, visitor)?;
-            if !writes {
-                return Ok(());
-            }
-
-            let (part, norm) = (&layer.attention_output, &layer.attention_norm);
-            project(&scratch.context, part, hidden, &mut scratch.update, tokens);
-            kernels::add_norm(&scratch.update, &part.bias, &mut scratch.states, &norm.weight, &norm.bias, epsilon);
-
-            let part = &layer.intermediate;
-            project(&scratch.states, part, part.bias.len(), &mut scratch.wide, tokens);
-            self.activate(&mut scratch.wide, &part.bias);
-            let (part, norm) = (&layer.output, &layer.output_norm);
-            project(&scratch.wide, part, hidden, &mut scratch.update, tokens);
-            kernels::add_norm(&scratch.update, &part.bias, &mut scratch.states, &norm.weight, &norm.bias, epsilon);
-            show(&scratch.states, number + 1, visitor);
+        let needs = visitor.needs();
+        check_input(config, start, batch, gates)?;
+        ensure!(!needs.logits || self.parameters.masked_lm.is_some(), NO_MASKED_LM);
+        if batch.inputs.is_empty() {
+            return Ok(());
         }
-        check_finite(&scratch.states, self.parameters.order.len())
+        let mut pass = Pass { batch, gates, needs, visitor };
+        match start {
+            Start::Embeddings => self.embed(batch, scratch),
+            Start::Layer { states, .. } => sized(&mut scratch.states, states.len()).copy_from_slice(states),
+        }
+        let (hidden, layers) = (config.hidden_size, self.parameters.order.len());
+        pass.lend_states(start.layer(), &scratch.states, hidden);
+        for (number, layer) in self.parameters.layers().enumerate().skip(start.layer()) {
+            // No attention depends on what the last layer writes.
+            let last = number + 1 == layers;
+            let projections = if last && !needs.beyond_attention() { 2 } else { 3 };
+            project(
+                &scratch.states,
+                &layer.query_key_value,
+                projections * hidden,
+                &mut scratch.projected,
+                batch.tokens(),
+            );
+            self.attend(number, &mut pass, scratch)?;
+            if !last || needs.last_states() {
+                self.feed_forward(layer, scratch);
+                pass.lend_states(number + 1, &scratch.states, hidden);
+            }
+        }
+        if needs.last_states() {
+            check_finite(&scratch.states, layers)?;
+        }
+        if needs.logits {
+            self.predict(&mut pass, scratch)?;
+        }
+        pass.end();
+        Ok(())
+    }
+}
+
+fn activate(activation: Activation, wide: &mut [f32], bias: &[f32]) {
+    match activation {
+        Activation::Gelu => kernels::bias_gelu(wide, bias),
+        Activation::GeluTanh => kernels::bias_gelu_tanh(wide, bias),
+        Activation::Relu => kernels::bias_relu(wide, bias),
+        Activation::Silu => kernels::bias_silu(wide, bias),
+    }
+}
+
+/// Adds a bias to each row.
+fn add_bias(rows: &mut [f32], bias: &[f32]) {
+    for row in rows.chunks_exact_mut(bias.len()) {
+        row.iter_mut().zip(bias).for_each(|(value, bias)| *value += bias);
     }
 }
 
 /// A row of an embedding.
-fn row(table: &[f32], index: usize, hidden: usize) -> &[f32] {
-    &table[index * hidden..][..hidden]
+fn row(table: &[f32], index: usize, width: usize) -> &[f32] {
+    &table[index * width..][..width]
 }
 
 /// The first `length` values of a buffer, which grows if it must.
@@ -208,10 +201,4 @@ fn project(states: &[f32], linear: &Linear, outputs: usize, into: &mut Vec<f32>,
         Matrix::new(states, tokens, inputs),
         Matrix::strided(&linear.weight, inputs, outputs, linear.bias.len()),
     );
-}
-
-fn show(states: &[f32], layer: usize, visitor: &mut dyn Visitor) {
-    if visitor.wants_hidden_states() {
-        visitor.hidden_states(layer, states);
-    }
 }

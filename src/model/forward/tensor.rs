@@ -1,20 +1,29 @@
 //! The encoder in candle tensors: runs on any device, can be differentiated, and is short enough to check by eye.
+//!
+//! Softmax and layer normalisation are composed of plain tensor operations: candle's fused ones have no derivative, and
+//! a gradient that meets one is lost without a word.
 
-use anyhow::Result;
-use candle_core::{Device, IndexOp, Tensor};
-use candle_nn::Module;
-use candle_nn::ops::softmax_last_dim;
-use candle_transformers::models::with_tracing::{LayerNorm, Linear};
+mod gradient;
+mod heads;
+mod parts;
 
-use super::{Encoder, Scratch, Visitor, check_finite, check_indices};
-use crate::model::config::{Activation, Config, PositionEmbedding};
-use crate::model::forward::attention::AttentionView;
-use crate::model::parameters::{self, Parameters, PositionBias};
-use crate::sequences::pack::Pack;
+use anyhow::{Context, Result, ensure};
+use candle_core::{D, DType, Device, Tensor};
+use candle_nn::{Linear, Module};
+
+use super::batch::Batch;
+use super::gates::Gates;
+use super::visitor::Visitor;
+use super::{Encoder, NO_MASKED_LM, Pass, Scratch, Start, check_finite, check_input};
+use crate::model::config::{Activation, Config};
+use crate::model::parameters::Parameters;
+pub use gradient::GateGradient;
+use parts::{Layer, LayerNorm, Loader, MaskedLm};
 
 /// The readable encoder.
 pub struct TensorEncoder {
     device: Device,
+    precision: DType,
     config: Config,
     words: Tensor,
     positions: Option<Tensor>,
@@ -26,65 +35,44 @@ pub struct TensorEncoder {
     layers: Vec<Layer>,
     /// Which of `layers` each layer of the model is.
     order: Vec<usize>,
-}
-
-struct Layer {
-    query_key_value: Linear,
-    /// `[2 * max_positions - 1, head_dim]`
-    distances: Option<Tensor>,
-    attention_output: Linear,
-    attention_norm: LayerNorm,
-    intermediate: Linear,
-    output: Linear,
-    output_norm: LayerNorm,
+    masked_lm: Option<MaskedLm>,
 }
 
 impl TensorEncoder {
-    /// An encoder with a copy of the parameters on `device`.
+    /// An encoder with a copy of the parameters on `device`, that computes in float32.
     ///
     /// # Errors
     ///
     /// If the device has no room for them.
     pub fn new(parameters: &Parameters, device: &Device) -> Result<Self> {
-        let Parameters { config, embeddings, position_bias, layers, order } = parameters;
-        let table = |values: &Vec<f32>, width: usize| {
-            Tensor::from_slice(values.as_slice(), (values.len() / width, width), device)
-        };
+        Self::with_precision(parameters, device, DType::F32)
+    }
+
+    /// The same in another floating-point type: in float64, rounding is out of the way of what is to be compared.
+    ///
+    /// # Errors
+    ///
+    /// If the device has no room for the parameters, or cannot compute in this type.
+    pub fn with_precision(parameters: &Parameters, device: &Device, precision: DType) -> Result<Self> {
+        let Parameters { config, embeddings, position_bias, layers, order, masked_lm } = parameters;
+        let loader = Loader { device, precision, epsilon: config.layer_norm_eps };
         let width = config.embedding_width();
-        let row = |values: &[f32]| Tensor::from_slice(values, values.len(), device);
-        let linear = |part: &parameters::Linear| -> Result<Linear> {
-            let (outputs, inputs) = (part.bias.len(), part.weight.len() / part.bias.len());
-            let weight = Tensor::from_slice(&part.weight, (outputs, inputs), device)?;
-            Ok(Linear::from_weights(weight, Some(row(&part.bias)?)))
-        };
-        let norm = |part: &parameters::LayerNorm| -> Result<LayerNorm> {
-            Ok(LayerNorm::new(row(&part.weight)?, row(&part.bias)?, config.layer_norm_eps))
-        };
-        let layer = |part: &parameters::Layer| -> Result<Layer> {
-            Ok(Layer {
-                query_key_value: linear(&part.query_key_value)?,
-                distances: part.distances.as_ref().map(|values| table(values, config.head_dim())).transpose()?,
-                attention_output: linear(&part.attention_output)?,
-                attention_norm: norm(&part.attention_norm)?,
-                intermediate: linear(&part.intermediate)?,
-                output: linear(&part.output)?,
-                output_norm: norm(&part.output_norm)?,
-            })
-        };
+        let words = loader.table(&embeddings.words, width)?;
+        let table = |values: &Option<Vec<f32>>| values.as_ref().map(|values| loader.table(values, width)).transpose();
+        let bias = position_bias.as_ref().map(|bias| loader.table(&bias.weight, config.num_attention_heads));
         Ok(Self {
             device: device.clone(),
+            precision,
             config: config.clone(),
-            words: table(&embeddings.words, width)?,
-            positions: embeddings.positions.as_ref().map(|values| table(values, width)).transpose()?,
-            segments: embeddings.segments.as_ref().map(|values| table(values, width)).transpose()?,
-            norm: norm(&embeddings.norm)?,
-            projection: embeddings.projection.as_ref().map(linear).transpose()?,
-            position_bias: position_bias
-                .as_ref()
-                .map(|bias| table(&bias.weight, config.num_attention_heads))
-                .transpose()?,
-            layers: layers.iter().map(layer).collect::<Result<_>>()?,
+            positions: table(&embeddings.positions)?,
+            segments: table(&embeddings.segments)?,
+            norm: loader.norm(&embeddings.norm)?,
+            projection: embeddings.projection.as_ref().map(|part| loader.linear(part)).transpose()?,
+            position_bias: bias.transpose()?,
+            layers: layers.iter().map(|part| loader.layer(part, config.head_dim())).collect::<Result<_>>()?,
             order: order.clone(),
+            masked_lm: masked_lm.as_ref().map(|head| loader.masked_lm(head, &words)).transpose()?,
+            words,
         })
     }
 
@@ -95,15 +83,14 @@ impl TensorEncoder {
     }
 
     /// Word, position and segment embeddings, summed, normalised and as wide as the hidden states: `[tokens, hidden]`.
-    fn embed(&self, pack: &Pack) -> Result<Tensor> {
-        check_indices(pack, &self.config)?;
+    fn embed(&self, batch: &Batch<'_>) -> Result<Tensor> {
         let (mut ids, mut positions, mut segments) = (Vec::new(), Vec::new(), Vec::new());
-        for sentence in &pack.sentences {
-            ids.extend_from_slice(&sentence.ids);
-            for row in self.config.position_rows(&sentence.ids) {
+        for input in &batch.inputs {
+            ids.extend_from_slice(input.ids);
+            for row in self.config.position_rows(input.ids) {
                 positions.push(u32::try_from(row)?);
             }
-            segments.extend_from_slice(&sentence.segments);
+            segments.extend_from_slice(input.segments);
         }
         let mut sum = self.rows(&self.words, ids)?;
         for (table, indices) in [(&self.positions, positions), (&self.segments, segments)] {
@@ -118,91 +105,91 @@ impl TensorEncoder {
         })
     }
 
-    /// The scores before the softmax, `[heads, n, n]`, of queries and keys `[heads, n, head_dim]`.
-    fn scores(&self, layer: &Layer, query: &Tensor, key: &Tensor) -> Result<Tensor> {
-        let (heads, n, head_dim) = query.dims3()?;
-        let mut scores = query.matmul(&key.transpose(1, 2)?)?;
-        if let Some(distances) = &layer.distances {
-            let first = self.config.max_position_embeddings - 1;
-            let rows = pairs(n).map(|(query, key)| Ok(u32::try_from(query + first - key)?));
-            let embedded = self.rows(distances, rows.collect::<Result<_>>()?)?.reshape((1, n, n, head_dim))?;
-            // [heads, n, 1, head_dim] times [1, n, n, head_dim], summed over the last.
-            scores = (scores + query.unsqueeze(2)?.broadcast_mul(&embedded)?.sum(3)?)?;
-            if self.config.position_embedding_type == PositionEmbedding::RelativeKeyQuery {
-                scores = (scores + key.unsqueeze(1)?.broadcast_mul(&embedded)?.sum(3)?)?;
+    /// Runs the layers; the hidden states at the end, `[tokens, hidden]`.
+    ///
+    /// `keeps`, `[layers, heads]`, are the shares of the heads that are kept; without them, the gates have their own.
+    fn run(&self, start: Start<'_>, pass: &mut Pass<'_>, keeps: Option<&Tensor>) -> Result<Tensor> {
+        let hidden = self.config.hidden_size;
+        let mut states = match start {
+            Start::Embeddings => self.embed(pass.batch)?,
+            Start::Layer { states, .. } => {
+                Tensor::from_slice(states, (pass.batch.tokens(), hidden), &self.device)?.to_dtype(self.precision)?
             }
+        };
+        self.lend_states(pass, start.layer(), &states)?;
+        for number in start.layer()..self.order.len() {
+            let layer = &self.layers[self.order[number]];
+            let context = self.attend(number, &states, pass, keeps)?;
+            let attended = layer.attention_norm.forward(&(layer.attention_output.forward(&context)? + &states)?)?;
+            let wide = activate(self.config.hidden_act, &layer.intermediate.forward(&attended)?)?;
+            states = layer.output_norm.forward(&(layer.output.forward(&wide)? + &attended)?)?;
+            self.lend_states(pass, number + 1, &states)?;
         }
-        scores = (scores / (head_dim as f64).sqrt())?;
-        if let Some(bias) = &self.position_bias {
-            let bucket = |(query, key): (usize, usize)| PositionBias::bucket(key.cast_signed() - query.cast_signed());
-            let rows = pairs(n).map(|pair| Ok(u32::try_from(bucket(pair))?));
-            scores = (scores + self.rows(bias, rows.collect::<Result<_>>()?)?.t()?.reshape((heads, n, n))?)?;
-        }
-        Ok(scores)
+        check_finite(&flat(&states)?, self.order.len())?;
+        Ok(states)
     }
 
-    /// Self-attention of all sentences of the pack, `[tokens, hidden]` in and out, before the output projection.
-    fn attend(&self, number: usize, states: &Tensor, pack: &Pack, visitor: &mut dyn Visitor) -> Result<Tensor> {
-        let (tokens, hidden) = states.dims2()?;
-        let (heads, head_dim) = (self.config.num_attention_heads, self.config.head_dim());
-        // [3, heads, tokens, head_dim]
-        let layer = &self.layers[self.order[number]];
-        let projected = layer
-            .query_key_value
-            .forward(states)?
-            .reshape((tokens, 3, heads, head_dim))?
-            .permute((1, 2, 0, 3))?
-            .contiguous()?;
-        let mut contexts = Vec::with_capacity(pack.sentences.len());
-        for (sentence, span) in pack.spans().enumerate() {
-            let part = |which: usize| -> candle_core::Result<Tensor> {
-                projected.i(which)?.narrow(1, span.start, span.len())?.contiguous()
-            };
-            let (query, key, value) = (part(0)?, part(1)?, part(2)?);
-            let attention = softmax_last_dim(&self.scores(layer, &query, &key)?)?;
-            let weights = attention.flatten_all()?.to_vec1::<f32>()?;
-            check_finite(&weights, number)?;
-            for (head, weights) in weights.chunks_exact(span.len() * span.len()).enumerate() {
-                visitor.attention(sentence, AttentionView::new(number, head, span.len(), weights));
-            }
-            contexts.push(attention.matmul(&value)?.transpose(0, 1)?.reshape((span.len(), hidden))?);
+    fn lend_states(&self, pass: &mut Pass<'_>, layer: usize, states: &Tensor) -> Result<()> {
+        if pass.needs.hidden_states {
+            pass.lend_states(layer, &flat(states)?, self.config.hidden_size);
         }
-        Ok(Tensor::cat(&contexts, 0)?)
+        Ok(())
     }
 
-    fn activate(&self, states: &Tensor) -> candle_core::Result<Tensor> {
-        match self.config.hidden_act {
-            Activation::Gelu => states.gelu_erf(),
-            Activation::GeluTanh => states.gelu(),
-            Activation::Relu => states.relu(),
-            Activation::Silu => states.silu(),
-        }
+    /// The logits at the predicted positions, `[positions, vocab]`, of hidden states `[tokens, hidden]`.
+    fn logits(&self, states: &Tensor, batch: &Batch<'_>) -> Result<Tensor> {
+        let head = self.masked_lm.as_ref().context(NO_MASKED_LM)?;
+        let rows = batch.predicted().map(|(_, _, row)| Ok(u32::try_from(row)?)).collect::<Result<Vec<_>>>()?;
+        ensure!(!rows.is_empty(), "logits are needed, but the batch names no position");
+        let dense = head.dense.forward(&self.rows(states, rows)?)?;
+        Ok(head.decoder.forward(&head.norm.forward(&activate(head.activation, &dense)?)?)?)
     }
 }
 
 impl Encoder for TensorEncoder {
-    fn forward(&self, pack: &Pack, _: &mut Scratch, visitor: &mut dyn Visitor) -> Result<()> {
-        let mut states = self.embed(pack)?;
-        show(&states, 0, visitor)?;
-        for (number, layer) in self.order.iter().map(|&place| &self.layers[place]).enumerate() {
-            let context = self.attend(number, &states, pack, visitor)?;
-            let attended = layer.attention_norm.forward(&(layer.attention_output.forward(&context)? + &states)?)?;
-            let wide = self.activate(&layer.intermediate.forward(&attended)?)?;
-            states = layer.output_norm.forward(&(layer.output.forward(&wide)? + &attended)?)?;
-            show(&states, number + 1, visitor)?;
+    fn forward_from(
+        &self,
+        start: Start<'_>,
+        batch: &Batch<'_>,
+        gates: &Gates,
+        _: &mut Scratch,
+        visitor: &mut dyn Visitor,
+    ) -> Result<()> {
+        let needs = visitor.needs();
+        check_input(&self.config, start, batch, gates)?;
+        ensure!(!needs.logits || self.masked_lm.is_some(), NO_MASKED_LM);
+        if batch.inputs.is_empty() {
+            return Ok(());
         }
-        check_finite(&states.flatten_all()?.to_vec1::<f32>()?, self.order.len())
+        let mut pass = Pass { batch, gates, needs, visitor };
+        let states = self.run(start, &mut pass, None)?;
+        if needs.logits && batch.predicted().next().is_some() {
+            let logits = self.logits(&states, batch)?;
+            let vocabulary = logits.dim(1)?;
+            for (row, (sequence, position, _)) in flat(&logits)?.chunks_exact(vocabulary).zip(batch.predicted()) {
+                pass.visitor.logits(sequence, position, row);
+            }
+        }
+        pass.end();
+        Ok(())
     }
 }
 
-/// All pairs of query and key of a sentence.
-fn pairs(n: usize) -> impl Iterator<Item = (usize, usize)> {
-    (0..n).flat_map(move |query| (0..n).map(move |key| (query, key)))
+fn activate(activation: Activation, states: &Tensor) -> candle_core::Result<Tensor> {
+    match activation {
+        Activation::Gelu => states.gelu_erf(),
+        Activation::GeluTanh => states.gelu(),
+        Activation::Relu => states.relu(),
+        Activation::Silu => states.silu(),
+    }
 }
 
-fn show(states: &Tensor, layer: usize, visitor: &mut dyn Visitor) -> Result<()> {
-    if visitor.wants_hidden_states() {
-        visitor.hidden_states(layer, &states.flatten_all()?.to_vec1::<f32>()?);
-    }
-    Ok(())
+/// Softmax over the last dimension.
+fn softmax(scores: &Tensor) -> candle_core::Result<Tensor> {
+    candle_nn::ops::softmax(scores, D::Minus1)
+}
+
+/// All values, as they are lent.
+fn flat(tensor: &Tensor) -> candle_core::Result<Vec<f32>> {
+    tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1()
 }

@@ -72,11 +72,18 @@ pub trait Tensors: Sync {
     ///
     /// If there is no such tensor.
     fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>>;
+
+    /// Whether there is a tensor that is called `name`.
+    fn has_tensor(&self, name: &str) -> bool;
 }
 
 impl Tensors for Checkpoint {
     fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         Self::tensor(self, name, shape)
+    }
+
+    fn has_tensor(&self, name: &str) -> bool {
+        candidates(self.prefix, name).iter().any(|name| self.tensors.contains_key(name))
     }
 }
 

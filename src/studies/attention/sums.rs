@@ -112,7 +112,7 @@ impl Sums for AttentionSums {
     }
 
     fn head(&mut self, begun: &mut Begun, lent: &mut Lent<'_>) {
-        let view = lent.attention;
+        let view = lent.attention();
         let head = self.grid.index(view.layer, view.head);
         self.blocks[begun.block].heads[head].add(&tokens::observe(&begun.roles, view, &mut self.row));
     }

@@ -80,7 +80,7 @@ impl Sums for SyntaxHits {
 
     fn head(&mut self, sentence: &mut Self::Begun, lent: &mut Lent<'_>) {
         let Some(tree) = sentence else { return };
-        let place = self.grid.index(lent.attention.layer, lent.attention.head);
+        let place = self.grid.index(lent.view.layer, lent.view.head);
         let folded = lent.words(FromToken::First);
         for (word, GoldArc { head, relation }) in tree.iter().enumerate() {
             let Some(head) = number(*head) else { continue };
@@ -159,7 +159,7 @@ mod tests {
             0.0, 0.0, 0.75, 0.25, 0.0, // the stop: sleep
             0.2, 0.2, 0.2, 0.2, 0.2,
         ];
-        sums.head(&mut begun, &mut panel.lend(&sentence, AttentionView::new(0, 0, 5, &weights)));
+        sums.head(&mut begun, &mut panel.lend(&sentence, AttentionView::new(0, 0, 5, &weights).into()));
         let [all, nsubj, root] = ["all", "nsubj", "root"].map(|name| &sums.relations[name]);
         // Into cats from others: 0 and 0, so the first word, itself; into the stop: 1/4 from cats.
         assert_eq!((all.count, all.hits[0]), (3, [2, 0]));

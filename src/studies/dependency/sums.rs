@@ -133,7 +133,7 @@ impl Sums for DependencySums {
         if arcs.is_empty() {
             return;
         }
-        let head = self.grid.index(lent.attention.layer, lent.attention.head);
+        let head = self.grid.index(lent.view.layer, lent.view.head);
         let predicted = self.predictions.of(lent.words(self.from));
         let block = &mut self.blocks[*block];
         for arc in arcs {
@@ -195,7 +195,7 @@ mod tests {
     fn add(sums: &mut DependencySums, sentence: &Sequence, weights: &[f32]) {
         let (mut begun, mut folder) = (sums.begin(sentence), Folder::default());
         let view = AttentionView::new(0, 0, sentence.ids.len(), weights);
-        sums.head(&mut begun, &mut folder.lend(sentence, view));
+        sums.head(&mut begun, &mut folder.lend(sentence, view.into()));
     }
 
     fn empty() -> DependencySums {

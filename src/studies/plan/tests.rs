@@ -40,7 +40,7 @@ fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[
         // Head 1 sees the transpose: another matrix of the same size.
         let transposed: Vec<f32> = (0..tokens * tokens).map(|i| weights[i % tokens * tokens + i / tokens]).collect();
         for (head, weights) in [&weights[..tokens * tokens], &transposed].into_iter().enumerate() {
-            panel.head(0, sentence, AttentionView::new(0, head, tokens, weights));
+            panel.head(0, sentence, AttentionView::new(0, head, tokens, weights).into());
         }
         panel.end();
     }

@@ -88,7 +88,7 @@ impl Sums for TreeSums {
         if gold.count() == 0 {
             return;
         }
-        let head = self.grid.index(lent.attention.layer, lent.attention.head);
+        let head = self.grid.index(lent.view.layer, lent.view.head);
         self.blocks[*block].hits[head] += gold.in_spanning_tree(lent.words(self.from), &mut self.buffers);
     }
 

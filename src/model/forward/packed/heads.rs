@@ -1,0 +1,175 @@
+//! The heads of a layer at work: attention, values, contexts, and what of them is lent.
+
+use anyhow::{Context, Result};
+
+use super::{PackedEncoder, Pass, Scratch, sized};
+use crate::model::forward::attention::AttentionView;
+use crate::model::forward::matmul::{Matrix, MatrixMut, multiply, multiply_add};
+use crate::model::forward::relative::Scores;
+use crate::model::forward::rows::Rows;
+use crate::model::forward::scratch::ValueScratch;
+use crate::model::forward::visitor::{HeadView, ValueNorms, Values};
+use crate::model::forward::{check_finite, kernels};
+use crate::system::lanes::LANES;
+
+/// Queries, keys and values, in the order in which [`Parameters`](crate::model::parameters::Parameters) has them.
+const QUERY: usize = 0;
+const KEY: usize = 1;
+const VALUE: usize = 2;
+
+/// The queries, keys and, if they are needed, values of one sequence in all heads, as projected, without biases.
+#[derive(Clone, Copy)]
+struct Projected<'a> {
+    /// `[n, width]`: the parts one after the other, in each of them the heads.
+    rows: &'a [f32],
+    n: usize,
+    width: usize,
+    /// `[3 * hidden]`
+    bias: &'a [f32],
+    head_dim: usize,
+}
+
+impl<'a> Projected<'a> {
+    /// Where a head's share of a part begins in each row.
+    fn start(&self, part: usize, head: usize) -> usize {
+        part * self.bias.len() / 3 + head * self.head_dim
+    }
+
+    /// `[head_dim]`
+    fn bias(&self, part: usize, head: usize) -> &'a [f32] {
+        &self.bias[self.start(part, head)..][..self.head_dim]
+    }
+
+    /// `[n, head_dim]`
+    fn matrix(&self, part: usize, head: usize) -> Matrix<'a> {
+        Matrix::strided(&self.rows[self.start(part, head)..], self.n, self.head_dim, self.width)
+    }
+
+    /// The same rows to be lent.
+    fn lent(&self, part: usize, head: usize) -> Rows<'a> {
+        Rows::strided(&self.rows[self.start(part, head)..], self.n, self.head_dim, self.width)
+    }
+
+    /// The same with the bias, times `scale`, in a buffer.
+    fn biased<'b>(&self, part: usize, head: usize, scale: f32, into: &'b mut Vec<f32>) -> Matrix<'b> {
+        let into = sized(into, self.n * self.head_dim);
+        kernels::bias_scale(&self.rows[self.start(part, head)..], self.width, self.bias(part, head), scale, into);
+        Matrix::new(into, self.n, self.head_dim)
+    }
+}
+
+impl PackedEncoder {
+    /// Self-attention of all sequences of the batch: queries, keys and values from `scratch.projected`, without their
+    /// biases yet; the contexts of the heads into `scratch.context`, if anybody needs them.
+    pub(super) fn attend(&self, number: usize, pass: &mut Pass<'_>, scratch: &mut Scratch) -> Result<()> {
+        let config = &self.parameters.config;
+        let (hidden, head_dim) = (config.hidden_size, config.head_dim());
+        let (place, needs) = (self.parameters.order[number], pass.needs);
+        let bias = self.parameters.layers[place].query_key_value.bias.as_slice();
+        let Scratch { projected, context, query, key, distances, attention, entropies, values, .. } = scratch;
+        let tokens = pass.batch.tokens();
+        let width = projected.len() / tokens;
+        let writes = needs.contexts || needs.last_states() || number + 1 < self.parameters.order.len();
+        if writes {
+            // A row's weights sum to 1, so the values' bias comes out of the product unchanged.
+            let context = sized(context, tokens * hidden);
+            context.chunks_exact_mut(hidden).for_each(|row| row.copy_from_slice(&bias[2 * hidden..]));
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
+        let scale = (1.0 / (head_dim as f64).sqrt()) as f32;
+        for (sequence, span) in pass.batch.spans().enumerate() {
+            let input = pass.batch.inputs[sequence];
+            let in_sentence = || format!("sentence {}", input.number);
+            let n = span.len();
+            let parts = Projected { rows: &projected[span.start * width..span.end * width], n, width, bias, head_dim };
+            // Whole vectors: the softmax has no remainder to see to.
+            let stride = n.next_multiple_of(LANES);
+            let attention = sized(attention, n * stride);
+            let entropies = sized(entropies, n);
+            for head in 0..config.num_attention_heads {
+                // Queries scaled beforehand. The keys' bias would add the same to all scores of a query, which the
+                // softmax takes away again.
+                let query = parts.biased(QUERY, head, scale, query);
+                multiply(MatrixMut::strided(attention, n, n, stride), query, parts.matrix(KEY, head).transposed());
+                if let Some(relative) = &self.relative {
+                    let scores = Scores { values: attention, n, stride, scale };
+                    relative.add(place, head, scores, query, parts.biased(KEY, head, 1.0, key), distances);
+                }
+                pass.gates.cut_scores((number, head, sequence), attention, n, stride).with_context(in_sentence)?;
+                kernels::softmax(attention, n, stride, entropies);
+                check_finite(entropies, number).with_context(in_sentence)?;
+
+                let view = HeadView {
+                    layer: number,
+                    head,
+                    attention: AttentionView::strided(number, head, stride, attention, entropies),
+                    values: needs
+                        .values
+                        .then(|| Values { rows: parts.lent(VALUE, head), bias: parts.bias(VALUE, head) }),
+                    value_norms: needs.value_norms.then(|| self.value_norms(place, head, &parts, values)),
+                    context: None,
+                };
+                if needs.heads() && !needs.contexts {
+                    // At once, while attention is in cache.
+                    pass.visitor.head(sequence, &view);
+                }
+                if !writes {
+                    continue;
+                }
+                let context = &mut context[span.start * hidden + head * head_dim..span.end * hidden];
+                let gate = pass.gates.of(number, head);
+                if gate.is_none_or(|gate| !gate.is_closed()) {
+                    let weights = Matrix::strided(attention, n, n, stride);
+                    multiply_add(MatrixMut::strided(context, n, head_dim, hidden), weights, parts.matrix(VALUE, head));
+                }
+                if let Some(gate) = gate {
+                    gate.apply(context, head_dim, hidden, input.classes);
+                }
+                if needs.contexts {
+                    let context = Some(Rows::strided(context, n, head_dim, hidden));
+                    pass.visitor.head(sequence, &HeadView { context, ..view });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The norms `sqrt(v G vᵀ)` of one head's values, with `G` the Gram matrix of its part of the output projection:
+    /// vectors as wide as the hidden states are never made.
+    fn value_norms<'a>(
+        &'a self,
+        place: usize,
+        head: usize,
+        parts: &Projected<'_>,
+        scratch: &'a mut ValueScratch,
+    ) -> ValueNorms<'a> {
+        let Projected { n, head_dim, .. } = *parts;
+        let ValueScratch { biased, products, norms } = scratch;
+        let gram = self.output_gram(place, head);
+        let (products, norms) = (sized(products, n * head_dim), sized(norms, n));
+        let values = parts.biased(VALUE, head, 1.0, biased);
+        multiply(MatrixMut::new(products, n, head_dim), values, Matrix::new(gram, head_dim, head_dim));
+        kernels::dot_rows(biased, products, head_dim, norms);
+        // Rounding can take a norm of almost nothing below 0.
+        norms.iter_mut().for_each(|square| *square = square.max(0.0).sqrt());
+        ValueNorms { norms, gram }
+    }
+
+    /// `W_O W_Oᵀ`, `[head_dim, head_dim]`, of a head of the `place`-th stored layer.
+    fn output_gram(&self, place: usize, head: usize) -> &[f32] {
+        let (heads, head_dim) = (self.parameters.config.num_attention_heads, self.parameters.config.head_dim());
+        let hidden = heads * head_dim;
+        let grams = self.output_grams[place].get_or_init(|| {
+            let mut grams = vec![0.0; heads * head_dim * head_dim];
+            // Transposed, so that a head's part are rows.
+            let weight = &self.parameters.layers[place].attention_output.weight;
+            let parts = weight.chunks_exact(head_dim * hidden);
+            for (gram, part) in grams.chunks_exact_mut(head_dim * head_dim).zip(parts) {
+                let part = Matrix::new(part, head_dim, hidden);
+                multiply(MatrixMut::new(gram, head_dim, head_dim), part, part.transposed());
+            }
+            grams
+        });
+        &grams[head * head_dim * head_dim..][..head_dim * head_dim]
+    }
+}

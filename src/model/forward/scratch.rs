@@ -1,0 +1,41 @@
+//! A worker's buffers.
+
+/// Buffers that grow to the largest batch of a worker and are then reused.
+#[derive(Clone, Debug, Default)]
+pub struct Scratch {
+    /// `[tokens, hidden]`: the residual stream.
+    pub(super) states: Vec<f32>,
+    /// `[tokens, 3 * hidden]`: queries, keys and values; without the values, two thirds of it.
+    pub(super) projected: Vec<f32>,
+    /// `[tokens, hidden]`: the contexts of all heads, before the output projection.
+    pub(super) context: Vec<f32>,
+    /// `[tokens, hidden]`: what a linear layer gives back to the residual stream.
+    pub(super) update: Vec<f32>,
+    /// `[tokens, intermediate]`
+    pub(super) wide: Vec<f32>,
+    /// `[positions, vocab]`: logits of some of the predicted positions.
+    pub(super) logits: Vec<f32>,
+    /// `[n, head_dim]`: one head's queries over one sentence, scaled.
+    pub(super) query: Vec<f32>,
+    /// `[n, head_dim]`: its keys, in models whose keys meet distances.
+    pub(super) key: Vec<f32>,
+    /// `[n, 2n - 1]`: products with the embeddings of distances, in models that have them.
+    pub(super) distances: Vec<f32>,
+    /// For the norms of its values.
+    pub(super) values: ValueScratch,
+    /// `[n, stride]`: one head's attention over one sentence; `stride` is `n` rounded up to whole vectors.
+    pub(super) attention: Vec<f32>,
+    /// `[n]`: the entropy of each row of it.
+    pub(super) entropies: Vec<f32>,
+}
+
+/// Buffers for the norms of one head's values over one sentence.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ValueScratch {
+    /// `[n, head_dim]`: the values with their bias.
+    pub biased: Vec<f32>,
+    /// `[n, head_dim]`: those times the Gram matrix of the output projection.
+    pub products: Vec<f32>,
+    /// `[n]`
+    pub norms: Vec<f32>,
+}

@@ -1,0 +1,171 @@
+//! The heads of a layer at work, in tensors.
+
+use anyhow::{Context, Result};
+use candle_core::{IndexOp, Tensor};
+use candle_nn::Module;
+
+use super::parts::Layer;
+use super::{Pass, TensorEncoder, check_finite, flat, softmax};
+use crate::model::config::PositionEmbedding;
+use crate::model::forward::attention::AttentionView;
+use crate::model::forward::batch::Input;
+use crate::model::forward::gates::Gates;
+use crate::model::forward::rows::Rows;
+use crate::model::forward::visitor::{HeadView, ValueNorms, Values};
+use crate::model::parameters::PositionBias;
+
+impl TensorEncoder {
+    /// Self-attention of all sequences of the batch, `[tokens, hidden]` in and out, before the output projection.
+    pub(super) fn attend(
+        &self,
+        number: usize,
+        states: &Tensor,
+        pass: &mut Pass<'_>,
+        keeps: Option<&Tensor>,
+    ) -> Result<Tensor> {
+        let (tokens, hidden) = states.dims2()?;
+        let (heads, head_dim) = (self.config.num_attention_heads, self.config.head_dim());
+        // [3, heads, tokens, head_dim]
+        let layer = &self.layers[self.order[number]];
+        let projected = layer
+            .query_key_value
+            .forward(states)?
+            .reshape((tokens, 3, heads, head_dim))?
+            .permute((1, 2, 0, 3))?
+            .contiguous()?;
+        let mut contexts = Vec::with_capacity(pass.batch.inputs.len());
+        for (sequence, span) in pass.batch.spans().enumerate() {
+            let input = pass.batch.inputs[sequence];
+            let part = |which: usize| -> candle_core::Result<Tensor> {
+                projected.i(which)?.narrow(1, span.start, span.len())?.contiguous()
+            };
+            let (query, key, value) = (part(0)?, part(1)?, part(2)?);
+            let in_sentence = || format!("sentence {}", input.number);
+            let mut scores = self.scores(layer, &query, &key)?;
+            if let Some(cuts) = self.cuts(pass.gates, number, sequence, span.len()).with_context(in_sentence)? {
+                scores = (scores + cuts)?;
+            }
+            let attention = softmax(&scores)?;
+            let context = self.gate(number, &attention.matmul(&value)?, pass.gates, input, keeps)?;
+            let weights = flat(&attention)?;
+            check_finite(&weights, number).with_context(in_sentence)?;
+            if pass.needs.heads() {
+                self.lend_heads(number, sequence, pass, &weights, &value, &context)?;
+            }
+            contexts.push(context.transpose(0, 1)?.reshape((span.len(), hidden))?);
+        }
+        Ok(Tensor::cat(&contexts, 0)?)
+    }
+
+    /// The scores before the softmax, `[heads, n, n]`, of queries and keys `[heads, n, head_dim]`.
+    fn scores(&self, layer: &Layer, query: &Tensor, key: &Tensor) -> Result<Tensor> {
+        let (heads, n, head_dim) = query.dims3()?;
+        let mut scores = query.matmul(&key.transpose(1, 2)?)?;
+        if let Some(distances) = &layer.distances {
+            let first = self.config.max_position_embeddings - 1;
+            let rows = pairs(n).map(|(query, key)| Ok(u32::try_from(query + first - key)?));
+            let embedded = self.rows(distances, rows.collect::<Result<_>>()?)?.reshape((1, n, n, head_dim))?;
+            // [heads, n, 1, head_dim] times [1, n, n, head_dim], summed over the last.
+            scores = (scores + query.unsqueeze(2)?.broadcast_mul(&embedded)?.sum(3)?)?;
+            if self.config.position_embedding_type == PositionEmbedding::RelativeKeyQuery {
+                scores = (scores + key.unsqueeze(1)?.broadcast_mul(&embedded)?.sum(3)?)?;
+            }
+        }
+        scores = (scores / (head_dim as f64).sqrt())?;
+        if let Some(bias) = &self.position_bias {
+            let bucket = |(query, key): (usize, usize)| PositionBias::bucket(key.cast_signed() - query.cast_signed());
+            let rows = pairs(n).map(|pair| Ok(u32::try_from(bucket(pair))?));
+            scores = (scores + self.rows(bias, rows.collect::<Result<_>>()?)?.t()?.reshape((heads, n, n))?)?;
+        }
+        Ok(scores)
+    }
+
+    /// The cuts of a layer in a sequence of `n` tokens, `[heads, n, n]`: minus infinity where a weight is to be 0, else
+    /// 0; `None` if there are none.
+    fn cuts(&self, gates: &Gates, layer: usize, sequence: usize, n: usize) -> Result<Option<Tensor>> {
+        let heads = self.config.num_attention_heads;
+        if !gates.cuts_in(layer, heads, sequence) {
+            return Ok(None);
+        }
+        let mut cuts = vec![0.0_f32; heads * n * n];
+        for (head, scores) in cuts.chunks_exact_mut(n * n).enumerate() {
+            gates.cut_scores((layer, head, sequence), scores, n, n)?;
+        }
+        Ok(Some(Tensor::from_vec(cuts, (heads, n, n), &self.device)?.to_dtype(self.precision)?))
+    }
+
+    /// Contexts `z`, `[heads, n, head_dim]`, to `r + keep (z - r)`, with `r` the heads' replacements.
+    fn gate(
+        &self,
+        layer: usize,
+        context: &Tensor,
+        gates: &Gates,
+        input: Input<'_>,
+        keeps: Option<&Tensor>,
+    ) -> Result<Tensor> {
+        let (heads, n, head_dim) = context.dims3()?;
+        if keeps.is_none() && gates.of_layer(layer).next().is_none() {
+            return Ok(context.clone());
+        }
+        let mut own = vec![1.0_f32; heads];
+        let mut replacement = vec![0.0_f32; heads * n * head_dim];
+        for (head, gate) in gates.of_layer(layer) {
+            own[head] = gate.keep;
+            let rows = replacement[head * n * head_dim..][..n * head_dim].chunks_exact_mut(head_dim);
+            for (token, row) in rows.enumerate() {
+                if let Some(stand_in) = gate.stand_in(input.classes, token) {
+                    row.copy_from_slice(stand_in);
+                }
+            }
+        }
+        let keep = match keeps {
+            Some(keeps) => keeps.i(layer)?,
+            None => Tensor::from_vec(own, heads, &self.device)?.to_dtype(self.precision)?,
+        };
+        let replacement =
+            Tensor::from_vec(replacement, (heads, n, head_dim), &self.device)?.to_dtype(self.precision)?;
+        Ok((&replacement + (context - &replacement)?.broadcast_mul(&keep.reshape((heads, 1, 1))?)?)?)
+    }
+
+    /// Lends each head, with `weights` `[heads, n, n]`, `value` (bias included) and `context` `[heads, n, head_dim]`.
+    fn lend_heads(
+        &self,
+        number: usize,
+        sequence: usize,
+        pass: &mut Pass<'_>,
+        weights: &[f32],
+        value: &Tensor,
+        context: &Tensor,
+    ) -> Result<()> {
+        let (heads, n, head_dim) = value.dims3()?;
+        let hidden = heads * head_dim;
+        let layer = &self.layers[self.order[number]];
+        let bias = layer.query_key_value.bias().context("there is one")?.narrow(0, 2 * hidden, hidden)?;
+        let bare = value.broadcast_sub(&bias.reshape((heads, 1, head_dim))?)?;
+        let part = |head: usize| head * n * head_dim..(head + 1) * n * head_dim;
+        let (bare, bias, context) = (flat(&bare)?, flat(&bias)?, flat(context)?);
+        for head in 0..heads {
+            let (rows, bias) = (&bare[part(head)], &bias[head * head_dim..][..head_dim]);
+            // [head_dim, hidden]
+            let output = layer.attention_output.weight().narrow(1, head * head_dim, head_dim)?.t()?;
+            let norms = flat(&value.i(head)?.matmul(&output)?.sqr()?.sum(1)?.sqrt()?)?;
+            let gram = flat(&output.matmul(&output.t()?)?)?;
+            let needs = pass.needs;
+            let view = HeadView {
+                layer: number,
+                head,
+                attention: AttentionView::new(number, head, n, &weights[head * n * n..][..n * n]),
+                values: needs.values.then(|| Values { rows: Rows::new(rows, head_dim), bias }),
+                value_norms: needs.value_norms.then_some(ValueNorms { norms: &norms, gram: &gram }),
+                context: needs.contexts.then(|| Rows::new(&context[part(head)], head_dim)),
+            };
+            pass.visitor.head(sequence, &view);
+        }
+        Ok(())
+    }
+}
+
+/// All pairs of query and key of a sentence.
+fn pairs(n: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..n).flat_map(move |query| (0..n).map(move |key| (query, key)))
+}

@@ -1,0 +1,160 @@
+//! The visitor of a forward pass: what it needs, and what it is lent.
+
+use std::ops::{BitOr, BitOrAssign};
+
+use super::attention::AttentionView;
+use super::rows::Rows;
+
+/// The parts of a forward pass that a visitor wants to see; what nobody needs is not computed.
+///
+/// Needs of several visitors are combined with `|`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Each head's attention.
+    pub attention: bool,
+    /// Each head's values.
+    pub values: bool,
+    /// The norms of each head's values after the output projection.
+    pub value_norms: bool,
+    /// Each head's context vectors.
+    pub contexts: bool,
+    /// The hidden states below and above each layer.
+    pub hidden_states: bool,
+    /// The masked-LM head's logits at the predicted positions.
+    pub logits: bool,
+}
+
+impl Needs {
+    /// Each head's attention and nothing else.
+    pub const ATTENTION: Self = Self {
+        attention: true,
+        values: false,
+        value_norms: false,
+        contexts: false,
+        hidden_states: false,
+        logits: false,
+    };
+
+    /// Whether [`Visitor::head`] is to be called.
+    pub(super) fn heads(self) -> bool {
+        self.attention || self.values || self.value_norms || self.contexts
+    }
+
+    /// Whether heads are to be shown with more than their attention, so that the last layer needs values, too.
+    pub(super) fn beyond_attention(self) -> bool {
+        self.values || self.value_norms || self.contexts || self.last_states()
+    }
+
+    /// Whether the last layer is to be computed to its end, beyond its heads.
+    pub(super) fn last_states(self) -> bool {
+        self.hidden_states || self.logits
+    }
+}
+
+impl BitOr for Needs {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self {
+            attention: self.attention | other.attention,
+            values: self.values | other.values,
+            value_norms: self.value_norms | other.value_norms,
+            contexts: self.contexts | other.contexts,
+            hidden_states: self.hidden_states | other.hidden_states,
+            logits: self.logits | other.logits,
+        }
+    }
+}
+
+impl BitOrAssign for Needs {
+    fn bitor_assign(&mut self, other: Self) {
+        *self = *self | other;
+    }
+}
+
+/// One head at work on one sequence of `n` tokens, as it is in this pass: cuts and gates have acted.
+///
+/// The view ends with the call. Its attention is always there, since everything else comes of it; the other parts are
+/// there if they are needed.
+#[derive(Clone, Copy, Debug)]
+pub struct HeadView<'a> {
+    /// Layer, counted from 0.
+    pub layer: usize,
+    /// Head within the layer, counted from 0.
+    pub head: usize,
+    /// `[n, n]`, after cuts.
+    pub attention: AttentionView<'a>,
+    /// The values, if needed.
+    pub values: Option<Values<'a>>,
+    /// The values' norms after the output projection, if needed.
+    pub value_norms: Option<ValueNorms<'a>>,
+    /// `[n, head_dim]`, if needed: the rows that go into the output projection, `z_i = sum_j A[i,j] v_j`, the value
+    /// bias included, after the head's gate.
+    pub context: Option<Rows<'a>>,
+}
+
+/// A head of which nothing is needed but its attention.
+impl<'a> From<AttentionView<'a>> for HeadView<'a> {
+    fn from(attention: AttentionView<'a>) -> Self {
+        let AttentionView { layer, head, .. } = attention;
+        Self { layer, head, attention, values: None, value_norms: None, context: None }
+    }
+}
+
+/// The values of one head over one sequence.
+#[derive(Clone, Copy, Debug)]
+pub struct Values<'a> {
+    /// `[n, head_dim]`, without their bias.
+    pub rows: Rows<'a>,
+    /// `[head_dim]`: the bias that each of them gets.
+    pub bias: &'a [f32],
+}
+
+/// The norms of one head's values after the output projection (Kobayashi et al. 2020).
+#[derive(Clone, Copy, Debug)]
+pub struct ValueNorms<'a> {
+    /// `[n]`: the norm of `f_j = v_j W_O`, the value bias included, the projection's own bias left out.
+    pub norms: &'a [f32],
+    /// `[head_dim, head_dim]`: `W_O W_Oᵀ`, where `W_O`, `[head_dim, hidden]`, is the head's part of the output
+    /// projection. With it `x W_O · y W_O = x (W_O W_Oᵀ) yᵀ` for any vectors of the head.
+    pub gram: &'a [f32],
+}
+
+/// Something that looks at a forward pass.
+///
+/// Calls come layer by layer, within a layer sequence by sequence, within those head by head. Sequences are numbered
+/// as in the batch, layers and heads from 0.
+pub trait Visitor {
+    /// The parts of the forward pass that are to be computed and lent.
+    fn needs(&self) -> Needs;
+
+    /// One head over one sequence; called if attention, values, value norms or contexts are needed.
+    fn head(&mut self, _sequence: usize, _view: &HeadView<'_>) {}
+
+    /// The hidden states of one sequence, `[n, hidden]`; called if they are needed. Those of layer `l` go into layer
+    /// `l`, those of the last number come out of the last layer, as in transformers' `hidden_states`.
+    /// A pass that starts from a layer begins with the states it was given.
+    fn hidden_states(&mut self, _sequence: usize, _layer: usize, _states: Rows<'_>) {}
+
+    /// The logits at one of the sequence's predicted positions, `[vocab]`; called if they are needed.
+    fn logits(&mut self, _sequence: usize, _position: usize, _logits: &[f32]) {}
+
+    /// The end of a sequence: all that was needed of it has been lent.
+    fn end(&mut self, _sequence: usize) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn needs_are_combined() {
+        let contexts = Needs { contexts: true, ..Needs::default() };
+        let mut all = Needs::ATTENTION | contexts;
+        assert_eq!(all, Needs { attention: true, contexts: true, ..Needs::default() });
+        all |= Needs { logits: true, ..Needs::default() };
+        assert!(all.logits && all.attention && all.contexts && !all.values);
+        assert!(!Needs::default().heads() && contexts.heads() && !Needs::ATTENTION.beyond_attention());
+        assert!(contexts.beyond_attention() && !contexts.last_states() && all.last_states());
+    }
+}

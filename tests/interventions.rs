@@ -1,0 +1,405 @@
+//! What can be done within a forward pass, against PyTorch and by hand: gates, cuts, starts in the middle, what is lent
+//! on demand, logits, and the derivative of a loss with respect to every gate.
+
+#[path = "support/golden.rs"]
+mod golden;
+#[path = "support/random.rs"]
+mod random;
+mod support;
+
+use candle_core::{DType, Device, Tensor};
+use golden::{EVERYTHING, Forward, largest_difference, record, try_record};
+use headscope::model::families::Architecture;
+use headscope::model::forward::batch::{Batch, Input, TokenClass};
+use headscope::model::forward::gates::{Gate, Gates, Replacement};
+use headscope::model::forward::packed::PackedEncoder;
+use headscope::model::forward::tensor::{GateGradient, TensorEncoder};
+use headscope::model::forward::visitor::Needs;
+use headscope::model::forward::{Encoder, Start};
+use headscope::model::parameters::Parameters;
+use headscope::model::weights::Checkpoint;
+use headscope::sequences::pack::Pack;
+use proptest::prelude::*;
+use random::{RandomEncoder, VOCABULARY, classes, predicted, sentences};
+use support::{fixture, weight_files};
+
+/// Hidden states and logits, and nothing else.
+const AT_THE_END: Needs =
+    Needs { attention: false, values: false, value_norms: false, contexts: false, hidden_states: true, logits: true };
+
+/// A model of `fixtures/models` with its masked-LM head.
+fn with_head(name: &str) -> Parameters {
+    let folder = fixture("models").join(name);
+    let architecture = Architecture::read(&folder.join("config.json")).unwrap();
+    let checkpoint = Checkpoint::open(&weight_files(&folder), architecture.family.prefix).unwrap();
+    Parameters::load(&checkpoint, &architecture).unwrap().with_masked_lm(&checkpoint, &architecture).unwrap()
+}
+
+/// Logits and last hidden states as `fixtures/make_interventions.py` has them, held against both encoders.
+fn check_against_pytorch(name: &str, tolerance: f32) {
+    let path = fixture("goldens/interventions").join(format!("{name}.safetensors"));
+    let golden = candle_core::safetensors::load(&path, &Device::Cpu)
+        .unwrap_or_else(|_| panic!("{} is missing: fixtures/README.md says how it is made", path.display()));
+    let whole = |name: &str| -> Vec<u32> { golden[name].to_dtype(DType::U32).unwrap().to_vec1().unwrap() };
+    let floats = |name: &str| -> Vec<f32> { golden[name].flatten_all().unwrap().to_vec1().unwrap() };
+    let both = |name: &str| [0, 1].map(|index| whole(&format!("{name}.{index}")));
+    let (ids, segments) = (both("ids"), both("segments"));
+    let classes: Vec<TokenClass> =
+        both("classes").concat().iter().map(|&class| TokenClass::ALL[class as usize]).collect();
+    let predicted = both("predicted").map(|positions| positions.iter().map(|&position| position as usize).collect());
+    let input = |index: usize| Input { ids: &ids[index], segments: &segments[index], ..Input::default() };
+    let batch = Batch { inputs: vec![input(0), input(1)] }.with_classes(&classes).with_predicted(&predicted);
+
+    let replacement = golden["replacement"].to_vec2::<f32>().unwrap();
+    let replacement: Replacement = replacement.try_into().unwrap();
+    let mut zero = Gates::default();
+    zero.set(0, 1, Gate::scale(0.0));
+    let mut gates = Gates::default();
+    gates.set(0, 0, Gate::replace(replacement.clone()));
+    gates.set(1, 2, Gate { keep: 0.25, replacement: Some(replacement) });
+    gates.set(1, 0, Gate::scale(2.0));
+    let mut cuts = Gates::default();
+    for (sequence, ids) in ids.iter().enumerate() {
+        cuts.cut(0, 1, sequence, 1..3, 0..2);
+        cuts.cut(1, 0, sequence, 3..4, 4..ids.len());
+    }
+
+    let parameters = with_head(name);
+    let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
+    let fast = PackedEncoder::new(parameters);
+    for (label, gates) in [("plain", Gates::default()), ("zero", zero), ("gates", gates), ("cuts", cuts)] {
+        let mut worst = [0.0_f32; 2];
+        for encoder in [&slow as &dyn Encoder, &fast] {
+            let found = record(encoder, Start::Embeddings, &batch, &gates, AT_THE_END);
+            for (index, found) in found.iter().enumerate() {
+                let states = floats(&format!("{label}.hidden_states.{index}"));
+                let last = &found.hidden_states[found.hidden_states.len() - states.len()..];
+                let logits = largest_difference(&found.logits, &floats(&format!("{label}.logits.{index}")));
+                worst = [worst[0].max(largest_difference(last, &states)), worst[1].max(logits)];
+            }
+        }
+        println!("{name}, {label}: hidden states differ by {:.1e}, logits by {:.1e}", worst[0], worst[1]);
+        assert!(worst.iter().all(|&difference| difference <= tolerance), "{name}, {label}: {worst:?}");
+    }
+}
+
+#[test]
+fn masked_lm_heads_and_interventions_are_those_of_pytorch() {
+    for name in [
+        "tiny-bert-pickle",
+        "tiny-roberta",
+        "tiny-xlm-roberta-masked-lm",
+        "tiny-camembert",
+        "tiny-distilbert",
+        "tiny-electra-generator",
+        "tiny-albert",
+        "tiny-mpnet-masked-lm",
+        "tiny-bert-untied",
+        "tiny-roberta-untied",
+        "tiny-bert-decoder-alone",
+    ] {
+        check_against_pytorch(name, golden::TOLERANCE);
+    }
+}
+
+#[test]
+fn the_trained_model_predicts_as_in_pytorch() {
+    // Logits reach 39 here, 4 in the random models, and are as much less exact.
+    check_against_pytorch("small", 10.0 * golden::TOLERANCE);
+}
+
+#[test]
+fn a_model_without_a_masked_lm_head() {
+    let folder = fixture("models/tiny-electra");
+    let architecture = Architecture::read(&folder.join("config.json")).unwrap();
+    let checkpoint = Checkpoint::open(&weight_files(&folder), architecture.family.prefix).unwrap();
+    let parameters = Parameters::load(&checkpoint, &architecture).unwrap();
+    assert_eq!(parameters.masked_lm, None);
+    let error = format!("{:#}", parameters.clone().with_masked_lm(&checkpoint, &architecture).unwrap_err());
+    assert!(error.starts_with("cannot load the masked-LM head: `"), "{error}");
+    assert!(error.contains("have no tensor for generator_predictions.dense.weight"), "{error}");
+
+    let pack = Pack { sentences: sentences(&[3]) };
+    let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
+    for encoder in [&slow as &dyn Encoder, &PackedEncoder::new(parameters)] {
+        let gates = Gates::default();
+        let error = try_record(encoder, Start::Embeddings, &pack.batch(), &gates, AT_THE_END).unwrap_err();
+        assert_eq!(error.to_string(), "logits are needed, but the masked-LM head was not loaded with the encoder");
+    }
+}
+
+/// The first values of each of `parts` equal parts.
+fn first_of(values: &[f32], part: usize, parts: usize) -> &[f32] {
+    &values[part * values.len() / parts..]
+}
+
+/// The hidden states of a number, of all sentences one after the other.
+fn states_of(pass: &[Forward], number: usize, layers: usize) -> Vec<f32> {
+    let of = |sentence: &Forward| {
+        let size = sentence.hidden_states.len() / (layers + 1);
+        sentence.hidden_states[number * size..][..size].to_vec()
+    };
+    pass.iter().flat_map(of).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    /// From each layer on, and with interventions from there on, the rest of a pass is the same to the bit.
+    #[test]
+    fn a_pass_goes_on_from_what_was_kept(
+        random in RandomEncoder::any(),
+        lengths in prop::collection::vec(1..70_usize, 1..6),
+        intervene: bool,
+    ) {
+        let pack = Pack { sentences: sentences(&lengths) };
+        let (classes, predicted) = (classes(&pack.sentences), predicted(&pack.sentences));
+        let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
+        let gates = if intervene { random.interventions(&pack.sentences) } else { Gates::default() };
+        let encoder = PackedEncoder::new(random.parameters());
+        let whole = record(&encoder, Start::Embeddings, &batch, &gates, EVERYTHING);
+        let layers = random.order.len();
+        for layer in 0..=layers {
+            let states = states_of(&whole, layer, layers);
+            let rest = record(&encoder, Start::Layer { layer, states: &states }, &batch, &gates, EVERYTHING);
+            for (whole, rest) in whole.iter().zip(&rest) {
+                prop_assert_eq!(first_of(&whole.attentions, layer, layers), &rest.attentions);
+                prop_assert_eq!(first_of(&whole.values, layer, layers), &rest.values);
+                prop_assert_eq!(first_of(&whole.value_norms, layer, layers), &rest.value_norms);
+                prop_assert_eq!(first_of(&whole.contexts, layer, layers), &rest.contexts);
+                prop_assert_eq!(first_of(&whole.hidden_states, layer, layers + 1), &rest.hidden_states);
+                prop_assert_eq!(&whole.logits, &rest.logits);
+            }
+        }
+    }
+
+    /// What is not asked for is not lent, and its absence changes nothing else.
+    #[test]
+    fn what_is_needed_is_lent_and_nothing_else(random in RandomEncoder::any(), choice in any::<[bool; 6]>()) {
+        let [attention, values, value_norms, contexts, hidden_states, logits] = choice;
+        let needs = Needs { attention, values, value_norms, contexts, hidden_states, logits };
+        let pack = Pack { sentences: sentences(&[4, 21]) };
+        let predicted = predicted(&pack.sentences);
+        let (batch, gates) = (pack.batch().with_predicted(&predicted), Gates::default());
+        let parameters = random.parameters();
+        let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
+        for encoder in [&slow as &dyn Encoder, &PackedEncoder::new(parameters)] {
+            let all = record(encoder, Start::Embeddings, &batch, &gates, EVERYTHING);
+            let some = record(encoder, Start::Embeddings, &batch, &gates, needs);
+            for (all, some) in all.into_iter().zip(some) {
+                let of = |needed: bool, all: Vec<f32>| if needed { all } else { Vec::new() };
+                let heads = if attention || values || value_norms || contexts { all.calls.0 } else { 0 };
+                let expected = Forward {
+                    attentions: of(attention, all.attentions),
+                    values: of(values, all.values),
+                    value_norms: of(value_norms, all.value_norms),
+                    output_grams: of(value_norms, all.output_grams),
+                    contexts: of(contexts, all.contexts),
+                    hidden_states: of(hidden_states, all.hidden_states),
+                    logits: of(logits, all.logits),
+                    predicted: if logits { all.predicted } else { Vec::new() },
+                    calls: (heads, 1),
+                    ..all
+                };
+                prop_assert_eq!(some, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_head_kept_whole_is_a_head_without_a_gate(random in RandomEncoder::any()) {
+        let pack = Pack { sentences: sentences(&[13, 1, 30]) };
+        let (classes, predicted) = (classes(&pack.sentences), predicted(&pack.sentences));
+        let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
+        let mut gates = Gates::default();
+        for layer in 0..random.order.len() {
+            for head in 0..random.heads {
+                let vectors = std::array::from_fn(|class| vec![class as f32; random.head_dim]);
+                gates.set(layer, head, Gate { keep: 1.0, replacement: (head % 2 == 1).then_some(vectors) });
+            }
+        }
+        let encoder = PackedEncoder::new(random.parameters());
+        let with = record(&encoder, Start::Embeddings, &batch, &gates, EVERYTHING);
+        let without = record(&encoder, Start::Embeddings, &batch, &Gates::default(), EVERYTHING);
+        prop_assert_eq!(with, without);
+    }
+}
+
+/// The view shows the pass as it is: the rows that were cut, the context that was replaced.
+#[test]
+fn views_show_cuts_and_gates() {
+    let random = RandomEncoder::plain(3);
+    let pack = Pack { sentences: sentences(&[5, 4]) };
+    let classes = classes(&pack.sentences);
+    let batch = pack.batch().with_classes(&classes);
+    let mut gates = Gates::default();
+    gates.cut(0, 1, 1, 2..3, 0..2);
+    gates.cut(0, 1, 1, 2..4, 3..4);
+    let replacement: Replacement = std::array::from_fn(|class| vec![class as f32; random.head_dim]);
+    gates.set(0, 0, Gate::replace(replacement.clone()));
+    let parameters = random.parameters();
+    let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
+    for encoder in [&slow as &dyn Encoder, &PackedEncoder::new(parameters)] {
+        let needs = Needs { contexts: true, ..Needs::ATTENTION };
+        let plain = record(encoder, Start::Embeddings, &batch, &Gates::default(), needs);
+        let cut = record(encoder, Start::Embeddings, &batch, &gates, needs);
+        // The first sentence has nothing cut; head 1 follows 0 in layer 0.
+        assert_eq!(cut[0].attentions[..50], plain[0].attentions[..50]);
+        let (before, after) = (&plain[1].attentions[16..32], &cut[1].attentions[16..32]);
+        assert_eq!(after[..8], before[..8]);
+        assert_eq!(after[8..12], [0.0, 0.0, 1.0, 0.0]);
+        let left: f32 = before[12..15].iter().sum();
+        let expected: Vec<f32> = before[12..15].iter().map(|weight| weight / left).chain([0.0]).collect();
+        assert!(largest_difference(&after[12..], &expected) < 1e-6, "{after:?} {expected:?}");
+        // Tokens 5 to 8 of the batch have the classes 1, 2, 3, 0.
+        let rows = [1, 2, 3, 0].map(|class| replacement[class].clone()).concat();
+        assert_eq!(cut[1].contexts[..rows.len()], rows);
+    }
+}
+
+#[test]
+fn interventions_that_do_not_fit_are_refused() {
+    let random = RandomEncoder::plain(1);
+    let parameters = random.parameters();
+    let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
+    let fast = PackedEncoder::new(parameters);
+    let pack = Pack { sentences: sentences(&[3]) };
+    let error = |start: Start<'_>, batch: &Batch<'_>, gates: &Gates| {
+        let of =
+            |encoder: &dyn Encoder| format!("{:#}", try_record(encoder, start, batch, gates, AT_THE_END).unwrap_err());
+        assert_eq!(of(&slow), of(&fast));
+        of(&fast)
+    };
+    let gated = |intervene: fn(&mut Gates)| {
+        let mut gates = Gates::default();
+        intervene(&mut gates);
+        error(Start::Embeddings, &pack.batch(), &gates)
+    };
+    assert_eq!(
+        gated(|gates| gates.set(3, 0, Gate::scale(0.0))),
+        "there is no head L3H0 to intervene in: the model has 3 layers of 2 heads"
+    );
+    assert_eq!(
+        gated(|gates| gates.set(0, 0, Gate::scale(f32::NAN))),
+        "the gate of L0H0 keeps NaN: a number is expected"
+    );
+    assert_eq!(
+        gated(|gates| gates.set(0, 1, Gate::replace(std::array::from_fn(|_| vec![0.0; 7])))),
+        "the replacement of L0H1 has 7 values, not 8"
+    );
+    assert_eq!(
+        gated(|gates| gates.set(0, 1, Gate::replace(std::array::from_fn(|_| vec![0.0; 8])))),
+        "sentence 0 has 3 tokens and the classes of 0: a replacement needs all of them"
+    );
+    assert_eq!(gated(|gates| gates.cut(0, 0, 1, 0..1, 0..1)), "there is no sequence 1 to cut: the batch has 1");
+    assert_eq!(
+        gated(|gates| gates.cut(0, 0, 0, 0..1, 2..4)),
+        "a cut from 0..1 to 2..4 does not fit sentence 0, which has 3 tokens"
+    );
+    assert_eq!(
+        gated(|gates| gates.cut(2, 0, 0, 1..2, 0..3)),
+        "sentence 0: the cuts of head L2H0 leave token 1 nothing to attend to: leave it one key at least"
+    );
+    let from = |layer, states| error(Start::Layer { layer, states }, &pack.batch(), &Gates::default());
+    assert_eq!(from(4, &[]), "a pass cannot start from layer 4: the model has 3 layers");
+    assert_eq!(
+        from(1, &[0.0; 16]),
+        "a pass from layer 1 starts with 16 values, not one hidden state for each token, 48 values"
+    );
+    let nowhere = [Vec::new()];
+    let batch = pack.batch().with_predicted(&nowhere);
+    assert!(try_record(&fast, Start::Embeddings, &batch, &Gates::default(), AT_THE_END).is_ok());
+    let positions = [vec![3]];
+    assert_eq!(
+        error(Start::Embeddings, &pack.batch().with_predicted(&positions), &Gates::default()),
+        "logits are wanted at position 3 of sentence 0, which has 3 tokens"
+    );
+}
+
+/// Central differences of a loss over every gate, with a step that float32 holds exactly.
+fn differences(random: &RandomEncoder, gates: &Gates, loss: impl Fn(&Gates) -> GateGradient) -> Vec<f64> {
+    const STEP: f32 = 1.0 / 1024.0;
+    let moved = |layer: usize, head: usize, by: f32| {
+        let mut gates = gates.clone();
+        let gate = gates.of(layer, head).cloned().unwrap_or_else(|| Gate::scale(1.0));
+        gates.set(layer, head, Gate { keep: gate.keep + by, ..gate });
+        loss(&gates).loss
+    };
+    let grid = (0..random.order.len()).flat_map(|layer| (0..random.heads).map(move |head| (layer, head)));
+    grid.map(|(layer, head)| (moved(layer, head, STEP) - moved(layer, head, -STEP)) / f64::from(2.0 * STEP)).collect()
+}
+
+/// Holds a gradient against central differences, in float64.
+///
+/// With a step `h` of 2^-10 these are off by `h² f''' / 6`, 1.6e-7 times the third derivative, which is of the order of
+/// the loss (the largest difference seen is 6e-6); and candle has the constants of GELU's derivative to six digits.
+fn check_gradient(random: &RandomEncoder, gates: &Gates, gradient: impl Fn(&Gates) -> GateGradient) {
+    const TOLERANCE: f64 = 2e-5;
+    let found = gradient(gates);
+    let expected = differences(random, gates, gradient);
+    assert_eq!(found.gates.len(), expected.len());
+    for (found, expected) in found.gates.iter().zip(&expected) {
+        assert!(found.is_finite() && found.abs() > 1e-3, "{found} is lost or vanishes");
+        assert!((found - expected).abs() < TOLERANCE * expected.abs().max(1.0), "{found} is not {expected}");
+    }
+    let off = found.gates.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    println!("loss {}, gradient {:?}, off by {off:.1e}", found.loss, found.gates);
+}
+
+#[test]
+fn the_gradient_of_every_gate_is_that_of_finite_differences() {
+    let families = [
+        RandomEncoder::plain(5),
+        RandomEncoder { order: vec![0, 0], embedding_size: Some(12), tied: false, ..RandomEncoder::plain(6) },
+        RandomEncoder { position_bias: true, ..RandomEncoder::plain(7) },
+    ];
+    for random in families {
+        let pack = Pack { sentences: sentences(&[6, 9]) };
+        let (classes, predicted) = (classes(&pack.sentences), predicted(&pack.sentences));
+        let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
+        let targets: Vec<u32> = (0..6).map(|place| place * 7 % u32::try_from(VOCABULARY).unwrap()).collect();
+        let encoder = TensorEncoder::with_precision(&random.parameters(), &Device::Cpu, DType::F64).unwrap();
+        // Towards zero and whole; and on the way to a replacement, with a cut.
+        let mut partly = Gates::default();
+        for head in 0..random.heads {
+            let vectors: Replacement = std::array::from_fn(|class| vec![class as f32 / 3.0 - 0.5; random.head_dim]);
+            partly.set(1, head, Gate { keep: 0.5, replacement: Some(vectors) });
+        }
+        partly.cut(0, 0, 1, 2..4, 0..3);
+        for gates in [Gates::default(), partly] {
+            check_gradient(&random, &gates, |gates| encoder.masked_lm_gradient(&batch, gates, &targets).unwrap());
+            // Any loss will do: a weighted sum of the last states.
+            check_gradient(&random, &gates, |gates| {
+                let loss = |states: &Tensor| {
+                    let (tokens, hidden) = states.dims2()?;
+                    let weights = Tensor::arange(0.0, (tokens * hidden) as f64, &Device::Cpu)?.sin()?;
+                    Ok((states * weights.reshape((tokens, hidden))?)?.sum_all()?)
+                };
+                encoder.gate_gradient(&batch, gates, loss).unwrap()
+            });
+        }
+    }
+}
+
+#[test]
+fn the_loss_is_that_of_the_logits() {
+    let random = RandomEncoder::plain(9);
+    let pack = Pack { sentences: sentences(&[6]) };
+    let predicted = [vec![1, 4]];
+    let batch = pack.batch().with_predicted(&predicted);
+    let encoder = TensorEncoder::new(&random.parameters(), &Device::Cpu).unwrap();
+    let found = encoder.masked_lm_gradient(&batch, &Gates::default(), &[3, 40]).unwrap().loss;
+    let logits = record(&encoder, Start::Embeddings, &batch, &Gates::default(), AT_THE_END).remove(0).logits;
+    let minus_ln_p = |(row, target): (&[f32], usize)| {
+        let total: f64 = row.iter().map(|&logit| f64::from(logit).exp()).sum();
+        total.ln() - f64::from(row[target])
+    };
+    let expected: f64 = logits.chunks_exact(VOCABULARY).zip([3, 40]).map(minus_ln_p).sum();
+    assert!((found - expected).abs() < 1e-4, "{found} is not {expected}");
+
+    let error =
+        |targets: &[u32]| encoder.masked_lm_gradient(&batch, &Gates::default(), targets).unwrap_err().to_string();
+    assert_eq!(error(&[3]), "2 positions are predicted, and 1 tokens given");
+    assert_eq!(error(&[3, 50]), "token id 50 cannot be predicted: the model has 50 tokens");
+    let constant = encoder.gate_gradient(&batch, &Gates::default(), |_| Ok(Tensor::new(1.0_f32, &Device::Cpu)?));
+    assert_eq!(constant.unwrap_err().to_string(), "the loss does not depend on the heads");
+}
