@@ -4,8 +4,9 @@ mod support;
 
 use headscope::corpus::{Content, Sentence, TreeHead, Word};
 use headscope::model::Model;
-use headscope::model::forward::Scratch;
+use headscope::model::forward::gates::{Gate, Gates};
 use headscope::model::forward::visitor::{HeadView, Needs, Visitor};
+use headscope::model::forward::{Scratch, Start};
 use headscope::model::source::ModelRef;
 use headscope::passes::observer::Panel;
 use headscope::sequences::pack::Pack;
@@ -77,4 +78,29 @@ fn forward_pass_and_statistics_need_no_more_room_once_warm() {
         let products = grid.layers + 3 * written + of_heads;
         assert!(forward.count_total <= 2 * products as u64, "{} for {products} products", forward.count_total);
     }
+}
+
+/// Asks for whatever an encoder without a masked-LM head can lend.
+struct Greedy;
+
+impl Visitor for Greedy {
+    fn needs(&self) -> Needs {
+        Needs { values: true, value_norms: true, contexts: true, hidden_states: true, ..Needs::ATTENTION }
+    }
+}
+
+#[test]
+fn whatever_is_lent_nothing_is_kept() {
+    let model = Model::load(ModelRef::Folder(tiny_bert()).resolve(&()).unwrap()).unwrap();
+    let mut gates = Gates::default();
+    gates.set(1, 0, Gate::scale(0.5));
+    gates.cut(0, 1, 0, 1..2, 2..3);
+    let pack = Pack { sentences: [20, 5, 30].iter().map(|&words| sentence(&model, words)).collect() };
+    let (batch, mut scratch) = (pack.batch(), Scratch::default());
+    let mut run = || {
+        let mut forward = || model.encoder.forward_from(Start::Embeddings, &batch, &gates, &mut scratch, &mut Greedy);
+        allocation_counter::measure(|| forward().unwrap()).count_current
+    };
+    assert!(run() > 0, "the first batch fills buffers");
+    assert_eq!(run(), 0);
 }

@@ -107,7 +107,7 @@ fn the_trained_model_computes_in_transformers_what_it_does_here() {
     check_parity(&golden::load(&fixture("models/small")), &golden);
 }
 
-/// The masked-LM head is not used yet, but it is in the file: candle's own BERT reads it.
+/// The masked-LM head is in the file as candle's own BERT expects it.
 #[test]
 fn the_trained_model_has_a_masked_lm_head() {
     let weights = candle_core::safetensors::load(fixture("models/small/model.safetensors"), &Device::Cpu).unwrap();

@@ -173,7 +173,7 @@ fn packing(data: &[u8]) -> bool {
         assert!(pack.tokens() <= PACK_TOKENS || pack.sentences.len() == 1);
         let segments: Vec<u64> = pack.sentences.iter().map(|sentence| sentence.index / SEGMENT_SENTENCES).collect();
         assert!(segments.iter().all(|segment| *segment == segments[0]));
-        let spans: Vec<Range<usize>> = pack.spans().collect();
+        let spans: Vec<Range<usize>> = pack.batch().spans().collect();
         assert_eq!(spans.iter().map(Range::len).sum::<usize>(), pack.tokens());
         assert!(spans.windows(2).all(|pair| pair[0].end == pair[1].start));
         packed.extend(pack.sentences);

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use crate::golden::of_ids;
 
-/// A sequence of numbers: SplitMix64 (Steele et al. 2014), for any well-mixed ones do here.
+/// A sequence of numbers: `SplitMix64` (Steele et al. 2014), for any well-mixed ones do here.
 pub struct Numbers(pub u64);
 
 impl Numbers {
