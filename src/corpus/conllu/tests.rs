@@ -94,7 +94,10 @@ fn only_two_numbers_are_a_range_or_an_empty_node() {
 #[test]
 fn a_byte_order_mark_is_one_at_the_beginning_alone() {
     let text = format!("\u{feff}{}\u{feff}{}", line("1", "a", "0", "root"), line("2", "b", "1", "dep"));
-    assert_eq!(error(&text), "test.conllu:2: column 1 (ID) is `\u{feff}2`: expected 2".replace('\u{feff}', "\\u{feff}"));
+    assert_eq!(
+        error(&text),
+        "test.conllu:2: column 1 (ID) is `\u{feff}2`: expected 2".replace('\u{feff}', "\\u{feff}")
+    );
 }
 
 #[test]
