@@ -7,7 +7,6 @@ use anyhow::{Context, Result};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::pack::SEGMENT_SENTENCES;
 use super::sequence::{Sequence, TokenKind};
 
 #[cfg(test)]
@@ -26,8 +25,7 @@ const SEED: u64 = 0;
 
 /// Packs sentences into pairs.
 ///
-/// A document of the released code is here a run of [`SEGMENT_SENTENCES`] sentences, so that shards can be packed
-/// apart; where a document ends a reader does not say.
+/// A document of the released code is one of the corpus here ([`Sequence::document`]): sentences of two are in no pair.
 pub struct Pairs<I: Iterator> {
     sentences: Peekable<I>,
     max_tokens: usize,
@@ -55,7 +53,7 @@ impl<I: Iterator<Item = Result<Sequence>>> Pairs<I> {
     /// The next sentence, if it is in the same document as the one before.
     fn next_in(&mut self, document: Option<u64>) -> Option<Result<Sequence>> {
         let same = |sentence: &Result<Sequence>| match sentence {
-            Ok(sentence) => document.is_none_or(|document| sentence.index / SEGMENT_SENTENCES == document),
+            Ok(sentence) => document.is_none_or(|document| sentence.document == document),
             Err(_) => true,
         };
         self.sentences.next_if(same)
@@ -66,7 +64,7 @@ impl<I: Iterator<Item = Result<Sequence>>> Pairs<I> {
         let mut chunk: Vec<Sequence> = Vec::new();
         let mut length = 0;
         while length < self.max_tokens - SPECIAL {
-            let document = chunk.first().map(|first| first.index / SEGMENT_SENTENCES);
+            let document = chunk.first().map(|first| first.document);
             let Some(sentence) = self.next_in(document) else { break };
             let sentence = sentence?;
             length += sentence.kinds.iter().filter(|kind| !kind.is_special()).count();
@@ -81,7 +79,7 @@ impl<I: Iterator<Item = Result<Sequence>>> Pairs<I> {
         let first = &chunk[0];
         if chunk.len() == 1 {
             self.dropped += 1;
-            while let Some(sentence) = self.next_in(Some(first.index / SEGMENT_SENTENCES)) {
+            while let Some(sentence) = self.next_in(Some(first.document)) {
                 sentence?;
                 self.dropped += 1;
             }
@@ -108,6 +106,7 @@ impl<I: Iterator<Item = Result<Sequence>>> Pairs<I> {
         let tokens = [vec![special(TokenKind::FirstSpecial)?], a, vec![separator], b, vec![separator]].concat();
         Ok(Some(Sequence {
             index: first.index,
+            document: first.document,
             ids: tokens.iter().map(|token| token.id).collect(),
             // `extract_attention.py` gives both segments the id 0.
             segments: vec![0; tokens.len()],

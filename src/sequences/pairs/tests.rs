@@ -1,12 +1,14 @@
 use super::super::sequence::TokenKind::{FirstSpecial, Separator, Text};
 use super::*;
+use crate::sequences::pack::SEGMENT_SENTENCES;
 
-/// `[CLS]` of id 1, `tokens` tokens of the sentence's own number, `[SEP]` of id 2.
+/// `[CLS]` of id 1, `tokens` tokens of the sentence's own number, `[SEP]` of id 2; documents end with their segment.
 fn sentence(index: u64, tokens: usize) -> Sequence {
     let text = std::iter::repeat_n(u32::try_from(index).unwrap() + 10, tokens);
     let ids: Vec<u32> = [1].into_iter().chain(text).chain([2]).collect();
     let kinds = [FirstSpecial].into_iter().chain(std::iter::repeat_n(Text, tokens)).chain([Separator]).collect();
-    Sequence { index, segments: vec![0; ids.len()], ids, kinds, ..Sequence::default() }
+    let document = index / SEGMENT_SENTENCES * SEGMENT_SENTENCES;
+    Sequence { index, document, segments: vec![0; ids.len()], ids, kinds, ..Sequence::default() }
 }
 
 fn pairs(lengths: &[(u64, usize)]) -> (Vec<Sequence>, u64) {
@@ -59,4 +61,19 @@ fn the_packing_depends_on_the_sentences_alone() {
         (0..300).map(|index| (index, 3 + usize::try_from(index * 7 % 40).unwrap())).collect();
     let (early, late) = sentences.split_at(256);
     assert_eq!(pairs(&sentences).0, [pairs(early).0, pairs(late).0].concat());
+}
+
+#[test]
+fn no_pair_reaches_over_the_end_of_a_document() {
+    // Documents of two, one and three sentences, all of which one sequence would hold.
+    let documents = [(0, 0), (1, 0), (2, 2), (3, 3), (4, 3), (5, 3)];
+    let sentences = documents.map(|(index, document)| Ok(Sequence { document, ..sentence(index, 10) }));
+    let mut pairs = Pairs::new(sentences.into_iter(), MAX_TOKENS);
+    let packed: Vec<Sequence> = pairs.by_ref().map(Result::unwrap).collect();
+    assert_eq!(
+        packed.iter().map(|pair| (pair.index, pair.document, pair.ids.len())).collect::<Vec<_>>(),
+        [(0, 0, 23), (3, 3, 33),]
+    );
+    // The one alone.
+    assert_eq!(pairs.dropped(), 1);
 }
