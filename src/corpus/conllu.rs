@@ -5,11 +5,13 @@
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 
+use super::annotation::{Annotation, Upos};
 use super::bounds::SentenceSize;
-use super::format::{Context, Entry, FileContext, Parsed};
 use super::lines::Lines;
+use super::reader::{Context, Entry, FileContext, Parsed};
 use super::relation::RelationNames;
-use super::{Annotation, Content, TreeHead, Upos, Word, excerpt, tree};
+use super::sentence::{Content, TreeHead, Word, excerpt};
+use super::tree;
 
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use super::{Compression, FileKind, Format, Input};
+use super::compression::Compression;
+use super::format::Format;
+use super::input::{FileKind, Input, why_not};
 use crate::system::output;
 
 /// One file of a corpus, known to be there.
@@ -152,16 +154,6 @@ impl Files {
             let name = path.file_name().map_or_else(|| shown.clone(), |name| name.to_string_lossy().into_owned());
             Ok(CorpusFile { name, path: shown.as_str().into(), kind, bytes, source })
         })
-    }
-}
-
-/// Why there is no file to be had at `path`, in words, where looking for it gave `error`.
-pub(super) fn why_not(path: &Path, error: &io::Error) -> String {
-    let shown = path.display();
-    match fs::read_link(path) {
-        Ok(target) => format!("corpus `{shown}` is a link to `{}`, which leads to no file: {error}", target.display(),),
-        Err(_) if error.kind() == io::ErrorKind::NotFound => format!("no such corpus file or folder: `{shown}`"),
-        Err(_) => format!("cannot open corpus `{shown}`: {error}"),
     }
 }
 

@@ -1,9 +1,10 @@
 //! A corpus as it is named on the command line, and what its name tells.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use super::{Format, files};
+use super::compression::{Compression, lower_extension};
+use super::format::Format;
 use crate::system::boxed;
 
 /// How the bytes of a file become sentences.
@@ -15,39 +16,6 @@ pub struct FileKind {
     pub compression: Compression,
 }
 
-/// How a file is compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compression {
-    /// Not at all.
-    None,
-    /// gzip (RFC 1952), one or more members.
-    Gzip,
-    /// Zstandard (RFC 8878), one or more frames.
-    Zstd,
-}
-
-impl Compression {
-    const EXTENSIONS: [(&str, Self); 2] = [("gz", Self::Gzip), ("zst", Self::Zstd)];
-
-    /// The name of the program and its format; `None` where there is none.
-    pub(super) fn name(self) -> Option<&'static str> {
-        match self {
-            Self::None => None,
-            Self::Gzip => Some("gzip"),
-            Self::Zstd => Some("zstd"),
-        }
-    }
-
-    /// The compression that a file's name tells, and its name without that extension.
-    fn of(path: &Path) -> (Self, PathBuf) {
-        let extension = lower_extension(path);
-        match Self::EXTENSIONS.iter().find(|(known, _)| *known == extension) {
-            Some(&(_, compression)) => (compression, path.with_extension("")),
-            None => (Self::None, path.to_owned()),
-        }
-    }
-}
-
 impl FileKind {
     /// What a file's name tells: `a.conllu`, `b.txt.gz`, `c.jsonl.zst`. `None` if it has no extension of a format.
     #[must_use]
@@ -57,10 +25,6 @@ impl FileKind {
         let format = Format::ALL.into_iter().find(|format| format.extensions().contains(&extension.as_str()))?;
         Some(Self { format, compression })
     }
-}
-
-fn lower_extension(path: &Path) -> String {
-    path.extension().map(|extension| extension.to_string_lossy().to_lowercase()).unwrap_or_default()
 }
 
 /// A corpus, or a part of one, as it is named on the command line.
@@ -110,7 +74,7 @@ impl Input {
             let shown = path.display();
             match fs::metadata(path) {
                 Ok(_) => format!("cannot tell the format of `{shown}` by its extension: say {}", Self::choices()),
-                Err(error) => files::why_not(path, &error),
+                Err(error) => why_not(path, &error),
             }
         })
     }
@@ -165,5 +129,15 @@ impl Input {
                 name.map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
             }
         }
+    }
+}
+
+/// Why there is no file to be had at `path`, in words, where looking for it gave `error`.
+pub(super) fn why_not(path: &Path, error: &io::Error) -> String {
+    let shown = path.display();
+    match fs::read_link(path) {
+        Ok(target) => format!("corpus `{shown}` is a link to `{}`, which leads to no file: {error}", target.display(),),
+        Err(_) if error.kind() == io::ErrorKind::NotFound => format!("no such corpus file or folder: `{shown}`"),
+        Err(_) => format!("cannot open corpus `{shown}`: {error}"),
     }
 }

@@ -9,11 +9,13 @@
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use serde::Deserialize;
 
+use super::annotation::{Annotation, Upos};
 use super::bounds::{MAX_WORDS, SentenceSize};
-use super::format::{Context, Entry, Parsed};
 use super::lines::Lines;
+use super::reader::{Context, DocumentId, Entry, Parsed};
 use super::relation::RelationNames;
-use super::{Annotation, Content, TreeHead, Upos, Word, excerpt, tree};
+use super::sentence::{Content, TreeHead, Word, excerpt};
+use super::tree;
 
 pub(super) const ENTRY: Entry =
     Entry { name: "jsonl", extensions: &["jsonl", "ndjson"], may_have_text: true, read: next };
@@ -29,14 +31,6 @@ struct Line {
     lemmas: Option<Vec<Option<Box<str>>>>,
     feats: Option<Vec<Option<Box<str>>>>,
     document: Option<DocumentId>,
-}
-
-/// The name of a document: sentences that follow each other under one name are of one document.
-#[derive(Deserialize, PartialEq)]
-#[serde(untagged, expecting = "`document` is a string or a whole number")]
-pub(super) enum DocumentId {
-    Name(Box<str>),
-    Number(i64),
 }
 
 /// Reads the next sentence, or `None` at the end of the file.

@@ -9,7 +9,8 @@ use flate2::read::MultiGzDecoder;
 use sha2::{Digest, Sha256};
 
 use super::bounds::MAX_LINE_BYTES;
-use super::{Compression, Origin};
+use super::compression::Compression;
+use super::sentence::Origin;
 use crate::system::digest::hex;
 
 /// Bytes as they are stored, hashed and counted on the way.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use anyhow::{Result, ensure};
 
 use super::bounds::{MAX_RELATION_BYTES, MAX_RELATIONS};
-use super::{TreeHead, excerpt};
+use super::sentence::{TreeHead, excerpt};
 
 /// The relation that pools all others but `punct`.
 pub const ALL: &str = "all";

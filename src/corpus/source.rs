@@ -11,10 +11,13 @@ use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::compression::Compression;
 use super::files::{self, CorpusFile, Source};
-use super::format::{Context, FileContext, Parsed};
+use super::format::Format;
+use super::input::{FileKind, Input};
 use super::lines::Lines;
-use super::{Compression, FileKind, Format, Input, Sentence};
+use super::reader::{Context, FileContext, Parsed};
+use super::sentence::Sentence;
 use crate::system::digest::hex;
 
 /// A corpus opened for reading: an iterator of its sentences in order. After an error it ends.

@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 
-use super::Content;
-use super::format::{Context, Entry, Parsed};
 use super::lines::Lines;
+use super::reader::{Context, Entry, Parsed};
+use super::sentence::Content;
 
 pub(super) const ENTRY: Entry = Entry { name: "text", extensions: &["txt", "text"], may_have_text: true, read: next };
 

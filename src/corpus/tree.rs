@@ -1,6 +1,6 @@
 //! What must hold of a dependency tree, in whatever format it comes.
 
-use super::{TreeHead, Word};
+use super::sentence::{TreeHead, Word};
 
 /// Checks that heads are in range and lead to a root; the error names the word, counted from 0, and the problem.
 pub(super) fn check(words: &[Word]) -> Result<(), (usize, String)> {

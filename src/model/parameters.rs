@@ -4,6 +4,7 @@
 //! feed-forward blocks, each with a residual and a layer normalisation after it. What differs is optional here.
 
 mod masked_lm;
+mod parts;
 
 use std::collections::HashMap;
 
@@ -15,42 +16,7 @@ use super::weights::Tensors;
 use crate::system::parallel::{all_cores, in_parallel};
 
 pub use masked_lm::MaskedLm;
-
-/// A linear layer.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Linear {
-    /// `[outputs, inputs]`
-    pub weight: Vec<f32>,
-    /// `[outputs]`
-    pub bias: Vec<f32>,
-}
-
-/// A layer normalisation.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LayerNorm {
-    /// `[width]`
-    pub weight: Vec<f32>,
-    /// `[width]`
-    pub bias: Vec<f32>,
-}
-
-impl Linear {
-    fn load(tensors: &impl Tensors, name: &str, outputs: usize, inputs: usize) -> Result<Self> {
-        Ok(Self {
-            weight: tensors.tensor(&format!("{name}.weight"), &[outputs, inputs])?,
-            bias: tensors.tensor(&format!("{name}.bias"), &[outputs])?,
-        })
-    }
-}
-
-impl LayerNorm {
-    fn load(tensors: &impl Tensors, name: &str, width: usize) -> Result<Self> {
-        Ok(Self {
-            weight: tensors.tensor(&format!("{name}.weight"), &[width])?,
-            bias: tensors.tensor(&format!("{name}.bias"), &[width])?,
-        })
-    }
-}
+pub use parts::{LayerNorm, Linear};
 
 /// The embeddings, and what leads from them to the first layer.
 #[derive(Clone, Debug, PartialEq)]

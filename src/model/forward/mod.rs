@@ -6,6 +6,7 @@
 pub mod attention;
 pub mod batch;
 pub mod gates;
+pub mod gradient;
 pub mod kernels;
 pub mod matmul;
 pub mod packed;

@@ -3,7 +3,6 @@
 //! Softmax and layer normalisation are composed of plain tensor operations: candle's fused ones have no derivative, and
 //! a gradient that meets one is lost without a word.
 
-mod gradient;
 mod heads;
 mod parts;
 
@@ -17,14 +16,13 @@ use super::visitor::Visitor;
 use super::{Encoder, NO_MASKED_LM, Pass, Scratch, Start, check_finite, check_input};
 use crate::model::config::{Activation, Config};
 use crate::model::parameters::Parameters;
-pub use gradient::GateGradient;
 use parts::{Layer, LayerNorm, Loader, MaskedLm};
 
 /// The readable encoder.
 pub struct TensorEncoder {
-    device: Device,
-    precision: DType,
-    config: Config,
+    pub(super) device: Device,
+    pub(super) precision: DType,
+    pub(super) config: Config,
     words: Tensor,
     positions: Option<Tensor>,
     segments: Option<Tensor>,
@@ -34,7 +32,7 @@ pub struct TensorEncoder {
     position_bias: Option<Tensor>,
     layers: Vec<Layer>,
     /// Which of `layers` each layer of the model is.
-    order: Vec<usize>,
+    pub(super) order: Vec<usize>,
     masked_lm: Option<MaskedLm>,
 }
 
@@ -108,7 +106,7 @@ impl TensorEncoder {
     /// Runs the layers; the hidden states at the end, `[tokens, hidden]`.
     ///
     /// `keeps`, `[layers, heads]`, are the shares of the heads that are kept; without them, the gates have their own.
-    fn run(&self, start: Start<'_>, pass: &mut Pass<'_>, keeps: Option<&Tensor>) -> Result<Tensor> {
+    pub(super) fn run(&self, start: Start<'_>, pass: &mut Pass<'_>, keeps: Option<&Tensor>) -> Result<Tensor> {
         let hidden = self.config.hidden_size;
         let mut states = match start {
             Start::Embeddings => self.embed(pass.batch)?,
@@ -137,7 +135,7 @@ impl TensorEncoder {
     }
 
     /// The logits at the predicted positions, `[positions, vocab]`, of hidden states `[tokens, hidden]`.
-    fn logits(&self, states: &Tensor, batch: &Batch<'_>) -> Result<Tensor> {
+    pub(super) fn logits(&self, states: &Tensor, batch: &Batch<'_>) -> Result<Tensor> {
         let head = self.masked_lm.as_ref().context(NO_MASKED_LM)?;
         let rows = batch.predicted().map(|(_, _, row)| Ok(u32::try_from(row)?)).collect::<Result<Vec<_>>>()?;
         ensure!(!rows.is_empty(), "logits are needed, but the batch names no position");

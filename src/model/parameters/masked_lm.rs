@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 
-use super::{LayerNorm, Linear};
+use super::parts::{LayerNorm, Linear};
 use crate::model::config::Activation;
 use crate::model::families::Architecture;
 use crate::model::weights::Tensors;

@@ -4,8 +4,11 @@ use anyhow::{Context, Result, ensure};
 use candle_core::{D, DType, Tensor, Var};
 use candle_nn::ops::log_softmax;
 
-use super::{Batch, Gates, Pass, Start, TensorEncoder, Visitor, check_input};
-use crate::model::forward::visitor::Needs;
+use super::batch::Batch;
+use super::gates::Gates;
+use super::tensor::TensorEncoder;
+use super::visitor::{Needs, Visitor};
+use super::{Pass, Start, check_input};
 
 /// A loss, and its derivative with respect to the share that is kept of each head.
 #[derive(Clone, Debug, PartialEq)]
