@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::Format;
-use crate::system::boxed;
+use crate::system::{boxed, input};
 
 /// How the bytes of a file become sentences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,7 +175,7 @@ pub(super) enum Source {
 impl Source {
     pub(super) fn open(self) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
-            Self::Path(path) => Box::new(File::open(path)?),
+            Self::Path(path) => Box::new(input::open(&path)?),
             Self::Stream(stream) => stream,
             Self::Bytes(bytes) => Box::new(Cursor::new(bytes)),
         })
@@ -195,7 +195,7 @@ pub(super) fn files(inputs: &[Input]) -> Result<(Vec<CorpusFile>, u64)> {
                 path: "-".into(),
                 kind: Kind { format: *format, compression: Compression::None },
                 bytes: None,
-                source: Source::Stream(Box::new(io::stdin())),
+                source: Source::Stream(Box::new(input::stdin().context("cannot read standard input")?)),
             }),
             Input::Embedded(name, bytes, kind) => files.push(CorpusFile {
                 name: (*name).to_owned(),
@@ -220,7 +220,7 @@ pub(super) fn files(inputs: &[Input]) -> Result<(Vec<CorpusFile>, u64)> {
 
 fn file(path: &Path, kind: Kind) -> Result<CorpusFile> {
     let shown = path.display().to_string();
-    let opened = match File::open(path) {
+    let opened = match input::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => bail!("no such corpus file: `{shown}`"),
         Err(error) => return Err(error).with_context(|| format!("cannot open corpus `{shown}`")),

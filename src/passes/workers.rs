@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 
 use crate::corpus::Corpus;
 use crate::model::forward::attention::AttentionView;
@@ -13,6 +13,7 @@ use crate::sequences::encode::{SentenceTokenizer, Sequence};
 use crate::sequences::pack::Packs;
 use crate::sequences::shard::Shard;
 use crate::studies::observe::Accumulator;
+use crate::system::parallel::on_threads;
 use crate::system::progress::Analysis;
 
 /// A corpus on its way through the tokenizer: what of a shard can be encoded, in order.
@@ -84,13 +85,7 @@ pub fn sum_up<A: Accumulator>(
         std::mem::forget(stop_others);
         Ok(sums)
     };
-    let parts: Vec<Result<A>> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads.get()).map(|_| scope.spawn(work)).collect();
-        workers
-            .into_iter()
-            .map(|worker| worker.join().unwrap_or_else(|_| Err(anyhow!("a worker thread panicked"))))
-            .collect()
-    });
+    let parts: Vec<Result<A>> = on_threads(threads, work);
     progress.finish();
     let mut whole = empty.clone();
     for part in parts {

@@ -6,7 +6,7 @@ use super::{Family, LayerNames, Names};
 use crate::model::config::Config;
 
 pub(super) const BERT: Family =
-    Family { model_type: "bert", prefix: "bert.", masked_lm_head: "cls.predictions.", read };
+    Family { model_type: "bert", class: "Bert", prefix: "bert.", masked_lm_head: "cls.predictions.", read };
 
 /// The parts of a layer; RoBERTa and ELECTRA were made from the same source.
 pub(super) const LAYER: LayerNames = LayerNames {

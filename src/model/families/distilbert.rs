@@ -4,10 +4,17 @@ use anyhow::Result;
 use serde::Deserialize;
 
 use super::{Family, LayerNames, Names};
-use crate::model::config::{Activation, Config, PositionEmbedding, default_initializer_range};
+use crate::model::config::{
+    Activation, Config, PositionEmbedding, default_initializer_range, fields, initializer_range,
+};
 
-pub(super) const DISTILBERT: Family =
-    Family { model_type: "distilbert", prefix: "distilbert.", masked_lm_head: "vocab_transform.", read };
+pub(super) const DISTILBERT: Family = Family {
+    model_type: "distilbert",
+    class: "DistilBert",
+    prefix: "distilbert.",
+    masked_lm_head: "vocab_transform.",
+    read,
+};
 
 const LAYER: LayerNames = LayerNames {
     query_key_value: ["attention.q_lin", "attention.k_lin", "attention.v_lin"],
@@ -29,12 +36,12 @@ struct DistilBertConfig {
     hidden_dim: usize,
     activation: Activation,
     max_position_embeddings: usize,
-    #[serde(default = "default_initializer_range")]
+    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
     initializer_range: f64,
 }
 
 fn read(text: &str) -> Result<(Config, Names)> {
-    let found: DistilBertConfig = serde_json::from_str(text)?;
+    let found: DistilBertConfig = fields(text)?;
     let config = Config {
         vocab_size: found.vocab_size,
         embedding_size: None,

@@ -4,10 +4,15 @@ use anyhow::Result;
 use serde::Deserialize;
 
 use super::{Family, Names, bert};
-use crate::model::config::Config;
+use crate::model::config::{Config, fields};
 
-pub(super) const ELECTRA: Family =
-    Family { model_type: "electra", prefix: "electra.", masked_lm_head: "generator_predictions.", read };
+pub(super) const ELECTRA: Family = Family {
+    model_type: "electra",
+    class: "Electra",
+    prefix: "electra.",
+    masked_lm_head: "generator_predictions.",
+    read,
+};
 
 #[derive(Deserialize)]
 struct Embedding {
@@ -15,7 +20,7 @@ struct Embedding {
 }
 
 fn read(text: &str) -> Result<(Config, Names)> {
-    let Embedding { embedding_size } = serde_json::from_str(text)?;
+    let Embedding { embedding_size } = fields(text)?;
     let config = Config { embedding_size: Some(embedding_size), ..Config::parse(text)? }.checked()?;
     let names = Names::numbered(&bert::LAYER, "encoder.layer", &config);
     // Where there is nothing to widen, there is no such layer.

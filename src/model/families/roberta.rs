@@ -5,14 +5,14 @@ use anyhow::Result;
 use serde::Deserialize;
 
 use super::{Family, Names, bert};
-use crate::model::config::Config;
+use crate::model::config::{Config, fields};
 
 pub(super) const ROBERTA: Family =
-    Family { model_type: "roberta", prefix: "roberta.", masked_lm_head: "lm_head.", read };
+    Family { model_type: "roberta", class: "Roberta", prefix: "roberta.", masked_lm_head: "lm_head.", read };
 
-pub(super) const XLM_ROBERTA: Family = Family { model_type: "xlm-roberta", ..ROBERTA };
+pub(super) const XLM_ROBERTA: Family = Family { model_type: "xlm-roberta", class: "XLMRoberta", ..ROBERTA };
 
-pub(super) const CAMEMBERT: Family = Family { model_type: "camembert", ..ROBERTA };
+pub(super) const CAMEMBERT: Family = Family { model_type: "camembert", class: "Camembert", ..ROBERTA };
 
 #[derive(Deserialize)]
 struct Padding {
@@ -26,7 +26,7 @@ fn default_pad_token_id() -> u32 {
 }
 
 fn read(text: &str) -> Result<(Config, Names)> {
-    let Padding { pad_token_id } = serde_json::from_str(text)?;
+    let Padding { pad_token_id } = fields(text)?;
     let config = Config { padding: Some(pad_token_id), ..Config::parse(text)? }.checked()?;
     let names = Names::numbered(&bert::LAYER, "encoder.layer", &config);
     Ok((config, names))

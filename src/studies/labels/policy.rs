@@ -1,12 +1,13 @@
 //! The policy: every threshold of every label, in one table, and files that set some of them.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::de::{DeFloat, DeInteger, DeTable, DeValue};
+
+use crate::system::input;
 
 /// The thresholds of all labels: the one place where they are set. Printed in every report.
 ///
@@ -105,6 +106,9 @@ const THRESHOLDS: &[(&str, Threshold)] = &[
     ("syntactic_q", Threshold::Rule(|policy| &mut policy.syntactic_q)),
 ];
 
+/// The longest policy file that is read, in bytes: 1 MiB. One of all thresholds has a few hundred.
+const LONGEST: u64 = 1 << 20;
+
 impl Policy {
     /// This policy with the thresholds that a TOML file sets; those that it does not name stay as they are.
     ///
@@ -113,7 +117,7 @@ impl Policy {
     /// If the file cannot be read, is no TOML, names what is no threshold, or gives one a value that it cannot have.
     pub fn with_file(self, path: &Path) -> Result<Self> {
         let file = path.display();
-        let text = fs::read_to_string(path).with_context(|| format!("cannot read the policy `{file}`"))?;
+        let text = input::read_to_string(path, LONGEST).with_context(|| format!("cannot read the policy `{file}`"))?;
         self.with_toml(&text).map_err(|Refused { line, why }| anyhow!("{file}:{line}: {why}"))
     }
 
