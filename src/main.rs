@@ -5,16 +5,13 @@ use std::process::ExitCode;
 use headscope::commands::cli::{self, Command};
 use headscope::commands::{analyze, diff, maps, merge, relabel};
 use headscope::system::interrupt::clean_up_when_interrupted;
-use headscope::system::terminal::{print, printable};
-
-/// What a shell reports of a program that Ctrl-C ended: 128 + SIGINT.
-const INTERRUPTED: i32 = 130;
+use headscope::system::terminal::{print, say_error};
 
 fn main() -> ExitCode {
     let command = cli::parse();
     // `diff` says by its exit status whether reports differ, as diff(1) does: 0 same, 1 different, 2 trouble.
     let failure = if matches!(command, Command::Diff(_)) { 2 } else { 1 };
-    let outcome = clean_up_when_interrupted(INTERRUPTED).and_then(|()| match command {
+    let outcome = clean_up_when_interrupted().and_then(|()| match command {
         Command::Analyze(options) => analyze::analyze(&options).map(|()| 0),
         Command::Merge(options) => merge::merge(&options).map(|()| 0),
         Command::Relabel(options) => relabel::relabel(&options).map(|()| 0),
@@ -23,7 +20,7 @@ fn main() -> ExitCode {
         Command::Print(text) => print(&text).map(|()| 0),
     });
     let status = outcome.unwrap_or_else(|error| {
-        anstream::eprintln!("error: {}", printable(&format!("{error:#}")));
+        say_error(&error);
         failure
     });
     ExitCode::from(status)

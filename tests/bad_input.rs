@@ -272,8 +272,8 @@ fn configs() {
             "model_type \"gpt2\" is not supported (supported: bert, roberta, xlm-roberta, camembert, distilbert, electra, albert, mpnet)",
         ),
         (
-            config.replace("\"model_type\": \"bert\",", ""),
-            "there is no model_type: add the model's own (supported: bert, roberta, xlm-roberta, camembert, distilbert, electra, albert, mpnet)",
+            config.replace("\"model_type\": \"bert\",", "").replace("BertModel", "GPT2Model"),
+            "there is no model_type, and architectures names no class of a supported one: add the model's own (supported: bert, roberta, xlm-roberta, camembert, distilbert, electra, albert, mpnet)",
         ),
         (
             config.replace("\"num_attention_heads\": 4", "\"num_attention_heads\": 5"),
@@ -294,8 +294,8 @@ fn configs() {
         ),
         (
             config.replace("\"hidden_act\": \"gelu\"", "\"hidden_act\": \"mish\""),
-            "activation \"mish\" is not supported (supported: gelu, gelu_new, gelu_pytorch_tanh, gelu_fast, relu, silu, \
-             swish) at line 11 column 22",
+            "hidden_act: activation \"mish\" is not supported (supported: gelu, gelu_python, gelu_new, gelu_pytorch_tanh, \
+             gelu_fast, gelu_accurate, relu, silu, swish) at line 11 column 22",
         ),
         (
             config.replace("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 9223372036854775808"),
@@ -307,7 +307,7 @@ fn configs() {
         ),
         (
             config.replace("\"hidden_size\": 32", "\"hidden_size\": -32"),
-            "invalid value: integer `-32`, expected usize at line 13 column 20",
+            "hidden_size: invalid value: integer `-32`, expected usize at line 13 column 20",
         ),
         (
             config.replace("\"bert\"", "\"roberta\"").replace("\"pad_token_id\": 0", "\"pad_token_id\": 95"),
@@ -315,7 +315,7 @@ fn configs() {
         ),
         (
             config.replace("\"bert\"", "\"roberta\"").replace("\"pad_token_id\": 0", "\"pad_token_id\": null"),
-            "invalid type: null, expected u32 at line 22 column 22",
+            "pad_token_id: invalid type: null, expected u32 at line 22 column 22",
         ),
         (
             config.replace("\"is_decoder\": false", "\"is_decoder\": true"),

@@ -16,8 +16,8 @@ use support::{fixture, weight_files};
 /// Holds both encoders of a model of `fixtures/models` against its golden.
 fn check(name: &str) {
     let folder = fixture("models").join(name);
-    let architecture = Architecture::read(&folder.join("config.json")).unwrap();
-    let checkpoint = Checkpoint::open(&weight_files(&folder), architecture.family.prefix).unwrap();
+    let architecture = support::architecture(&folder);
+    let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family.prefix).unwrap();
     let parameters = Parameters::load(&checkpoint, &architecture).unwrap();
     let golden = Golden::read(&fixture("goldens").join(format!("{name}.safetensors")));
     let sentences: Vec<_> =

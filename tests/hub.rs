@@ -150,7 +150,7 @@ fn a_model_is_downloaded_once_and_then_runs_offline() {
     assert_eq!(first.len(), 9, "{first:#?}");
 
     assert_eq!(user.report(ID), online);
-    assert_eq!(server.requests()[first.len()..], ["GET /api/models/acme/tiny-bert/revision/main"]);
+    assert_eq!(server.requests()[first.len()..], ["GET /api/models/acme/tiny-bert/revision/main?blobs=true"]);
 
     drop(server);
     assert_eq!(user.offline().report(ID), online);
@@ -389,7 +389,7 @@ fn an_interrupted_download_goes_on_where_it_ended() {
     let user = User::of(&slow);
     let partial = user.cached("blobs").join(format!("{}.incomplete", etag("model.safetensors", &weights())));
     let come = || fs::metadata(&partial).map_or(0, |partial| partial.len());
-    for signal in ["-INT", "-TERM"] {
+    for (signal, status) in [("-INT", 130), ("-TERM", 143)] {
         let before = come();
         let mut run = user.command(ID).stderr(Stdio::null()).spawn().unwrap();
         while come() <= before {
@@ -397,7 +397,7 @@ fn an_interrupted_download_goes_on_where_it_ended() {
             thread::sleep(Duration::from_millis(5));
         }
         assert!(Command::new("kill").args([signal, &run.id().to_string()]).status().unwrap().success());
-        assert_eq!(run.wait().unwrap().code(), Some(130));
+        assert_eq!(run.wait().unwrap().code(), Some(status));
         assert_eq!(user.blobs(), (3, 1));
         assert!(!user.cached("refs").exists());
     }
@@ -423,7 +423,7 @@ fn a_hub_that_is_busy_is_asked_again() {
         assert_says(&notes, &format!("note: {} answered {status}", server.url()));
         assert_says(&notes, "; try 2 of 5 in 0.001 s");
         assert_eq!(notes.lines().count(), expected.lines().count() + 4, "{notes}");
-        assert_eq!(server.count("/api/models/acme/tiny-bert/revision/main"), 5);
+        assert_eq!(server.count("/api/models/acme/tiny-bert/revision/main?blobs=true"), 5);
     }
 }
 
@@ -585,9 +585,11 @@ fn files_that_were_deleted_by_hand_come_again() {
 #[test]
 fn a_model_without_safetensors_says_how_to_convert_it() {
     let folder = TempDir::new().unwrap();
-    for name in ["config.json", "tokenizer.json", "tf_model.h5"] {
+    for name in ["tokenizer.json", "tf_model.h5"] {
         fs::write(folder.path().join(name), "{}").unwrap();
     }
+    let config = folder.path().join("config.json");
+    fs::copy(fixture("models/tiny-bert/config.json"), &config).unwrap();
     let server = Hub::new(ID, folder.path()).start();
     let user = User::of(&server);
     assert_says(
@@ -595,8 +597,94 @@ fn a_model_without_safetensors_says_how_to_convert_it() {
         "`acme/tiny-bert` has no model.safetensors at revision `main`, but tf_model.h5 is there, weights of \
          TensorFlow, which are not read. To convert them, run in Python with transformers 4:",
     );
-    // It is plain from the list of files, so nothing was fetched.
-    assert_eq!(server.requests().len(), 1);
+    // It is plain from the list of files, so nothing but config.json was fetched.
+    assert_eq!(server.requests().len(), 3);
+
+    // What config.json says comes first.
+    fs::write(&config, r#"{"model_type": "gpt2"}"#).unwrap();
+    let server = Hub::new(ID, folder.path()).start();
+    assert_says(&User::of(&server).error(ID), "model_type \"gpt2\" is not supported");
+    assert_eq!(server.requests().len(), 3);
+}
+
+#[test]
+fn a_file_that_arrives_short_is_not_used_even_if_nobody_said_how_long_it_is() {
+    let server = tiny_bert().with_fault(Fault::UnsizedTokenizer(500)).start();
+    let user = User::of(&server);
+    assert_eq!(model_of(&user.report(ID)).1, MAIN_COMMIT);
+    assert_eq!(user.blobs(), (4, 0));
+    let whole = fs::read(fixture("models/tiny-bert/tokenizer.json")).unwrap();
+    assert!(fs::read(user.cached("snapshots").join(MAIN_COMMIT).join("tokenizer.json")).unwrap() == whole);
+}
+
+#[test]
+fn a_mirror_that_describes_no_files_serves_if_their_addresses_say_what_they_are() {
+    let server = tiny_bert().with_plain_info().start();
+    assert_eq!(model_of(&User::of(&server).report(ID)).1, MAIN_COMMIT);
+    let server = tiny_bert().with_fault(Fault::OtherInfo).start();
+    assert_says(&User::of(&server).error(ID), "describes model.safetensors of `acme/tiny-bert` as SHA-256 ");
+}
+
+#[test]
+fn what_cannot_be_checked_does_not_come_in() {
+    // Its description has a digest, whatever its address is called.
+    let named = || tiny_bert().with_fault(Fault::Etag("\"5d41402abc4b2a76b9719d911017c592\""));
+    let server = named().start();
+    assert_eq!(model_of(&User::of(&server).report(ID)).1, MAIN_COMMIT);
+    let server = named().with_plain_info().start();
+    assert_says(&User::of(&server).error(ID), "neither its size nor its digest, so that it cannot be checked");
+}
+
+#[test]
+#[cfg(unix)]
+fn what_is_damaged_in_the_cache_is_fetched_again() {
+    let server = tiny_bert().start();
+    let user = User::of(&server);
+    let report = user.report(ID);
+    for name in ["config.json", "tokenizer.json", "model.safetensors"] {
+        let file = user.cached("snapshots").join(MAIN_COMMIT).join(name);
+        let whole = fs::read(&file).unwrap();
+        let mut changed = whole.clone();
+        change(&mut changed);
+        for damaged in [&whole[..whole.len() / 3], &changed] {
+            fs::write(&file, damaged).unwrap();
+            let error = user.at(&server).offline().error(ID);
+            assert_says(&error, "a file in the Hub cache is damaged");
+            assert_says(&error, name);
+            assert_eq!(user.report(ID), report, "{name}");
+            assert!(fs::read(&file).unwrap() == whole, "{name}");
+        }
+    }
+    assert_eq!(user.blobs(), (4, 0));
+}
+
+#[test]
+fn weights_that_trickle_are_given_up() {
+    let server = tiny_bert().with_fault(Fault::TrickledWeights(Duration::from_millis(50))).start();
+    // The pace is measured over three times this.
+    let error = User::of(&server).with("HF_HUB_DOWNLOAD_TIMEOUT", "0.2").error(ID);
+    assert_says(&error, "bytes came in 0.");
+    assert_says(&error, "(tried 5 times)");
+}
+
+#[test]
+fn a_description_at_another_port_is_asked_for_without_the_token() {
+    let server = tiny_bert().with_fault(Fault::InfoElsewhere).start();
+    let error = User::of(&server).with("HF_TOKEN", "hf_secret").error(ID);
+    // With a token, that server answers 400.
+    assert_says(&error, "answered 404");
+}
+
+#[test]
+fn a_cache_that_is_whole_is_read_and_not_written() {
+    let server = tiny_bert().start();
+    let user = User::of(&server);
+    let report = user.report(ID);
+    // No ref can be read or written any more; everything else is there.
+    fs::remove_dir_all(user.cached("refs")).unwrap();
+    fs::write(user.cached("refs"), "no folder").unwrap();
+    assert_eq!(user.report(ID), report);
+    assert_says(&user.error_free(), "note: cannot write `");
 }
 
 /// A folder with a model of `fixtures/models`, a tokenizer, and files that are not needed.

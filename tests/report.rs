@@ -319,65 +319,6 @@ fn help_is_there_for_every_command() {
 
 #[test]
 #[cfg(unix)]
-fn an_interrupted_run_leaves_nothing() {
-    use std::process::{Command, Stdio};
-
-    let model = tiny_bert();
-    // A model of the box is unpacked to the temporary folder, which a run opens its output before.
-    let cases = [("analyze", path(&model), 1), ("maps", path(&model), 1), ("analyze", "box:planted", 2)];
-    for (command, model, files) in cases {
-        let folder = tempfile::tempdir().unwrap();
-        let output = folder.path().join(if command == "maps" { "maps.safetensors" } else { "report.json" });
-        // It waits for a corpus that never comes.
-        let mut child = Command::new(env!("CARGO_BIN_EXE_headscope"))
-            .args([command, model, "-c", "-", "--format", "text", "-o", path(&output)])
-            .env("TMPDIR", folder.path())
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap();
-        // `wait` would close it, and the run would end by itself.
-        let stdin = child.stdin.take();
-        while fs::read_dir(folder.path()).unwrap().count() < files {
-            assert_eq!(child.try_wait().unwrap(), None, "it ended before it made its files");
-            std::thread::yield_now();
-        }
-        let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-        assert!(killed.success());
-        assert_eq!(child.wait().unwrap().code(), Some(130));
-        drop(stdin);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{command}");
-    }
-}
-
-/// As a script's `headscope ... &` is started: Ctrl-C is not for it, but a request to terminate is.
-#[test]
-#[cfg(unix)]
-fn a_terminated_run_leaves_nothing_even_where_interrupts_are_ignored() {
-    use std::process::{Command, Stdio};
-
-    let folder = tempfile::tempdir().unwrap();
-    let script = "trap '' INT; exec \"$0\" analyze box:planted -c - --format text -o \"$1\"";
-    let mut child = Command::new("sh")
-        .args(["-c", script, env!("CARGO_BIN_EXE_headscope"), path(&folder.path().join("report.json"))])
-        .env("TMPDIR", folder.path())
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let stdin = child.stdin.take();
-    while fs::read_dir(folder.path()).unwrap().count() < 2 {
-        assert_eq!(child.try_wait().unwrap(), None, "it ended before it made its files");
-        std::thread::yield_now();
-    }
-    let kill = |signal: &str| Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success();
-    assert!(kill("-INT"));
-    assert!(kill("-TERM"));
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    drop(stdin);
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-}
-
-#[test]
-#[cfg(unix)]
 fn outputs_keep_their_permissions_and_links() {
     use std::os::unix::fs::{PermissionsExt, symlink};
 

@@ -5,8 +5,10 @@ mod support;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use headscope::model::tokenizer::{ModelTokenizer, TokenizerFiles};
+use headscope::model::files::{ModelFile, TokenizerFiles};
+use headscope::model::tokenizer::ModelTokenizer;
 use serde::Deserialize;
+use serde_json::{Value, json};
 use support::fixture;
 use tokenizers::Encoding;
 
@@ -34,7 +36,10 @@ fn folder(name: &str) -> PathBuf {
 
 fn load(folder: &Path) -> Result<ModelTokenizer, String> {
     let files = TokenizerFiles::find(folder).map_err(|error| format!("{error:#}"))?;
-    let loaded = ModelTokenizer::load(&files, &folder.join("config.json"), ROWS);
+    let config = folder.join("config.json");
+    let json: Value = serde_json::from_str(&fs::read_to_string(&config).unwrap()).unwrap();
+    let model_type = json["model_type"].as_str().unwrap();
+    let loaded = ModelTokenizer::load(&files, &ModelFile::open(&config).unwrap(), model_type, ROWS);
     loaded.map_err(|error| format!("{error:#}").replace(folder.to_str().unwrap(), "DIR"))
 }
 
@@ -174,7 +179,7 @@ fn tokenizers_that_cannot_be_used() {
     );
     assert_eq!(
         error("byte-level", write("merges.txt", "#version: 0.2\na b\nc\n")),
-        "cannot use vocabulary `DIR/vocab.json` and `DIR/merges.txt`: Merges text file invalid at line 2"
+        "cannot use merges `DIR/merges.txt`: line 3 is no pair of tokens"
     );
     let message = error("byte-level", write("vocab.json", "[]"));
     assert!(message.starts_with("cannot use vocabulary `DIR/vocab.json` and `DIR/merges.txt`: "), "{message}");
@@ -221,4 +226,34 @@ fn what_tokenizer_json_leaves_open_is_taken_from_beside_it() {
     assert_eq!(ids(&cased, "ferry"), ids(&plain, "ferry"));
     assert_eq!(ids(&plain, "FERRY"), ids(&plain, "ferry"));
     assert_ne!(ids(&cased, "FERRY"), ids(&plain, "ferry"));
+}
+
+/// What the library panics at, when it loads a file or when it cuts a word.
+#[test]
+fn a_tokenizer_that_the_library_panics_at_is_refused() {
+    let changed_json = |name: &str, change: &dyn Fn(&mut Value)| {
+        changed(name, |folder| {
+            let path = folder.join("tokenizer.json");
+            let mut json: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+            change(&mut json);
+            fs::write(&path, json.to_string()).unwrap();
+        })
+    };
+    let precompiled = json!({ "type": "Precompiled", "precompiled_charsmap": "AAAA" });
+    let cases: [(&str, &dyn Fn(&mut Value)); 3] = [
+        ("wordpiece-json", &|json| json["normalizer"] = precompiled.clone()),
+        // A template that names a token it does not have.
+        ("wordpiece-json", &|json| json["post_processor"]["special_tokens"] = json!({})),
+        ("byte-level-json", &|json| {
+            json["model"]["continuing_subword_prefix"] = json!("longer than any token\u{1b}[31m")
+        }),
+    ];
+    for (name, change) in cases {
+        let error = match changed_json(name, change) {
+            Err(error) => error,
+            Ok(tokenizer) => format!("{:#}", tokenizer.encode_words(&["ferry", "boats"]).unwrap_err()),
+        };
+        assert!(error.contains("tokenizer.json`"), "{error}");
+        assert!(!error.contains('\u{1b}'), "{error}");
+    }
 }

@@ -34,7 +34,7 @@ const MODELS: [&str; 9] = [
 ];
 
 fn architecture(name: &str) -> Architecture {
-    Architecture::read(&fixture("models").join(name).join("config.json")).unwrap()
+    support::architecture(&fixture("models").join(name))
 }
 
 /// The files of weights of a model of `fixtures/models`.
@@ -51,7 +51,7 @@ fn tensors(path: &Path) -> Vec<(String, Tensor)> {
 }
 
 fn load(architecture: &Architecture, paths: &[PathBuf]) -> Parameters {
-    let checkpoint = Checkpoint::open(paths, architecture.family.prefix).unwrap();
+    let checkpoint = Checkpoint::open(opened(paths), architecture.family.prefix).unwrap();
     Parameters::load(&checkpoint, architecture).unwrap()
 }
 
@@ -123,7 +123,7 @@ fn a_shared_layer_is_in_memory_once() {
 fn a_masked_lm_head_is_noticed() {
     for name in MODELS {
         let architecture = architecture(name);
-        let checkpoint = Checkpoint::open(&weights(name), architecture.family.prefix).unwrap();
+        let checkpoint = Checkpoint::open(opened(&weights(name)), architecture.family.prefix).unwrap();
         let bare = ["tiny-xlm-roberta", "tiny-electra", "tiny-mpnet", "tiny-roberta-relative-key-query"];
         assert_eq!(checkpoint.has(architecture.family.masked_lm.dense), !bare.contains(&name), "{name}");
     }
@@ -165,7 +165,7 @@ fn views_of_a_storage() {
     let read = |offset: u8, shape: &[u8], strides: &[u8]| -> Result<Vec<f32>, String> {
         let path = pickled(folder.path(), &view(offset, shape, strides), &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
         let shape: Vec<usize> = shape.iter().map(|&size| size.into()).collect();
-        let tensor = Checkpoint::open(&[path], "bert.").and_then(|checkpoint| checkpoint.tensor("w", &shape));
+        let tensor = Checkpoint::open(opened(&[path]), "bert.").and_then(|checkpoint| checkpoint.tensor("w", &shape));
         tensor.map_err(|error| format!("{error:#}").replace(folder.path().to_str().unwrap(), "DIR"))
     };
     assert_eq!(read(0, &[2, 3], &[3, 1]).unwrap(), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
@@ -212,7 +212,7 @@ proptest! {
         let path = folder.path().join(original.file_name().unwrap());
         fs::write(&path, bytes).unwrap();
         let architecture = architecture(name);
-        if let Ok(checkpoint) = Checkpoint::open(&[path], architecture.family.prefix) {
+        if let Ok(checkpoint) = Checkpoint::open(opened(&[path]), architecture.family.prefix) {
             let _ = Parameters::load(&checkpoint, &architecture);
         }
     }

@@ -18,7 +18,7 @@ use crate::sequences::sequence::Sequence;
 use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
 use crate::system::output::Output;
 use crate::system::progress::{self, Downloads};
-use crate::system::terminal::printable;
+use crate::system::terminal::{one_line, say};
 
 /// Writes the attention of each chosen sentence as `attentions.<index>`, `[layers, heads, tokens, tokens]` f32.
 ///
@@ -115,8 +115,8 @@ fn chosen(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Resul
                 bail!("{origin}: cannot map sentence {index}: it is one {}{}", reason.describe(), reason.way_out())
             }
             Tokenized::Skipped(reason) => {
-                let at = printable(&origin.to_string());
-                eprintln!("skipped sentence {index} at {at}: it is one {}", reason.describe());
+                let at = one_line(&origin.to_string());
+                say(&format!("skipped sentence {index} at {at}: it is one {}", reason.describe()));
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, Metadata};
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use super::compression::Compression;
 use super::format::Format;
 use super::input::{FileKind, Input, why_not};
-use crate::system::output;
+use crate::system::{input, output};
 
 /// One file of a corpus, known to be there.
 pub(super) struct CorpusFile {
@@ -39,7 +39,7 @@ pub(super) enum Source {
 impl Source {
     pub(super) fn open(self) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
-            Self::Path(path) => Box::new(File::open(path)?),
+            Self::Path(path) => Box::new(input::open(&path)?),
             Self::Stream(stream) => stream,
             Self::Bytes(bytes) => Box::new(Cursor::new(bytes)),
         })
@@ -144,7 +144,7 @@ impl Files {
         let identity = Identity::of(path, &metadata).with_context(unusable)?;
         self.add(identity, &format!("corpus `{shown}`"), || {
             // Opened before any other work, to see whether it can be.
-            let opened = File::open(path).with_context(unusable)?;
+            let opened = input::open(path).with_context(unusable)?;
             let (bytes, source) = if metadata.is_file() {
                 (Some(metadata.len()), Source::Path(path.to_owned()))
             } else {

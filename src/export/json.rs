@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 use std::path::Path;
-use std::{fs, io};
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::Deserialize;
 
 use crate::report::{Report, SCHEMA_VERSION};
+use crate::system::input;
 use crate::system::terminal::is_obeyed;
 
 /// The report, indented, with a newline at the end. Floats are the shortest that read back to the same value.
@@ -19,13 +19,21 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
     Ok(escaped(&numbers_on_one_line(&serde_json::to_string_pretty(report)?)).into_bytes())
 }
 
+/// The longest report that is read, in bytes: 256 MiB. One of 4096 heads, the most that are analysed, over a treebank
+/// has some 100 MB.
+const LONGEST: u64 = 1 << 28;
+
 /// The text of a saved report; `-` is standard input.
 ///
 /// # Errors
 ///
 /// If it cannot be read.
 pub fn read_text(path: &Path) -> Result<String> {
-    let text = if path == Path::new("-") { io::read_to_string(io::stdin()) } else { fs::read_to_string(path) };
+    let text = if path == Path::new("-") {
+        input::stdin().and_then(|stdin| input::read_all(stdin, LONGEST)).and_then(input::text)
+    } else {
+        input::read_to_string(path, LONGEST)
+    };
     text.with_context(|| format!("cannot read the report `{}`", path.display()))
 }
 

@@ -1,16 +1,17 @@
 //! The sizes and options of an encoder, in the words of BERT's `config.json`, whatever its family calls them.
 
-use anyhow::{Result, bail, ensure};
-use serde::Deserialize;
+use anyhow::{Result, anyhow, bail, ensure};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 
 /// The activation between the two linear layers of a feed-forward block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Activation {
-    /// `x Phi(x)` by the error function, as transformers' `gelu`.
+    /// `x Phi(x)` by the error function, as transformers' `gelu` and `gelu_python`.
     Gelu,
-    /// The tanh approximation of Hendrycks & Gimpel 2016, as transformers' `gelu_new`, `gelu_pytorch_tanh` and
-    /// `gelu_fast`, which differ in how they are computed.
+    /// The tanh approximation of Hendrycks & Gimpel 2016, as transformers' `gelu_new`, `gelu_pytorch_tanh`,
+    /// `gelu_fast` and `gelu_accurate`, which differ in how they are computed.
     GeluTanh,
     /// `max(x, 0)`.
     Relu,
@@ -22,9 +23,11 @@ impl Activation {
     /// All activations by the names that `config.json` has for them.
     pub const ALL: &[(&str, Self)] = &[
         ("gelu", Self::Gelu),
+        ("gelu_python", Self::Gelu),
         ("gelu_new", Self::GeluTanh),
         ("gelu_pytorch_tanh", Self::GeluTanh),
         ("gelu_fast", Self::GeluTanh),
+        ("gelu_accurate", Self::GeluTanh),
         ("relu", Self::Relu),
         ("silu", Self::Silu),
         ("swish", Self::Silu),
@@ -108,7 +111,7 @@ pub struct Config {
     #[serde(default = "default_layer_norm_eps")]
     pub layer_norm_eps: f64,
     /// Standard deviation of the weights before training.
-    #[serde(default = "default_initializer_range")]
+    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
     pub initializer_range: f64,
     /// Whether the masked-LM head predicts tokens by their input embeddings.
     #[serde(default = "tied_by_default")]
@@ -123,6 +126,25 @@ pub(super) fn tied_by_default() -> bool {
 /// transformers' default in every family, for configs that leave the field out.
 pub(super) fn default_initializer_range() -> f64 {
     0.02
+}
+
+/// Null stands for the default.
+pub(super) fn initializer_range<'de, D: Deserializer<'de>>(value: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(value)?.unwrap_or_else(default_initializer_range))
+}
+
+/// Reads the text of a `config.json` as any of the types that say which fields a family has.
+///
+/// # Errors
+///
+/// If a field is missing or has a value of another type; the error names the field, the line and the column.
+pub(super) fn fields<T: DeserializeOwned>(text: &str) -> Result<T> {
+    serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(text)).map_err(|error| {
+        let field = error.path().to_string();
+        let problem = error.into_inner().to_string();
+        // `.` is the whole object, as where a field is missing, which the problem itself names.
+        if field == "." || problem.starts_with(&field) { anyhow!(problem) } else { anyhow!("{field}: {problem}") }
+    })
 }
 
 /// transformers' `BertConfig` default, for configs that leave the field out.
@@ -142,6 +164,10 @@ const LARGEST_SIZE: usize = 1 << 24;
 /// No encoder comes near: DeepNet (Wang et al. 2022) was trained with 1000 layers to show that it can be done.
 const MOST_LAYERS: usize = 1 << 10;
 
+/// No encoder comes near: XLM-R XXL (Goyal et al. 2021) has 48 layers of 32 heads, Megatron-BERT (Shoeybi et al. 2019)
+/// 48 of 40. What is summed up for each head takes about 100 KB in each worker.
+const MOST_HEADS: usize = 1 << 12;
+
 impl Config {
     /// Reads the text of a `config.json` that has BERT's names.
     ///
@@ -149,8 +175,7 @@ impl Config {
     ///
     /// If a field is missing or has a value that is not supported.
     pub fn parse(text: &str) -> Result<Self> {
-        // From the text: the error then names line and column.
-        let config: Self = serde_json::from_str(text)?;
+        let config: Self = fields(text)?;
         ensure!(config.type_vocab_size > 0, "type_vocab_size is 0");
         Ok(config)
     }
@@ -181,6 +206,13 @@ impl Config {
             self.hidden_size,
             self.num_attention_heads,
         );
+        let heads = self.num_hidden_layers * self.num_attention_heads;
+        ensure!(
+            heads <= MOST_HEADS,
+            "num_hidden_layers {} times num_attention_heads {} are {heads} heads: no model has more than {MOST_HEADS}",
+            self.num_hidden_layers,
+            self.num_attention_heads,
+        );
         ensure!(
             self.positions() > 0,
             "max_position_embeddings {} leaves no position after the padding index {}",
@@ -207,6 +239,15 @@ impl Config {
     #[must_use]
     pub fn embedding_width(&self) -> usize {
         self.embedding_size.unwrap_or(self.hidden_size)
+    }
+
+    /// How many parameters the encoder has, biases and norms left out, as if no layers shared theirs.
+    #[must_use]
+    pub fn parameters(&self) -> u64 {
+        let rows = self.vocab_size + self.max_position_embeddings + self.type_vocab_size;
+        let layer = 4 * self.hidden_size * self.hidden_size + 2 * self.hidden_size * self.intermediate_size;
+        // Sizes are at most 2^24 and layers 2^10, so that no product or sum reaches 2^62.
+        (rows * self.embedding_width() + self.num_hidden_layers * layer) as u64
     }
 
     /// The longest sequence there are positions for.
@@ -254,6 +295,23 @@ mod tests {
     }
 
     #[test]
+    fn fields_of_another_type_are_named() {
+        let text = r#"{"vocab_size": 9, "hidden_size": null}"#;
+        let error = Config::parse(text).unwrap_err().to_string();
+        assert_eq!(error, "hidden_size: invalid type: null, expected usize at line 1 column 37");
+    }
+
+    #[test]
+    fn an_initializer_range_of_null_is_the_default() {
+        let text = r#"{"vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+            "intermediate_size": 8, "hidden_act": "gelu_python", "max_position_embeddings": 10, "initializer_range": null}"#;
+        let found = Config::parse(text).unwrap();
+        assert_eq!((found.initializer_range, found.hidden_act), (0.02, Activation::Gelu));
+        // Three tables of 8 columns and 9 + 10 + 2 rows, and one layer of 4 * 8 * 8 + 2 * 8 * 8 weights.
+        assert_eq!(found.parameters(), 21 * 8 + 6 * 64);
+    }
+
+    #[test]
     fn positions_are_counted_from_0_or_from_the_padding_index() {
         let rows = |padding| Config { padding, ..config() }.position_rows(&[0, 5, 1, 7]).collect::<Vec<_>>();
         assert_eq!(rows(None), [0, 1, 2, 3]);
@@ -274,6 +332,11 @@ mod tests {
         assert_eq!(error(padded), "max_position_embeddings 10 leaves no position after the padding index 4294967295");
         let deep = Config { num_hidden_layers: usize::MAX, ..config() };
         assert_eq!(error(deep), "num_hidden_layers is 18446744073709551615: no model has more than 1024");
+        let many = Config { num_hidden_layers: 1 << 10, num_attention_heads: 8, ..config() };
+        assert_eq!(
+            error(many),
+            "num_hidden_layers 1024 times num_attention_heads 8 are 8192 heads: no model has more than 4096"
+        );
         let wide = Config { hidden_size: 1 << 40, ..config() };
         assert_eq!(error(wide), "hidden_size is 1099511627776: no model has more than 16777216");
     }

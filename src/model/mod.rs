@@ -2,34 +2,29 @@
 
 pub mod config;
 pub mod families;
+pub mod files;
 pub mod forward;
 pub mod grid;
 #[cfg(feature = "hub")]
 mod hub;
 pub mod initial;
-mod missing;
 pub mod parameters;
 pub mod source;
 pub mod tokenizer;
 pub mod weights;
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io;
-use std::path::PathBuf;
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 
-use anyhow::{Context, Result, anyhow};
-use sha2::{Digest, Sha256};
+use anyhow::{Result, anyhow};
 
-use crate::system::digest::hex;
 use families::Architecture;
+use files::{ModelFile, ModelFiles};
 use forward::Encoder;
 use forward::packed::PackedEncoder;
 use grid::HeadGrid;
 use initial::Initial;
 use parameters::Parameters;
-use source::ModelFiles;
 use tokenizer::ModelTokenizer;
 use weights::Checkpoint;
 
@@ -57,13 +52,14 @@ impl Model {
     /// If a file cannot be read, the architecture is not supported, or the weights or the tokenizer
     /// do not fit `config.json`.
     pub fn load(files: ModelFiles) -> Result<Self> {
-        let architecture = Architecture::read(&files.config)?;
-        let tokenizer = ModelTokenizer::load(&files.tokenizer, &files.config, architecture.config.vocab_size)?;
-        let checkpoint = Checkpoint::open(&files.weights, architecture.family.prefix)?;
+        let ModelFiles { id, revision, config, architecture, tokenizer, weights } = files;
+        let tokenizer =
+            ModelTokenizer::load(&tokenizer, &config, architecture.family.model_type, architecture.config.vocab_size)?;
+        let checkpoint = Checkpoint::open(weights.clone(), architecture.family.prefix)?;
         let masked_lm_head = checkpoint.has(architecture.family.masked_lm.dense);
         let parameters = Parameters::load(&checkpoint, &architecture)?;
+        weights.iter().try_for_each(ModelFile::ensure_unchanged)?;
         let encoder = Box::new(PackedEncoder::new(parameters));
-        let ModelFiles { id, revision, .. } = files;
         Ok(Self { id, revision, architecture, masked_lm_head, tokenizer, encoder })
     }
 
@@ -96,48 +92,42 @@ pub struct Hashes {
     pub tokenizer: BTreeMap<String, String>,
 }
 
+impl Hashes {
+    fn of(files: &ModelFiles) -> Result<Self> {
+        let of_each = |(name, file): &(&str, ModelFile)| Ok(((*name).to_owned(), file.sha256()?));
+        let tokenizer = files.tokenizer.iter().map(of_each).collect::<Result<_>>()?;
+        Ok(Self { config: files.config.sha256()?, weights: files::sha256(&files.weights)?, tokenizer })
+    }
+}
+
 /// Hashes on their way: hundreds of megabytes of weights are hashed while the model already runs.
-pub struct Fingerprint(JoinHandle<Result<Hashes>>);
+pub struct Fingerprint(Hashing);
+
+enum Hashing {
+    /// On a thread of its own.
+    Begun(JoinHandle<Result<Hashes>>),
+    /// There was no thread to be had.
+    ToDo(Box<ModelFiles>),
+}
 
 impl Fingerprint {
-    /// Begins to hash a model's files.
+    /// Begins to hash a model's files: the open files that [`Model::load`] reads, so that the hashes name what runs.
     #[must_use]
     pub fn start(files: &ModelFiles) -> Self {
-        let (config, weights, tokenizer) = (files.config.clone(), files.weights.clone(), files.tokenizer.clone());
-        let unpacked = files.unpacked.clone();
-        let hash = move || {
-            // Not before all is read.
-            let _unpacked = unpacked;
-            let hash = |(name, path): &(&str, PathBuf)| Ok(((*name).to_owned(), sha256(std::slice::from_ref(path))?));
-            let tokenizer = tokenizer.iter().map(hash).collect::<Result<_>>()?;
-            Ok(Hashes { config: sha256(&[config])?, weights: sha256(&weights)?, tokenizer })
-        };
-        Self(std::thread::spawn(hash))
+        let hashed = files.clone();
+        let begun = thread::Builder::new().spawn(move || Hashes::of(&hashed));
+        Self(begun.map_or_else(|_| Hashing::ToDo(Box::new(files.clone())), Hashing::Begun))
     }
 
     /// Waits for the hashes.
     ///
     /// # Errors
     ///
-    /// If a file cannot be read.
+    /// If a file cannot be read, or was changed since it was opened.
     pub fn finish(self) -> Result<Hashes> {
-        self.0.join().map_err(|_| anyhow!("hashing the model failed"))?
-    }
-}
-
-/// Of the files' bytes, one file after the other.
-fn sha256(paths: &[PathBuf]) -> Result<String> {
-    let mut hash = Sha256::new();
-    let mut chunk = vec![0; 1 << 20];
-    for path in paths {
-        let unreadable = || format!("cannot read `{}`", path.display());
-        let mut file = File::open(path).with_context(unreadable)?;
-        loop {
-            match io::Read::read(&mut file, &mut chunk).with_context(unreadable)? {
-                0 => break,
-                read => hash.update(&chunk[..read]),
-            }
+        match self.0 {
+            Hashing::Begun(thread) => thread.join().map_err(|_| anyhow!("hashing the model failed"))?,
+            Hashing::ToDo(files) => Hashes::of(&files),
         }
     }
-    Ok(hex(&hash.finalize()))
 }

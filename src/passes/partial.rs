@@ -10,7 +10,6 @@
 //! A file may be damaged or made to harm: its checksum is tested first, what it unpacks to is bounded, and the lengths
 //! of all lists in it are checked before anything relies on them.
 
-use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 
@@ -22,6 +21,7 @@ use super::identity::{Identity, RunInfo};
 use super::observation::{Observation, PassSums};
 use crate::sequences::shard::Shard;
 use crate::sequences::tally::Tally;
+use crate::system::input;
 
 /// The file name extension of partials.
 pub const EXTENSION: &str = "headscope";
@@ -33,6 +33,9 @@ const MAGIC: &str = "headscope partial ";
 pub(crate) const FORMAT_VERSION: u32 = 2;
 
 const CHECKSUM_BYTES: usize = 32;
+
+/// The longest partial that is read, in bytes: 1 GiB. One of BERT-large's 384 heads has 5 MB.
+const LONGEST: u64 = 1 << 30;
 
 /// The sums of an empty shard are zeros, which compress without limit: 9 MiB of them for 3000 heads.
 const SMALLEST_UNPACKED_LIMIT: u64 = 64 << 20;
@@ -95,12 +98,12 @@ pub type Restore<'a> = &'a dyn Fn(&Identity, Vec<PassBytes>) -> Result<Vec<PassS
 /// If it cannot be read, is no partial, is one of another format, or is damaged.
 pub fn read(path: &Path, restore: Restore<'_>) -> Result<(Shard, Observation)> {
     let failed = || format!("cannot use partial `{}`", path.display());
-    let mut file = File::open(path).with_context(failed)?;
+    let mut file = input::open(path).with_context(failed)?;
     let mut bytes = vec![0; MAGIC.len()];
     // Anything else, however large, is not read to its end.
     let begins_well = file.read_exact(&mut bytes).is_ok() && bytes == MAGIC.as_bytes();
     ensure!(begins_well, "{}: it is not what `headscope analyze --shard` writes", failed());
-    file.read_to_end(&mut bytes).with_context(failed)?;
+    bytes.extend(input::read_all(file, LONGEST).with_context(failed)?);
     parse(&bytes, restore).with_context(failed)
 }
 

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 
 use super::observer::Panel;
 use crate::corpus::Corpus;
@@ -15,6 +15,7 @@ use crate::sequences::pack::{Pack, Packs};
 use crate::sequences::sequence::Sequence;
 use crate::sequences::shard::Shard;
 use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
+use crate::system::parallel::on_threads;
 use crate::system::progress::Analysis;
 
 /// A corpus on its way through the tokenizer: what of a shard can be encoded, in order.
@@ -90,13 +91,7 @@ pub fn sum_up(
         std::mem::forget(stop_others);
         Ok(panel)
     };
-    let parts: Vec<Result<Panel>> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads.get()).map(|_| scope.spawn(work)).collect();
-        workers
-            .into_iter()
-            .map(|worker| worker.join().unwrap_or_else(|_| Err(anyhow!("a worker thread panicked"))))
-            .collect()
-    });
+    let parts: Vec<Result<Panel>> = on_threads(threads, work);
     progress.finish();
     let mut whole = panel;
     for part in parts {

@@ -10,6 +10,8 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, json};
 use toml::de::{DeFloat, DeInteger, DeTable, DeValue};
 
+use crate::system::input;
+
 /// A threshold of a label.
 #[derive(Debug, PartialEq)]
 pub struct Threshold {
@@ -115,6 +117,9 @@ impl Threshold {
     }
 }
 
+/// The longest policy file that is read, in bytes: 1 MiB. One of all thresholds has a few hundred.
+const LONGEST: u64 = 1 << 20;
+
 /// The value of every threshold, in the order of the table of thresholds. Printed in every report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy(Vec<(&'static Threshold, Value)>);
@@ -184,7 +189,7 @@ impl Policy {
     /// If the file cannot be read, is no TOML, names what is no threshold, or gives one a value that it cannot have.
     pub fn with_file(self, path: &Path) -> Result<Self> {
         let file = path.display();
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the policy `{file}`"))?;
+        let text = input::read_to_string(path, LONGEST).with_context(|| format!("cannot read the policy `{file}`"))?;
         self.with_toml(&text).map_err(|Refused { line, why }| anyhow!("{file}:{line}: {why}"))
     }
 

@@ -1,13 +1,6 @@
 //! What is in the box: models and a corpus that are part of the binary, so that it runs without any file.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use anyhow::{Context, Result, bail};
-use tempfile::TempDir;
-
-use crate::system::interrupt;
+use std::path::Path;
 
 /// All that is in the box has a name that begins so. No Hub id has a colon, and a file or folder of such a name can
 /// be written with `./` before it.
@@ -21,8 +14,11 @@ pub const CORPUS: &str = "box:gold";
 
 static GOLD: &[u8] = include_bytes!("../../fixtures/corpus/gold.conllu");
 
-/// A model folder in the binary: its name, and its files with theirs.
-type BoxedModel = (&'static str, [(&'static str, &'static [u8]); 3]);
+/// The files of a model in the binary, by their names.
+pub type BoxedFiles = [(&'static str, &'static [u8]); 3];
+
+/// A model in the binary, by its name.
+type BoxedModel = (&'static str, BoxedFiles);
 
 macro_rules! model {
     ($name:literal, $folder:literal) => {
@@ -35,51 +31,17 @@ macro_rules! model {
 
 static MODELS: [BoxedModel; 2] = [model!("box:small", "small"), model!("box:planted", "planted")];
 
-/// A folder that a model of the box was unpacked to, so that all that reads models reads folders. It is there as long
-/// as any clone of this is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unpacked(Arc<Folder>);
-
-#[derive(Debug, PartialEq, Eq)]
-struct Folder(PathBuf);
-
-impl Unpacked {
-    /// Where it is.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.0.0
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let mut list = interrupt::lock();
-        // If it cannot be removed there is nobody left to tell: the report is written.
-        let _ = fs::remove_dir_all(&self.0);
-        list.forget(&self.0);
-    }
-}
-
-/// Unpacks a model of the box into a temporary folder.
+/// The files of a model of the box.
 ///
 /// # Errors
 ///
-/// If there is no such model, or no temporary folder can be written.
-pub fn unpack(name: &str) -> Result<Unpacked> {
-    let Some((_, files)) = MODELS.iter().find(|(known, _)| *known == name) else {
+/// In words, with what there is, if there is no such model.
+pub fn model(name: &str) -> Result<BoxedFiles, String> {
+    let found = MODELS.iter().find(|(known, _)| *known == name);
+    found.map(|(_, files)| *files).ok_or_else(|| {
         let all: Vec<&str> = MODELS.iter().map(|(known, _)| *known).collect();
-        bail!(unknown("model", name, &all));
-    };
-    let mut list = interrupt::lock();
-    let made = TempDir::with_prefix("headscope-").context("cannot make a temporary folder for a model of the box")?;
-    list.add(made.path());
-    let folder = Folder(made.keep());
-    drop(list);
-    for (file, bytes) in files {
-        let path = folder.0.join(file);
-        fs::write(&path, bytes).with_context(|| format!("cannot write `{}`", path.display()))?;
-    }
-    Ok(Unpacked(Arc::new(folder)))
+        unknown("model", name, &all)
+    })
 }
 
 /// The name and the bytes of the corpus of the box that `path` names, if it names one; it is CoNLL-U.

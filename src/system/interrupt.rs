@@ -1,4 +1,4 @@
-//! What an interrupted run removes: files that are not whole yet, and folders that are there for the run alone.
+//! What an interrupted run removes: files that are not whole yet.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,47 +9,76 @@ use anyhow::{Context, Result};
 /// What is there for a time only. Whoever makes something or makes it permanent holds the lock meanwhile.
 static TEMPORARY: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// On Ctrl-C or a request to terminate: removes what is temporary and ends the process with `status`.
+/// On Ctrl-C, a hang-up, a request to quit or one to terminate: removes what is temporary and ends the process with
+/// the status that a shell reports of a program that the signal ended, 128 and its number.
+///
+/// A signal that is ignored by whoever started the program, as `nohup` does with a hang-up and a script with Ctrl-C for
+/// what it runs in the background, stays ignored. A file that grows beyond the limit of its size (`ulimit -f`) is an
+/// error of the write, and no longer the end of the process.
 ///
 /// # Errors
 ///
-/// If the handler cannot be installed.
-pub fn clean_up_when_interrupted(status: i32) -> Result<()> {
-    match ctrlc::try_set_handler(move || clean_up(status)) {
-        Ok(()) => Ok(()),
-        // Whoever started the program takes care of Ctrl-C, as `nohup` and `program &` in a script do: that is
-        // respected. A request to terminate is another matter.
-        Err(ctrlc::Error::MultipleHandlers) => clean_up_when_terminated(status),
-        Err(error) => Err(error).context("cannot watch for Ctrl-C"),
-    }
+/// If the handlers cannot be installed.
+pub fn clean_up_when_interrupted() -> Result<()> {
+    watch().context("cannot watch for Ctrl-C")
 }
 
 fn clean_up(status: i32) -> ! {
     // Holding the lock keeps anything from being made or renamed between the removal and the exit.
     let temporary = lock();
     for path in temporary.0.iter() {
-        let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+        let _ = fs::remove_file(path);
     }
     std::process::exit(status);
 }
 
 #[cfg(unix)]
-fn clean_up_when_terminated(status: i32) -> Result<()> {
-    use signal_hook::consts::SIGTERM;
+fn watch() -> Result<()> {
+    use std::sync::{Arc, mpsc};
+    use std::thread;
+
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
     use signal_hook::iterator::Signals;
 
-    let mut signals = Signals::new([SIGTERM]).context("cannot watch for a request to terminate")?;
-    std::thread::spawn(move || {
-        if signals.forever().next().is_some() {
-            clean_up(status);
+    let ignored = ignored_signals();
+    // A handler of any kind: the write then fails with EFBIG (POSIX.1-2024, write).
+    signal_hook::flag::register(SIGXFSZ, Arc::default())?;
+    let watched: Vec<i32> =
+        [SIGINT, SIGHUP, SIGQUIT, SIGTERM].into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0).collect();
+    let (tell, told) = mpsc::channel();
+    let watch = move || match Signals::new(watched) {
+        Ok(mut signals) => {
+            // Nobody listens any more if the process ends meanwhile.
+            let _ = tell.send(Ok(()));
+            if let Some(signal) = signals.forever().next() {
+                clean_up(128 + signal);
+            }
         }
-    });
+        Err(error) => drop(tell.send(Err(error))),
+    };
+    // Without a thread to be had signals end the process as ever, and the next run cleans up.
+    if thread::Builder::new().spawn(watch).is_ok() {
+        told.recv().context("the thread that watches is gone")??;
+    }
     Ok(())
 }
 
+/// The set of signals that this process ignores, signal `n` as bit `n - 1`; a hang-up where that cannot be told, since
+/// `nohup` must work. The next run then cleans up.
+#[cfg(unix)]
+fn ignored_signals() -> u64 {
+    const HANG_UP: u64 = 1 << (signal_hook::consts::SIGHUP - 1);
+    // proc_pid_status(5), in hexadecimal.
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(HANG_UP)
+}
+
 #[cfg(not(unix))]
-fn clean_up_when_terminated(_status: i32) -> Result<()> {
-    Ok(())
+fn watch() -> Result<()> {
+    /// As on Unix: 128 and the number of SIGINT.
+    const INTERRUPTED: i32 = 130;
+    Ok(ctrlc::set_handler(|| clean_up(INTERRUPTED))?)
 }
 
 /// The list of what is temporary, locked: as long as this is held, an interrupt waits.

@@ -1,7 +1,10 @@
-//! The machine and the process: output files, the terminal, threads, vectors, interrupts, and what the binary brings.
+//! The machine and the process: input and output files, the terminal, threads, vectors, interrupts, and what the binary brings.
 
 pub mod boxed;
+mod claims;
+pub mod contained;
 pub mod digest;
+pub mod input;
 pub mod interrupt;
 pub mod lanes;
 pub mod output;

@@ -25,15 +25,26 @@ pub fn in_parallel<T: Send, R: Send>(
         }
         done
     };
-    let mut done: Vec<(usize, R)> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads.get()).map(|_| scope.spawn(worker)).collect();
-        workers
-            .into_iter()
-            .flat_map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
-    });
+    let mut done: Vec<(usize, R)> = on_threads(threads, worker).into_iter().flatten().collect();
     done.sort_by_key(|(place, _)| *place);
     done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// What `work` returns on each of several threads, this one being the first.
+///
+/// There are fewer where the system has no more to give (`ulimit -u`): whoever shares work among them is to let each
+/// take what is left. A panic on any goes on here.
+pub fn on_threads<R: Send>(threads: NonZeroUsize, work: impl Fn() -> R + Sync) -> Vec<R> {
+    thread::scope(|scope| {
+        let spawn = |_| thread::Builder::new().spawn_scoped(scope, &work).ok();
+        let others: Vec<_> = (1..threads.get()).map_while(spawn).collect();
+        let mut results = vec![work()];
+        let join = |worker: thread::ScopedJoinHandle<'_, R>| {
+            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        results.extend(others.into_iter().map(join));
+        results
+    })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
-use super::terminal::printable;
+use super::terminal::{one_line, say};
 
 /// How often a bar moves without news.
 const TICK: Duration = Duration::from_millis(120);
@@ -16,8 +16,15 @@ const TICK: Duration = Duration::from_millis(120);
 #[must_use]
 pub fn step(message: &'static str) -> ProgressBar {
     let bar = ProgressBar::new_spinner().with_message(message);
-    bar.enable_steady_tick(TICK);
+    keep_moving(&bar);
     bar
+}
+
+/// Lets a bar move without news, by a thread of its own: not where nobody sees it.
+fn keep_moving(bar: &ProgressBar) {
+    if !bar.is_hidden() {
+        bar.enable_steady_tick(TICK);
+    }
 }
 
 /// Told how a download goes on, one file after the other.
@@ -49,7 +56,7 @@ impl DownloadProgress for Downloads {
         let style = ProgressStyle::with_template(
             "downloading {msg} [{bar:30}] {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left",
         );
-        let bar = ProgressBar::new(bytes).with_message(printable(file));
+        let bar = ProgressBar::new(bytes).with_message(one_line(file));
         bar.set_style(style.expect("a valid template"));
         self.0.replace(Some(bar));
     }
@@ -67,7 +74,7 @@ impl DownloadProgress for Downloads {
     }
 
     fn note(&self, text: &str) {
-        let print = || anstream::eprintln!("note: {}", printable(text));
+        let print = || say(&format!("note: {}", one_line(text)));
         match &*self.0.borrow() {
             Some(bar) => bar.suspend(print),
             None => print(),
@@ -107,7 +114,7 @@ impl Analysis {
         let style = ProgressStyle::with_template(template).expect("a valid template").with_key("speed", speed);
         bar.set_style(style);
         bar.set_message("0");
-        bar.enable_steady_tick(TICK);
+        keep_moving(&bar);
         Self { bar, by_sentences: limit.is_some(), bytes_read, sentences: AtomicU64::new(0), tokens }
     }
 

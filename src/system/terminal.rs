@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 
 /// Writes `bytes` to standard output; if its reader has left, as `head` does, that is where the output ends.
 ///
@@ -22,18 +22,66 @@ pub fn print(text: &str) -> Result<()> {
     finish(anstream::stdout().lock(), text.as_bytes())
 }
 
+/// Prints a line to standard error, [`printable`]. Where that is closed or full there is nobody to tell, and no reason
+/// to stop.
+pub fn say(text: &str) {
+    let _ = writeln!(anstream::stderr().lock(), "{}", printable(text));
+}
+
+/// Prints an error. No line after the first begins at the margin, so that a name with line ends in it cannot pass for
+/// another error.
+pub fn say_error(error: &Error) {
+    say(&format!("error: {}", indented(&format!("{error:#}"))));
+}
+
+/// The text with all lines after the first indented.
+fn indented(text: &str) -> String {
+    let mut lines = text.split('\n');
+    let first = lines.next().unwrap_or_default().to_owned();
+    lines.fold(first, |mut shown, line| {
+        shown.push_str(if line.is_empty() || line.starts_with("  ") { "\n" } else { "\n  " });
+        shown.push_str(line);
+        shown
+    })
+}
+
 /// Text from files and arguments for a terminal: what a terminal would obey is shown instead, but for line ends.
 #[must_use]
 pub fn printable(text: &str) -> String {
-    let shown = |c: char| if is_obeyed(c) && c != '\n' { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(shown).collect()
+    escaped(text, |c| is_obeyed(c) && c != '\n')
 }
 
-/// Whether a terminal does something at this character rather than show it: control characters, with which escape
-/// sequences begin, and those that turn the direction of the text around them (Unicode Standard Annex 9, section 2).
+/// The same, for what belongs on one line, as a name that somebody else gave.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    escaped(text, is_obeyed)
+}
+
+fn escaped(text: &str, is_shown: impl Fn(char) -> bool) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_shown(c) {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+/// Whether a terminal or an editor does something at this character rather than show it: control characters, with
+/// which escape sequences begin; separators of lines and paragraphs; those that turn the direction of the text around
+/// them (Unicode Standard Annex 9, section 2); and those that make two texts look alike, being nothing to see: the space
+/// without width, the word joiner and the byte order mark. The joiners U+200C and U+200D, which spelling needs, are not
+/// among them.
 #[must_use]
 pub fn is_obeyed(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control()
+        || matches!(
+            c,
+            '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'
+                | '\u{2066}'..='\u{2069}' | '\u{feff}'
+        )
 }
 
 fn finish(mut stdout: impl Write, bytes: &[u8]) -> Result<()> {
@@ -42,5 +90,24 @@ fn finish(mut stdout: impl Write, bytes: &[u8]) -> Result<()> {
             Err(error).context("cannot write to standard output")
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_on_one_line_and_shows_what_it_hides() {
+        let name = "a\nerror: b\u{200b}\u{200e}\u{200f}\u{61c}\u{2028}\u{2029}\u{feff}";
+        assert_eq!(one_line(name), "a\\nerror: b\\u{200b}\\u{200e}\\u{200f}\\u{61c}\\u{2028}\\u{2029}\\u{feff}");
+        assert_eq!(printable("a\nb\r"), "a\nb\\r");
+        // Persian and emoji are spelt with joiners.
+        assert_eq!(one_line("می\u{200c}خواهم 👩\u{200d}🔬"), "می\u{200c}خواهم 👩\u{200d}🔬");
+    }
+
+    #[test]
+    fn no_further_line_begins_at_the_margin() {
+        assert_eq!(indented("run:\n  import torch\nerror: b\n\n c"), "run:\n  import torch\n  error: b\n\n   c");
     }
 }

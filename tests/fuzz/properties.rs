@@ -13,7 +13,8 @@ use headscope::model::source::ModelRef;
 use headscope::sequences::pack::{PACK_TOKENS, Packs, SEGMENT_SENTENCES};
 use headscope::sequences::sequence::{Sequence, TokenKind};
 use headscope::sequences::words::{FromToken, WordAttention};
-use headscope::system::terminal::printable;
+use headscope::studies::labels::Policy;
+use headscope::system::terminal::{is_obeyed, one_line, printable};
 
 /// Takes any bytes, panics if a property does not hold, and says whether the bytes were what they should be.
 pub type Target = fn(&[u8]) -> bool;
@@ -29,6 +30,9 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("weights", weights),
     ("index", index),
     ("pickle", pickle),
+    ("tokenizer", tokenizer),
+    ("policy", policy),
+    ("terminal", terminal),
 ];
 
 /// The target of this name.
@@ -279,23 +283,88 @@ thread_local! {
     static BENCH: RefCell<Option<Bench>> = const { RefCell::new(None) };
 }
 
-/// Loads a model with these files; whether that succeeds. An error has a message, and nothing else is written.
+/// `tokenizer.json`, and what it makes of text that models are not made for.
+fn tokenizer(data: &[u8]) -> bool {
+    let files = [("config.json", CONFIG), ("model.safetensors", WEIGHTS), ("tokenizer.json", data)];
+    let Some(model) = loaded(&files) else { return false };
+    let rows = u32::try_from(model.architecture.config.vocab_size).expect("a vocabulary");
+    let check = |encoding: anyhow::Result<tokenizers::Encoding>| match encoding {
+        Ok(encoding) => assert!(encoding.get_ids().iter().all(|id| *id < rows), "{:?}", encoding.get_ids()),
+        Err(error) => check_message(&error),
+    };
+    for text in ["the dog sees a cat.", "", " \u{1f469}\u{200d}\u{1f52c} \0\u{fffd}\u{301}", "\u{2581}\u{120}ab"] {
+        check(model.tokenizer.encode_text(text, true));
+        check(model.tokenizer.encode_words(&text.split(' ').collect::<Vec<_>>()));
+    }
+    true
+}
+
+/// A policy file: what it sets is a share or a count, and what refuses it names the file and the line.
+fn policy(data: &[u8]) -> bool {
+    with_bench(|place| {
+        let path = place.join("policy.toml");
+        fs::write(&path, data).expect("a temporary file");
+        let read = Policy::default().with_file(&path);
+        fs::remove_file(&path).expect("a temporary file");
+        match read {
+            Ok(policy) => {
+                let shares = policy.differences(&Policy::default()).into_iter().map(|(_, value, _)| value);
+                for value in shares.filter(|value| value != "off") {
+                    assert!(value.parse::<f64>().is_ok_and(|value| value >= 0.0), "{value}");
+                }
+                true
+            }
+            Err(error) => {
+                check_message(&error);
+                assert!(format!("{error:#}").contains("policy.toml"), "{error:#}");
+                false
+            }
+        }
+    })
+}
+
+/// What is shown on a terminal holds nothing that it obeys, and says what was hidden.
+fn terminal(data: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(data) else { return false };
+    let (line, lines) = (one_line(text), printable(text));
+    assert!(!line.contains(is_obeyed));
+    assert!(!lines.contains(|c| is_obeyed(c) && c != '\n'));
+    assert_eq!(lines.matches('\n').count(), text.matches('\n').count());
+    assert!(line.chars().count() >= text.chars().count());
+    assert!(text.contains(is_obeyed) || line == text);
+    true
+}
+
+/// Whether a model with these files can be loaded.
 fn load(files: &[(&str, &[u8])]) -> bool {
+    loaded(files).is_some()
+}
+
+/// Runs in the place of this thread.
+fn with_bench<T>(run: impl FnOnce(&Path) -> T) -> T {
     BENCH.with_borrow_mut(|bench| {
         let Bench(place) = bench.get_or_insert_with(|| {
             let id = format!("{}-{:?}", std::process::id(), std::thread::current().id());
             let place = std::env::temp_dir().join(format!("headscope-fuzz-{id}"));
             fs::create_dir_all(place.join("model")).expect("a temporary folder");
             fs::write(place.join("outside.safetensors"), SHARDS[0]).expect("a temporary file");
-            fs::write(place.join("model/tokenizer.json"), TOKENIZER).expect("a temporary file");
             Bench(place)
         });
+        run(place)
+    })
+}
+
+/// The model with these files, and a good tokenizer if there is none among them. An error has a message, and nothing
+/// else is written.
+fn loaded(files: &[(&str, &[u8])]) -> Option<Model> {
+    with_bench(|place| {
         let folder = place.join("model");
+        fs::write(folder.join("tokenizer.json"), TOKENIZER).expect("a temporary file");
         for (name, bytes) in files {
             fs::write(folder.join(name), bytes).expect("a temporary file");
         }
         let model = ModelRef::Folder(folder.clone()).resolve(&()).and_then(Model::load);
-        for (name, _) in files {
+        for (name, _) in files.iter().filter(|(name, _)| *name != "tokenizer.json") {
             fs::remove_file(folder.join(name)).expect("a temporary file");
         }
         assert_eq!(names(&folder), ["tokenizer.json"]);
@@ -305,11 +374,11 @@ fn load(files: &[(&str, &[u8])]) -> bool {
                 let (grid, config) = (model.grid(), &model.architecture.config);
                 assert!(grid.layers > 0 && grid.heads > 0);
                 assert_eq!(config.head_dim() * config.num_attention_heads, config.hidden_size);
-                true
+                Some(model)
             }
             Err(error) => {
                 check_message(&error);
-                false
+                None
             }
         }
     })

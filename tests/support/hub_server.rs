@@ -20,7 +20,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use headscope::system::digest::hex;
 use serde_json::json;
+use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
 /// The commit that `main` stands for.
@@ -35,6 +37,7 @@ pub struct Hub {
     folder: PathBuf,
     access: Access,
     fault: Fault,
+    plain_info: bool,
 }
 
 /// Who may read the model.
@@ -82,8 +85,17 @@ pub enum Fault {
     Garbage(u32),
     /// Every answer is a web page, as in a network that asks for a login first.
     WebPage,
+    /// The weights' host sends a byte at a time, with a pause after each.
+    TrickledWeights(Duration),
+    /// The Hub does not say how long `tokenizer.json` is, and ends its first answer after so many bytes, as a proxy that
+    /// speaks HTTP/1.0 does that loses its connection.
+    UnsizedTokenizer(usize),
     /// The description of the model does not end.
     EndlessInfo,
+    /// The description of the model says another size and digest of the weights.
+    OtherInfo,
+    /// The description of the model is at another port of this machine.
+    InfoElsewhere,
     /// The Hub names the weights by this.
     Etag(&'static str),
     /// The Hub calls this the commit.
@@ -106,7 +118,7 @@ pub enum Ranges {
 impl Hub {
     /// The model `id` with the files of `folder`, public and in good order.
     pub fn new(id: &str, folder: impl Into<PathBuf>) -> Self {
-        Self { id: id.to_owned(), folder: folder.into(), access: Access::Public, fault: Fault::None }
+        Self { id: id.to_owned(), folder: folder.into(), access: Access::Public, fault: Fault::None, plain_info: false }
     }
 
     /// The same, for fewer readers.
@@ -117,6 +129,11 @@ impl Hub {
     /// The same, out of order.
     pub fn with_fault(self, fault: Fault) -> Self {
         Self { fault, ..self }
+    }
+
+    /// The same, whose description says neither sizes nor digests, as that of a simple mirror.
+    pub fn with_plain_info(self) -> Self {
+        Self { plain_info: true, ..self }
     }
 
     /// Begins to serve, on ports that nobody uses.
@@ -166,6 +183,10 @@ impl Hub {
         }
         let [info, resolve, small] = rests;
         if let Some(rest) = info {
+            if self.fault == Fault::InfoElsewhere {
+                return Reply::new(307, "see there").with("Location", &format!("{weights}{}", asked.path));
+            }
+            let rest = rest.split('?').next().unwrap_or_default();
             let revision = if rest.is_empty() { Some("main") } else { rest.strip_prefix("/revision/") };
             let tree = rest.strip_prefix("/tree/").and_then(commit);
             return match revision.and_then(commit).or(tree) {
@@ -189,6 +210,12 @@ impl Hub {
             _ => format!("\"{}\"", etag(file, &bytes)),
         };
         if small.is_some() {
+            if let Fault::UnsizedTokenizer(after) = self.fault
+                && file == "tokenizer.json"
+            {
+                let end = End::Unsized(if still(1) { after } else { bytes.len() });
+                return Reply::new(200, bytes).with("ETag", &etag).ending(end);
+            }
             return Reply::file(bytes, asked, !asked.compressed).with("ETag", &etag).with("X-Repo-Commit", commit);
         }
         let (status, location) = if is_weights(file) {
@@ -196,12 +223,15 @@ impl Hub {
         } else {
             (307, format!("/api/resolve-cache/models/{}/{commit}/{file}?etag=abc", self.id))
         };
-        Reply::new(status, "see there")
+        let reply = Reply::new(status, "see there")
             .with("Location", &location)
             .with("ETag", "\"of-the-redirect\"")
             .with("X-Repo-Commit", commit)
-            .with("X-Linked-Size", &bytes.len().to_string())
-            .with("X-Linked-ETag", &etag)
+            .with("X-Linked-ETag", &etag);
+        if matches!(self.fault, Fault::UnsizedTokenizer(_)) {
+            return reply;
+        }
+        reply.with("X-Linked-Size", &bytes.len().to_string())
     }
 
     /// An answer of the host where the weights are.
@@ -220,6 +250,7 @@ impl Hub {
         }
         let still = |times: u32| faults.fetch_add(1, Ordering::SeqCst) < times;
         let (ranges, end) = match self.fault {
+            Fault::TrickledWeights(pause) => (Ranges::Known, End::Trickled(pause)),
             Fault::SlowWeights => (Ranges::Known, End::Paced(Duration::from_millis(50))),
             Fault::CutWeights { after, times, ranges } => {
                 (ranges, if still(times) { End::Cut(after) } else { End::Whole })
@@ -244,7 +275,7 @@ impl Hub {
             .collect()
     }
 
-    /// The only fields that headscope reads, and one it must not mind.
+    /// The fields that headscope reads, and one it must not mind.
     fn info(&self, commit: &str) -> Reply {
         let mut names = self.names();
         let mut commit = commit;
@@ -254,7 +285,23 @@ impl Hub {
             Fault::EndlessInfo => return Reply::new(200, " ").ending(End::Endless),
             _ => {}
         }
-        let siblings = names.iter().map(|name| json!({ "rfilename": name })).collect::<Vec<_>>();
+        let sibling = |name: &String| {
+            let mut bytes = self.read(name).unwrap_or_default();
+            if self.plain_info {
+                return json!({ "rfilename": name });
+            }
+            if self.fault == Fault::OtherInfo && is_weights(name) {
+                bytes.push(0);
+            }
+            let digest = etag(name, &bytes);
+            if is_weights(name) {
+                let pointer = "0".repeat(40);
+                let lfs = json!({ "sha256": digest, "size": bytes.len(), "pointerSize": 130 });
+                return json!({ "rfilename": name, "size": bytes.len(), "blobId": pointer, "lfs": lfs });
+            }
+            json!({ "rfilename": name, "size": bytes.len(), "blobId": digest })
+        };
+        let siblings = names.iter().map(sibling).collect::<Vec<_>>();
         let info = json!({ "id": self.id, "sha": commit, "siblings": siblings });
         Reply::new(200, info.to_string()).with("Content-Type", "application/json")
     }
@@ -263,7 +310,7 @@ impl Hub {
     fn tree(&self) -> Reply {
         let entry = |name: &String| {
             let bytes = self.read(name).unwrap_or_default();
-            let oid = format!("{:0>40}", &etag(name, &bytes)[..40]);
+            let oid = etag(name, &bytes)[..40].to_owned();
             let mut entry = json!({ "type": "file", "path": name, "size": bytes.len(), "oid": oid });
             if is_weights(name) {
                 entry["lfs"] = json!({ "oid": etag(name, &bytes), "size": bytes.len(), "pointerSize": 130 });
@@ -286,11 +333,12 @@ fn is_weights(file: &str) -> bool {
     [".safetensors", ".bin", ".h5"].iter().any(|end| file.ends_with(end))
 }
 
-/// The name of a file's bytes. The real Hub takes the git hash of small files (40 digits) and the SHA-256 of large ones;
-/// here all have the SHA-256, shortened for small files.
+/// The name of a file's bytes, as the real Hub has it: the SHA-256 of large files, the hash of the git blob of others.
 pub fn etag(file: &str, bytes: &[u8]) -> String {
-    let digest = Sha256::digest(bytes).iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
-    if is_weights(file) { digest } else { digest[..40].to_owned() }
+    if is_weights(file) {
+        return hex(&Sha256::digest(bytes));
+    }
+    hex(&Sha1::new_with_prefix(format!("blob {}\0", bytes.len())).chain_update(bytes).finalize())
 }
 
 /// What [`Fault::ChangedWeights`] does to a file: one bit of its last byte is another one.
@@ -397,8 +445,12 @@ enum End {
     Whole,
     /// With its last byte, but each [`PIECE`] of it takes so long.
     Paced(Duration),
+    /// With its last byte, but after each comes a pause.
+    Trickled(Duration),
     /// After so many bytes of its body.
     Cut(usize),
+    /// After so many bytes of its body, of which it does not say how many there should be.
+    Unsized(usize),
     /// Never: nothing comes after so many bytes of its body.
     Stalled(usize),
     /// Never: it does not begin.
@@ -454,7 +506,7 @@ impl Reply {
         }
         let mut head = Vec::new();
         write!(head, "HTTP/1.1 {} {}\r\nConnection: close\r\n", self.status, self.status)?;
-        if !matches!(self.end, End::Endless) {
+        if !matches!(self.end, End::Endless | End::Unsized(_)) {
             write!(head, "Content-Length: {}\r\n", self.body.len())?;
         }
         for (name, value) in &self.headers {
@@ -466,7 +518,12 @@ impl Reply {
             return Ok(());
         }
         match self.end {
-            End::Cut(after) => stream.write_all(&self.body[..after.min(self.body.len())]),
+            End::Trickled(pause) => self.body.chunks(1).try_for_each(|piece| {
+                stream.write_all(piece)?;
+                thread::sleep(pause);
+                Ok(())
+            }),
+            End::Cut(after) | End::Unsized(after) => stream.write_all(&self.body[..after.min(self.body.len())]),
             End::Stalled(after) => {
                 stream.write_all(&self.body[..after.min(self.body.len())])?;
                 wait_for_the_client(stream)

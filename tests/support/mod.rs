@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use assert_cmd::Command;
+use headscope::model::families::Architecture;
+use headscope::model::files::ModelFile;
 use serde_json::Value;
 
 /// A file of `fixtures/`.
@@ -26,6 +28,17 @@ pub fn weight_files(folder: &Path) -> Vec<PathBuf> {
     let mut weights: Vec<_> = files.filter(has_weights).collect();
     weights.sort();
     weights
+}
+
+/// Files of a model, opened.
+pub fn opened(paths: &[PathBuf]) -> Vec<ModelFile> {
+    paths.iter().map(|path| ModelFile::open(path).expect("a file of a model")).collect()
+}
+
+/// What the `config.json` of a model folder says.
+pub fn architecture(folder: &Path) -> Architecture {
+    let text = std::fs::read_to_string(folder.join("config.json")).expect("a config.json");
+    Architecture::parse(&text).expect("a config.json that is supported")
 }
 
 /// The binary, with no variable set that changes what it does.

@@ -29,7 +29,7 @@ use crate::studies::study::Study;
 use crate::system::boxed;
 use crate::system::output::{self};
 use crate::system::parallel::all_cores;
-use crate::system::terminal::{is_obeyed, printable};
+use crate::system::terminal::{is_obeyed, one_line, say};
 
 use arguments::{
     Action, AnalyzeArguments, Arguments, ControlArgument, CorpusArguments, DiffArguments, ExplainArguments,
@@ -73,11 +73,14 @@ pub fn parse() -> Command {
     })
 }
 
-/// Ends with clap's own message; one that repeats what a terminal would obey is printed without colours.
+/// Ends with clap's own message; one that repeats what a terminal would obey is printed without colours, and each
+/// argument on one line.
 fn refuse(error: &clap::Error) -> ! {
-    let hostile = std::env::args_os().any(|argument| argument.to_string_lossy().contains(is_obeyed));
-    if error.use_stderr() && hostile {
-        anstream::eprint!("{}", printable(&error.render().to_string()));
+    let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
+    let hostile: Vec<String> = arguments.filter(|argument| argument.contains(is_obeyed)).collect();
+    if error.use_stderr() && !hostile.is_empty() {
+        let message = error.render().to_string();
+        say(hostile.iter().fold(message, |text, argument| text.replace(argument, &one_line(argument))).trim_end());
         std::process::exit(error.exit_code());
     }
     error.exit()

@@ -4,9 +4,10 @@ use anyhow::{Result, ensure};
 use serde::Deserialize;
 
 use super::{Family, LayerNames, MaskedLmNames, Names};
-use crate::model::config::Config;
+use crate::model::config::{Config, fields};
 
-pub(super) const ALBERT: Family = Family { model_type: "albert", prefix: "albert.", masked_lm: HEAD, read };
+pub(super) const ALBERT: Family =
+    Family { model_type: "albert", class: "Albert", prefix: "albert.", masked_lm: HEAD, read };
 
 const HEAD: MaskedLmNames = MaskedLmNames {
     dense: "predictions.dense",
@@ -43,8 +44,7 @@ fn one() -> usize {
 }
 
 fn read(text: &str) -> Result<(Config, Names)> {
-    let AlbertConfig { embedding_size, num_hidden_groups: groups, inner_group_num: inner } =
-        serde_json::from_str(text)?;
+    let AlbertConfig { embedding_size, num_hidden_groups: groups, inner_group_num: inner } = fields(text)?;
     let config = Config::parse(text)?;
     let passes = config.num_hidden_layers;
     ensure!(groups > 0 && inner > 0, "num_hidden_groups is {groups} and inner_group_num {inner}: neither can be 0");

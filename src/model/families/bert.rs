@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::{Family, LayerNames, MaskedLmNames, Names};
 use crate::model::config::Config;
 
-pub(super) const BERT: Family = Family { model_type: "bert", prefix: "bert.", masked_lm: HEAD, read };
+pub(super) const BERT: Family = Family { model_type: "bert", class: "Bert", prefix: "bert.", masked_lm: HEAD, read };
 
 const HEAD: MaskedLmNames = MaskedLmNames {
     dense: "cls.predictions.transform.dense",

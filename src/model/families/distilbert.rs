@@ -4,9 +4,12 @@ use anyhow::Result;
 use serde::Deserialize;
 
 use super::{Family, LayerNames, MaskedLmNames, Names};
-use crate::model::config::{Activation, Config, PositionEmbedding, default_initializer_range, tied_by_default};
+use crate::model::config::{
+    Activation, Config, PositionEmbedding, default_initializer_range, fields, initializer_range, tied_by_default,
+};
 
-pub(super) const DISTILBERT: Family = Family { model_type: "distilbert", prefix: "distilbert.", masked_lm: HEAD, read };
+pub(super) const DISTILBERT: Family =
+    Family { model_type: "distilbert", class: "DistilBert", prefix: "distilbert.", masked_lm: HEAD, read };
 
 const HEAD: MaskedLmNames = MaskedLmNames {
     dense: "vocab_transform",
@@ -37,14 +40,14 @@ struct DistilBertConfig {
     hidden_dim: usize,
     activation: Activation,
     max_position_embeddings: usize,
-    #[serde(default = "default_initializer_range")]
+    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
     initializer_range: f64,
     #[serde(default = "tied_by_default")]
     tie_word_embeddings: bool,
 }
 
 fn read(text: &str) -> Result<(Config, Names)> {
-    let found: DistilBertConfig = serde_json::from_str(text)?;
+    let found: DistilBertConfig = fields(text)?;
     let config = Config {
         vocab_size: found.vocab_size,
         embedding_size: None,

@@ -4,9 +4,10 @@ use anyhow::Result;
 use serde::Deserialize;
 
 use super::{Family, MaskedLmNames, Names, bert};
-use crate::model::config::{Activation, Config};
+use crate::model::config::{Activation, Config, fields};
 
-pub(super) const ELECTRA: Family = Family { model_type: "electra", prefix: "electra.", masked_lm: HEAD, read };
+pub(super) const ELECTRA: Family =
+    Family { model_type: "electra", class: "Electra", prefix: "electra.", masked_lm: HEAD, read };
 
 /// The generator's; a discriminator has none.
 const HEAD: MaskedLmNames = MaskedLmNames {
@@ -24,7 +25,7 @@ struct Embedding {
 }
 
 fn read(text: &str) -> Result<(Config, Names)> {
-    let Embedding { embedding_size } = serde_json::from_str(text)?;
+    let Embedding { embedding_size } = fields(text)?;
     let config = Config { embedding_size: Some(embedding_size), ..Config::parse(text)? }.checked()?;
     let names = Names::numbered(&bert::LAYER, "encoder.layer", &config);
     // Where there is nothing to widen, there is no such layer.

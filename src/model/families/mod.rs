@@ -11,7 +11,6 @@ mod mpnet;
 mod roberta;
 
 use std::fmt;
-use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -35,6 +34,8 @@ pub const FAMILIES: &[Family] = &[
 pub struct Family {
     /// The `model_type` of its `config.json`.
     pub model_type: &'static str,
+    /// What the names of its classes in transformers begin with, before `Model` or `For...`.
+    pub class: &'static str,
     /// What stands before the names of the encoder's tensors in a model with a task head.
     pub prefix: &'static str,
     /// What the parts of its masked-LM head are called.
@@ -125,33 +126,22 @@ pub struct Architecture {
 }
 
 impl Architecture {
-    /// Reads a model's `config.json`.
-    ///
-    /// # Errors
-    ///
-    /// If the file cannot be read, is not JSON, names a family that is not supported, lacks a field, or holds sizes
-    /// that fit no encoder.
-    pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))?;
-        Self::parse(&text).with_context(|| format!("cannot use `{}`", path.display()))
-    }
-
     /// Parses the text of a `config.json`.
     ///
     /// # Errors
     ///
-    /// As [`Architecture::read`].
+    /// If it is not JSON, names a family that is not supported, lacks a field, or holds sizes that fit no encoder.
     pub fn parse(text: &str) -> Result<Self> {
         let json: Value = serde_json::from_str(text).context("not valid JSON")?;
-        let families: Vec<(&str, Family)> = FAMILIES.iter().map(|family| (family.model_type, *family)).collect();
-        let Some(model_type) = json.get("model_type").and_then(Value::as_str) else {
-            let supported: Vec<&str> = FAMILIES.iter().map(|family| family.model_type).collect();
-            bail!("there is no model_type: add the model's own (supported: {})", supported.join(", "));
-        };
-        let family = named("model_type", model_type, &families)?;
+        let family = family(&json)?;
         for flag in ["is_decoder", "add_cross_attention"] {
-            let set = json.get(flag).is_some_and(|value| *value == Value::Bool(true));
-            ensure!(!set, "{flag} is true: only encoders are supported, whose tokens attend in both directions");
+            match json.get(flag) {
+                None | Some(Value::Null | Value::Bool(false)) => {}
+                Some(Value::Bool(true)) => {
+                    bail!("{flag} is true: only encoders are supported, whose tokens attend in both directions")
+                }
+                Some(other) => bail!("{flag} is {}: expected true or false", shortened(other)),
+            }
         }
         let (config, names) = (family.read)(text)?;
         ensure!(
@@ -160,6 +150,42 @@ impl Architecture {
         );
         Ok(Self { family, config, names })
     }
+}
+
+/// The family that a `config.json` names, by its `model_type` or, where there is none, by a class in `architectures`.
+fn family(json: &Value) -> Result<Family> {
+    let supported = || FAMILIES.iter().map(|family| family.model_type).collect::<Vec<_>>().join(", ");
+    match json.get("model_type") {
+        Some(Value::String(model_type)) => {
+            let families: Vec<(&str, Family)> = FAMILIES.iter().map(|family| (family.model_type, *family)).collect();
+            named("model_type", model_type, &families)
+        }
+        None | Some(Value::Null) => {
+            let classes = json.get("architectures").and_then(Value::as_array).into_iter().flatten();
+            let of_class = |class: &str| {
+                let rest = |family: &&Family| class.strip_prefix(family.class);
+                FAMILIES.iter().find(|family| {
+                    rest(family).is_some_and(|rest| rest.starts_with("Model") || rest.starts_with("For"))
+                })
+            };
+            let found = classes.filter_map(Value::as_str).find_map(of_class);
+            found.copied().with_context(|| {
+                format!(
+                    "there is no model_type, and architectures names no class of a supported one: add the model's own \
+                     (supported: {})",
+                    supported()
+                )
+            })
+        }
+        Some(other) => bail!("model_type is {}: expected a text (supported: {})", shortened(other), supported()),
+    }
+}
+
+/// A value for a message: one of a megabyte is of no use there.
+fn shortened(value: &Value) -> String {
+    const LONGEST: usize = 60;
+    let text = value.to_string();
+    if text.chars().count() <= LONGEST { text } else { text.chars().take(LONGEST).chain("...".chars()).collect() }
 }
 
 #[cfg(test)]
@@ -184,6 +210,39 @@ mod tests {
             "intermediate_size": 8, "hidden_dim": 8, "hidden_act": "gelu", "activation": "gelu",
             "max_position_embeddings": 10}}"#
         )
+    }
+
+    #[test]
+    fn a_family_is_told_by_a_class_where_it_is_not_named() {
+        for family in FAMILIES {
+            for class in
+                ["Model", "ForMaskedLM", "ForSequenceClassification"].map(|end| format!("{}{end}", family.class))
+            {
+                let named = format!("\"architectures\": [\"Strange\", \"{class}\"], \"x\"");
+                let text = config(family.model_type, 2).replace("\"model_type\"", &named);
+                assert_eq!(Architecture::parse(&text).unwrap().family.model_type, family.model_type, "{class}");
+            }
+        }
+        let error = |model_type: &str| {
+            let text = config("bert", 2).replace("\"bert\"", model_type);
+            Architecture::parse(&text).unwrap_err().to_string()
+        };
+        assert!(error("1").starts_with("model_type is 1: expected a text (supported: bert, "));
+        assert!(error("null").starts_with("there is no model_type, and architectures names no class"));
+        assert!(error(&format!("[{}0]", "0, ".repeat(1000))).len() < 300);
+    }
+
+    #[test]
+    fn a_switch_is_true_or_false() {
+        for (value, expected) in
+            [("1", "is_decoder is 1: expected true or false"), ("\"yes\"", "is_decoder is \"yes\"")]
+        {
+            let text = config("bert", 2).replace('{', &format!("{{\"is_decoder\": {value}, "));
+            let error = Architecture::parse(&text).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+        let text = config("bert", 2).replace('{', "{\"is_decoder\": null, ");
+        assert!(Architecture::parse(&text).is_ok());
     }
 
     #[test]

@@ -6,7 +6,8 @@ use anyhow::Result;
 use super::{Family, LayerNames, Names, roberta};
 use crate::model::config::{Config, PositionEmbedding};
 
-pub(super) const MPNET: Family = Family { model_type: "mpnet", prefix: "mpnet.", masked_lm: roberta::HEAD, read };
+pub(super) const MPNET: Family =
+    Family { model_type: "mpnet", class: "MPNet", prefix: "mpnet.", masked_lm: roberta::HEAD, read };
 
 const LAYER: LayerNames = LayerNames {
     query_key_value: ["attention.attn.q", "attention.attn.k", "attention.attn.v"],

@@ -5,13 +5,14 @@ use anyhow::Result;
 use serde::Deserialize;
 
 use super::{Family, MaskedLmNames, Names, bert};
-use crate::model::config::{Activation, Config};
+use crate::model::config::{Activation, Config, fields};
 
-pub(super) const ROBERTA: Family = Family { model_type: "roberta", prefix: "roberta.", masked_lm: HEAD, read };
+pub(super) const ROBERTA: Family =
+    Family { model_type: "roberta", class: "Roberta", prefix: "roberta.", masked_lm: HEAD, read };
 
-pub(super) const XLM_ROBERTA: Family = Family { model_type: "xlm-roberta", ..ROBERTA };
+pub(super) const XLM_ROBERTA: Family = Family { model_type: "xlm-roberta", class: "XLMRoberta", ..ROBERTA };
 
-pub(super) const CAMEMBERT: Family = Family { model_type: "camembert", ..ROBERTA };
+pub(super) const CAMEMBERT: Family = Family { model_type: "camembert", class: "Camembert", ..ROBERTA };
 
 /// The masked-LM head; MPNet was made from the same source.
 pub(super) const HEAD: MaskedLmNames = MaskedLmNames {
@@ -35,7 +36,7 @@ fn default_pad_token_id() -> u32 {
 }
 
 fn read(text: &str) -> Result<(Config, Names)> {
-    let Padding { pad_token_id } = serde_json::from_str(text)?;
+    let Padding { pad_token_id } = fields(text)?;
     let config = Config { padding: Some(pad_token_id), ..Config::parse(text)? }.checked()?;
     let names = Names::numbered(&bert::LAYER, "encoder.layer", &config);
     Ok((config, names))

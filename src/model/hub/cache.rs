@@ -6,16 +6,18 @@
 //! models--ORG--NAME/blobs/ETAG                 the bytes
 //! ```
 
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 
-use super::settings::Settings;
-use crate::model::missing::Place;
-use crate::model::source::{FileStore, ModelFiles, gather};
+use super::environment::Environment;
+use super::promise::Digest;
+use crate::model::files::{FileStore, Missing, ModelFile, ModelFiles, Place, gather};
+use crate::system::input;
 use crate::system::progress::DownloadProgress;
 
 /// One model's part of the cache.
@@ -25,25 +27,38 @@ pub(super) struct Cache {
     /// `models--ORG--NAME`
     name: String,
     folder: PathBuf,
+    /// Files that were opened and are what they are called, by their paths: large ones are hashed once.
+    whole: RefCell<HashMap<PathBuf, ModelFile>>,
 }
+
+/// A model as the cache has it, if it does not have it whole.
+pub(super) enum Unusable {
+    /// A clause that says what is lacking.
+    Lacking(String),
+    /// What is wrong with a file that is there.
+    Wrong(Error),
+}
+
+/// The longest file that holds the name of a commit, in bytes; a commit has forty.
+const LONGEST_REF: u64 = 1 << 10;
 
 /// What every model's folder begins with.
 const MODELS: &str = "models--";
 
 impl Cache {
-    pub(super) fn new(settings: &Settings, id: &str) -> Self {
+    pub(super) fn new(environment: &Environment, id: &str) -> Self {
         let name = format!("{MODELS}{}", id.replace('/', "--"));
-        Self { all: settings.cache.clone(), folder: settings.cache.join(&name), name }
+        Self { all: environment.cache.clone(), folder: environment.cache.join(&name), name, whole: RefCell::default() }
     }
 
     pub(super) fn snapshot(&self, commit: &str) -> PathBuf {
         self.folder.join("snapshots").join(commit)
     }
 
-    /// The model as far as the cache goes, or a clause that says what it lacks.
-    pub(super) fn files(&self, id: &str, revision: &str) -> Result<ModelFiles, String> {
+    /// The model as far as the cache goes.
+    pub(super) fn files(&self, id: &str, revision: &str) -> Result<ModelFiles, Unusable> {
         let shown = self.all.display();
-        let absent = || format!("`{id}` (revision `{revision}`) is not in the Hub cache `{shown}`");
+        let absent = || Unusable::Lacking(format!("`{id}` (revision `{revision}`) is not in the Hub cache `{shown}`"));
         let commit = self.commit(revision).ok_or_else(absent)?;
         let folder = self.snapshot(&commit);
         let names = folder
@@ -53,14 +68,37 @@ impl Cache {
             .filter(|entry| entry.path().is_file())
             .map(|entry| entry.file_name().to_string_lossy().into_owned())
             .collect();
-        let snapshot = Snapshot { folder, names };
-        gather(id.to_owned(), Some(commit), &Place::Hub { id, revision }, &snapshot).map_err(|_| {
+        let snapshot = Snapshot { cache: self, folder, names };
+        gather(id.to_owned(), Some(commit), &Place::Hub { id, revision }, &snapshot).map_err(|error| {
+            if !error.is::<Missing>() {
+                return Unusable::Wrong(error);
+            }
             let names = snapshot.names;
-            format!(
+            Unusable::Lacking(format!(
                 "`{id}` (revision `{revision}`) is not complete in the Hub cache `{shown}`: it holds {} of it",
                 if names.is_empty() { "nothing".to_owned() } else { names.into_iter().collect::<Vec<_>>().join(", ") }
-            )
+            ))
         })
+    }
+
+    /// Opens a file of a snapshot and makes sure that it is what its blob is called, or else what is `promised`. A file
+    /// that is no link to a blob, and of which nothing is promised, is taken as it is.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be opened, or is not what it is called.
+    pub(super) fn open(&self, path: &Path, promised: Option<&Digest>) -> Result<ModelFile> {
+        if let Some(file) = self.whole.borrow().get(path) {
+            return Ok(file.clone());
+        }
+        let file = ModelFile::open(path)?;
+        let blob = fs::read_link(path).ok();
+        let named = blob.as_deref().and_then(Path::file_name).and_then(|name| Digest::of(name.to_str()?));
+        if let Some(digest) = named.as_ref().or(promised) {
+            digest.ensure_of(&file).context("a file in the Hub cache is damaged")?;
+        }
+        self.whole.borrow_mut().insert(path.to_owned(), file.clone());
+        Ok(file)
     }
 
     /// The model of the cache whose id is most like `id`, if one is.
@@ -103,7 +141,7 @@ impl Cache {
 
     /// The commit that a branch or tag stood for when last asked, or the revision itself if it is one.
     fn commit(&self, revision: &str) -> Option<String> {
-        match fs::read_to_string(self.folder.join("refs").join(revision)) {
+        match self.read_ref(revision) {
             Ok(text) => Some(text.trim().to_owned()).filter(|commit| is_file_name(commit)),
             Err(_) => {
                 is_file_name(revision).then(|| revision.to_owned()).filter(|commit| self.snapshot(commit).is_dir())
@@ -111,8 +149,13 @@ impl Cache {
         }
     }
 
+    fn read_ref(&self, revision: &str) -> io::Result<String> {
+        input::read_to_string(&self.folder.join("refs").join(revision), LONGEST_REF)
+    }
+
+    /// Notes what commit a branch or tag stands for, unless that is known.
     pub(super) fn write_ref(&self, revision: &str, commit: &str) -> Result<()> {
-        if revision == commit {
+        if revision == commit || self.read_ref(revision).is_ok_and(|known| known.trim() == commit) {
             return Ok(());
         }
         let path = self.folder.join("refs").join(revision);
@@ -149,13 +192,13 @@ impl Cache {
     pub(super) fn link(&self, commit: &str, file: &str, etag: &str) -> Result<()> {
         let path = self.snapshot(commit).join(file);
         create_parent(&path)?;
-        let up = "../".repeat(2 + file.matches('/').count());
-        // A link that leads nowhere, left by a cache that was tidied up by hand.
-        if path.symlink_metadata().is_ok() && !path.is_file() {
+        let target = Path::new(&"../".repeat(2 + file.matches('/').count())).join("blobs").join(etag);
+        // A link that leads nowhere or to another blob, or a damaged file in place of one.
+        if path.symlink_metadata().is_ok() && fs::read_link(&path).ok().as_deref() != Some(&target) {
             fs::remove_file(&path).with_context(|| cannot_write(&path))?;
         }
         #[cfg(unix)]
-        let linked = std::os::unix::fs::symlink(Path::new(&up).join("blobs").join(etag), &path);
+        let linked = std::os::unix::fs::symlink(&target, &path);
         #[cfg(not(unix))]
         let linked = Err::<(), _>(io::Error::from(io::ErrorKind::Unsupported));
         match linked {
@@ -169,18 +212,19 @@ impl Cache {
 }
 
 /// A commit of a model, as far as the cache has it.
-struct Snapshot {
+struct Snapshot<'a> {
+    cache: &'a Cache,
     folder: PathBuf,
     names: BTreeSet<String>,
 }
 
-impl FileStore for Snapshot {
+impl FileStore for Snapshot<'_> {
     fn names(&self) -> &BTreeSet<String> {
         &self.names
     }
 
-    fn fetch(&self, name: &str) -> Result<PathBuf> {
-        Ok(self.folder.join(name))
+    fn fetch(&self, name: &str) -> Result<ModelFile> {
+        self.cache.open(&self.folder.join(name), None)
     }
 }
 
@@ -214,7 +258,7 @@ mod tests {
 
     /// The part of `acme/tiny-bert` of a cache in `folder`.
     fn cache(folder: &Path) -> Cache {
-        Cache::new(&Settings::of(&[("HF_HUB_CACHE", folder.to_str().unwrap())]), "acme/tiny-bert")
+        Cache::new(&Environment::of(&[("HF_HUB_CACHE", folder.to_str().unwrap())]), "acme/tiny-bert")
     }
 
     fn write(path: &Path, text: &str) {
@@ -227,16 +271,20 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let model = folder.path().join("models--acme--tiny-bert");
         let snapshot = model.join("snapshots").join(COMMIT);
-        for name in ["config.json", "tokenizer.json", "model.safetensors"] {
-            write(&snapshot.join(name), "");
+        let config = r#"{"model_type": "bert", "vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 1,
+            "num_attention_heads": 2, "intermediate_size": 8, "hidden_act": "gelu", "max_position_embeddings": 10}"#;
+        for (name, text) in [("config.json", config), ("tokenizer.json", ""), ("model.safetensors", "")] {
+            write(&snapshot.join(name), text);
         }
         write(&model.join("refs/main"), COMMIT);
         write(&model.join("refs/refs/pr/5"), COMMIT);
         for revision in ["main", "refs/pr/5", COMMIT] {
-            let files = cache(folder.path()).files("acme/tiny-bert", revision).unwrap();
+            let Ok(files) = cache(folder.path()).files("acme/tiny-bert", revision) else {
+                panic!("not found by {revision}")
+            };
             assert_eq!(files.id, "acme/tiny-bert");
             assert_eq!(files.revision.as_deref(), Some(COMMIT));
-            assert_eq!(files.weights, [snapshot.join("model.safetensors")]);
+            assert_eq!(files.weights[0].path(), snapshot.join("model.safetensors"));
             assert_eq!(files.tokenizer.iter().count(), 1);
         }
     }

@@ -1,46 +1,34 @@
 //! The Hub's protocol: what a revision holds, where a file's bytes are, and what a refusal means.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::time::Duration;
 
-use anyhow::{Context, Error, Result, anyhow, bail, ensure};
-use hf_hub::api::RepoInfo;
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use hf_hub::api::sync::{ApiBuilder, ApiRepo};
 use hf_hub::{Cache as HubCache, Repo};
+use serde::Deserialize;
 
 use super::cache::{Cache, is_file_name, is_relative_path};
-use super::settings::Settings;
+use super::environment::Environment;
+use super::failure::{Failure, unavailable};
+use super::promise::{Digest, Promise};
+use crate::model::files::names::longest;
 
 /// How often a file's address may lead on to another one.
 const HOPS: usize = 5;
 
-/// The longest description of a model that is read, in bytes; one with ten thousand files has about a megabyte.
+/// The longest description of a model that is read, in bytes; one with ten thousand files has about three megabytes.
 const LONGEST_INFO: u64 = 1 << 24;
 
-/// Why the Hub did not give what it was asked for.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// No answer, or one that says "not now": to ask again may help, and the cache may stand in.
-    Unavailable {
-        error: Error,
-        /// How long the Hub asks to wait, if it does.
-        wait: Option<Duration>,
-    },
-    /// An answer that will not change by asking again.
-    Refused(Error),
-}
-
-/// What may pass, without a word from the Hub on when.
-pub(super) fn unavailable(error: Error) -> Failure {
-    Failure::Unavailable { error, wait: None }
-}
+/// How long the description of a model may take to come.
+const INFO_TIME: Duration = Duration::from_secs(60);
 
 /// Asks the Hub about one revision of one model.
 pub(super) struct Client<'a> {
     pub(super) id: &'a str,
     revision: &'a str,
-    settings: &'a Settings,
+    environment: &'a Environment,
     /// For a model that is not found: one of the same sort that is known.
     cache: &'a Cache,
     /// hf-hub's own connection to the model, with the token and TLS set up.
@@ -52,14 +40,56 @@ pub(super) struct Client<'a> {
 pub(super) struct Commit {
     pub(super) sha: String,
     pub(super) names: BTreeSet<String>,
+    /// What is promised of each, where the Hub says it beforehand.
+    promises: BTreeMap<String, Promise>,
+}
+
+impl Commit {
+    /// What the file of this name is to be, if that is known before it is asked for.
+    pub(super) fn digest(&self, file: &str) -> Option<&Digest> {
+        self.promises.get(file).map(|promise| &promise.digest)
+    }
+}
+
+/// The description of a model, as far as it matters (<https://huggingface.co/docs/hub/api>, with `blobs=true`).
+#[derive(Deserialize)]
+struct Info {
+    sha: String,
+    siblings: Vec<Sibling>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Sibling {
+    rfilename: String,
+    size: Option<u64>,
+    blob_id: Option<String>,
+    lfs: Option<LargeFile>,
+}
+
+#[derive(Deserialize)]
+struct LargeFile {
+    sha256: String,
+    size: u64,
+}
+
+impl Sibling {
+    /// Of a large file, `blobId` is the hash of a pointer to it.
+    fn promise(&self) -> Option<Promise> {
+        let (name, bytes) = match &self.lfs {
+            Some(LargeFile { sha256, size }) => (sha256, *size),
+            None => (self.blob_id.as_ref()?, self.size?),
+        };
+        Some(Promise { bytes, digest: Digest::of(name)? })
+    }
 }
 
 /// Where a file is, and what is known of it before it comes.
 pub(super) struct Remote {
     /// Names the content; a valid file name.
     pub(super) etag: String,
-    /// The size the Hub promises, if it does.
-    pub(super) bytes: Option<u64>,
+    /// What it is to be.
+    pub(super) promise: Promise,
     url: String,
     /// The answer with the file, where the Hub sent it without leading on to somewhere else.
     opened: Option<Box<dyn Read>>,
@@ -70,14 +100,6 @@ pub(super) struct Incoming {
     /// How many bytes at its beginning are left out.
     pub(super) start: u64,
     pub(super) body: Box<dyn Read>,
-}
-
-impl Remote {
-    /// The SHA-256 of the content, if it is known: the Hub names large files after it. Those that it keeps in git
-    /// are named after their git hash, which is shorter.
-    pub(super) fn sha256(&self) -> Option<&str> {
-        Some(self.etag.as_str()).filter(|etag| etag.len() == 64 && etag.chars().all(|char| char.is_ascii_hexdigit()))
-    }
 }
 
 /// An HTTP answer of any status.
@@ -111,39 +133,59 @@ impl Answer {
 }
 
 impl<'a> Client<'a> {
-    pub(super) fn new(settings: &'a Settings, cache: &'a Cache, id: &'a str, revision: &'a str) -> Result<Self> {
-        let endpoint = &settings.endpoint;
+    pub(super) fn new(environment: &'a Environment, cache: &'a Cache, id: &'a str, revision: &'a str) -> Result<Self> {
+        let endpoint = &environment.endpoint;
         if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {
             bail!("HF_ENDPOINT is `{endpoint}`: give a URL such as https://huggingface.co");
         }
-        let api = ApiBuilder::from_cache(HubCache::new(settings.cache.clone()))
+        let api = ApiBuilder::from_cache(HubCache::new(environment.cache.clone()))
             .with_endpoint(endpoint.clone())
-            .with_token(settings.token.as_ref().map(|token| token.value.clone()))
+            .with_token(environment.token.as_ref().map(|token| token.value.clone()))
             .with_user_agent(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
             .with_progress(false)
             .build()
             .context("cannot set up the connection to the Hub")?;
-        Ok(Self { id, revision, settings, cache, repo: api.repo(Repo::model(id.to_owned())) })
+        Ok(Self { id, revision, environment, cache, repo: api.repo(Repo::model(id.to_owned())) })
+    }
+
+    /// How long is waited for each further piece of an answer.
+    pub(super) fn piece_timeout(&self) -> Duration {
+        self.environment.piece_timeout
     }
 
     /// The commit that the revision stands for now.
     pub(super) fn commit(&self) -> Result<Commit, Failure> {
-        let endpoint = &self.settings.endpoint;
+        let endpoint = &self.environment.endpoint;
         let revision = self.revision.replace('/', "%2F");
         // A renamed model leads on to its new name.
-        let url = format!("{endpoint}/api/models/{}/revision/{revision}", self.id);
-        let answer = self.get(&url, 10, 0)?;
-        if answer.status != 200 {
-            return Err(self.failure(&answer));
+        let mut url = format!("{endpoint}/api/models/{}/revision/{revision}?blobs=true", self.id);
+        for _ in 0..HOPS {
+            let answer = self.get(&url, 0, Some(INFO_TIME))?;
+            match answer.status {
+                200 => return self.described(answer),
+                // A renamed model leads on to its new name.
+                301 | 302 | 303 | 307 | 308 => url = self.next(&url, &answer)?,
+                _ => return Err(self.failure(&answer)),
+            }
         }
-        let RepoInfo { sha, siblings } = serde_json::from_reader(answer.body.take(LONGEST_INFO))
+        Err(self.endless("the description"))
+    }
+
+    fn described(&self, answer: Answer) -> Result<Commit, Failure> {
+        let Info { sha, siblings } = serde_json::from_reader(answer.body.take(LONGEST_INFO))
             .context("it answered with something other than the description of a model")
             .map_err(unavailable)?;
         if !is_file_name(&sha) {
+            let endpoint = &self.environment.endpoint;
             return Err(Failure::Refused(anyhow!("{endpoint} calls `{sha}` a commit of `{}`", self.id)));
         }
-        let names = siblings.into_iter().map(|sibling| sibling.rfilename).filter(|name| is_relative_path(name));
-        Ok(Commit { sha, names: names.collect() })
+        let files = || siblings.iter().filter(|sibling| is_relative_path(&sibling.rfilename));
+        let promise = |sibling: &Sibling| Some((sibling.rfilename.clone(), sibling.promise()?));
+        Ok(Commit {
+            sha,
+            names: files().map(|sibling| sibling.rfilename.clone()).collect(),
+            promises: files().filter_map(promise).collect(),
+        })
     }
 
     /// Asks where a file is.
@@ -152,11 +194,11 @@ impl<'a> Client<'a> {
     /// to another path of its own, large ones to another host, which must not see the token. So redirects are
     /// followed here, one by one. `ApiRepo::download` of hf-hub 0.5 would not do: it insists on a
     /// `Content-Range`, which the Hub leaves out for small files (hf-hub issue 141), and it trusts their size.
-    pub(super) fn locate(&self, commit: &str, file: &str) -> Result<Remote, Failure> {
-        let mut url = format!("{}/{}/resolve/{commit}/{file}", self.settings.endpoint, self.id);
+    pub(super) fn locate(&self, commit: &Commit, file: &str) -> Result<Remote, Failure> {
+        let mut url = format!("{}/{}/resolve/{}/{file}", self.environment.endpoint, self.id, commit.sha);
         let (mut etag, mut linked_etag, mut linked_size) = (None, None, None);
         for _ in 0..HOPS {
-            let answer = self.get(&url, 0, 0)?;
+            let answer = self.get(&url, 0, None)?;
             // What the Hub says of the bytes themselves, in `X-Linked-`, goes before what it says of an
             // answer that may be no more than a redirect.
             let header = |name| answer.header(name).map(str::to_owned);
@@ -186,10 +228,34 @@ impl<'a> Client<'a> {
                 .with_context(|| format!("{file} of `{}` came without a usable ETag", self.id))
                 .map_err(Failure::Refused)?;
             let bytes = size.and_then(|bytes| bytes.parse().ok());
+            let promise = self.promise(commit, file, &etag, bytes).map_err(Failure::Refused)?;
             let opened = (answer.status == 200).then_some(answer.body);
-            return Ok(Remote { etag, bytes, url, opened });
+            return Ok(Remote { etag, promise, url, opened });
         }
         Err(self.endless(file))
+    }
+
+    /// What a file is to be: what the description of the model says, or else what came with the file's address. Nothing
+    /// enters the cache that could not be held against it.
+    fn promise(&self, commit: &Commit, file: &str, etag: &str, bytes: Option<u64>) -> Result<Promise> {
+        let (endpoint, id) = (&self.environment.endpoint, self.id);
+        let described = commit.promises.get(file);
+        let named = Digest::of(etag);
+        if let (Some(Promise { digest, .. }), Some(named)) = (described, &named) {
+            ensure!(digest == named, "{endpoint} describes {file} of `{id}` as {digest} and sends {named}: try again");
+        }
+        let promise = match (described, named, bytes) {
+            (Some(promise), ..) => promise.clone(),
+            (None, Some(digest), Some(bytes)) => Promise { bytes, digest },
+            _ => bail!(
+                "{endpoint} says of {file} of `{id}` neither its size nor its digest, so that it cannot be checked: set \
+                 HF_ENDPOINT to the Hub itself, or download the model in another way and give its folder"
+            ),
+        };
+        if let Some(most) = longest(file).filter(|most| promise.bytes > *most) {
+            bail!("{file} of `{id}` has {} bytes: more than {most} are not read", promise.bytes);
+        }
+        Ok(promise)
     }
 
     /// Begins to fetch a file from its byte `start`, or from the beginning if the server knows no ranges.
@@ -201,7 +267,7 @@ impl<'a> Client<'a> {
         }
         let mut url = remote.url.clone();
         for _ in 0..HOPS {
-            let answer = self.get(&url, 0, start)?;
+            let answer = self.get(&url, start, None)?;
             match answer.status {
                 200 => return Ok(Incoming { start: 0, body: answer.body }),
                 206 if answer.range_start() == Some(start) => return Ok(Incoming { start, body: answer.body }),
@@ -224,7 +290,7 @@ impl<'a> Client<'a> {
 
     /// Whether a URL is the Hub's own, which may see the token.
     fn is_home(&self, url: &str) -> bool {
-        origin(url) == origin(&self.settings.endpoint)
+        origin(url) == origin(&self.environment.endpoint)
     }
 
     /// Where an answer leads on to.
@@ -234,16 +300,16 @@ impl<'a> Client<'a> {
                 answer.header("location").with_context(|| format!("{url} leads on, but does not say where"))?;
             let next = follow(url, location);
             // The endpoint may be a plain one, of a mirror in the house; what is encrypted must stay so.
-            let exposed = next.starts_with("http://") && self.settings.endpoint.starts_with("https://");
+            let exposed = next.starts_with("http://") && self.environment.endpoint.starts_with("https://");
             ensure!(!exposed, "{} leads on to {}, without encryption", origin(url), origin(&next));
             Ok(next)
         };
         next().map_err(Failure::Refused)
     }
 
-    /// One request, with the token if it goes to the Hub itself, and with a range if it begins beyond 0.
-    /// Redirects beyond the allowed number come back as what they are.
-    fn get(&self, url: &str, redirects: u32, start: u64) -> Result<Answer, Failure> {
+    /// One request, with the token if it goes to the Hub itself, with a range if it begins beyond 0, and with a limit of
+    /// the time that the body may take. Redirects come back as what they are.
+    fn get(&self, url: &str, start: u64, body: Option<Duration>) -> Result<Answer, Failure> {
         // Compressed, an answer has neither the size nor the ETag of the file.
         let mut request = self.repo.info_request().uri(url).header("Accept-Encoding", "identity");
         if start > 0 {
@@ -257,12 +323,13 @@ impl<'a> Client<'a> {
         let response = request
             .config()
             .http_status_as_error(false)
-            .max_redirects(redirects)
+            .max_redirects(0)
             .max_redirects_will_error(false)
-            .timeout_resolve(Some(self.settings.answer_timeout))
-            .timeout_connect(Some(self.settings.answer_timeout))
-            .timeout_recv_response(Some(self.settings.answer_timeout))
-            .timeout_per_read(Some(self.settings.piece_timeout))
+            .timeout_resolve(Some(self.environment.answer_timeout))
+            .timeout_connect(Some(self.environment.answer_timeout))
+            .timeout_recv_response(Some(self.environment.answer_timeout))
+            .timeout_recv_body(body)
+            .timeout_per_read(Some(self.environment.piece_timeout))
             .build()
             .call()
             .map_err(|error| unavailable(error.into()))?;
@@ -279,14 +346,14 @@ impl<'a> Client<'a> {
     /// What an answer other than success means.
     fn failure(&self, answer: &Answer) -> Failure {
         let Self { id, revision, .. } = self;
-        let Settings { endpoint, token, .. } = self.settings;
+        let Environment { endpoint, token, .. } = self.environment;
         let status = answer.status;
         let code = answer.header("x-error-code").unwrap_or_default();
         if status == 408 || status == 429 || status >= 500 {
             let busy = if status == 429 { " (too many requests)" } else { "" };
             return Failure::Unavailable { error: anyhow!("{endpoint} answered {status}{busy}"), wait: answer.wait() };
         }
-        let places = self.settings.token_places();
+        let places = self.environment.token_places();
         let meant = self
             .cache
             .closest(id)
@@ -365,9 +432,9 @@ mod tests {
 
     #[test]
     fn an_endpoint_that_is_no_url_is_refused() {
-        let settings = Settings::of(&[("HF_ENDPOINT", "mirror.example")]);
-        let cache = Cache::new(&settings, "acme/tiny-bert");
-        let error = Client::new(&settings, &cache, "acme/tiny-bert", "main").err().unwrap();
+        let environment = Environment::of(&[("HF_ENDPOINT", "mirror.example")]);
+        let cache = Cache::new(&environment, "acme/tiny-bert");
+        let error = Client::new(&environment, &cache, "acme/tiny-bert", "main").err().unwrap();
         assert_eq!(error.to_string(), "HF_ENDPOINT is `mirror.example`: give a URL such as https://huggingface.co");
     }
 

@@ -1,62 +1,73 @@
 //! Models on the Hub: which files one has, and how those that the cache lacks get there.
 //!
-//! [`settings`] reads the environment, [`client`] asks the Hub, [`patience`] says how often, [`download`] brings a file
-//! into the [`cache`], which is shared with Python's `huggingface_hub`.
+//! [`environment`] says where it is, [`client`] asks it, [`patience`] says how often, [`promise`] is what it says of a
+//! file, and [`download`] brings one into the [`cache`], which is shared with Python's `huggingface_hub`.
 //!
 //! The only folder of this crate that reaches the network.
 
 mod cache;
 mod client;
 mod download;
+mod environment;
+mod failure;
 mod patience;
-mod settings;
+mod promise;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 
-use super::missing::Place;
-use super::source::{FileStore, ModelFiles, gather};
+use super::files::{FileStore, ModelFile, ModelFiles, Place, gather};
 use crate::system::progress::DownloadProgress;
-use cache::Cache;
-use client::{Client, Commit, Failure};
+use cache::{Cache, Unusable};
+use client::{Client, Commit};
 use download::Download;
+use environment::Environment;
+use failure::Failure;
 use patience::Patience;
-use settings::Settings;
 
 /// The files of a Hub model, as the process's environment says where to look.
 pub(super) fn resolve(id: &str, revision: &str, progress: &dyn DownloadProgress) -> Result<ModelFiles> {
-    resolve_in(&Settings::from_process()?, id, revision, progress)
+    resolve_in(&Environment::from_process()?, id, revision, progress)
 }
 
-fn resolve_in(settings: &Settings, id: &str, revision: &str, progress: &dyn DownloadProgress) -> Result<ModelFiles> {
-    let cache = Cache::new(settings, id);
-    let cached = cache.files(id, revision).map_err(|lack| match cache.closest(id) {
-        Some(known) => format!("{lack} (`{known}` is)"),
-        None => lack,
+fn resolve_in(
+    environment: &Environment,
+    id: &str,
+    revision: &str,
+    progress: &dyn DownloadProgress,
+) -> Result<ModelFiles> {
+    let cache = Cache::new(environment, id);
+    let cached = cache.files(id, revision).map_err(|unusable| match unusable {
+        Unusable::Lacking(lack) => Unusable::Lacking(match cache.closest(id) {
+            Some(known) => format!("{lack} (`{known}` is)"),
+            None => lack,
+        }),
+        wrong @ Unusable::Wrong(_) => wrong,
     });
-    if settings.offline {
-        return cached.map_err(|lack| {
-            anyhow!(
+    if environment.offline {
+        return cached.map_err(|unusable| match unusable {
+            Unusable::Lacking(lack) => anyhow!(
                 "{lack}, and HF_HUB_OFFLINE forbids to ask the Hub: \
                  unset HF_HUB_OFFLINE or download the model first"
-            )
+            ),
+            Unusable::Wrong(error) => error,
         });
     }
-    let client = Client::new(settings, &cache, id, revision)?;
+    let client = Client::new(environment, &cache, id, revision)?;
     // What is in the cache can stand in at once; for anything else it is worth waiting.
-    let patience = if cached.is_ok() { Patience::NONE } else { settings.patience };
+    let patience = if cached.is_ok() { Patience::NONE } else { environment.patience };
     let commit = match ask(&client, patience, progress) {
         Ok(commit) => commit,
         Err(Failure::Refused(error)) => return Err(error),
         Err(Failure::Unavailable { error, .. }) => {
-            let endpoint = &settings.endpoint;
-            let files = cached.map_err(|lack| {
-                error.context(format!(
+            let endpoint = &environment.endpoint;
+            let files = cached.map_err(|unusable| match unusable {
+                Unusable::Lacking(lack) => error.context(format!(
                     "cannot reach the Hub at {endpoint}, and {lack}: check the network and HF_ENDPOINT, \
                      or give a model folder"
-                ))
+                )),
+                Unusable::Wrong(wrong) => wrong.context(format!("cannot reach the Hub at {endpoint}")),
             })?;
             let commit = files.revision.as_deref().unwrap_or_default();
             progress
@@ -64,10 +75,12 @@ fn resolve_in(settings: &Settings, id: &str, revision: &str, progress: &dyn Down
             return Ok(files);
         }
     };
-    let store = OnHub { client: &client, cache: &cache, commit: &commit, patience: settings.patience, progress };
+    let store = OnHub { client: &client, cache: &cache, commit: &commit, patience: environment.patience, progress };
     let files = gather(id.to_owned(), Some(commit.sha.clone()), &Place::Hub { id, revision }, &store)?;
-    // Last of all: what a ref leads to is then always whole.
-    cache.write_ref(revision, &commit.sha)?;
+    // Last of all: what a ref leads to is then always whole. A cache that is there to be read serves without.
+    if let Err(error) = cache.write_ref(revision, &commit.sha) {
+        progress.note(&format!("{error:#}"));
+    }
     Ok(files)
 }
 
@@ -96,13 +109,18 @@ impl FileStore for OnHub<'_> {
         &self.commit.names
     }
 
-    fn fetch(&self, name: &str) -> Result<PathBuf> {
-        let path = self.cache.snapshot(&self.commit.sha).join(name);
-        if !path.is_file() {
-            let Self { client, cache, commit, progress, .. } = *self;
-            Download { client, cache, commit: &commit.sha, file: name, progress }.run(self.patience)?;
+    /// What is in the cache and is not what it is called is fetched again.
+    fn fetch(&self, name: &str) -> Result<ModelFile> {
+        let Self { client, cache, commit, progress, .. } = *self;
+        let path = cache.snapshot(&commit.sha).join(name);
+        let open = || cache.open(&path, commit.digest(name));
+        if path.is_file()
+            && let Ok(file) = open()
+        {
+            return Ok(file);
         }
-        Ok(path)
+        Download { client, cache, commit, file: name, progress }.run(self.patience)?;
+        open()
     }
 }
 
@@ -115,9 +133,9 @@ mod tests {
 
     const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-    /// Settings that forbid to ask the Hub, with the cache in `folder`.
-    fn offline(folder: &Path) -> Settings {
-        Settings::of(&[("HF_HUB_CACHE", folder.to_str().unwrap()), ("HF_HUB_OFFLINE", "1")])
+    /// An environment that forbids to ask the Hub, with the cache in `folder`.
+    fn offline(folder: &Path) -> Environment {
+        Environment::of(&[("HF_HUB_CACHE", folder.to_str().unwrap()), ("HF_HUB_OFFLINE", "1")])
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 
-use super::client::Failure;
+use super::failure::Failure;
 use crate::system::progress::DownloadProgress;
 
 /// Bounded exponential backoff: pauses of 1, 2, 4, ... times the first one, and then an end.

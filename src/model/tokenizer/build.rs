@@ -1,10 +1,10 @@
 //! A tokenizer of each set of files, with the defaults that transformers has for it.
 
-use std::fs;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use tokenizers::models::bpe::BPE;
+use tokenizers::models::bpe::{BPE, Vocab};
 use tokenizers::models::wordpiece::WordPiece;
 use tokenizers::normalizers::BertNormalizer;
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
@@ -13,16 +13,18 @@ use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::processors::bert::BertProcessing;
 use tokenizers::{AddedToken, ModelWrapper, NormalizerWrapper, Tokenizer};
 
+use super::config::{TokenizerConfig, named};
 use super::each;
-use super::files::CONFIG;
-use super::settings::{Settings, named};
+use crate::model::files::ModelFile;
+use crate::model::files::names::{LONGEST_TOKENIZER, TOKENIZER_CONFIG};
 
 /// A tokenizer that is in one file.
 ///
 /// Switches that `tokenizer_config.json` names win over it, as in transformers.
-pub(super) fn whole(path: &Path, settings: &Settings) -> Result<Tokenizer> {
+pub(super) fn whole(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
+    let path = file.path();
     let at = path.display();
-    let bytes = fs::read(path).with_context(|| format!("cannot read tokenizer `{at}`"))?;
+    let bytes = file.text(LONGEST_TOKENIZER)?.into_bytes();
     let mut tokenizer =
         Tokenizer::from_bytes(bytes).map_err(|error| anyhow!("cannot read tokenizer `{at}`: {error}"))?;
     if let ModelWrapper::BPE(bpe) = tokenizer.get_model()
@@ -68,10 +70,11 @@ const WORDPIECE_CLASSES: [&str; 5] =
 const BYTE_LEVEL_CLASSES: [&str; 2] = ["RobertaTokenizer", "LongformerTokenizer"];
 
 /// BERT's tokenizer of a `vocab.txt`; its defaults are those of transformers' `BertTokenizer` and `MPNetTokenizer`.
-pub(super) fn wordpiece(path: &Path, settings: &Settings) -> Result<Tokenizer> {
+pub(super) fn wordpiece(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
+    let path = file.path();
     settings.ensure_class(&WORDPIECE_CLASSES, path)?;
     let unusable = |error: tokenizers::Error| anyhow!("cannot use vocabulary `{}`: {error}", path.display());
-    let bytes = fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))?;
+    let bytes = file.bytes(LONGEST_TOKENIZER)?;
     let vocabulary = WordPiece::read_bytes(&bytes).map_err(unusable)?;
     let unknown = settings.special("unk_token", "[UNK]");
     ensure!(
@@ -88,7 +91,7 @@ pub(super) fn wordpiece(path: &Path, settings: &Settings) -> Result<Tokenizer> {
     tokenizer.with_pre_tokenizer(Some(BertPreTokenizer));
     let mpnet = match &settings.class {
         Some(class) => class == "MPNetTokenizer",
-        None => settings.model_type.as_deref() == Some("mpnet"),
+        None => settings.model_type == "mpnet",
     };
     let defaults = if mpnet { MPNET } else { BERT };
     add_tokens(&mut tokenizer, settings, &defaults, path)?;
@@ -103,25 +106,43 @@ pub(super) fn wordpiece(path: &Path, settings: &Settings) -> Result<Tokenizer> {
 
 /// RoBERTa's tokenizer of a `vocab.json` and a `merges.txt`; its defaults are those of transformers'
 /// `RobertaTokenizer`.
-pub(super) fn byte_level_bpe(vocabulary: &Path, merges: &Path, settings: &Settings) -> Result<Tokenizer> {
-    settings.ensure_class(&BYTE_LEVEL_CLASSES, vocabulary)?;
-    let shown = format!("`{}` and `{}`", vocabulary.display(), merges.display());
+pub(super) fn byte_level_bpe(
+    vocabulary: &ModelFile,
+    merges: &ModelFile,
+    settings: &TokenizerConfig,
+) -> Result<Tokenizer> {
+    let path = vocabulary.path();
+    settings.ensure_class(&BYTE_LEVEL_CLASSES, path)?;
+    let shown = format!("`{}` and `{}`", path.display(), merges.path().display());
     let unusable = |error: tokenizers::Error| anyhow!("cannot use vocabulary {shown}: {error}");
-    let (Some(vocabulary_path), Some(merges_path)) = (vocabulary.to_str(), merges.to_str()) else {
-        bail!("cannot use vocabulary {shown}: their path is not UTF-8");
-    };
-    let model = BPE::from_file(vocabulary_path, merges_path).build().map_err(unusable)?;
+    let ids: BTreeMap<String, u32> = serde_json::from_str(&vocabulary.text(LONGEST_TOKENIZER)?)
+        .with_context(|| format!("cannot use vocabulary {shown}"))?;
+    let merges = merge_pairs(&merges.text(LONGEST_TOKENIZER)?)
+        .with_context(|| format!("cannot use merges `{}`", merges.path().display()))?;
+    let model =
+        BPE::builder().vocab_and_merges(ids.into_iter().collect::<Vocab>(), merges).build().map_err(unusable)?;
     let mut tokenizer = Tokenizer::new(model);
     let prefix_space = settings.switch("add_prefix_space")?.unwrap_or(false);
     tokenizer.with_pre_tokenizer(Some(ByteLevel::default().add_prefix_space(prefix_space)));
-    add_tokens(&mut tokenizer, settings, &ROBERTA, vocabulary)?;
+    add_tokens(&mut tokenizer, settings, &ROBERTA, path)?;
     surround(
         &mut tokenizer,
         &settings.special("cls_token", ROBERTA.first),
         &settings.special("sep_token", ROBERTA.separator),
-        vocabulary,
+        path,
     )?;
     Ok(tokenizer)
+}
+
+/// The pairs of a `merges.txt`, one a line, the first to be merged first.
+fn merge_pairs(text: &str) -> Result<Vec<(String, String)>> {
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.starts_with("#version"));
+    let pair = |(number, line): (usize, &str)| {
+        let pair = line.split_once(' ').filter(|(_, second)| !second.contains(' '));
+        let (first, second) = pair.with_context(|| format!("line {} is no pair of tokens", number + 1))?;
+        Ok((first.to_owned(), second.to_owned()))
+    };
+    lines.map(pair).collect()
 }
 
 /// The special tokens of a family, where no file names them.
@@ -157,7 +178,7 @@ const ROBERTA: Defaults = Defaults {
 const MPNET: Defaults = Defaults { unknown: "[UNK]", mask_takes_space: true, ..ROBERTA };
 
 /// Makes the special tokens whole in a text that has them literally, and adds those that the vocabulary lacks.
-fn add_tokens(tokenizer: &mut Tokenizer, settings: &Settings, defaults: &Defaults, path: &Path) -> Result<()> {
+fn add_tokens(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &Defaults, path: &Path) -> Result<()> {
     let cannot = |error: tokenizers::Error| anyhow!("cannot use vocabulary `{}`: {error}", path.display());
     for (&id, token) in &settings.added {
         let content = token.content.clone();
@@ -198,7 +219,7 @@ fn add_tokens(tokenizer: &mut Tokenizer, settings: &Settings, defaults: &Default
 }
 
 /// The first special token and the separator that a tokenizer without a post-processor is to put around a text.
-fn around(tokenizer: &Tokenizer, settings: &Settings) -> (String, String) {
+fn around(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> (String, String) {
     let known = |defaults: &&Defaults| tokenizer.token_to_id(defaults.first).is_some();
     let defaults = [&BERT, &ROBERTA].into_iter().find(known).unwrap_or(&BERT);
     (settings.special("cls_token", defaults.first), settings.special("sep_token", defaults.separator))
@@ -210,7 +231,7 @@ fn surround(tokenizer: &mut Tokenizer, cls: &str, sep: &str, path: &Path) -> Res
         tokenizer.token_to_id(token).with_context(|| {
             format!(
                 "`{}` has no token `{}`, which stands at one end of each sentence: the special tokens are named by \
-                 cls_token and sep_token in {CONFIG}",
+                 cls_token and sep_token in {TOKENIZER_CONFIG}",
                 path.display(),
                 token.escape_debug(),
             )

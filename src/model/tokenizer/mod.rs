@@ -1,29 +1,31 @@
-//! A model's tokenizer: which files it is made of (`files.rs`), and how one is built of each set (`build.rs`), as
-//! transformers does.
+//! A model's tokenizer: how one is built of each set of files (`build.rs`), as transformers does.
+//!
+//! Files of unknown origin reach a library here, which may panic at them: see [`contained`].
 //!
 //! `tokenizer.json` is a whole tokenizer; `vocab.txt` is a vocabulary of `WordPiece`, `vocab.json` and `merges.txt` one
-//! of byte-level BPE, and what they leave open is in `tokenizer_config.json` (`settings.rs`) or has the defaults of the
+//! of byte-level BPE, and what they leave open is in `tokenizer_config.json` (`config.rs`) or has the defaults of the
 //! family.
 
 mod build;
-mod files;
+mod config;
 mod marks;
-mod settings;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::{EncodeInput, Encoding, InputSequence, Tokenizer, TruncationDirection};
 
-pub use files::TokenizerFiles;
-use files::{BPE_MERGES, BPE_VOCABULARY, WORDPIECE_VOCABULARY};
-pub(super) use files::{TOKENIZER, instead, wanted};
-use settings::{Settings, named};
+use super::files::names::{BPE_MERGES, BPE_VOCABULARY, WORDPIECE_VOCABULARY};
+use super::files::{ModelFile, TokenizerFiles};
+use crate::system::contained::contained;
+use config::{TokenizerConfig, named};
 
 /// A model's tokenizer, with its own padding and truncation switched off.
 #[derive(Clone, Debug)]
 pub struct ModelTokenizer {
+    /// The file with its vocabulary, for messages.
+    path: PathBuf,
     /// For running text.
     text: Tokenizer,
     /// For words split beforehand, where that is another one.
@@ -35,31 +37,38 @@ pub struct ModelTokenizer {
 }
 
 impl ModelTokenizer {
-    /// Loads a tokenizer; `config` is the model's `config.json`, which may name its class, and `rows` is the number of
-    /// rows of the token embedding.
+    /// Loads a tokenizer of a model whose family is `model_type` and whose token embedding has so many `rows`; `config` is
+    /// its `config.json`, which may name the tokenizer's class.
     ///
     /// # Errors
     ///
     /// If a file cannot be read, is of a class that is not known, the special tokens are not in the vocabulary, or a
     /// token has no row in the embedding.
-    pub fn load(files: &TokenizerFiles, config: &Path, rows: usize) -> Result<Self> {
-        let settings = Settings::read(files, config)?;
-        let [(name, path), others @ ..] = files.0.as_slice() else { bail!("a tokenizer without files") };
-        let mut text = match (*name, others) {
-            (WORDPIECE_VOCABULARY, _) => build::wordpiece(path, &settings)?,
-            (BPE_VOCABULARY, [(BPE_MERGES, merges), ..]) => build::byte_level_bpe(path, merges, &settings)?,
-            _ => build::whole(path, &settings)?,
+    pub fn load(files: &TokenizerFiles, config: &ModelFile, model_type: &str, rows: usize) -> Result<Self> {
+        let settings = TokenizerConfig::read(files, config, model_type)?;
+        let files: Vec<_> = files.iter().collect();
+        let [(name, file), others @ ..] = files.as_slice() else { bail!("a tokenizer without files") };
+        let path = file.path();
+        let build = || {
+            let mut text = match (*name, others) {
+                (WORDPIECE_VOCABULARY, _) => build::wordpiece(file, &settings)?,
+                (BPE_VOCABULARY, [(BPE_MERGES, merges), ..]) => build::byte_level_bpe(file, merges, &settings)?,
+                _ => build::whole(file, &settings)?,
+            };
+            text.with_padding(None);
+            text.with_truncation(None)
+                .map_err(|error| anyhow!("cannot use tokenizer `{}`: {error}", path.display()))?;
+            ensure_fits(&text, rows, path)?;
+            Ok(Self {
+                path: path.to_owned(),
+                separator: separator(&text, &settings)?,
+                punctuation: marks::punctuation_table(&text),
+                splits_at_spaces: splits_at_spaces(&text),
+                words: for_words(&text),
+                text,
+            })
         };
-        text.with_padding(None);
-        text.with_truncation(None).map_err(|error| anyhow!("cannot use tokenizer `{}`: {error}", path.display()))?;
-        ensure_fits(&text, rows, path)?;
-        Ok(Self {
-            separator: separator(&text, &settings)?,
-            punctuation: marks::punctuation_table(&text),
-            splits_at_spaces: splits_at_spaces(&text),
-            words: for_words(&text),
-            text,
-        })
+        contained(build).with_context(|| format!("cannot use tokenizer `{}`", path.display()))?
     }
 
     /// Encodes running text, with the special tokens around it if `special`.
@@ -68,7 +77,7 @@ impl ModelTokenizer {
     ///
     /// If the tokenizer fails.
     pub fn encode_text(&self, text: &str, special: bool) -> Result<Encoding> {
-        self.text.encode(text, special).map_err(failed)
+        self.tried(|| self.text.encode(text, special))
     }
 
     /// Encodes words that were split beforehand, with the special tokens around them: as transformers does with
@@ -80,7 +89,7 @@ impl ModelTokenizer {
     /// If the tokenizer fails.
     pub fn encode_words(&self, words: &[&str]) -> Result<Encoding> {
         let input = EncodeInput::Single(InputSequence::from(words));
-        self.words.as_ref().unwrap_or(&self.text).encode(input, true).map_err(failed)
+        self.tried(|| self.words.as_ref().unwrap_or(&self.text).encode(input, true))
     }
 
     /// Puts the special tokens around a text that was encoded without them, cut to `tokens` tokens.
@@ -90,7 +99,13 @@ impl ModelTokenizer {
     /// If the tokenizer fails.
     pub fn cut(&self, mut bare: Encoding, tokens: usize) -> Result<Encoding> {
         bare.truncate(tokens, 0, TruncationDirection::Right);
-        self.text.post_process(bare, None, true).map_err(failed)
+        self.tried(|| self.text.post_process(bare, None, true))
+    }
+
+    /// What the library returns, its failures as errors that name the file.
+    fn tried(&self, work: impl FnOnce() -> tokenizers::Result<Encoding>) -> Result<Encoding> {
+        let outcome = contained(work).and_then(|outcome| outcome.map_err(|error| anyhow!("{error}")));
+        outcome.with_context(|| format!("tokenizer `{}` failed on a sentence", self.path.display()))
     }
 
     /// The token of an id, as the vocabulary has it.
@@ -146,17 +161,12 @@ fn ensure_fits(tokenizer: &Tokenizer, rows: usize, path: &Path) -> Result<()> {
     Ok(())
 }
 
-#[allow(clippy::needless_pass_by_value, reason = "as `map_err` hands it over")]
-fn failed(error: tokenizers::Error) -> anyhow::Error {
-    anyhow!("the tokenizer failed: {error}")
-}
-
 /// The separator: what `sep_token` names, else the last of several special tokens around a text.
-fn separator(tokenizer: &Tokenizer, settings: &Settings) -> Result<Option<u32>> {
+fn separator(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Result<Option<u32>> {
     if let Some((name, _)) = named(&settings.values, "sep_token") {
         return Ok(tokenizer.token_to_id(name));
     }
-    let empty = tokenizer.encode("", true).map_err(failed)?;
+    let empty = tokenizer.encode("", true).map_err(|error| anyhow!("the tokenizer fails on an empty text: {error}"))?;
     Ok(empty.get_ids().iter().skip(1).last().copied())
 }
 

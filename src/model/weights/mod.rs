@@ -4,33 +4,32 @@
 //! neither a mapping nor a copy of a file stays beside it. Nothing a file says about sizes is believed before it was
 //! held against the file's length and against `config.json`.
 
-pub mod files;
 pub mod pickle;
 mod safetensors;
 mod torch;
 mod zip;
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use candle_core::{DType, Device, Tensor};
 
+use super::files::ModelFile;
+use super::files::names::is_pickle;
+
 /// The files of a model's weights, of which all headers were read.
 pub struct Checkpoint {
-    files: Vec<(PathBuf, File)>,
+    files: Vec<ModelFile>,
     /// Each tensor with the number of its file.
-    tensors: HashMap<String, (usize, Stored)>,
+    tensors: HashMap<String, (usize, StoredTensor)>,
     /// What may stand before every name.
     prefix: &'static str,
 }
 
 /// Where a tensor is in its file, and in which form.
-struct Stored {
-    kind: Kind,
+struct StoredTensor {
+    values: ValueType,
     shape: Vec<usize>,
     /// For each dimension, how many values lie between one index and the next; `None`: rows follow each other.
     strides: Option<Vec<usize>>,
@@ -40,7 +39,8 @@ struct Stored {
 
 /// The type of a tensor's values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Kind {
+enum ValueType {
+    F64,
     F32,
     F16,
     Bf16,
@@ -48,10 +48,11 @@ enum Kind {
     Other(String),
 }
 
-impl Kind {
+impl ValueType {
     /// The size of a value.
     fn bytes(&self) -> u64 {
         match self {
+            Self::F64 => 8,
             Self::F32 => 4,
             Self::F16 | Self::Bf16 => 2,
             // Only to say where it is.
@@ -63,6 +64,9 @@ impl Kind {
 /// LayerNorm parameters, as they are called now and as checkpoints converted from TensorFlow call them
 /// (`google-bert/bert-base-uncased`, for one).
 const ALIASES: [(&str, &str); 2] = [("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")];
+
+/// What `torch.nn.DataParallel` puts before all names of the model that it wraps.
+const DATA_PARALLEL: &str = "module.";
 
 /// Where parameters come from, by their names.
 pub trait Tensors: Sync {
@@ -94,29 +98,30 @@ impl Checkpoint {
     /// # Errors
     ///
     /// If a file cannot be opened, or is damaged, or a tensor is in two of them.
-    pub fn open(paths: &[PathBuf], prefix: &'static str) -> Result<Self> {
+    pub fn open(files: Vec<ModelFile>, prefix: &'static str) -> Result<Self> {
         let mut checkpoint = Self { files: Vec::new(), tensors: HashMap::new(), prefix };
-        for path in paths {
-            checkpoint.add(path).with_context(|| format!("cannot read weights from `{}`", path.display()))?;
+        for file in files {
+            let path = file.path().to_owned();
+            checkpoint.add(file).with_context(|| format!("cannot read weights from `{}`", path.display()))?;
         }
         Ok(checkpoint)
     }
 
-    fn add(&mut self, path: &Path) -> Result<()> {
-        let file = File::open(path)?;
-        let size = file.metadata()?.len();
-        let tensors = if files::is_pickle(path) {
-            torch::tensors(&file, size).map_err(|problem| torch::with_way_out(&problem, path))?
+    fn add(&mut self, file: ModelFile) -> Result<()> {
+        let path = file.path();
+        let tensors = if is_pickle(path) {
+            torch::tensors(&file).map_err(|problem| torch::with_way_out(&problem, path))?
         } else {
-            safetensors::tensors(&file, size)?
+            safetensors::tensors(&file)?
         };
         for (name, stored) in tensors {
+            let name = name.strip_prefix(DATA_PARALLEL).map(str::to_owned).unwrap_or(name);
             if let Some((other, _)) = self.tensors.insert(name.clone(), (self.files.len(), stored)) {
-                let other = self.files[other].0.display();
+                let other = self.files.get(other).unwrap_or(&file).path().display();
                 bail!("it has a tensor `{}` that `{other}` has too", name.escape_debug());
             }
         }
-        self.files.push((path.to_owned(), file));
+        self.files.push(file);
         Ok(())
     }
 
@@ -134,11 +139,12 @@ impl Checkpoint {
     pub fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         let names = candidates(self.prefix, name);
         let Some((found, (file, stored))) = names.iter().find_map(|name| Some((name, self.tensors.get(name)?))) else {
-            let files: Vec<String> = self.files.iter().map(|(path, _)| format!("`{}`", path.display())).collect();
+            let files: Vec<String> = self.files.iter().map(|file| format!("`{}`", file.path().display())).collect();
             let verb = if files.len() == 1 { "has" } else { "have" };
             bail!("{} {verb} no tensor for {name}: tried {}", files.join(", "), names.join(", "));
         };
-        let (path, file) = &self.files[*file];
+        let file = &self.files[*file];
+        let path = file.path();
         let at = || format!("tensor {found} of `{}`", path.display());
         ensure!(stored.shape == shape, "{} has shape {:?}: config.json implies {shape:?}", at(), stored.shape);
         let values = stored.read(file).with_context(at)?;
@@ -153,11 +159,11 @@ impl Checkpoint {
     }
 }
 
-impl Stored {
+impl StoredTensor {
     /// The values, rows following each other.
-    fn read(&self, file: &File) -> Result<Vec<f32>> {
-        if let Kind::Other(kind) = &self.kind {
-            bail!("has type {kind}: float32, float16 and bfloat16 can be read");
+    fn read(&self, file: &ModelFile) -> Result<Vec<f32>> {
+        if let ValueType::Other(name) = &self.values {
+            bail!("has type {name}: float64, float32, float16 and bfloat16 can be read");
         }
         let (count, span) = self.extent()?;
         let values = self.read_span(file, span)?;
@@ -169,7 +175,7 @@ impl Stored {
 
     /// How many values there are, and how many of the file they spread over; both are in the file.
     fn extent(&self) -> Result<(usize, usize)> {
-        let room = (self.place.end - self.place.start) / self.kind.bytes();
+        let room = (self.place.end - self.place.start) / self.values.bytes();
         let count = self.shape.iter().try_fold(1_usize, |count, size| count.checked_mul(*size));
         let span = match &self.strides {
             None => count,
@@ -197,15 +203,16 @@ impl Stored {
     }
 
     /// So many values from the first on, as the file has them.
-    fn read_span(&self, file: &File, span: usize) -> Result<Vec<f32>> {
-        /// Half-precision values are converted piece by piece, so that they are not in memory twice.
+    fn read_span(&self, file: &ModelFile, span: usize) -> Result<Vec<f32>> {
+        /// Values of other types are converted piece by piece, so that they are not in memory twice.
         const PIECE: usize = 1 << 18;
-        let dtype = match self.kind {
-            Kind::F16 => DType::F16,
-            Kind::Bf16 => DType::BF16,
+        let dtype = match self.values {
+            ValueType::F64 => DType::F64,
+            ValueType::F16 => DType::F16,
+            ValueType::Bf16 => DType::BF16,
             _ => {
                 let mut values = vec![0.0_f32; span];
-                read_at(file, bytemuck::cast_slice_mut(&mut values), self.place.start)?;
+                file.read_at(bytemuck::cast_slice_mut(&mut values), self.place.start)?;
                 if cfg!(target_endian = "big") {
                     values.iter_mut().for_each(|value| *value = f32::from_bits(u32::from_le(value.to_bits())));
                 }
@@ -213,11 +220,12 @@ impl Stored {
             }
         };
         let mut values = Vec::with_capacity(span);
-        let mut bytes = vec![0; 2 * span.min(PIECE)];
+        let width = dtype.size_in_bytes();
+        let mut bytes = vec![0; width * span.min(PIECE)];
         while values.len() < span {
             let count = PIECE.min(span - values.len());
-            let piece = &mut bytes[..2 * count];
-            read_at(file, piece, self.place.start + 2 * values.len() as u64)?;
+            let piece = &mut bytes[..width * count];
+            file.read_at(piece, self.place.start + (width * values.len()) as u64)?;
             let piece = Tensor::from_raw_buffer(piece, dtype, &[count], &Device::Cpu)?;
             values.extend(piece.to_dtype(DType::F32)?.to_vec1::<f32>()?);
         }
@@ -240,26 +248,6 @@ fn gather(values: &[f32], shape: &[usize], strides: &[usize], count: usize) -> V
         }
     }
     gathered
-}
-
-/// Fills `buffer` with the bytes from `offset` on; threads can do so side by side.
-fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-    #[cfg(unix)]
-    return std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset);
-    #[cfg(windows)]
-    {
-        use std::os::windows::fs::FileExt;
-        let mut done = 0;
-        while done < buffer.len() {
-            match file.seek_read(&mut buffer[done..], offset + done as u64) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(read) => done += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
 }
 
 /// The names that a tensor may have.

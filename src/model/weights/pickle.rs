@@ -9,6 +9,8 @@
 //! other by number, and nothing is ever copied or visited in depth.
 
 use std::collections::HashMap;
+use std::error::Error;
+use std::fmt;
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -26,6 +28,22 @@ pub struct PickledTensor<'a> {
     /// For each dimension, how many values lie between one index and the next.
     pub strides: Vec<u64>,
 }
+
+/// The tensors are in a dict within the dict, under this key.
+#[derive(Debug)]
+pub(super) struct Nested(pub(super) String);
+
+impl fmt::Display for Nested {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "its tensors are not at the top but under `{}`, as what trains models saves them",
+            self.0.escape_debug()
+        )
+    }
+}
+
+impl Error for Nested {}
 
 /// The longest text that has a place in a state dict; names of tensors are the longest, with about 100 bytes.
 const LONGEST_TEXT: u32 = 1000;
@@ -110,7 +128,13 @@ impl<'a> Machine<'a> {
             bail!("it holds {}, not a state dict", self.describe(top));
         };
         let mut tensors = HashMap::new();
+        let mut nested = None;
         for (key, value) in items {
+            if let (Object::Text(name), Object::Dict(inner)) = (&self.objects[*key], &self.objects[*value])
+                && inner.iter().any(|(_, value)| matches!(self.objects[*value], Object::Tensor { .. }))
+            {
+                nested = Some(*name);
+            }
             if let Object::Text(name) = &self.objects[*key]
                 && let Some(tensor) =
                     self.tensor(*value).with_context(|| format!("tensor `{}`", name.escape_debug()))?
@@ -118,7 +142,10 @@ impl<'a> Machine<'a> {
                 tensors.insert(*name, tensor);
             }
         }
-        Ok(tensors)
+        match nested {
+            Some(name) if tensors.is_empty() => bail!(Nested(name.to_owned())),
+            _ => Ok(tensors),
+        }
     }
 
     /// Does what one instruction says.

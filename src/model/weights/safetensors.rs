@@ -1,39 +1,40 @@
 //! The header of a safetensors file (<https://huggingface.co/docs/safetensors>, "Format").
 
-use std::fs::File;
-
 use anyhow::{Context, Result, ensure};
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 
-use super::{Kind, Stored, read_at};
+use super::{StoredTensor, ValueType};
+use crate::model::files::ModelFile;
 
 /// The longest header that the format allows, in bytes.
 const LONGEST_HEADER: u64 = 100_000_000;
 
-/// The tensors of a file of `size` bytes, by name.
-pub(super) fn tensors(file: &File, size: u64) -> Result<Vec<(String, Stored)>> {
+/// The tensors of a file, by name.
+pub(super) fn tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
+    let size = file.size();
     let mut length = [0; 8];
     ensure!(size >= 8, "not a safetensors file: it has no header");
-    read_at(file, &mut length, 0)?;
+    file.read_at(&mut length, 0)?;
     let length = u64::from_le_bytes(length);
     ensure!(length <= LONGEST_HEADER.min(size), "not a safetensors file: its header would be {length} bytes long");
     let mut header = vec![0; usize::try_from(length)?];
-    read_at(file, &mut header, 8).context("the header is cut short")?;
+    file.read_at(&mut header, 8).context("the header is cut short")?;
     let header: Metadata = serde_json::from_slice(&header).context("the header is not that of safetensors")?;
     let data_start = 8 + length;
-    let whole = data_start + header.data_len() as u64;
+    let whole = data_start.saturating_add(header.data_len() as u64);
     ensure!(size == whole, "the file has {size} bytes where its header says {whole}: download it again");
     let stored = |(name, info): (String, &safetensors::tensor::TensorInfo)| {
-        let kind = match info.dtype {
-            Dtype::F32 => Kind::F32,
-            Dtype::F16 => Kind::F16,
-            Dtype::BF16 => Kind::Bf16,
-            other => Kind::Other(format!("{other:?}")),
+        let values = match info.dtype {
+            Dtype::F64 => ValueType::F64,
+            Dtype::F32 => ValueType::F32,
+            Dtype::F16 => ValueType::F16,
+            Dtype::BF16 => ValueType::Bf16,
+            other => ValueType::Other(format!("{other:?}")),
         };
         let (start, end) = info.data_offsets;
         let place = data_start + start as u64..data_start + end as u64;
-        (name, Stored { kind, shape: info.shape.clone(), strides: None, place })
+        (name, StoredTensor { values, shape: info.shape.clone(), strides: None, place })
     };
     Ok(header.tensors().into_iter().map(stored).collect())
 }

@@ -4,12 +4,11 @@
 //! Its own reader because nothing a file says is to be believed: no allocation here follows from a number in the file
 //! alone, and what is compressed, encrypted or outside the file is refused.
 
-use std::fs::File;
 use std::ops::Range;
 
 use anyhow::{Context, Result, ensure};
 
-use super::read_at;
+use crate::model::files::ModelFile;
 
 /// An entry of the archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,16 +38,17 @@ const ENTRY_BYTES: usize = 46;
 const LOCAL: u32 = 0x0403_4b50;
 const LOCAL_BYTES: u64 = 30;
 
-/// The entries of an archive of `size` bytes.
-pub(super) fn entries(file: &File, size: u64) -> Result<Vec<Entry>> {
-    let (start, bytes) = directory(file, size)?;
+/// The entries of an archive.
+pub(super) fn entries(file: &ModelFile) -> Result<Vec<Entry>> {
+    let size = file.size();
+    let (start, bytes) = directory(file)?;
     ensure!(start.checked_add(bytes).is_some_and(|end| end <= size), "its directory lies outside the file");
     ensure!(bytes <= LARGEST_DIRECTORY, "its directory has {bytes} bytes: no model has so many tensors");
     let directory = at(file, start, bytes)?;
     let mut rest = directory.as_slice();
     let mut entries = Vec::new();
     while !rest.is_empty() {
-        let (entry, bytes) = entry(file, size, rest).with_context(|| format!("entry {}", entries.len()))?;
+        let (entry, bytes) = entry(file, rest).with_context(|| format!("entry {}", entries.len()))?;
         entries.push(entry);
         rest = &rest[bytes..];
     }
@@ -56,7 +56,8 @@ pub(super) fn entries(file: &File, size: u64) -> Result<Vec<Entry>> {
 }
 
 /// Where the directory begins, and its length.
-fn directory(file: &File, size: u64) -> Result<(u64, u64)> {
+fn directory(file: &ModelFile) -> Result<(u64, u64)> {
+    let size = file.size();
     let missing = || "its end is missing: download it again";
     let end_start = size.checked_sub(END_BYTES).with_context(missing)?;
     let end = at(file, end_start, END_BYTES)?;
@@ -78,7 +79,8 @@ fn directory(file: &File, size: u64) -> Result<(u64, u64)> {
 }
 
 /// The first entry of a directory, and how many bytes it takes there.
-fn entry(file: &File, size: u64, directory: &[u8]) -> Result<(Entry, usize)> {
+fn entry(file: &ModelFile, directory: &[u8]) -> Result<(Entry, usize)> {
+    let size = file.size();
     let damaged = || "its directory is damaged";
     ensure!(u32_at(directory, 0)? == ENTRY, damaged());
     let [name, extra, comment] = [u16_at(directory, 28)?, u16_at(directory, 30)?, u16_at(directory, 32)?];
@@ -122,9 +124,9 @@ fn widened(short: [u32; 3], mut extra: &[u8]) -> Result<[u64; 3]> {
     Ok(long)
 }
 
-fn at(file: &File, start: u64, bytes: u64) -> Result<Vec<u8>> {
+fn at(file: &ModelFile, start: u64, bytes: u64) -> Result<Vec<u8>> {
     let mut buffer = vec![0; usize::try_from(bytes)?];
-    read_at(file, &mut buffer, start)?;
+    file.read_at(&mut buffer, start)?;
     Ok(buffer)
 }
 
@@ -157,16 +159,16 @@ mod tests {
     /// An archive of one stored file.
     fn archive() -> Vec<u8> {
         let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
-        let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+        let stored = SimpleFileOptions::default().compression_method(CompressionMethod::StoredTensor);
         archive.start_file("model/data.pkl", stored).unwrap();
         archive.write_all(b"xyz").unwrap();
         archive.finish().unwrap().into_inner()
     }
 
     fn read(bytes: &[u8]) -> Result<Vec<Entry>, String> {
-        let mut file = tempfile::tempfile().unwrap();
+        let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(bytes).unwrap();
-        entries(&file, bytes.len() as u64).map_err(|error| format!("{error:#}"))
+        entries(&ModelFile::open(file.path()).unwrap()).map_err(|error| format!("{error:#}"))
     }
 
     /// The error of the archive with these bytes at a place that is counted from the beginning of its directory.

@@ -1,4 +1,4 @@
-//! Which files hold a model's weights.
+//! The index of weights that are in several files.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Component, Path};
@@ -6,25 +6,12 @@ use std::path::{Component, Path};
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
-/// Weights in a form that is read here, the form that transformers prefers first.
-pub const READABLE: [&str; 4] =
-    ["model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"];
-
-/// Whether a file lists the shards that the weights are in.
-#[must_use]
-pub fn is_index(name: &str) -> bool {
-    name.ends_with(".index.json")
-}
-
-/// Whether a file of weights is a pickle, by its name.
-#[must_use]
-pub fn is_pickle(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "bin")
-}
+use super::ModelFile;
+use super::names::{LONGEST_INDEX, WEIGHTS};
 
 /// What the shards' names end with that an index lists.
 fn extension(index: &Path) -> &'static str {
-    let is_safetensors = index.file_name().is_some_and(|name| name == READABLE[1]);
+    let is_safetensors = index.file_name().is_some_and(|name| name == WEIGHTS[1]);
     if is_safetensors { "safetensors" } else { "bin" }
 }
 
@@ -42,9 +29,10 @@ struct Index {
 /// # Errors
 ///
 /// If it cannot be read, lists none, or lists one that does not lie beside it.
-pub fn shards(index: &Path) -> Result<Vec<String>> {
-    let text = std::fs::read_to_string(index).with_context(|| format!("cannot read `{}`", index.display()))?;
-    listed(&text, extension(index)).with_context(|| format!("cannot use `{}`", index.display()))
+pub(super) fn shards(index: &ModelFile) -> Result<Vec<String>> {
+    let text = index.text(LONGEST_INDEX)?;
+    let path = index.path();
+    listed(&text, extension(path)).with_context(|| format!("cannot use `{}`", path.display()))
 }
 
 fn listed(text: &str, extension: &str) -> Result<Vec<String>> {

@@ -1,20 +1,21 @@
-//! What the environment says about the Hub: [`Settings`], and the access [`Token`] among them.
+//! What the environment says about the Hub: [`Environment`], and the access [`Token`] in it.
 
 use std::ffi::OsString;
-use std::fs;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 
 use super::patience::Patience;
+use crate::system::input;
 
 /// How long to wait for an answer to begin, and for each further piece of it, as in `huggingface_hub` 2.4.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the environment says about the Hub, under the names that `huggingface_hub` gives its settings.
 #[derive(Debug)]
-pub(super) struct Settings {
+pub(super) struct Environment {
     /// `HF_ENDPOINT`, without a slash at its end.
     pub(super) endpoint: String,
     /// `HF_HUB_CACHE`, or `hub` in `HF_HOME`.
@@ -47,7 +48,7 @@ impl std::fmt::Debug for Token {
     }
 }
 
-impl Settings {
+impl Environment {
     pub(super) fn from_process() -> Result<Self> {
         Self::read(&|name| std::env::var_os(name), std::env::home_dir())
     }
@@ -82,13 +83,13 @@ impl Settings {
             .context("cannot tell where the Hub's cache is, for there is no home folder: set HF_HOME")?;
         let token_file = path("HF_TOKEN_PATH").unwrap_or_else(|| hf_home.join("token"));
         let token_withheld = flag("HF_HUB_DISABLE_IMPLICIT_TOKEN").unwrap_or(false);
-        let token = ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"]
-            .into_iter()
-            .find_map(|name| Token::new(&text(name)?, name.to_owned()))
-            .or_else(|| {
-                let origin = format!("the file `{}`", token_file.display());
-                Token::new(&fs::read_to_string(&token_file).ok()?, origin)
-            });
+        let of_variable = |name: &str| Some(Token { value: text(name)?, origin: name.to_owned() });
+        let token = match ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"].into_iter().find_map(of_variable) {
+            Some(token) => Some(token),
+            None if token_withheld => None,
+            None => Token::of_file(&token_file)?,
+        };
+        let token = token.map(Token::checked).transpose()?.flatten();
         Ok(Self {
             endpoint: text("HF_ENDPOINT")
                 .map_or_else(|| "https://huggingface.co".to_owned(), |url| url.trim_end_matches('/').to_owned()),
@@ -133,15 +134,36 @@ fn expand(path: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
     expanded
 }
 
+/// The longest token file that is read, in bytes; a token has some forty.
+const LONGEST_TOKEN: u64 = 1 << 12;
+
 impl Token {
-    fn new(text: &str, origin: String) -> Option<Self> {
-        let value = text.trim();
-        (!value.is_empty()).then(|| Self { value: value.to_owned(), origin })
+    /// The token in the file that a login writes, if there is one.
+    fn of_file(path: &Path) -> Result<Option<Self>> {
+        let origin = format!("the file `{}`", path.display());
+        match input::read_to_string(path, LONGEST_TOKEN) {
+            Ok(value) => Ok(Some(Self { value, origin })),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+            Err(error) => Err(error)
+                .with_context(|| format!("cannot read an access token from {origin}: remove it or log in again")),
+        }
+    }
+
+    /// Without the space around it; `None` if there is nothing else.
+    fn checked(self) -> Result<Option<Self>> {
+        let value = self.value.trim().to_owned();
+        // It becomes part of a header (RFC 6750, section 2.1).
+        ensure!(
+            value.chars().all(|char| char.is_ascii_graphic()),
+            "the access token from {} has a character that no token has: copy it once more",
+            self.origin
+        );
+        Ok((!value.is_empty()).then_some(Self { value, ..self }))
     }
 }
 
 #[cfg(test)]
-impl Settings {
+impl Environment {
     /// Those of somebody whose home is `/home/ada` and who has set `variables`.
     pub(super) fn of(variables: &[(&str, &str)]) -> Self {
         let variable =
@@ -152,7 +174,7 @@ impl Settings {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::fs;
 
     use super::*;
 
@@ -170,13 +192,13 @@ mod tests {
             (&[("HF_HUB_CACHE", "/new"), ("HUGGINGFACE_HUB_CACHE", "/old")], "/new"),
         ];
         for (variables, expected) in cases {
-            assert_eq!(Settings::of(variables).cache, Path::new(expected), "{variables:?}");
+            assert_eq!(Environment::of(variables).cache, Path::new(expected), "{variables:?}");
         }
     }
 
     #[test]
     fn without_a_home_folder_the_way_out_is_named() {
-        let error = Settings::read(&|_| None, None).unwrap_err().to_string();
+        let error = Environment::read(&|_| None, None).unwrap_err().to_string();
         assert_eq!(error, "cannot tell where the Hub's cache is, for there is no home folder: set HF_HOME");
     }
 
@@ -185,29 +207,29 @@ mod tests {
         for (value, expected) in
             [("1", true), ("on", true), ("Yes", true), ("TRUE", true), ("0", false), ("", false), ("offline", false)]
         {
-            assert_eq!(Settings::of(&[("HF_HUB_OFFLINE", value)]).offline, expected, "{value:?}");
+            assert_eq!(Environment::of(&[("HF_HUB_OFFLINE", value)]).offline, expected, "{value:?}");
         }
-        assert!(!Settings::of(&[]).offline);
-        assert!(Settings::of(&[("TRANSFORMERS_OFFLINE", "1")]).offline);
-        assert!(!Settings::of(&[("TRANSFORMERS_OFFLINE", "1"), ("HF_HUB_OFFLINE", "0")]).offline);
+        assert!(!Environment::of(&[]).offline);
+        assert!(Environment::of(&[("TRANSFORMERS_OFFLINE", "1")]).offline);
+        assert!(!Environment::of(&[("TRANSFORMERS_OFFLINE", "1"), ("HF_HUB_OFFLINE", "0")]).offline);
     }
 
     #[test]
     fn times_are_seconds() {
-        let settings = Settings::of(&[("HF_HUB_ETAG_TIMEOUT", "3"), ("HEADSCOPE_HUB_WAIT", "0.5")]);
+        let settings = Environment::of(&[("HF_HUB_ETAG_TIMEOUT", "3"), ("HEADSCOPE_HUB_WAIT", "0.5")]);
         assert_eq!(settings.answer_timeout, Duration::from_secs(3));
         assert_eq!(settings.piece_timeout, TIMEOUT);
         assert_eq!(settings.patience.first, Duration::from_millis(500));
         for value in ["soon", "-1", "nan", "1e300"] {
             let variable = |name: &str| (name == "HF_HUB_DOWNLOAD_TIMEOUT").then(|| value.into());
-            let error = Settings::read(&variable, Some("/home/ada".into())).unwrap_err().to_string();
+            let error = Environment::read(&variable, Some("/home/ada".into())).unwrap_err().to_string();
             assert_eq!(error, format!("HF_HUB_DOWNLOAD_TIMEOUT is `{value}`: give a number of seconds"));
         }
     }
 
     #[test]
     fn a_token_can_be_withheld() {
-        let settings = Settings::of(&[("HF_TOKEN", "secret"), ("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1")]);
+        let settings = Environment::of(&[("HF_TOKEN", "secret"), ("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1")]);
         assert!(settings.token.is_none());
         assert!(
             settings.token_places().ends_with("unset HF_HUB_DISABLE_IMPLICIT_TOKEN, which keeps it from being sent")
@@ -216,8 +238,8 @@ mod tests {
 
     #[test]
     fn the_endpoint_loses_its_last_slash() {
-        assert_eq!(Settings::of(&[]).endpoint, "https://huggingface.co");
-        assert_eq!(Settings::of(&[("HF_ENDPOINT", "http://mirror:80/hf/")]).endpoint, "http://mirror:80/hf");
+        assert_eq!(Environment::of(&[]).endpoint, "https://huggingface.co");
+        assert_eq!(Environment::of(&[("HF_ENDPOINT", "http://mirror:80/hf/")]).endpoint, "http://mirror:80/hf");
     }
 
     #[test]
@@ -226,7 +248,7 @@ mod tests {
         let home = folder.path().to_str().unwrap();
         let token = |variables: &[(&str, &str)]| {
             let variables = [variables, &[("HF_HOME", home)]].concat();
-            Settings::of(&variables).token.map(|token| (token.value, token.origin))
+            Environment::of(&variables).token.map(|token| (token.value, token.origin))
         };
         assert_eq!(token(&[]), None);
         fs::write(folder.path().join("token"), "filed\n").unwrap();
@@ -241,8 +263,29 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_token_is_refused_and_not_shown() {
+        let error = |value: &str, file: Option<&Path>| {
+            let variable = |name: &str| match (name, file) {
+                ("HF_TOKEN", None) => Some(OsString::from(value)),
+                ("HF_TOKEN_PATH", Some(path)) => Some(path.as_os_str().to_owned()),
+                _ => None,
+            };
+            format!("{:#}", Environment::read(&variable, Some("/home/ada".into())).unwrap_err())
+        };
+        let expected = "the access token from HF_TOKEN has a character that no token has: copy it once more";
+        for value in ["hf_a\nb", "hf_\u{e9}", "hf a"] {
+            assert_eq!(error(value, None), expected);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        fs::write(&path, "a".repeat(5000)).unwrap();
+        assert!(error("", Some(&path)).ends_with("it has more than 4096 bytes, the most that is read of it"));
+        assert!(error("", Some(folder.path())).starts_with("cannot read an access token from the file `"));
+    }
+
+    #[test]
     fn a_token_is_not_printed() {
-        let shown = format!("{:?}", Settings::of(&[("HF_TOKEN", "secret")]));
+        let shown = format!("{:?}", Environment::of(&[("HF_TOKEN", "secret")]));
         assert!(!shown.contains("secret"), "{shown}");
     }
 }

@@ -1,7 +1,6 @@
 //! What the files beside a vocabulary say.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -9,47 +8,51 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokenizers::AddedToken;
 
-use super::files::{ADDED_TOKENS, CONFIG, SPECIAL_TOKENS, TOKENIZER, TokenizerFiles};
+use crate::model::files::names::{
+    ADDED_TOKENS, LONGEST_CONFIG, LONGEST_TOKENIZER, SPECIAL_TOKENS, TOKENIZER, TOKENIZER_CONFIG,
+};
+use crate::model::files::{ModelFile, TokenizerFiles};
 
 /// What the files beside a vocabulary say.
-pub(super) struct Settings {
+pub(super) struct TokenizerConfig {
     /// `tokenizer_config.json`, and what `special_tokens_map.json` adds to it.
     pub values: Map<String, Value>,
     /// Tokens with ids of their own beside the vocabulary, by id.
     pub added: BTreeMap<u32, AddedToken>,
     /// The tokenizer's class in transformers without `Fast`, where a file names it.
     pub class: Option<String>,
-    /// `model_type` of the model.
-    pub model_type: Option<String>,
+    /// The model's family, by its `model_type`.
+    pub model_type: String,
     /// Where the settings are, for messages.
     path: PathBuf,
 }
 
-impl Settings {
-    pub fn read(files: &TokenizerFiles, config: &Path) -> Result<Self> {
-        let object = |name: &str| files.path(name).map(read_json::<Map<String, Value>>).transpose();
-        let mut values = object(CONFIG)?.unwrap_or_default();
+impl TokenizerConfig {
+    pub fn read(files: &TokenizerFiles, config: &ModelFile, model_type: &str) -> Result<Self> {
+        let object = |name: &str| files.get(name).map(read_json::<Map<String, Value>>).transpose();
+        let mut values = object(TOKENIZER_CONFIG)?.unwrap_or_default();
         let mut added: BTreeMap<u32, AddedToken> = BTreeMap::new();
-        let path = files.path(CONFIG).unwrap_or(Path::new(CONFIG)).to_owned();
+        let path = files.get(TOKENIZER_CONFIG).map_or(Path::new(TOKENIZER_CONFIG), ModelFile::path).to_owned();
         // As in transformers: the older files count only where the newer key is not there.
         if let Some(tokens) = values.get("added_tokens_decoder") {
             added = serde_json::from_value(tokens.clone())
                 .with_context(|| format!("`{}`: added_tokens_decoder cannot be used", path.display()))?;
         } else {
             values.extend(object(SPECIAL_TOKENS)?.unwrap_or_default());
-            if let Some(path) = files.path(ADDED_TOKENS) {
-                for (token, id) in read_json::<BTreeMap<String, u32>>(path)? {
+            if let Some(file) = files.get(ADDED_TOKENS) {
+                for (token, id) in read_json::<BTreeMap<String, u32>>(file)? {
                     let special =
                         NAMED.iter().any(|name| named(&values, name).is_some_and(|(other, _)| other == token));
                     added.insert(id, AddedToken::from(token, special));
                 }
             }
         }
-        let config: Map<String, Value> = if config.is_file() { read_json(config)? } else { Map::new() };
+        let config: Map<String, Value> = serde_json::from_str(&config.text(LONGEST_CONFIG)?)
+            .with_context(|| format!("cannot use `{}`", config.path().display()))?;
         let text = |values: &Map<String, Value>, key: &str| values.get(key).and_then(Value::as_str).map(str::to_owned);
         let class = text(&values, "tokenizer_class").or_else(|| text(&config, "tokenizer_class"));
         let class = class.map(|class| class.strip_suffix("Fast").unwrap_or(&class).to_owned());
-        Ok(Self { values, added, class, model_type: text(&config, "model_type"), path })
+        Ok(Self { values, added, class, model_type: model_type.to_owned(), path })
     }
 
     /// A switch; an error if it is something else. `None` where it is null or not there.
@@ -80,9 +83,9 @@ impl Settings {
     }
 }
 
-fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T> {
-    let bytes = fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))?;
-    serde_json::from_slice(&bytes).with_context(|| format!("cannot use `{}`", path.display()))
+fn read_json<T: DeserializeOwned>(file: &ModelFile) -> Result<T> {
+    serde_json::from_str(&file.text(LONGEST_TOKENIZER)?)
+        .with_context(|| format!("cannot use `{}`", file.path().display()))
 }
 
 /// The keys under which special tokens are named.

@@ -1,0 +1,93 @@
+//! Which of a model's files are needed.
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::missing::{Missing, Place};
+use super::names::{self, CONFIG, LONGEST_CONFIG, TOKENIZER, WEIGHTS};
+use super::{FileStore, ModelFile, ModelFiles, TokenizerFiles, index};
+use crate::model::families::Architecture;
+
+/// Fetches the files of a model that are needed.
+///
+/// `config.json` comes first, and what it says is judged before anything else is fetched or missed; small files come
+/// before large ones, for they fail first.
+pub(in crate::model) fn gather(
+    id: String,
+    revision: Option<String>,
+    place: &Place,
+    files: &dyn FileStore,
+) -> Result<ModelFiles> {
+    let names = files.names();
+    if !names.contains(CONFIG) {
+        bail!(place.explain_missing(CONFIG, names));
+    }
+    let config = files.fetch(CONFIG)?;
+    let architecture = Architecture::parse(&config.text(LONGEST_CONFIG)?)
+        .with_context(|| format!("cannot use `{}`", config.path().display()))?;
+    let Some(tokenizer) = names::tokenizer(names) else {
+        bail!(place.explain_missing(TOKENIZER, names));
+    };
+    let Some(weights) = names::weights(names) else {
+        bail!(place.explain_missing(WEIGHTS[0], names));
+    };
+    let tokenizer = TokenizerFiles::fetch(&tokenizer, files)?;
+    let weights = weight_files(weights, place, files)?;
+    ensure_plausible(&weights, &architecture)?;
+    Ok(ModelFiles { id, revision, config, architecture, tokenizer, weights })
+}
+
+/// Fetches weights: the file of that name, or the shards that it lists if it is an index.
+fn weight_files(name: &str, place: &Place, files: &dyn FileStore) -> Result<Vec<ModelFile>> {
+    let file = files.fetch(name)?;
+    if !names::is_index(name) {
+        return Ok(vec![file]);
+    }
+    let shards = index::shards(&file)?;
+    if let Some(shard) = shards.iter().find(|shard| !files.names().contains(*shard)) {
+        bail!(Missing(format!("{}, but {name} lists it: the model is not whole", place.lacks(shard))));
+    }
+    shards.iter().map(|shard| files.fetch(shard)).collect()
+}
+
+/// How many times the encoder's size its files may have. The largest real ones hold float64 (twice), a masked-LM head
+/// with a vocabulary of its own (twice the embeddings) and the state of an optimiser (three times).
+const LARGEST_RATIO: u64 = 16;
+
+/// Files below this size, in bytes, are never too large: tiny models may lie beside something else.
+const SMALL: u64 = 1 << 30;
+
+/// Refuses weights that are far larger than the encoder that `config.json` describes, before they are hashed and read.
+fn ensure_plausible(weights: &[ModelFile], architecture: &Architecture) -> Result<()> {
+    let found = weights.iter().map(ModelFile::size).fold(0, u64::saturating_add);
+    let encoder = architecture.config.parameters().saturating_mul(4);
+    let most = encoder.saturating_mul(LARGEST_RATIO).max(SMALL);
+    ensure!(
+        found <= most,
+        "the weights, `{}`, have {found} bytes, and config.json describes an encoder of {encoder}: more than {most} are \
+         not read",
+        weights.iter().map(|file| file.path().display().to_string()).collect::<Vec<_>>().join("`, `"),
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    #[test]
+    fn weights_far_larger_than_the_encoder_are_not_read() {
+        let text = r#"{"model_type": "bert", "vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 1,
+            "num_attention_heads": 2, "intermediate_size": 8, "hidden_act": "gelu", "max_position_embeddings": 10}"#;
+        let architecture = Architecture::parse(text).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.safetensors");
+        // It has no blocks on the disk.
+        for (size, fits) in [(1 << 30, true), (64 << 30, false)] {
+            File::create(&path).unwrap().set_len(size).unwrap();
+            let checked = ensure_plausible(&[ModelFile::open(&path).unwrap()], &architecture);
+            assert_eq!(checked.is_ok(), fits, "{checked:?}");
+        }
+    }
+}

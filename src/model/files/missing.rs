@@ -1,0 +1,179 @@
+//! What is said of a model that lacks a file: what of use is there instead, and how to make the file of it.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::fmt;
+use std::path::Path;
+
+use super::names::{BPE_MERGES, BPE_VOCABULARY, CONFIG, TOKENIZER, WEIGHTS, is_pickle};
+
+/// A model lacks a file that is needed: the error's text, to be told from errors with a file that is there.
+#[derive(Debug)]
+pub(in crate::model) struct Missing(pub(super) String);
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for Missing {}
+
+/// Where files are looked for, in the words of an error message.
+pub(in crate::model) enum Place<'a> {
+    Folder(&'a Path),
+    #[cfg(feature = "hub")]
+    Hub {
+        id: &'a str,
+        revision: &'a str,
+    },
+}
+
+impl Place<'_> {
+    /// Says that `name` is not there, or that what is there is no file.
+    pub(super) fn lacks(&self, name: &str) -> String {
+        match self {
+            Self::Folder(path) => {
+                let path = path.join(name);
+                let shown = path.display();
+                match path.symlink_metadata() {
+                    Err(_) => format!("`{shown}` is missing"),
+                    Ok(found) if found.is_dir() => format!("`{shown}` is a folder and no file"),
+                    Ok(found) if found.is_symlink() => format!("`{shown}` is a link that leads to no file"),
+                    Ok(_) => format!("`{shown}` is no regular file"),
+                }
+            }
+            #[cfg(feature = "hub")]
+            Self::Hub { id, revision } => format!("`{id}` has no {name} at revision `{revision}`"),
+        }
+    }
+
+    /// Says that `name` is not among `names`, what of use is there instead, and how to make `name` of it.
+    pub(super) fn explain_missing(&self, name: &str, names: &BTreeSet<String>) -> Missing {
+        let lacks = self.lacks(name);
+        let instead = if name == TOKENIZER {
+            self.instead_of_tokenizer(names)
+        } else {
+            self.instead_of_weights(names, |form| name == WEIGHTS[0] || form == Form::Adapter)
+        };
+        Missing(match instead {
+            Some(found) => format!("{lacks}, but {found}"),
+            None => format!("{lacks}: a model has the files {CONFIG}, {TOKENIZER} and {}", WEIGHTS[0]),
+        })
+    }
+
+    /// What is there in place of a tokenizer that is read here, and what to do.
+    fn instead_of_tokenizer(&self, names: &BTreeSet<String>) -> Option<String> {
+        if let Some(name) = SENTENCEPIECE.into_iter().find(|name| names.contains(*name)) {
+            return Some(format!(
+                "{name} is there, a sentencepiece model, which is not read. To make {TOKENIZER} of it, run in Python \
+                 with transformers 4, sentencepiece and protobuf installed:\n{}",
+                self.recipe("AutoTokenizer", "")
+            ));
+        }
+        let there = [BPE_VOCABULARY, BPE_MERGES].into_iter().find(|name| names.contains(*name))?;
+        let lacking = if there == BPE_VOCABULARY { BPE_MERGES } else { BPE_VOCABULARY };
+        Some(format!("{there} is there, which is half a tokenizer: it needs {lacking} too"))
+    }
+
+    /// What is there in place of a model's weights, in one of the forms that matter, and what to do.
+    fn instead_of_weights(&self, names: &BTreeSet<String>, matters: impl Fn(Form) -> bool) -> Option<String> {
+        let others = names.iter().filter_map(|name| OtherWeights::of(name));
+        let found = others.filter(|found| matters(found.form)).min_by_key(|found| found.form)?;
+        Some(format!("{} is there, {}", found.name, found.way_out(self)))
+    }
+
+    /// Python that loads what there is with transformers and saves it in the form read here.
+    fn recipe(&self, class: &str, load: &str) -> String {
+        match self {
+            Self::Folder(path) => {
+                let folder = path.display().to_string();
+                format!(
+                    "  from transformers import {class}\n  \
+                     {class}.from_pretrained({folder:?}{load}).save_pretrained({folder:?})"
+                )
+            }
+            // All of it goes to a new folder then, the tokenizer with the weights.
+            #[cfg(feature = "hub")]
+            Self::Hub { id, revision } => {
+                let folder = id.rsplit('/').next().unwrap_or(id);
+                let load = if class == "AutoModel" { load } else { "" };
+                format!(
+                    "  from transformers import AutoModel, AutoTokenizer\n  \
+                     AutoModel.from_pretrained({id:?}, revision={revision:?}{load}).save_pretrained({folder:?})\n  \
+                     AutoTokenizer.from_pretrained({id:?}, revision={revision:?}).save_pretrained({folder:?})\n\
+                     and give `./{folder}` as the model"
+                )
+            }
+        }
+    }
+}
+
+/// Models of sentencepiece, by the names they have in transformers.
+const SENTENCEPIECE: [&str; 4] = ["sentencepiece.bpe.model", "spiece.model", "spm.model", "tokenizer.model"];
+
+/// Weights in a form, or under a name, that is not read here.
+struct OtherWeights<'a> {
+    name: &'a str,
+    form: Form,
+}
+
+/// The forms, from the one that says most of what is to be done.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Form {
+    Adapter,
+    Variant,
+    TensorFlow,
+    Flax,
+    Onnx,
+}
+
+impl<'a> OtherWeights<'a> {
+    fn of(path: &'a str) -> Option<Self> {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let ends = |end: &str| Path::new(name).extension().is_some_and(|extension| extension == end);
+        let form = match name {
+            "adapter_config.json" | "adapter_model.safetensors" | "adapter_model.bin" if name == path => Form::Adapter,
+            // `model.fp16.safetensors`: transformers' `variant`.
+            _ if name == path && is_variant(name) => Form::Variant,
+            // With shards and their index.
+            _ if name.starts_with("tf_model") => Form::TensorFlow,
+            _ if name.starts_with("flax_model") => Form::Flax,
+            // Often in a folder of their own.
+            _ if ends("onnx") => Form::Onnx,
+            _ => return None,
+        };
+        Some(Self { name: path, form })
+    }
+
+    fn way_out(&self, place: &Place) -> String {
+        let (what, load) = match self.form {
+            Form::Adapter => {
+                return "which belongs to an adapter (PEFT), not a model: merge it into its base model with \
+                        merge_and_unload() and save that"
+                    .to_owned();
+            }
+            Form::Variant => {
+                let (stem, extension) =
+                    if is_pickle(Path::new(self.name)) { ("pytorch_model", "bin") } else { ("model", "safetensors") };
+                return format!("weights under another name: call them {stem}.{extension}");
+            }
+            Form::TensorFlow => ("weights of TensorFlow, which are not read", ", from_tf=True"),
+            Form::Flax => ("weights of Flax, which are not read", ", from_flax=True"),
+            Form::Onnx => {
+                return "an exported graph, which is not read: take the model it was exported from".to_owned();
+            }
+        };
+        // transformers 5 no longer reads the weights of TensorFlow and Flax.
+        format!("{what}. To convert them, run in Python with transformers 4:\n{}", place.recipe("AutoModel", load))
+    }
+}
+
+/// Whether a file has weights in a form that is read, under a name with a variant in it.
+fn is_variant(name: &str) -> bool {
+    let of = |stem: &str, extension: &str| {
+        let variant = name.strip_prefix(stem).and_then(|rest| rest.strip_suffix(extension));
+        variant.is_some_and(|variant| !variant.is_empty())
+    };
+    of("model.", ".safetensors") || of("pytorch_model.", ".bin")
+}

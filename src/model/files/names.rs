@@ -1,0 +1,70 @@
+//! What the files of a model are called, and how long each may be.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+pub(in crate::model) const CONFIG: &str = "config.json";
+pub(in crate::model) const TOKENIZER: &str = "tokenizer.json";
+pub(in crate::model) const WORDPIECE_VOCABULARY: &str = "vocab.txt";
+pub(in crate::model) const BPE_VOCABULARY: &str = "vocab.json";
+pub(in crate::model) const BPE_MERGES: &str = "merges.txt";
+pub(in crate::model) const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
+pub(in crate::model) const SPECIAL_TOKENS: &str = "special_tokens_map.json";
+pub(in crate::model) const ADDED_TOKENS: &str = "added_tokens.json";
+
+/// Weights in a form that is read here, the form that transformers prefers first.
+pub(in crate::model) const WEIGHTS: [&str; 4] =
+    ["model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"];
+
+/// Files that make a tokenizer, the best first: the first set that is complete is taken.
+const TOKENIZERS: [&[&str]; 3] = [&[TOKENIZER], &[WORDPIECE_VOCABULARY], &[BPE_VOCABULARY, BPE_MERGES]];
+
+/// What may stand beside them.
+const BESIDE_TOKENIZERS: [&str; 3] = [TOKENIZER_CONFIG, SPECIAL_TOKENS, ADDED_TOKENS];
+
+/// The longest `config.json` that is read, in bytes: 16 MiB. Those of models have a few kilobytes, or a megabyte where
+/// they name thousands of classes.
+pub(in crate::model) const LONGEST_CONFIG: u64 = 1 << 24;
+
+/// The longest file of a tokenizer that is read, in bytes: 256 MiB. That of the largest vocabulary, a million tokens
+/// (XLM-V, Liang et al. 2023), has 61 MB.
+pub(in crate::model) const LONGEST_TOKENIZER: u64 = 1 << 28;
+
+/// The longest index of shards that is read, in bytes: 16 MiB. An entry has about 100 bytes, and 1024 layers of sixteen
+/// tensors each come to 2 MB.
+pub(in crate::model) const LONGEST_INDEX: u64 = 1 << 24;
+
+/// How many bytes a file of this name may have; `None` for weights, which are held against `config.json`.
+pub(in crate::model) fn longest(name: &str) -> Option<u64> {
+    match name {
+        CONFIG => Some(LONGEST_CONFIG),
+        _ if is_index(name) => Some(LONGEST_INDEX),
+        _ if TOKENIZERS.iter().copied().flatten().chain(&BESIDE_TOKENIZERS).any(|known| *known == name) => {
+            Some(LONGEST_TOKENIZER)
+        }
+        _ => None,
+    }
+}
+
+/// Whether a file lists the shards that the weights are in.
+pub(in crate::model) fn is_index(name: &str) -> bool {
+    name.ends_with(".index.json")
+}
+
+/// Whether a file of weights is a pickle, by its name.
+pub(in crate::model) fn is_pickle(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "bin")
+}
+
+/// Which of the files that a model has, `names`, are its tokenizer; the one that holds the vocabulary comes first.
+/// `None` if none are.
+pub(in crate::model) fn tokenizer(names: &BTreeSet<String>) -> Option<Vec<&'static str>> {
+    let there = |name: &&&'static str| names.contains(**name);
+    let set = TOKENIZERS.iter().find(|set| set.iter().all(|name| names.contains(*name)))?;
+    Some(set.iter().chain(BESIDE_TOKENIZERS.iter().filter(there)).copied().collect())
+}
+
+/// Which of the files that a model has are its weights, or their index.
+pub(in crate::model) fn weights(names: &BTreeSet<String>) -> Option<&'static str> {
+    WEIGHTS.into_iter().find(|name| names.contains(*name))
+}

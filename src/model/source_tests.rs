@@ -1,0 +1,279 @@
+//! Tests of where a model comes from.
+
+use std::fs;
+
+use super::*;
+
+fn hub_ref(id: &str, revision: Option<&str>) -> ModelRef {
+    ModelRef::Hub { id: id.into(), revision: revision.map(Into::into) }
+}
+
+const SAFETENSORS: &str = WEIGHTS[0];
+
+const BERT: &str = r#"{"model_type": "bert", "vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 1,
+    "num_attention_heads": 2, "intermediate_size": 8, "hidden_act": "gelu", "max_position_embeddings": 10}"#;
+
+/// A folder with these files, all but `config.json` empty, under a name of its own.
+fn model_folder(names: &[&str]) -> (tempfile::TempDir, PathBuf) {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("my-bert");
+    fs::create_dir(&folder).unwrap();
+    for name in names {
+        fs::write(folder.join(name), if *name == CONFIG { BERT } else { "" }).unwrap();
+    }
+    (parent, folder)
+}
+
+/// The error for a folder with these files, with `DIR` for its path.
+fn error_of(names: &[&str]) -> String {
+    let (_parent, folder) = model_folder(names);
+    let error = ModelRef::Folder(folder.clone()).resolve(&()).unwrap_err();
+    format!("{error:#}").replace(folder.to_str().unwrap(), "DIR")
+}
+
+#[test]
+fn names_of_models_on_the_hub() {
+    for (text, expected) in [
+        ("bert-base-uncased", hub_ref("bert-base-uncased", None)),
+        ("acme/tiny-bert", hub_ref("acme/tiny-bert", None)),
+        ("acme/tiny_bert.v1@main", hub_ref("acme/tiny_bert.v1", Some("main"))),
+        ("acme/tiny-bert@v1.0", hub_ref("acme/tiny-bert", Some("v1.0"))),
+        ("acme/tiny-bert@refs/pr/5", hub_ref("acme/tiny-bert", Some("refs/pr/5"))),
+    ] {
+        assert_eq!(ModelRef::parse(text), expected);
+    }
+}
+
+#[test]
+fn everything_else_is_meant_as_a_folder() {
+    for text in [
+        "",
+        "./model",
+        "../model",
+        ".",
+        "/model",
+        "~/model",
+        "models/acme/bert",
+        "acme/",
+        "my model",
+        "-bert",
+        "a--b",
+        "a/b@",
+        "a/b@../c",
+        "a/b@/c",
+        "a/b@c//d",
+        "a/b@c@d",
+    ] {
+        assert_eq!(ModelRef::parse(text), ModelRef::Folder(text.into()));
+    }
+}
+
+#[test]
+fn what_exists_is_meant_as_it_is() {
+    // Tests run in the package's root, where both of these would do as Hub ids.
+    assert_eq!(ModelRef::parse("src"), ModelRef::Folder("src".into()));
+    assert_eq!(ModelRef::parse("Cargo.toml"), ModelRef::Folder("Cargo.toml".into()));
+}
+
+#[test]
+fn names_in_the_box() {
+    let parsed = ModelRef::parse("box:planted");
+    assert_eq!(parsed, ModelRef::InTheBox("box:planted".to_owned()));
+    let files = parsed.resolve(&()).unwrap();
+    assert_eq!((files.id.as_str(), files.revision.as_deref()), ("box:planted", None));
+    assert_eq!(files.config.path(), Path::new("box:planted/config.json"));
+    assert!(files.config.text(1000).unwrap().contains("BertModel"));
+    assert_eq!(ModelRef::parse("./box:planted"), ModelRef::Folder("./box:planted".into()));
+}
+
+#[test]
+fn a_folder_is_called_by_its_own_name() {
+    let (_parent, folder) = model_folder(&[CONFIG, TOKENIZER, SAFETENSORS, "vocab.txt", "tf_model.h5"]);
+    let files = ModelRef::Folder(folder.join("../my-bert/.")).resolve(&()).unwrap();
+    assert_eq!((files.id.as_str(), files.revision.as_deref()), ("my-bert", None));
+    let tokenizer = |files: &ModelFiles| {
+        files.tokenizer.iter().map(|(name, file)| (*name, file.path().to_owned())).collect::<Vec<_>>()
+    };
+    assert_eq!(tokenizer(&files), [(TOKENIZER, folder.join("../my-bert/./tokenizer.json"))]);
+    fs::write(folder.join("tokenizer_config.json"), "").unwrap();
+    let files = ModelRef::Folder(folder.clone()).resolve(&()).unwrap();
+    assert_eq!(files.config.path(), folder.join("config.json"));
+    let expected = [TOKENIZER, "tokenizer_config.json"].map(|name| (name, folder.join(name)));
+    assert_eq!(tokenizer(&files), expected);
+    assert_eq!(files.weights.iter().map(ModelFile::path).collect::<Vec<_>>(), [folder.join("model.safetensors")]);
+}
+
+/// The weights' names in a folder with these files and these texts for indexes.
+fn weights(names: &[&str], indexes: &[(&str, &str)]) -> Result<Vec<String>, String> {
+    let (_parent, folder) = model_folder(&[&[CONFIG, TOKENIZER], names].concat());
+    for (name, text) in indexes {
+        fs::write(folder.join(name), text).unwrap();
+    }
+    let name = |file: ModelFile| file.path().file_name().unwrap().to_str().unwrap().to_owned();
+    match ModelRef::Folder(folder.clone()).resolve(&()) {
+        Ok(files) => Ok(files.weights.into_iter().map(name).collect()),
+        Err(error) => Err(format!("{error:#}").replace(folder.to_str().unwrap(), "DIR")),
+    }
+}
+
+#[test]
+fn weights_in_the_order_of_preference_of_transformers() {
+    let (safe, other) = ("model.safetensors.index.json", "pytorch_model.bin.index.json");
+    let indexes = [
+        (safe, r#"{"weight_map": {"a": "1.safetensors", "b": "2.safetensors"}}"#),
+        (other, r#"{"weight_map": {"a": "1.bin", "b": "2.bin"}}"#),
+    ];
+    let shards = ["1.safetensors", "2.safetensors", "1.bin", "2.bin"];
+    let all = [&shards[..], &["pytorch_model.bin", SAFETENSORS]].concat();
+    assert_eq!(weights(&all, &indexes).unwrap(), [SAFETENSORS]);
+    assert_eq!(weights(&all[..5], &indexes).unwrap(), ["1.safetensors", "2.safetensors"]);
+    assert_eq!(weights(&all[..5], &indexes[1..]).unwrap(), ["pytorch_model.bin"]);
+    assert_eq!(weights(&all[..4], &indexes[1..]).unwrap(), ["1.bin", "2.bin"]);
+}
+
+#[test]
+fn an_index_that_lists_what_is_not_there_or_not_beside_it() {
+    let error = |file: &str| {
+        let text = format!(r#"{{"weight_map": {{"a": "1.safetensors", "b": "{file}"}}}}"#);
+        weights(&["1.safetensors"], &[("model.safetensors.index.json", &text)]).unwrap_err()
+    };
+    assert_eq!(
+        error("2.safetensors"),
+        "`DIR/2.safetensors` is missing, but model.safetensors.index.json lists it: the model is not whole"
+    );
+    assert_eq!(
+        error("../2.safetensors"),
+        "cannot use `DIR/model.safetensors.index.json`: it lists the file \"../2.safetensors\", which does not lie \
+         beside it"
+    );
+}
+
+#[test]
+fn a_folder_that_is_not_there() {
+    let error = ModelRef::parse("./no/such").resolve(&()).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "no such model folder: `./no/such`; a model on the Hub is named `org/name` or `org/name@revision`"
+    );
+}
+
+#[test]
+fn a_file_in_place_of_a_folder() {
+    let error = ModelRef::parse("Cargo.toml").resolve(&()).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "`Cargo.toml` is a file: give the folder that holds config.json, tokenizer.json and model.safetensors"
+    );
+}
+
+#[test]
+fn the_first_missing_file_is_named() {
+    let has = "a model has the files config.json, tokenizer.json and model.safetensors";
+    assert_eq!(error_of(&[]), format!("`DIR/config.json` is missing: {has}"));
+    assert_eq!(error_of(&[CONFIG, SAFETENSORS]), format!("`DIR/tokenizer.json` is missing: {has}"));
+    assert_eq!(error_of(&[CONFIG, TOKENIZER]), format!("`DIR/model.safetensors` is missing: {has}"));
+}
+
+#[test]
+fn a_vocabulary_in_place_of_a_tokenizer() {
+    let found = |names: &[&str]| {
+        let (_parent, folder) = model_folder(&[&[CONFIG, SAFETENSORS], names].concat());
+        let files = ModelRef::Folder(folder).resolve(&()).unwrap();
+        files.tokenizer.iter().map(|(name, _)| *name).collect::<Vec<_>>()
+    };
+    assert_eq!(found(&["vocab.txt", "vocab.json"]), ["vocab.txt"]);
+    assert_eq!(found(&["vocab.txt", "tokenizer.json", "added_tokens.json"]), ["tokenizer.json", "added_tokens.json"]);
+    assert_eq!(
+        found(&["vocab.json", "merges.txt", "special_tokens_map.json"]),
+        ["vocab.json", "merges.txt", "special_tokens_map.json"]
+    );
+}
+
+#[test]
+fn what_is_no_tokenizer() {
+    assert_eq!(
+        error_of(&[CONFIG, SAFETENSORS, "sentencepiece.bpe.model"]),
+        "`DIR/tokenizer.json` is missing, but sentencepiece.bpe.model is there, a sentencepiece model, which is not \
+         read. To make tokenizer.json of it, run in Python with transformers 4, sentencepiece and protobuf installed:\n  \
+         from transformers import AutoTokenizer\n  \
+         AutoTokenizer.from_pretrained(\"DIR\").save_pretrained(\"DIR\")"
+    );
+    assert!(error_of(&[CONFIG, SAFETENSORS, "spiece.model"]).contains("spiece.model is there, a sentencepiece model"));
+    assert_eq!(
+        error_of(&[CONFIG, SAFETENSORS, "vocab.json"]),
+        "`DIR/tokenizer.json` is missing, but vocab.json is there, which is half a tokenizer: it needs merges.txt too"
+    );
+}
+
+#[test]
+fn weights_in_another_form() {
+    let found = |name: &str| error_of(&[CONFIG, TOKENIZER, name]);
+    assert_eq!(
+        found("tf_model.h5"),
+        "`DIR/model.safetensors` is missing, but tf_model.h5 is there, weights of TensorFlow, which are not read. \
+         To convert them, run in Python with transformers 4:\n  \
+         from transformers import AutoModel\n  \
+         AutoModel.from_pretrained(\"DIR\", from_tf=True).save_pretrained(\"DIR\")"
+    );
+    assert!(found("flax_model.msgpack").contains("flax_model.msgpack is there, weights of Flax"));
+    assert!(found("flax_model.msgpack.index.json").contains("there, weights of Flax"));
+    assert!(found("bert.onnx").ends_with(
+        "but bert.onnx is there, an exported graph, which is not read: take the model it was exported from"
+    ));
+}
+
+#[test]
+fn weights_that_are_there_under_another_name() {
+    let found = |name: &str| error_of(&[CONFIG, TOKENIZER, name]);
+    assert_eq!(
+        found("model.fp16.safetensors"),
+        "`DIR/model.safetensors` is missing, but model.fp16.safetensors is there, weights under another name: call them \
+         model.safetensors"
+    );
+    assert!(found("pytorch_model.fp16.bin").ends_with("call them pytorch_model.bin"));
+    let adapter = "adapter_config.json is there, which belongs to an adapter (PEFT), not a model";
+    assert!(error_of(&["adapter_config.json", "adapter_model.safetensors"]).contains(adapter));
+    // Adapters leave the model's own config beside them at times.
+    assert!(error_of(&[CONFIG, TOKENIZER, "adapter_config.json"]).contains(adapter));
+}
+
+#[test]
+fn an_exported_graph_in_its_folder() {
+    let (_parent, folder) = model_folder(&[CONFIG, TOKENIZER]);
+    fs::create_dir(folder.join("onnx")).unwrap();
+    fs::write(folder.join("onnx/model.onnx"), "").unwrap();
+    let error = ModelRef::Folder(folder).resolve(&()).unwrap_err().to_string();
+    assert!(error.contains("but onnx/model.onnx is there, an exported graph"), "{error}");
+}
+
+#[test]
+fn what_config_json_says_is_judged_before_anything_is_missed() {
+    let (_parent, folder) = model_folder(&["pytorch_model.bin"]);
+    fs::write(folder.join(CONFIG), r#"{"model_type": "gpt2"}"#).unwrap();
+    let error = format!("{:#}", ModelRef::Folder(folder).resolve(&()).unwrap_err());
+    assert!(error.contains("model_type \"gpt2\" is not supported"), "{error}");
+}
+
+#[test]
+fn a_folder_in_place_of_a_file() {
+    let (_parent, folder) = model_folder(&[CONFIG, TOKENIZER]);
+    fs::create_dir(folder.join(SAFETENSORS)).unwrap();
+    let error = ModelRef::Folder(folder).resolve(&()).unwrap_err().to_string();
+    assert!(error.contains("model.safetensors` is a folder and no file"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_that_leads_nowhere_is_a_missing_file() {
+    let (_parent, folder) = model_folder(&[CONFIG, TOKENIZER]);
+    std::os::unix::fs::symlink("nowhere", folder.join(SAFETENSORS)).unwrap();
+    let error = ModelRef::Folder(folder).resolve(&()).unwrap_err().to_string();
+    assert!(error.contains("model.safetensors` is a link that leads to no file"), "{error}");
+}
+
+#[cfg(not(feature = "hub"))]
+#[test]
+fn without_the_hub_client_only_folders_load() {
+    let error = ModelRef::parse("acme/tiny-bert").resolve(&()).unwrap_err().to_string();
+    assert_eq!(error, "built without the Hub client (feature `hub`): give a model folder");
+}
