@@ -6,7 +6,7 @@ use crate::corpus::{Annotation, Corpus, Format, TreeHead, Upos};
 use crate::model::Model;
 use crate::model::source::ModelRef;
 
-/// A small WordPiece model: `[CLS]` and `[SEP]` around a text.
+/// A small model with `WordPiece`: `[CLS]` and `[SEP]` around a text.
 fn model() -> Model {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/models/tiny-bert");
     Model::load(ModelRef::Folder(folder).resolve(&()).unwrap()).unwrap()
