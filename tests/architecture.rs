@@ -53,6 +53,14 @@ fn only_the_command_line_knows_clap() {
     assert_eq!(outside("clap", &["commands/cli/"]), [""; 0]);
 }
 
+/// An output cannot overwrite what was opened there.
+#[test]
+fn inputs_are_opened_in_one_place() {
+    for word in [" File::open(", "(File::open(", "fs::read(", "fs::read_to_string("] {
+        assert_eq!(files_with(word).iter().filter(|name| !name.starts_with("system/")).count(), 0, "{word}");
+    }
+}
+
 #[test]
 fn unsafe_code_is_in_one_place() {
     assert_eq!(files_with("unsafe "), ["model/forward/matmul.rs"]);

@@ -9,7 +9,6 @@ use candle_nn::VarBuilder;
 use candle_transformers::models::bert;
 use golden::{Golden, attention_alone, check_parity, encode, forward, largest_difference, load, of_ids};
 use headscope::model::config::{Activation, Config, PositionEmbedding};
-use headscope::model::families::Architecture;
 use headscope::model::forward::attention::AttentionView;
 use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::tensor::TensorEncoder;
@@ -19,7 +18,7 @@ use headscope::model::weights::Checkpoint;
 use headscope::sequences::encode::Sequence;
 use headscope::sequences::pack::Pack;
 use proptest::prelude::*;
-use support::{fixture, tiny_bert};
+use support::{fixture, opened, tiny_bert};
 
 fn tiny_golden() -> Golden {
     Golden::read(&fixture("goldens/tiny-bert.safetensors"))
