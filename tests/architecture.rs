@@ -77,6 +77,22 @@ fn paths(prefix: &str, imports: &str, found: &mut Vec<String>) {
     }
 }
 
+/// What stands between `use` and the semicolon in every import of a file.
+fn statements(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some(start) = rest.find("use ") {
+        let line = rest[..start].rsplit('\n').next().unwrap().trim();
+        let end = rest[start..].find(';').map_or(rest.len(), |end| start + end);
+        // Not the word within a text.
+        if line.is_empty() || line == "pub" || (line.starts_with("pub(") && line.ends_with(')')) {
+            found.push(&rest[start + 4..end]);
+        }
+        rest = &rest[start + 4..];
+    }
+    found
+}
+
 /// The modules that each module imports from, or names by a path from `crate`.
 fn imports() -> BTreeMap<String, BTreeSet<String>> {
     let code = code();
@@ -94,23 +110,26 @@ fn imports() -> BTreeMap<String, BTreeSet<String>> {
         let own = module(name);
         let parent = own.rsplit_once("::").map_or("", |(parent, _)| parent);
         let mut named = Vec::new();
-        for statement in text.split("use ").skip(1) {
-            let Some((imports, _)) = statement.split_once(';') else { continue };
-            paths("", imports, &mut named);
+        for statement in statements(text) {
+            paths("", statement, &mut named);
         }
         let absolute = named.iter().filter_map(|path| {
             let up = path.strip_prefix("super::").map(|rest| format!("{parent}::{rest}"));
-            let child = || format!("{own}::{path}");
-            path.strip_prefix("crate::")
-                .map(str::to_owned)
-                .or(up)
-                .or_else(|| Some(child()))
-                .and_then(|path| resolve(&path))
+            let child = path.split("::").next().map(|first| format!("{own}::{first}"));
+            let child = child.filter(|child| modules.contains(child)).map(|_| format!("{own}::{path}"));
+            path.strip_prefix("crate::").map(str::to_owned).or(up).or(child).and_then(|path| resolve(&path))
         });
-        let in_line = text.split("crate::").skip(1).filter_map(|rest| {
-            let end = rest.find(|c: char| !c.is_alphanumeric() && !"_:".contains(c)).unwrap_or(rest.len());
-            resolve(&rest[..end])
-        });
+        // What only some folder may see names that folder, and imports nothing from it.
+        let text = text.replace("(in crate::", "(in ");
+        let text = statements(&text).into_iter().fold(text.clone(), |text, statement| text.replace(statement, ""));
+        let in_line: Vec<String> = text
+            .split("crate::")
+            .skip(1)
+            .filter_map(|rest| {
+                let end = rest.find(|c: char| !c.is_alphanumeric() && !"_:".contains(c)).unwrap_or(rest.len());
+                resolve(&rest[..end])
+            })
+            .collect();
         let found: BTreeSet<String> = absolute.chain(in_line).filter(|other| *other != own).collect();
         (own, found)
     };
@@ -200,6 +219,14 @@ fn only_the_model_knows_tensors() {
 #[test]
 fn only_the_command_line_knows_clap() {
     assert_eq!(outside("clap", &["commands/cli/"]), [""; 0]);
+}
+
+/// An output cannot overwrite what was opened there.
+#[test]
+fn inputs_are_opened_in_one_place() {
+    for word in [" File::open(", "(File::open(", "fs::read(", "fs::read_to_string("] {
+        assert_eq!(files_with(word).iter().filter(|name| !name.starts_with("system/")).count(), 0, "{word}");
+    }
 }
 
 #[test]

@@ -252,6 +252,66 @@ fn sizes_that_the_weights_do_not_have() {
 }
 
 #[test]
+fn weights_that_git_has_not_fetched() {
+    let bench = Bench::new();
+    let model = bench.model();
+    for name in ["model.safetensors", "tokenizer.json", "config.json"] {
+        let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0f\nsize 90000\n";
+        fs::write(model.join(name), pointer).unwrap();
+        let expected = format!(
+            "error: `DIR/model/{name}` is a pointer of git LFS and not the file itself: run `git lfs pull` in its \
+             folder\n"
+        );
+        assert_eq!(bench.analyze_error(&model, &gold()), expected);
+    }
+}
+
+#[test]
+fn weights_that_only_say_that_they_are_large() {
+    let bench = Bench::new();
+    let model = bench.model();
+    // It has no blocks on the disk.
+    fs::File::create(model.join("model.safetensors")).unwrap().set_len(64 << 30).unwrap();
+    let message = bench.analyze_error(&model, &gold());
+    assert!(message.contains("have 68719476736 bytes, and config.json describes an encoder of "), "{message}");
+    assert!(message.ends_with(": more than 1073741824 are not read\n"), "{message}");
+}
+
+#[test]
+fn a_model_that_was_wrapped_to_run_on_several_devices() {
+    let bench = Bench::new();
+    let (model, corpus) = (bench.model(), bench.file("c.txt", "the dog\n"));
+    let report = |model: &Path| {
+        run(&["maps", path(model), "-c", path(&corpus), "-o", path(&bench.path("maps.safetensors"))]).unwrap();
+        let bytes = fs::read(bench.path("maps.safetensors")).unwrap();
+        SafeTensors::deserialize(&bytes).unwrap().tensor("attentions.0").unwrap().data().to_vec()
+    };
+    let plain = report(&model);
+    change_weights(&model, |tensors| {
+        *tensors = tensors.drain().map(|(name, tensor)| (format!("module.{name}"), tensor)).collect();
+    });
+    assert!(report(&model) == plain);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn files_without_an_end() {
+    let bench = Bench::new();
+    let cases: [&[&str]; 4] = [
+        &["relabel", "/dev/zero", "--preset", "voita2019", "-o", "-"],
+        &["diff", "/dev/zero", "/dev/zero"],
+        &["analyze", "--policy", "/dev/zero", "-o", "-"],
+        &["merge", "/dev/zero", "-o", "-"],
+    ];
+    for arguments in cases {
+        let (status, message) = bench.error(arguments);
+        assert_eq!(status, if arguments[0] == "diff" { 2 } else { 1 }, "{message}");
+        let expected = if arguments[0] == "merge" { "it is not what" } else { "the most that is read of it" };
+        assert!(message.contains("/dev/zero") && message.contains(expected), "{message}");
+    }
+}
+
+#[test]
 fn truncated_weights() {
     let bench = Bench::new();
     let model = bench.model();

@@ -10,7 +10,6 @@ use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::bert;
 use golden::{EVERYTHING, Golden, check_parity, encode, forward, largest_difference, load, record, try_record};
-use headscope::model::families::Architecture;
 use headscope::model::forward::attention::AttentionView;
 use headscope::model::forward::gates::Gates;
 use headscope::model::forward::packed::PackedEncoder;
@@ -23,7 +22,7 @@ use headscope::sequences::pack::Pack;
 use headscope::sequences::sequence::Sequence;
 use proptest::prelude::*;
 use random::{RandomEncoder, classes, predicted, sentences};
-use support::{fixture, tiny_bert};
+use support::{fixture, opened, tiny_bert};
 
 fn tiny_golden() -> Golden {
     Golden::read(&fixture("goldens/tiny-bert.safetensors"))

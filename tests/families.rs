@@ -6,12 +6,11 @@ mod support;
 
 use candle_core::Device;
 use golden::{Golden, check_forward, of_ids};
-use headscope::model::families::Architecture;
 use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::tensor::TensorEncoder;
 use headscope::model::parameters::Parameters;
 use headscope::model::weights::Checkpoint;
-use support::{fixture, weight_files};
+use support::{fixture, opened, weight_files};
 
 /// Holds both encoders of a model of `fixtures/models` against its golden.
 fn check(name: &str) {

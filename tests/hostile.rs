@@ -163,3 +163,26 @@ fn hostile_names_in_a_models_files_are_shown() {
         fs::write(model.join(file), original).unwrap();
     }
 }
+
+#[test]
+fn a_name_cannot_pass_for_another_message() {
+    let bench = Bench::new();
+    let forged = "x\nerror: forged\u{200b}\u{2028}";
+    let file = bench.path(&format!("{forged}.conllu"));
+    fs::write(&file, "1\tGo\n").unwrap();
+    let model = tiny_bert();
+    let cases: &[&[&str]] = &[
+        &["analyze", path(&model), "-c", path(&file)],
+        &["analyze", path(&model), "-c", forged],
+        &["analyze", &format!("./{forged}")],
+        &["explain", forged],
+        &[forged],
+    ];
+    for arguments in cases {
+        let output = headscope(arguments).output().unwrap();
+        assert!(!output.status.success());
+        let shown = shown(&output);
+        assert!(shown.contains("forged\\u{200b}\\u{2028}"), "{shown}");
+        assert_eq!(shown.lines().filter(|line| line.starts_with("error: ")).count(), 1, "{shown}");
+    }
+}

@@ -150,7 +150,7 @@ fn a_model_is_downloaded_once_and_then_runs_offline() {
     assert_eq!(first.len(), 9, "{first:#?}");
 
     assert_eq!(user.report(ID), online);
-    assert_eq!(server.requests()[first.len()..], ["GET /api/models/acme/tiny-bert/revision/main?blobs=true"]);
+    assert_eq!(server.requests()[first.len()..], ["GET /api/models/acme/tiny-bert/revision/main"]);
 
     drop(server);
     assert_eq!(user.offline().report(ID), online);
@@ -423,7 +423,7 @@ fn a_hub_that_is_busy_is_asked_again() {
         assert_says(&notes, &format!("note: {} answered {status}", server.url()));
         assert_says(&notes, "; try 2 of 5 in 0.001 s");
         assert_eq!(notes.lines().count(), expected.lines().count() + 4, "{notes}");
-        assert_eq!(server.count("/api/models/acme/tiny-bert/revision/main?blobs=true"), 5);
+        assert_eq!(server.count("/api/models/acme/tiny-bert/revision/main"), 5);
     }
 }
 

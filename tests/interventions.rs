@@ -9,7 +9,6 @@ mod support;
 
 use candle_core::{DType, Device};
 use golden::{EVERYTHING, Forward, largest_difference, record, try_record};
-use headscope::model::families::Architecture;
 use headscope::model::forward::batch::{Batch, Input, TokenClass};
 use headscope::model::forward::gates::{Gate, Gates, Replacement};
 use headscope::model::forward::packed::PackedEncoder;
@@ -21,7 +20,7 @@ use headscope::model::weights::Checkpoint;
 use headscope::sequences::pack::Pack;
 use proptest::prelude::*;
 use random::{RandomEncoder, classes, predicted, sentences};
-use support::{fixture, weight_files};
+use support::{architecture, fixture, opened, weight_files};
 
 /// Hidden states and logits, and nothing else.
 const AT_THE_END: Needs =
@@ -30,8 +29,8 @@ const AT_THE_END: Needs =
 /// A model of `fixtures/models` with its masked-LM head.
 fn with_head(name: &str) -> Parameters {
     let folder = fixture("models").join(name);
-    let architecture = Architecture::read(&folder.join("config.json")).unwrap();
-    let checkpoint = Checkpoint::open(&weight_files(&folder), architecture.family.prefix).unwrap();
+    let architecture = architecture(&folder);
+    let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family.prefix).unwrap();
     Parameters::load(&checkpoint, &architecture).unwrap().with_masked_lm(&checkpoint, &architecture).unwrap()
 }
 
@@ -111,8 +110,8 @@ fn the_trained_model_predicts_as_in_pytorch() {
 #[test]
 fn a_model_without_a_masked_lm_head() {
     let folder = fixture("models/tiny-electra");
-    let architecture = Architecture::read(&folder.join("config.json")).unwrap();
-    let checkpoint = Checkpoint::open(&weight_files(&folder), architecture.family.prefix).unwrap();
+    let architecture = architecture(&folder);
+    let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family.prefix).unwrap();
     let parameters = Parameters::load(&checkpoint, &architecture).unwrap();
     assert_eq!(parameters.masked_lm, None);
     let error = format!("{:#}", parameters.clone().with_masked_lm(&checkpoint, &architecture).unwrap_err());

@@ -231,7 +231,8 @@ fn what_tokenizer_json_leaves_open_is_taken_from_beside_it() {
 /// What the library panics at, when it loads a file or when it cuts a word.
 #[test]
 fn a_tokenizer_that_the_library_panics_at_is_refused() {
-    let changed_json = |name: &str, change: &dyn Fn(&mut Value)| {
+    type Change = dyn Fn(&mut Value);
+    let changed_json = |name: &str, change: &Change| {
         changed(name, |folder| {
             let path = folder.join("tokenizer.json");
             let mut json: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
@@ -239,15 +240,15 @@ fn a_tokenizer_that_the_library_panics_at_is_refused() {
             fs::write(&path, json.to_string()).unwrap();
         })
     };
-    let precompiled = json!({ "type": "Precompiled", "precompiled_charsmap": "AAAA" });
-    let cases: [(&str, &dyn Fn(&mut Value)); 3] = [
-        ("wordpiece-json", &|json| json["normalizer"] = precompiled.clone()),
-        // A template that names a token it does not have.
-        ("wordpiece-json", &|json| json["post_processor"]["special_tokens"] = json!({})),
-        ("byte-level-json", &|json| {
-            json["model"]["continuing_subword_prefix"] = json!("longer than any token\u{1b}[31m")
-        }),
-    ];
+    let charsmap: &Change = &|json| {
+        json["normalizer"] = json!({ "type": "Precompiled", "precompiled_charsmap": "AAAA" });
+    };
+    let template: &Change = &|json| json["post_processor"]["special_tokens"] = json!({});
+    let prefix: &Change = &|json| {
+        json["model"]["continuing_subword_prefix"] = json!("longer than any token\u{1b}[31m");
+    };
+    // A template that names a token it does not have, and a prefix longer than the tokens that have it.
+    let cases = [("wordpiece-json", charsmap), ("wordpiece-json", template), ("byte-level-json", prefix)];
     for (name, change) in cases {
         let error = match changed_json(name, change) {
             Err(error) => error,

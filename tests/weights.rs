@@ -15,7 +15,7 @@ use headscope::system::digest::hex;
 use proptest::prelude::*;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use support::{fixture, path, run, tiny_bert, weight_files};
+use support::{fixture, opened, path, run, tiny_bert, weight_files};
 use tempfile::TempDir;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
@@ -74,7 +74,7 @@ fn every_family_has_the_same_parameters_in_every_form() {
             .collect();
         let folder = TempDir::new().unwrap();
         for prefix in ["", prefix] {
-            for dtype in [DType::F32, DType::F16, DType::BF16] {
+            for dtype in [DType::F64, DType::F32, DType::F16, DType::BF16] {
                 for shards in 1..=3 {
                     let write = |(number, shard): (usize, &[(String, Tensor)])| {
                         let tensor = |(name, tensor): &(String, Tensor)| {
@@ -157,6 +157,17 @@ fn view(offset: u8, shape: &[u8], strides: &[u8]) -> Vec<u8> {
         b"t\x89}tRu.",
     ]
     .concat()
+}
+
+#[test]
+fn a_state_dict_within_a_dict() {
+    let folder = TempDir::new().unwrap();
+    let inner = view(0, &[2], &[1]);
+    let outer = [b"\x80\x02}X\x0a\0\0\0state_dict".as_slice(), &inner[2..inner.len() - 1], b"s."].concat();
+    let path = pickled(folder.path(), &outer, &[0.0, 1.0]);
+    let error = format!("{:#}", Checkpoint::open(opened(&[path]), "bert.").err().unwrap());
+    assert!(error.contains("its tensors are not at the top but under `state_dict`"), "{error}");
+    assert!(error.contains("weights_only=True)[\"state_dict\"], "), "{error}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::*;
+use crate::model::families::bert::SMALL;
 
 fn hub_ref(id: &str, revision: Option<&str>) -> ModelRef {
     ModelRef::Hub { id: id.into(), revision: revision.map(Into::into) }
@@ -10,16 +11,13 @@ fn hub_ref(id: &str, revision: Option<&str>) -> ModelRef {
 
 const SAFETENSORS: &str = WEIGHTS[0];
 
-const BERT: &str = r#"{"model_type": "bert", "vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 1,
-    "num_attention_heads": 2, "intermediate_size": 8, "hidden_act": "gelu", "max_position_embeddings": 10}"#;
-
 /// A folder with these files, all but `config.json` empty, under a name of its own.
 fn model_folder(names: &[&str]) -> (tempfile::TempDir, PathBuf) {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("my-bert");
     fs::create_dir(&folder).unwrap();
     for name in names {
-        fs::write(folder.join(name), if *name == CONFIG { BERT } else { "" }).unwrap();
+        fs::write(folder.join(name), if *name == CONFIG { SMALL } else { "" }).unwrap();
     }
     (parent, folder)
 }

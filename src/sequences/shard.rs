@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::sequences::pack::SEGMENT_SENTENCES;
 
+/// Each has a segment at least, so that a corpus for as many has 16 million sentences.
+const MOST: u32 = 1 << 16;
+
 /// The `number`-th of `of` shards of a corpus, counted from 1: every `of`-th segment of [`SEGMENT_SENTENCES`] sentences.
 ///
 /// Packs depend on nothing outside their segment, so shards compute what one run over everything computes.
@@ -45,6 +48,9 @@ impl TryFrom<(u32, u32)> for Shard {
     type Error = String;
 
     fn try_from((number, of): (u32, u32)) -> Result<Self, String> {
+        if of > MOST {
+            return Err(format!("{of} shards are more than {MOST}: take fewer"));
+        }
         let shard = NonZeroU32::new(number).zip(NonZeroU32::new(of)).filter(|_| number <= of);
         let shard = shard.map(|(number, of)| Self { number, of });
         shard.ok_or_else(|| format!("shard {number}/{of} is none of 1/{of} to {of}/{of}"))
@@ -90,6 +96,8 @@ mod tests {
 
     #[test]
     fn what_is_no_shard_is_refused() {
+        let error = "1/4294967295".parse::<Shard>().unwrap_err();
+        assert_eq!(error, "4294967295 shards are more than 65536: take fewer");
         for text in ["", "1", "0/2", "3/2", "1/0", "a/2", "1/2/3", "-1/2"] {
             assert!(text.parse::<Shard>().is_err(), "{text}");
         }

@@ -79,7 +79,7 @@ pub fn text(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|error| {
         let place = error.utf8_error().valid_up_to();
         let byte = error.as_bytes()[place];
-        let line = error.as_bytes()[..place].iter().filter(|byte| **byte == b'\n').count() + 1;
+        let line = error.as_bytes()[..place].split(|byte| *byte == b'\n').count();
         io::Error::new(io::ErrorKind::InvalidData, format!("not UTF-8 (line {line} has the byte 0x{byte:02x})"))
     })
 }

@@ -32,3 +32,9 @@ fn read(text: &str) -> Result<(Config, Names)> {
     let names = Names::numbered(&LAYER, "encoder.layer", &config);
     Ok((config, names))
 }
+
+/// The `config.json` of a small BERT, for tests.
+#[cfg(test)]
+pub(in crate::model) const SMALL: &str = r#"{"model_type": "bert", "vocab_size": 9, "hidden_size": 8,
+    "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8, "hidden_act": "gelu",
+    "max_position_embeddings": 10}"#;

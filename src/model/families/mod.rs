@@ -4,7 +4,7 @@
 //! what its `config.json` says in the words of [`Config`], and what its tensors are called.
 
 mod albert;
-mod bert;
+pub(super) mod bert;
 mod distilbert;
 mod electra;
 mod mpnet;

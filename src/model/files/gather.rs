@@ -2,9 +2,11 @@
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::file::ModelFile;
+use super::index;
 use super::missing::{Missing, Place};
 use super::names::{self, CONFIG, LONGEST_CONFIG, TOKENIZER, WEIGHTS};
-use super::{FileStore, ModelFile, ModelFiles, TokenizerFiles, index};
+use super::store::{FileStore, ModelFiles, TokenizerFiles};
 use crate::model::families::Architecture;
 
 /// Fetches the files of a model that are needed.
@@ -75,12 +77,11 @@ mod tests {
     use std::fs::File;
 
     use super::*;
+    use crate::model::families::bert::SMALL;
 
     #[test]
     fn weights_far_larger_than_the_encoder_are_not_read() {
-        let text = r#"{"model_type": "bert", "vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 1,
-            "num_attention_heads": 2, "intermediate_size": 8, "hidden_act": "gelu", "max_position_embeddings": 10}"#;
-        let architecture = Architecture::parse(text).unwrap();
+        let architecture = Architecture::parse(SMALL).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.safetensors");
         // It has no blocks on the disk.

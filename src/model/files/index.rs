@@ -6,7 +6,7 @@ use std::path::{Component, Path};
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
-use super::ModelFile;
+use super::file::ModelFile;
 use super::names::{LONGEST_INDEX, WEIGHTS};
 
 /// What the shards' names end with that an index lists.

@@ -253,6 +253,7 @@ pub(super) fn is_relative_path(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::families::bert::SMALL;
 
     const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
@@ -271,9 +272,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let model = folder.path().join("models--acme--tiny-bert");
         let snapshot = model.join("snapshots").join(COMMIT);
-        let config = r#"{"model_type": "bert", "vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 1,
-            "num_attention_heads": 2, "intermediate_size": 8, "hidden_act": "gelu", "max_position_embeddings": 10}"#;
-        for (name, text) in [("config.json", config), ("tokenizer.json", ""), ("model.safetensors", "")] {
+        for (name, text) in [("config.json", SMALL), ("tokenizer.json", ""), ("model.safetensors", "")] {
             write(&snapshot.join(name), text);
         }
         write(&model.join("refs/main"), COMMIT);

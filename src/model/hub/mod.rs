@@ -130,6 +130,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::model::families::bert::SMALL;
 
     const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
@@ -158,7 +159,7 @@ mod tests {
         let model = folder.path().join("models--acme--tiny-bert");
         let snapshot = model.join("snapshots").join(COMMIT);
         fs::create_dir_all(&snapshot).unwrap();
-        fs::write(snapshot.join("config.json"), "").unwrap();
+        fs::write(snapshot.join("config.json"), SMALL).unwrap();
         fs::create_dir(model.join("refs")).unwrap();
         fs::write(model.join("refs/main"), COMMIT).unwrap();
         let error = resolve_in(&offline(folder.path()), "acme/tiny-bert", "main", &()).unwrap_err();

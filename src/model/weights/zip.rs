@@ -159,7 +159,7 @@ mod tests {
     /// An archive of one stored file.
     fn archive() -> Vec<u8> {
         let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
-        let stored = SimpleFileOptions::default().compression_method(CompressionMethod::StoredTensor);
+        let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
         archive.start_file("model/data.pkl", stored).unwrap();
         archive.write_all(b"xyz").unwrap();
         archive.finish().unwrap().into_inner()
