@@ -200,6 +200,10 @@ fn skipped(out: &mut String, report: &Report) -> fmt::Result {
     if report.corpus.unannotated > 0 {
         writeln!(out, "Sentences with words whose head is not annotated: {}.", report.corpus.unannotated)?;
     }
+    for [first, again] in &report.corpus.repeated {
+        let [first, again] = [first, again].map(|name| printable(name));
+        writeln!(out, "Files with the same contents, whose sentences count twice: {first} and {again}.")?;
+    }
     if report.corpus.passed_over > 0 {
         writeln!(out, "In the folders, files and folders that are no corpus files: {}.", report.corpus.passed_over)?;
     }
