@@ -18,7 +18,9 @@ use super::families::Architecture;
 pub use file::ModelFile;
 pub(super) use file::sha256;
 pub(super) use gather::gather;
-pub(super) use missing::{Missing, Place};
+#[cfg(feature = "hub")]
+pub(super) use missing::Missing;
+pub(super) use missing::Place;
 
 /// The files of one model, all on this machine, and what its `config.json` says.
 #[derive(Debug, Clone)]
