@@ -35,6 +35,7 @@ pub(in crate::model) const LONGEST_TOKENIZER: u64 = 1 << 28;
 pub(in crate::model) const LONGEST_INDEX: u64 = 1 << 24;
 
 /// How many bytes a file of this name may have; `None` for weights, which are held against `config.json`.
+#[cfg(feature = "hub")]
 pub(in crate::model) fn longest(name: &str) -> Option<u64> {
     match name {
         CONFIG => Some(LONGEST_CONFIG),
