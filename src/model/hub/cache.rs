@@ -35,14 +35,14 @@ pub(super) struct Cache {
 pub(super) enum Unusable {
     /// A clause that says what is lacking.
     Lacking(String),
-    /// What is wrong with a file that is there.
+    /// A file is there, and this is wrong with it.
     Wrong(Error),
 }
 
 /// The longest file that holds the name of a commit, in bytes; a commit has forty.
 const LONGEST_REF: u64 = 1 << 10;
 
-/// What every model's folder begins with.
+/// The prefix of every model's folder.
 const MODELS: &str = "models--";
 
 impl Cache {

@@ -1,4 +1,4 @@
-//! What the environment says about the Hub: [`Environment`], and the access [`Token`] in it.
+//! Settings of the Hub from environment variables: [`Environment`], and the access [`Token`] in it.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -13,7 +13,7 @@ use crate::system::input;
 /// How long to wait for an answer to begin, and for each further piece of it, as in `huggingface_hub` 2.4.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the environment says about the Hub, under the names that `huggingface_hub` gives its settings.
+/// Settings of the Hub from environment variables, under the names that `huggingface_hub` gives them.
 #[derive(Debug)]
 pub(super) struct Environment {
     /// `HF_ENDPOINT`, without a slash at its end.

@@ -3,7 +3,7 @@
 //! A pickle is a program for a small stack machine (Python's `pickletools` describes it); among its instructions is
 //! the call of any function by name. Of these programs only those that `torch.save` writes of a state dict are read:
 //! protocol 2, calls of the few functions that rebuild a tensor, which are not called here but understood.
-//! Whatever else there is stops the reading with an error that names it.
+//! Any other instruction or name stops the reading with an error that names it.
 //!
 //! Hostile programs cost no more than their length: an instruction makes one object at most, objects refer to each
 //! other by number, and nothing is ever copied or visited in depth.
@@ -66,7 +66,7 @@ enum Object<'a> {
     Tensor { storage: Id, offset: Id, shape: Id, strides: Id },
 }
 
-/// What a pickle may name of Python.
+/// Python's names that a pickle may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Global<'a> {
     OrderedDict,
@@ -273,7 +273,7 @@ impl<'a> Machine<'a> {
         Ok(Some(PickledTensor { storage_type, key, offset: self.number(offset)?, shape, strides }))
     }
 
-    /// What `torch.save` puts for a storage: `("storage", type, key, device, number of values)`.
+    /// The storage that `torch.save` refers to as `("storage", type, key, device, number of values)`.
     fn storage(&self, id: Id) -> Result<Object<'a>> {
         if let Object::Tuple(parts) = &self.objects[id]
             && let [Object::Text("storage"), Object::Global(Global::Storage(storage_type)), Object::Text(key), ..] =
@@ -404,7 +404,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What Python's `pickle.dumps(OrderedDict(w=...), 2)` has of a tensor of `torch.save`, without its memo.
+    /// The bytes of Python's `pickle.dumps(OrderedDict(w=...), 2)` of a tensor of `torch.save`, without its memo.
     fn state_dict(shape: &[u8], key: &str) -> Vec<u8> {
         let text =
             |text: &str| [b"X", u32::try_from(text.len()).unwrap().to_le_bytes().as_slice(), text.as_bytes()].concat();

@@ -32,7 +32,7 @@ pub fn offset_at(slot: usize) -> i32 {
 /// The farthest distance that counts as local in `window_mass`.
 pub const WINDOW: usize = 2;
 
-/// What the token-level metrics must know of a sentence, worked out once for all its heads.
+/// The roles of a sentence's tokens in the token-level metrics, worked out once for all heads.
 #[derive(Clone, Debug)]
 pub struct TokenRoles {
     tokens: usize,
