@@ -26,7 +26,7 @@ pub fn diff(options: &DiffOptions) -> Result<bool> {
     Ok(difference.same)
 }
 
-/// What two reports are compared by.
+/// The parts of a report that are compared.
 #[derive(Deserialize)]
 struct Saved {
     model: SavedModel,
@@ -152,7 +152,7 @@ struct Difference {
     tolerance: f64,
     /// Facts about the runs that the reports do not share. They do not count as differences.
     not_shared: Vec<Fact>,
-    /// What could not be compared, and why.
+    /// The parts that could not be compared, and why.
     not_compared: Vec<String>,
     primary_labels: Vec<LabelChange>,
     metrics: Vec<MetricChange>,

@@ -31,7 +31,7 @@ pub(super) struct CorpusFile {
 pub(super) enum Source {
     /// Opened when its turn comes, so that a thousand files are not open at once.
     Path(PathBuf),
-    /// What can be opened only once: standard input, a pipe.
+    /// A stream that can be opened only once: standard input, a pipe.
     Stream(Box<dyn Read + Send>),
     Bytes(Cow<'static, [u8]>),
 }
@@ -46,7 +46,7 @@ impl Source {
     }
 }
 
-/// What all names of one file have in common.
+/// The identity that all names of one file have in common.
 #[derive(PartialEq, Eq, Hash)]
 enum Identity {
     Stdin,

@@ -1,4 +1,4 @@
-//! What a person sees on the terminal: the grid of labels, the relations, what was skipped.
+//! The summary that a person sees on the terminal: the grid of labels, the relations, what was skipped.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -27,7 +27,7 @@ pub fn render(report: &Report, presets: &[&Preset]) -> String {
     text
 }
 
-/// What a shard has to say before it is merged.
+/// The summary of a shard before it is merged.
 #[must_use]
 pub fn of_shard(shard: Shard, observation: &Observation) -> String {
     let tally = &observation.tally;
@@ -154,7 +154,7 @@ fn legend(out: &mut String, heads: &[HeadReport]) -> fmt::Result {
     Ok(())
 }
 
-/// What follows a label in the grid whose interval crosses its threshold.
+/// The mark of a label in the grid whose interval crosses its threshold.
 const BORDERLINE: &str = "?";
 
 fn borderline(out: &mut String, heads: &[HeadReport]) -> fmt::Result {

@@ -18,7 +18,7 @@ use crate::model::grid::HeadGrid;
 use crate::model::{Hashes, Model};
 use crate::sequences::words::FromToken;
 
-/// What shards must have in common to be parts of one whole.
+/// The facts that shards must have in common to be parts of one whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Identity {
     /// The program.
@@ -44,7 +44,7 @@ pub struct Protocol {
     pub from_token: FromToken,
     /// Sentences are summed in so many blocks.
     pub blocks: usize,
-    /// What was run beside the analysis itself.
+    /// The controls that were run beside the analysis itself.
     pub controls: Vec<Control>,
     /// The studies that were run.
     #[serde(flatten)]
@@ -112,7 +112,7 @@ impl JsonSchema for Studies {
     }
 }
 
-/// What wrote the report.
+/// The program that wrote the report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tool {
     /// The program's name.

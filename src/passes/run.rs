@@ -40,7 +40,7 @@ pub struct Runner<'a> {
 pub struct Outcome {
     /// The corpus in numbers.
     pub tally: Tally,
-    /// What it is.
+    /// Its identity.
     pub corpus: CorpusIdentity,
     /// The sums of each pass.
     pub passes: Vec<PassSums>,

@@ -31,13 +31,13 @@ pub use corpus::{CorpusFileInfo, CorpusInfo};
 /// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// What each head of a model does, with the evidence.
+/// A report on what each head of a model does, with the evidence.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(title = "headscope report")]
 pub struct Report {
     /// The version of this schema.
     pub schema_version: u32,
-    /// What wrote the report.
+    /// The program that wrote the report.
     pub tool: Tool,
     /// The model that was analysed.
     pub model: ModelInfo,
@@ -57,10 +57,10 @@ pub struct Report {
     pub controls: Vec<ControlReport>,
     /// One object per head, layer by layer.
     pub heads: Vec<HeadReport>,
-    /// What studies add, each under keys of its own.
+    /// The sections that studies add, each under keys of its own.
     #[serde(flatten)]
     pub sections: Sections,
-    /// What the labels do not show.
+    /// Caveats: facts that the labels do not show.
     pub caveats: Vec<Caveat>,
     /// Time, threads and host; absent with `--no-run-info`. Nothing else in the report depends on the run.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -101,7 +101,7 @@ impl JsonSchema for Sections {
 /// Every option that the numbers depend on, and the label policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Settings {
-    /// What the sums depend on.
+    /// The settings that the sums depend on.
     #[serde(flatten)]
     pub protocol: Protocol,
     /// How the blocks were resampled for the intervals.
@@ -118,7 +118,7 @@ fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error
     all::default_policy().with_json(&values).map_err(D::Error::custom)
 }
 
-/// What was found in a control: false labels.
+/// Labels found in a control: they are false.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ControlReport {
     /// Which control, with its seed.
@@ -143,7 +143,7 @@ pub struct HeadReport {
     pub labels: Vec<Label>,
     /// For an unlabelled head the two labels it is nearest to; fewer if fewer rules are on.
     pub nearest: Vec<Near>,
-    /// What was measured, by metric id.
+    /// The values of the metrics, by metric id.
     #[schemars(schema_with = "schema::values")]
     pub metrics: Values,
     /// The 95 % interval of each metric.
@@ -162,7 +162,7 @@ pub struct Caveat {
 
 /// All that a report is made of beside what was found.
 pub struct Circumstances {
-    /// What wrote the report.
+    /// The program that wrote the report.
     pub tool: Tool,
     /// The model that was analysed.
     pub model: ModelInfo,
@@ -210,7 +210,7 @@ impl Report {
 
     /// The same evidence under another policy: new labels, q-values and caveats.
     ///
-    /// What the controls come to under it cannot be told from a report, so they are left out.
+    /// The labels of the controls under it cannot be told from a report, so they are left out.
     #[must_use]
     pub fn relabel(self, policy: Policy) -> Self {
         let Self { tool, model, corpus, settings, chance, chance_ci95, heads, sections, run, .. } = self;
@@ -237,7 +237,7 @@ impl Report {
         Ok(report)
     }
 
-    /// What is missing for this to be a whole report, if anything: every head with every metric of its studies.
+    /// The first fault of a report that is not whole: a whole one has every head with every metric of its studies.
     #[must_use]
     pub fn defect(&self) -> Option<String> {
         let grid = self.model.grid();

@@ -59,7 +59,7 @@ pub fn studies(names: &Studies) -> Result<Vec<&'static dyn Study>> {
 }
 
 impl Plan {
-    /// What the studies and controls of `protocol` want. The sentences themselves are read in any case.
+    /// The passes that the studies and controls of `protocol` want. The sentences themselves are read in any case.
     ///
     /// # Errors
     ///
@@ -127,8 +127,8 @@ impl Plan {
         restored.collect()
     }
 
-    /// What each study saw in the analysis itself, or in one of its controls, in the order of the table; by the places
-    /// of its passes.
+    /// Each study's sums in the analysis itself, or in one of its controls, in the order of the table; by the places of
+    /// its passes.
     #[must_use]
     pub fn observed<'a>(
         &self,

@@ -1,4 +1,4 @@
-//! What must hold of whatever bytes are given: the fuzz targets, and the tests that replay what they found.
+//! Properties that hold of any bytes: the fuzz targets, and the tests that replay what they found.
 
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -115,7 +115,7 @@ fn check_tree(words: &[Word]) {
     }
 }
 
-/// What is kept of a sentence is bounded.
+/// The bounds hold of what is kept of a sentence.
 fn check_size(words: &[Word]) {
     let bytes = |Word { form, relation, annotation, .. }: &Word| {
         let others = [&annotation.lemma, &annotation.features, &annotation.entity];
@@ -323,7 +323,7 @@ fn policy(data: &[u8]) -> bool {
     })
 }
 
-/// What is shown on a terminal holds nothing that it obeys, and says what was hidden.
+/// Text shown on a terminal holds nothing that the terminal obeys, and says what was hidden.
 fn terminal(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
     let (line, lines) = (one_line(text), printable(text));

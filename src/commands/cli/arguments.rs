@@ -1,4 +1,4 @@
-//! What clap reads: commands, options, and the help that they print.
+//! Commands and options as clap reads them, and the help that they print.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::studies::study::Study;
 
 const EXIT_STATUS: &str = "Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
 
-/// What each attention head of a pretrained BERT does, with the evidence.
+/// Say what each attention head of a pretrained BERT does, with the evidence.
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true, after_help = EXIT_STATUS)]
 pub(super) struct Arguments {
@@ -95,7 +95,7 @@ pub(super) struct AnalyzeArguments {
     pub(super) report: ReportArguments,
 }
 
-/// What `analyze` and `merge` have in common: where the report goes, and how it is labelled.
+/// Options that `analyze` and `merge` have in common: where the report goes, and how it is labelled.
 #[derive(Args)]
 pub(super) struct ReportArguments {
     /// Write a report, as JSON or as CSV by the extension; `-` writes JSON to standard output. May be repeated
@@ -269,8 +269,8 @@ pub(super) struct CorpusArguments {
 
 /// Say what a label, a metric or a study is
 ///
-/// What it measures, its formula, its chance level, its threshold and where that comes from, and what it does not
-/// show. Without a name, lists all of them.
+/// Prints what it measures, its formula, its chance level, its threshold and where that comes from, and what it does
+/// not show. Without a name, lists all of them.
 #[derive(Args)]
 pub(super) struct ExplainArguments {
     /// A label (`previous-token`, `offset:-2`, `syntactic:nsubj`), a metric (`separator_mass`) or a study (`dependency`)

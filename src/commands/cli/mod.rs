@@ -36,7 +36,7 @@ use arguments::{
     FormatArgument, FromTokenArgument, MapsArguments, MergeArguments, RelabelArguments, ReportArguments,
 };
 
-/// What is to be done.
+/// A command with its options, validated.
 pub enum Command {
     /// Label the heads of a model.
     Analyze(AnalyzeOptions),
@@ -152,7 +152,7 @@ impl ReportArguments {
         })
     }
 
-    /// What there is to say of a shard: it has no labels yet.
+    /// The outcome of a shard: it has no labels yet, so options of labels are refused.
     fn validate_partial(self, shard: Shard) -> Result<Outcome, Usage> {
         let wanted = format!("--shard {shard} writes a partial: give one -o FILE.{}", partial::EXTENSION);
         let preset = presets(&self.presets).into_iter().find(|preset| preset.is_policy());

@@ -23,7 +23,7 @@ pub struct Checkpoint {
     files: Vec<ModelFile>,
     /// Each tensor with the number of its file.
     tensors: HashMap<String, (usize, StoredTensor)>,
-    /// What may stand before every name.
+    /// The prefix of every name, often empty.
     prefix: &'static str,
 }
 
@@ -65,7 +65,7 @@ impl ValueType {
 /// (`google-bert/bert-base-uncased`, for one).
 const ALIASES: [(&str, &str); 2] = [("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")];
 
-/// What `torch.nn.DataParallel` puts before all names of the model that it wraps.
+/// The prefix that `torch.nn.DataParallel` puts before all names of the model that it wraps.
 const DATA_PARALLEL: &str = "module.";
 
 /// Where parameters come from, by their names.

@@ -31,7 +31,7 @@ fn subject() -> Subject<'static> {
     Subject { grid: GRID, from: FromToken::Mean, token_id: &|_| None }
 }
 
-/// What everybody who looks at a pass sums up of these sentences.
+/// The sums of all observers of a pass over these sentences.
 fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[f32]) -> Panel {
     let mut panel = Panel::new(observers);
     for sentence in sentences {
