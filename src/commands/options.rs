@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use crate::corpus::Input;
 use crate::export::Target;
+use crate::model::grid::HeadPlace;
 use crate::model::source::ModelRef;
 use crate::passes::control::Control;
 use crate::sequences::shard::Shard;
@@ -41,6 +42,8 @@ pub struct AnalyzeOptions {
     pub run_info: bool,
     /// The controls that are run beside the analysis.
     pub controls: Vec<Control>,
+    /// The heads that are removed from the model, ascending.
+    pub removed: Vec<HeadPlace>,
     /// The studies that are run.
     pub studies: Vec<&'static dyn Study>,
     /// The form in which the analysis ends.
@@ -127,6 +130,8 @@ pub struct MapsOptions {
     pub max_tokens: Option<usize>,
     /// Whether a sentence that must be left out is an error.
     pub strict: bool,
+    /// The heads that are removed from the model, ascending.
+    pub removed: Vec<HeadPlace>,
 }
 
 /// `headscope relabel`

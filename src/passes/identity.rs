@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use super::control::Control;
 use crate::corpus::CorpusIdentity;
 use crate::model::families::Architecture;
-use crate::model::grid::HeadGrid;
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::{Hashes, Model};
 use crate::sequences::words::FromToken;
 
@@ -46,6 +46,10 @@ pub struct Protocol {
     pub blocks: usize,
     /// The controls that were run beside the analysis itself.
     pub controls: Vec<Control>,
+    /// The heads that were removed from the model, what they write being zeros; absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>")]
+    pub removed: Vec<HeadPlace>,
     /// The studies that were run.
     #[serde(flatten)]
     pub studies: Studies,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
+use crate::model::grid::HeadPlace;
 use crate::sequences::shard::Shard;
 use crate::studies::all::STUDIES;
 use crate::studies::presets::PRESETS;
@@ -82,6 +83,10 @@ pub(super) struct AnalyzeArguments {
     /// Run each control so many times, with seeds from 0
     #[arg(long, value_name = "N", default_value_t = 3, requires = "controls", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(super) control_seeds: u64,
+    /// Remove heads from the model: at every position zeros stand for what they write, before the output projection.
+    /// Several are separated by commas
+    #[arg(long = "remove", value_name = "L0H3", value_delimiter = ',')]
+    pub(super) removed: Vec<HeadPlace>,
     /// Switch a study on that does not run by default. May be repeated
     #[arg(long, value_name = "STUDY", value_parser = studies())]
     pub(super) with: Vec<String>,
@@ -249,6 +254,9 @@ pub(super) struct MapsArguments {
     /// Skip sentences of more tokens [default: as many as the model has positions]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) max_tokens: Option<u32>,
+    /// Remove heads from the model, as `headscope analyze` does
+    #[arg(long = "remove", value_name = "L0H3", value_delimiter = ',')]
+    pub(super) removed: Vec<HeadPlace>,
     /// Fail at the first sentence that would be skipped, and write nothing
     #[arg(long)]
     pub(super) strict: bool,

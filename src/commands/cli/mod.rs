@@ -16,6 +16,7 @@ use crate::commands::options::{
 };
 use crate::corpus::{Format, Input};
 use crate::export::{Target, Writer};
+use crate::model::grid::HeadPlace;
 use crate::model::source::ModelRef;
 use crate::passes::control::{Control, ControlKind};
 use crate::passes::partial;
@@ -131,6 +132,7 @@ impl AnalyzeArguments {
             },
             run_info,
             controls,
+            removed: heads(self.removed),
             studies,
             outcome,
         })
@@ -220,7 +222,8 @@ impl MapsArguments {
             refuse_overlap(std::slice::from_ref(&self.output), inputs)?;
         }
         let max_tokens = self.max_tokens.map(|tokens| tokens as usize);
-        Ok(MapsOptions { model, sentences, output: self.output, max_tokens, strict: self.strict })
+        let removed = heads(self.removed);
+        Ok(MapsOptions { model, sentences, output: self.output, max_tokens, strict: self.strict, removed })
     }
 }
 
@@ -280,6 +283,11 @@ fn refuse_overlap(outputs: &[PathBuf], corpora: &[Input]) -> Result<(), Usage> {
         }
     }
     Ok(())
+}
+
+/// Each head once, ascending.
+fn heads(named: Vec<HeadPlace>) -> Vec<HeadPlace> {
+    BTreeSet::from_iter(named).into_iter().collect()
 }
 
 /// The presets of these names, each once; clap has checked the names.

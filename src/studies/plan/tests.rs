@@ -23,6 +23,7 @@ fn protocol(studies: &[&'static dyn Study], controls: Vec<Control>) -> Protocol 
         from_token: FromToken::Mean,
         blocks: BLOCKS,
         controls,
+        removed: Vec::new(),
         studies: names(studies),
     }
 }
@@ -116,15 +117,15 @@ fn a_changed_layout_of_sums_has_a_new_version() {
 #[test]
 fn a_pass_runs_once_for_all_who_want_it() {
     let passes = |protocol: &Protocol| -> Vec<(Pass, usize)> {
-        Plan::new(protocol).unwrap().0.iter().map(|(pass, wants)| (*pass, wants.len())).collect()
+        Plan::new(protocol).unwrap().0.iter().map(|(pass, wants)| (pass.clone(), wants.len())).collect()
     };
     let pairs = Pass { sequences: Sequences::Pairs { max_tokens: 128 }, ..Pass::PLAIN };
     // Three studies look at the sentences, and the preset's syntax is the fourth.
-    assert_eq!(passes(&protocol(STUDIES, Vec::new())), [(Pass::PLAIN, 4), (pairs, 1)]);
+    assert_eq!(passes(&protocol(STUDIES, Vec::new())), [(Pass::PLAIN, 4), (pairs.clone(), 1)]);
     // A control is for the studies that have labels; without studies the sentences are read all the same.
     let control = Control { kind: ControlKind::RandomInit, seed: 1 };
     let fresh = Pass { weights: Weights::Fresh { seed: 1 }, ..Pass::PLAIN };
-    assert_eq!(passes(&protocol(STUDIES, vec![control])), [(Pass::PLAIN, 4), (pairs, 1), (fresh, 2)]);
+    assert_eq!(passes(&protocol(STUDIES, vec![control])), [(Pass::PLAIN, 4), (pairs.clone(), 1), (fresh, 2)]);
     assert_eq!(passes(&protocol(&STUDIES[3..], vec![control])), [(Pass::PLAIN, 1), (pairs, 1)]);
 }
 
