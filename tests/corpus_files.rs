@@ -334,7 +334,7 @@ fn what_can_be_read_only_once_is_not_read_again() {
         let arguments = ["analyze", path(&model), "-c", path(&file), "-c", path(&fifo)];
         let (status, message) = run(&[&arguments[..], &more].concat()).unwrap_err();
         assert_eq!(status, 2);
-        let expected = format!("read the corpus again, and `{}` can be read only once: name a file", fifo.display());
+        let expected = format!(", and `{}` can be read only once: name a file", fifo.display());
         assert!(message.contains(&expected), "{message}");
     }
 }

@@ -434,5 +434,5 @@ fn presets_are_given_where_they_can_be_followed() {
     let text = fs::read(&corpus).unwrap();
     let voita = headscope(&[&piped[..], &["voita2019"]].concat()).write_stdin(text).output().unwrap();
     assert!(outcome(&voita).unwrap().contains("\nPreset voita2019: "));
-    assert!(usage(&[&piped[..], &["clark2019"]].concat()).contains("--preset clark2019 read the corpus again"));
+    assert!(usage(&[&piped[..], &["clark2019"]].concat()).contains("the corpus is read again for the study clark2019"));
 }

@@ -79,15 +79,15 @@ impl Identity {
 pub(super) fn of(inputs: &[Input]) -> Result<(Vec<CorpusFile>, u64)> {
     let mut files = Files::default();
     let mut passed_over = 0;
-    for input in inputs {
-        match input {
+    for named in inputs {
+        match named {
             Input::Stdin(format) => {
                 let file = CorpusFile {
-                    name: input.name(),
+                    name: named.name(),
                     path: "-".into(),
                     kind: FileKind { format: *format, compression: Compression::None },
                     bytes: None,
-                    source: Source::Stream(Box::new(io::stdin())),
+                    source: Source::Stream(Box::new(input::stdin().context("cannot read standard input")?)),
                 };
                 files.add(Identity::Stdin, "standard input", || Ok(file))?;
             }

@@ -5,6 +5,7 @@ mod corpus;
 mod schema;
 
 use std::collections::BTreeMap;
+use std::mem::take;
 
 use anyhow::Result;
 use schemars::JsonSchema;
@@ -237,9 +238,10 @@ impl Report {
         Ok(report)
     }
 
-    /// The first fault of a report that is not whole: a whole one has every head with every metric of its studies.
+    /// Puts all metrics in the order of the tables, and gives the first fault of a report that is not whole: a whole one
+    /// has every head with every metric of its studies.
     #[must_use]
-    pub fn defect(&self) -> Option<String> {
+    pub fn complete(&mut self) -> Option<String> {
         let grid = self.model.grid();
         let count = grid.layers.checked_mul(grid.heads).filter(|&count| count > 0 && count == self.heads.len());
         let listed = self.heads.iter().map(|head| (head.layer, head.head));
@@ -247,15 +249,18 @@ impl Report {
             return Some(format!("`heads` does not list {} layers of {} heads", grid.layers, grid.heads));
         }
         let expected = self.sections.0.iter().flat_map(|(study, _)| columns(*study)).collect::<Vec<_>>();
-        let names: Vec<String> =
-            Values::new(&expected, std::iter::repeat(None)).cells().map(|(name, _)| name).collect();
-        let has_all = |values: &mut dyn Iterator<Item = String>| values.eq(names.iter().cloned());
-        for head in &self.heads {
-            let metrics = has_all(&mut head.metrics.cells().map(|(name, _)| name));
-            if !metrics || !has_all(&mut head.ci95.cells().map(|(name, _)| name)) {
+        for head in &mut self.heads {
+            let ordered = (take(&mut head.metrics).in_order(&expected), take(&mut head.ci95).in_order(&expected));
+            let (Some(metrics), Some(ci95)) = ordered else {
                 return Some(format!("the head `{}` does not have every metric", head.name));
-            }
+            };
+            (head.metrics, head.ci95) = (metrics, ci95);
         }
+        let chance = (take(&mut self.chance).in_order(&expected), take(&mut self.chance_ci95).in_order(&expected));
+        let (Some(chance), Some(chance_ci95)) = chance else {
+            return Some("`chance` does not have every metric".to_owned());
+        };
+        (self.chance, self.chance_ci95) = (chance, chance_ci95);
         self.sections.0.iter().find_map(|(_, section)| section.defect(grid))
     }
 }

@@ -125,6 +125,27 @@ impl<T> Metrics<T> {
         self.0.0.extend(other.0.0);
     }
 
+    /// The same values in the order of `columns`; `None` unless they are those of just these columns.
+    ///
+    /// JSON objects have no order, so whoever saved a report anew may have changed it.
+    #[must_use]
+    pub fn in_order(mut self, columns: &[Column]) -> Option<Self> {
+        let mut take = |(id, keys): &Column| {
+            let cells = match (self.0.take(id)?, keys) {
+                (Cells::Single(value), Keys::Single) => Cells::Single(value),
+                (Cells::Keyed(mut values), Keys::Each(count, name)) => {
+                    let take = |place| Some((name(place), values.take(&name(place))?));
+                    let ordered = (0..*count).map(take).collect::<Option<_>>()?;
+                    values.0.is_empty().then_some(Cells::Keyed(Named(ordered)))?
+                }
+                _ => return None,
+            };
+            Some(((*id).to_owned(), cells))
+        };
+        let ordered = columns.iter().map(&mut take).collect::<Option<_>>()?;
+        self.0.0.is_empty().then_some(Self(Named(ordered)))
+    }
+
     /// Every single value with its name: the id, and the key after a dot where there are several.
     pub fn cells(&self) -> impl Iterator<Item = (String, &T)> {
         self.0.0.iter().flat_map(|(id, cells)| -> Vec<(String, &T)> {
@@ -163,6 +184,11 @@ impl<T> Default for Metrics<T> {
 impl<T> Named<T> {
     fn get(&self, name: &str) -> Option<&T> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+
+    fn take(&mut self, name: &str) -> Option<T> {
+        let place = self.0.iter().position(|(known, _)| known == name)?;
+        Some(self.0.remove(place).1)
     }
 
     fn map<U>(&self, mut f: impl FnMut(&str, &T) -> U) -> Named<U> {
@@ -343,6 +369,23 @@ mod tests {
         let intervals = r#"{"b":{"-1":[1.0,2.0],"0":null},"a":[0.0,0.5]}"#;
         assert_eq!(serde_json::to_string(&serde_json::from_str::<Intervals>(intervals).unwrap()).unwrap(), intervals);
         assert!(serde_json::from_str::<Values>(r#"{"a":"0.5"}"#).is_err());
+    }
+
+    #[test]
+    fn metrics_are_put_in_order_if_all_are_there() {
+        let keys = Keys::Each(2, |place| ["-1", "0"][place].to_owned());
+        let columns = [("b", keys), ("a", Keys::Single)];
+        let read = |json: &str| serde_json::from_str::<Values>(json).unwrap().in_order(&columns);
+        assert_eq!(read(r#"{"a":0.5,"b":{"0":null,"-1":7.0}}"#), Some(metrics()));
+        for json in [
+            r#"{"b":{"-1":7.0,"0":null}}"#,
+            r#"{"a":0.5,"b":{"-1":7.0}}"#,
+            r#"{"a":0.5,"b":{"-1":7.0,"0":null,"1":1.0}}"#,
+            r#"{"a":0.5,"b":{"-1":7.0,"0":null},"c":1.0}"#,
+            r#"{"a":0.5,"b":7.0}"#,
+        ] {
+            assert_eq!(read(json), None, "{json}");
+        }
     }
 
     #[test]
