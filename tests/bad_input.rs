@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use headscope::model::families::FAMILIES;
 use safetensors::tensor::{Dtype, TensorView};
 use safetensors::{SafeTensors, serialize_to_file};
 use support::{analyze, fixture, outcome, path, run, tiny_bert};
@@ -326,14 +327,18 @@ fn configs() {
     let bench = Bench::new();
     let model = bench.model();
     let config = fs::read_to_string(model.join("config.json")).unwrap();
+    let families: Vec<&str> = FAMILIES.iter().map(|family| family.model_type).collect();
+    let supported = format!("(supported: {})", families.join(", "));
     let cases = [
         (
             config.replace("\"model_type\": \"bert\"", "\"model_type\": \"gpt2\""),
-            "model_type \"gpt2\" is not supported (supported: bert, roberta, xlm-roberta, camembert, distilbert, electra, albert, mpnet)",
+            &format!("model_type \"gpt2\" is not supported {supported}"),
         ),
         (
             config.replace("\"model_type\": \"bert\",", "").replace("BertModel", "GPT2Model"),
-            "there is no model_type, and architectures names no class of a supported one: add the model's own (supported: bert, roberta, xlm-roberta, camembert, distilbert, electra, albert, mpnet)",
+            &format!(
+                "there is no model_type, and architectures names no class of a supported one: add the model's own {supported}"
+            ),
         ),
         (
             config.replace("\"num_attention_heads\": 4", "\"num_attention_heads\": 5"),
@@ -387,7 +392,7 @@ fn configs() {
         ),
         (
             config.replace("\"model_type\": \"bert\"", "\"model_type\": \"\\u001b[31m\""),
-            "model_type \"\\u{1b}[31m\" is not supported (supported: bert, roberta, xlm-roberta, camembert, distilbert, electra, albert, mpnet)",
+            &format!("model_type \"\\u{{1b}}[31m\" is not supported {supported}"),
         ),
         ("{".to_owned(), "not valid JSON: EOF while parsing an object at line 1 column 1"),
     ];

@@ -96,6 +96,14 @@ fn masked_lm_heads_and_interventions_are_those_of_pytorch() {
         "tiny-bert-untied",
         "tiny-roberta-untied",
         "tiny-bert-decoder-alone",
+        "tiny-big-bird",
+        "tiny-ernie",
+        "tiny-layoutlm",
+        "tiny-rembert",
+        "tiny-data2vec-text",
+        "tiny-roberta-prelayernorm",
+        "tiny-megatron-bert",
+        "tiny-xlm-roberta-xl",
     ] {
         check_against_pytorch(name, golden::TOLERANCE);
     }

@@ -166,7 +166,8 @@ fn tokenizers_that_cannot_be_used() {
     assert_eq!(
         error("wordpiece-cased", write("tokenizer_config.json", r#"{"tokenizer_class": "BertJapaneseTokenizer"}"#)),
         "`DIR/vocab.txt` belongs to a tokenizer of class BertJapaneseTokenizer, which is read as tokenizer.json only \
-         (read as it is: BertTokenizer, DistilBertTokenizer, ElectraTokenizer, MPNetTokenizer, MobileBertTokenizer): if \
+         (read as it is: BertTokenizer, DistilBertTokenizer, ElectraTokenizer, MPNetTokenizer, MobileBertTokenizer, DPRContextEncoderTokenizer, \
+         DPRQuestionEncoderTokenizer, LayoutLMTokenizer, SqueezeBertTokenizer): if \
          transformers has BertJapaneseTokenizer as a fast tokenizer, save it with AutoTokenizer.save_pretrained"
     );
     assert_eq!(

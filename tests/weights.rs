@@ -21,7 +21,7 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 /// One of each family, and relative positions.
-const MODELS: [&str; 9] = [
+const MODELS: [&str; 14] = [
     "tiny-bert-relative-key",
     "tiny-roberta",
     "tiny-xlm-roberta",
@@ -31,6 +31,11 @@ const MODELS: [&str; 9] = [
     "tiny-albert",
     "tiny-mpnet",
     "tiny-roberta-relative-key-query",
+    "tiny-markuplm",
+    "tiny-rembert",
+    "tiny-squeezebert",
+    "tiny-longformer",
+    "tiny-megatron-bert",
 ];
 
 fn architecture(name: &str) -> Architecture {
@@ -124,7 +129,8 @@ fn a_masked_lm_head_is_noticed() {
     for name in MODELS {
         let architecture = architecture(name);
         let checkpoint = Checkpoint::open(opened(&weights(name)), architecture.family.prefix).unwrap();
-        let bare = ["tiny-xlm-roberta", "tiny-electra", "tiny-mpnet", "tiny-roberta-relative-key-query"];
+        let bare =
+            ["tiny-xlm-roberta", "tiny-electra", "tiny-mpnet", "tiny-roberta-relative-key-query", "tiny-markuplm"];
         assert_eq!(checkpoint.has(architecture.family.masked_lm.dense), !bare.contains(&name), "{name}");
     }
 }

@@ -85,6 +85,10 @@ pub struct Config {
     /// Width of the embeddings where a linear layer leads from them to `hidden_size`; `None`: they have that width.
     #[serde(skip)]
     pub embedding_size: Option<usize>,
+    /// Width of the embeddings by which the masked-LM head predicts, where they are not those of the input;
+    /// `None`: as wide as those.
+    #[serde(skip)]
+    pub output_embedding_size: Option<usize>,
     /// Width of the hidden states.
     pub hidden_size: usize,
     /// Layers.
@@ -104,6 +108,10 @@ pub struct Config {
     /// position after it. `None`: positions are counted from 0.
     #[serde(skip)]
     pub padding: Option<u32>,
+    /// The longest sequence in which every token attends to all, where attention over longer ones is sparse: of those
+    /// a head's attention is not `[n, n]` weights, so they do not run. `None`: there is no limit.
+    #[serde(skip)]
+    pub full_attention: Option<usize>,
     /// Rows of the segment embedding; 0: there is none, and segments do not matter.
     #[serde(default = "default_type_vocab_size")]
     pub type_vocab_size: usize,
@@ -159,7 +167,7 @@ fn default_layer_norm_eps() -> f64 {
 
 /// No size of any model comes near: the largest vocabularies have about a million entries (XLM-V, Liang et al. 2023).
 /// The product of two sizes and a small number then fits into 64 bits.
-const LARGEST_SIZE: usize = 1 << 24;
+pub(super) const LARGEST_SIZE: usize = 1 << 24;
 
 /// No encoder comes near: DeepNet (Wang et al. 2022) was trained with 1000 layers to show that it can be done.
 const MOST_LAYERS: usize = 1 << 10;
@@ -190,6 +198,7 @@ impl Config {
             ("vocab_size", self.vocab_size, LARGEST_SIZE),
             ("hidden_size", self.hidden_size, LARGEST_SIZE),
             ("embedding_size", self.embedding_width(), LARGEST_SIZE),
+            ("output_embedding_size", self.output_embedding_width(), LARGEST_SIZE),
             ("num_hidden_layers", self.num_hidden_layers, MOST_LAYERS),
             ("num_attention_heads", self.num_attention_heads, LARGEST_SIZE),
             ("intermediate_size", self.intermediate_size, LARGEST_SIZE),
@@ -241,6 +250,12 @@ impl Config {
         self.embedding_size.unwrap_or(self.hidden_size)
     }
 
+    /// Width of the embeddings by which the masked-LM head predicts.
+    #[must_use]
+    pub fn output_embedding_width(&self) -> usize {
+        self.output_embedding_size.unwrap_or(self.embedding_width())
+    }
+
     /// How many parameters the encoder has, biases and norms left out, as if no layers shared theirs.
     #[must_use]
     pub fn parameters(&self) -> u64 {
@@ -250,10 +265,23 @@ impl Config {
         (rows * self.embedding_width() + self.num_hidden_layers * layer) as u64
     }
 
-    /// The longest sequence there are positions for.
+    /// The longest sequence that can run: there are positions for it, and attention over it is full.
     #[must_use]
     pub fn positions(&self) -> usize {
-        self.max_position_embeddings.saturating_sub(self.padding.map_or(0, |padding| padding as usize + 1))
+        let embedded =
+            self.max_position_embeddings.saturating_sub(self.padding.map_or(0, |padding| padding as usize + 1));
+        self.full_attention.map_or(embedded, |longest| embedded.min(longest))
+    }
+
+    /// The number that [`Config::positions`] is, in words for messages.
+    #[must_use]
+    pub fn bound(&self) -> &'static str {
+        match self.full_attention {
+            Some(longest) if longest == self.positions() => {
+                "tokens over which the model's attention is full: over more it is sparse, which is not supported"
+            }
+            _ => "positions of the model",
+        }
     }
 
     /// The row of the position embedding for each token of a sentence.
@@ -320,6 +348,8 @@ mod tests {
         let config = Config { padding: Some(1), ..config() };
         assert_eq!(config.positions(), 8);
         assert_eq!(config.position_rows(&[0; 8]).last(), Some(9));
+        let longest = |full_attention| Config { full_attention, ..config.clone() }.positions();
+        assert_eq!((longest(Some(7)), longest(Some(9))), (7, 8));
     }
 
     #[test]

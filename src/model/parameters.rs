@@ -1,17 +1,19 @@
 //! An encoder's parameters: the one definition of the architecture, for every encoder that runs it.
 //!
 //! All families are BERT's encoder (Vaswani et al. 2017, Devlin et al. 2019): embeddings, then layers of attention and
-//! feed-forward blocks, each with a residual and a layer normalisation after it. What differs is optional here.
+//! feed-forward blocks, each with a residual and a layer normalisation after it, or before it ("pre-norm",
+//! Xiong et al. 2020). What differs is optional here.
 
 mod masked_lm;
 mod parts;
+mod plain_text;
 
 use std::collections::HashMap;
 
 use anyhow::Result;
 
 use super::config::{Config, PositionEmbedding};
-use super::families::{Architecture, LayerNames};
+use super::families::{Architecture, Groups, Names};
 use super::weights::Tensors;
 use crate::system::parallel::{all_cores, in_parallel};
 
@@ -23,12 +25,13 @@ pub use parts::{LayerNorm, Linear};
 pub struct Embeddings {
     /// `[vocab, embedding width]`
     pub words: Vec<f32>,
-    /// `[max_positions, embedding width]`; `None` where positions are relative.
+    /// `[max_positions, embedding width]`; `None` where positions are relative. What a family adds to every token of
+    /// plain text is in each row.
     pub positions: Option<Vec<f32>>,
     /// `[segments, embedding width]`; `None` in a family without segments.
     pub segments: Option<Vec<f32>>,
-    /// Over their sum.
-    pub norm: LayerNorm,
+    /// Over their sum; `None` where the layers see to it.
+    pub norm: Option<LayerNorm>,
     /// `[hidden, embedding width]`, after the normalisation; `None` where embeddings are as wide as hidden states.
     pub projection: Option<Linear>,
 }
@@ -43,13 +46,13 @@ pub struct Layer {
     pub distances: Option<Vec<f32>>,
     /// After the heads.
     pub attention_output: Linear,
-    /// Over the sum with the residual.
+    /// Over the sum with the residual; pre-norm, of what goes to the heads.
     pub attention_norm: LayerNorm,
     /// Before the activation.
     pub intermediate: Linear,
     /// After the activation.
     pub output: Linear,
-    /// Over the sum with the residual.
+    /// Over the sum with the residual; pre-norm, of what goes to `intermediate`.
     pub output_norm: LayerNorm,
 }
 
@@ -66,24 +69,36 @@ impl Embeddings {
             table("word", config.vocab_size)?
         };
         let absolute = config.position_embedding_type == PositionEmbedding::Absolute;
-        let positions = absolute.then(|| table("position", config.max_position_embeddings)).transpose()?;
+        let mut positions = absolute.then(|| table("position", config.max_position_embeddings)).transpose()?;
+        if let (Some(positions), Some(constant)) = (&mut positions, &names.plain_text) {
+            let constant = plain_text::load(tensors, constant, width)?;
+            for row in positions.chunks_exact_mut(width) {
+                row.iter_mut().zip(&constant).for_each(|(value, constant)| *value += constant);
+            }
+        }
         let segments = (config.type_vocab_size > 0).then(|| table("token_type", config.type_vocab_size)).transpose()?;
-        let norm = LayerNorm::load(tensors, "embeddings.LayerNorm", width)?;
+        let norm = names.embedding_norm.map(|name| LayerNorm::load(tensors, name, width)).transpose()?;
         let projection = names.projection.map(|name| Linear::load(tensors, name, config.hidden_size, width));
         Ok(Self { words, positions, segments, norm, projection: projection.transpose()? })
     }
 }
 
 impl Layer {
-    fn load(tensors: &impl Tensors, config: &Config, names: &LayerNames, stem: &str) -> Result<Self> {
+    fn load(tensors: &impl Tensors, config: &Config, names: &Names, stem: &str) -> Result<Self> {
         let (hidden, wide) = (config.hidden_size, config.intermediate_size);
         let name = |part: &str| format!("{stem}.{part}");
-        let linear = |part, outputs, inputs| Linear::load(tensors, &name(part), outputs, inputs);
+        let linear = |part, outputs, inputs, groups: fn(&Groups) -> usize| match &names.convolutions {
+            Some(convolutions) => Linear::grouped(tensors, &name(part), outputs, inputs, groups(convolutions)),
+            None => Linear::load(tensors, &name(part), outputs, inputs),
+        };
+        let names = names.parts;
         let norm = |part| LayerNorm::load(tensors, &name(part), hidden);
         let mut query_key_value =
             Linear { weight: Vec::with_capacity(3 * hidden * hidden), bias: Vec::with_capacity(3 * hidden) };
-        for part in names.query_key_value {
-            let next = linear(part, hidden, hidden)?;
+        let groups: [fn(&Groups) -> usize; 3] =
+            [|of| of.query_key_value[0], |of| of.query_key_value[1], |of| of.query_key_value[2]];
+        for (part, groups) in names.query_key_value.into_iter().zip(groups) {
+            let next = linear(part, hidden, hidden, groups)?;
             query_key_value.weight.extend(next.weight);
             query_key_value.bias.extend(next.bias);
         }
@@ -95,10 +110,10 @@ impl Layer {
         Ok(Self {
             query_key_value,
             distances: distances.transpose()?,
-            attention_output: linear(names.attention_output, hidden, hidden)?,
+            attention_output: linear(names.attention_output, hidden, hidden, |of| of.attention_output)?,
             attention_norm: norm(names.attention_norm)?,
-            intermediate: linear(names.intermediate, wide, hidden)?,
-            output: linear(names.output, hidden, wide)?,
+            intermediate: linear(names.intermediate, wide, hidden, |of| of.intermediate)?,
+            output: linear(names.output, hidden, wide, |of| of.output)?,
             output_norm: norm(names.output_norm)?,
         })
     }
@@ -149,6 +164,8 @@ pub struct Parameters {
     pub layers: Vec<Layer>,
     /// Which of `layers` each layer of the model is, bottom-up.
     pub order: Vec<usize>,
+    /// After the last layer, where layers are pre-norm; `None`: they are not, but normalise what comes out of them.
+    pub final_norm: Option<LayerNorm>,
     /// The masked-LM head; `None` unless it was asked for.
     pub masked_lm: Option<MaskedLm>,
 }
@@ -167,6 +184,7 @@ impl Parameters {
             Ok(PositionBias { weight: tensors.tensor(&format!("{name}.weight"), &shape)? })
         };
         let position_bias = names.position_bias.map(bias).transpose()?;
+        let final_norm = names.final_norm.map(|name| LayerNorm::load(tensors, name, config.hidden_size)).transpose()?;
         let embeddings = Embeddings::load(tensors, architecture)?;
         let (mut stems, mut order, mut known) = (Vec::new(), Vec::new(), HashMap::new());
         for stem in &names.layers {
@@ -176,9 +194,9 @@ impl Parameters {
             }
             order.push(place);
         }
-        let layers = in_parallel(all_cores(), stems, |stem| Layer::load(tensors, config, names.parts, stem));
+        let layers = in_parallel(all_cores(), stems, |stem| Layer::load(tensors, config, names, stem));
         let layers = layers.into_iter().collect::<Result<_>>()?;
-        Ok(Self { config: config.clone(), embeddings, position_bias, layers, order, masked_lm: None })
+        Ok(Self { config: config.clone(), embeddings, position_bias, layers, order, final_norm, masked_lm: None })
     }
 
     /// Loads the masked-LM head as well.

@@ -122,9 +122,10 @@ impl Runner<'_> {
 ///
 /// If more was asked for than the model has.
 pub fn token_limit(model: &Model, asked: Option<usize>) -> Result<usize> {
-    let positions = model.architecture.config.positions();
+    let config = &model.architecture.config;
+    let positions = config.positions();
     let limit = asked.unwrap_or(positions);
-    ensure!(limit <= positions, "--max-tokens {limit} is more than the {positions} positions of the model");
+    ensure!(limit <= positions, "--max-tokens {limit} is more than the {positions} {}", config.bound());
     Ok(limit)
 }
 

@@ -52,7 +52,12 @@ pub struct RandomEncoder {
     pub position_bias: bool,
     pub padding: Option<u32>,
     pub segments: bool,
+    /// Whether layers normalise what goes into their blocks, and what comes out of the last of them.
+    pub pre_norm: bool,
+    pub embedding_norm: bool,
     pub tied: bool,
+    /// Width of the masked-LM head where it is not tied.
+    pub output_embedding_size: Option<usize>,
     pub seed: u64,
 }
 
@@ -73,7 +78,10 @@ impl RandomEncoder {
             position_bias: false,
             padding: None,
             segments: true,
+            pre_norm: false,
+            embedding_norm: true,
             tied: true,
+            output_embedding_size: None,
             seed,
         }
     }
@@ -88,26 +96,35 @@ impl RandomEncoder {
         let positions = prop::sample::select(vec![Absolute, RelativeKey, RelativeKeyQuery]);
         let padding = prop::option::of(0..4_u32);
         let activation = prop::sample::select(activations);
-        let rest = (activation, positions, any::<bool>(), padding, any::<bool>(), any::<bool>(), any::<u64>());
-        (sizes, order, rest).prop_map(|((heads, head_dim, wide, embedding_size), order, rest)| {
-            let (activation, positions, position_bias, padding, segments, tied, seed) = rest;
-            // No family has both.
-            let positions = if position_bias { Absolute } else { positions };
-            Self {
-                heads,
-                head_dim,
-                order,
-                wide,
-                embedding_size,
-                activation,
-                positions,
-                position_bias,
-                padding,
-                segments,
-                tied,
-                seed,
-            }
-        })
+        let rest = (activation, positions, any::<bool>(), padding, any::<bool>(), any::<u64>());
+        let norms = (any::<bool>(), any::<bool>());
+        // Tied, or with a width of its own or the input's.
+        let head = prop::option::of(prop::option::of(8..50_usize));
+        (sizes, order, rest, norms, head).prop_map(
+            |((heads, head_dim, wide, embedding_size), order, rest, norms, head)| {
+                let (activation, positions, position_bias, padding, segments, seed) = rest;
+                let (pre_norm, embedding_norm) = norms;
+                // No family has both.
+                let positions = if position_bias { Absolute } else { positions };
+                Self {
+                    heads,
+                    head_dim,
+                    order,
+                    wide,
+                    embedding_size,
+                    activation,
+                    positions,
+                    position_bias,
+                    padding,
+                    segments,
+                    pre_norm,
+                    embedding_norm,
+                    tied: head.is_none(),
+                    output_embedding_size: head.flatten(),
+                    seed,
+                }
+            },
+        )
     }
 
     /// Random parameters of this shape.
@@ -119,6 +136,7 @@ impl RandomEncoder {
         let config = Config {
             vocab_size: VOCABULARY,
             embedding_size: self.embedding_size,
+            output_embedding_size: self.output_embedding_size,
             hidden_size: hidden,
             num_hidden_layers: self.order.len(),
             num_attention_heads: self.heads,
@@ -127,6 +145,7 @@ impl RandomEncoder {
             max_position_embeddings: POSITIONS,
             position_embedding_type: self.positions,
             padding: self.padding,
+            full_attention: None,
             type_vocab_size: if self.segments { 2 } else { 0 },
             layer_norm_eps: 1e-12,
             initializer_range: 0.02,
@@ -139,7 +158,7 @@ impl RandomEncoder {
             words: values(VOCABULARY * width, scale),
             positions: (!relative).then(|| values(POSITIONS * width, scale)),
             segments: self.segments.then(|| values(2 * width, scale)),
-            norm: LayerNorm { weight: vec![1.0; width], bias: values(width, scale) },
+            norm: self.embedding_norm.then(|| LayerNorm { weight: vec![1.0; width], bias: values(width, scale) }),
             projection: self.embedding_size.map(|_| Linear {
                 weight: values(hidden * width, 1.7 / (width as f32).sqrt()),
                 bias: values(hidden, 0.3),
@@ -163,6 +182,8 @@ impl RandomEncoder {
         };
         let stored = self.order.iter().max().unwrap() + 1;
         let layers = (0..stored).map(&mut layer).collect();
+        let final_norm = self.pre_norm.then(|| LayerNorm { weight: vec![1.0; hidden], bias: values(hidden, scale) });
+        let width = self.output_embedding_size.unwrap_or(width);
         let masked_lm = MaskedLm {
             dense: Linear { weight: values(width * hidden, scale), bias: values(width, 0.3) },
             activation: self.activation,
@@ -171,7 +192,7 @@ impl RandomEncoder {
             bias: values(VOCABULARY, 0.3),
         };
         let order = self.order.clone();
-        Parameters { config, embeddings, position_bias, layers, order, masked_lm: Some(masked_lm) }
+        Parameters { config, embeddings, position_bias, layers, order, final_norm, masked_lm: Some(masked_lm) }
     }
 
     /// Gates and cuts of all kinds, and heads that are left alone.

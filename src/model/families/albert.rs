@@ -57,13 +57,8 @@ fn read(text: &str) -> Result<(Config, Names)> {
         let group = ((layer / inner) as f64 / (passes as f64 / groups as f64)) as usize;
         format!("encoder.albert_layer_groups.{group}.albert_layers.{}", layer % inner)
     };
-    let names = Names {
-        parts: &LAYER,
-        layers: (0..layers).map(name).collect(),
-        projection: Some("encoder.embedding_hidden_mapping_in"),
-        position_bias: None,
-    };
-    Ok((config, names))
+    let names = Names::of(&LAYER, (0..layers).map(name).collect());
+    Ok((config, Names { projection: Some("encoder.embedding_hidden_mapping_in"), ..names }))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! BERT (Devlin et al. 2019): transformers' `BertModel`.
+//! BERT (Devlin et al. 2019): transformers' `BertModel`, and what is the same under another name.
 
 use anyhow::Result;
 
@@ -7,7 +7,19 @@ use crate::model::config::Config;
 
 pub(super) const BERT: Family = Family { model_type: "bert", class: "Bert", prefix: "bert.", masked_lm: HEAD, read };
 
-const HEAD: MaskedLmNames = MaskedLmNames {
+/// DPR's encoders of questions and of passages (Karpukhin et al. 2020); what stands before their names in a checkpoint,
+/// beside this prefix, is taken away where checkpoints are read.
+pub(super) const DPR: Family = Family { model_type: "dpr", class: "DPR", prefix: "bert_model.", ..BERT };
+
+/// Splinter (Ram et al. 2021), without its selection of spans.
+pub(super) const SPLINTER: Family = Family { model_type: "splinter", class: "Splinter", prefix: "splinter.", ..BERT };
+
+/// VisualBERT (Li et al. 2019) of text alone: what goes through it beside the words are regions of images.
+pub(super) const VISUAL_BERT: Family =
+    Family { model_type: "visual_bert", class: "VisualBert", prefix: "visual_bert.", ..BERT };
+
+/// The masked-LM head.
+pub(super) const HEAD: MaskedLmNames = MaskedLmNames {
     dense: "cls.predictions.transform.dense",
     norm: "cls.predictions.transform.LayerNorm",
     decoder: "cls.predictions.decoder.weight",
@@ -26,6 +38,9 @@ pub(super) const LAYER: LayerNames = LayerNames {
     output: "output.dense",
     output_norm: "output.LayerNorm",
 };
+
+/// The same in families whose positions are absolute.
+pub(super) const ABSOLUTE: LayerNames = LayerNames { distances: None, ..LAYER };
 
 fn read(text: &str) -> Result<(Config, Names)> {
     let config = Config::parse(text)?.checked()?;

@@ -51,6 +51,7 @@ fn read(text: &str) -> Result<(Config, Names)> {
     let config = Config {
         vocab_size: found.vocab_size,
         embedding_size: None,
+        output_embedding_size: None,
         hidden_size: found.dim,
         num_hidden_layers: found.n_layers,
         num_attention_heads: found.n_heads,
@@ -59,6 +60,7 @@ fn read(text: &str) -> Result<(Config, Names)> {
         max_position_embeddings: found.max_position_embeddings,
         position_embedding_type: PositionEmbedding::Absolute,
         padding: None,
+        full_attention: None,
         type_vocab_size: 0,
         // Not in the config: `DistilBertModel` has no other.
         layer_norm_eps: 1e-12,

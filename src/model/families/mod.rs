@@ -5,17 +5,29 @@
 
 mod albert;
 pub(super) mod bert;
+mod bert_generation;
+mod big_bird;
 mod distilbert;
 mod electra;
+mod ernie;
+mod ibert;
+mod layoutlm;
+mod longformer;
+mod markuplm;
 mod mpnet;
+mod names;
+mod pre_norm;
+mod rembert;
 mod roberta;
+mod squeezebert;
 
 use std::fmt;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::config::{Activation, Config, PositionEmbedding, named};
+use super::config::{Config, PositionEmbedding, named};
+pub use names::{Groups, LayerNames, Markup, MaskedLmNames, Names, PlainText, TableRow};
 
 /// The families that can be loaded.
 pub const FAMILIES: &[Family] = &[
@@ -27,14 +39,35 @@ pub const FAMILIES: &[Family] = &[
     electra::ELECTRA,
     albert::ALBERT,
     mpnet::MPNET,
+    bert::DPR,
+    bert::SPLINTER,
+    bert::VISUAL_BERT,
+    bert_generation::BERT_GENERATION,
+    big_bird::BIG_BIRD,
+    ernie::ERNIE,
+    layoutlm::LAYOUTLM,
+    markuplm::MARKUPLM,
+    rembert::REMBERT,
+    squeezebert::SQUEEZEBERT,
+    roberta::DATA2VEC_TEXT,
+    roberta::LUKE,
+    ibert::IBERT,
+    longformer::LONGFORMER,
+    pre_norm::ROBERTA_PRE_LAYER_NORM,
+    pre_norm::MEGATRON_BERT,
+    pre_norm::XLM_ROBERTA_XL,
 ];
+
+/// What the classes of an encoder are called in transformers after the name of the family: `BertModel`,
+/// `BertForMaskedLM`, `BertGenerationEncoder`, `DPRContextEncoder`.
+const CLASS_ENDS: [&str; 5] = ["Model", "For", "Encoder", "ContextEncoder", "QuestionEncoder"];
 
 /// A family of encoders.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
     /// The `model_type` of its `config.json`.
     pub model_type: &'static str,
-    /// What the names of its classes in transformers begin with, before `Model` or `For...`.
+    /// What the names of its classes in transformers begin with, before `Model`, `For...` or `Encoder`.
     pub class: &'static str,
     /// What stands before the names of the encoder's tensors in a model with a task head.
     pub prefix: &'static str,
@@ -47,70 +80,6 @@ pub struct Family {
 impl fmt::Display for Family {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.model_type)
-    }
-}
-
-/// What a family's tensors are called, without the prefix of a model with a task head.
-///
-/// The embeddings are `embeddings.word_embeddings`, `embeddings.position_embeddings`,
-/// `embeddings.token_type_embeddings` and `embeddings.LayerNorm` in every family.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Names {
-    /// The parts of a layer.
-    pub parts: &'static LayerNames,
-    /// What stands before the parts of each layer, bottom-up. Layers of the same name share their parameters.
-    pub layers: Vec<String>,
-    /// The linear layer from the embeddings to the hidden states.
-    pub projection: Option<&'static str>,
-    /// The embedding of distances that gives each head's addition to the scores, MPNet's.
-    pub position_bias: Option<&'static str>,
-}
-
-/// What the parts of a layer are called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LayerNames {
-    /// Linear layers to queries, keys and values.
-    pub query_key_value: [&'static str; 3],
-    /// The embedding of distances, in families whose positions can be relative.
-    pub distances: Option<&'static str>,
-    /// The linear layer after the heads.
-    pub attention_output: &'static str,
-    /// The layer normalisation over its sum with the residual.
-    pub attention_norm: &'static str,
-    /// The linear layer before the activation.
-    pub intermediate: &'static str,
-    /// The linear layer after the activation.
-    pub output: &'static str,
-    /// The layer normalisation over its sum with the residual.
-    pub output_norm: &'static str,
-}
-
-/// What the parts of a masked-LM head are called, the prefix of the encoder left out.
-///
-/// All families have the same head: a linear layer from the hidden states to the width of the embeddings, an
-/// activation, a layer normalisation, and the product with an embedding of each token, plus a bias.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MaskedLmNames {
-    /// The linear layer; a checkpoint that has it has a masked-LM head.
-    pub dense: &'static str,
-    /// The layer normalisation after the activation.
-    pub norm: &'static str,
-    /// The tokens' embeddings, `[vocab, embedding width]`: those of the input, if they are tied.
-    pub decoder: &'static str,
-    /// The bias of each token. transformers has it twice, as a vector of its own and as the bias of the last linear
-    /// layer; tied heads run the former, others the latter, and checkpoints hold either or both.
-    pub bias: &'static str,
-    /// The bias of the last linear layer.
-    pub decoder_bias: &'static str,
-    /// The activation, where it is not that of the encoder's feed-forward blocks.
-    pub activation: Option<Activation>,
-}
-
-impl Names {
-    /// Names of layers that share nothing: `{stem}.0` to the last.
-    fn numbered(parts: &'static LayerNames, stem: &str, config: &Config) -> Self {
-        let layers = (0..config.num_hidden_layers).map(|number| format!("{stem}.{number}")).collect();
-        Self { parts, layers, projection: None, position_bias: None }
     }
 }
 
@@ -163,9 +132,9 @@ fn family(json: &Value) -> Result<Family> {
         None | Some(Value::Null) => {
             let classes = json.get("architectures").and_then(Value::as_array).into_iter().flatten();
             let of_class = |class: &str| {
-                let rest = |family: &&Family| class.strip_prefix(family.class);
                 FAMILIES.iter().find(|family| {
-                    rest(family).is_some_and(|rest| rest.starts_with("Model") || rest.starts_with("For"))
+                    let rest = class.strip_prefix(family.class);
+                    rest.is_some_and(|rest| CLASS_ENDS.iter().any(|end| rest.starts_with(end)))
                 })
             };
             let found = classes.filter_map(Value::as_str).find_map(of_class);
@@ -208,16 +177,14 @@ mod tests {
             r#"{{"model_type": "{model_type}", "vocab_size": 9, "hidden_size": 8, "dim": 8, "embedding_size": 4,
             "num_hidden_layers": {layers}, "n_layers": {layers}, "num_attention_heads": 2, "n_heads": 2,
             "intermediate_size": 8, "hidden_dim": 8, "hidden_act": "gelu", "activation": "gelu",
-            "max_position_embeddings": 10}}"#
+            "max_position_embeddings": 10, "input_embedding_size": 4, "output_embedding_size": 6}}"#
         )
     }
 
     #[test]
     fn a_family_is_told_by_a_class_where_it_is_not_named() {
         for family in FAMILIES {
-            for class in
-                ["Model", "ForMaskedLM", "ForSequenceClassification"].map(|end| format!("{}{end}", family.class))
-            {
+            for class in CLASS_ENDS.map(|end| format!("{}{end}", family.class)) {
                 let named = format!("\"architectures\": [\"Strange\", \"{class}\"], \"x\"");
                 let text = config(family.model_type, 2).replace("\"model_type\"", &named);
                 assert_eq!(Architecture::parse(&text).unwrap().family.model_type, family.model_type, "{class}");

@@ -1,5 +1,6 @@
-//! RoBERTa (Liu et al. 2019), and the models of other languages that are built like it: XLM-RoBERTa
-//! (Conneau et al. 2020) and CamemBERT (Martin et al. 2020). BERT, but positions are counted from the padding index.
+//! RoBERTa (Liu et al. 2019), and what is built like it: XLM-RoBERTa (Conneau et al. 2020), CamemBERT
+//! (Martin et al. 2020), data2vec for text (Baevski et al. 2022), LUKE (Yamada et al. 2020). BERT, but positions are
+//! counted from the padding index.
 
 use anyhow::Result;
 use serde::Deserialize;
@@ -13,6 +14,12 @@ pub(super) const ROBERTA: Family =
 pub(super) const XLM_ROBERTA: Family = Family { model_type: "xlm-roberta", class: "XLMRoberta", ..ROBERTA };
 
 pub(super) const CAMEMBERT: Family = Family { model_type: "camembert", class: "Camembert", ..ROBERTA };
+
+pub(super) const DATA2VEC_TEXT: Family =
+    Family { model_type: "data2vec-text", class: "Data2VecText", prefix: "data2vec_text.", ..ROBERTA };
+
+/// Words alone: without entities, LUKE's attention from word to word is all there is.
+pub(super) const LUKE: Family = Family { model_type: "luke", class: "Luke", prefix: "luke.", ..ROBERTA };
 
 /// The masked-LM head; MPNet was made from the same source.
 pub(super) const HEAD: MaskedLmNames = MaskedLmNames {
@@ -35,9 +42,14 @@ fn default_pad_token_id() -> u32 {
     1
 }
 
-fn read(text: &str) -> Result<(Config, Names)> {
+/// A config of a family whose positions are counted from the padding index; not checked.
+pub(super) fn parse(text: &str) -> Result<Config> {
     let Padding { pad_token_id } = fields(text)?;
-    let config = Config { padding: Some(pad_token_id), ..Config::parse(text)? }.checked()?;
+    Ok(Config { padding: Some(pad_token_id), ..Config::parse(text)? })
+}
+
+fn read(text: &str) -> Result<(Config, Names)> {
+    let config = parse(text)?.checked()?;
     let names = Names::numbered(&bert::LAYER, "encoder.layer", &config);
     Ok((config, names))
 }

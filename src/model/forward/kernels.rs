@@ -84,6 +84,17 @@ pub fn dot_rows(a: &[f32], b: &[f32], width: usize, dots: &mut [f32]) {
     }
 }
 
+/// `x + bias + residual`, for each row, into `residual`.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn add(x: &[f32], bias: &[f32], residual: &mut [f32]) {
+    let width = bias.len();
+    for (row, out) in x.chunks_exact(width).zip(residual.chunks_exact_mut(width)) {
+        for ((out, x), bias) in out.iter_mut().zip(row).zip(bias) {
+            *out += x + bias;
+        }
+    }
+}
+
 /// Layer normalisation of `x + bias + residual`, for each row, into `residual`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn add_norm(x: &[f32], bias: &[f32], residual: &mut [f32], weight: &[f32], shift: &[f32], epsilon: f32) {

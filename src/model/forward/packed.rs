@@ -18,7 +18,7 @@ use super::relative::Relative;
 use super::visitor::Visitor;
 use super::{Encoder, NO_MASKED_LM, Pass, Scratch, Start, check_finite, check_input};
 use crate::model::config::Activation;
-use crate::model::parameters::{Layer, Linear, Parameters};
+use crate::model::parameters::{Layer, LayerNorm, Linear, Parameters};
 use crate::system::parallel::{all_cores, in_parallel};
 
 /// The fast encoder.
@@ -43,7 +43,7 @@ impl PackedEncoder {
         Self { parameters, relative, output_grams }
     }
 
-    /// Word, position and segment embeddings, summed, normalised and as wide as the hidden states, into
+    /// Word, position and segment embeddings, summed, normalised if they are and as wide as the hidden states, into
     /// `scratch.states`.
     fn embed(&self, batch: &Batch<'_>, scratch: &mut Scratch) {
         let Parameters { config, embeddings, .. } = &self.parameters;
@@ -63,13 +63,23 @@ impl PackedEncoder {
                 }
             }
         }
-        let norm = &embeddings.norm;
-        kernels::norm(sum, &norm.weight, &norm.bias, self.epsilon());
+        if let Some(norm) = &embeddings.norm {
+            kernels::norm(sum, &norm.weight, &norm.bias, self.epsilon());
+        }
         if let Some(projection) = &embeddings.projection {
             let hidden = config.hidden_size;
             project(update, projection, hidden, states, tokens);
             add_bias(states, &projection.bias);
         }
+    }
+
+    /// Queries, keys and, if there are three `projections`, values of all heads of a layer, without their biases:
+    /// `scratch.states` to `scratch.projected`.
+    fn project_heads(&self, layer: &Layer, projections: usize, scratch: &mut Scratch, tokens: usize) {
+        let Scratch { states, update, projected, .. } = scratch;
+        let input = if self.pre_norm() { self.normalised(states, &layer.attention_norm, update) } else { &*states };
+        let outputs = projections * self.parameters.config.hidden_size;
+        project(input, &layer.query_key_value, outputs, projected, tokens);
     }
 
     /// From the contexts of a layer's heads to the hidden states above it: `scratch.context` and `scratch.states` to
@@ -78,16 +88,38 @@ impl PackedEncoder {
         let Scratch { states, context, update, wide, .. } = scratch;
         let hidden = self.parameters.config.hidden_size;
         let tokens = states.len() / hidden;
-        let (part, norm) = (&layer.attention_output, &layer.attention_norm);
-        project(context, part, hidden, update, tokens);
-        kernels::add_norm(update, &part.bias, states, &norm.weight, &norm.bias, self.epsilon());
+        project(context, &layer.attention_output, hidden, update, tokens);
+        self.add(update, &layer.attention_output, &layer.attention_norm, states);
 
+        let input = if self.pre_norm() { self.normalised(states, &layer.output_norm, context) } else { &*states };
         let part = &layer.intermediate;
-        project(states, part, part.bias.len(), wide, tokens);
+        project(input, part, part.bias.len(), wide, tokens);
         activate(self.parameters.config.hidden_act, wide, &part.bias);
-        let (part, norm) = (&layer.output, &layer.output_norm);
-        project(wide, part, hidden, update, tokens);
-        kernels::add_norm(update, &part.bias, states, &norm.weight, &norm.bias, self.epsilon());
+        project(wide, &layer.output, hidden, update, tokens);
+        self.add(update, &layer.output, &layer.output_norm, states);
+    }
+
+    /// Whether layers normalise what goes into their blocks, and not what comes out.
+    fn pre_norm(&self) -> bool {
+        self.parameters.final_norm.is_some()
+    }
+
+    /// Adds what a linear layer computed, its bias still missing, to the hidden states, and normalises the sum unless
+    /// layers are pre-norm.
+    fn add(&self, update: &[f32], Linear { bias, .. }: &Linear, norm: &LayerNorm, states: &mut [f32]) {
+        if self.pre_norm() {
+            kernels::add(update, bias, states);
+        } else {
+            kernels::add_norm(update, bias, states, &norm.weight, &norm.bias, self.epsilon());
+        }
+    }
+
+    /// The hidden states normalised, in a buffer.
+    fn normalised<'a>(&self, states: &[f32], norm: &LayerNorm, into: &'a mut Vec<f32>) -> &'a [f32] {
+        let into = sized(into, states.len());
+        into.copy_from_slice(states);
+        kernels::norm(into, &norm.weight, &norm.bias, self.epsilon());
+        into
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "the smallest epsilon in use, 1e-12, is an f32")]
@@ -123,16 +155,13 @@ impl Encoder for PackedEncoder {
             // No attention depends on what the last layer writes.
             let last = number + 1 == layers;
             let projections = if last && !needs.beyond_attention() { 2 } else { 3 };
-            project(
-                &scratch.states,
-                &layer.query_key_value,
-                projections * hidden,
-                &mut scratch.projected,
-                batch.tokens(),
-            );
+            self.project_heads(layer, projections, scratch, batch.tokens());
             self.attend(number, &mut pass, scratch)?;
             if !last || needs.last_states() {
                 self.feed_forward(layer, scratch);
+                if let Some(norm) = self.parameters.final_norm.as_ref().filter(|_| last) {
+                    kernels::norm(&mut scratch.states, &norm.weight, &norm.bias, self.epsilon());
+                }
                 pass.lend_states(number + 1, &scratch.states, hidden);
             }
         }

@@ -15,7 +15,7 @@ use super::gates::Gates;
 use super::visitor::Visitor;
 use super::{Encoder, NO_MASKED_LM, Pass, Scratch, Start, check_finite, check_input};
 use crate::model::config::{Activation, Config};
-use crate::model::parameters::Parameters;
+use crate::model::parameters::{self, Parameters};
 use parts::{Layer, LayerNorm, Loader, MaskedLm};
 
 /// The readable encoder.
@@ -26,13 +26,14 @@ pub struct TensorEncoder {
     words: Tensor,
     positions: Option<Tensor>,
     segments: Option<Tensor>,
-    norm: LayerNorm,
+    norm: Option<LayerNorm>,
     projection: Option<Linear>,
     /// `[buckets, heads]`
     position_bias: Option<Tensor>,
     layers: Vec<Layer>,
     /// Which of `layers` each layer of the model is.
     pub(super) order: Vec<usize>,
+    final_norm: Option<LayerNorm>,
     masked_lm: Option<MaskedLm>,
 }
 
@@ -52,11 +53,12 @@ impl TensorEncoder {
     ///
     /// If the device has no room for the parameters, or cannot compute in this type.
     pub fn with_precision(parameters: &Parameters, device: &Device, precision: DType) -> Result<Self> {
-        let Parameters { config, embeddings, position_bias, layers, order, masked_lm } = parameters;
+        let Parameters { config, embeddings, position_bias, layers, order, final_norm, masked_lm } = parameters;
         let loader = Loader { device, precision, epsilon: config.layer_norm_eps };
         let width = config.embedding_width();
         let words = loader.table(&embeddings.words, width)?;
         let table = |values: &Option<Vec<f32>>| values.as_ref().map(|values| loader.table(values, width)).transpose();
+        let norm = |part: &Option<parameters::LayerNorm>| part.as_ref().map(|part| loader.norm(part)).transpose();
         let bias = position_bias.as_ref().map(|bias| loader.table(&bias.weight, config.num_attention_heads));
         Ok(Self {
             device: device.clone(),
@@ -64,11 +66,12 @@ impl TensorEncoder {
             config: config.clone(),
             positions: table(&embeddings.positions)?,
             segments: table(&embeddings.segments)?,
-            norm: loader.norm(&embeddings.norm)?,
+            norm: norm(&embeddings.norm)?,
             projection: embeddings.projection.as_ref().map(|part| loader.linear(part)).transpose()?,
             position_bias: bias.transpose()?,
             layers: layers.iter().map(|part| loader.layer(part, config.head_dim())).collect::<Result<_>>()?,
             order: order.clone(),
+            final_norm: norm(final_norm)?,
             masked_lm: masked_lm.as_ref().map(|head| loader.masked_lm(head, &words)).transpose()?,
             words,
         })
@@ -80,7 +83,7 @@ impl TensorEncoder {
         table.index_select(&Tensor::from_vec(indices, count, &self.device)?, 0)
     }
 
-    /// Word, position and segment embeddings, summed, normalised and as wide as the hidden states: `[tokens, hidden]`.
+    /// Word, position and segment embeddings, summed, normalised if they are and as wide as the hidden states: `[tokens, hidden]`.
     fn embed(&self, batch: &Batch<'_>) -> Result<Tensor> {
         let (mut ids, mut positions, mut segments) = (Vec::new(), Vec::new(), Vec::new());
         for input in &batch.inputs {
@@ -96,10 +99,12 @@ impl TensorEncoder {
                 sum = (sum + self.rows(table, indices)?)?;
             }
         }
-        let normalised = self.norm.forward(&sum)?;
+        if let Some(norm) = &self.norm {
+            sum = norm.forward(&sum)?;
+        }
         Ok(match &self.projection {
-            Some(projection) => projection.forward(&normalised)?,
-            None => normalised,
+            Some(projection) => projection.forward(&sum)?,
+            None => sum,
         })
     }
 
@@ -117,10 +122,21 @@ impl TensorEncoder {
         self.lend_states(pass, start.layer(), &states)?;
         for number in start.layer()..self.order.len() {
             let layer = &self.layers[self.order[number]];
-            let context = self.attend(number, &states, pass, keeps)?;
-            let attended = layer.attention_norm.forward(&(layer.attention_output.forward(&context)? + &states)?)?;
-            let wide = activate(self.config.hidden_act, &layer.intermediate.forward(&attended)?)?;
-            states = layer.output_norm.forward(&(layer.output.forward(&wide)? + &attended)?)?;
+            // Each block's layer normalisation is before it or after its sum with the residual.
+            let before = |norm: &LayerNorm, states: &Tensor| {
+                if self.final_norm.is_some() { norm.forward(states) } else { Ok(states.clone()) }
+            };
+            let after = |norm: &LayerNorm, sum: Tensor| {
+                if self.final_norm.is_some() { Ok(sum) } else { norm.forward(&sum) }
+            };
+            let context = self.attend(number, &before(&layer.attention_norm, &states)?, pass, keeps)?;
+            let attended = after(&layer.attention_norm, (layer.attention_output.forward(&context)? + &states)?)?;
+            let wide = layer.intermediate.forward(&before(&layer.output_norm, &attended)?)?;
+            let output = layer.output.forward(&activate(self.config.hidden_act, &wide)?)?;
+            states = after(&layer.output_norm, (output + &attended)?)?;
+            if let Some(norm) = self.final_norm.as_ref().filter(|_| number + 1 == self.order.len()) {
+                states = norm.forward(&states)?;
+            }
             self.lend_states(pass, number + 1, &states)?;
         }
         check_finite(&flat(&states)?, self.order.len())?;

@@ -132,7 +132,8 @@ pub trait Visitor {
     fn head(&mut self, _sequence: usize, _view: &HeadView<'_>) {}
 
     /// The hidden states of one sequence, `[n, hidden]`; called if they are needed. Those of layer `l` go into layer
-    /// `l`, those of the last number come out of the last layer, as in transformers' `hidden_states`.
+    /// `l`, those of the last number come out of the last layer, as in transformers' `hidden_states`, and out of the
+    /// layer normalisation after it, if there is one, as its `last_hidden_state`.
     /// A pass that starts from a layer begins with the states it was given.
     fn hidden_states(&mut self, _sequence: usize, _layer: usize, _states: Rows<'_>) {}
 

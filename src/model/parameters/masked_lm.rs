@@ -10,13 +10,13 @@ use crate::model::weights::Tensors;
 /// A masked-LM head: `logits = norm(activation(dense(h))) Eᵀ + bias`, with `E` the embeddings of the tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MaskedLm {
-    /// From the hidden states to the width of the embeddings.
+    /// From the hidden states to the width of the embeddings by which tokens are predicted.
     pub dense: Linear,
     /// After `dense`.
     pub activation: Activation,
     /// After the activation.
     pub norm: LayerNorm,
-    /// `[vocab, embedding width]`; `None` where they are tied: the word embeddings of the input.
+    /// `[vocab, output embedding width]`; `None` where they are tied: the word embeddings of the input.
     pub decoder: Option<Vec<f32>>,
     /// `[vocab]`
     pub bias: Vec<f32>,
@@ -25,7 +25,8 @@ pub struct MaskedLm {
 impl MaskedLm {
     pub(super) fn load(tensors: &impl Tensors, Architecture { family, config, .. }: &Architecture) -> Result<Self> {
         let names = &family.masked_lm;
-        let (width, vocabulary, tied) = (config.embedding_width(), config.vocab_size, config.tie_word_embeddings);
+        let (width, vocabulary, tied) =
+            (config.output_embedding_width(), config.vocab_size, config.tie_word_embeddings);
         let load = || -> Result<Self> {
             let [first, second] =
                 if tied { [names.bias, names.decoder_bias] } else { [names.decoder_bias, names.bias] };

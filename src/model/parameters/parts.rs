@@ -29,6 +29,24 @@ impl Linear {
             bias: tensors.tensor(&format!("{name}.bias"), &[outputs])?,
         })
     }
+
+    /// A convolution of width 1 in groups, whose weights are `[outputs, inputs / groups, 1]`, as the linear layer it is:
+    /// each output has weights of 0 for the inputs of other groups.
+    pub(super) fn grouped(
+        tensors: &impl Tensors,
+        name: &str,
+        outputs: usize,
+        inputs: usize,
+        groups: usize,
+    ) -> Result<Self> {
+        let (rows, columns) = (outputs / groups, inputs / groups);
+        let blocks = tensors.tensor(&format!("{name}.weight"), &[outputs, columns, 1])?;
+        let mut weight = vec![0.0; outputs * inputs];
+        for (output, (row, block)) in weight.chunks_exact_mut(inputs).zip(blocks.chunks_exact(columns)).enumerate() {
+            row[output / rows * columns..][..columns].copy_from_slice(block);
+        }
+        Ok(Self { weight, bias: tensors.tensor(&format!("{name}.bias"), &[outputs])? })
+    }
 }
 
 impl LayerNorm {

@@ -63,8 +63,17 @@ pub(super) fn whole(file: &ModelFile, settings: &TokenizerConfig) -> Result<Toke
 }
 
 /// Classes that cut words as BERT's does.
-const WORDPIECE_CLASSES: [&str; 5] =
-    ["BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MPNetTokenizer", "MobileBertTokenizer"];
+const WORDPIECE_CLASSES: [&str; 9] = [
+    "BertTokenizer",
+    "DistilBertTokenizer",
+    "ElectraTokenizer",
+    "MPNetTokenizer",
+    "MobileBertTokenizer",
+    "DPRContextEncoderTokenizer",
+    "DPRQuestionEncoderTokenizer",
+    "LayoutLMTokenizer",
+    "SqueezeBertTokenizer",
+];
 
 /// Classes that cut words as RoBERTa's does.
 const BYTE_LEVEL_CLASSES: [&str; 2] = ["RobertaTokenizer", "LongformerTokenizer"];

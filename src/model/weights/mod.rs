@@ -65,8 +65,9 @@ impl ValueType {
 /// (`google-bert/bert-base-uncased`, for one).
 const ALIASES: [(&str, &str); 2] = [("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")];
 
-/// The prefix that `torch.nn.DataParallel` puts before all names of the model that it wraps.
-const DATA_PARALLEL: &str = "module.";
+/// The prefixes of all names of a model that is part of another: `torch.nn.DataParallel`, and DPR's encoders of
+/// questions and of passages.
+const WRAPPERS: [&str; 3] = ["module.", "question_encoder.", "ctx_encoder."];
 
 /// Where parameters come from, by their names.
 pub trait Tensors: Sync {
@@ -115,7 +116,8 @@ impl Checkpoint {
             safetensors::tensors(&file)?
         };
         for (name, stored) in tensors {
-            let name = name.strip_prefix(DATA_PARALLEL).map(str::to_owned).unwrap_or(name);
+            let bare = WRAPPERS.iter().find_map(|wrapper| name.strip_prefix(wrapper)).map(str::to_owned);
+            let name = bare.unwrap_or(name);
             if let Some((other, _)) = self.tensors.insert(name.clone(), (self.files.len(), stored)) {
                 let other = self.files.get(other).unwrap_or(&file).path().display();
                 bail!("it has a tensor `{}` that `{other}` has too", name.escape_debug());
