@@ -6,7 +6,7 @@ use anstyle::AnsiColor;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::evidence::{Comparison, Direction};
+use super::evidence::{Comparison, Direction, Reach, TagComparison};
 use super::explanation::Explanation;
 use super::metric::Metrics;
 use super::policy::{Policy, Threshold};
@@ -155,6 +155,10 @@ pub struct Label {
     pub direction: Option<Direction>,
     /// The head against the offset baseline: of a syntactic label, null for others.
     pub versus_offset: Option<Comparison>,
+    /// How far a syntactic label reaches; null for others, and where no word of the relation has a UPOS.
+    pub beyond: Option<Reach>,
+    /// The head against the tag baseline; null as `beyond` is.
+    pub versus_tags: Option<TagComparison>,
 }
 
 /// A label that a head does not have, and how far off it is.
@@ -268,6 +272,8 @@ pub fn assess(
         borderline: ci95.is_none_or(|interval| !bound.holds(interval.low(), threshold)),
         direction: None,
         versus_offset: None,
+        beyond: None,
+        versus_tags: None,
     };
     let may_fire = bound.holds(ci95.map_or(score, Interval::high), threshold);
     Some(Assessment { label, fires: bound.holds(score, threshold), may_fire })

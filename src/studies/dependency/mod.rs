@@ -2,10 +2,13 @@
 //! "Dependency alignment").
 
 pub mod arcs;
+mod measure;
 mod relation;
 pub mod section;
 pub mod sums;
 mod syntactic;
+mod table;
+pub mod tags;
 mod thresholds;
 
 use anyhow::Result;
@@ -54,7 +57,8 @@ impl Study for Dependency {
     fn card(&self) -> &'static Card {
         &Card {
             name: "dependency",
-            question: "Which dependency relations does each head's attention follow, and better than a fixed offset?",
+            question: "Which dependency relations does each head's attention follow, and better than a fixed offset or word \
+                classes do?",
             needs: "a corpus with dependency trees",
             by_default: true,
             settings_key: None,

@@ -75,22 +75,36 @@ fn relation(count: u64, baseline: u64, hits: [u64; 2], both: [u64; 2]) -> Relati
         let difference = share(hits[direction]) - share(baseline);
         let (head_only, offset_only) = (hits[direction] - both[direction], baseline - both[direction]);
         let ci95 = Some(Interval(difference - 0.05, difference + 0.05));
-        Comparison { difference, ci95, head_only, offset_only, p: mcnemar(head_only, offset_only), q: None }
+        let p = mcnemar(head_only, offset_only);
+        Comparison { difference, ci95, standard_error: None, head_only, offset_only, p, q: None }
     };
     let accuracy = ByDirection { dependent_to_head: share(hits[0]), head_to_dependent: share(hits[1]) };
     let versus_offset = ByDirection { dependent_to_head: comparison(0), head_to_dependent: comparison(1) };
     RelationMetrics {
         relation: "obj".to_owned(),
         count,
+        sentences: Some(count),
+        blocks: 64,
         layer: 0,
         head: 0,
         direction: Direction::DependentToHead,
         accuracy: share(hits[0]),
         heldout_accuracy: None,
         baseline: OffsetBaseline { offset: 1, accuracy: share(baseline), heldout_accuracy: None },
+        tag_baseline: None,
         ci95: RelationIntervals::default(),
         versus_offset: comparison(0),
-        by_head: vec![HeadAccuracy { layer: 0, head: 0, accuracy, ci95: ByDirection::default(), versus_offset }],
+        versus_tags: None,
+        by_distance: Vec::new(),
+        by_head: vec![HeadAccuracy {
+            layer: 0,
+            head: 0,
+            accuracy,
+            ci95: ByDirection::default(),
+            where_offset_wrong: ByDirection::default(),
+            versus_offset,
+            versus_tags: ByDirection::default(),
+        }],
     }
 }
 
