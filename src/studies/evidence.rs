@@ -3,7 +3,25 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::policy::{Range, Threshold, Value};
 use crate::stats::bootstrap::Interval;
+
+/// Fewest queries that any label rests on; of a syntactic one its words, which have a threshold of their own.
+pub const MIN_QUERIES: Threshold = Threshold {
+    name: "min_queries",
+    range: Range::Count("queries"),
+    default: Value::Count(100),
+    about: "fewest eligible queries of any label but the syntactic ones, which have `syntactic_min_count`: with 100 the \
+        standard error of a share is at most 5 points",
+};
+
+/// Fewest sentences that any label rests on.
+pub const MIN_SENTENCES: Threshold = Threshold {
+    name: "min_sentences",
+    range: Range::Count("sentences"),
+    default: Value::Count(30),
+    about: "fewest sentences with what a label rests on: intervals resample sentences, and of few they are too narrow",
+};
 
 /// From which end of an arc the head is predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]

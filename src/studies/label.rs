@@ -181,9 +181,9 @@ pub struct Near {
 /// The verdict on one head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// The label with the largest margin, or [`UNLABELLED`].
+    /// The first of the labels, or [`UNLABELLED`].
     pub primary: String,
-    /// All labels, by falling margin.
+    /// All labels: firm before borderline ones, and among these by falling margin.
     pub labels: Vec<Label>,
     /// For a head without a label the two that are nearest, nearest first; fewer if fewer rules are on.
     pub nearest: Vec<Near>,
@@ -200,7 +200,7 @@ impl Verdict {
         // Sorting is stable: equal margins stay in the order of the table.
         let by_margin = |a: &Label, b: &Label| b.margin.total_cmp(&a.margin);
         let mut labels: Vec<Label> = fired.into_iter().map(|assessment| assessment.label).collect();
-        labels.sort_by(by_margin);
+        labels.sort_by(|a, b| a.borderline.cmp(&b.borderline).then_with(|| by_margin(a, b)));
         let mut nearest: Vec<Label> = missed.into_iter().map(|assessment| assessment.label).collect();
         nearest.sort_by(by_margin);
         nearest.truncate(if labels.is_empty() { NEAREST } else { 0 });

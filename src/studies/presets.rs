@@ -135,6 +135,8 @@ mod tests {
             ("syntactic_margin", 0.1),
             ("syntactic_min_count", 100.0),
             ("syntactic_beyond_margin", 0.02),
+            ("min_queries", 100.0),
+            ("min_sentences", 30.0),
         ];
         assert_eq!(on, expected);
     }

@@ -89,6 +89,7 @@ fn corpus(sentences: u64, accuracies: &[Vec<[f64; 2]>], policy: &Policy, rng: &m
             let words = rng.random_range(kind.words.clone());
             if relation == 0 {
                 block.exposure.queries += tokens(words);
+                block.exposure.sentences += 1;
                 block.exposure.separators += 1;
                 block.heads[0].separator_mass += tokens(words) as f64 * vary(SEPARATOR_MASS + kind.ease, rng);
             }
@@ -98,6 +99,7 @@ fn corpus(sentences: u64, accuracies: &[Vec<[f64; 2]>], policy: &Policy, rng: &m
             };
             let of_heads: Vec<[f64; 2]> = accuracies.iter().map(|both| both.map(|one| own(one, rng))).collect();
             let sums = &mut relations[number][relation];
+            sums.sentences += u64::from(words > 0);
             for _ in 0..words {
                 let next = rng.random_bool(of_offset);
                 let elsewhere = |previous| if previous { PREVIOUS } else { PLACES - 1 };

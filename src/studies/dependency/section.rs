@@ -6,8 +6,8 @@ use std::fmt::{self, Write};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::assessment::of_relation;
 use super::relation::RelationMetrics;
-use super::syntactic::of_relation;
 use super::table::table;
 use super::thresholds::{BEYOND_MARGIN, MIN_COUNT, Q};
 use crate::model::grid::HeadGrid;
