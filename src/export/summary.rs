@@ -128,7 +128,11 @@ fn grid(report: &Report) -> Table {
         row.extend(layer.iter().map(|head| {
             let Code { text, style, .. } = code(&head.primary);
             let mark = if head.labels.first().is_some_and(|primary| primary.borderline) { BORDERLINE } else { "" };
-            format!("{style}{text}{mark}{style:#}")
+            let more = match head.labels.len() {
+                0 | 1 => String::new(),
+                labels => format!("+{}", labels - 1),
+            };
+            format!("{style}{text}{mark}{more}{style:#}")
         }));
         table.add_row(row);
     }

@@ -21,7 +21,7 @@ use crate::stats::bootstrap::Bootstrap;
 use crate::studies::all;
 use crate::studies::findings::Findings;
 use crate::studies::label::{Label, Near, Verdict};
-use crate::studies::metric::{Estimates, Intervals, Values};
+use crate::studies::metric::{Denominator, Estimates, Intervals, Metrics, Values};
 use crate::studies::plan;
 use crate::studies::policy::Policy;
 use crate::studies::section::Section;
@@ -52,6 +52,10 @@ pub struct Report {
     /// The 95 % intervals of those.
     #[schemars(schema_with = "schema::intervals")]
     pub chance_ci95: Intervals,
+    /// How much each metric rests on, by metric id; empty in reports of 0.1.
+    #[serde(default)]
+    #[schemars(schema_with = "schema::denominators")]
+    pub denominators: Metrics<Denominator>,
     /// How many labels of each family the heads have.
     pub label_counts: BTreeMap<String, u64>,
     /// How many they have in each control; empty without `--control`.
@@ -138,9 +142,9 @@ pub struct HeadReport {
     pub head: usize,
     /// The name of the head, `L7H9`.
     pub name: String,
-    /// The label with the largest margin over its threshold, or `unlabelled`.
+    /// The firm label with the largest margin over its threshold, a borderline one if none is firm, or `unlabelled`.
     pub primary: String,
-    /// All labels, by falling margin.
+    /// All labels: firm before borderline ones, and among these by falling margin.
     pub labels: Vec<Label>,
     /// For an unlabelled head the two labels it is nearest to; fewer if fewer rules are on.
     pub nearest: Vec<Near>,
@@ -186,7 +190,7 @@ impl Report {
         let verdicts = findings.verdicts(policy);
         let caveats = caveats::of_run(&model, &corpus, &verdicts, findings.caveats(&verdicts, policy));
         let label_counts = all::count(&findings.studies(), &verdicts);
-        let Findings { estimates: Estimates { heads, ci95, chance, chance_ci95 }, sections } = findings;
+        let Findings { estimates: Estimates { heads, ci95, chance, chance_ci95, denominators }, sections } = findings;
         let head = |(place, ((metrics, ci95), verdict)): (usize, ((Values, Intervals), Verdict))| {
             let (layer, head) = grid.at(place);
             let Verdict { primary, labels, nearest } = verdict;
@@ -200,6 +204,7 @@ impl Report {
             settings,
             chance,
             chance_ci95,
+            denominators,
             label_counts,
             controls,
             heads: heads.into_iter().zip(ci95).zip(verdicts).enumerate().map(head).collect(),
@@ -214,9 +219,9 @@ impl Report {
     /// The labels of the controls under it cannot be told from a report, so they are left out.
     #[must_use]
     pub fn relabel(self, policy: Policy) -> Self {
-        let Self { tool, model, corpus, settings, chance, chance_ci95, heads, sections, run, .. } = self;
+        let Self { tool, model, corpus, settings, chance, chance_ci95, denominators, heads, sections, run, .. } = self;
         let (heads, ci95) = heads.into_iter().map(|head| (head.metrics, head.ci95)).unzip();
-        let estimates = Estimates { heads, ci95, chance, chance_ci95 };
+        let estimates = Estimates { heads, ci95, chance, chance_ci95, denominators };
         let mut findings = Findings { estimates, sections: sections.0 };
         findings.correct(&policy);
         let settings = Settings { policy, ..settings };

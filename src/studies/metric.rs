@@ -4,6 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::num::NonZeroUsize;
 
+use schemars::JsonSchema;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
@@ -57,16 +58,32 @@ pub type Column = (&'static str, Keys);
 pub struct Fraction {
     numerator: f64,
     denominator: f64,
+    rests_on: Denominator,
+}
+
+/// How much a ratio rests on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Denominator {
+    /// What was eligible: queries of the token level, words of a relation, edges of trees.
+    pub count: u64,
+    /// Sentences with any.
+    pub sentences: u64,
 }
 
 impl Fraction {
     /// Nothing of nothing: a ratio without a value.
-    pub const NONE: Self = Self { numerator: 0.0, denominator: 0.0 };
+    pub const NONE: Self = Self { numerator: 0.0, denominator: 0.0, rests_on: Denominator { count: 0, sentences: 0 } };
 
     /// `numerator / denominator`
     #[must_use]
     pub fn new(numerator: f64, denominator: f64) -> Self {
-        Self { numerator, denominator }
+        Self { numerator, denominator, ..Self::NONE }
+    }
+
+    /// The same, resting on so much.
+    #[must_use]
+    pub fn resting_on(self, count: u64, sentences: u64) -> Self {
+        Self { rests_on: Denominator { count, sentences }, ..self }
     }
 
     /// The ratio, or `None` where that is no number.
@@ -261,6 +278,8 @@ pub struct Estimates {
     pub chance: Values,
     /// The 95 % intervals of those.
     pub chance_ci95: Intervals,
+    /// How much each metric rests on; the same for all heads.
+    pub denominators: Metrics<Denominator>,
 }
 
 impl Estimates {
@@ -273,7 +292,7 @@ impl Estimates {
     /// Divides, and resamples the blocks.
     ///
     /// `of_head` gives the cells of `columns` of a head (by its place) in a block, or in all of them where that is
-    /// `None`; `of_chance` those of a head without any preference.
+    /// `None`; `of_chance` those of a head without any preference, which also say what all heads' cells rest on.
     pub fn new(
         columns: &[Column],
         bench: &Bench,
@@ -293,7 +312,8 @@ impl Estimates {
             (0..grid.heads).map(of_head).collect::<Vec<_>>()
         });
         let (heads, ci95) = layers.into_iter().flatten().unzip();
-        Self { heads, ci95, chance, chance_ci95 }
+        let denominators = Metrics::new(columns, of_chance(None).iter().map(|fraction| fraction.rests_on));
+        Self { heads, ci95, chance, chance_ci95, denominators }
     }
 
     /// Adds the metrics of another study after these.
@@ -307,6 +327,7 @@ impl Estimates {
         self.ci95.iter_mut().zip(other.ci95).for_each(|(head, other)| head.extend(other));
         self.chance.extend(other.chance);
         self.chance_ci95.extend(other.chance_ci95);
+        self.denominators.extend(other.denominators);
     }
 }
 

@@ -180,12 +180,18 @@ impl TokenSums<ExactSum> {
 pub struct TokenExposure {
     /// Text queries.
     pub queries: u64,
+    /// Sentences with any.
+    pub sentences: u64,
     /// Queries with a text token at each offset, -8 first.
     pub offset_queries: [u64; OFFSETS],
+    /// Sentences with any.
+    pub offset_sentences: [u64; OFFSETS],
     /// First special tokens.
     pub first_specials: u64,
     /// Separators.
     pub separators: u64,
+    /// Sentences with any.
+    pub separator_sentences: u64,
     /// The sum of `ln n` over text queries: the entropy of uniform attention, nats.
     ///
     /// A sentence of one token adds 0 here and to the entropies, so it does not count in their ratio.
@@ -198,15 +204,21 @@ impl TokenExposure {
     /// Counts one sentence.
     pub fn add(&mut self, roles: &TokenRoles) {
         let max_entropy = (roles.tokens as f64).ln();
-        let mut queries = 0;
+        let (mut queries, mut offset_queries) = (0, [0; OFFSETS]);
         for query in roles.queries() {
             queries += 1;
             for key in roles.neighbours(query, REACH).flatten() {
-                self.offset_queries[slot(query, key)] += 1;
+                offset_queries[slot(query, key)] += 1;
             }
         }
+        let any = |count: u64| u64::from(count > 0);
         self.queries += queries;
-        self.separators += roles.separators.len() as u64;
+        self.sentences += any(queries);
+        add(&mut self.offset_queries, &offset_queries);
+        add(&mut self.offset_sentences, &offset_queries.map(any));
+        let separators = roles.separators.len() as u64;
+        self.separators += separators;
+        self.separator_sentences += any(separators);
         if roles.first_special.is_some() {
             self.first_specials += 1;
             self.first_special_max_entropy += max_entropy;
@@ -217,12 +229,19 @@ impl TokenExposure {
     /// Adds another block's counts.
     pub fn merge(&mut self, other: &Self) {
         self.queries += other.queries;
-        self.offset_queries.iter_mut().zip(other.offset_queries).for_each(|(sum, count)| *sum += count);
+        self.sentences += other.sentences;
+        add(&mut self.offset_queries, &other.offset_queries);
+        add(&mut self.offset_sentences, &other.offset_sentences);
         self.first_specials += other.first_specials;
         self.separators += other.separators;
+        self.separator_sentences += other.separator_sentences;
         self.max_entropy += other.max_entropy;
         self.first_special_max_entropy += other.first_special_max_entropy;
     }
+}
+
+fn add(sums: &mut [u64; OFFSETS], counts: &[u64; OFFSETS]) {
+    sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
 }
 
 /// Room for one row of attention, reused from row to row.
