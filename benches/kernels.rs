@@ -61,7 +61,7 @@ fn scores(bencher: Bencher, n: usize) {
     });
 }
 
-/// What one head writes over one sentence, `[n, n] x [n, 32]`, the values among those of twelve heads.
+/// The context of one head over one sentence, `[n, n] x [n, 32]`, its values among those of twelve heads.
 #[divan::bench(args = LENGTHS)]
 fn context(bencher: Bencher, n: usize) {
     let (weights, value) = (values(n * n), values(n * 3 * 384));

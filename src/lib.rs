@@ -2,19 +2,21 @@
 //!
 //! The pipeline, one direction, each stage's output the next one's input:
 //!
-//! 1. [`cli`] turns arguments into validated [`options`].
+//! 1. [`commands::cli`] turns arguments into validated [`commands::options`].
 //! 2. [`model`] finds the files, reads the weights and the tokenizer, and says which model this is.
-//! 3. [`corpus`] reads sentences, with words and gold trees where the format has them.
-//! 4. [`encode`] makes token ids of a sentence, and counts what cannot be encoded and why.
-//! 5. [`pack`] lays whole sentences side by side, without padding.
-//! 6. [`model::encoder`] runs layer by layer and lends each head's [`attention`] of each sentence.
-//! 7. [`observe`] adds what it sees to sums per block of sentences; sums merge by addition.
-//! 8. [`metrics`] divides the sums, with [`stats`] to say how sure the ratios are; [`detectors`] turn metrics into
-//!    labels by a policy.
+//! 3. [`studies::plan`] lists the passes that the studies want, each once.
+//! 4. [`corpus`] reads sentences, with words, gold trees and annotations where the format has them.
+//! 5. [`sequences`] makes token ids of a sentence, counts what cannot be encoded and why, and packs whole sequences
+//!    side by side, without padding.
+//! 6. [`model::forward`] runs layer by layer and lends each head's attention over each sequence, and what else is
+//!    needed.
+//! 7. [`passes`] adds what observers see to sums per block of sentences; those of a whole run are a
+//!    [`passes::observation`], which shards of a corpus add up to.
+//! 8. [`studies::findings`] divides the sums, with [`stats`] to say how sure the ratios are, and turns metrics into
+//!    labels by a [`studies::policy`].
 //! 9. [`report`] holds the outcome, [`export`] writes it.
 //!
-//! [`run`] is this list as code: a corpus is observed in sums, an [`observation`], which shards of a corpus add up to;
-//! what follows is made of that alone.
+//! Each command in [`commands`] is its part of this list as code; [`system`] is what all of them stand on.
 
 pub mod commands;
 pub mod corpus;

@@ -28,7 +28,8 @@ fn code() -> BTreeMap<String, String> {
         |name: &String| ["tests.rs", "test_support.rs", "simulation.rs"].iter().any(|end| name.ends_with(end));
     let text = |path: &PathBuf| {
         let text = fs::read_to_string(path).unwrap();
-        let code = text.split("#[cfg(test)]\nmod ").next().unwrap();
+        // Test modules in the file stand at its end; one in a file of its own is declared above the code.
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
         code.lines().filter(|line| !line.trim_start().starts_with("//")).map(|line| format!("{line}\n")).collect()
     };
     all.iter().map(|path| (name(path), text(path))).filter(|(name, _)| !of_tests(name)).collect()

@@ -263,6 +263,21 @@ fn equal_files_are_named() {
     assert_eq!(names, [["a.txt", "c.txt"], ["a.txt", "d.txt"]]);
 }
 
+#[test]
+fn a_report_says_that_files_are_equal() {
+    let text = b"the cat sat .\n".as_slice();
+    let files = folder(&[("a.txt", text), ("b.txt", text)]);
+    let report = analyze(files.path(), &[]);
+    assert_eq!(report["corpus"]["repeated"], serde_json::json!([["a.txt", "b.txt"]]));
+    let caveats = report["caveats"].as_array().unwrap();
+    assert!(caveats.iter().any(|caveat| caveat["id"] == "equal-files"), "{caveats:?}");
+    let model = tiny_bert();
+    let summary = run(&["analyze", path(&model), "-c", path(files.path())]).unwrap();
+    assert!(summary.contains("whose sentences count twice: a.txt and b.txt"), "{summary}");
+    fs::remove_file(files.path().join("b.txt")).unwrap();
+    assert!(analyze(files.path(), &[])["corpus"].get("repeated").is_none());
+}
+
 /// A named pipe.
 #[cfg(unix)]
 fn pipe(path: &Path) {
@@ -319,7 +334,7 @@ fn what_can_be_read_only_once_is_not_read_again() {
         let arguments = ["analyze", path(&model), "-c", path(&file), "-c", path(&fifo)];
         let (status, message) = run(&[&arguments[..], &more].concat()).unwrap_err();
         assert_eq!(status, 2);
-        let expected = format!("read the corpus again, and `{}` can be read only once: name a file", fifo.display());
+        let expected = format!(", and `{}` can be read only once: name a file", fifo.display());
         assert!(message.contains(&expected), "{message}");
     }
 }

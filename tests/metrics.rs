@@ -6,7 +6,7 @@ mod support;
 
 use reference::{check_labels, check_metrics, check_relations, reference};
 use serde_json::Value;
-use support::{analyze, fixture};
+use support::{analyze, fixture, path, run};
 
 #[test]
 fn every_number_is_that_of_the_reference() {
@@ -61,6 +61,98 @@ fn baselines_of_a_corpus_by_hand() {
     assert_eq!(baseline("punct").1["offset"], -1);
     // Only the first sentence has an obj, so nothing can be held out.
     assert_eq!(baseline("obj"), (1, serde_json::json!({"offset": -2, "accuracy": 1.0, "heldout_accuracy": null})));
+    // No word has a UPOS.
+    let relations = report["relations"].as_array().unwrap();
+    assert!(relations.iter().all(|relation| relation["tag_baseline"].is_null() && relation["versus_tags"].is_null()));
     // Gold edges without punctuation: 4 and 3. Adjacent: The-dog, dog-saw, a-cat; The-cat, it-slept.
     assert_eq!(report["chance"]["uuas"].as_f64().unwrap(), 5.0 / 7.0);
+}
+
+/// Nor does the tag baseline need a model.
+#[test]
+fn tag_baselines_of_a_corpus_by_hand() {
+    // The dog saw a cat / Cats she saw / A dog who slept saw me
+    let sentences: [&[(&str, &str, u32, &str)]; 3] = [
+        &[
+            ("The", "DET", 2, "det"),
+            ("dog", "NOUN", 3, "nsubj"),
+            ("saw", "VERB", 0, "root"),
+            ("a", "DET", 5, "det"),
+            ("cat", "NOUN", 3, "obj"),
+        ],
+        &[("Cats", "NOUN", 3, "obj"), ("she", "PRON", 3, "nsubj"), ("saw", "VERB", 0, "root")],
+        &[
+            ("A", "DET", 2, "det"),
+            ("dog", "NOUN", 5, "nsubj"),
+            ("who", "PRON", 4, "nsubj"),
+            ("slept", "VERB", 2, "acl"),
+            ("saw", "VERB", 0, "root"),
+            ("me", "PRON", 5, "obj"),
+        ],
+    ];
+    let line = |(id, (form, upos, head, relation)): (usize, &(&str, &str, u32, &str))| {
+        format!("{}\t{form}\t_\t{upos}\t_\t_\t{head}\t{relation}\t_\t_\n", id + 1)
+    };
+    let sentence = |words: &[(&str, &str, u32, &str)]| words.iter().enumerate().map(line).collect::<String>() + "\n";
+    let folder = tempfile::tempdir().unwrap();
+    let corpus = folder.path().join("three.conllu");
+    std::fs::write(&corpus, sentences.map(sentence).concat()).unwrap();
+    let report = analyze(&corpus, &[]);
+    let relation = |name: &str| {
+        let relations = report["relations"].as_array().unwrap();
+        relations.iter().find(|relation| relation["relation"] == name).unwrap().clone()
+    };
+    let rule = |tag: &str, side: &str| serde_json::json!({ "tag": tag, "side": side });
+    // det: three times the nearest noun on the right. The second sentence, the odd one, has none.
+    let det = relation("det");
+    let expected = serde_json::json!({
+        "accuracy": 1.0,
+        "heldout_accuracy": null,
+        "rules": { "DET": rule("NOUN", "right") },
+        "single": { "tag": "NOUN", "side": "right", "accuracy": 1.0 },
+    });
+    assert_eq!((&det["sentences"], &det["blocks"], &det["tag_baseline"]), (&2.into(), &2.into(), &expected));
+    // nsubj: the verb on the right, but of the second dog, whose nearest one is of another clause.
+    let nsubj = relation("nsubj");
+    assert_eq!(
+        nsubj["tag_baseline"]["rules"],
+        serde_json::json!({ "NOUN": rule("VERB", "right"), "PRON": rule("VERB", "right") })
+    );
+    assert_eq!(nsubj["tag_baseline"]["accuracy"], 0.75);
+    // Chosen on the one pronoun of the second sentence, nouns have no rule: of the first and third the pronoun alone.
+    assert_eq!(nsubj["tag_baseline"]["heldout_accuracy"], 0.5);
+    // obj: a noun on either side of its verb, of which left comes first; a pronoun on the right of one.
+    let obj = &relation("obj")["tag_baseline"];
+    assert_eq!(obj["rules"], serde_json::json!({ "NOUN": rule("VERB", "left"), "PRON": rule("VERB", "left") }));
+    assert_eq!((&obj["accuracy"], &obj["single"]["accuracy"]), (&(2.0 / 3.0).into(), &(2.0 / 3.0).into()));
+    // me is one word from its head, the cats two: one on either side.
+    let distances = relation("obj")["by_distance"].clone();
+    let counts: Vec<u64> = distances.as_array().unwrap().iter().map(|at| at["count"].as_u64().unwrap()).collect();
+    assert_eq!(counts, [1, 0, 1, 1, 0, 0, 0, 0, 0, 0]);
+}
+
+/// The planted heads are as sure as heads can be; a corpus of short lines cannot show those that look far.
+#[test]
+fn a_firm_score_on_little_evidence_is_no_label() {
+    let folder = tempfile::tempdir().unwrap();
+    let corpus = folder.path().join("short.txt");
+    let long = "the dog ".repeat(6);
+    std::fs::write(&corpus, "the dog\n".repeat(100) + &format!("{}\n", long.trim()).repeat(20)).unwrap();
+    let labels = |more: &[&str]| {
+        let arguments = ["analyze", "box:planted", "-c", path(&corpus), "-o", "-", "--no-run-info"];
+        let report: Value = serde_json::from_str(&run(&[&arguments, more].concat()).unwrap()).unwrap();
+        let primary: Vec<String> =
+            [0, 9].map(|head: usize| report["heads"][head]["primary"].as_str().unwrap().to_owned()).into();
+        (primary, report["denominators"].clone())
+    };
+    let (primary, denominators) = labels(&[]);
+    // Twenty lines of twelve words have 20 x 7 queries with a word five places before them; the others have none.
+    assert_eq!(denominators["offset_mass"]["-5"], serde_json::json!({ "count": 140, "sentences": 20 }));
+    assert_eq!(denominators["offset_mass"]["-1"], serde_json::json!({ "count": 100 + 20 * 11, "sentences": 120 }));
+    assert_eq!(primary, ["previous-token", "unlabelled"]);
+    let policy = folder.path().join("any.toml");
+    std::fs::write(&policy, "min_sentences = 20\n").unwrap();
+    assert_eq!(labels(&["--policy", path(&policy)]).0, ["previous-token", "offset:-5"]);
+    std::fs::write(&policy, "min_sentences = 20\nmin_queries = 141\n").unwrap();
+    assert_eq!(labels(&["--policy", path(&policy)]).0, ["previous-token", "unlabelled"]);
 }

@@ -252,7 +252,10 @@ fn reports_that_share_little_are_compared_as_far_as_they_go() {
     ] {
         assert!(text.contains(part), "no {part:?} in\n{text}");
     }
-    let smaller = bench.changed("smaller.json", |report| report["model"]["heads"] = json!(3));
+    let smaller = bench.changed("smaller.json", |report| {
+        report["model"]["heads"] = json!(3);
+        report["heads"].as_array_mut().unwrap().retain(|head| head["head"] != 3);
+    });
     let (status, text) = bench.diff(&smaller, &[]);
     assert_eq!(status, 1);
     assert!(text.contains("heads and relations: the models have 3 x 4 and 3 x 3 heads"), "{text}");
@@ -267,6 +270,28 @@ fn trouble_is_not_a_difference() {
         let (status, text) = bench.diff(&bench.file("bad.json", content), &[]);
         assert_eq!(status, 2);
         assert!(text.starts_with(message), "{text}");
+    }
+    // A report without its evidence does not differ from any other, so it is none.
+    type Change = fn(&mut Value);
+    let broken: [(&str, Change, &str); 5] = [
+        ("empty.json", |report| report["heads"] = json!([]), "`heads` does not list 3 layers of 4 heads"),
+        ("twice.json", |report| report["heads"][1] = report["heads"][0].clone(), "`heads` does not list 3 layers of 4"),
+        ("large.json", |report| report["model"]["heads"] = json!(1_u64 << 63), "`heads` does not list 3 layers of 9"),
+        ("bare.json", |report| report["heads"][0]["metrics"] = json!({}), "the head `L0H0` does not have every metric"),
+        (
+            "hollow.json",
+            |report| drop(report["heads"][5]["metrics"].as_object_mut().unwrap().remove("entropy")),
+            "the head `L1H1` does not have every metric",
+        ),
+    ];
+    for (name, change, message) in broken {
+        let path = bench.changed(name, change);
+        let (status, text) = bench.diff(&path, &[]);
+        assert_eq!(status, 2, "{name}");
+        assert!(text.contains(message), "{text}");
+        let (status, text) = bench.run(&["relabel", path.to_str().unwrap(), "--preset", "voita2019"]);
+        assert_eq!(status, 1, "{name}");
+        assert!(text.contains(message), "{text}");
     }
     assert_eq!(bench.diff(&bench.path("missing.json"), &[]).0, 2);
     assert_eq!(bench.diff(&bench.path("report.json"), &["--tolerance", "-1"]).0, 2);
@@ -409,5 +434,5 @@ fn presets_are_given_where_they_can_be_followed() {
     let text = fs::read(&corpus).unwrap();
     let voita = headscope(&[&piped[..], &["voita2019"]].concat()).write_stdin(text).output().unwrap();
     assert!(outcome(&voita).unwrap().contains("\nPreset voita2019: "));
-    assert!(usage(&[&piped[..], &["clark2019"]].concat()).contains("--preset clark2019 read the corpus again"));
+    assert!(usage(&[&piped[..], &["clark2019"]].concat()).contains("the corpus is read again for the study clark2019"));
 }

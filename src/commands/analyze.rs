@@ -13,7 +13,7 @@ use crate::model::{Fingerprint, Model};
 use crate::passes::identity::{Identity, ModelInfo, Protocol, RunInfo, Tool};
 use crate::passes::observation::Observation;
 use crate::passes::partial;
-use crate::passes::run::{self, Runner, token_limit};
+use crate::passes::run::{self, Runner, heads_of, token_limit};
 use crate::sequences::shard::Shard;
 use crate::stats::blocks::BLOCKS;
 use crate::studies::plan::{self, Plan};
@@ -67,6 +67,7 @@ fn observe(options: &AnalyzeOptions, shard: Shard) -> Result<Observation> {
         from_token: options.from_token,
         blocks: BLOCKS,
         controls: options.controls.clone(),
+        removed: heads_of(&model, &options.removed)?,
         studies: plan::names(&options.studies),
     };
     let plan = Plan::new(&protocol)?;

@@ -2,11 +2,11 @@
 //!
 //! Reports are read leniently here, key by key, so that those of other versions can be compared as far as they go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ pub fn diff(options: &DiffOptions) -> Result<bool> {
     Ok(difference.same)
 }
 
-/// What two reports are compared by.
+/// The parts of a report that are compared.
 #[derive(Deserialize)]
 struct Saved {
     model: SavedModel,
@@ -94,7 +94,25 @@ impl Saved {
         let text = json::read_text(path)?;
         let whole: Value = serde_json::from_str(&text).map_err(|error| anyhow!("{name}:{}: {error}", error.line()))?;
         let saved = Self::deserialize(&whole).with_context(|| format!("{name} is no report of headscope"))?;
+        if let Some(defect) = saved.defect() {
+            bail!("{name}: the report is not whole: {defect}");
+        }
         Ok(Self { whole, ..saved })
+    }
+
+    /// The first thing that is missing for a comparison to mean anything: every head is there, once, with metrics, and
+    /// has the same ones as the others.
+    fn defect(&self) -> Option<String> {
+        let SavedModel { layers, heads } = self.model;
+        let all = layers.checked_mul(heads).filter(|&count| count > 0 && count == self.heads.len());
+        let names: BTreeSet<&str> = self.heads.iter().map(|head| head.name.as_str()).collect();
+        if all.is_none() || names.len() != self.heads.len() {
+            return Some(format!("`heads` does not list {layers} layers of {heads} heads"));
+        }
+        let metrics = |head: &SavedHead| -> Vec<String> { numbers(&head.metrics, &head.ci95).into_keys().collect() };
+        let expected = metrics(&self.heads[0]);
+        let broken = self.heads.iter().find(|head| expected.is_empty() || metrics(head) != expected);
+        broken.map(|head| format!("the head `{}` does not have every metric", head.name))
     }
 
     /// The score of a head for a label, if the report gives it.
@@ -134,7 +152,7 @@ struct Difference {
     tolerance: f64,
     /// Facts about the runs that the reports do not share. They do not count as differences.
     not_shared: Vec<Fact>,
-    /// What could not be compared, and why.
+    /// The parts that could not be compared, and why.
     not_compared: Vec<String>,
     primary_labels: Vec<LabelChange>,
     metrics: Vec<MetricChange>,

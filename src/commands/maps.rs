@@ -7,12 +7,13 @@ use serde_json::json;
 
 use crate::commands::options::{MapsOptions, SentenceChoice};
 use crate::corpus::{Content, Corpus, Sentence};
-use crate::model::forward::Scratch;
 use crate::model::forward::visitor::{HeadView, Needs, Visitor};
-use crate::model::grid::HeadGrid;
+use crate::model::forward::{Scratch, Start};
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::{Fingerprint, Model};
 use crate::passes::identity::ModelInfo;
-use crate::passes::run::token_limit;
+use crate::passes::pass::{Pass, Removal, Replacement};
+use crate::passes::run::{heads_of, token_limit};
 use crate::sequences::pack::Pack;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
@@ -33,15 +34,20 @@ pub fn maps(options: &MapsOptions) -> Result<()> {
     let model = Model::load(files)?;
     loading.finish_and_clear();
 
+    let removed = heads_of(&model, &options.removed)?;
+    let removals: Vec<Removal> = removed.iter().map(|&head| Removal { head, by: Replacement::Zero }).collect();
+    let gates = Pass::PLAIN.without(&removals).gates();
     let limit = token_limit(&model, options.max_tokens)?;
     let mut encoder = SentenceTokenizer::new(&model.tokenizer, limit, false).strict(options.strict);
     let sentences = chosen(&options.sentences, &mut encoder)?;
-    output.write(&header(&model, &ModelInfo::new(&model, fingerprint.finish()?), &sentences)?)?;
+    let info = ModelInfo::new(&model, fingerprint.finish()?);
+    output.write(&header(&model, &info, &removed, &sentences)?)?;
     let mut scratch = Scratch::default();
     for sentence in sentences {
         let size = tensor_bytes(shape(&model, &sentence));
         let mut recorder = Recorder { heads: model.grid().heads, bytes: vec![0; size] };
-        model.encoder.forward(&Pack { sentences: vec![sentence] }.batch(), &mut scratch, &mut recorder)?;
+        let pack = Pack { sentences: vec![sentence] };
+        model.encoder.forward_from(Start::Embeddings, &pack.batch(), &gates, &mut scratch, &mut recorder)?;
         output.write(&recorder.bytes)?;
     }
     output.commit()
@@ -62,11 +68,14 @@ fn tensor_bytes(shape: [usize; 4]) -> usize {
 ///
 /// Written here and not by the safetensors crate, which wants all tensors first: so one sentence's attention is in
 /// memory at a time. Keys are sorted, so equal inputs give equal bytes.
-fn header(model: &Model, info: &ModelInfo, sentences: &[Sequence]) -> Result<Vec<u8>> {
+fn header(model: &Model, info: &ModelInfo, removed: &[HeadPlace], sentences: &[Sequence]) -> Result<Vec<u8>> {
     let mut metadata = BTreeMap::from([
         ("format".to_owned(), "headscope.maps".to_owned()),
         ("model".to_owned(), serde_json::to_string(info)?),
     ]);
+    if !removed.is_empty() {
+        metadata.insert("removed".to_owned(), serde_json::to_string(removed)?);
+    }
     let mut entries = BTreeMap::new();
     let mut start = 0;
     for sentence in sentences {

@@ -1,4 +1,4 @@
-//! What was asked for: validated plain data.
+//! The options of each command: validated plain data.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use crate::corpus::Input;
 use crate::export::Target;
+use crate::model::grid::HeadPlace;
 use crate::model::source::ModelRef;
 use crate::passes::control::Control;
 use crate::sequences::shard::Shard;
@@ -39,15 +40,17 @@ pub struct AnalyzeOptions {
     pub from_token: FromToken,
     /// Whether it is recorded when, how long and where it ran.
     pub run_info: bool,
-    /// What is run beside the analysis.
+    /// The controls that are run beside the analysis.
     pub controls: Vec<Control>,
+    /// The heads that are removed from the model, ascending.
+    pub removed: Vec<HeadPlace>,
     /// The studies that are run.
     pub studies: Vec<&'static dyn Study>,
-    /// What the analysis is to come to.
+    /// The form in which the analysis ends.
     pub outcome: Outcome,
 }
 
-/// What `headscope analyze` comes to.
+/// The form in which `headscope analyze` ends.
 #[derive(Clone)]
 pub enum Outcome {
     /// Reports on the whole corpus.
@@ -70,7 +73,7 @@ pub struct ReportOptions {
     pub outputs: Vec<Target>,
     /// Whether the summary is printed.
     pub summary: bool,
-    /// What the labels are given by.
+    /// The policy by which labels are given.
     pub policy: PolicyOptions,
     /// Threads that work out intervals.
     pub threads: NonZeroUsize,
@@ -110,7 +113,7 @@ pub struct MergeOptions {
     pub parts: Vec<PathBuf>,
     /// Whether the report says when, how long and where the shards ran.
     pub run_info: bool,
-    /// What is made of them.
+    /// The report that is made of them.
     pub report: ReportOptions,
 }
 
@@ -119,7 +122,7 @@ pub struct MergeOptions {
 pub struct MapsOptions {
     /// The model.
     pub model: ModelRef,
-    /// What to draw maps of.
+    /// The sentences to write maps of.
     pub sentences: SentenceChoice,
     /// The safetensors file.
     pub output: PathBuf,
@@ -127,6 +130,8 @@ pub struct MapsOptions {
     pub max_tokens: Option<usize>,
     /// Whether a sentence that must be left out is an error.
     pub strict: bool,
+    /// The heads that are removed from the model, ascending.
+    pub removed: Vec<HeadPlace>,
 }
 
 /// `headscope relabel`
@@ -134,7 +139,7 @@ pub struct MapsOptions {
 pub struct RelabelOptions {
     /// The saved report; `-` is standard input.
     pub report: PathBuf,
-    /// What the labels are given by.
+    /// The policy by which labels are given.
     pub policy: PolicyOptions,
     /// Where the new report goes.
     pub outputs: Vec<Target>,

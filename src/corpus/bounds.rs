@@ -27,7 +27,7 @@ pub const MAX_RELATIONS: usize = 1000;
 /// The longest name of a relation, in bytes; names stand in the report and in its tables.
 pub const MAX_RELATION_BYTES: usize = 256;
 
-/// What the words of a sentence come to so far.
+/// The words and bytes of a sentence so far, held against the bounds.
 #[derive(Default)]
 pub(super) struct SentenceSize {
     words: usize,

@@ -119,7 +119,7 @@ fn columns(line: &str) -> Result<[&str; COLUMNS]> {
     Ok(columns)
 }
 
-/// What a column says; `_` and nothing say nothing.
+/// The value of a column; `None` for `_` and for nothing.
 fn given(column: &str) -> Option<Box<str>> {
     (!matches!(column, "_" | "")).then(|| column.into())
 }

@@ -31,7 +31,7 @@ pub(super) struct CorpusFile {
 pub(super) enum Source {
     /// Opened when its turn comes, so that a thousand files are not open at once.
     Path(PathBuf),
-    /// What can be opened only once: standard input, a pipe.
+    /// A stream that can be opened only once: standard input, a pipe.
     Stream(Box<dyn Read + Send>),
     Bytes(Cow<'static, [u8]>),
 }
@@ -46,7 +46,7 @@ impl Source {
     }
 }
 
-/// What all names of one file have in common.
+/// The identity that all names of one file have in common.
 #[derive(PartialEq, Eq, Hash)]
 enum Identity {
     Stdin,
@@ -79,15 +79,15 @@ impl Identity {
 pub(super) fn of(inputs: &[Input]) -> Result<(Vec<CorpusFile>, u64)> {
     let mut files = Files::default();
     let mut passed_over = 0;
-    for input in inputs {
-        match input {
+    for named in inputs {
+        match named {
             Input::Stdin(format) => {
                 let file = CorpusFile {
-                    name: input.name(),
+                    name: named.name(),
                     path: "-".into(),
                     kind: FileKind { format: *format, compression: Compression::None },
                     bytes: None,
-                    source: Source::Stream(Box::new(io::stdin())),
+                    source: Source::Stream(Box::new(input::stdin().context("cannot read standard input")?)),
                 };
                 files.add(Identity::Stdin, "standard input", || Ok(file))?;
             }

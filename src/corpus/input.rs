@@ -10,14 +10,15 @@ use crate::system::boxed;
 /// How the bytes of a file become sentences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileKind {
-    /// What its lines say.
+    /// The format of its lines.
     pub format: Format,
-    /// What is to be undone before there are lines.
+    /// The compression to undo before there are lines.
     pub compression: Compression,
 }
 
 impl FileKind {
-    /// What a file's name tells: `a.conllu`, `b.txt.gz`, `c.jsonl.zst`. `None` if it has no extension of a format.
+    /// The kind that a file's name tells: `a.conllu`, `b.txt.gz`, `c.jsonl.zst`. `None` if it has no extension of a
+    /// format.
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
         let (compression, bare) = Compression::of(path);

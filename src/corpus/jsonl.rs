@@ -20,7 +20,7 @@ use super::tree;
 pub(super) const ENTRY: Entry =
     Entry { name: "jsonl", extensions: &["jsonl", "ndjson"], may_have_text: true, read: next };
 
-/// What a line may say.
+/// The keys of a line.
 #[derive(Deserialize)]
 struct Line {
     text: Option<String>,

@@ -142,7 +142,7 @@ impl Lines {
         }
     }
 
-    /// What is to be said when bytes cannot be read, or cannot be decoded.
+    /// The error where bytes cannot be read, or cannot be decoded.
     fn unreadable(&mut self, error: io::Error) -> anyhow::Error {
         let failed = self.source.get_mut().stored().failed;
         let Self { path, number, compression, .. } = self;

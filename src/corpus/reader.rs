@@ -29,7 +29,7 @@ pub(super) struct Parsed {
     pub begins_document: bool,
 }
 
-/// What readers remember from sentence to sentence.
+/// The memory of readers from sentence to sentence.
 #[derive(Default)]
 pub(super) struct Context {
     /// Of the whole corpus.
@@ -38,7 +38,7 @@ pub(super) struct Context {
     pub file: FileContext,
 }
 
-/// What readers remember of the file that they read.
+/// The memory of readers of the file that they read.
 #[derive(Default)]
 pub(super) struct FileContext {
     /// The fields of [`Annotation::entity`](super::Annotation::entity) in the order that the file declares.

@@ -47,7 +47,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What is known about a sentence's inside.
+/// A sentence's text or words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Running text; the tokenizer finds the words.
@@ -61,11 +61,11 @@ pub enum Content {
 pub struct Word {
     /// The surface form.
     pub form: String,
-    /// What the word depends on.
+    /// The head that the word depends on.
     pub head: TreeHead,
     /// Universal Dependencies relation to the head, with subtype if there is one (`nsubj:pass`).
     pub relation: String,
-    /// What else is known about it.
+    /// Its part of speech, features, lemma and entities, where the corpus has them.
     pub annotation: Annotation,
 }
 

@@ -43,7 +43,7 @@ struct FileName {
     format: Format,
 }
 
-/// What identifies a corpus in a report: nothing of it is a path.
+/// The identity of a corpus in a report: nothing of it is a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CorpusIdentity {
     /// The names of what was given, joined by ` + `: of files, of folders, `-` for standard input.
@@ -72,7 +72,7 @@ impl CorpusIdentity {
     }
 }
 
-/// What identifies one file of a corpus.
+/// The identity of one file of a corpus.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileIdentity {
     /// The file's name, or `-` for standard input.

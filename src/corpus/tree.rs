@@ -1,4 +1,4 @@
-//! What must hold of a dependency tree, in whatever format it comes.
+//! The conditions that a dependency tree must meet, in whatever format it comes.
 
 use super::sentence::{TreeHead, Word};
 

@@ -56,10 +56,10 @@ pub fn parse(name: &str, text: &str) -> Result<Report> {
              take the version of headscope that wrote it, or analyse again"
         );
     }
-    let report = Report::parse(text)
+    let mut report = Report::parse(text)
         .map_err(broken)
         .context("the report lacks something that this version of headscope writes: analyse again")?;
-    match report.defect() {
+    match report.complete() {
         Some(defect) => bail!("{name}: the report is not whole: {defect}"),
         None => Ok(report),
     }

@@ -1,4 +1,4 @@
-//! What a person sees on the terminal: the grid of labels, the relations, what was skipped.
+//! The summary that a person sees on the terminal: the grid of labels, the relations, what was skipped.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -27,7 +27,7 @@ pub fn render(report: &Report, presets: &[&Preset]) -> String {
     text
 }
 
-/// What a shard has to say before it is merged.
+/// The summary of a shard before it is merged.
 #[must_use]
 pub fn of_shard(shard: Shard, observation: &Observation) -> String {
     let tally = &observation.tally;
@@ -128,7 +128,11 @@ fn grid(report: &Report) -> Table {
         row.extend(layer.iter().map(|head| {
             let Code { text, style, .. } = code(&head.primary);
             let mark = if head.labels.first().is_some_and(|primary| primary.borderline) { BORDERLINE } else { "" };
-            format!("{style}{text}{mark}{style:#}")
+            let more = match head.labels.len() {
+                0 | 1 => String::new(),
+                labels => format!("+{}", labels - 1),
+            };
+            format!("{style}{text}{mark}{more}{style:#}")
         }));
         table.add_row(row);
     }
@@ -154,7 +158,7 @@ fn legend(out: &mut String, heads: &[HeadReport]) -> fmt::Result {
     Ok(())
 }
 
-/// What follows a label in the grid whose interval crosses its threshold.
+/// The mark of a label in the grid whose interval crosses its threshold.
 const BORDERLINE: &str = "?";
 
 fn borderline(out: &mut String, heads: &[HeadReport]) -> fmt::Result {
@@ -199,6 +203,10 @@ fn skipped(out: &mut String, report: &Report) -> fmt::Result {
     }
     if report.corpus.unannotated > 0 {
         writeln!(out, "Sentences with words whose head is not annotated: {}.", report.corpus.unannotated)?;
+    }
+    for [first, again] in &report.corpus.repeated {
+        let [first, again] = [first, again].map(|name| printable(name));
+        writeln!(out, "Files with the same contents, whose sentences count twice: {first} and {again}.")?;
     }
     if report.corpus.passed_over > 0 {
         writeln!(out, "In the folders, files and folders that are no corpus files: {}.", report.corpus.passed_over)?;

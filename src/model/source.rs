@@ -74,8 +74,9 @@ impl FileStore for InTheBox<'_> {
 impl ModelRef {
     /// Reads `FOLDER`, `name`, `org/name`, `org/name@revision` or `box:name`.
     ///
-    /// What begins with `box:` is in the box. What else exists on disk is meant as such; so is everything that cannot be a Hub id. Nothing is refused here:
-    /// [`resolve`](Self::resolve) says what is wrong with a folder that is not there.
+    /// A name that begins with `box:` is in the box. Any other that exists on disk is meant as such; so is everything
+    /// that cannot be a Hub id. Nothing is refused here: [`resolve`](Self::resolve) says what is wrong with a folder
+    /// that is not there.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         if text.starts_with(boxed::PREFIX) {

@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 /// A control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Control {
-    /// What is taken away.
+    /// The part that is taken away.
     #[serde(rename = "control")]
     pub kind: ControlKind,
     /// The seed of what is random about it.
     pub seed: u64,
 }
 
-/// What a control takes away.
+/// The part that a control takes away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ControlKind {
-    /// What was learned: the weights are those of an untrained model.
+    /// The learned weights: the model is an untrained one.
     RandomInit,
     /// The order of words: each sentence's words are shuffled, and their arcs go with them.
     ShuffledWords,

@@ -14,11 +14,11 @@ use serde_json::{Map, Value};
 use super::control::Control;
 use crate::corpus::CorpusIdentity;
 use crate::model::families::Architecture;
-use crate::model::grid::HeadGrid;
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::{Hashes, Model};
 use crate::sequences::words::FromToken;
 
-/// What shards must have in common to be parts of one whole.
+/// The facts that shards must have in common to be parts of one whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Identity {
     /// The program.
@@ -44,8 +44,12 @@ pub struct Protocol {
     pub from_token: FromToken,
     /// Sentences are summed in so many blocks.
     pub blocks: usize,
-    /// What was run beside the analysis itself.
+    /// The controls that were run beside the analysis itself.
     pub controls: Vec<Control>,
+    /// The heads that were removed from the model, what they write being zeros; absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>")]
+    pub removed: Vec<HeadPlace>,
     /// The studies that were run.
     #[serde(flatten)]
     pub studies: Studies,
@@ -112,7 +116,7 @@ impl JsonSchema for Studies {
     }
 }
 
-/// What wrote the report.
+/// The program that wrote the report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tool {
     /// The program's name.

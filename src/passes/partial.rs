@@ -26,7 +26,7 @@ use crate::system::input;
 /// The file name extension of partials.
 pub const EXTENSION: &str = "headscope";
 
-/// What every partial begins with, before the version of its format.
+/// The beginning of every partial, before the version of its format.
 const MAGIC: &str = "headscope partial ";
 
 /// Raised whenever the header or the sums change; a test holds their layout against it.
@@ -43,7 +43,7 @@ const SMALLEST_UNPACKED_LIMIT: u64 = 64 << 20;
 /// Sums of attention hardly compress, and the counts of relations to about a tenth.
 const LARGEST_RATIO: u64 = 256;
 
-/// What is known of a shard beside its sums.
+/// The facts about a shard beside its sums.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Header {
     shard: Shard,

@@ -1,16 +1,36 @@
-//! A pass as a value: which sequences go through which weights.
+//! A pass as a value: which sequences go through which weights, and which heads are removed.
 //!
 //! Passes that are equal run once, and whoever wants one looks at the same forward pass.
 
 use super::control::{Control, ControlKind};
+use crate::model::forward::gates::{Gate, Gates};
+use crate::model::grid::HeadPlace;
 
 /// One pass over a corpus.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pass {
     /// The sequences that are made of the corpus.
     pub sequences: Sequences,
     /// The weights that they go through.
     pub weights: Weights,
+    /// The heads that are removed, ascending.
+    pub removed: Vec<Removal>,
+}
+
+/// A head that is removed: what it writes is replaced at every position, before the output projection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Removal {
+    /// The head.
+    pub head: HeadPlace,
+    /// Its replacement.
+    pub by: Replacement,
+}
+
+/// The replacement of a head's context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Replacement {
+    /// Zeros.
+    Zero,
 }
 
 /// Sequences that can be made of the sentences of a corpus.
@@ -44,7 +64,29 @@ pub enum Weights {
 
 impl Pass {
     /// The sentences through the checkpoint's weights.
-    pub const PLAIN: Self = Self { sequences: Sequences::Sentences, weights: Weights::Trained };
+    pub const PLAIN: Self = Self { sequences: Sequences::Sentences, weights: Weights::Trained, removed: Vec::new() };
+
+    /// The same pass without these heads as well.
+    #[must_use]
+    pub fn without(mut self, removed: &[Removal]) -> Self {
+        self.removed.extend(removed);
+        self.removed.sort_unstable();
+        self.removed.dedup();
+        self
+    }
+
+    /// The interventions that remove its heads.
+    #[must_use]
+    pub fn gates(&self) -> Gates {
+        let mut gates = Gates::default();
+        for Removal { head: HeadPlace { layer, head }, by } in &self.removed {
+            let gate = match by {
+                Replacement::Zero => Gate::scale(0.0),
+            };
+            gates.set(*layer, *head, gate);
+        }
+        gates
+    }
 
     /// The same pass with what `control` takes away.
     #[must_use]
@@ -80,8 +122,18 @@ mod tests {
     #[test]
     fn equal_passes_are_one() {
         let pairs = Pass { sequences: Sequences::Pairs { max_tokens: 128 }, ..Pass::PLAIN };
-        let shared = shared([(Pass::PLAIN, 'a'), (pairs, 'b'), (Pass::PLAIN, 'c')]);
+        let shared = shared([(Pass::PLAIN, 'a'), (pairs.clone(), 'b'), (Pass::PLAIN, 'c')]);
         assert_eq!(shared, [(Pass::PLAIN, vec!['a', 'c']), (pairs, vec!['b'])]);
+    }
+
+    #[test]
+    fn removals_are_a_part_of_the_pass() {
+        let removal = |layer, head| Removal { head: HeadPlace { layer, head }, by: Replacement::Zero };
+        let one = Pass::PLAIN.without(&[removal(1, 0), removal(0, 2)]).without(&[removal(1, 0)]);
+        assert_eq!(one.removed, [removal(0, 2), removal(1, 0)]);
+        assert_ne!(one, Pass::PLAIN);
+        let gates = one.gates();
+        assert_eq!((gates.of(0, 2), gates.of(0, 1)), (Some(&Gate::scale(0.0)), None));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 
 use super::identity::Protocol;
 use super::observation::PassSums;
@@ -12,6 +12,7 @@ use super::workers::{TokenizedSentences, sum_up};
 use crate::corpus::{Corpus, CorpusIdentity, Input};
 use crate::model::Model;
 use crate::model::forward::Encoder;
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::sequences::pairs::Pairs;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::shard::Shard;
@@ -40,7 +41,7 @@ pub struct Runner<'a> {
 pub struct Outcome {
     /// The corpus in numbers.
     pub tally: Tally,
-    /// What it is.
+    /// Its identity.
     pub corpus: CorpusIdentity,
     /// The sums of each pass.
     pub passes: Vec<PassSums>,
@@ -93,9 +94,9 @@ impl Runner<'_> {
             SentenceTokenizer::new(&model.tokenizer, protocol.max_tokens, protocol.truncate).strict(self.strict);
         let left = protocol.limit.unwrap_or(u64::MAX);
         let mut sentences = TokenizedSentences { corpus, encoder: tokenizer, shard, left };
-        let panel = Panel::new(observers);
+        let (panel, gates) = (Panel::new(observers), pass.gates());
         let sum = |sequences: &mut (dyn Iterator<Item = Result<Sequence>> + Send)| {
-            sum_up(panel, encoder, sequences, self.threads, &progress)
+            sum_up(panel, encoder, &gates, sequences, self.threads, &progress)
         };
         let (panel, left_out) = match pass.sequences {
             Sequences::Sentences => (sum(&mut sentences)?, 0),
@@ -126,4 +127,17 @@ pub fn token_limit(model: &Model, asked: Option<usize>) -> Result<usize> {
     let limit = asked.unwrap_or(positions);
     ensure!(limit <= positions, "--max-tokens {limit} is more than the {positions} {}", config.bound());
     Ok(limit)
+}
+
+/// The heads that are to be removed, if the model has them.
+///
+/// # Errors
+///
+/// If it has not.
+pub fn heads_of(model: &Model, removed: &[HeadPlace]) -> Result<Vec<HeadPlace>> {
+    let HeadGrid { layers, heads } = model.grid();
+    if let Some(head) = removed.iter().find(|place| place.layer >= layers || place.head >= heads) {
+        bail!("--remove {head}: the model has {layers} layers of {heads} heads, both counted from 0");
+    }
+    Ok(removed.to_vec())
 }

@@ -8,9 +8,10 @@ use anyhow::Result;
 
 use super::observer::Panel;
 use crate::corpus::Corpus;
+use crate::model::forward::gates::Gates;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadView, Needs, Visitor};
-use crate::model::forward::{Encoder, Scratch};
+use crate::model::forward::{Encoder, Scratch, Start};
 use crate::sequences::pack::{Pack, Packs};
 use crate::sequences::sequence::Sequence;
 use crate::sequences::shard::Shard;
@@ -68,6 +69,7 @@ impl Iterator for TokenizedSentences<'_> {
 pub fn sum_up(
     panel: Panel,
     encoder: &dyn Encoder,
+    gates: &Gates,
     sequences: impl Iterator<Item = Result<Sequence>> + Send,
     threads: NonZeroUsize,
     progress: &Analysis,
@@ -83,7 +85,8 @@ pub fn sum_up(
             let Some(pack) = take()? else { break };
             if !panel.is_empty() {
                 panel.begin(pack.sentences.iter());
-                encoder.forward(&pack.batch(), &mut scratch, &mut Watcher { panel: &mut panel, pack: &pack })?;
+                let mut watcher = Watcher { panel: &mut panel, pack: &pack };
+                encoder.forward_from(Start::Embeddings, &pack.batch(), gates, &mut scratch, &mut watcher)?;
                 panel.end();
             }
             progress.advance(pack.sentences.len(), pack.tokens());

@@ -67,6 +67,14 @@ const GENERAL: &[Entry] = &[
         |_| true,
     ),
     (
+        certainty(
+            "equal-files",
+            "Some files of the corpus have the same contents: their sentences count twice, so the intervals and \
+                q-values are too small.",
+        ),
+        |run| !run.corpus.repeated.is_empty(),
+    ),
+    (
         certainty("few-sentences", "There are fewer sentences than blocks to resample: the intervals are too narrow."),
         |run| run.corpus.sentences < BLOCKS as u64,
     ),

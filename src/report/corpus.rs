@@ -31,6 +31,9 @@ pub struct CorpusInfo {
     pub passed_over: u64,
     /// The files in the order they were read; sentences are numbered through.
     pub files: Vec<CorpusFileInfo>,
+    /// Pairs of files whose bytes are the same, so that their sentences count twice; absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repeated: Vec<[String; 2]>,
 }
 
 /// One file of the corpus.
@@ -61,6 +64,7 @@ impl CorpusInfo {
             let FileTally { sentences, tokens, words, skipped } = tally.files.get(number).copied().unwrap_or_default();
             CorpusFileInfo { name, format, sha256, sentences, tokens, words, skipped }
         };
+        let repeated = identity.repeated().into_iter().map(|pair| pair.map(|file| file.name.clone())).collect();
         Self {
             name: identity.name,
             sentences: tally.sentences,
@@ -71,6 +75,7 @@ impl CorpusInfo {
             truncated: tally.truncated,
             unannotated: tally.unannotated,
             passed_over: identity.passed_over,
+            repeated,
             files: identity.files.into_iter().enumerate().map(file).collect(),
         }
     }

@@ -5,6 +5,7 @@ mod corpus;
 mod schema;
 
 use std::collections::BTreeMap;
+use std::mem::take;
 
 use anyhow::Result;
 use schemars::JsonSchema;
@@ -20,7 +21,7 @@ use crate::stats::bootstrap::Bootstrap;
 use crate::studies::all;
 use crate::studies::findings::Findings;
 use crate::studies::label::{Label, Near, Verdict};
-use crate::studies::metric::{Estimates, Intervals, Values};
+use crate::studies::metric::{Denominator, Estimates, Intervals, Metrics, Values};
 use crate::studies::plan;
 use crate::studies::policy::Policy;
 use crate::studies::section::Section;
@@ -31,13 +32,13 @@ pub use corpus::{CorpusFileInfo, CorpusInfo};
 /// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// What each head of a model does, with the evidence.
+/// A report on what each head of a model does, with the evidence.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(title = "headscope report")]
 pub struct Report {
     /// The version of this schema.
     pub schema_version: u32,
-    /// What wrote the report.
+    /// The program that wrote the report.
     pub tool: Tool,
     /// The model that was analysed.
     pub model: ModelInfo,
@@ -51,16 +52,20 @@ pub struct Report {
     /// The 95 % intervals of those.
     #[schemars(schema_with = "schema::intervals")]
     pub chance_ci95: Intervals,
+    /// How much each metric rests on, by metric id; empty in reports of 0.1.
+    #[serde(default)]
+    #[schemars(schema_with = "schema::denominators")]
+    pub denominators: Metrics<Denominator>,
     /// How many labels of each family the heads have.
     pub label_counts: BTreeMap<String, u64>,
     /// How many they have in each control; empty without `--control`.
     pub controls: Vec<ControlReport>,
     /// One object per head, layer by layer.
     pub heads: Vec<HeadReport>,
-    /// What studies add, each under keys of its own.
+    /// The sections that studies add, each under keys of its own.
     #[serde(flatten)]
     pub sections: Sections,
-    /// What the labels do not show.
+    /// Caveats: facts that the labels do not show.
     pub caveats: Vec<Caveat>,
     /// Time, threads and host; absent with `--no-run-info`. Nothing else in the report depends on the run.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -101,7 +106,7 @@ impl JsonSchema for Sections {
 /// Every option that the numbers depend on, and the label policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Settings {
-    /// What the sums depend on.
+    /// The settings that the sums depend on.
     #[serde(flatten)]
     pub protocol: Protocol,
     /// How the blocks were resampled for the intervals.
@@ -118,7 +123,7 @@ fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error
     all::default_policy().with_json(&values).map_err(D::Error::custom)
 }
 
-/// What was found in a control: false labels.
+/// Labels found in a control: they are false.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ControlReport {
     /// Which control, with its seed.
@@ -137,13 +142,13 @@ pub struct HeadReport {
     pub head: usize,
     /// The name of the head, `L7H9`.
     pub name: String,
-    /// The label with the largest margin over its threshold, or `unlabelled`.
+    /// The firm label with the largest margin over its threshold, a borderline one if none is firm, or `unlabelled`.
     pub primary: String,
-    /// All labels, by falling margin.
+    /// All labels: firm before borderline ones, and among these by falling margin.
     pub labels: Vec<Label>,
     /// For an unlabelled head the two labels it is nearest to; fewer if fewer rules are on.
     pub nearest: Vec<Near>,
-    /// What was measured, by metric id.
+    /// The values of the metrics, by metric id.
     #[schemars(schema_with = "schema::values")]
     pub metrics: Values,
     /// The 95 % interval of each metric.
@@ -162,7 +167,7 @@ pub struct Caveat {
 
 /// All that a report is made of beside what was found.
 pub struct Circumstances {
-    /// What wrote the report.
+    /// The program that wrote the report.
     pub tool: Tool,
     /// The model that was analysed.
     pub model: ModelInfo,
@@ -185,7 +190,7 @@ impl Report {
         let verdicts = findings.verdicts(policy);
         let caveats = caveats::of_run(&model, &corpus, &verdicts, findings.caveats(&verdicts, policy));
         let label_counts = all::count(&findings.studies(), &verdicts);
-        let Findings { estimates: Estimates { heads, ci95, chance, chance_ci95 }, sections } = findings;
+        let Findings { estimates: Estimates { heads, ci95, chance, chance_ci95, denominators }, sections } = findings;
         let head = |(place, ((metrics, ci95), verdict)): (usize, ((Values, Intervals), Verdict))| {
             let (layer, head) = grid.at(place);
             let Verdict { primary, labels, nearest } = verdict;
@@ -199,6 +204,7 @@ impl Report {
             settings,
             chance,
             chance_ci95,
+            denominators,
             label_counts,
             controls,
             heads: heads.into_iter().zip(ci95).zip(verdicts).enumerate().map(head).collect(),
@@ -210,12 +216,12 @@ impl Report {
 
     /// The same evidence under another policy: new labels, q-values and caveats.
     ///
-    /// What the controls come to under it cannot be told from a report, so they are left out.
+    /// The labels of the controls under it cannot be told from a report, so they are left out.
     #[must_use]
     pub fn relabel(self, policy: Policy) -> Self {
-        let Self { tool, model, corpus, settings, chance, chance_ci95, heads, sections, run, .. } = self;
+        let Self { tool, model, corpus, settings, chance, chance_ci95, denominators, heads, sections, run, .. } = self;
         let (heads, ci95) = heads.into_iter().map(|head| (head.metrics, head.ci95)).unzip();
-        let estimates = Estimates { heads, ci95, chance, chance_ci95 };
+        let estimates = Estimates { heads, ci95, chance, chance_ci95, denominators };
         let mut findings = Findings { estimates, sections: sections.0 };
         findings.correct(&policy);
         let settings = Settings { policy, ..settings };
@@ -237,9 +243,10 @@ impl Report {
         Ok(report)
     }
 
-    /// What is missing for this to be a whole report, if anything: every head with every metric of its studies.
+    /// Puts all metrics in the order of the tables, and gives the first fault of a report that is not whole: a whole one
+    /// has every head with every metric of its studies.
     #[must_use]
-    pub fn defect(&self) -> Option<String> {
+    pub fn complete(&mut self) -> Option<String> {
         let grid = self.model.grid();
         let count = grid.layers.checked_mul(grid.heads).filter(|&count| count > 0 && count == self.heads.len());
         let listed = self.heads.iter().map(|head| (head.layer, head.head));
@@ -247,15 +254,18 @@ impl Report {
             return Some(format!("`heads` does not list {} layers of {} heads", grid.layers, grid.heads));
         }
         let expected = self.sections.0.iter().flat_map(|(study, _)| columns(*study)).collect::<Vec<_>>();
-        let names: Vec<String> =
-            Values::new(&expected, std::iter::repeat(None)).cells().map(|(name, _)| name).collect();
-        let has_all = |values: &mut dyn Iterator<Item = String>| values.eq(names.iter().cloned());
-        for head in &self.heads {
-            let metrics = has_all(&mut head.metrics.cells().map(|(name, _)| name));
-            if !metrics || !has_all(&mut head.ci95.cells().map(|(name, _)| name)) {
+        for head in &mut self.heads {
+            let ordered = (take(&mut head.metrics).in_order(&expected), take(&mut head.ci95).in_order(&expected));
+            let (Some(metrics), Some(ci95)) = ordered else {
                 return Some(format!("the head `{}` does not have every metric", head.name));
-            }
+            };
+            (head.metrics, head.ci95) = (metrics, ci95);
         }
+        let chance = (take(&mut self.chance).in_order(&expected), take(&mut self.chance_ci95).in_order(&expected));
+        let (Some(chance), Some(chance_ci95)) = chance else {
+            return Some("`chance` does not have every metric".to_owned());
+        };
+        (self.chance, self.chance_ci95) = (chance, chance_ci95);
         self.sections.0.iter().find_map(|(_, section)| section.defect(grid))
     }
 }

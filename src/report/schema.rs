@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::stats::bootstrap::Interval;
 use crate::studies::all::{STUDIES, default_policy};
-use crate::studies::metric::Keys;
+use crate::studies::metric::{Denominator, Keys};
 
 /// A value of each metric; those of studies that were not run are absent.
 pub(super) fn values(generator: &mut SchemaGenerator) -> Schema {
@@ -16,6 +16,12 @@ pub(super) fn values(generator: &mut SchemaGenerator) -> Schema {
 /// An interval of each metric.
 pub(super) fn intervals(generator: &mut SchemaGenerator) -> Schema {
     let value = generator.subschema_for::<Option<Interval>>();
+    metrics(&value)
+}
+
+/// How much each metric rests on.
+pub(super) fn denominators(generator: &mut SchemaGenerator) -> Schema {
+    let value = generator.subschema_for::<Denominator>();
     metrics(&value)
 }
 

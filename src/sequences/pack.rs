@@ -72,7 +72,7 @@ impl<I> Packs<I> {
         Self { sentences, held: None }
     }
 
-    /// What was packed, for whoever wants to know how it ended.
+    /// The iterator that was packed, for whoever wants to know how it ended.
     pub fn into_inner(self) -> I {
         self.sentences
     }

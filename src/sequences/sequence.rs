@@ -1,4 +1,5 @@
-//! What goes through the encoder: tokens, what kind each is, which word each belongs to, and what is known of the words.
+//! A sequence of tokens as it goes through the encoder: the kind and the word of each token, and the annotations of
+//! the words.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,19 +19,19 @@ pub struct Sequence {
     pub ids: Vec<u32>,
     /// Segment (token type) ids, `[tokens]`.
     pub segments: Vec<u32>,
-    /// What kind each token is, `[tokens]`.
+    /// The kind of each token, `[tokens]`.
     pub kinds: Vec<TokenKind>,
     /// The token range of each word, in order; special tokens belong to none.
     pub words: Vec<Range<usize>>,
     /// The gold tree, one arc per word, where the corpus has one.
     pub tree: Option<Vec<GoldArc>>,
-    /// What else the corpus says of each word, `[words]`; empty for running text.
+    /// The annotations of each word, `[words]`; empty for running text.
     pub annotations: Vec<Annotation>,
     /// The fields of [`Annotation::entity`] as the corpus declares them.
     pub entity_fields: Option<Arc<str>>,
 }
 
-/// What a token is to the metrics (METHODOLOGY, "Notation").
+/// The kind of a token to the metrics (METHODOLOGY, "Notation").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
     /// An ordinary token.
@@ -56,7 +57,7 @@ impl TokenKind {
 /// The arc of one word to its head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GoldArc {
-    /// What the word depends on.
+    /// The head that the word depends on.
     pub head: TreeHead,
     /// The relation with its subtype, if any.
     pub relation: String,

@@ -36,7 +36,7 @@ impl SkipReason {
         }
     }
 
-    /// What can be done about it, to follow the reason; empty where nothing can.
+    /// The way out, to follow the reason; empty where there is none.
     #[must_use]
     pub fn way_out(self) -> &'static str {
         match self {
@@ -46,7 +46,7 @@ impl SkipReason {
     }
 }
 
-/// What was encoded and what was not: the corpus in numbers.
+/// The corpus in numbers: how much of it was encoded, and how much was not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Sentences encoded.
@@ -69,7 +69,7 @@ pub struct Tally {
     pub files: Vec<FileTally>,
 }
 
-/// What was encoded of one file and what was not.
+/// One file in numbers: how much of it was encoded, and how much was not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileTally {
     /// Sentences encoded.

@@ -14,10 +14,10 @@ use crate::model::tokenizer::ModelTokenizer;
 #[cfg(test)]
 mod tests;
 
-/// What became of a sentence.
+/// A sentence once tokenised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tokenized {
-    /// What goes through the encoder.
+    /// It goes through the encoder.
     Sequence(Sequence),
     /// It is left out.
     Skipped(SkipReason),
@@ -85,7 +85,7 @@ impl<'a> SentenceTokenizer<'a> {
         }
     }
 
-    /// What was encoded and left out so far.
+    /// The tally of what was encoded and left out so far.
     #[must_use]
     pub fn tally(&self) -> &Tally {
         &self.tally

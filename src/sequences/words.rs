@@ -81,7 +81,7 @@ impl WordAttention {
         self.weights[from * self.words + to]
     }
 
-    /// What word `from` attends to, `[words]`.
+    /// The attention of word `from` to each word, `[words]`.
     #[must_use]
     pub fn row(&self, from: usize) -> &[f64] {
         &self.weights[from * self.words..][..self.words]

@@ -2,6 +2,7 @@
 //!
 //! docs/METHODOLOGY.md, "Uncertainty", says what each of them assumes.
 
+pub mod block_test;
 pub mod blocks;
 pub mod bootstrap;
 pub mod exact;

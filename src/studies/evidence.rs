@@ -3,7 +3,25 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::policy::{Range, Threshold, Value};
 use crate::stats::bootstrap::Interval;
+
+/// Fewest queries that any label rests on; of a syntactic one its words, which have a threshold of their own.
+pub const MIN_QUERIES: Threshold = Threshold {
+    name: "min_queries",
+    range: Range::Count("queries"),
+    default: Value::Count(100),
+    about: "fewest eligible queries of any label but the syntactic ones, which have `syntactic_min_count`: with 100 the \
+        standard error of a share is at most 5 points",
+};
+
+/// Fewest sentences that any label rests on.
+pub const MIN_SENTENCES: Threshold = Threshold {
+    name: "min_sentences",
+    range: Range::Count("sentences"),
+    default: Value::Count(30),
+    about: "fewest sentences with what a label rests on: intervals resample sentences, and of few they are too narrow",
+};
 
 /// From which end of an arc the head is predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -51,6 +69,11 @@ impl<T> ByDirection<T> {
         }
     }
 
+    /// Both values, in the order of [`Direction::BOTH`], to change them.
+    pub fn both_mut(&mut self) -> [&mut T; 2] {
+        [&mut self.dependent_to_head, &mut self.head_to_dependent]
+    }
+
     /// A value for each place in [`Direction::BOTH`].
     pub fn new(mut value: impl FnMut(usize) -> T) -> Self {
         Self { dependent_to_head: value(0), head_to_dependent: value(1) }
@@ -64,6 +87,9 @@ pub struct Comparison {
     pub difference: f64,
     /// The 95 % interval of the difference; null where no two blocks have such a word.
     pub ci95: Option<Interval>,
+    /// The standard error of the difference, by leaving out one block at a time; null where fewer than 20 have such a
+    /// word.
+    pub standard_error: Option<f64>,
     /// Words on which the head alone is right.
     pub head_only: u64,
     /// Words on which the offset alone is right.
@@ -73,4 +99,37 @@ pub struct Comparison {
     /// `p` corrected by Benjamini & Hochberg for all tests of the run; null where the relation has too few words to
     /// be tested.
     pub q: Option<f64>,
+}
+
+/// A head against the best tags of a relation, on the same words.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TagComparison {
+    /// The head's accuracy less that of the tags.
+    pub difference: f64,
+    /// The 95 % interval of the difference; null where no two blocks have such a word.
+    pub ci95: Option<Interval>,
+    /// The standard error of the difference, by leaving out one block at a time; null where fewer than 20 have such a
+    /// word.
+    pub standard_error: Option<f64>,
+    /// Words on which the head alone is right.
+    pub head_only: u64,
+    /// Words on which the tags alone are right.
+    pub tags_only: u64,
+    /// The two-sided block test of the head's lead over the better of the tags and the best fixed offset against
+    /// `settings.policy.syntactic_beyond_margin`; null where there is no standard error, or it is 0 and the lead is not
+    /// the margin.
+    pub p: Option<f64>,
+    /// `p` corrected by Benjamini & Hochberg for all such tests of the run; null where the relation has too few words
+    /// to be tested.
+    pub q: Option<f64>,
+}
+
+/// How far a syntactic label reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Reach {
+    /// Beyond a fixed offset.
+    Offset,
+    /// Beyond word classes, too.
+    Tags,
 }

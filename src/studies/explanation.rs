@@ -9,15 +9,15 @@ use super::policy::Threshold;
 pub struct Explanation {
     /// Its name in reports.
     pub name: &'static str,
-    /// What it says of a head.
+    /// Its meaning for a head, as a sentence.
     pub measures: &'static str,
     /// How it is computed; symbols as in docs/METHODOLOGY.md. A threshold's name in braces stands for its default.
     pub formula: &'static str,
-    /// What a head without any preference would get.
+    /// The value of a head without any preference.
     pub chance: &'static str,
     /// Where the definition or the threshold comes from.
     pub source: &'static str,
-    /// What it does not say; empty if there is nothing to warn of.
+    /// Warnings of what it does not say; empty if there are none.
     pub caveats: &'static str,
 }
 
@@ -31,7 +31,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// What it is called in reports.
+    /// Its name in reports.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.explanation.name

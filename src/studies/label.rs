@@ -6,7 +6,7 @@ use anstyle::AnsiColor;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::evidence::{Comparison, Direction};
+use super::evidence::{Comparison, Direction, Reach, TagComparison};
 use super::explanation::Explanation;
 use super::metric::Metrics;
 use super::policy::{Policy, Threshold};
@@ -155,6 +155,10 @@ pub struct Label {
     pub direction: Option<Direction>,
     /// The head against the offset baseline: of a syntactic label, null for others.
     pub versus_offset: Option<Comparison>,
+    /// How far a syntactic label reaches; null for others, and where no word of the relation has a UPOS.
+    pub beyond: Option<Reach>,
+    /// The head against the tag baseline; null as `beyond` is.
+    pub versus_tags: Option<TagComparison>,
 }
 
 /// A label that a head does not have, and how far off it is.
@@ -177,9 +181,9 @@ pub struct Near {
 /// The verdict on one head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// The label with the largest margin, or [`UNLABELLED`].
+    /// The first of the labels, or [`UNLABELLED`].
     pub primary: String,
-    /// All labels, by falling margin.
+    /// All labels: firm before borderline ones, and among these by falling margin.
     pub labels: Vec<Label>,
     /// For a head without a label the two that are nearest, nearest first; fewer if fewer rules are on.
     pub nearest: Vec<Near>,
@@ -196,7 +200,7 @@ impl Verdict {
         // Sorting is stable: equal margins stay in the order of the table.
         let by_margin = |a: &Label, b: &Label| b.margin.total_cmp(&a.margin);
         let mut labels: Vec<Label> = fired.into_iter().map(|assessment| assessment.label).collect();
-        labels.sort_by(by_margin);
+        labels.sort_by(|a, b| a.borderline.cmp(&b.borderline).then_with(|| by_margin(a, b)));
         let mut nearest: Vec<Label> = missed.into_iter().map(|assessment| assessment.label).collect();
         nearest.sort_by(by_margin);
         nearest.truncate(if labels.is_empty() { NEAREST } else { 0 });
@@ -268,6 +272,8 @@ pub fn assess(
         borderline: ci95.is_none_or(|interval| !bound.holds(interval.low(), threshold)),
         direction: None,
         versus_offset: None,
+        beyond: None,
+        versus_tags: None,
     };
     let may_fire = bound.holds(ci95.map_or(score, Interval::high), threshold);
     Some(Assessment { label, fires: bound.holds(score, threshold), may_fire })

@@ -4,6 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::num::NonZeroUsize;
 
+use schemars::JsonSchema;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
@@ -57,16 +58,32 @@ pub type Column = (&'static str, Keys);
 pub struct Fraction {
     numerator: f64,
     denominator: f64,
+    rests_on: Denominator,
+}
+
+/// How much a ratio rests on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Denominator {
+    /// What was eligible: queries of the token level, words of a relation, edges of trees.
+    pub count: u64,
+    /// Sentences with any.
+    pub sentences: u64,
 }
 
 impl Fraction {
     /// Nothing of nothing: a ratio without a value.
-    pub const NONE: Self = Self { numerator: 0.0, denominator: 0.0 };
+    pub const NONE: Self = Self { numerator: 0.0, denominator: 0.0, rests_on: Denominator { count: 0, sentences: 0 } };
 
     /// `numerator / denominator`
     #[must_use]
     pub fn new(numerator: f64, denominator: f64) -> Self {
-        Self { numerator, denominator }
+        Self { numerator, denominator, ..Self::NONE }
+    }
+
+    /// The same, resting on so much.
+    #[must_use]
+    pub fn resting_on(self, count: u64, sentences: u64) -> Self {
+        Self { rests_on: Denominator { count, sentences }, ..self }
     }
 
     /// The ratio, or `None` where that is no number.
@@ -125,6 +142,27 @@ impl<T> Metrics<T> {
         self.0.0.extend(other.0.0);
     }
 
+    /// The same values in the order of `columns`; `None` unless they are those of just these columns.
+    ///
+    /// JSON objects have no order, so whoever saved a report anew may have changed it.
+    #[must_use]
+    pub fn in_order(mut self, columns: &[Column]) -> Option<Self> {
+        let mut take = |(id, keys): &Column| {
+            let cells = match (self.0.take(id)?, keys) {
+                (Cells::Single(value), Keys::Single) => Cells::Single(value),
+                (Cells::Keyed(mut values), Keys::Each(count, name)) => {
+                    let take = |place| Some((name(place), values.take(&name(place))?));
+                    let ordered = (0..*count).map(take).collect::<Option<_>>()?;
+                    values.0.is_empty().then_some(Cells::Keyed(Named(ordered)))?
+                }
+                _ => return None,
+            };
+            Some(((*id).to_owned(), cells))
+        };
+        let ordered = columns.iter().map(&mut take).collect::<Option<_>>()?;
+        self.0.0.is_empty().then_some(Self(Named(ordered)))
+    }
+
     /// Every single value with its name: the id, and the key after a dot where there are several.
     pub fn cells(&self) -> impl Iterator<Item = (String, &T)> {
         self.0.0.iter().flat_map(|(id, cells)| -> Vec<(String, &T)> {
@@ -163,6 +201,11 @@ impl<T> Default for Metrics<T> {
 impl<T> Named<T> {
     fn get(&self, name: &str) -> Option<&T> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+
+    fn take(&mut self, name: &str) -> Option<T> {
+        let place = self.0.iter().position(|(known, _)| known == name)?;
+        Some(self.0.remove(place).1)
     }
 
     fn map<U>(&self, mut f: impl FnMut(&str, &T) -> U) -> Named<U> {
@@ -235,6 +278,8 @@ pub struct Estimates {
     pub chance: Values,
     /// The 95 % intervals of those.
     pub chance_ci95: Intervals,
+    /// How much each metric rests on; the same for all heads.
+    pub denominators: Metrics<Denominator>,
 }
 
 impl Estimates {
@@ -247,7 +292,7 @@ impl Estimates {
     /// Divides, and resamples the blocks.
     ///
     /// `of_head` gives the cells of `columns` of a head (by its place) in a block, or in all of them where that is
-    /// `None`; `of_chance` those of a head without any preference.
+    /// `None`; `of_chance` those of a head without any preference, which also say what all heads' cells rest on.
     pub fn new(
         columns: &[Column],
         bench: &Bench,
@@ -267,7 +312,8 @@ impl Estimates {
             (0..grid.heads).map(of_head).collect::<Vec<_>>()
         });
         let (heads, ci95) = layers.into_iter().flatten().unzip();
-        Self { heads, ci95, chance, chance_ci95 }
+        let denominators = Metrics::new(columns, of_chance(None).iter().map(|fraction| fraction.rests_on));
+        Self { heads, ci95, chance, chance_ci95, denominators }
     }
 
     /// Adds the metrics of another study after these.
@@ -281,6 +327,7 @@ impl Estimates {
         self.ci95.iter_mut().zip(other.ci95).for_each(|(head, other)| head.extend(other));
         self.chance.extend(other.chance);
         self.chance_ci95.extend(other.chance_ci95);
+        self.denominators.extend(other.denominators);
     }
 }
 
@@ -343,6 +390,23 @@ mod tests {
         let intervals = r#"{"b":{"-1":[1.0,2.0],"0":null},"a":[0.0,0.5]}"#;
         assert_eq!(serde_json::to_string(&serde_json::from_str::<Intervals>(intervals).unwrap()).unwrap(), intervals);
         assert!(serde_json::from_str::<Values>(r#"{"a":"0.5"}"#).is_err());
+    }
+
+    #[test]
+    fn metrics_are_put_in_order_if_all_are_there() {
+        let keys = Keys::Each(2, |place| ["-1", "0"][place].to_owned());
+        let columns = [("b", keys), ("a", Keys::Single)];
+        let read = |json: &str| serde_json::from_str::<Values>(json).unwrap().in_order(&columns);
+        assert_eq!(read(r#"{"a":0.5,"b":{"0":null,"-1":7.0}}"#), Some(metrics()));
+        for json in [
+            r#"{"b":{"-1":7.0,"0":null}}"#,
+            r#"{"a":0.5,"b":{"-1":7.0}}"#,
+            r#"{"a":0.5,"b":{"-1":7.0,"0":null,"1":1.0}}"#,
+            r#"{"a":0.5,"b":{"-1":7.0,"0":null},"c":1.0}"#,
+            r#"{"a":0.5,"b":7.0}"#,
+        ] {
+            assert_eq!(read(json), None, "{json}");
+        }
     }
 
     #[test]

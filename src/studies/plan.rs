@@ -11,7 +11,7 @@ use crate::passes::identity::{Identity, Protocol, Studies};
 use crate::passes::observation::PassSums;
 use crate::passes::observer::Observer;
 use crate::passes::partial::PassBytes;
-use crate::passes::pass::{Pass, shared};
+use crate::passes::pass::{Pass, Removal, Replacement, shared};
 
 /// One study's interest in a pass.
 struct Want {
@@ -59,26 +59,29 @@ pub fn studies(names: &Studies) -> Result<Vec<&'static dyn Study>> {
 }
 
 impl Plan {
-    /// What the studies and controls of `protocol` want. The sentences themselves are read in any case.
+    /// The passes that the studies and controls of `protocol` want. The sentences themselves are read in any case.
     ///
     /// # Errors
     ///
     /// If a study is not known.
     pub fn new(protocol: &Protocol) -> Result<Self> {
         let studies = studies(&protocol.studies)?;
+        let removed: Vec<Removal> =
+            protocol.removed.iter().map(|&head| Removal { head, by: Replacement::Zero }).collect();
         let wants = |study: &'static dyn Study, control: Option<Control>| {
-            let pass = move |pass: Pass| control.map_or(pass, |control| pass.under(control));
+            let pass = |pass: Pass| match control {
+                Some(control) => pass.under(control).without(&removed),
+                None => pass.without(&removed),
+            };
             let wanted = study.passes().into_iter().enumerate();
-            wanted.map(move |(place, wanted)| (pass(wanted), Some(Want { study, place, control })))
+            wanted.map(|(place, wanted)| (pass(wanted), Some(Want { study, place, control }))).collect::<Vec<_>>()
         };
         let analysis = studies.iter().flat_map(|study| wants(*study, None));
         // A control counts labels, so it is for the studies that have any.
         let controlled = || studies.iter().copied().filter(|study| !study.detectors().is_empty());
-        let controls = protocol
-            .controls
-            .iter()
-            .flat_map(|control| controlled().flat_map(move |study| wants(study, Some(*control))));
-        let passes = shared([(Pass::PLAIN, None)].into_iter().chain(analysis).chain(controls));
+        let controls =
+            protocol.controls.iter().flat_map(|control| controlled().flat_map(|study| wants(study, Some(*control))));
+        let passes = shared([(Pass::PLAIN.without(&removed), None)].into_iter().chain(analysis).chain(controls));
         Ok(Self(passes.into_iter().map(|(pass, wants)| (pass, wants.into_iter().flatten().collect())).collect()))
     }
 
@@ -86,7 +89,7 @@ impl Plan {
     #[must_use]
     pub fn observers(&self, subject: &Subject<'_>) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
         let observer = |want: &Want| want.study.observer(want.place, subject);
-        self.0.iter().map(|(pass, wants)| (*pass, wants.iter().map(observer).collect())).collect()
+        self.0.iter().map(|(pass, wants)| (pass.clone(), wants.iter().map(observer).collect())).collect()
     }
 
     /// The sums of what was run by this plan: those of controls with all blocks in one, since nothing depends on theirs.
@@ -122,13 +125,13 @@ impl Plan {
                 Ok(sums)
             };
             let sums = wants.iter().zip(sums).map(restore).collect::<Result<_>>()?;
-            Ok(PassSums { pass: *pass, left_out, sums })
+            Ok(PassSums { pass: pass.clone(), left_out, sums })
         });
         restored.collect()
     }
 
-    /// What each study saw in the analysis itself, or in one of its controls, in the order of the table; by the places
-    /// of its passes.
+    /// Each study's sums in the analysis itself, or in one of its controls, in the order of the table; by the places of
+    /// its passes.
     #[must_use]
     pub fn observed<'a>(
         &self,

@@ -17,15 +17,15 @@ use crate::system::input;
 pub struct Threshold {
     /// Its name in policy files and in reports.
     pub name: &'static str,
-    /// What it may be.
+    /// The values that it may have.
     pub range: Range,
     /// Its value unless something else is asked for.
     pub default: Value,
-    /// What it means, and where the default comes from.
+    /// Its meaning, and the source of its default.
     pub about: &'static str,
 }
 
-/// What a threshold may be.
+/// The values that a threshold may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Range {
     /// A share or a rate, from 0 to 1, of a rule that may be switched off.
@@ -47,7 +47,7 @@ pub enum Value {
     Count(u64),
 }
 
-/// What switches a rule off in a policy file, and what is said of a rule that is.
+/// The value that switches a rule off in a policy file, and stands for a rule that is off.
 const OFF: &str = "off";
 
 impl fmt::Display for Value {
@@ -73,7 +73,7 @@ impl Threshold {
         Self { name, range: Range::Rule, default: Value::Share(default), about }
     }
 
-    /// What is expected of its value, in words.
+    /// Its range of values, in words.
     #[must_use]
     pub fn expected(&self) -> String {
         match self.range {
@@ -269,7 +269,7 @@ impl Serialize for Value {
     }
 }
 
-/// What is wrong with a policy file, and where.
+/// A fault of a policy file, and its line.
 #[derive(Debug)]
 struct Refused {
     line: usize,

@@ -129,7 +129,16 @@ mod tests {
         let thresholds = policy.as_object().unwrap().iter();
         let on: Vec<(&str, f64)> =
             thresholds.filter_map(|(name, threshold)| Some((name.as_str(), threshold.as_f64()?))).collect();
-        assert_eq!(on, [("offset_argmax", 0.9), ("syntactic_margin", 0.1), ("syntactic_min_count", 100.0)]);
+        // Those of the paper, and numbers that are never off.
+        let expected = [
+            ("offset_argmax", 0.9),
+            ("syntactic_margin", 0.1),
+            ("syntactic_min_count", 100.0),
+            ("syntactic_beyond_margin", 0.02),
+            ("min_queries", 100.0),
+            ("min_sentences", 30.0),
+        ];
+        assert_eq!(on, expected);
     }
 
     fn label(label: &str) -> Label {
@@ -144,6 +153,8 @@ mod tests {
             borderline: true,
             direction: None,
             versus_offset: None,
+            beyond: None,
+            versus_tags: None,
         }
     }
 

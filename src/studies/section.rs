@@ -5,7 +5,7 @@ use std::any::Any;
 use super::policy::Policy;
 use crate::model::grid::HeadGrid;
 
-/// What a study adds to a report beside metrics and labels.
+/// The part that a study adds to a report beside metrics and labels.
 pub trait Section: Any + Send + Sync {
     /// Its keys in the report, and what stands under them.
     fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {

@@ -19,7 +19,7 @@ use crate::stats::bootstrap::{Interval, Resamples};
 use crate::studies::all::{default_policy, named};
 use crate::studies::attention::sums::{AttentionBlock, AttentionSums};
 use crate::studies::attention::tokens::TokenSums;
-use crate::studies::dependency::arcs::{Agreement, BASELINE_OFFSETS, RelationSums, ScoredArc};
+use crate::studies::dependency::arcs::{Agreement, BASELINE_OFFSETS, PLACES, RelationSums, ScoredArc};
 use crate::studies::dependency::section::Relations;
 use crate::studies::dependency::sums::DependencySums;
 use crate::studies::evidence::{Comparison, Direction};
@@ -89,6 +89,7 @@ fn corpus(sentences: u64, accuracies: &[Vec<[f64; 2]>], policy: &Policy, rng: &m
             let words = rng.random_range(kind.words.clone());
             if relation == 0 {
                 block.exposure.queries += tokens(words);
+                block.exposure.sentences += 1;
                 block.exposure.separators += 1;
                 block.heads[0].separator_mass += tokens(words) as f64 * vary(SEPARATOR_MASS + kind.ease, rng);
             }
@@ -98,17 +99,18 @@ fn corpus(sentences: u64, accuracies: &[Vec<[f64; 2]>], policy: &Policy, rng: &m
             };
             let of_heads: Vec<[f64; 2]> = accuracies.iter().map(|both| both.map(|one| own(one, rng))).collect();
             let sums = &mut relations[number][relation];
+            sums.sentences += u64::from(words > 0);
             for _ in 0..words {
                 let next = rng.random_bool(of_offset);
-                let offset = if next { Some(NEXT) } else { rng.random_bool(0.25).then_some(PREVIOUS) };
-                sums.count(&ScoredArc { dependent: 0, head: 1, offset, relations: Vec::new() }, heads);
+                let elsewhere = |previous| if previous { PREVIOUS } else { PLACES - 1 };
+                let place = if next { NEXT } else { elsewhere(rng.random_bool(0.25)) };
+                let arc = ScoredArc { dependent: 0, head: 1, place, tagged: false, cue: None, relations: Vec::new() };
+                sums.count(&arc, heads);
                 for (head, chances) in of_heads.iter().enumerate() {
                     for (direction, &chance) in chances.iter().enumerate() {
                         let right = if rng.random_bool(COPIED) { next } else { rng.random_bool(chance) };
                         sums.hits[head][direction] += u64::from(right);
-                        if let Some(offset) = offset {
-                            agreements[relation].both[head][direction][offset] += u64::from(right);
-                        }
+                        agreements[relation].places[head][direction][place] += u64::from(right);
                     }
                 }
             }

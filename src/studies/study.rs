@@ -17,7 +17,7 @@ use crate::sequences::words::FromToken;
 ///
 /// A study is a folder of [`crate::studies`] and a line of [`crate::studies::all::STUDIES`]; nothing else names it.
 pub trait Study: Sync {
-    /// What it is called and asks.
+    /// Its name, its question and its needs.
     fn card(&self) -> &'static Card;
 
     /// The passes that it looks at, each with sums of its own.
@@ -60,20 +60,20 @@ pub trait Study: Sync {
         Ok(Box::new(Nothing))
     }
 
-    /// What its labels do not show, of those that apply to a run.
+    /// Its caveats that apply to a run: what its labels do not show.
     fn caveats(&self, _judged: &Judged<'_>) -> Vec<&'static Caveat> {
         Vec::new()
     }
 }
 
-/// What a study is called and asks.
+/// The name of a study, its question and its needs.
 #[derive(Debug)]
 pub struct Card {
     /// Its name: on the command line, in reports, in partials.
     pub name: &'static str,
     /// The question, as a sentence.
     pub question: &'static str,
-    /// What it needs of the corpus, and what it costs.
+    /// Its needs of the corpus, and its cost.
     pub needs: &'static str,
     /// Whether it runs unless it is switched off.
     pub by_default: bool,
@@ -81,7 +81,7 @@ pub struct Card {
     pub settings_key: Option<&'static str>,
 }
 
-/// What sums must know beforehand of what they are about.
+/// The model and the settings that sums must know beforehand.
 pub struct Subject<'a> {
     /// The heads.
     pub grid: HeadGrid,
@@ -91,7 +91,7 @@ pub struct Subject<'a> {
     pub token_id: &'a dyn Fn(&str) -> Option<u32>,
 }
 
-/// What a study saw in one of its passes.
+/// The sums of a study over one of its passes.
 #[derive(Clone, Copy)]
 pub struct Observed<'a> {
     /// Its sums.
@@ -100,7 +100,7 @@ pub struct Observed<'a> {
     pub left_out: u64,
 }
 
-/// What decides which caveats apply.
+/// The findings that decide which caveats apply.
 pub struct Judged<'a> {
     /// The verdict on each head.
     pub verdicts: &'a [Verdict],
@@ -118,21 +118,21 @@ impl Judged<'_> {
     }
 }
 
-/// What labels do not show. docs/LIMITS.md has the argument and the full references.
+/// A limit of what labels show. docs/LIMITS.md has the argument and the full references.
 #[derive(Debug)]
 pub struct Caveat {
     /// A short name that does not change.
     pub id: &'static str,
     /// The caveat.
     pub text: &'static str,
-    /// What it is about: caveats are listed in this order.
+    /// Its subject: caveats are listed in this order.
     pub about: About,
 }
 
-/// What a caveat is about.
+/// The subject of a caveat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum About {
-    /// What a label means.
+    /// The meaning of a label.
     Meaning,
     /// How sure it is.
     Certainty,

@@ -1,4 +1,4 @@
-//! What is in the box: models and a corpus that are part of the binary, so that it runs without any file.
+//! The box: models and a corpus that are part of the binary, so that it runs without any file.
 
 use std::path::Path;
 

@@ -16,7 +16,7 @@ thread_local! {
 /// No message needs more, and what a panic says may be taken from the file.
 const LONGEST_REASON: usize = 200;
 
-/// What `work` returns.
+/// Runs `work` and returns what it returns.
 ///
 /// # Errors
 ///
@@ -37,7 +37,7 @@ pub fn contained<T>(work: impl FnOnce() -> T) -> Result<T, Error> {
     outcome.map_err(|panic| anyhow!("the library that reads it gives up: {}", reason(&*panic)))
 }
 
-/// What a panic says, on one line.
+/// The text of a panic, on one line.
 fn reason(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
     let shown = one_line(text.unwrap_or("without a reason"));

@@ -84,7 +84,7 @@ pub fn text(bytes: Vec<u8>) -> io::Result<String> {
     })
 }
 
-/// What is said of a file of more than `most` bytes.
+/// The error of a file of more than `most` bytes.
 #[must_use]
 pub fn too_long(most: u64) -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {most} bytes, the most that is read of it"))

@@ -1,4 +1,4 @@
-//! What an interrupted run removes: files that are not whole yet.
+//! Files that are not whole yet, which an interrupted run removes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
 
-/// What is there for a time only. Whoever makes something or makes it permanent holds the lock meanwhile.
+/// Temporary files. Whoever makes one or makes it permanent holds the lock meanwhile.
 static TEMPORARY: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// On Ctrl-C, a hang-up, a request to quit or one to terminate: removes what is temporary and ends the process with

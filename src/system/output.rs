@@ -98,7 +98,7 @@ impl Drop for Output {
 
 /// The file that is written if `path` is: one path for all its spellings.
 ///
-/// What a link points to is written, and the link stays.
+/// The target of a link is written, and the link stays.
 #[must_use]
 pub fn destination(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| {

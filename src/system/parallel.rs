@@ -10,7 +10,7 @@ pub fn all_cores() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-/// What `work` makes of each item, in the items' order.
+/// Maps `work` over the items on several threads; results in the items' order.
 pub fn in_parallel<T: Send, R: Send>(
     threads: NonZeroUsize,
     items: impl IntoIterator<Item = T, IntoIter: Send>,
@@ -30,7 +30,7 @@ pub fn in_parallel<T: Send, R: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// What `work` returns on each of several threads, this one being the first.
+/// Runs `work` on each of several threads, this one being the first, and returns their results.
 ///
 /// There are fewer where the system has no more to give (`ulimit -u`): whoever shares work among them is to let each
 /// take what is left. A panic on any goes on here.

@@ -1,4 +1,4 @@
-//! What must hold of whatever bytes are given: the fuzz targets, and the tests that replay what they found.
+//! Properties that hold of any bytes: the fuzz targets, and the tests that replay what they found.
 
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -13,7 +13,8 @@ use headscope::model::source::ModelRef;
 use headscope::sequences::pack::{PACK_TOKENS, Packs, SEGMENT_SENTENCES};
 use headscope::sequences::sequence::{Sequence, TokenKind};
 use headscope::sequences::words::{FromToken, WordAttention};
-use headscope::studies::labels::Policy;
+use headscope::studies::all::default_policy;
+use headscope::studies::policy::Value;
 use headscope::system::terminal::{is_obeyed, one_line, printable};
 
 /// Takes any bytes, panics if a property does not hold, and says whether the bytes were what they should be.
@@ -115,7 +116,7 @@ fn check_tree(words: &[Word]) {
     }
 }
 
-/// What is kept of a sentence is bounded.
+/// The bounds hold of what is kept of a sentence.
 fn check_size(words: &[Word]) {
     let bytes = |Word { form, relation, annotation, .. }: &Word| {
         let others = [&annotation.lemma, &annotation.features, &annotation.entity];
@@ -304,13 +305,12 @@ fn policy(data: &[u8]) -> bool {
     with_bench(|place| {
         let path = place.join("policy.toml");
         fs::write(&path, data).expect("a temporary file");
-        let read = Policy::default().with_file(&path);
+        let read = default_policy().with_file(&path);
         fs::remove_file(&path).expect("a temporary file");
         match read {
             Ok(policy) => {
-                let shares = policy.differences(&Policy::default()).into_iter().map(|(_, value, _)| value);
-                for value in shares.filter(|value| value != "off") {
-                    assert!(value.parse::<f64>().is_ok_and(|value| value >= 0.0), "{value}");
+                for (name, value, _) in policy.differences(&default_policy()) {
+                    assert!(!matches!(value, Value::Share(share) if !(0.0..=1.0).contains(&share)), "{name} = {value}");
                 }
                 true
             }
@@ -323,7 +323,7 @@ fn policy(data: &[u8]) -> bool {
     })
 }
 
-/// What is shown on a terminal holds nothing that it obeys, and says what was hidden.
+/// Text shown on a terminal holds nothing that the terminal obeys, and says what was hidden.
 fn terminal(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
     let (line, lines) = (one_line(text), printable(text));

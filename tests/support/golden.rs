@@ -18,7 +18,7 @@ use headscope::sequences::sequence::{Sequence, TokenKind};
 use headscope::sequences::tokenize::SentenceTokenizer;
 use safetensors::SafeTensors;
 
-/// What attention and hidden states may differ by from PyTorch's: both are float32, summed in different orders.
+/// The largest difference of attention and hidden states from PyTorch's: both are float32, summed in different orders.
 /// PyTorch itself is 2e-6 to 4e-6 away from float64.
 pub const TOLERANCE: f32 = 1e-5;
 

@@ -30,7 +30,7 @@ pub const MAIN_COMMIT: &str = "1111111111111111111111111111111111111111";
 /// The commit that the tag `v1` and the branch `refs/pr/5` stand for; its files are the same.
 pub const V1_COMMIT: &str = "2222222222222222222222222222222222222222";
 
-/// What a [`HubServer`] serves, and how.
+/// A model that a [`HubServer`] serves, and how.
 #[derive(Clone, Debug)]
 pub struct Hub {
     id: String,
@@ -51,7 +51,7 @@ pub enum Access {
     Gated(String),
 }
 
-/// What goes wrong.
+/// A fault of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing.
@@ -70,7 +70,7 @@ pub enum Fault {
         after: usize,
         /// How many answers end so.
         times: u32,
-        /// What the weights' host makes of ranges.
+        /// The answer of the weights' host to requests for ranges.
         ranges: Ranges,
     },
     /// The weights' host sends nothing more after so many bytes of its first answer, and keeps the connection.
@@ -104,7 +104,7 @@ pub enum Fault {
     Sibling(&'static str),
 }
 
-/// What a server makes of a request for a range.
+/// The answer of a server to a request for a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ranges {
     /// It sends the range.
@@ -306,7 +306,7 @@ impl Hub {
         Reply::new(200, info.to_string()).with("Content-Type", "application/json")
     }
 
-    /// What Python's `snapshot_download` asks for: the files with their sizes and digests.
+    /// The listing that Python's `snapshot_download` asks for: the files with their sizes and digests.
     fn tree(&self) -> Reply {
         let entry = |name: &String| {
             let bytes = self.read(name).unwrap_or_default();
@@ -341,7 +341,7 @@ pub fn etag(file: &str, bytes: &[u8]) -> String {
     hex(&Sha1::new_with_prefix(format!("blob {}\0", bytes.len())).chain_update(bytes).finalize())
 }
 
-/// What [`Fault::ChangedWeights`] does to a file: one bit of its last byte is another one.
+/// Changes a file as [`Fault::ChangedWeights`] does: one bit of its last byte is another one.
 pub fn change(bytes: &mut [u8]) {
     *bytes.last_mut().expect("a file that is not empty") ^= 1;
 }
@@ -390,7 +390,7 @@ impl HubServer {
     }
 }
 
-/// What of a request matters here.
+/// The parts of a request that matter here.
 struct Asked {
     method: String,
     /// Without what follows a `?`.

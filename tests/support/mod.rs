@@ -1,4 +1,4 @@
-//! What the integration tests share.
+//! Helpers that the integration tests share.
 #![allow(dead_code, reason = "each test crate uses a part")]
 
 pub mod hub_server;
@@ -35,7 +35,7 @@ pub fn opened(paths: &[PathBuf]) -> Vec<ModelFile> {
     paths.iter().map(|path| ModelFile::open(path).expect("a file of a model")).collect()
 }
 
-/// What the `config.json` of a model folder says.
+/// The architecture that the `config.json` of a model folder describes.
 pub fn architecture(folder: &Path) -> Architecture {
     let text = std::fs::read_to_string(folder.join("config.json")).expect("a config.json");
     Architecture::parse(&text).expect("a config.json that is supported")
@@ -56,7 +56,7 @@ pub fn run(arguments: &[&str]) -> Result<String, (i32, String)> {
     outcome(&headscope(arguments).output().expect("the binary starts"))
 }
 
-/// What a finished run printed, or, if it failed, its exit status and message.
+/// The output of a finished run, or, if it failed, its exit status and message.
 pub fn outcome(output: &Output) -> Result<String, (i32, String)> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
     if output.status.success() {

@@ -47,6 +47,8 @@ pub fn check_metrics(report: &Value, reference: &Value) {
     }
     assert_eq!(report["heads"].as_array().unwrap().len(), reference["heads"].as_array().unwrap().len());
     let mut worst = largest_difference("chance", &report["chance"], &reference["chance"]);
+    let counted = largest_difference("denominators", &report["denominators"], &reference["denominators"]);
+    assert_eq!(counted, 0.0, "denominators");
     for (head, expected) in report["heads"].as_array().unwrap().iter().zip(reference["heads"].as_array().unwrap()) {
         let name = head["name"].as_str().unwrap();
         worst = worst.max(largest_difference(name, &head["metrics"], &expected["metrics"]));
@@ -57,7 +59,7 @@ pub fn check_metrics(report: &Value, reference: &Value) {
     assert_eq!(report["chance"]["uuas"], reference["chain_uuas"]);
 }
 
-/// The labels of every head; returns how many there are.
+/// The labels of every head, and how far the syntactic ones reach; returns how many there are.
 pub fn check_labels(report: &Value, reference: &Value) -> usize {
     let mut labels = 0;
     for (head, expected) in report["heads"].as_array().unwrap().iter().zip(reference["heads"].as_array().unwrap()) {
@@ -67,9 +69,13 @@ pub fn check_labels(report: &Value, reference: &Value) -> usize {
         if found.is_empty() {
             found.insert(head["primary"].as_str().unwrap());
         }
-        let expected: BTreeSet<&str> =
+        let named: BTreeSet<&str> =
             expected["labels"].as_array().unwrap().iter().map(|label| label.as_str().unwrap()).collect();
-        assert_eq!(found, expected, "{}", head["name"]);
+        assert_eq!(found, named, "{}", head["name"]);
+        for label in head["labels"].as_array().unwrap() {
+            let name = label["label"].as_str().unwrap();
+            assert_eq!(label["beyond"], expected["beyond"][name], "{} {name}", head["name"]);
+        }
     }
     labels
 }
@@ -84,7 +90,9 @@ pub fn check_relations(report: &Value, reference: &Value) {
         let name = &expected["relation"];
         let relation = relations.iter().find(|relation| relation["relation"] == *name).expect("the relation");
         assert_eq!(relation["count"], expected["count"]);
-        assert_eq!(relation["baseline"], expected["baseline"], "{name}");
+        for key in ["sentences", "blocks", "baseline", "tag_baseline"] {
+            assert_eq!(relation[key], expected[key], "{name}: {key}");
+        }
         // A near tie may fall to either side in float32: among many words that may be one, and perhaps another winner.
         let count = expected["count"].as_f64().unwrap();
         let word = if count < 100.0 { 0.0 } else { 1.0 / count + 1e-9 };
@@ -95,7 +103,9 @@ pub fn check_relations(report: &Value, reference: &Value) {
                 assert_eq!(relation[key], expected[key], "{name}: {key}");
             }
             largest_difference("ci95", &relation["ci95"], &expected["ci95"]);
-            check_comparison(&relation["versus_offset"], &expected["versus_offset"]);
+            check_comparison(&relation["versus_offset"], &expected["versus_offset"], "offset_only");
+            check_comparison(&relation["versus_tags"], &expected["versus_tags"], "tags_only");
+            assert_eq!(relation["by_distance"], expected["by_distance"], "{name}");
         }
         for (head, expected) in
             relation["by_head"].as_array().unwrap().iter().zip(expected["by_head"].as_array().unwrap())
@@ -103,25 +113,37 @@ pub fn check_relations(report: &Value, reference: &Value) {
             assert_eq!((&head["layer"], &head["head"]), (&expected["layer"], &expected["head"]));
             for direction in ["dep->head", "head->dep"] {
                 assert!(close(&head[direction], &expected[direction]), "{name} {head} {expected}");
+                let [wrong, of_reference] = [head, expected].map(|entry| &entry["where_offset_wrong"][direction]);
+                // Of fewer words, so that one weighs more.
+                let (wrong, of_reference) = (wrong.as_f64(), of_reference.as_f64());
+                let near = |(a, b): (f64, f64)| (a - b).abs() <= word * 10.0;
+                assert!(wrong == of_reference || wrong.zip(of_reference).is_some_and(near), "{name} {head} {expected}");
             }
         }
     }
 }
 
-/// A head against the offset: counts and intervals, and p and q by scipy where the relation is tested.
-fn check_comparison(comparison: &Value, expected: &Value) {
-    largest_difference("versus_offset", &comparison["ci95"], &expected["ci95"]);
+/// A head against a baseline: counts and intervals, and p and q by scipy where the relation is tested.
+fn check_comparison(comparison: &Value, expected: &Value, baseline_only: &str) {
+    if expected.is_null() {
+        assert!(comparison.is_null());
+        return;
+    }
+    largest_difference(baseline_only, &comparison["ci95"], &expected["ci95"]);
     let number = |value: &Value| value.as_f64().unwrap();
     assert!((number(&comparison["difference"]) - number(&expected["difference"])).abs() < 1e-12);
     if expected["q"].is_null() {
         assert!(comparison["q"].is_null());
         return;
     }
-    for key in ["head_only", "offset_only"] {
+    for key in ["head_only", baseline_only] {
         assert_eq!(comparison[key], expected[key], "{key}");
     }
     let ratio = |key: &str| number(&comparison[key]) / number(&expected[key]);
     assert!((ratio("p") - 1.0).abs() < 1e-9, "{comparison} {expected}");
     // A near tie of another head may change its p-value, and with it the ranks of all others a little.
     assert!((ratio("q") - 1.0).abs() < 0.05, "{comparison} {expected}");
+    if let Some(error) = expected.get("standard_error").and_then(Value::as_f64) {
+        assert!((number(&comparison["standard_error"]) / error - 1.0).abs() < 1e-9, "{comparison} {expected}");
+    }
 }

@@ -1,10 +1,11 @@
-//! What clap reads: commands, options, and the help that they print.
+//! Commands and options as clap reads them, and the help that they print.
 
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
+use crate::model::grid::HeadPlace;
 use crate::sequences::shard::Shard;
 use crate::studies::all::STUDIES;
 use crate::studies::presets::PRESETS;
@@ -12,7 +13,7 @@ use crate::studies::study::Study;
 
 const EXIT_STATUS: &str = "Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
 
-/// What each attention head of a pretrained BERT does, with the evidence.
+/// Say what each attention head of a pretrained BERT does, with the evidence.
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true, after_help = EXIT_STATUS)]
 pub(super) struct Arguments {
@@ -82,6 +83,10 @@ pub(super) struct AnalyzeArguments {
     /// Run each control so many times, with seeds from 0
     #[arg(long, value_name = "N", default_value_t = 3, requires = "controls", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(super) control_seeds: u64,
+    /// Remove heads from the model: at every position zeros stand for what they write, before the output projection.
+    /// Several are separated by commas
+    #[arg(long = "remove", value_name = "L0H3", value_delimiter = ',')]
+    pub(super) removed: Vec<HeadPlace>,
     /// Switch a study on that does not run by default. May be repeated
     #[arg(long, value_name = "STUDY", value_parser = studies())]
     pub(super) with: Vec<String>,
@@ -95,7 +100,7 @@ pub(super) struct AnalyzeArguments {
     pub(super) report: ReportArguments,
 }
 
-/// What `analyze` and `merge` have in common: where the report goes, and how it is labelled.
+/// Options that `analyze` and `merge` have in common: where the report goes, and how it is labelled.
 #[derive(Args)]
 pub(super) struct ReportArguments {
     /// Write a report, as JSON or as CSV by the extension; `-` writes JSON to standard output. May be repeated
@@ -249,6 +254,9 @@ pub(super) struct MapsArguments {
     /// Skip sentences of more tokens [default: as many as the model has positions]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) max_tokens: Option<u32>,
+    /// Remove heads from the model, as `headscope analyze` does
+    #[arg(long = "remove", value_name = "L0H3", value_delimiter = ',')]
+    pub(super) removed: Vec<HeadPlace>,
     /// Fail at the first sentence that would be skipped, and write nothing
     #[arg(long)]
     pub(super) strict: bool,
@@ -269,8 +277,8 @@ pub(super) struct CorpusArguments {
 
 /// Say what a label, a metric or a study is
 ///
-/// What it measures, its formula, its chance level, its threshold and where that comes from, and what it does not
-/// show. Without a name, lists all of them.
+/// Prints what it measures, its formula, its chance level, its threshold and where that comes from, and what it does
+/// not show. Without a name, lists all of them.
 #[derive(Args)]
 pub(super) struct ExplainArguments {
     /// A label (`previous-token`, `offset:-2`, `syntactic:nsubj`), a metric (`separator_mass`) or a study (`dependency`)

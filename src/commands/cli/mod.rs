@@ -16,6 +16,7 @@ use crate::commands::options::{
 };
 use crate::corpus::{Format, Input};
 use crate::export::{Target, Writer};
+use crate::model::grid::HeadPlace;
 use crate::model::source::ModelRef;
 use crate::passes::control::{Control, ControlKind};
 use crate::passes::partial;
@@ -36,7 +37,7 @@ use arguments::{
     FormatArgument, FromTokenArgument, MapsArguments, MergeArguments, RelabelArguments, ReportArguments,
 };
 
-/// What is to be done.
+/// A command with its options, validated.
 pub enum Command {
     /// Label the heads of a model.
     Analyze(AnalyzeOptions),
@@ -131,6 +132,7 @@ impl AnalyzeArguments {
             },
             run_info,
             controls,
+            removed: heads(self.removed),
             studies,
             outcome,
         })
@@ -152,7 +154,7 @@ impl ReportArguments {
         })
     }
 
-    /// What there is to say of a shard: it has no labels yet.
+    /// The outcome of a shard: it has no labels yet, so options of labels are refused.
     fn validate_partial(self, shard: Shard) -> Result<Outcome, Usage> {
         let wanted = format!("--shard {shard} writes a partial: give one -o FILE.{}", partial::EXTENSION);
         let preset = presets(&self.presets).into_iter().find(|preset| preset.is_policy());
@@ -220,7 +222,8 @@ impl MapsArguments {
             refuse_overlap(std::slice::from_ref(&self.output), inputs)?;
         }
         let max_tokens = self.max_tokens.map(|tokens| tokens as usize);
-        Ok(MapsOptions { model, sentences, output: self.output, max_tokens, strict: self.strict })
+        let removed = heads(self.removed);
+        Ok(MapsOptions { model, sentences, output: self.output, max_tokens, strict: self.strict, removed })
     }
 }
 
@@ -280,6 +283,11 @@ fn refuse_overlap(outputs: &[PathBuf], corpora: &[Input]) -> Result<(), Usage> {
         }
     }
     Ok(())
+}
+
+/// Each head once, ascending.
+fn heads(named: Vec<HeadPlace>) -> Vec<HeadPlace> {
+    BTreeSet::from_iter(named).into_iter().collect()
 }
 
 /// The presets of these names, each once; clap has checked the names.

@@ -26,7 +26,7 @@ enum Content {
     InTheBinary(&'static [u8]),
 }
 
-/// What a file begins with that stands for one in git's large file storage
+/// The beginning of a file that stands for one in git's large file storage
 /// (<https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md>, "The Pointer").
 const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 

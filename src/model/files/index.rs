@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::file::ModelFile;
 use super::names::{LONGEST_INDEX, WEIGHTS};
 
-/// What the shards' names end with that an index lists.
+/// The extension of the shards' names that an index lists.
 fn extension(index: &Path) -> &'static str {
     let is_safetensors = index.file_name().is_some_and(|name| name == WEIGHTS[1]);
     if is_safetensors { "safetensors" } else { "bin" }

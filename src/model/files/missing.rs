@@ -1,4 +1,4 @@
-//! What is said of a model that lacks a file: what of use is there instead, and how to make the file of it.
+//! The error of a model that lacks a file: what of use is there instead, and how to make the file of it.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -62,7 +62,7 @@ impl Place<'_> {
         })
     }
 
-    /// What is there in place of a tokenizer that is read here, and what to do.
+    /// The file that is there in place of a tokenizer that can be read, and what to do with it.
     fn instead_of_tokenizer(&self, names: &BTreeSet<String>) -> Option<String> {
         if let Some(name) = SENTENCEPIECE.into_iter().find(|name| names.contains(*name)) {
             return Some(format!(
@@ -76,7 +76,7 @@ impl Place<'_> {
         Some(format!("{there} is there, which is half a tokenizer: it needs {lacking} too"))
     }
 
-    /// What is there in place of a model's weights, in one of the forms that matter, and what to do.
+    /// The file that is there in place of a model's weights, in one of the forms that matter, and what to do with it.
     fn instead_of_weights(&self, names: &BTreeSet<String>, matters: impl Fn(Form) -> bool) -> Option<String> {
         let others = names.iter().filter_map(|name| OtherWeights::of(name));
         let found = others.filter(|found| matters(found.form)).min_by_key(|found| found.form)?;

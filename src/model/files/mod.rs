@@ -11,6 +11,8 @@ mod store;
 pub use file::ModelFile;
 pub(super) use file::sha256;
 pub(super) use gather::gather;
-pub(super) use missing::{Missing, Place};
+#[cfg(feature = "hub")]
+pub(super) use missing::Missing;
+pub(super) use missing::Place;
 pub(super) use store::FileStore;
 pub use store::{ModelFiles, TokenizerFiles};

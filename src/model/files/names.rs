@@ -1,4 +1,4 @@
-//! What the files of a model are called, and how long each may be.
+//! The names of the files of a model, and how long each may be.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub(in crate::model) const WEIGHTS: [&str; 4] =
 /// Files that make a tokenizer, the best first: the first set that is complete is taken.
 const TOKENIZERS: [&[&str]; 3] = [&[TOKENIZER], &[WORDPIECE_VOCABULARY], &[BPE_VOCABULARY, BPE_MERGES]];
 
-/// What may stand beside them.
+/// Files that may stand beside them.
 const BESIDE_TOKENIZERS: [&str; 3] = [TOKENIZER_CONFIG, SPECIAL_TOKENS, ADDED_TOKENS];
 
 /// The longest `config.json` that is read, in bytes: 16 MiB. Those of models have a few kilobytes, or a megabyte where
@@ -35,6 +35,7 @@ pub(in crate::model) const LONGEST_TOKENIZER: u64 = 1 << 28;
 pub(in crate::model) const LONGEST_INDEX: u64 = 1 << 24;
 
 /// How many bytes a file of this name may have; `None` for weights, which are held against `config.json`.
+#[cfg(feature = "hub")]
 pub(in crate::model) fn longest(name: &str) -> Option<u64> {
     match name {
         CONFIG => Some(LONGEST_CONFIG),

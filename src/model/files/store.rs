@@ -19,7 +19,7 @@ pub struct ModelFiles {
     pub revision: Option<String>,
     /// `config.json`.
     pub config: ModelFile,
-    /// What it says.
+    /// The architecture that it describes.
     pub architecture: Architecture,
     /// `tokenizer.json`, or other files that make a tokenizer.
     pub tokenizer: TokenizerFiles,

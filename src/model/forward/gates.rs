@@ -12,12 +12,13 @@ use crate::model::config::Config;
 /// [`TokenClass::ALL`].
 pub type Replacement = [Vec<f32>; TokenClass::COUNT];
 
-/// What becomes of a head's context `z`, before the output projection: `r + keep (z - r)`, with `r` the replacement.
+/// An intervention on a head's context `z`, before the output projection: it becomes `r + keep (z - r)`, with `r` the
+/// replacement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gate {
     /// The share of the head that is kept: 1 for all of it, which changes no bit, 0 for none.
     pub keep: f32,
-    /// What takes the place of the rest; `None`: zero.
+    /// The vectors that take the place of the rest, one for each class of tokens; `None`: zero.
     pub replacement: Option<Replacement>,
 }
 

@@ -25,7 +25,7 @@ use crate::system::parallel::{all_cores, in_parallel};
 pub struct PackedEncoder {
     /// The weights of linear layers are transposed, `[inputs, outputs]`: then the product reads them in order.
     parameters: Parameters,
-    /// What scores depend on beside queries and keys.
+    /// The term of the scores that depends on the tokens' distance, in models that have one.
     relative: Option<Relative>,
     /// `W_O W_Oᵀ` of each head, `[heads, head_dim, head_dim]` for each of the stored layers, made when first needed.
     output_grams: Vec<OnceLock<Vec<f32>>>,

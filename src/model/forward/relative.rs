@@ -1,11 +1,11 @@
-//! What the distance of two tokens adds to their score, in the layout of the packed encoder.
+//! The term that the distance of two tokens adds to their score, in the layout of the packed encoder.
 
 use super::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::config::PositionEmbedding;
 use crate::model::parameters::{Parameters, PositionBias};
 
-/// What the distance of two tokens, key less query, adds to their score. The tables run from the most negative
-/// distance to the largest, so that what a query's row needs lies in a row.
+/// The term that the distance of two tokens, key less query, adds to their score. The tables run from the most
+/// negative distance to the largest, so that what a query's row needs lies in a row.
 pub(super) enum Relative {
     /// The same in all layers: `[heads, 2 * reach - 1]`.
     Bias { table: Vec<f32>, reach: usize },
@@ -83,7 +83,7 @@ pub(super) struct Scores<'a> {
     pub n: usize,
     /// Rows begin this many values apart.
     pub stride: usize,
-    /// What products of query and key are multiplied by: 1 over the square root of `head_dim`.
+    /// The factor of the products of query and key: 1 over the square root of `head_dim`.
     pub scale: f32,
 }
 

@@ -40,12 +40,12 @@ pub(super) struct Client<'a> {
 pub(super) struct Commit {
     pub(super) sha: String,
     pub(super) names: BTreeSet<String>,
-    /// What is promised of each, where the Hub says it beforehand.
+    /// The size and digest promised of each, where the Hub says them beforehand.
     promises: BTreeMap<String, Promise>,
 }
 
 impl Commit {
-    /// What the file of this name is to be, if that is known before it is asked for.
+    /// The digest that the file of this name is to have, if it is known before the file is asked for.
     pub(super) fn digest(&self, file: &str) -> Option<&Digest> {
         self.promises.get(file).map(|promise| &promise.digest)
     }
@@ -88,7 +88,7 @@ impl Sibling {
 pub(super) struct Remote {
     /// Names the content; a valid file name.
     pub(super) etag: String,
-    /// What it is to be.
+    /// The size and digest that it is to have.
     pub(super) promise: Promise,
     url: String,
     /// The answer with the file, where the Hub sent it without leading on to somewhere else.
@@ -235,8 +235,8 @@ impl<'a> Client<'a> {
         Err(self.endless(file))
     }
 
-    /// What a file is to be: what the description of the model says, or else what came with the file's address. Nothing
-    /// enters the cache that could not be held against it.
+    /// The size and digest that a file is to have: those in the description of the model, or else those that came with
+    /// the file's address. Nothing enters the cache that could not be held against them.
     fn promise(&self, commit: &Commit, file: &str, etag: &str, bytes: Option<u64>) -> Result<Promise> {
         let (endpoint, id) = (&self.environment.endpoint, self.id);
         let described = commit.promises.get(file);
@@ -343,7 +343,7 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// What an answer other than success means.
+    /// The failure that an answer other than success means.
     fn failure(&self, answer: &Answer) -> Failure {
         let Self { id, revision, .. } = self;
         let Environment { endpoint, token, .. } = self.environment;

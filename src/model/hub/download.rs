@@ -27,8 +27,8 @@ pub(super) struct Download<'a> {
 impl Download<'_> {
     /// Fetches the file.
     ///
-    /// What has come of a file stays when the download breaks off, in this run or for good, and the next try asks for
-    /// the rest. It becomes a blob only if its size and its digest are right.
+    /// The part that has come stays when the download breaks off, in this run or for good, and the next try asks for
+    /// the rest. The file becomes a blob only if its size and its digest are right.
     pub(super) fn run(&self, patience: Patience) -> Result<()> {
         let mut attempts = patience.begin();
         // The most that was there so far: connections may break off again and again as long as this grows.
@@ -184,7 +184,7 @@ fn cannot_keep(path: &Path, error: io::Error) -> Failure {
     Failure::Refused(anyhow!(error).context(cannot_write(path)))
 }
 
-/// What there is of a file so far.
+/// The part of a file that has come so far.
 struct Partial {
     file: File,
     bytes: u64,

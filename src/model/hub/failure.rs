@@ -17,7 +17,7 @@ pub(super) enum Failure {
     Refused(Error),
 }
 
-/// What may pass, without a word from the Hub on when.
+/// A failure that may pass, without a word from the Hub on when.
 pub(super) fn unavailable(error: Error) -> Failure {
     Failure::Unavailable { error, wait: None }
 }

@@ -84,7 +84,7 @@ fn resolve_in(
     Ok(files)
 }
 
-/// What the revision stands for now.
+/// The commit that the revision stands for now.
 fn ask(client: &Client, patience: Patience, progress: &dyn DownloadProgress) -> Result<Commit, Failure> {
     let mut attempts = patience.begin();
     loop {
@@ -109,7 +109,7 @@ impl FileStore for OnHub<'_> {
         &self.commit.names
     }
 
-    /// What is in the cache and is not what it is called is fetched again.
+    /// A file in the cache that is not what it is called is fetched again.
     fn fetch(&self, name: &str) -> Result<ModelFile> {
         let Self { client, cache, commit, progress, .. } = *self;
         let path = cache.snapshot(&commit.sha).join(name);

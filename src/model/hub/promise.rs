@@ -1,4 +1,4 @@
-//! What the Hub says of a file before it comes: its size, and a digest of its content.
+//! The Hub's promise of a file before it comes: its size, and a digest of its content.
 
 use std::fmt;
 
@@ -97,7 +97,7 @@ impl Hasher {
     }
 }
 
-/// What a file is to be when it has come.
+/// The size and digest that a file is to have when it has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Promise {
     pub(super) bytes: u64,

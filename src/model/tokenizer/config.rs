@@ -1,4 +1,4 @@
-//! What the files beside a vocabulary say.
+//! Settings of a tokenizer from the files beside its vocabulary.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::model::files::names::{
 };
 use crate::model::files::{ModelFile, TokenizerFiles};
 
-/// What the files beside a vocabulary say.
+/// Settings of a tokenizer from the files beside its vocabulary.
 pub(super) struct TokenizerConfig {
     /// `tokenizer_config.json`, and what `special_tokens_map.json` adds to it.
     pub values: Map<String, Value>,

@@ -1,4 +1,4 @@
-//! What a token stands for in the text, the vocabulary's marks left out.
+//! The text that a token stands for, the vocabulary's marks left out.
 
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
@@ -34,7 +34,7 @@ impl Marks {
         marks
     }
 
-    /// What a token stands for in the text.
+    /// The text that a token stands for.
     fn surface(&self, token: &str) -> String {
         match self {
             Self::Continuation(mark) => {

@@ -102,7 +102,7 @@ impl ModelTokenizer {
         self.tried(|| self.text.post_process(bare, None, true))
     }
 
-    /// What the library returns, its failures as errors that name the file.
+    /// The encoding that the library returns; its failures, panics too, as errors that name the file.
     fn tried(&self, work: impl FnOnce() -> tokenizers::Result<Encoding>) -> Result<Encoding> {
         let outcome = contained(work).and_then(|outcome| outcome.map_err(|error| anyhow!("{error}")));
         outcome.with_context(|| format!("tokenizer `{}` failed on a sentence", self.path.display()))

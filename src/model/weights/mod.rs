@@ -23,7 +23,7 @@ pub struct Checkpoint {
     files: Vec<ModelFile>,
     /// Each tensor with the number of its file.
     tensors: HashMap<String, (usize, StoredTensor)>,
-    /// What may stand before every name.
+    /// The prefix of every name, often empty.
     prefix: &'static str,
 }
 
@@ -65,7 +65,7 @@ impl ValueType {
 /// (`google-bert/bert-base-uncased`, for one).
 const ALIASES: [(&str, &str); 2] = [("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")];
 
-/// What stands before all names of a model that is part of another: `torch.nn.DataParallel`, and DPR's encoders of
+/// The prefixes of all names of a model that is part of another: `torch.nn.DataParallel`, and DPR's encoders of
 /// questions and of passages.
 const WRAPPERS: [&str; 3] = ["module.", "question_encoder.", "ctx_encoder."];
 

@@ -66,6 +66,7 @@ fn observation() -> Observation {
         from_token: FromToken::Mean,
         blocks: BLOCKS,
         controls: vec![Control { kind: ControlKind::ShuffledWords, seed: 0 }],
+        removed: Vec::new(),
         studies: Studies { names: vec![text("attention")], flags: [(text("clark2019"), false)].into() },
     };
     let corpus = CorpusIdentity {

@@ -76,7 +76,7 @@ fn the_order_is_that_of_seed_and_sentence() {
 }
 
 proptest! {
-    /// Whatever the lengths of words, and where tokens belong to none: words stay whole, and nothing is lost.
+    /// Words stay whole and nothing is lost, whatever the lengths of words, and where tokens belong to none.
     #[test]
     fn nothing_is_lost(lengths in prop::collection::vec((1..4_usize, 0..3_usize), 1..8), seed: u64) {
         let mut kinds = vec![FirstSpecial];

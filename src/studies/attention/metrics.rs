@@ -35,7 +35,18 @@ impl<'a> Seen<'a> {
 
     /// A mean over text queries.
     fn mean(&self, sum: ExactSum) -> Fraction {
-        Fraction::new(sum.value(), self.exposure.queries as f64)
+        self.of_queries(Fraction::new(sum.value(), self.exposure.queries as f64))
+    }
+
+    /// A ratio that rests on all text queries.
+    fn of_queries(&self, fraction: Fraction) -> Fraction {
+        fraction.resting_on(self.exposure.queries, self.exposure.sentences)
+    }
+
+    /// A ratio that rests on the first special tokens.
+    fn of_first_specials(&self, fraction: Fraction) -> Fraction {
+        // There is one in a sentence.
+        fraction.resting_on(self.exposure.first_specials, self.exposure.first_specials)
     }
 
     /// The same of attention to tokens of which the corpus has so many.
@@ -45,7 +56,8 @@ impl<'a> Seen<'a> {
 
     /// A mean over the queries that have a token of text at an offset.
     fn at_offset(&self, slot: usize, sum: ExactSum) -> Fraction {
-        Fraction::new(sum.value(), self.exposure.offset_queries[slot] as f64)
+        let (queries, sentences) = (self.exposure.offset_queries[slot], self.exposure.offset_sentences[slot]);
+        Fraction::new(sum.value(), queries as f64).resting_on(queries, sentences)
     }
 }
 
@@ -108,7 +120,7 @@ pub const METRICS: &[Metric<Ratio>] = &[
             caveats: "Attention to special tokens is left out, so for a head that attends mostly to them it rests on little.",
         },
         keys: Keys::Single,
-        value: |seen, _| Fraction::new(seen.sums.distance.value(), seen.sums.distance_queries.value()),
+        value: |seen, _| seen.of_queries(Fraction::new(seen.sums.distance.value(), seen.sums.distance_queries.value())),
         chance: None,
     },
     Metric {
@@ -147,7 +159,11 @@ pub const METRICS: &[Metric<Ratio>] = &[
             caveats: "There are far fewer separators than tokens: one or two in a sequence.",
         },
         keys: Keys::Single,
-        value: |seen, _| Fraction::new(seen.sums.separator_self_mass.value(), seen.exposure.separators as f64),
+        value: |seen, _| {
+            let separators = seen.exposure.separators;
+            Fraction::new(seen.sums.separator_self_mass.value(), separators as f64)
+                .resting_on(separators, seen.exposure.separator_sentences)
+        },
         chance: None,
     },
     Metric {
@@ -187,10 +203,10 @@ pub const METRICS: &[Metric<Ratio>] = &[
             caveats: "",
         },
         keys: Keys::Single,
-        value: |seen, _| Fraction::new(seen.sums.entropy.value(), seen.exposure.max_entropy.value()),
+        value: |seen, _| seen.of_queries(Fraction::new(seen.sums.entropy.value(), seen.exposure.max_entropy.value())),
         chance: Some(|seen, _| {
             let most = seen.exposure.max_entropy.value();
-            Fraction::new(most, most)
+            seen.of_queries(Fraction::new(most, most))
         }),
     },
     Metric {
@@ -205,11 +221,11 @@ pub const METRICS: &[Metric<Ratio>] = &[
         keys: Keys::Single,
         value: |seen, _| {
             let most = seen.exposure.first_special_max_entropy.value();
-            Fraction::new(seen.sums.first_special_entropy.value(), most)
+            seen.of_first_specials(Fraction::new(seen.sums.first_special_entropy.value(), most))
         },
         chance: Some(|seen, _| {
             let most = seen.exposure.first_special_max_entropy.value();
-            Fraction::new(most, most)
+            seen.of_first_specials(Fraction::new(most, most))
         }),
     },
     Metric {

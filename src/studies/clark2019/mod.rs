@@ -31,8 +31,8 @@ use tokens::{Means, TokenMeans};
 /// The published analysis of Clark et al. 2019.
 pub struct Clark2019;
 
-/// The passes of the study: pairs of segments for the token level, sentences for syntax.
-const PASSES: [Pass; 2] = [Pass { sequences: Sequences::Pairs { max_tokens: MAX_TOKENS }, ..Pass::PLAIN }, Pass::PLAIN];
+/// The sequences of the two passes: pairs of segments for the token level, sentences for syntax.
+const PASSES: [Sequences; 2] = [Sequences::Pairs { max_tokens: MAX_TOKENS }, Sequences::Sentences];
 
 impl Study for Clark2019 {
     fn card(&self) -> &'static Card {
@@ -46,11 +46,11 @@ impl Study for Clark2019 {
     }
 
     fn passes(&self) -> Vec<Pass> {
-        PASSES.to_vec()
+        PASSES.map(|sequences| Pass { sequences, ..Pass::PLAIN }).to_vec()
     }
 
     fn observer(&self, place: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        match PASSES[place].sequences {
+        match PASSES[place] {
             Sequences::Pairs { .. } => {
                 let marks = [".", ","].into_iter().filter_map(subject.token_id).collect();
                 watching(TokenMeans::new(subject.grid, marks))
@@ -60,7 +60,7 @@ impl Study for Clark2019 {
     }
 
     fn restore(&self, place: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
-        match PASSES[place].sequences {
+        match PASSES[place] {
             Sequences::Pairs { .. } => observer::restored::<TokenMeans>(bytes),
             Sequences::Sentences | Sequences::Shuffled { .. } => observer::restored::<SyntaxHits>(bytes),
         }

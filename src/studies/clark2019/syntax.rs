@@ -52,7 +52,8 @@ fn number(head: TreeHead) -> Option<usize> {
     }
 }
 
-/// What an offset predicts for the 0-based word: the root before the sentence, and the last word after it.
+/// The 1-based head that an offset predicts for the 0-based word: 0, the root, before the sentence, and the last word
+/// after it.
 fn at_offset(word: usize, offset: i32, words: usize) -> usize {
     (word + 1).saturating_add_signed(offset as isize).min(words)
 }

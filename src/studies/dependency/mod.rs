@@ -2,10 +2,14 @@
 //! "Dependency alignment").
 
 pub mod arcs;
+mod assessment;
+mod measure;
 mod relation;
 pub mod section;
 pub mod sums;
 mod syntactic;
+mod table;
+pub mod tags;
 mod thresholds;
 
 use anyhow::Result;
@@ -25,7 +29,10 @@ use arcs::RelationSums;
 use section::{Relations, Tests};
 use sums::DependencySums;
 
-pub use relation::{BaselineIntervals, HeadAccuracy, OffsetBaseline, RelationIntervals, RelationMetrics};
+pub use relation::{
+    AtDistance, BaselineIntervals, HeadAccuracy, OffsetBaseline, RelationIntervals, RelationMetrics, SingleRule,
+    TagBaseline,
+};
 
 /// Which relations each head's attention follows.
 pub struct Dependency;
@@ -47,14 +54,15 @@ const METRICS: &[Metric<Ratio>] = &[Metric {
         let hits = sums.hits.get(head).map_or(0, |hits| hits[direction]);
         Fraction::new(hits as f64, sums.count as f64)
     },
-    chance: Some(|_, _, _| Fraction::NONE),
+    chance: Some(|sums, _, _| Fraction::NONE.resting_on(sums.count, sums.sentences)),
 }];
 
 impl Study for Dependency {
     fn card(&self) -> &'static Card {
         &Card {
             name: "dependency",
-            question: "Which dependency relations does each head's attention follow, and better than a fixed offset?",
+            question: "Which dependency relations does each head's attention follow, and better than a fixed offset or word \
+                classes do?",
             needs: "a corpus with dependency trees",
             by_default: true,
             settings_key: None,
@@ -100,9 +108,14 @@ impl Study for Dependency {
                 .flat_map(|metric| metric.keys.places().map(move |cell| (metric.value)(sums, head, cell)))
                 .collect()
         };
-        let of_chance = |_: Option<usize>| {
-            let cells = METRICS.iter().flat_map(|metric| metric.keys.places());
-            cells.map(|_| Fraction::NONE).collect()
+        let of_chance = |block: Option<usize>| {
+            let sums = block.map_or(&total, of_block);
+            METRICS
+                .iter()
+                .flat_map(|metric| {
+                    metric.keys.places().map(move |cell| metric.chance.unwrap_or(metric.value)(sums, 0, cell))
+                })
+                .collect()
         };
         let estimates = Estimates::new(&columns(self), bench, of_head, of_chance);
         (estimates, Box::new(Relations { relations, tests: Tests::default() }))

@@ -3,19 +3,19 @@
 use std::cmp::Reverse;
 use std::fmt::{self, Write};
 
-use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::assessment::of_relation;
 use super::relation::RelationMetrics;
-use super::thresholds::{MIN_COUNT, Q};
-use crate::model::grid::{HeadGrid, head_name};
+use super::table::table;
+use super::thresholds::{BEYOND_MARGIN, MIN_COUNT, Q};
+use crate::model::grid::HeadGrid;
 use crate::stats::significance::benjamini_hochberg;
+use crate::studies::evidence::Reach;
 use crate::studies::policy::Policy;
 use crate::studies::section::Section;
 use crate::studies::study::{About, Caveat, Judged};
-use crate::studies::wording::{percent, plain_table, plus_minus, significance};
-use crate::system::terminal::printable;
 
 /// All relations of a corpus, by name, and the tests on them.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -56,28 +56,7 @@ impl Relations {
             out,
             "Best head of each relation with at least {least} words, in % of words, ± half of the 95 % interval:\n"
         )?;
-        let mut table = plain_table();
-        table.set_header([
-            "relation",
-            "words",
-            "head",
-            "direction",
-            "accuracy",
-            "held-out",
-            "offset",
-            "baseline",
-            "held-out",
-            "gain",
-            "q",
-        ]);
-        shown.iter().for_each(|relation| {
-            table.add_row(row(relation));
-        });
-        for (column, number) in table.column_iter_mut().enumerate() {
-            let text = [0, 2, 3].contains(&column);
-            number.set_cell_alignment(if text { CellAlignment::Left } else { CellAlignment::Right });
-        }
-        writeln!(out, "{table}")?;
+        writeln!(out, "{}", table(&shown))?;
         let Tests { count, significant } = self.tests;
         match significant.zip(policy.rule(&Q)) {
             Some((significant, rate)) => writeln!(
@@ -88,11 +67,49 @@ impl Relations {
                 writeln!(out, "\n{count} tests of a head against the offset; no significance is asked of a label.")?;
             }
         }
+        self.write_reach(out, policy)?;
         let rare = self.relations.len() - shown.len();
         if rare > 0 {
             writeln!(out, "{rare} rarer relations are in the report only, and are not tested.")?;
         }
         Ok(())
+    }
+
+    /// How many syntactic labels reach beyond word classes, where there are any.
+    fn write_reach(&self, out: &mut String, policy: &Policy) -> fmt::Result {
+        let places = |relation: &RelationMetrics| 0..relation.by_head.len();
+        let labels = self.relations.iter().flat_map(|relation| {
+            places(relation).filter_map(|place| of_relation(relation, place, policy)).filter(|label| label.fires)
+        });
+        let reaches: Vec<Reach> = labels.filter_map(|assessment| assessment.label.beyond).collect();
+        if reaches.is_empty() {
+            return Ok(());
+        }
+        let beyond = reaches.iter().filter(|reach| **reach == Reach::Tags).count();
+        writeln!(
+            out,
+            "{beyond} of {} syntactic labels reach beyond tags: the head also finds more than the nearest word of a word \
+             class does.",
+            reaches.len(),
+        )
+    }
+
+    /// Corrects the tests against the better of both baselines for their number, as [`Section::correct`] does those
+    /// against the offset.
+    fn correct_beyond(&mut self, policy: &Policy) {
+        let (min_count, margin) = (policy.count(&MIN_COUNT), policy.share(&BEYOND_MARGIN));
+        let mut tested = Vec::new();
+        for relation in &mut self.relations {
+            let (tests, enough) = (relation.tests_beyond(margin), relation.count >= min_count);
+            for (comparison, p) in relation.tag_comparisons_mut().zip(tests) {
+                (comparison.p, comparison.q) = (p, None);
+                if enough && p.is_some() {
+                    tested.push(comparison);
+                }
+            }
+        }
+        let p: Vec<f64> = tested.iter().filter_map(|comparison| comparison.p).collect();
+        tested.into_iter().zip(benjamini_hochberg(&p)).for_each(|(comparison, q)| comparison.q = Some(q));
     }
 
     /// The caveats that apply to a run.
@@ -135,25 +152,6 @@ static NO_TREES: Caveat = Caveat {
     about: About::Certainty,
 };
 
-/// One relation's row of the table.
-fn row(relation: &RelationMetrics) -> [String; 11] {
-    let baseline = &relation.baseline;
-    let (versus, ci95) = (&relation.versus_offset, &relation.ci95);
-    [
-        printable(&relation.relation),
-        relation.count.to_string(),
-        head_name(relation.layer, relation.head),
-        relation.direction.name().to_owned(),
-        percent(Some(relation.accuracy)) + &plus_minus(ci95.accuracy),
-        percent(relation.heldout_accuracy) + &plus_minus(ci95.heldout_accuracy),
-        format!("{:+}", baseline.offset),
-        percent(Some(baseline.accuracy)),
-        percent(baseline.heldout_accuracy),
-        format!("{:+.1}{}", versus.difference * 100.0, plus_minus(versus.ci95)),
-        versus.q.map_or_else(|| "-".to_owned(), significance),
-    ]
-}
-
 impl Section for Relations {
     fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
         vec![("relations", &self.relations), ("tests", &self.tests)]
@@ -169,8 +167,9 @@ impl Section for Relations {
         for relation in &mut self.relations {
             let tested = relation.count >= min_count;
             relation.comparisons_mut().for_each(|comparison| comparison.q = if tested { q.next() } else { None });
-            relation.compare_best();
         }
+        self.correct_beyond(policy);
+        self.relations.iter_mut().for_each(RelationMetrics::compare_best);
         self.tests = self.tests(policy.rule(&Q));
     }
 
@@ -191,66 +190,4 @@ impl Section for Relations {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::studies::dependency::{HeadAccuracy, OffsetBaseline, RelationIntervals};
-    use crate::studies::evidence::{ByDirection, Comparison, Direction};
-    use crate::studies::policy::Value;
-
-    #[test]
-    fn q_values_go_to_the_tests_they_are_of() {
-        let relation = |name: &str, count: u64, p: [f64; 2]| {
-            let comparison =
-                |p| Comparison { difference: 0.0, ci95: None, head_only: 0, offset_only: 0, p, q: Some(0.5) };
-            let [dependent_to_head, head_to_dependent] = p;
-            let versus_offset = ByDirection {
-                dependent_to_head: comparison(dependent_to_head),
-                head_to_dependent: comparison(head_to_dependent),
-            };
-            RelationMetrics {
-                relation: name.to_owned(),
-                count,
-                layer: 0,
-                head: 0,
-                direction: Direction::HeadToDependent,
-                accuracy: 0.0,
-                heldout_accuracy: None,
-                baseline: OffsetBaseline { offset: 1, accuracy: 0.0, heldout_accuracy: None },
-                ci95: RelationIntervals::default(),
-                versus_offset: comparison(head_to_dependent),
-                by_head: vec![HeadAccuracy {
-                    layer: 0,
-                    head: 0,
-                    accuracy: ByDirection::default(),
-                    ci95: ByDirection::default(),
-                    versus_offset,
-                }],
-            }
-        };
-        let relations = vec![
-            relation("few", 9, [0.5, 0.0]),
-            relation("many", 10, [0.5, 0.01]),
-            relation("rare", 1, [0.0, 0.0]),
-            relation("some", 11, [0.25, 0.125]),
-        ];
-        let mut found = Relations { relations, tests: Tests::default() };
-        let policy = |min_count: u64, most: Value| {
-            let values = [(MIN_COUNT.name, Value::Count(min_count)), (Q.name, most)];
-            Policy::of([&MIN_COUNT, &Q]).with(values)
-        };
-        found.correct(&policy(10, Value::Share(0.3)));
-        let q: Vec<Option<f64>> =
-            found.relations.iter().flat_map(RelationMetrics::comparisons).map(|comparison| comparison.q).collect();
-        // Four tests: 0.01 x 4, 0.125 x 2, 0.25 x 4/3, 0.5.
-        let expected = [None, None, Some(0.5), Some(0.04), None, None, Some(1.0 / 3.0), Some(0.25)];
-        assert_eq!(q, expected);
-        // The best head of `many` is the second direction's.
-        assert_eq!(found.relations[1].versus_offset.q, Some(0.04));
-        assert_eq!(found.relations[0].versus_offset.q, None);
-        assert_eq!(found.tests, Tests { count: 4, significant: Some(2) });
-        found.correct(&policy(10, Value::Off));
-        assert_eq!(found.tests, Tests { count: 4, significant: None });
-        found.correct(&policy(12, Value::Share(1.0)));
-        assert_eq!(found.tests, Tests { count: 0, significant: Some(0) });
-    }
-}
+mod tests;

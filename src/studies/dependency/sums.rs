@@ -1,10 +1,11 @@
 //! The sums of dependency relations, per block of sentences.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use super::arcs::{Agreement, Predictions, RelationSums, ScoredArc, scored_arcs};
+use super::tags::CUES;
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Lent, Sums};
 use crate::sequences::sequence::Sequence;
@@ -18,7 +19,7 @@ pub struct DependencySums {
     from: FromToken,
     /// The place of each relation in the lists that follow.
     relations: BTreeMap<String, usize>,
-    /// For each relation, by its place, where heads and fixed offsets are right on the same arcs.
+    /// For each relation, by its place, where heads and baselines are right on the same arcs.
     agreements: Vec<Agreement>,
     /// `[BLOCKS]`: each block's relations by their places; shorter where the last ones were not met.
     blocks: Vec<Vec<RelationSums>>,
@@ -57,7 +58,7 @@ impl DependencySums {
         &self.blocks
     }
 
-    /// Where heads and fixed offsets agree, over all blocks; by the places of [`DependencySums::relations`].
+    /// Where heads and baselines agree, over all blocks; by the places of [`DependencySums::relations`].
     #[must_use]
     pub fn agreements(&self) -> &[Agreement] {
         &self.agreements
@@ -117,13 +118,20 @@ impl Sums for DependencySums {
     type Begun = Begun;
 
     fn begin(&mut self, sequence: &Sequence) -> Begun {
-        let relations = &mut self.relations;
-        let arcs = scored_arcs(sequence.tree.as_deref().unwrap_or_default(), |name| place(relations, name));
+        let (relations, heads) = (&mut self.relations, self.grid.count());
+        let tree = sequence.tree.as_deref().unwrap_or_default();
+        let arcs = scored_arcs(tree, &sequence.annotations, |name| place(relations, name));
         self.resize_agreements();
         let block = block_of(sequence.index);
+        let mut met = BTreeSet::new();
         for arc in &arcs {
             for &relation in &arc.relations {
-                at(&mut self.blocks[block], relation).count(arc, self.grid.count());
+                let sums = at(&mut self.blocks[block], relation);
+                sums.count(arc, heads);
+                sums.sentences += u64::from(met.insert(relation));
+                if let Some(cue) = arc.cue {
+                    self.agreements[relation].resize_for(cue, heads);
+                }
             }
         }
         Begun { block, arcs }
@@ -142,11 +150,7 @@ impl Sums for DependencySums {
                 let hits = &mut block[relation].hits[head];
                 hits[0] += right[0];
                 hits[1] += right[1];
-                if let Some(offset) = arc.offset {
-                    let both = &mut self.agreements[relation].both[head];
-                    both[0][offset] += right[0];
-                    both[1][offset] += right[1];
-                }
+                self.agreements[relation].add(arc, head, right);
             }
         }
     }
@@ -174,11 +178,18 @@ impl Sums for DependencySums {
         let mut places: Vec<usize> = self.relations.values().copied().collect();
         places.sort_unstable();
         let (heads, relations) = (grid.count(), self.relations.len());
-        let sound = |relation: &RelationSums| relation.hits.len() == if relation.count > 0 { heads } else { 0 };
+        let sound = |relation: &RelationSums| {
+            let known = relation.cues.keys().all(|cue| cue.place() < CUES);
+            known && relation.hits.len() == if relation.count > 0 { heads } else { 0 }
+        };
+        let fits = |agreement: &Agreement| {
+            let of_cues = agreement.cues.iter().all(|of_heads| of_heads.is_empty() || of_heads.len() == heads);
+            agreement.places.len() == heads && agreement.cues.len() <= CUES && of_cues
+        };
         (self.grid, self.from) == (grid, from)
             && places.into_iter().eq(0..relations)
             && self.agreements.len() == relations
-            && self.agreements.iter().all(|agreement| agreement.both.len() == heads)
+            && self.agreements.iter().all(fits)
             && self.blocks.len() == BLOCKS
             && self.blocks.iter().all(|block| block.len() <= relations && block.iter().all(sound))
     }
@@ -212,11 +223,12 @@ mod tests {
         let place = sums.relations()["nsubj"];
         let minus_one = baseline_offsets().position(|offset| offset == -1).unwrap();
         let agreement = &sums.agreements()[place];
-        assert_eq!(agreement.both[0][0][minus_one], 3);
-        let hits = &sums.blocks()[0][place].hits;
-        for (both, hits) in agreement.both.iter().zip(hits) {
-            assert_eq!(both.map(|by_offset| by_offset.iter().sum::<u64>()), *hits);
+        assert_eq!(agreement.places[0][0][minus_one], 3);
+        let RelationSums { hits, sentences, .. } = &sums.blocks()[0][place];
+        for (places, hits) in agreement.places.iter().zip(hits) {
+            assert_eq!(places.map(|by_place| by_place.iter().sum::<u64>()), *hits);
         }
+        assert_eq!(*sentences, 1);
     }
 
     #[test]

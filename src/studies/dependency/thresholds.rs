@@ -26,3 +26,12 @@ pub(super) const Q: Threshold = Threshold::rule(
     "largest q-value of a syntactic label: the rate of false discoveries among all that are significant; if off, no \
         significance is asked of it",
 );
+
+/// How far above both baselines a syntactic label reaches beyond tags.
+pub(super) const BEYOND_MARGIN: Threshold = Threshold {
+    name: "syntactic_beyond_margin",
+    range: Range::Share,
+    default: Value::Share(0.02),
+    about: "smallest accuracy above the better of the offset and the tag baseline of a syntactic label that reaches \
+        beyond tags, as a share; two percentage points, so that an edge too small to matter is none",
+};

@@ -3,10 +3,13 @@ use crate::stats::bootstrap::Interval;
 use crate::stats::significance::mcnemar;
 use crate::studies::all::{default_policy, detectors, find, named};
 use crate::studies::dependency::section::{Relations, Tests};
-use crate::studies::dependency::{HeadAccuracy, OffsetBaseline, RelationIntervals, RelationMetrics};
-use crate::studies::evidence::{ByDirection, Comparison, Direction};
+use crate::studies::dependency::tags::{Side, TagRule};
+use crate::studies::dependency::{
+    HeadAccuracy, OffsetBaseline, RelationIntervals, RelationMetrics, SingleRule, TagBaseline,
+};
+use crate::studies::evidence::{ByDirection, Comparison, Direction, Reach, TagComparison};
 use crate::studies::label::UNLABELLED;
-use crate::studies::metric::{Intervals, Metrics, Values};
+use crate::studies::metric::{Denominator, Intervals, Metrics, Values};
 use crate::studies::policy::Value;
 use crate::studies::presets;
 use crate::studies::section::Nothing;
@@ -33,6 +36,7 @@ fn estimates(metrics: Given<'_>, intervals: &[(&str, Interval)]) -> Estimates {
         ci95: vec![Intervals::new(&columns, names.iter().map(interval))],
         chance: none(),
         chance_ci95: Metrics::new(&columns, std::iter::repeat(None)),
+        denominators: Metrics::new(&columns, std::iter::repeat(Denominator { count: 100, sentences: 30 })),
     }
 }
 
@@ -75,22 +79,36 @@ fn relation(count: u64, baseline: u64, hits: [u64; 2], both: [u64; 2]) -> Relati
         let difference = share(hits[direction]) - share(baseline);
         let (head_only, offset_only) = (hits[direction] - both[direction], baseline - both[direction]);
         let ci95 = Some(Interval(difference - 0.05, difference + 0.05));
-        Comparison { difference, ci95, head_only, offset_only, p: mcnemar(head_only, offset_only), q: None }
+        let p = mcnemar(head_only, offset_only);
+        Comparison { difference, ci95, standard_error: None, head_only, offset_only, p, q: None }
     };
     let accuracy = ByDirection { dependent_to_head: share(hits[0]), head_to_dependent: share(hits[1]) };
     let versus_offset = ByDirection { dependent_to_head: comparison(0), head_to_dependent: comparison(1) };
     RelationMetrics {
         relation: "obj".to_owned(),
         count,
+        sentences: Some(count),
+        blocks: 64,
         layer: 0,
         head: 0,
         direction: Direction::DependentToHead,
         accuracy: share(hits[0]),
         heldout_accuracy: None,
         baseline: OffsetBaseline { offset: 1, accuracy: share(baseline), heldout_accuracy: None },
+        tag_baseline: None,
         ci95: RelationIntervals::default(),
         versus_offset: comparison(0),
-        by_head: vec![HeadAccuracy { layer: 0, head: 0, accuracy, ci95: ByDirection::default(), versus_offset }],
+        versus_tags: None,
+        by_distance: Vec::new(),
+        by_head: vec![HeadAccuracy {
+            layer: 0,
+            head: 0,
+            accuracy,
+            ci95: ByDirection::default(),
+            where_offset_wrong: ByDirection::default(),
+            versus_offset,
+            versus_tags: ByDirection::default(),
+        }],
     }
 }
 
@@ -265,4 +283,94 @@ fn an_unlabelled_head_is_told_what_it_is_near_to() {
     assert!((near[0].1 - 0.1).abs() < 1e-12);
     assert_eq!(near[1].0, "punctuation");
     assert_eq!(near.len(), 2);
+}
+
+#[test]
+fn a_label_rests_on_enough_queries_of_enough_sentences() {
+    let labels = |count: u64, sentences: u64| {
+        let mut given = estimates(&[("offset_mass.5", 0.9), ("separator_mass", 0.7), ("window_mass", 0.9)], &[]);
+        let (names, all) = {
+            let cells = || given.denominators.cells();
+            (cells().map(|(name, _)| name).collect::<Vec<_>>(), cells().map(|(_, all)| *all).collect::<Vec<_>>())
+        };
+        let little = Denominator { count, sentences };
+        let of = |(name, all): (&String, &Denominator)| if name == "offset_mass.5" { little } else { *all };
+        given.denominators = Metrics::new(&columns(named("attention").unwrap()), names.iter().zip(&all).map(of));
+        let sections: Vec<(&'static dyn Study, Box<dyn Section>)> =
+            vec![(named("attention").unwrap(), Box::new(Nothing))];
+        let findings = Findings { estimates: given, sections };
+        let verdict = findings.verdicts(&default_policy()).remove(0);
+        verdict.labels.into_iter().map(|label| label.label).collect::<Vec<_>>()
+    };
+    assert_eq!(labels(100, 30), ["offset:5", "separator"]);
+    // Without a label at one offset the head is `local`.
+    for (count, sentences) in [(99, 30), (100, 29)] {
+        assert_eq!(labels(count, sentences), ["local", "separator"]);
+    }
+    // Words of a relation have a threshold of their own, and sentences count.
+    let syntactic = |sentences| {
+        let relation = RelationMetrics { sentences, ..relation(100, 30, [60, 0], [30, 0]) };
+        verdict(&[], vec![relation]).labels.len()
+    };
+    assert_eq!([Some(30), Some(29), None].map(syntactic), [1, 0, 1]);
+}
+
+#[test]
+fn a_firm_label_comes_before_a_borderline_one() {
+    // broad: 0.15 / 0.2, but it may fail; separator: 0.1 / 0.4; punctuation: 0.05 / 0.4.
+    let metrics = [("entropy_ratio", 0.95), ("separator_mass", 0.7), ("punctuation_mass", 0.65)];
+    let ci95 = [
+        ("entropy_ratio", Interval(0.7, 1.0)),
+        ("separator_mass", Interval(0.65, 0.75)),
+        ("punctuation_mass", Interval(0.61, 0.69)),
+    ];
+    let verdict = verdict_within(&metrics, &ci95, Vec::new());
+    let labels: Vec<&str> = verdict.labels.iter().map(|label| label.label.as_str()).collect();
+    assert_eq!((verdict.primary.as_str(), labels), ("separator", vec!["separator", "punctuation", "broad"]));
+}
+
+/// The relation with tags that are right on `tags` of its words, and the best head's lead over them in this interval.
+fn tagged(tags: u64, ci95: Interval, standard_error: f64) -> RelationMetrics {
+    let mut relation = relation(100, 30, [60, 0], [30, 0]);
+    let accuracy = tags as f64 / 100.0;
+    let single = SingleRule { rule: TagRule { tag: "VERB".to_owned(), side: Side::Left }, accuracy };
+    relation.tag_baseline =
+        Some(TagBaseline { accuracy, heldout_accuracy: None, rules: std::collections::BTreeMap::new(), single });
+    let comparison = |hits: f64| TagComparison {
+        difference: hits - accuracy,
+        ci95: Some(ci95),
+        standard_error: Some(standard_error),
+        head_only: 0,
+        tags_only: 0,
+        p: None,
+        q: None,
+    };
+    relation.by_head[0].versus_tags =
+        ByDirection { dependent_to_head: Some(comparison(0.6)), head_to_dependent: Some(comparison(0.0)) };
+    relation
+}
+
+#[test]
+fn a_syntactic_label_reaches_beyond_tags_if_the_head_is_surely_above_both_baselines() {
+    let reach = |relation: RelationMetrics| {
+        let label = verdict(&[], vec![relation]).labels.remove(0);
+        (label.beyond.unwrap(), label.versus_tags.unwrap())
+    };
+    // 0.6 against 0.4, and two points less: 0.18 at 0.05 is t = 3.6 with 63 degrees of freedom, p = 0.00063.
+    let (found, versus) = reach(tagged(40, Interval(0.1, 0.3), 0.05));
+    assert_eq!(found, Reach::Tags);
+    assert!((versus.p.unwrap() - 0.000_63).abs() < 1e-5, "{:?}", versus.p);
+    // The other direction, 0.4 below the tags, is as far from the margin and more, and comes first.
+    assert!((versus.q.unwrap() / versus.p.unwrap() - 1.0).abs() < 1e-9);
+    // The interval comes too near, or the test does not show it.
+    assert_eq!(reach(tagged(40, Interval(0.019, 0.3), 0.05)).0, Reach::Offset);
+    assert_eq!(reach(tagged(40, Interval(0.1, 0.3), 0.1)).0, Reach::Offset);
+    // Where the offset is the better baseline, the lead over it decides: its interval is 0.25 to 0.35.
+    let mut worse = tagged(20, Interval(0.0, 0.3), 9.0);
+    worse.by_head[0].versus_offset.dependent_to_head.standard_error = Some(0.01);
+    assert_eq!(reach(worse.clone()).0, Reach::Tags);
+    worse.by_head[0].versus_offset.dependent_to_head.standard_error = None;
+    assert_eq!(reach(worse).0, Reach::Offset);
+    // Too few blocks for a test, or no tags at all.
+    assert_eq!(verdict(&[], vec![relation(100, 30, [60, 0], [30, 0])]).labels[0].beyond, None);
 }

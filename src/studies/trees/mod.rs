@@ -30,7 +30,9 @@ const METRICS: &[Metric<Ratio>] = &[Metric {
     },
     keys: Keys::Single,
     value: |counts, head| Fraction::new(counts.hits[head] as f64, counts.edges as f64),
-    chance: Some(|counts, _| Fraction::new(counts.chain_hits as f64, counts.edges as f64)),
+    chance: Some(|counts, _| {
+        Fraction::new(counts.chain_hits as f64, counts.edges as f64).resting_on(counts.edges, counts.sentences)
+    }),
 }];
 
 impl Study for Trees {

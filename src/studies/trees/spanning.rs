@@ -70,7 +70,7 @@ impl GoldEdges {
     }
 }
 
-/// What Prim's algorithm remembers, reused from sentence to sentence; rows are rounded up to whole vectors.
+/// Buffers of Prim's algorithm, reused from sentence to sentence; rows are rounded up to whole vectors.
 #[derive(Clone, Debug, Default)]
 pub struct TreeBuffers {
     /// `[words, width]`: `max(W, W^T)` over words that are not punctuation.

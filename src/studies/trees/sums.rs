@@ -14,6 +14,8 @@ use crate::stats::blocks::{BLOCKS, block_of};
 pub struct TreeCounts {
     /// Gold edges.
     pub edges: u64,
+    /// Sentences with any.
+    pub sentences: u64,
     /// Those in the chain of adjacent words.
     pub chain_hits: u64,
     /// Those in each head's spanning tree; `[layers * heads]`.
@@ -27,6 +29,7 @@ impl TreeCounts {
 
     fn merge(&mut self, other: &Self) {
         self.edges += other.edges;
+        self.sentences += other.sentences;
         self.chain_hits += other.chain_hits;
         self.hits.iter_mut().zip(&other.hits).for_each(|(sum, hits)| *sum += hits);
     }
@@ -80,6 +83,7 @@ impl Sums for TreeSums {
         let block = block_of(sequence.index);
         let counts = &mut self.blocks[block];
         counts.edges += gold.count();
+        counts.sentences += u64::from(gold.count() > 0);
         counts.chain_hits += gold.in_chain();
         Begun { block, gold }
     }
