@@ -41,7 +41,7 @@ impl Entry {
     fn fields(&self) -> Vec<(&'static str, String)> {
         let Explanation { formula, chance, source, caveats, .. } = self.explanation;
         let thresholds = self.thresholds.map_or_else(String::new, |thresholds| {
-            let shown: Vec<String> = thresholds.iter().map(|threshold| threshold.to_string()).collect();
+            let shown: Vec<String> = thresholds.iter().map(ToString::to_string).collect();
             if shown.is_empty() { "none".to_owned() } else { shown.join("; ") }
         });
         let fields = [
