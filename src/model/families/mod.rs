@@ -58,7 +58,7 @@ pub const FAMILIES: &[Family] = &[
     pre_norm::XLM_ROBERTA_XL,
 ];
 
-/// What the classes of an encoder are called in transformers after the name of the family: `BertModel`,
+/// The endings of the classes of an encoder in transformers after the name of the family: `BertModel`,
 /// `BertForMaskedLM`, `BertGenerationEncoder`, `DPRContextEncoder`.
 const CLASS_ENDS: [&str; 5] = ["Model", "For", "Encoder", "ContextEncoder", "QuestionEncoder"];
 
@@ -67,11 +67,11 @@ const CLASS_ENDS: [&str; 5] = ["Model", "For", "Encoder", "ContextEncoder", "Que
 pub struct Family {
     /// The `model_type` of its `config.json`.
     pub model_type: &'static str,
-    /// What the names of its classes in transformers begin with, before `Model`, `For...` or `Encoder`.
+    /// The beginning of the names of its classes in transformers, before `Model`, `For...` or `Encoder`.
     pub class: &'static str,
-    /// What stands before the names of the encoder's tensors in a model with a task head.
+    /// The prefix of the names of the encoder's tensors in a model with a task head.
     pub prefix: &'static str,
-    /// What the parts of its masked-LM head are called.
+    /// The names of the parts of its masked-LM head.
     pub masked_lm: MaskedLmNames,
     /// Reads the text of its `config.json`; the sizes are checked.
     read: fn(&str) -> Result<(Config, Names)>,
@@ -83,14 +83,14 @@ impl fmt::Display for Family {
     }
 }
 
-/// What a `config.json` says: the family, the sizes and the tensors' names.
+/// The contents of a `config.json`: the family, the sizes and the tensors' names.
 #[derive(Clone, Debug)]
 pub struct Architecture {
     /// The family.
     pub family: Family,
     /// The sizes and options.
     pub config: Config,
-    /// What the tensors are called.
+    /// The names of the tensors.
     pub names: Names,
 }
 

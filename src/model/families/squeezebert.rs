@@ -22,7 +22,7 @@ const LAYER: LayerNames = LayerNames {
 /// The layer normalisations within layers have no other, whatever the config says.
 const EPSILON: f64 = 1e-12;
 
-/// What transformers' `SqueezeBertConfig` has beside BERT's names, with its defaults.
+/// The keys that transformers' `SqueezeBertConfig` has beside BERT's names, with its defaults.
 #[derive(Deserialize)]
 #[serde(default)]
 struct SqueezeBertConfig {

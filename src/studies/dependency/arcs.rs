@@ -198,7 +198,7 @@ pub struct Predictions {
 }
 
 impl Predictions {
-    /// What `attention` predicts for each word, by [`Direction::BOTH`](crate::studies::evidence::Direction::BOTH); `[words]`.
+    /// The head that `attention` predicts for each word, by [`Direction::BOTH`](crate::studies::evidence::Direction::BOTH); `[words]`.
     ///
     /// The diagonal is left out: a word is not its own head. Ties go to the lowest index.
     pub fn of(&mut self, attention: &WordAttention) -> &[[usize; 2]] {
