@@ -146,7 +146,7 @@ fn token_statistics(bencher: Bencher, n: usize) {
     let (roles, weights, entropies) = (TokenRoles::new(&sentence(n)), attention(n), vec![1.0; n]);
     let mut buffers = RowBuffers::default();
     bencher.counter(ItemsCount::new(n * n)).bench_local(|| {
-        sums::observe(&roles, AttentionView::strided(0, 0, n, black_box(&weights), &entropies), &mut buffers)
+        token::observe(&roles, AttentionView::strided(0, 0, n, black_box(&weights), &entropies), &mut buffers)
     });
 }
 

@@ -30,7 +30,7 @@ fn code() -> BTreeMap<String, String> {
         let text = fs::read_to_string(path).unwrap();
         // Test modules in the file stand at its end; one in a file of its own is declared above the code.
         let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
-        code.lines().filter(|line| !line.trim_start().starts_with("//")).map(|line| format!("{line}\n")).collect()
+        code.lines().filter(|line| !line.trim_start().starts_with("//")).flat_map(|line| [line, "\n"]).collect()
     };
     all.iter().map(|path| (name(path), text(path))).filter(|(name, _)| !of_tests(name)).collect()
 }

@@ -329,14 +329,14 @@ fn configs() {
     let config = fs::read_to_string(model.join("config.json")).unwrap();
     let families: Vec<&str> = FAMILIES.iter().map(|family| family.model_type).collect();
     let supported = format!("(supported: {})", families.join(", "));
-    let other = format!("model_type \"gpt2\" is not supported {supported}");
-    let escaped = format!("model_type \"\\u{{1b}}[31m\" is not supported {supported}");
-    let unnamed = format!(
+    let unsupported = format!("model_type \"gpt2\" is not supported {supported}");
+    let hostile = format!("model_type \"\\u{{1b}}[31m\" is not supported {supported}");
+    let untold = format!(
         "there is no model_type, and architectures names no class of a supported one: add the model's own {supported}"
     );
     let cases = [
-        (config.replace("\"model_type\": \"bert\"", "\"model_type\": \"gpt2\""), other.as_str()),
-        (config.replace("\"model_type\": \"bert\",", "").replace("BertModel", "GPT2Model"), unnamed.as_str()),
+        (config.replace("\"model_type\": \"bert\"", "\"model_type\": \"gpt2\""), unsupported.as_str()),
+        (config.replace("\"model_type\": \"bert\",", "").replace("BertModel", "GPT2Model"), untold.as_str()),
         (
             config.replace("\"num_attention_heads\": 4", "\"num_attention_heads\": 5"),
             "hidden_size 32 is not a multiple of num_attention_heads 5",
@@ -387,7 +387,7 @@ fn configs() {
             config.replace("\"layer_norm_eps\": 1e-12", "\"layer_norm_eps\": 1e300"),
             "layer_norm_eps is 1e300: a small positive number is expected",
         ),
-        (config.replace("\"model_type\": \"bert\"", "\"model_type\": \"\\u001b[31m\""), escaped.as_str()),
+        (config.replace("\"model_type\": \"bert\"", "\"model_type\": \"\\u001b[31m\""), hostile.as_str()),
         ("{".to_owned(), "not valid JSON: EOF while parsing an object at line 1 column 1"),
     ];
     for (text, problem) in cases {

@@ -232,7 +232,7 @@ fn the_summary_shows_grid_relations_and_skips() {
     let (model, corpus) = (tiny_bert(), gold());
     let summary = run(&["analyze", path(&model), "-c", path(&corpus)]).unwrap();
     assert!(summary.starts_with("model   tiny-bert: bert, 3 layers x 4 heads\ncorpus  gold.conllu: "), "{summary}");
-    for part in ["\n     H0", "\n L2", "nsubj", "baseline", "Skipped sentences: "] {
+    for part in ["\n     H0", "\n L2", "nsubj", "over offset", "over tags", "Skipped sentences: "] {
         assert!(summary.contains(part), "no {part:?} in\n{summary}");
     }
     assert!(!summary.contains('\u{1b}'), "colours where there is no terminal");

@@ -137,7 +137,7 @@ impl Input {
 pub(super) fn why_not(path: &Path, error: &io::Error) -> String {
     let shown = path.display();
     match fs::read_link(path) {
-        Ok(target) => format!("corpus `{shown}` is a link to `{}`, which leads to no file: {error}", target.display(),),
+        Ok(target) => format!("corpus `{shown}` is a link to `{}`, which leads to no file: {error}", target.display()),
         Err(_) if error.kind() == io::ErrorKind::NotFound => format!("no such corpus file or folder: `{shown}`"),
         Err(_) => format!("cannot open corpus `{shown}`: {error}"),
     }

@@ -68,7 +68,7 @@ impl TryFrom<String> for PositionEmbedding {
     }
 }
 
-/// What `all` has under `name`; the error lists all names.
+/// The entry of `all` under `name`; the error lists all names.
 pub(super) fn named<T: Copy>(what: &str, name: &str, all: &[(&str, T)]) -> Result<T> {
     let Some((_, found)) = all.iter().find(|(known, _)| *known == name) else {
         let known: Vec<&str> = all.iter().map(|(known, _)| *known).collect();
@@ -101,7 +101,7 @@ pub struct Config {
     pub hidden_act: Activation,
     /// Rows of the position embedding.
     pub max_position_embeddings: usize,
-    /// What becomes of positions.
+    /// The way positions enter.
     #[serde(default)]
     pub position_embedding_type: PositionEmbedding,
     /// The id of the padding token where positions are counted from it, as in RoBERTa: the first token has the

@@ -123,7 +123,7 @@ impl Layer {
     }
 }
 
-/// What MPNet adds to the scores of all layers, by head and distance.
+/// The bias that MPNet adds to the scores of all layers, by head and distance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PositionBias {
     /// `[buckets, heads]`
@@ -158,7 +158,7 @@ pub struct Parameters {
     pub config: Config,
     /// The embeddings.
     pub embeddings: Embeddings,
-    /// What all layers add to their scores.
+    /// The bias that all layers add to their scores.
     pub position_bias: Option<PositionBias>,
     /// The layers; one that several layers of the model share is here once.
     pub layers: Vec<Layer>,

@@ -7,7 +7,7 @@ use statrs::function::beta::beta_reg;
 /// than of the data.
 pub const FEWEST_BLOCKS: usize = 20;
 
-/// What does not differ but by rounding: ratios of counts below 10^9 that differ at all differ by more.
+/// The largest difference that is one of rounding: ratios of counts below 10^9 that differ at all differ by more.
 const ROUNDING: f64 = 1e-12;
 
 /// The standard error of the ratio `sum(numerators) / sum(denominators)`, both `[blocks]`, by leaving out one block at a

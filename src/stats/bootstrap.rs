@@ -17,7 +17,7 @@ pub struct Bootstrap {
     pub seed: u64,
 }
 
-/// What every report uses.
+/// The bootstrap of every report.
 ///
 /// 2,000 resamples put 50 beyond either end of a 95 % interval, which makes its ends good to about a tenth of its
 /// width. The seed is the year of the method's first paper (Efron 1979).

@@ -31,6 +31,7 @@ pub fn largest<T: Weight>(values: &[T]) -> T {
 }
 
 /// The largest of `values` times `kept`, which is 1 or 0 for each; whole vectors of both.
+#[must_use]
 #[inline(always)]
 pub fn largest_kept(values: &[f32], kept: &[f32]) -> f32 {
     let mut most = [0.0; LANES];

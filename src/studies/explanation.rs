@@ -41,22 +41,22 @@ impl Entry {
     fn fields(&self) -> Vec<(&'static str, String)> {
         let Explanation { formula, chance, source, caveats, .. } = self.explanation;
         let thresholds = self.thresholds.map_or_else(String::new, |thresholds| {
-            let shown: Vec<String> = thresholds.iter().map(|threshold| threshold.to_string()).collect();
+            let shown: Vec<String> = thresholds.iter().map(ToString::to_string).collect();
             if shown.is_empty() { "none".to_owned() } else { shown.join("; ") }
         });
         let fields = [
             ("Formula", self.filled(formula)),
-            ("Chance level", (*chance).to_owned()),
+            ("Chance level", self.filled(chance)),
             ("Default threshold", thresholds),
             ("Source", (*source).to_owned()),
-            ("Caveats", (*caveats).to_owned()),
+            ("Caveats", self.filled(caveats)),
         ];
         fields.into_iter().filter(|(_, text)| !text.is_empty()).collect()
     }
 
-    /// The formula with the default of each threshold that it names.
-    fn filled(&self, formula: &str) -> String {
-        self.thresholds.unwrap_or_default().iter().fold(formula.to_owned(), |text, threshold| {
+    /// A text with the default of each threshold that it names in braces.
+    fn filled(&self, text: &str) -> String {
+        self.thresholds.unwrap_or_default().iter().fold(text.to_owned(), |text, threshold| {
             text.replace(&format!("{{{}}}", threshold.name), &threshold.default.to_string())
         })
     }

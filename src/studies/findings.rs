@@ -16,7 +16,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// What the studies make of what they saw, made right for `policy`.
+    /// The findings of the studies on what they saw, made right for `policy`.
     #[must_use]
     pub fn new(observed: &[(&'static dyn Study, Vec<Observed<'_>>)], bench: &Bench, policy: &Policy) -> Self {
         let mut findings = Self { estimates: Estimates::none(bench.grid.count()), sections: Vec::new() };
@@ -65,7 +65,7 @@ impl Findings {
         self.sections.iter().map(|(study, _)| *study).collect()
     }
 
-    /// What the labels do not show, as each study says it.
+    /// The caveats that apply, as each study says it.
     #[must_use]
     pub fn caveats(&self, verdicts: &[Verdict], policy: &Policy) -> Vec<&'static Caveat> {
         let of = |(study, section): &(&'static dyn Study, Box<dyn Section>)| {

@@ -28,7 +28,7 @@ pub const NO_LABEL: Explanation = Explanation {
 
 /// One label, or one family of labels that differ in a parameter.
 pub struct Detector {
-    /// What `explain` and the docs say of it.
+    /// Its documentation, for `explain` and the docs.
     pub explanation: Explanation,
     /// Its thresholds.
     pub thresholds: &'static [&'static Threshold],
@@ -87,14 +87,14 @@ impl Detector {
     }
 }
 
-/// What is known of one head.
+/// The evidence on one head.
 #[derive(Clone, Copy)]
 pub struct Evidence<'a> {
     /// The head's place in lists of all heads.
     pub place: usize,
     /// Its metrics.
     pub metrics: &'a Metrics<Measured>,
-    /// What its study found beside them.
+    /// Its study's other findings.
     pub section: &'a dyn Section,
 }
 
@@ -113,7 +113,7 @@ impl Evidence<'_> {
 /// A number with what it is to be read beside.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// What was measured.
+    /// The score that was measured.
     pub score: Option<f64>,
     /// Its 95 % interval.
     pub ci95: Option<Interval>,
@@ -137,13 +137,13 @@ pub struct Assessment {
 pub struct Label {
     /// The label.
     pub label: String,
-    /// What was measured.
+    /// The score that was measured.
     pub score: f64,
     /// The 95 % interval of the score; null where no two blocks could be resampled.
     pub ci95: Option<Interval>,
     /// The chance level of the score, or the baseline that it is held against.
     pub baseline: Option<f64>,
-    /// What the score must reach.
+    /// The threshold that the score must reach.
     pub threshold: f64,
     /// How far the score is beyond the threshold, in units of `1 - threshold`.
     pub margin: f64,
@@ -166,11 +166,11 @@ pub struct Label {
 pub struct Near {
     /// The label.
     pub label: String,
-    /// What was measured.
+    /// The score that was measured.
     pub score: f64,
     /// The 95 % interval of the score.
     pub ci95: Option<Interval>,
-    /// What it would have to reach.
+    /// The threshold that it would have to reach.
     pub threshold: f64,
     /// The difference; not above 0 where only significance is lacking.
     pub shortfall: f64,

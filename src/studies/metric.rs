@@ -64,7 +64,7 @@ pub struct Fraction {
 /// How much a ratio rests on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Denominator {
-    /// What was eligible: queries of the token level, words of a relation, edges of trees.
+    /// The things that were eligible: queries of the token level, words of a relation, edges of trees.
     pub count: u64,
     /// Sentences with any.
     pub sentences: u64,

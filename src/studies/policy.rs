@@ -84,7 +84,7 @@ impl Threshold {
     }
 
     /// The value that a TOML file gives it, unless it cannot have that.
-    fn from_toml(&self, value: &DeValue<'_>) -> Option<Value> {
+    fn toml_value(&self, value: &DeValue<'_>) -> Option<Value> {
         let integer = value.as_integer().filter(|integer| integer.radix() == 10).map(DeInteger::as_str);
         let share = || {
             let number = integer.or_else(|| value.as_float().map(DeFloat::as_str));
@@ -98,7 +98,7 @@ impl Threshold {
     }
 
     /// The value that a report gives it, unless it cannot have that.
-    fn from_json(&self, value: &serde_json::Value) -> Option<Value> {
+    fn json_value(&self, value: &serde_json::Value) -> Option<Value> {
         match self.range {
             Range::Rule if value.is_null() => Some(Value::Off),
             Range::Rule | Range::Share => value.as_f64().filter(|share| (0.0..=1.0).contains(share)).map(Value::Share),
@@ -204,7 +204,7 @@ impl Policy {
             let Some((threshold, current)) = self.0.iter_mut().find(|(known, _)| known.name == name) else {
                 return Err(refused(key.span().start, self.unknown(name)));
             };
-            *current = threshold.from_toml(value.get_ref()).ok_or_else(|| {
+            *current = threshold.toml_value(value.get_ref()).ok_or_else(|| {
                 let given = text[value.span()].lines().next().unwrap_or_default();
                 let expected = threshold.expected();
                 refused(value.span().start, format!("`{name}` is {given}: it must be {expected}"))
@@ -224,7 +224,7 @@ impl Policy {
                 return Err(self.unknown(name));
             };
             *current = threshold
-                .from_json(value)
+                .json_value(value)
                 .ok_or_else(|| format!("`{name}` is {value}: it must be {}", threshold.expected()))?;
         }
         Ok(self)

@@ -131,12 +131,12 @@ mod tests {
             thresholds.filter_map(|(name, threshold)| Some((name.as_str(), threshold.as_f64()?))).collect();
         // Those of the paper, and numbers that are never off.
         let expected = [
-            ("offset_argmax", 0.9),
-            ("syntactic_margin", 0.1),
-            ("syntactic_min_count", 100.0),
-            ("syntactic_beyond_margin", 0.02),
             ("min_queries", 100.0),
             ("min_sentences", 30.0),
+            ("offset_argmax", 0.9),
+            ("syntactic_beyond_margin", 0.02),
+            ("syntactic_margin", 0.1),
+            ("syntactic_min_count", 100.0),
         ];
         assert_eq!(on, expected);
     }

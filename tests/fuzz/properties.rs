@@ -136,7 +136,11 @@ fn write_conllu(sentences: &[Sentence]) -> String {
                 TreeHead::Unknown => "_".to_owned(),
             };
             let column = |value: &Option<Box<str>>| value.as_deref().unwrap_or("_").to_owned();
-            let (lemma, features) = (column(&annotation.lemma), column(&annotation.features));
+            let (mut lemma, features) = (column(&annotation.lemma), column(&annotation.features));
+            // The lemma of an underscore would be one; nothing in the column is no lemma.
+            if form == "_" && annotation.lemma.is_none() {
+                lemma.clear();
+            }
             let upos = annotation.upos.map_or("_", Upos::tag);
             let misc = annotation.entity.as_ref().map_or("_".to_owned(), |entity| format!("Entity={entity}"));
             let id = position + 1;

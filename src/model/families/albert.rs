@@ -28,7 +28,7 @@ const LAYER: LayerNames = LayerNames {
     output_norm: "full_layer_layer_norm",
 };
 
-/// What transformers' `AlbertConfig` has beside BERT's names.
+/// The keys that transformers' `AlbertConfig` has beside BERT's names.
 #[derive(Deserialize)]
 struct AlbertConfig {
     embedding_size: usize,

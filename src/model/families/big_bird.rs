@@ -8,7 +8,7 @@ use crate::model::config::{Config, fields};
 
 pub(super) const BIG_BIRD: Family = Family { model_type: "big_bird", class: "BigBird", read, ..bert::BERT };
 
-/// What transformers' `BigBirdConfig` has beside BERT's names, with its defaults.
+/// The keys that transformers' `BigBirdConfig` has beside BERT's names, with its defaults.
 #[derive(Deserialize)]
 #[serde(default)]
 struct BigBirdConfig {

@@ -8,7 +8,7 @@ use crate::model::config::{Config, fields};
 
 pub(super) const ERNIE: Family = Family { model_type: "ernie", class: "Ernie", prefix: "ernie.", read, ..bert::BERT };
 
-/// What transformers' `ErnieConfig` has beside BERT's names, with its defaults.
+/// The keys that transformers' `ErnieConfig` has beside BERT's names, with its defaults.
 #[derive(Deserialize)]
 struct ErnieConfig {
     #[serde(default)]

@@ -10,7 +10,7 @@ use crate::model::config::{Config, LARGEST_SIZE, fields};
 pub(super) const MARKUPLM: Family =
     Family { model_type: "markuplm", class: "MarkupLM", prefix: "markuplm.", read, ..bert::BERT };
 
-/// What transformers' `MarkupLMConfig` has beside BERT's names, with its defaults.
+/// The keys that transformers' `MarkupLMConfig` has beside BERT's names, with its defaults.
 #[derive(Deserialize)]
 #[serde(default)]
 struct MarkupLmConfig {

@@ -1,8 +1,8 @@
-//! What the tensors of a family are called, and what of its layout its `config.json` decides.
+//! The names of a family's tensors, and the parts of its layout that its `config.json` decides.
 
 use crate::model::config::{Activation, Config};
 
-/// What a family's tensors are called, without the prefix of a model with a task head.
+/// The names of a family's tensors, without the prefix of a model with a task head.
 ///
 /// The embeddings are `embeddings.word_embeddings`, `embeddings.position_embeddings` and
 /// `embeddings.token_type_embeddings` in every family.
@@ -10,13 +10,13 @@ use crate::model::config::{Activation, Config};
 pub struct Names {
     /// The layer normalisation over the sum of the embeddings.
     pub embedding_norm: Option<&'static str>,
-    /// What the embeddings of plain text get beside word, position and segment.
+    /// The parts that the embeddings of plain text get beside word, position and segment.
     pub plain_text: Option<PlainText>,
     /// The linear layer from the embeddings to the hidden states.
     pub projection: Option<&'static str>,
     /// The parts of a layer.
     pub parts: &'static LayerNames,
-    /// What stands before the parts of each layer, bottom-up. Layers of the same name share their parameters.
+    /// The prefix of the parts of each layer, bottom-up. Layers of the same name share their parameters.
     pub layers: Vec<String>,
     /// The groups of the convolutions that stand in place of a layer's linear layers.
     pub convolutions: Option<Groups>,
@@ -26,7 +26,7 @@ pub struct Names {
     pub final_norm: Option<&'static str>,
 }
 
-/// What the parts of a layer are called.
+/// The names of the parts of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerNames {
     /// Linear layers to queries, keys and values.
@@ -45,7 +45,7 @@ pub struct LayerNames {
     pub output_norm: &'static str,
 }
 
-/// What the parts of a masked-LM head are called, the prefix of the encoder left out.
+/// The names of the parts of a masked-LM head, the prefix of the encoder left out.
 ///
 /// All families have the same head: a linear layer from the hidden states to the width of the embeddings, an
 /// activation, a layer normalisation, and the product with an embedding of each token, plus a bias.
@@ -80,7 +80,7 @@ pub struct Groups {
     pub output: usize,
 }
 
-/// What a family adds to the embeddings of every token where a text is plain: the embeddings of a feature at the value
+/// The sum that a family adds to the embeddings of every token where a text is plain: the embeddings of a feature at the value
 /// that transformers gives it if it is not told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlainText {

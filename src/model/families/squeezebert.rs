@@ -22,7 +22,7 @@ const LAYER: LayerNames = LayerNames {
 /// The layer normalisations within layers have no other, whatever the config says.
 const EPSILON: f64 = 1e-12;
 
-/// What transformers' `SqueezeBertConfig` has beside BERT's names, with its defaults.
+/// The keys that transformers' `SqueezeBertConfig` has beside BERT's names, with its defaults.
 #[derive(Deserialize)]
 #[serde(default)]
 struct SqueezeBertConfig {
@@ -55,7 +55,6 @@ fn read(text: &str) -> Result<(Config, Names)> {
     let (hidden, wide) = (config.hidden_size, config.intermediate_size);
     let width = found.embedding_size.unwrap_or(hidden);
     ensure!(width == hidden, "embedding_size is {width}, hidden_size {hidden}: nothing leads from one to the other");
-    #[expect(clippy::float_cmp, reason = "as it is written")]
     let same = config.layer_norm_eps == EPSILON;
     ensure!(same, "layer_norm_eps is {:e}: within layers it is {EPSILON:e} in SqueezeBERT", config.layer_norm_eps);
     let attention = [

@@ -147,7 +147,7 @@ impl ModelFile {
     ///
     /// # Errors
     ///
-    /// As [`for_each_chunk`](Self::for_each_chunk).
+    /// As of reading the whole file.
     pub fn sha256(&self) -> Result<String> {
         if let Some(known) = self.sha256.get() {
             return Ok(known.clone());

@@ -1,4 +1,4 @@
-//! What a family adds to the embeddings of every token of plain text.
+//! The sums that a family adds to the embeddings of every token of plain text.
 
 use anyhow::{Result, ensure};
 

@@ -90,7 +90,7 @@ pub struct RelationSums {
     pub tagged: u64,
     /// Arcs by the UPOS of the dependent and the rule that predicts them; those that no rule predicts are not here.
     pub cues: BTreeMap<Cue, u64>,
-    /// Arcs that each head predicts, by [`Direction::BOTH`]; `[layers * heads]`, empty until a head scores.
+    /// Arcs that each head predicts, by [`Direction::BOTH`](crate::studies::evidence::Direction::BOTH); `[layers * heads]`, empty until a head scores.
     pub hits: Vec<[u64; 2]>,
 }
 
@@ -126,7 +126,7 @@ impl RelationSums {
 /// by block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreement {
-    /// Right predictions by head, direction ([`Direction::BOTH`]) and place of the arc's head; `[layers * heads]`, empty
+    /// Right predictions by head, direction ([`Direction::BOTH`](crate::studies::evidence::Direction::BOTH)) and place of the arc's head; `[layers * heads]`, empty
     /// until a head scores.
     pub places: Vec<[[u64; PLACES]; 2]>,
     /// Right predictions by [`Cue::place`], head and direction; of a cue that was not met, and after the last that was,
@@ -193,12 +193,12 @@ pub struct Predictions {
     most: Vec<f64>,
     /// `[width]`: its row.
     chosen: Vec<u64>,
-    /// `[words]`: by [`Direction::BOTH`].
+    /// `[words]`: by [`Direction::BOTH`](crate::studies::evidence::Direction::BOTH).
     heads: Vec<[usize; 2]>,
 }
 
 impl Predictions {
-    /// What `attention` predicts for each word, by [`Direction::BOTH`]; `[words]`.
+    /// The head that `attention` predicts for each word, by [`Direction::BOTH`](crate::studies::evidence::Direction::BOTH); `[words]`.
     ///
     /// The diagonal is left out: a word is not its own head. Ties go to the lowest index.
     pub fn of(&mut self, attention: &WordAttention) -> &[[usize; 2]] {

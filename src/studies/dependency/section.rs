@@ -113,6 +113,7 @@ impl Relations {
     }
 
     /// The caveats that apply to a run.
+    #[must_use]
     pub fn caveats(&self, judged: &Judged<'_>) -> Vec<&'static Caveat> {
         let has_trees = !self.relations.is_empty();
         let untested = judged.policy.rule(&Q).is_none() && judged.has_label(|label| label.starts_with("syntactic:"));
