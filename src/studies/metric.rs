@@ -30,6 +30,12 @@ pub struct Metric<F> {
     pub chance: Option<F>,
 }
 
+/// The names of metrics and what `explain` says of each, in the order of their table.
+#[must_use]
+pub fn listed<F>(table: &'static [Metric<F>]) -> Vec<(&'static Explanation, Keys)> {
+    table.iter().map(|metric| (&metric.explanation, metric.keys)).collect()
+}
+
 /// The keys of a metric's cells.
 #[derive(Clone, Copy)]
 pub enum Keys {

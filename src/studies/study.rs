@@ -20,8 +20,10 @@ pub trait Study: Sync {
     /// Its name, its question and its needs.
     fn card(&self) -> &'static Card;
 
-    /// The passes that it looks at, each with sums of its own.
-    fn passes(&self) -> Vec<Pass>;
+    /// The passes that it looks at, each with sums of its own; by default the corpus as it is.
+    fn passes(&self) -> Vec<Pass> {
+        vec![Pass::PLAIN]
+    }
 
     /// Empty sums for the pass at `place` of [`Study::passes`].
     fn observer(&self, place: usize, subject: &Subject<'_>) -> Box<dyn Observer>;

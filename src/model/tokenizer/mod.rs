@@ -12,7 +12,7 @@ mod marks;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail};
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::{EncodeInput, Encoding, InputSequence, Tokenizer, TruncationDirection};
 
@@ -30,6 +30,8 @@ pub struct ModelTokenizer {
     text: Tokenizer,
     /// For words split beforehand, where that is another one.
     words: Option<Tokenizer>,
+    /// Rows of the token embedding: ids are below.
+    rows: usize,
     separator: Option<u32>,
     /// For each id whether its surface is all Unicode punctuation.
     punctuation: Vec<bool>,
@@ -59,14 +61,18 @@ impl ModelTokenizer {
             text.with_truncation(None)
                 .map_err(|error| anyhow!("cannot use tokenizer `{}`: {error}", path.display()))?;
             ensure_fits(&text, rows, path)?;
-            Ok(Self {
+            let loaded = Self {
                 path: path.to_owned(),
+                rows,
                 separator: separator(&text, &settings)?,
                 punctuation: marks::punctuation_table(&text),
                 splits_at_spaces: splits_at_spaces(&text),
                 words: for_words(&text),
                 text,
-            })
+            };
+            // The special tokens around a text fit as well, or no sentence will.
+            loaded.encode_text("", true)?;
+            Ok(loaded)
         };
         contained(build).with_context(|| format!("cannot use tokenizer `{}`", path.display()))?
     }
@@ -105,7 +111,13 @@ impl ModelTokenizer {
     /// The encoding that the library returns; its failures, panics too, as errors that name the file.
     fn tried(&self, work: impl FnOnce() -> tokenizers::Result<Encoding>) -> Result<Encoding> {
         let outcome = contained(work).and_then(|outcome| outcome.map_err(|error| anyhow!("{error}")));
-        outcome.with_context(|| format!("tokenizer `{}` failed on a sentence", self.path.display()))
+        let encoding = outcome.with_context(|| format!("tokenizer `{}` failed on a sentence", self.path.display()))?;
+        // Post-processors have ids of their own, which need not be in the vocabulary.
+        if let Some(place) = encoding.get_ids().iter().position(|id| *id as usize >= self.rows) {
+            let token = encoding.get_tokens().get(place).map_or("", String::as_str);
+            return Err(misfit(&self.path, token, encoding.get_ids()[place], self.rows));
+        }
+        Ok(encoding)
     }
 
     /// The token of an id, as the vocabulary has it.
@@ -150,15 +162,19 @@ impl ModelTokenizer {
 /// Makes sure that every token has a row in an embedding of `rows` rows.
 fn ensure_fits(tokenizer: &Tokenizer, rows: usize, path: &Path) -> Result<()> {
     let largest = tokenizer.get_vocab(true).into_iter().max_by_key(|(_, id)| *id);
-    if let Some((token, id)) = largest {
-        ensure!(
-            (id as usize) < rows,
-            "tokenizer `{}` does not fit the model: its token `{}` has id {id}, config.json says vocab_size {rows}",
-            path.display(),
-            token.escape_debug(),
-        );
+    match largest {
+        Some((token, id)) if id as usize >= rows => Err(misfit(path, &token, id, rows)),
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// A token that has no row in the embedding.
+fn misfit(path: &Path, token: &str, id: u32, rows: usize) -> anyhow::Error {
+    anyhow!(
+        "tokenizer `{}` does not fit the model: its token `{}` has id {id}, config.json says vocab_size {rows}",
+        path.display(),
+        token.escape_debug(),
+    )
 }
 
 /// The separator: what `sep_token` names, else the last of several special tokens around a text.

@@ -11,11 +11,10 @@ use anyhow::Result;
 
 use super::explanation::Explanation;
 use super::label::Detector;
-use super::metric::{Bench, Estimates, Keys};
+use super::metric::{self, Bench, Estimates, Keys};
 use super::section::{Nothing, Section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
 use crate::passes::observer::{self, Observer, sums, watching};
-use crate::passes::pass::Pass;
 use metrics::{METRICS, Seen};
 use sums::AttentionSums;
 
@@ -33,10 +32,6 @@ impl Study for Attention {
         }
     }
 
-    fn passes(&self) -> Vec<Pass> {
-        vec![Pass::PLAIN]
-    }
-
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
         watching(AttentionSums::new(subject.grid))
     }
@@ -46,7 +41,7 @@ impl Study for Attention {
     }
 
     fn metrics(&self) -> Vec<(&'static Explanation, Keys)> {
-        METRICS.iter().map(|metric| (&metric.explanation, metric.keys)).collect()
+        metric::listed(METRICS)
     }
 
     fn detectors(&self) -> &'static [Detector] {

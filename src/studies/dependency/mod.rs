@@ -18,12 +18,11 @@ use schemars::{Schema, SchemaGenerator};
 use super::evidence::Direction;
 use super::explanation::Explanation;
 use super::label::Detector;
-use super::metric::{Bench, Estimates, Fraction, Keys, Metric};
+use super::metric::{self, Bench, Estimates, Fraction, Keys, Metric};
 use super::section::{Section, section};
 use super::study::{Card, Caveat, Judged, Observed, Study, Subject, columns};
 use crate::corpus::relation::ALL;
 use crate::passes::observer::{self, Observer, sums, watching};
-use crate::passes::pass::Pass;
 use crate::system::parallel::in_parallel;
 use arcs::RelationSums;
 use section::{Relations, Tests};
@@ -69,10 +68,6 @@ impl Study for Dependency {
         }
     }
 
-    fn passes(&self) -> Vec<Pass> {
-        vec![Pass::PLAIN]
-    }
-
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
         watching(DependencySums::new(subject.grid, subject.from))
     }
@@ -82,7 +77,7 @@ impl Study for Dependency {
     }
 
     fn metrics(&self) -> Vec<(&'static Explanation, Keys)> {
-        METRICS.iter().map(|metric| (&metric.explanation, metric.keys)).collect()
+        metric::listed(METRICS)
     }
 
     fn detectors(&self) -> &'static [Detector] {

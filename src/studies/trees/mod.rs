@@ -6,11 +6,10 @@ mod sums;
 use anyhow::Result;
 
 use super::explanation::Explanation;
-use super::metric::{Bench, Estimates, Fraction, Keys, Metric};
+use super::metric::{self, Bench, Estimates, Fraction, Keys, Metric};
 use super::section::{Nothing, Section};
 use super::study::{Card, Observed, Study, Subject, columns};
 use crate::passes::observer::{self, Observer, sums, watching};
-use crate::passes::pass::Pass;
 use sums::{TreeCounts, TreeSums};
 
 /// How much of the gold tree is in each head's attention.
@@ -46,10 +45,6 @@ impl Study for Trees {
         }
     }
 
-    fn passes(&self) -> Vec<Pass> {
-        vec![Pass::PLAIN]
-    }
-
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
         watching(TreeSums::new(subject.grid, subject.from))
     }
@@ -59,7 +54,7 @@ impl Study for Trees {
     }
 
     fn metrics(&self) -> Vec<(&'static Explanation, Keys)> {
-        METRICS.iter().map(|metric| (&metric.explanation, metric.keys)).collect()
+        metric::listed(METRICS)
     }
 
     fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
