@@ -1,26 +1,29 @@
 //! `headscope analyze`: a model over a corpus, to a report, or to the partial of one shard.
 
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Result, ensure};
 
 use super::conclude::conclude;
-use super::options::{AnalyzeOptions, Outcome};
+use super::options::{AnalyzeOptions, ONLY_ONCE, Outcome};
 use super::outputs;
-use crate::corpus::Corpus;
+use crate::corpus::{Corpus, CorpusIdentity};
 use crate::export::summary;
 use crate::model::{Fingerprint, Model};
+use crate::passes::counting::count;
 use crate::passes::identity::{Identity, ModelInfo, Protocol, RunInfo, Tool};
 use crate::passes::observation::Observation;
 use crate::passes::partial;
 use crate::passes::run::{self, Runner, heads_of, token_limit};
+use crate::sequences::counts::{Counting, TokenCounts};
 use crate::sequences::shard::Shard;
 use crate::stats::blocks::BLOCKS;
 use crate::studies::plan::{self, Plan};
 use crate::studies::study::Subject;
 use crate::system::output::Output;
 use crate::system::progress::{self, Downloads};
-use crate::system::terminal::print;
+use crate::system::terminal::{print, say};
 
 /// Runs a model over a corpus and writes what each head does, or what one shard adds to that.
 ///
@@ -60,14 +63,18 @@ fn observe(options: &AnalyzeOptions, shard: Shard) -> Result<Observation> {
     let model = Model::load(files)?;
     loading.finish_and_clear();
 
+    let max_tokens = token_limit(&model, options.max_tokens)?;
+    let Known { counts, sha256, counted } = known(options, &model, max_tokens)?;
     let protocol = Protocol {
-        max_tokens: token_limit(&model, options.max_tokens)?,
+        max_tokens,
         truncate: options.truncate,
         limit: options.limit,
         from_token: options.from_token,
         blocks: BLOCKS,
         controls: options.controls.clone(),
         removed: heads_of(&model, &options.removed)?,
+        counts: sha256,
+        left_out: options.left_out.iter().map(|study| study.card().name.to_owned()).collect(),
         studies: plan::names(&options.studies),
     };
     let plan = Plan::new(&protocol)?;
@@ -76,12 +83,45 @@ fn observe(options: &AnalyzeOptions, shard: Shard) -> Result<Observation> {
 
     let loaded = Instant::now();
     let (strict, threads) = (options.strict, options.threads);
-    let runner = Runner { corpus: &options.corpus, shard, model: &model, protocol: &protocol, strict, threads };
+    let runner = Runner { corpus: &options.corpus, shard, model: &model, protocol: &protocol, strict, threads, counts };
     let run::Outcome { tally, corpus, passes } = runner.run(corpus, plan.observers(&subject))?;
+    ensure!(
+        counted.is_none_or(|counted| counted == corpus),
+        "corpus `{}` changed while it was analysed, which reads it several times",
+        corpus.name
+    );
     let passes = plan.pooled(passes);
     let analysis = loaded.elapsed();
 
     let model = ModelInfo::new(&model, fingerprint.finish()?);
     let run = options.run_info.then(|| RunInfo::new(started_at, started.elapsed(), analysis, threads));
     Ok(Observation { identity: Identity { tool: Tool::default(), model, corpus, protocol }, tally, passes, run })
+}
+
+/// How often each token is in the whole corpus, as far as some study must know.
+#[derive(Default)]
+struct Known {
+    counts: Option<Arc<TokenCounts>>,
+    /// The SHA-256 of the file that they are from.
+    sha256: Option<String>,
+    /// The corpus that they are from.
+    counted: Option<CorpusIdentity>,
+}
+
+/// Counts the tokens of the corpus, or reads the file of counts.
+fn known(options: &AnalyzeOptions, model: &Model, max_tokens: usize) -> Result<Known> {
+    for study in &options.left_out {
+        say(&format!("the study {} is left out: {ONLY_ONCE}", study.card().name));
+    }
+    if !options.studies.iter().any(|study| study.needs_counts()) {
+        return Ok(Known::default());
+    }
+    if let Some(file) = &options.counts {
+        let (counts, sha256) = Counting::read(file, &model.tokenizer)?;
+        return Ok(Known { counts: Some(Arc::new(counts.finish())), sha256: Some(sha256), counted: None });
+    }
+    let counting = progress::step("counting tokens");
+    let (counts, corpus) = count(&options.corpus, &model.tokenizer, max_tokens, options.truncate, options.limit)?;
+    counting.finish_and_clear();
+    Ok(Known { counts: Some(Arc::new(counts.finish())), sha256: None, counted: Some(corpus) })
 }

@@ -3,6 +3,7 @@
 pub mod analyze;
 pub mod cli;
 mod conclude;
+pub mod counts;
 pub mod diff;
 pub mod explain;
 pub mod maps;

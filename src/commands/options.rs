@@ -19,6 +19,10 @@ use crate::studies::study::Study;
 /// The threshold that `--min-count` sets.
 const MIN_COUNT: &str = "syntactic_min_count";
 
+/// Why a study that must know the whole corpus beforehand is left out, and the way out.
+pub const ONLY_ONCE: &str = "it must count the tokens of the corpus beforehand, which can be read only once: name a file, or \
+    give --counts FILE, which `headscope counts` writes";
+
 /// `headscope analyze`
 #[derive(Clone)]
 pub struct AnalyzeOptions {
@@ -46,6 +50,10 @@ pub struct AnalyzeOptions {
     pub removed: Vec<HeadPlace>,
     /// The studies that are run.
     pub studies: Vec<&'static dyn Study>,
+    /// Studies that would run, but for a corpus that can be read only once.
+    pub left_out: Vec<&'static dyn Study>,
+    /// A file with the counts of tokens, in place of those of the corpus.
+    pub counts: Option<PathBuf>,
     /// The form in which the analysis ends.
     pub outcome: Outcome,
 }
@@ -115,6 +123,17 @@ pub struct MergeOptions {
     pub run_info: bool,
     /// The report that is made of them.
     pub report: ReportOptions,
+}
+
+/// `headscope counts`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountsOptions {
+    /// The model, whose tokenizer makes the tokens.
+    pub model: ModelRef,
+    /// The corpus, in the order it is read.
+    pub corpus: Vec<Input>,
+    /// The file that is written.
+    pub output: PathBuf,
 }
 
 /// `headscope maps`

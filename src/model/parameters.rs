@@ -9,6 +9,7 @@ mod parts;
 mod plain_text;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use anyhow::Result;
 
@@ -24,7 +25,7 @@ pub use parts::{LayerNorm, Linear};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Embeddings {
     /// `[vocab, embedding width]`
-    pub words: Vec<f32>,
+    pub words: Arc<Vec<f32>>,
     /// `[max_positions, embedding width]`; `None` where positions are relative. What a family adds to every token of
     /// plain text is in each row.
     pub positions: Option<Vec<f32>>,
@@ -79,7 +80,7 @@ impl Embeddings {
         let segments = (config.type_vocab_size > 0).then(|| table("token_type", config.type_vocab_size)).transpose()?;
         let norm = names.embedding_norm.map(|name| LayerNorm::load(tensors, name, width)).transpose()?;
         let projection = names.projection.map(|name| Linear::load(tensors, name, config.hidden_size, width));
-        Ok(Self { words, positions, segments, norm, projection: projection.transpose()? })
+        Ok(Self { words: Arc::new(words), positions, segments, norm, projection: projection.transpose()? })
     }
 }
 

@@ -50,6 +50,14 @@ pub struct Protocol {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub removed: Vec<HeadPlace>,
+    /// SHA-256 of the file with the counts of tokens; absent if those of the corpus were counted, or none were needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub counts: Option<String>,
+    /// Studies that would have run, but for a corpus that can be read only once; absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>")]
+    pub left_out: Vec<String>,
     /// The studies that were run.
     #[serde(flatten)]
     pub studies: Studies,

@@ -1,6 +1,8 @@
 //! Forward passes over a corpus, and what was observed in them.
 
+pub mod beforehand;
 pub mod control;
+pub mod counting;
 pub mod identity;
 pub mod merge;
 pub mod observation;

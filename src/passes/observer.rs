@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::beforehand::Beforehand;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadView, Needs};
@@ -26,6 +27,9 @@ pub trait Sums: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
     fn needs(&self) -> Needs {
         Needs::ATTENTION
     }
+
+    /// Is told what is known before the pass begins.
+    fn begin_pass(&mut self, _known: &Beforehand) {}
 
     /// Counts a sequence, and all that does not depend on a head.
     fn begin(&mut self, sequence: &Sequence) -> Self::Begun;
@@ -116,6 +120,9 @@ pub trait Observer: Send + Sync {
     /// [`Sums::needs`]
     fn needs(&self) -> Needs;
 
+    /// [`Sums::begin_pass`]
+    fn begin_pass(&mut self, known: &Beforehand);
+
     /// Begins the next sequence of a pack.
     fn begin(&mut self, sequence: &Sequence);
 
@@ -193,6 +200,10 @@ impl<S: Sums> Observer for Watching<S> {
         self.sums.needs()
     }
 
+    fn begin_pass(&mut self, known: &Beforehand) {
+        self.sums.begin_pass(known);
+    }
+
     fn begin(&mut self, sequence: &Sequence) {
         let begun = self.sums.begin(sequence);
         self.begun.push(begun);
@@ -265,6 +276,11 @@ impl Panel {
     #[must_use]
     pub fn needs(&self) -> Needs {
         self.observers.iter().fold(Needs::default(), |needs, observer| needs | observer.needs())
+    }
+
+    /// Tells everybody what is known before the pass begins.
+    pub fn begin_pass(&mut self, known: &Beforehand) {
+        self.observers.iter_mut().for_each(|observer| observer.begin_pass(known));
     }
 
     /// Begins the sequences of a pack.

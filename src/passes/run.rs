@@ -1,9 +1,11 @@
 //! Passes over a shard of a corpus: sentences in, the sums of all observers out.
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use anyhow::{Result, bail, ensure};
 
+use super::beforehand::Beforehand;
 use super::identity::Protocol;
 use super::observation::PassSums;
 use super::observer::{Observer, Panel};
@@ -13,6 +15,7 @@ use crate::corpus::{Corpus, CorpusIdentity, Input};
 use crate::model::Model;
 use crate::model::forward::Encoder;
 use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::sequences::counts::TokenCounts;
 use crate::sequences::pairs::Pairs;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::shard::Shard;
@@ -35,6 +38,8 @@ pub struct Runner<'a> {
     pub strict: bool,
     /// Worker threads.
     pub threads: NonZeroUsize,
+    /// How often each token is in the whole corpus, if some study asks for it.
+    pub counts: Option<Arc<TokenCounts>>,
 }
 
 /// A corpus that passes were run over.
@@ -94,7 +99,8 @@ impl Runner<'_> {
             SentenceTokenizer::new(&model.tokenizer, protocol.max_tokens, protocol.truncate).strict(self.strict);
         let left = protocol.limit.unwrap_or(u64::MAX);
         let mut sentences = TokenizedSentences { corpus, encoder: tokenizer, shard, left };
-        let (panel, gates) = (Panel::new(observers), pass.gates());
+        let (mut panel, gates) = (Panel::new(observers), pass.gates());
+        panel.begin_pass(&Beforehand { embeddings: encoder.word_embeddings(), counts: self.counts.clone() });
         let sum = |sequences: &mut (dyn Iterator<Item = Result<Sequence>> + Send)| {
             sum_up(panel, encoder, &gates, sequences, self.threads, &progress)
         };

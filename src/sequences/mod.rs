@@ -1,5 +1,6 @@
 //! From sentences of a corpus to what goes through the model, and which part of it a shard takes.
 
+pub mod counts;
 pub mod pack;
 pub mod pairs;
 pub mod sequence;

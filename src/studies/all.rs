@@ -7,13 +7,15 @@ use super::clark2019::Clark2019;
 use super::dependency::Dependency;
 use super::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use super::explanation::Entry;
+use super::frequency::Frequency;
 use super::label::{Detector, NO_LABEL, Verdict};
 use super::policy::{Policy, Threshold};
 use super::study::Study;
 use super::trees::Trees;
+use super::words::Words;
 
 /// Every study, in the order of reports: of metrics, of labels with equal margins, of sections, of the summary.
-pub const STUDIES: &[&dyn Study] = &[&Attention, &Trees, &Dependency, &Clark2019];
+pub const STUDIES: &[&dyn Study] = &[&Attention, &Trees, &Dependency, &Words, &Frequency, &Clark2019];
 
 /// The study of this name.
 #[must_use]

@@ -59,6 +59,16 @@ impl Keys {
 /// The id of a metric, and the names of its cells.
 pub type Column = (&'static str, Keys);
 
+/// The names of all cells in order: the id, and the key after a dot where there are several.
+pub fn cell_names(columns: &[Column]) -> impl Iterator<Item = String> {
+    columns.iter().flat_map(|(id, keys)| {
+        keys.places().map(move |place| match keys {
+            Keys::Single => (*id).to_owned(),
+            Keys::Each(_, name) => format!("{id}.{}", name(place)),
+        })
+    })
+}
+
 /// A ratio before the division.
 #[derive(Clone, Copy, Debug)]
 pub struct Fraction {
@@ -90,6 +100,24 @@ impl Fraction {
     #[must_use]
     pub fn resting_on(self, count: u64, sentences: u64) -> Self {
         Self { rests_on: Denominator { count, sentences }, ..self }
+    }
+
+    /// The number above the line.
+    #[must_use]
+    pub fn numerator(&self) -> f64 {
+        self.numerator
+    }
+
+    /// The number below it.
+    #[must_use]
+    pub fn denominator(&self) -> f64 {
+        self.denominator
+    }
+
+    /// How much it rests on.
+    #[must_use]
+    pub fn rests_on(&self) -> Denominator {
+        self.rests_on
     }
 
     /// The ratio, or `None` where that is no number.

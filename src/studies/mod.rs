@@ -7,14 +7,18 @@
 pub mod all;
 pub mod attention;
 pub mod clark2019;
+pub mod content;
 pub mod dependency;
 pub mod evidence;
 pub mod explanation;
 pub mod findings;
+pub mod frequency;
+
 pub mod label;
 pub mod metric;
 pub mod plan;
 pub mod policy;
+pub mod position;
 pub mod presets;
 pub mod section;
 #[cfg(test)]
@@ -22,3 +26,4 @@ mod simulation;
 pub mod study;
 pub mod trees;
 pub mod wording;
+pub mod words;

@@ -25,6 +25,11 @@ pub trait Study: Sync {
         vec![Pass::PLAIN]
     }
 
+    /// Whether it must know how often each token is in the whole corpus before any pass over it begins.
+    fn needs_counts(&self) -> bool {
+        false
+    }
+
     /// Empty sums for the pass at `place` of [`Study::passes`].
     fn observer(&self, place: usize, subject: &Subject<'_>) -> Box<dyn Observer>;
 

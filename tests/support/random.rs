@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test crate uses a part")]
 
+use std::sync::Arc;
+
 use headscope::model::config::{Activation, Config, PositionEmbedding};
 use headscope::model::forward::batch::TokenClass;
 use headscope::model::forward::gates::{Gate, Gates};
@@ -155,7 +157,7 @@ impl RandomEncoder {
         // Scores with a standard deviation near 1, whatever the width.
         let scale = 1.7 / (hidden as f32).sqrt();
         let embeddings = Embeddings {
-            words: values(VOCABULARY * width, scale),
+            words: Arc::new(values(VOCABULARY * width, scale)),
             positions: (!relative).then(|| values(POSITIONS * width, scale)),
             segments: self.segments.then(|| values(2 * width, scale)),
             norm: self.embedding_norm.then(|| LayerNorm { weight: vec![1.0; width], bias: values(width, scale) }),

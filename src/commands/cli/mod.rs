@@ -11,8 +11,8 @@ use clap::{CommandFactory, Parser};
 
 use crate::commands::explain;
 use crate::commands::options::{
-    AnalyzeOptions, DiffOptions, MapsOptions, MergeOptions, Outcome, PolicyOptions, RelabelOptions, ReportOptions,
-    SentenceChoice,
+    AnalyzeOptions, CountsOptions, DiffOptions, MapsOptions, MergeOptions, ONLY_ONCE, Outcome, PolicyOptions,
+    RelabelOptions, ReportOptions, SentenceChoice,
 };
 use crate::corpus::{Format, Input};
 use crate::export::{Target, Writer};
@@ -33,8 +33,9 @@ use crate::system::parallel::all_cores;
 use crate::system::terminal::{is_obeyed, one_line, say};
 
 use arguments::{
-    Action, AnalyzeArguments, Arguments, ControlArgument, CorpusArguments, DiffArguments, ExplainArguments,
-    FormatArgument, FromTokenArgument, MapsArguments, MergeArguments, RelabelArguments, ReportArguments,
+    Action, AnalyzeArguments, Arguments, ControlArgument, CorpusArguments, CountsArguments, DiffArguments,
+    ExplainArguments, FormatArgument, FromTokenArgument, MapsArguments, MergeArguments, RelabelArguments,
+    ReportArguments,
 };
 
 /// A command with its options, validated.
@@ -49,6 +50,8 @@ pub enum Command {
     Diff(DiffOptions),
     /// Write attention maps.
     Maps(MapsOptions),
+    /// Count the tokens of a corpus.
+    Counts(CountsOptions),
     /// Print this text: an explanation, or the schema.
     Print(String),
 }
@@ -63,6 +66,7 @@ pub fn parse() -> Command {
         Action::Relabel(arguments) => ("relabel", arguments.validate().map(Command::Relabel)),
         Action::Diff(arguments) => ("diff", arguments.validate().map(Command::Diff)),
         Action::Maps(arguments) => ("maps", arguments.validate().map(Command::Maps)),
+        Action::Counts(arguments) => ("counts", arguments.validate().map(Command::Counts)),
         Action::Explain(arguments) => ("explain", arguments.text().map(Command::Print)),
         Action::Schema => ("schema", Ok(Command::Print(schema()))),
     };
@@ -111,6 +115,7 @@ impl AnalyzeArguments {
         }
         refuse_overlap(&self.report.outputs, &corpus)?;
         let studies = studies(&self.report.presets, &self.with, &self.without)?;
+        let (studies, left_out) = can_count(&corpus, studies, &self.with, self.counts.is_some())?;
         refuse_reading_again(&corpus, &studies, !self.controls.is_empty())?;
         let (run_info, threads) = (!self.report.no_run_info, self.report.threads());
         let controls = controls(&self.controls, self.control_seeds);
@@ -134,6 +139,8 @@ impl AnalyzeArguments {
             controls,
             removed: heads(self.removed),
             studies,
+            left_out,
+            counts: self.counts,
             outcome,
         })
     }
@@ -227,6 +234,14 @@ impl MapsArguments {
     }
 }
 
+impl CountsArguments {
+    fn validate(self) -> Result<CountsOptions, Usage> {
+        let (model, corpus) = (model(self.model.as_deref()), self.corpora.validate()?);
+        refuse_overlap(std::slice::from_ref(&self.output), &corpus)?;
+        Ok(CountsOptions { model, corpus, output: self.output })
+    }
+}
+
 impl ExplainArguments {
     fn text(self) -> Result<String, Usage> {
         if self.markdown {
@@ -307,6 +322,27 @@ fn studies(presets_named: &[String], with: &[String], without: &[String]) -> Res
         (card.by_default || by_preset(card.name) || named(with)) && !named(without)
     };
     Ok(STUDIES.iter().filter(runs).copied().collect())
+}
+
+/// Studies that are run, and those that are left out.
+type Chosen = (Vec<&'static dyn Study>, Vec<&'static dyn Study>);
+
+/// The studies without those that must know the counts of a corpus that can be read only once, unless there is a file of
+/// counts, and those; one that was asked for by name is refused.
+fn can_count(
+    corpus: &[Input],
+    studies: Vec<&'static dyn Study>,
+    with: &[String],
+    given: bool,
+) -> Result<Chosen, Usage> {
+    if given || corpus.iter().all(Input::can_be_read_again) {
+        return Ok((studies, Vec::new()));
+    }
+    let (left_out, kept): (Vec<_>, Vec<_>) = studies.into_iter().partition(|study| study.needs_counts());
+    match left_out.iter().map(|study| study.card().name).find(|name| with.iter().any(|wanted| wanted == name)) {
+        Some(name) => Err(format!("--with {name}: {ONLY_ONCE}")),
+        None => Ok((kept, left_out)),
+    }
 }
 
 /// Refuses a corpus that can be read only once where it would be read again.

@@ -16,6 +16,8 @@ mod scratch;
 pub mod tensor;
 pub mod visitor;
 
+use std::sync::Arc;
+
 use anyhow::{Result, ensure};
 
 use crate::model::config::Config;
@@ -76,6 +78,42 @@ pub trait Encoder: Send + Sync {
         scratch: &mut Scratch,
         visitor: &mut dyn Visitor,
     ) -> Result<()>;
+
+    /// The word embeddings, if it lends them.
+    fn word_embeddings(&self) -> Option<WordEmbeddings> {
+        None
+    }
+}
+
+/// Word embeddings as they are stored: before position, segment, normalisation and projection.
+#[derive(Clone, Debug)]
+pub struct WordEmbeddings {
+    /// `[vocab, width]`
+    weights: Arc<Vec<f32>>,
+    width: usize,
+}
+
+impl WordEmbeddings {
+    /// Embeddings, `[vocab, width]`.
+    ///
+    /// # Panics
+    ///
+    /// If they are not whole rows.
+    #[must_use]
+    pub fn new(weights: Arc<Vec<f32>>, width: usize) -> Self {
+        assert!(width > 0 && weights.len().is_multiple_of(width), "embeddings are [vocab, width]");
+        Self { weights, width }
+    }
+
+    /// The embedding of a token, `[width]`.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    #[must_use]
+    pub fn of(&self, id: u32) -> &[f32] {
+        &self.weights[id as usize * self.width..][..self.width]
+    }
 }
 
 /// A forward pass under way: its input and interventions, and who looks at it.

@@ -6,7 +6,7 @@
 mod heads;
 mod masked_lm;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Result, ensure};
 
@@ -16,7 +16,7 @@ use super::kernels;
 use super::matmul::{Matrix, MatrixMut, multiply};
 use super::relative::Relative;
 use super::visitor::Visitor;
-use super::{Encoder, NO_MASKED_LM, Pass, Scratch, Start, check_finite, check_input};
+use super::{Encoder, NO_MASKED_LM, Pass, Scratch, Start, WordEmbeddings, check_finite, check_input};
 use crate::model::config::Activation;
 use crate::model::parameters::{Layer, LayerNorm, Linear, Parameters};
 use crate::system::parallel::{all_cores, in_parallel};
@@ -129,6 +129,11 @@ impl PackedEncoder {
 }
 
 impl Encoder for PackedEncoder {
+    fn word_embeddings(&self) -> Option<WordEmbeddings> {
+        let Parameters { embeddings, config, .. } = &self.parameters;
+        Some(WordEmbeddings::new(Arc::clone(&embeddings.words), config.embedding_width()))
+    }
+
     fn forward_from(
         &self,
         start: Start<'_>,

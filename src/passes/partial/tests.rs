@@ -67,6 +67,8 @@ fn observation() -> Observation {
         blocks: BLOCKS,
         controls: vec![Control { kind: ControlKind::ShuffledWords, seed: 0 }],
         removed: Vec::new(),
+        counts: None,
+        left_out: Vec::new(),
         studies: Studies { names: vec![text("attention")], flags: [(text("clark2019"), false)].into() },
     };
     let corpus = CorpusIdentity {

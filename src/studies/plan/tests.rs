@@ -24,6 +24,8 @@ fn protocol(studies: &[&'static dyn Study], controls: Vec<Control>) -> Protocol 
         blocks: BLOCKS,
         controls,
         removed: Vec::new(),
+        counts: None,
+        left_out: Vec::new(),
         studies: names(studies),
     }
 }

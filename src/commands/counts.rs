@@ -1,0 +1,26 @@
+//! `headscope counts`: how often each token is in a corpus, for `headscope analyze --counts`.
+
+use anyhow::{Result, ensure};
+
+use super::options::CountsOptions;
+use crate::model::Model;
+use crate::passes::counting::count;
+use crate::passes::run::token_limit;
+use crate::system::output::Output;
+use crate::system::progress::{self, Downloads};
+
+/// Counts the tokens of a corpus by a model's tokenizer and writes them.
+///
+/// # Errors
+///
+/// If the model, the corpus or the output cannot be used, or the corpus has no token.
+pub fn counts(options: &CountsOptions) -> Result<()> {
+    let mut output = Output::open(&options.output)?;
+    let model = Model::load(options.model.resolve(&Downloads::default())?)?;
+    let counting = progress::step("counting tokens");
+    let (counts, corpus) = count(&options.corpus, &model.tokenizer, token_limit(&model, None)?, true, None)?;
+    counting.finish_and_clear();
+    ensure!(!counts.is_empty(), "corpus `{}` has no tokens", corpus.name);
+    output.write(counts.to_json(&model.tokenizer)?.as_bytes())?;
+    output.commit()
+}

@@ -1,0 +1,15 @@
+//! The facts that observers are told before a pass begins: of the weights that it runs, and of the whole corpus.
+
+use std::sync::Arc;
+
+use crate::model::forward::WordEmbeddings;
+use crate::sequences::counts::TokenCounts;
+
+/// The facts that are known before a pass begins.
+#[derive(Clone, Debug, Default)]
+pub struct Beforehand {
+    /// The word embeddings of the weights that are run; `None` of an encoder that does not lend them.
+    pub embeddings: Option<WordEmbeddings>,
+    /// How often each token is in the whole corpus; `None` unless somebody asked for it.
+    pub counts: Option<Arc<TokenCounts>>,
+}

@@ -1,0 +1,131 @@
+//! The metrics of attention by how common tokens are: one table.
+
+use super::sums::{Exposure, HeadSums};
+use crate::studies::explanation::Explanation;
+use crate::studies::metric::{Fraction, Keys, Metric};
+use crate::studies::position::ByBin;
+
+/// One head's sums in a block, or in all of them, and what they are divided by.
+pub(super) struct Seen<'a> {
+    /// The denominators.
+    pub exposure: &'a Exposure,
+    /// The sums.
+    pub sums: &'a HeadSums,
+    /// The rates by which offsets alone find the rarest: by the most attended token, and by mass.
+    pub rates: &'a [ByBin<f64>; 2],
+}
+
+/// A cell of a metric.
+pub(super) type Ratio = for<'a> fn(&Seen<'a>, usize) -> Fraction;
+
+impl Seen<'_> {
+    /// A mean over the queries that are not among the rarest.
+    fn of_others(&self, sum: f64) -> Fraction {
+        let Exposure { others, others_sentences, .. } = self.exposure;
+        Fraction::new(sum, *others as f64).resting_on(*others, *others_sentences)
+    }
+
+    /// A mean over queries with any attention on other tokens of text; those of chance all have some.
+    fn of_queries(&self, sum: f64, queries: u64) -> Fraction {
+        Fraction::new(sum, queries as f64).resting_on(self.exposure.queries, self.exposure.sentences)
+    }
+
+    /// The same of queries among the rarest.
+    fn of_rarest(&self, sum: f64, queries: u64) -> Fraction {
+        Fraction::new(sum, queries as f64).resting_on(self.exposure.rarest, self.exposure.rarest_sentences)
+    }
+}
+
+const VOITA: &str = "Voita et al. 2019, section 5.3: rare tokens.";
+const MATCHED: &str = "that of the metric: what uniform attention scores is what its offsets let expect";
+const MATCHED_CAVEATS: &str =
+    "It takes the preference for offsets as the same for all queries: right to about a tenth.";
+const COUNTED: &str = "R are the sentence's tokens of least count in the corpus; sentences of which they are among the 500 \
+    commonest tokens do not count, so that a corpus of few words has no value.";
+const OURS: &str = "Defined here.";
+
+/// All metrics of how common tokens are, in the order of the report.
+pub(super) const METRICS: &[Metric<Ratio>] = &[
+    Metric {
+        explanation: Explanation {
+            name: "rare_argmax",
+            measures: "How often the most attended token of text is one of the rarest of the sentence.",
+            formula: "share of i in T without R whose argmax_j A[i, j] is in R, j in T",
+            chance: "|R|/|T|",
+            source: VOITA,
+            caveats: COUNTED,
+        },
+        keys: Keys::Single,
+        value: |seen, _| seen.of_others(seen.sums.argmax as f64),
+        chance: Some(|seen, _| seen.of_others(seen.exposure.argmax.value())),
+    },
+    Metric {
+        explanation: Explanation {
+            name: "rare_argmax_expected",
+            measures: "The `rare_argmax` of a head with the same preference for offsets that is blind otherwise.",
+            formula: "sum over bins k of M[k] X[k]: M how often the most attended token is in the bin, X the share of keys in \
+                the bin that are in R, each weighted by 1/|T|",
+            chance: MATCHED,
+            source: OURS,
+            caveats: MATCHED_CAVEATS,
+        },
+        keys: Keys::Single,
+        value: |seen, _| seen.of_others(seen.sums.argmax_profile.expected(&seen.rates[0])),
+        chance: Some(|seen, _| seen.of_others(seen.exposure.argmax.value())),
+    },
+    Metric {
+        explanation: Explanation {
+            name: "rare_mass",
+            measures: "How much a token attends to the rarest tokens of the sentence.",
+            formula: "mean over i in T without R of the sum of A[i, j] over j in R",
+            chance: "|R|/n",
+            source: VOITA,
+            caveats: COUNTED,
+        },
+        keys: Keys::Single,
+        value: |seen, _| seen.of_others(seen.sums.mass.value()),
+        chance: Some(|seen, _| seen.of_others(seen.exposure.mass.value())),
+    },
+    Metric {
+        explanation: Explanation {
+            name: "rare_mass_expected",
+            measures: "The `rare_mass` of a head with the same preference for offsets that is blind otherwise.",
+            formula: "sum over bins k of M[k] X[k]: M the mean mass in the bin, X the share of keys in the bin that are in R, \
+                each weighted by 1/n",
+            chance: MATCHED,
+            source: OURS,
+            caveats: MATCHED_CAVEATS,
+        },
+        keys: Keys::Single,
+        value: |seen, _| seen.of_others(seen.sums.mass_profile.expected(&seen.rates[1])),
+        chance: Some(|seen, _| seen.of_others(seen.exposure.mass.value())),
+    },
+    Metric {
+        explanation: Explanation {
+            name: "frequency_shift",
+            measures: "How much more common the attended tokens are than the others of the sentence; below 0 they are rarer.",
+            formula: "mean over i in T of (sum_j A[i, j] u_j) / (sum_j A[i, j]) - mean_j u_j, j in T without i; u_j the share of \
+                occurrences in the corpus that are of rarer tokens, and half of that of tokens as common",
+            chance: "0",
+            source: OURS,
+            caveats: "Punctuation is the commonest of all: a head that goes there goes to common tokens.",
+        },
+        keys: Keys::Single,
+        value: |seen, _| seen.of_queries(seen.sums.shift.value(), seen.sums.shifted),
+        chance: Some(|seen, _| seen.of_queries(0.0, seen.exposure.queries)),
+    },
+    Metric {
+        explanation: Explanation {
+            name: "frequency_shift_rare",
+            measures: "The `frequency_shift` from the rarest tokens of the sentence: how much a head goes from rare words to \
+                common ones.",
+            formula: "as frequency_shift, over i in R",
+            chance: "0",
+            source: OURS,
+            caveats: COUNTED,
+        },
+        keys: Keys::Single,
+        value: |seen, _| seen.of_rarest(seen.sums.shift_rare.value(), seen.sums.shifted_rare),
+        chance: Some(|seen, _| seen.of_rarest(0.0, seen.exposure.rarest)),
+    },
+];

@@ -1,0 +1,126 @@
+//! Rare and common words: whether a head goes to the one or the other (METHODOLOGY, "Frequency").
+
+mod metrics;
+mod sums;
+#[cfg(test)]
+mod tests;
+
+use anstyle::AnsiColor;
+use anyhow::Result;
+use schemars::{Schema, SchemaGenerator};
+use serde::Deserialize;
+
+use super::content::{CONTENT_Q, Content, ContentLabel, Family, tested};
+use super::explanation::Explanation;
+use super::label::{Detector, Parameter, Shown};
+use super::metric::{self, Bench, Estimates, Fraction, Keys};
+use super::policy::Threshold;
+use super::section::Section;
+use super::study::{Card, Observed, Study, Subject, columns};
+use crate::passes::observer::{self, Observer, sums, watching};
+use metrics::{METRICS, Seen};
+use sums::{FrequencyBlock, FrequencySums, HeadSums};
+
+/// Whether each head goes to rare or to common words.
+pub struct Frequency;
+
+/// The key of its section.
+const KEY: &str = "frequency";
+
+const RARE_ARGMAX: Threshold = Threshold::rule(
+    "rare_argmax",
+    0.1,
+    "how far above chance the `rare_argmax` of a `rare-words` head is; Voita et al. 2019 name no threshold, so it is the \
+        one of the other labels by what a head attends to",
+);
+
+const RARE_FAMILY: Family = Family { name: "rare-words", margin: &RARE_ARGMAX };
+
+const RARE_WORDS: Detector = Detector {
+    explanation: Explanation {
+        name: "rare-words",
+        measures: "The head's most attended token is one of the rarest of the sentence.",
+        formula: "rare_argmax > chance + {rare_argmax} and > 1.25 rare_argmax_expected, both with q <= {content_q}",
+        chance: "chance.rare_argmax: |R|/|T|, and the head's own rare_argmax_expected",
+        source: "Voita et al. 2019, section 5.3: a head that points to the least frequent tokens of a sentence.",
+        caveats: "Special tokens are left out of the argmax, so most of the head's attention may be there. \
+            Rare is what is rare in this corpus, unless counts of another are given.",
+    },
+    thresholds: &[&RARE_ARGMAX, &CONTENT_Q],
+    parameter: Parameter::None,
+    shown: Shown { code: Some("rare"), colour: AnsiColor::BrightMagenta, in_controls: false },
+    assess: |evidence, policy| Content::assess(evidence, &RARE_FAMILY, policy),
+};
+
+/// A saved section.
+#[derive(Deserialize)]
+struct Saved {
+    frequency: Vec<ContentLabel>,
+}
+
+fn section(labels: Vec<ContentLabel>) -> Box<dyn Section> {
+    let none = "Too few sentences have a token beyond the 500 commonest: no label of rare words was tested.";
+    Box::new(Content::new(KEY, &[RARE_FAMILY], none, labels))
+}
+
+impl Study for Frequency {
+    fn card(&self) -> &'static Card {
+        &Card {
+            name: "frequency",
+            question: "Does each head go to rare words, or from rare words to common ones?",
+            needs: "any corpus of more than 500 different tokens, whose tokens are counted beforehand; with --counts standard \
+                input, too",
+            by_default: true,
+            settings_key: None,
+        }
+    }
+
+    fn needs_counts(&self) -> bool {
+        true
+    }
+
+    fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
+        watching(FrequencySums::new(subject.grid))
+    }
+
+    fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
+        observer::restored::<FrequencySums>(bytes)
+    }
+
+    fn metrics(&self) -> Vec<(&'static Explanation, Keys)> {
+        metric::listed(METRICS)
+    }
+
+    fn detectors(&self) -> &'static [Detector] {
+        const { &[RARE_WORDS] }
+    }
+
+    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+        let sums: &FrequencySums = sums(observed[0].sums);
+        let (total, rates, uniform) = (sums.total(), sums.rates(), HeadSums::default());
+        let block = |block: Option<usize>| block.map_or(&total, |block| &sums.blocks()[block]);
+        let seen = |block: &FrequencyBlock, sums: &HeadSums, of_chance: bool| -> Vec<Fraction> {
+            let seen = Seen { exposure: &block.exposure, sums, rates: &rates };
+            let value = |metric: &metric::Metric<metrics::Ratio>| {
+                if of_chance { metric.chance.unwrap_or(metric.value)(&seen, 0) } else { (metric.value)(&seen, 0) }
+            };
+            METRICS.iter().map(value).collect()
+        };
+        let of_head = |number: Option<usize>, place: usize| {
+            let block = block(number);
+            seen(block, &block.heads[place], false)
+        };
+        let of_chance = |number: Option<usize>| seen(block(number), &uniform, true);
+        let label = ("rare-words".to_owned(), "rare_argmax".to_owned());
+        let labels = tested([label], &columns(self), bench, of_head, of_chance);
+        (Estimates::new(&columns(self), bench, of_head, of_chance), section(labels))
+    }
+
+    fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
+        vec![(KEY, generator.subschema_for::<Vec<ContentLabel>>())]
+    }
+
+    fn read(&self, report: &str) -> serde_json::Result<Box<dyn Section>> {
+        Ok(section(serde_json::from_str::<Saved>(report)?.frequency))
+    }
+}

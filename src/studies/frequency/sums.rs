@@ -1,0 +1,336 @@
+//! The sums of attention by how common tokens are, per block of sentences.
+
+use std::sync::Arc;
+
+use multiversion::multiversion;
+use serde::{Deserialize, Serialize};
+
+use crate::model::forward::attention::AttentionView;
+use crate::model::grid::HeadGrid;
+use crate::passes::beforehand::Beforehand;
+use crate::passes::observer::{Lent, Sums};
+use crate::sequences::counts::TokenCounts;
+use crate::sequences::sequence::Sequence;
+use crate::sequences::words::FromToken;
+use crate::stats::blocks::{BLOCKS, block_of};
+use crate::stats::exact::ExactSum;
+use crate::stats::search::{first_at_least, largest};
+use crate::studies::position::{ByBin, Pair, Pairs, Profile, ProfileSums};
+use crate::system::lanes::LANES;
+
+/// The rank that the rarest tokens of a sentence must be beyond: those of Voita et al. 2019, section 5.3, are not among
+/// the 500 most frequent.
+pub const COMMONEST: u64 = 500;
+
+/// The sums of one head in a block.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeadSums {
+    /// Queries whose most attended token of text is among the rarest.
+    pub argmax: u64,
+    /// Attention to the rarest.
+    pub mass: ExactSum,
+    /// How much more common the attended tokens are than the others.
+    pub shift: ExactSum,
+    /// Queries with any attention on other tokens of text.
+    pub shifted: u64,
+    /// The same of the rarest tokens as queries.
+    pub shift_rare: ExactSum,
+    /// Those with any attention on other tokens of text.
+    pub shifted_rare: u64,
+    /// The most attended tokens by offset.
+    pub argmax_profile: ProfileSums,
+    /// Attention by offset.
+    pub mass_profile: ProfileSums,
+}
+
+impl HeadSums {
+    fn add(&mut self, seen: &Observed) {
+        self.argmax += seen.argmax;
+        self.mass += seen.mass;
+        self.shift += seen.shift;
+        self.shifted += seen.shifted;
+        self.shift_rare += seen.shift_rare;
+        self.shifted_rare += seen.shifted_rare;
+        self.argmax_profile.add(&seen.argmax_profile);
+        self.mass_profile.add(&seen.mass_profile);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.argmax += other.argmax;
+        self.mass += other.mass;
+        self.shift += other.shift;
+        self.shifted += other.shifted;
+        self.shift_rare += other.shift_rare;
+        self.shifted_rare += other.shifted_rare;
+        self.argmax_profile.merge(&other.argmax_profile);
+        self.mass_profile.merge(&other.mass_profile);
+    }
+}
+
+/// The denominators and the sums of uniform attention.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exposure {
+    /// Queries that are not among the rarest of their sentence, in sentences that count.
+    pub others: u64,
+    /// Sentences with any.
+    pub others_sentences: u64,
+    /// Queries with another token of text.
+    pub queries: u64,
+    /// Sentences with any.
+    pub sentences: u64,
+    /// Queries among the rarest, in sentences that count.
+    pub rarest: u64,
+    /// Sentences with any.
+    pub rarest_sentences: u64,
+    /// How many of the queries have one of the rarest by chance: the sum of `|R|/|T|`.
+    pub argmax: ExactSum,
+    /// What uniform attention gives the rarest: the sum of `|R|/n`.
+    pub mass: ExactSum,
+}
+
+impl Exposure {
+    fn merge(&mut self, other: &Self) {
+        self.others += other.others;
+        self.others_sentences += other.others_sentences;
+        self.queries += other.queries;
+        self.sentences += other.sentences;
+        self.rarest += other.rarest;
+        self.rarest_sentences += other.rarest_sentences;
+        self.argmax += other.argmax;
+        self.mass += other.mass;
+    }
+}
+
+/// The sums of one block of sentences, or of all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrequencyBlock {
+    /// The denominators.
+    pub exposure: Exposure,
+    /// The sums of each head; `[layers * heads]`.
+    pub heads: Vec<HeadSums>,
+}
+
+impl FrequencyBlock {
+    fn new(grid: HeadGrid) -> Self {
+        Self { heads: vec![HeadSums::default(); grid.count()], ..Self::default() }
+    }
+}
+
+/// The sums of all blocks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FrequencySums {
+    grid: HeadGrid,
+    /// `[BLOCKS]`
+    blocks: Vec<FrequencyBlock>,
+    /// The pairs of queries that are not among the rarest, each key as likely to be the most attended.
+    argmax_pairs: Pairs,
+    /// The same pairs as uniform attention weights them.
+    mass_pairs: Pairs,
+    #[serde(skip)]
+    counts: Option<Arc<TokenCounts>>,
+    #[serde(skip)]
+    row: Vec<f32>,
+}
+
+impl FrequencySums {
+    /// Empty sums for a model with `grid` heads.
+    #[must_use]
+    pub fn new(grid: HeadGrid) -> Self {
+        let blocks = vec![FrequencyBlock::new(grid); BLOCKS];
+        let pairs = || Pairs::new(1);
+        Self { grid, blocks, argmax_pairs: pairs(), mass_pairs: pairs(), counts: None, row: Vec::new() }
+    }
+
+    /// The sums of each block; `[BLOCKS]`.
+    #[must_use]
+    pub fn blocks(&self) -> &[FrequencyBlock] {
+        &self.blocks
+    }
+
+    /// All blocks in one.
+    #[must_use]
+    pub fn total(&self) -> FrequencyBlock {
+        let mut total = FrequencyBlock::new(self.grid);
+        for block in &self.blocks {
+            total.exposure.merge(&block.exposure);
+            total.heads.iter_mut().zip(&block.heads).for_each(|(sum, head)| sum.merge(head));
+        }
+        total
+    }
+
+    /// The rates by which offsets alone find the rarest: by the most attended token, and by mass.
+    #[must_use]
+    pub fn rates(&self) -> [ByBin<f64>; 2] {
+        [self.argmax_pairs.rates(0), self.mass_pairs.rates(0)]
+    }
+}
+
+/// A sentence of at least two tokens of text, each more or less common.
+#[derive(Debug)]
+pub struct Commonness {
+    /// The places of the tokens of text.
+    text: Vec<usize>,
+    /// 0 for tokens of text, -2 for others and for what fills the last vector: less than any weight when added to it.
+    below: Vec<f32>,
+    /// The share of occurrences in the corpus that are of rarer tokens; 0 for tokens that are not of text.
+    common: Vec<f32>,
+    /// The sum of those.
+    sum: f64,
+    /// Whether a token is one of the sentence's rarest; nowhere where the sentence does not count.
+    is_rare: Vec<bool>,
+    /// How many are.
+    rare: usize,
+}
+
+impl Commonness {
+    /// `None` if there are fewer than two tokens of text.
+    #[expect(clippy::cast_possible_truncation, reason = "weights are f32, and so is what they are multiplied with")]
+    fn new(sequence: &Sequence, counts: &TokenCounts) -> Option<Self> {
+        let n = sequence.ids.len();
+        let text: Vec<usize> = (0..n).filter(|&token| !sequence.kinds[token].is_special()).collect();
+        if text.len() < 2 {
+            return None;
+        }
+        let width = n.next_multiple_of(LANES);
+        let (mut below, mut common, mut is_rare) = (vec![-2.0; width], vec![0.0; width], vec![false; n]);
+        let of = |token: usize| counts.of(sequence.ids[token]);
+        for &token in &text {
+            below[token] = 0.0;
+            common[token] = of(token).commonness as f32;
+        }
+        let rarest = text.iter().map(|&token| of(token)).min_by_key(|frequency| frequency.count)?;
+        if rarest.rank > COMMONEST {
+            text.iter().for_each(|&token| is_rare[token] = of(token).count == rarest.count);
+        }
+        let (sum, rare) =
+            (common.iter().map(|&share| f64::from(share)).sum(), is_rare.iter().filter(|rare| **rare).count());
+        Some(Self { text, below, common, sum, is_rare, rare })
+    }
+
+    /// The tokens of text that are not among the rarest; none where the sentence does not count.
+    fn others(&self) -> impl Iterator<Item = usize> + Clone {
+        self.text.iter().copied().filter(|&token| self.rare > 0 && !self.is_rare[token])
+    }
+}
+
+/// One head's sums in one sentence.
+#[derive(Debug, Default)]
+struct Observed {
+    argmax: u64,
+    mass: f64,
+    shift: f64,
+    shifted: u64,
+    shift_rare: f64,
+    shifted_rare: u64,
+    argmax_profile: Profile,
+    mass_profile: Profile,
+}
+
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn observe<'a>(sentence: &'a Commonness, view: AttentionView<'a>, row: &'a mut Vec<f32>) -> Observed {
+    let mut seen = Observed::default();
+    row.clear();
+    row.resize(sentence.below.len(), -2.0);
+    for &query in &sentence.text {
+        let weights = view.row(query);
+        for ((kept, &weight), below) in row.iter_mut().zip(weights).zip(&sentence.below) {
+            *kept = weight + below;
+        }
+        let (mut mass, mut common) = (0.0, 0.0);
+        for others in [0..query, query + 1..weights.len()] {
+            for (kept, share) in row[others.clone()].iter().zip(&sentence.common[others]) {
+                let weight = f64::from(kept.max(0.0));
+                mass += weight;
+                common = weight.mul_add(f64::from(*share), common);
+            }
+        }
+        if mass > 0.0 {
+            let others = (sentence.text.len() - 1) as f64;
+            let shift = common / mass - (sentence.sum - f64::from(sentence.common[query])) / others;
+            seen.shift += shift;
+            seen.shifted += 1;
+            if sentence.is_rare[query] {
+                seen.shift_rare += shift;
+                seen.shifted_rare += 1;
+            }
+        }
+        if sentence.rare == 0 || sentence.is_rare[query] {
+            continue;
+        }
+        let favourite = first_at_least(row, largest(row));
+        seen.argmax += u64::from(sentence.is_rare[favourite]);
+        seen.argmax_profile.add_one(query, favourite);
+        for place in 0..weights.len() {
+            let kept = row[place].max(0.0);
+            row[place] = kept;
+            seen.mass += if sentence.is_rare[place] { f64::from(kept) } else { 0.0 };
+        }
+        seen.mass_profile.add(&row[..weights.len()], query, 1.0);
+    }
+    seen
+}
+
+/// The block of a sequence, and its tokens.
+#[derive(Debug)]
+pub struct Begun {
+    block: usize,
+    sentence: Option<Commonness>,
+}
+
+impl Sums for FrequencySums {
+    type Begun = Begun;
+
+    fn begin_pass(&mut self, known: &Beforehand) {
+        self.counts.clone_from(&known.counts);
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> Begun {
+        let block = block_of(sequence.index);
+        let sentence = self.counts.as_ref().and_then(|counts| Commonness::new(sequence, counts));
+        if let Some(sentence) = &sentence {
+            let (text, rare) = (sentence.text.len() as u64, sentence.rare as u64);
+            let others = sentence.others().count() as u64;
+            let exposure = &mut self.blocks[block].exposure;
+            exposure.queries += text;
+            exposure.sentences += 1;
+            exposure.others += others;
+            exposure.others_sentences += u64::from(others > 0);
+            exposure.rarest += rare;
+            exposure.rarest_sentences += u64::from(rare > 0);
+            let [by_text, by_all] = [text as f64, sequence.ids.len() as f64].map(|keys| 1.0 / keys);
+            exposure.argmax += (others * rare) as f64 * by_text;
+            exposure.mass += (others * rare) as f64 * by_all;
+            for (pairs, weight) in [(&mut self.argmax_pairs, by_text), (&mut self.mass_pairs, by_all)] {
+                let keys = |query: usize| sentence.text.iter().copied().filter(move |&key| key != query);
+                let target = |key: usize| sentence.is_rare[key].then_some((0, 1.0));
+                let pair = |query: usize| keys(query).map(move |key| Pair { query, key, weight, target: target(key) });
+                pairs.add(sentence.others().flat_map(pair));
+            }
+        }
+        Begun { block, sentence }
+    }
+
+    fn head(&mut self, Begun { block, sentence }: &mut Begun, lent: &mut Lent<'_>) {
+        let Some(sentence) = sentence else { return };
+        let view = lent.attention();
+        let head = self.grid.index(view.layer, view.head);
+        self.blocks[*block].heads[head].add(&observe(sentence, view, &mut self.row));
+    }
+
+    fn merge(&mut self, other: &Self) {
+        assert_eq!(self.grid, other.grid, "sums of one analysis");
+        for (block, other) in self.blocks.iter_mut().zip(&other.blocks) {
+            block.exposure.merge(&other.exposure);
+            block.heads.iter_mut().zip(&other.heads).for_each(|(sum, head)| sum.merge(head));
+        }
+        self.argmax_pairs.merge(&other.argmax_pairs);
+        self.mass_pairs.merge(&other.mass_pairs);
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        self.grid == grid
+            && self.blocks.len() == BLOCKS
+            && self.blocks.iter().all(|block| block.heads.len() == grid.count())
+            && [&self.argmax_pairs, &self.mass_pairs].iter().all(|pairs| pairs.targets() == 1)
+    }
+}
