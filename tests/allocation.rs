@@ -2,13 +2,17 @@
 
 mod support;
 
-use headscope::corpus::{Content, Sentence, TreeHead, Word};
+use std::sync::Arc;
+
+use headscope::corpus::{Annotation, Content, Sentence, TreeHead, Upos, Word};
 use headscope::model::Model;
 use headscope::model::forward::gates::{Gate, Gates};
 use headscope::model::forward::visitor::{HeadView, Needs, Visitor};
 use headscope::model::forward::{Scratch, Start};
 use headscope::model::source::ModelRef;
+use headscope::passes::beforehand::Beforehand;
 use headscope::passes::observer::Panel;
+use headscope::sequences::counts::Counting;
 use headscope::sequences::pack::Pack;
 use headscope::sequences::sequence::Sequence;
 use headscope::sequences::tokenize::SentenceTokenizer;
@@ -21,7 +25,9 @@ use support::tiny_bert;
 fn sentence(model: &Model, words: usize) -> Sequence {
     let word = |place: usize| {
         let head = if place == 0 { TreeHead::Root } else { TreeHead::Word(place - 1) };
-        Word::new(["the", "cat", "sat"][place % 3], head, "dep")
+        let upos = [Upos::Det, Upos::Noun, Upos::Verb][place % 3];
+        let annotation = Annotation { upos: Some(upos), ..Annotation::default() };
+        Word { annotation, ..Word::new(["the", "cat", "sat"][place % 3], head, "dep") }
     };
     let sentence = Sentence::single("made up", Content::Words((0..words).map(word).collect()));
     SentenceTokenizer::new(&model.tokenizer, 512, false).encode(sentence).unwrap().sequence().unwrap()
@@ -56,6 +62,10 @@ fn forward_pass_and_statistics_need_no_more_room_once_warm() {
         places.map(|place| study.observer(place, &subject)).collect::<Vec<_>>()
     });
     let (mut panel, mut scratch) = (Panel::new(everybody.collect()), Scratch::default());
+    let mut counting = Counting::default();
+    counting.add(&sentence(&model, 30));
+    let counts = Some(Arc::new(counting.finish()));
+    panel.begin_pass(&Beforehand { embeddings: model.encoder.word_embeddings(), counts });
     let mut run = |lengths: &[usize]| {
         let pack = Pack { sentences: lengths.iter().map(|&words| sentence(&model, words)).collect() };
         let batch = pack.batch();

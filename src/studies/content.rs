@@ -260,3 +260,73 @@ impl Section for Content {
         broken.map(|label| format!("the label `{}` does not list every head", label.label))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::studies::policy::Value;
+
+    const MARGIN: Threshold = Threshold::rule("margin", 0.1, "a margin");
+    const FAMILY: Family = Family { name: "tag", margin: &MARGIN };
+    const OTHER: Family = Family { name: "other", margin: &MARGIN };
+
+    fn lead(difference: f64) -> Lead {
+        Lead { difference: Some(difference), standard_error: Some(0.01) }
+    }
+
+    /// A label of heads with these leads over chance and over position.
+    fn label(name: &str, count: u64, leads: &[(f64, f64)]) -> ContentLabel {
+        let test = |(head, &(chance, position)): (usize, &(f64, f64))| HeadTest {
+            layer: 0,
+            head,
+            over_chance: lead(chance),
+            over_position: lead(position),
+            p: None,
+            q: None,
+        };
+        let by_head = leads.iter().enumerate().map(test).collect();
+        ContentLabel { label: name.to_owned(), metric: "m".to_owned(), count, sentences: 30, blocks: 64, by_head }
+    }
+
+    fn policy(margin: Value) -> Policy {
+        Policy::of([&MARGIN, &CONTENT_Q, &MIN_QUERIES, &MIN_SENTENCES]).with([("margin", margin)])
+    }
+
+    fn q(content: &Content, label: usize) -> Vec<Option<f64>> {
+        content.labels[label].by_head.iter().map(|test| test.q).collect()
+    }
+
+    #[test]
+    fn a_label_claims_to_be_above_both_baselines() {
+        let leads = [(0.15, 0.05), (0.05, 0.05), (0.15, -0.05), (0.13, 0.2)];
+        let labels = vec![label("tag:NOUN", 100, &leads), label("other", 100, &leads[..1]), label("tag:X", 99, &leads)];
+        let mut content = Content::new("key", &[FAMILY, OTHER], "", labels);
+        content.correct(&policy(MARGIN.default));
+        let p = |head: usize| content.labels[0].by_head[head].p.unwrap();
+        // Five standard errors above both: 0.15 - 0.1 and 0.05. Three above the margin.
+        let of = |t: f64| p_value(t, 1.0, 64).unwrap();
+        assert!((p(0) / of(5.0) - 1.0).abs() < 1e-6 && (p(3) / of(3.0) - 1.0).abs() < 1e-6);
+        // Not above one of the two.
+        assert_eq!([p(1), p(2)], [1.0; 2]);
+        // Four tests of the family: a label of too little evidence is none of them, nor is another family's.
+        let found = q(&content, 0);
+        assert!((found[0].unwrap() / (4.0 * of(5.0)) - 1.0).abs() < 1e-6);
+        assert!((found[3].unwrap() / (2.0 * of(3.0)) - 1.0).abs() < 1e-6);
+        assert_eq!((found[1], found[2]), (Some(1.0), Some(1.0)));
+        assert!((q(&content, 1)[0].unwrap() / of(5.0) - 1.0).abs() < 1e-6);
+        assert_eq!(q(&content, 2), [None; 4]);
+        // Another margin makes other tests, and none at all if it is off.
+        content.correct(&policy(Value::Share(0.14)));
+        assert!(content.labels[0].by_head[3].p == Some(1.0));
+        content.correct(&policy(Value::Off));
+        assert_eq!(q(&content, 0), [None; 4]);
+    }
+
+    #[test]
+    fn names_of_expected_metrics() {
+        assert_eq!(
+            ["tag_mass.NOUN", "same_tag_mass"].map(expected_of),
+            ["tag_mass_expected.NOUN", "same_tag_mass_expected"]
+        );
+    }
+}

@@ -32,11 +32,11 @@ pub const PRESETS: &[Preset] = &[
         policy: &[],
         summary: None,
     },
-    // Sections 5.1 and 5.2: heads are positional by where the largest weight is, and syntactic without a test. The paper
-    // names no fewest words of a relation, so that is as by default.
+    // Sections 5.1 to 5.3: heads are positional by where the largest weight is, and syntactic without a test. The paper
+    // names no fewest words of a relation, and no threshold for rare words, so those are as by default.
     Preset {
         name: "voita2019",
-        about: "Voita et al. 2019: label positional and syntactic heads by its definitions, and no others",
+        about: "Voita et al. 2019: label positional, syntactic and rare-word heads by its definitions, and no others",
         studies: &[],
         policy: &[
             ("offset_mass", Value::Off),
@@ -46,6 +46,8 @@ pub const PRESETS: &[Preset] = &[
             ("first_special_mass", Value::Off),
             ("punctuation_mass", Value::Off),
             ("entropy_ratio", Value::Off),
+            ("content_mass", Value::Off),
+            ("similarity_gain", Value::Off),
             ("syntactic_q", Value::Off),
         ],
         summary: Some(voita2019),
@@ -124,16 +126,18 @@ mod tests {
     }
 
     #[test]
-    fn voita2019_has_two_rules() {
+    fn voita2019_has_three_rules() {
         let policy = serde_json::to_value(policy(&[named("voita2019").unwrap()])).unwrap();
         let thresholds = policy.as_object().unwrap().iter();
         let on: Vec<(&str, f64)> =
             thresholds.filter_map(|(name, threshold)| Some((name.as_str(), threshold.as_f64()?))).collect();
         // Those of the paper, and numbers that are never off.
         let expected = [
+            ("content_q", 0.05),
             ("min_queries", 100.0),
             ("min_sentences", 30.0),
             ("offset_argmax", 0.9),
+            ("rare_argmax", 0.1),
             ("syntactic_beyond_margin", 0.02),
             ("syntactic_margin", 0.1),
             ("syntactic_min_count", 100.0),

@@ -131,7 +131,7 @@ fn damage_is_noticed_wherever_it_is() {
 #[test]
 fn another_format_version_is_named() {
     let other = String::from("headscope partial 9\nwhatever");
-    assert!(refusal(other.as_bytes()).contains("format version 9, this program reads 2"));
+    assert!(refusal(other.as_bytes()).contains("format version 9, this program reads 3"));
 }
 
 #[test]

@@ -122,13 +122,13 @@ fn a_pass_runs_once_for_all_who_want_it() {
         Plan::new(protocol).unwrap().0.iter().map(|(pass, wants)| (pass.clone(), wants.len())).collect()
     };
     let pairs = Pass { sequences: Sequences::Pairs { max_tokens: 128 }, ..Pass::PLAIN };
-    // Three studies look at the sentences, and the preset's syntax is the fourth.
-    assert_eq!(passes(&protocol(STUDIES, Vec::new())), [(Pass::PLAIN, 4), (pairs.clone(), 1)]);
+    // All other studies look at the sentences, and so does the preset's syntax.
+    assert_eq!(passes(&protocol(STUDIES, Vec::new())), [(Pass::PLAIN, 6), (pairs.clone(), 1)]);
     // A control is for the studies that have labels; without studies the sentences are read all the same.
     let control = Control { kind: ControlKind::RandomInit, seed: 1 };
     let fresh = Pass { weights: Weights::Fresh { seed: 1 }, ..Pass::PLAIN };
-    assert_eq!(passes(&protocol(STUDIES, vec![control])), [(Pass::PLAIN, 4), (pairs.clone(), 1), (fresh, 2)]);
-    assert_eq!(passes(&protocol(&STUDIES[3..], vec![control])), [(Pass::PLAIN, 1), (pairs, 1)]);
+    assert_eq!(passes(&protocol(STUDIES, vec![control])), [(Pass::PLAIN, 6), (pairs.clone(), 1), (fresh, 4)]);
+    assert_eq!(passes(&protocol(&STUDIES[STUDIES.len() - 1..], vec![control])), [(Pass::PLAIN, 1), (pairs, 1)]);
 }
 
 #[test]
@@ -142,5 +142,8 @@ fn studies_of_a_report_are_those_that_it_lists_or_had_by_default() {
     assert_eq!(found(&flags(true)), ["attention", "trees", "dependency", "clark2019"]);
     let unknown = Studies { names: vec!["cats".to_owned()], ..Studies::default() };
     let refusal = self::studies(&unknown).err().unwrap().to_string();
-    assert_eq!(refusal, "there is no study `cats`: there are attention, trees, dependency, clark2019");
+    assert_eq!(
+        refusal,
+        "there is no study `cats`: there are attention, trees, dependency, words, frequency, clark2019"
+    );
 }

@@ -1,0 +1,102 @@
+//! Word classes, likeness and frequency: against a reference that shares no code with the program, and with the counts
+//! that a corpus on standard input cannot have beforehand.
+
+mod support;
+
+use std::fs;
+
+use serde_json::Value;
+use support::{analyze, fixture, headscope, outcome, path, run, tiny_bert};
+
+/// Both start from float32 attention, summed in different orders.
+const TOLERANCE: f64 = 1e-5;
+
+/// Asserts that every value of `expected` is in `actual`.
+fn check(at: &str, actual: &Value, expected: &Value) {
+    match expected {
+        Value::Object(fields) => {
+            fields.iter().for_each(|(key, value)| check(&format!("{at}.{key}"), &actual[key], value));
+        }
+        Value::Null => assert_eq!(*actual, Value::Null, "{at}"),
+        _ => {
+            let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{at} is {value}"));
+            assert!(
+                (number(actual) - number(expected)).abs() <= TOLERANCE,
+                "{at} is {actual}, the reference {expected}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_number_is_that_of_the_reference() {
+    let report = analyze(&fixture("corpus/gold.conllu"), &["--limit", "200"]);
+    let golden = fs::read_to_string(fixture("goldens/tiny-bert-content.json"));
+    let golden: Value =
+        serde_json::from_str(&golden.expect("python fixtures/reference_content.py makes the golden")).unwrap();
+    check("chance", &report["chance"], &golden["chance"]);
+    let (heads, expected) = (report["heads"].as_array().unwrap(), golden["heads"].as_array().unwrap());
+    assert_eq!(heads.len(), expected.len());
+    for (head, expected) in heads.iter().zip(expected) {
+        check(head["name"].as_str().unwrap(), &head["metrics"], expected);
+    }
+    for (metric, count) in golden["counts"].as_object().unwrap() {
+        let of = |found: &Value| found["count"].clone();
+        match count.as_object() {
+            Some(by_tag) => {
+                by_tag.iter().for_each(|(tag, count)| assert_eq!(of(&report["denominators"][metric][tag]), *count));
+            }
+            None => assert_eq!(of(&report["denominators"][metric]), *count, "{metric}"),
+        }
+    }
+}
+
+#[test]
+fn standard_input_has_no_rare_words_unless_they_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, counts) = (tiny_bert(), folder.path().join("counts.json"));
+    let corpus = fixture("corpus/gold.conllu");
+    run(&["counts", path(&model), "-c", path(&corpus), "-o", path(&counts)]).unwrap();
+    let bytes = fs::read(&corpus).unwrap();
+    let piped = |more: &[&str]| {
+        let command = ["analyze", path(&model), "-c", "-", "--format", "conllu", "-o", "-", "--no-run-info"];
+        headscope(&[&command, more].concat()).write_stdin(bytes.clone()).output().unwrap()
+    };
+    let report = |output: &std::process::Output| -> Value { serde_json::from_str(&outcome(output).unwrap()).unwrap() };
+    let without = piped(&[]);
+    let told = String::from_utf8(without.stderr.clone()).unwrap();
+    assert!(told.contains("the study frequency is left out: it must count the tokens of the corpus"), "{told}");
+    assert_eq!(report(&without)["settings"]["left_out"], serde_json::json!(["frequency"]));
+    let (status, refused) = outcome(&piped(&["--with", "frequency"])).unwrap_err();
+    assert!(status == 2 && refused.contains("--with frequency: it must count"), "{refused}");
+
+    let (given, read) = (report(&piped(&["--counts", path(&counts)])), analyze(&corpus, &[]));
+    assert_eq!(given["heads"], read["heads"]);
+    assert!(given["settings"].get("left_out").is_none());
+    assert_eq!(given["settings"]["counts"].as_str().unwrap().len(), 64);
+    assert!(read["settings"].get("counts").is_none());
+}
+
+#[test]
+fn counts_that_are_none_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, counts) = (tiny_bert(), folder.path().join("counts.json"));
+    let corpus = fixture("corpus/gold.conllu");
+    let refusal = |text: &str| {
+        fs::write(&counts, text).unwrap();
+        let (status, message) =
+            run(&["analyze", path(&model), "-c", path(&corpus), "--counts", path(&counts), "-o", "-"]).unwrap_err();
+        assert_eq!(status, 1, "{message}");
+        message
+    };
+    assert!(refusal("[1]").contains("are no JSON object from tokens to whole numbers"));
+    assert!(refusal("{\"the\": -1}").contains("are no JSON object from tokens to whole numbers"));
+    assert!(
+        refusal("{\"nowhere\\u001b\": 1}")
+            .contains("the token `nowhere\\u{1b}`, which is not in the model's vocabulary")
+    );
+    assert!(refusal("{}").contains("count nothing"));
+    fs::remove_file(&counts).unwrap();
+    let missing = run(&["analyze", path(&model), "--counts", path(&counts), "-o", "-"]).unwrap_err().1;
+    assert!(missing.contains("cannot read the counts"), "{missing}");
+}
