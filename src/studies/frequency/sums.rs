@@ -16,7 +16,7 @@ use crate::stats::blocks::{BLOCKS, block_of};
 use crate::stats::exact::ExactSum;
 use crate::stats::search::{first_at_least, largest};
 use crate::studies::position::{ByBin, Pair, Pairs, Profile, ProfileSums};
-use crate::system::lanes::LANES;
+use crate::system::lanes::{LANES, moments};
 
 /// The rank that the rarest tokens of a sentence must be beyond: those of Voita et al. 2019, section 5.3, are not among
 /// the 500 most frequent.
@@ -129,7 +129,7 @@ pub struct FrequencySums {
     #[serde(skip)]
     counts: Option<Arc<TokenCounts>>,
     #[serde(skip)]
-    row: Vec<f32>,
+    room: Room,
 }
 
 impl FrequencySums {
@@ -138,7 +138,7 @@ impl FrequencySums {
     pub fn new(grid: HeadGrid) -> Self {
         let blocks = vec![FrequencyBlock::new(grid); BLOCKS];
         let pairs = || Pairs::new(1);
-        Self { grid, blocks, argmax_pairs: pairs(), mass_pairs: pairs(), counts: None, row: Vec::new() }
+        Self { grid, blocks, argmax_pairs: pairs(), mass_pairs: pairs(), counts: None, room: Room::default() }
     }
 
     /// The sums of each block; `[BLOCKS]`.
@@ -178,8 +178,8 @@ pub struct Commonness {
     sum: f64,
     /// Whether a token is one of the sentence's rarest; nowhere where the sentence does not count.
     is_rare: Vec<bool>,
-    /// How many are.
-    rare: usize,
+    /// Those that are.
+    rare: Vec<usize>,
 }
 
 impl Commonness {
@@ -202,14 +202,14 @@ impl Commonness {
         if rarest.rank > COMMONEST {
             text.iter().for_each(|&token| is_rare[token] = of(token).count == rarest.count);
         }
-        let (sum, rare) =
-            (common.iter().map(|&share| f64::from(share)).sum(), is_rare.iter().filter(|rare| **rare).count());
+        let sum = common.iter().map(|&share| f64::from(share)).sum();
+        let rare = (0..n).filter(|&token| is_rare[token]).collect();
         Some(Self { text, below, common, sum, is_rare, rare })
     }
 
     /// The tokens of text that are not among the rarest; none where the sentence does not count.
     fn others(&self) -> impl Iterator<Item = usize> + Clone {
-        self.text.iter().copied().filter(|&token| self.rare > 0 && !self.is_rare[token])
+        self.text.iter().copied().filter(|&token| !self.rare.is_empty() && !self.is_rare[token])
     }
 }
 
@@ -226,24 +226,33 @@ struct Observed {
     mass_profile: Profile,
 }
 
+/// Room for one row, reused from row to row.
+#[derive(Clone, Debug, Default)]
+struct Room {
+    /// The weights on text; less than any weight elsewhere.
+    row: Vec<f32>,
+    /// The same, 0 elsewhere.
+    text: Vec<f32>,
+}
+
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn observe<'a>(sentence: &'a Commonness, view: AttentionView<'a>, row: &'a mut Vec<f32>) -> Observed {
+fn observe<'a>(sentence: &'a Commonness, view: AttentionView<'a>, room: &'a mut Room) -> Observed {
     let mut seen = Observed::default();
+    let (width, Room { row, text }) = (sentence.below.len(), room);
     row.clear();
-    row.resize(sentence.below.len(), -2.0);
+    row.resize(width, 0.0);
+    text.clear();
+    text.resize(width, 0.0);
     for &query in &sentence.text {
         let weights = view.row(query);
-        for ((kept, &weight), below) in row.iter_mut().zip(weights).zip(&sentence.below) {
-            *kept = weight + below;
+        row[..weights.len()].copy_from_slice(weights);
+        for ((kept, text), below) in row.iter_mut().zip(&mut *text).zip(&sentence.below) {
+            *kept += below;
+            *text = kept.max(0.0);
         }
-        let (mut mass, mut common) = (0.0, 0.0);
-        for others in [0..query, query + 1..weights.len()] {
-            for (kept, share) in row[others.clone()].iter().zip(&sentence.common[others]) {
-                let weight = f64::from(kept.max(0.0));
-                mass += weight;
-                common = weight.mul_add(f64::from(*share), common);
-            }
-        }
+        let own = std::mem::take(&mut text[query]);
+        let (mass, common) = moments(text, &sentence.common);
+        text[query] = own;
         if mass > 0.0 {
             let others = (sentence.text.len() - 1) as f64;
             let shift = common / mass - (sentence.sum - f64::from(sentence.common[query])) / others;
@@ -254,18 +263,14 @@ fn observe<'a>(sentence: &'a Commonness, view: AttentionView<'a>, row: &'a mut V
                 seen.shifted_rare += 1;
             }
         }
-        if sentence.rare == 0 || sentence.is_rare[query] {
+        if sentence.rare.is_empty() || sentence.is_rare[query] {
             continue;
         }
         let favourite = first_at_least(row, largest(row));
         seen.argmax += u64::from(sentence.is_rare[favourite]);
         seen.argmax_profile.add_one(query, favourite);
-        for place in 0..weights.len() {
-            let kept = row[place].max(0.0);
-            row[place] = kept;
-            seen.mass += if sentence.is_rare[place] { f64::from(kept) } else { 0.0 };
-        }
-        seen.mass_profile.add(&row[..weights.len()], query, 1.0);
+        seen.mass += sentence.rare.iter().map(|&rare| f64::from(weights[rare])).sum::<f64>();
+        seen.mass_profile.add(&text[..weights.len()], query, 1.0);
     }
     seen
 }
@@ -288,7 +293,7 @@ impl Sums for FrequencySums {
         let block = block_of(sequence.index);
         let sentence = self.counts.as_ref().and_then(|counts| Commonness::new(sequence, counts));
         if let Some(sentence) = &sentence {
-            let (text, rare) = (sentence.text.len() as u64, sentence.rare as u64);
+            let (text, rare) = (sentence.text.len() as u64, sentence.rare.len() as u64);
             let others = sentence.others().count() as u64;
             let exposure = &mut self.blocks[block].exposure;
             exposure.queries += text;
@@ -314,7 +319,7 @@ impl Sums for FrequencySums {
         let Some(sentence) = sentence else { return };
         let view = lent.attention();
         let head = self.grid.index(view.layer, view.head);
-        self.blocks[*block].heads[head].add(&observe(sentence, view, &mut self.row));
+        self.blocks[*block].heads[head].add(&observe(sentence, view, &mut self.room));
     }
 
     fn merge(&mut self, other: &Self) {

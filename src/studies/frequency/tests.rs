@@ -156,7 +156,7 @@ fn shares_by_hand() {
     let mut counting = Counting::default();
     counting.add(&sequence);
     let mut others = sentence(1, 1200, "dep");
-    others.ids.iter_mut().enumerate().for_each(|(place, id)| *id = 10 + (place % 600) as u32);
+    (0_u32..).zip(&mut others.ids).for_each(|(place, id)| *id = 10 + place % 600);
     counting.add(&others);
     // 1200 places in a row have each of the 600 kinds twice: 1203 tokens with the three.
     let grid = HeadGrid { layers: 1, heads: 1 };

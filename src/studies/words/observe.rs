@@ -1,8 +1,6 @@
 //! One head over one sentence: how much of its attention goes to each word class, to words like the query, and to the
 //! query's own token elsewhere (METHODOLOGY, "Word classes and meaning").
 
-#![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
-
 use multiversion::multiversion;
 
 use super::sentence::{TaggedWords, Tokens};
@@ -10,7 +8,7 @@ use crate::corpus::Upos;
 use crate::model::forward::attention::AttentionView;
 use crate::sequences::words::WordAttention;
 use crate::studies::position::Profile;
-use crate::system::lanes::{LANES, across};
+use crate::system::lanes::moments;
 
 /// How many word classes there are: [`Upos::ALL`].
 pub const TAGS: usize = Upos::ALL.len();
@@ -137,18 +135,4 @@ pub(super) fn tokens<'a>(tokens: &'a Tokens, view: AttentionView<'a>, room: &'a 
             }
         }
     }
-}
-
-/// The sum of some weights, and that of their products with others; whole vectors of both.
-#[inline(always)]
-fn moments(weights: &[f32], factors: &[f32]) -> (f64, f64) {
-    let (mut mass, mut moment) = ([0.0; LANES], [0.0; LANES]);
-    for (weights, factors) in weights.as_chunks::<LANES>().0.iter().zip(factors.as_chunks::<LANES>().0) {
-        for lane in 0..LANES {
-            let weight = f64::from(weights[lane]);
-            mass[lane] += weight;
-            moment[lane] = weight.mul_add(f64::from(factors[lane]), moment[lane]);
-        }
-    }
-    (across(mass, |a, b| a + b), across(moment, |a, b| a + b))
 }

@@ -136,7 +136,7 @@ fn what_a_fixed_offset_finds_is_no_preference_for_words() {
     const TAGS: [Upos; 3] = [Upos::Det, Upos::Noun, Upos::Verb];
     let sentence = |index: u64| {
         let words = (index..index + 9 + index % 5).map(|word| usize::try_from(word % 3).unwrap());
-        let (tags, ids): (Vec<_>, Vec<_>) = words.map(|word| (Some(TAGS[word]), 8 + 3 * word as u32)).unzip();
+        let (tags, ids): (Vec<_>, Vec<_>) = words.map(|word| (Some(TAGS[word]), [8, 11, 14][word])).unzip();
         tagged(index, &tags, &ids)
     };
     let corpus: Vec<Sequence> = (0..300).map(sentence).collect();
