@@ -2,6 +2,7 @@
 
 pub mod pack;
 pub mod pairs;
+pub mod repeats;
 pub mod sequence;
 pub mod shard;
 pub mod shuffle;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::attention::Attention;
 use super::clark2019::Clark2019;
 use super::dependency::Dependency;
-use super::evidence::{MIN_QUERIES, MIN_SENTENCES};
+use super::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use super::explanation::Entry;
 use super::label::{Detector, NO_LABEL, Verdict};
 use super::policy::{Policy, Threshold};
@@ -41,7 +41,7 @@ pub fn detector_of(label: &str) -> Option<&'static Detector> {
 #[must_use]
 pub fn default_policy() -> Policy {
     let thresholds = |detector: &'static Detector| -> &'static [&'static Threshold] { detector.thresholds };
-    let of_all: [&Threshold; 2] = [&MIN_QUERIES, &MIN_SENTENCES];
+    let of_all: [&Threshold; 3] = [&LABEL_Q, &MIN_QUERIES, &MIN_SENTENCES];
     Policy::of(detectors().flat_map(thresholds).copied().chain(of_all))
 }
 

@@ -70,11 +70,13 @@ impl Plan {
             protocol.removed.iter().map(|&head| Removal { head, by: Replacement::Zero }).collect();
         let wants = |study: &'static dyn Study, control: Option<Control>| {
             let pass = |pass: Pass| match control {
-                Some(control) => pass.under(control).without(&removed),
-                None => pass.without(&removed),
+                Some(control) => Some(pass.under(control)?.without(&removed)),
+                None => Some(pass.without(&removed)),
             };
-            let wanted = study.passes().into_iter().enumerate();
-            wanted.map(|(place, wanted)| (pass(wanted), Some(Want { study, place, control }))).collect::<Vec<_>>()
+            // A control that takes nothing away from some pass of a study says nothing of the study.
+            let passes: Option<Vec<Pass>> = study.passes().into_iter().map(pass).collect();
+            let wanted = passes.unwrap_or_default().into_iter().enumerate();
+            wanted.map(|(place, pass)| (pass, Some(Want { study, place, control }))).collect::<Vec<_>>()
         };
         let analysis = studies.iter().flat_map(|study| wants(*study, None));
         // A control counts labels, so it is for the studies that have any.

@@ -131,6 +131,7 @@ mod tests {
             thresholds.filter_map(|(name, threshold)| Some((name.as_str(), threshold.as_f64()?))).collect();
         // Those of the paper, and numbers that are never off.
         let expected = [
+            ("label_q", 0.05),
             ("min_queries", 100.0),
             ("min_sentences", 30.0),
             ("offset_argmax", 0.9),
@@ -152,6 +153,7 @@ mod tests {
             rule: String::new(),
             borderline: true,
             direction: None,
+            test: None,
             versus_offset: None,
             beyond: None,
             versus_tags: None,

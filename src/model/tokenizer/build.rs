@@ -234,6 +234,14 @@ fn around(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> (String, String)
     (settings.special("cls_token", defaults.first), settings.special("sep_token", defaults.separator))
 }
 
+/// The id of the mask: of the token that `mask_token` names, else of a family's default, if the vocabulary has it.
+pub(super) fn mask(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Option<u32> {
+    match named(&settings.values, "mask_token") {
+        Some((name, _)) => tokenizer.token_to_id(name),
+        None => [&BERT, &ROBERTA].into_iter().find_map(|defaults| tokenizer.token_to_id(defaults.mask)),
+    }
+}
+
 /// Puts `cls` before and `sep` after each text.
 fn surround(tokenizer: &mut Tokenizer, cls: &str, sep: &str, path: &Path) -> Result<()> {
     let id = |token: &str| {

@@ -33,6 +33,7 @@ pub struct ModelTokenizer {
     /// Rows of the token embedding: ids are below.
     rows: usize,
     separator: Option<u32>,
+    mask: Option<u32>,
     /// For each id whether its surface is all Unicode punctuation.
     punctuation: Vec<bool>,
     splits_at_spaces: bool,
@@ -65,6 +66,7 @@ impl ModelTokenizer {
                 path: path.to_owned(),
                 rows,
                 separator: separator(&text, &settings)?,
+                mask: build::mask(&text, &settings),
                 punctuation: marks::punctuation_table(&text),
                 splits_at_spaces: splits_at_spaces(&text),
                 words: for_words(&text),
@@ -136,6 +138,22 @@ impl ModelTokenizer {
     #[must_use]
     pub fn separator(&self) -> Option<u32> {
         self.separator
+    }
+
+    /// The id of the mask: `[MASK]`, `<mask>`.
+    #[must_use]
+    pub fn mask(&self) -> Option<u32> {
+        self.mask
+    }
+
+    /// The tokens of the vocabulary that begin a word and hold a letter, ascending by id; special tokens are left out,
+    /// and those in brackets such as `[unused1]`, which stand for no text.
+    #[must_use]
+    pub fn word_beginnings(&self) -> Vec<u32> {
+        let added = self.text.get_added_tokens_decoder();
+        let mut words = marks::word_beginnings(&self.text);
+        words.retain(|id| !added.get(id).is_some_and(|token| token.special));
+        words
     }
 
     /// Whether all characters of a token are Unicode punctuation (general category P), what marks it as the beginning
