@@ -9,11 +9,12 @@ use super::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use super::explanation::Entry;
 use super::label::{Detector, NO_LABEL, Verdict};
 use super::policy::{Policy, Threshold};
+use super::repeats::RepeatedTokens;
 use super::study::Study;
 use super::trees::Trees;
 
 /// Every study, in the order of reports: of metrics, of labels with equal margins, of sections, of the summary.
-pub const STUDIES: &[&dyn Study] = &[&Attention, &Trees, &Dependency, &Clark2019];
+pub const STUDIES: &[&dyn Study] = &[&Attention, &Trees, &Dependency, &RepeatedTokens, &Clark2019];
 
 /// The study of this name.
 #[must_use]

@@ -16,6 +16,7 @@ pub mod metric;
 pub mod plan;
 pub mod policy;
 pub mod presets;
+pub mod repeats;
 pub mod section;
 #[cfg(test)]
 mod simulation;

@@ -46,6 +46,7 @@ pub const PRESETS: &[Preset] = &[
             ("first_special_mass", Value::Off),
             ("punctuation_mass", Value::Off),
             ("entropy_ratio", Value::Off),
+            ("repeat_score", Value::Off),
             ("syntactic_q", Value::Off),
         ],
         summary: Some(voita2019),
