@@ -1,7 +1,7 @@
 //! Findings: the metrics and sections of all studies of a run, and the verdicts that they come to.
 
 use super::evidence::{MIN_QUERIES, MIN_SENTENCES};
-use super::label::{Evidence, Measured, Verdict};
+use super::label::{Assessment, Detector, Evidence, Measured, Verdict};
 use super::metric::{Bench, Denominator, Estimates};
 use super::policy::Policy;
 use super::section::Section;
@@ -37,13 +37,19 @@ impl Findings {
     /// The verdict on every head; `[layers * heads]`.
     #[must_use]
     pub fn verdicts(&self, policy: &Policy) -> Vec<Verdict> {
+        self.assessments(policy).into_iter().map(Verdict::new).collect()
+    }
+
+    /// How every head stands to every label that it could have, in the order of the tables; `[layers * heads]`.
+    #[must_use]
+    pub fn assessments(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
         let Estimates { heads, ci95, chance, denominators, .. } = &self.estimates;
         let least = Denominator { count: policy.count(&MIN_QUERIES), sentences: policy.count(&MIN_SENTENCES) };
         // What rests on too little gives no label. Reports of 0.1 do not say on how much.
         let enough = |known: Option<&Denominator>| {
             known.is_none_or(|known| known.count >= least.count && known.sentences >= least.sentences)
         };
-        let verdict = |place: usize| {
+        let of_head = |place: usize| {
             let measured = |score: &Option<f64>, ci95| Measured { score: *score, ci95, baseline: None };
             let metrics = heads[place]
                 .zip_map(&ci95[place], |score, ci95| measured(score, ci95.copied().flatten()))
@@ -51,12 +57,12 @@ impl Findings {
                 .zip_map(denominators, |&measured, known| if enough(known) { measured } else { Measured::default() });
             let assessed = self.sections.iter().flat_map(|(study, section)| {
                 let evidence = Evidence { place, metrics: &metrics, section: &**section };
-                let assess = move |detector: &super::label::Detector| (detector.assess)(&evidence, policy);
+                let assess = move |detector: &Detector| (detector.assess)(&evidence, policy);
                 study.detectors().iter().flat_map(assess).collect::<Vec<_>>()
             });
-            Verdict::new(assessed.collect())
+            assessed.collect()
         };
-        (0..heads.len()).map(verdict).collect()
+        (0..heads.len()).map(of_head).collect()
     }
 
     /// The studies that found all this.

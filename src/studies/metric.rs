@@ -1,5 +1,6 @@
 //! Metrics: ratios of exact sums, each one line of its study's table, with their chance levels and intervals.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::num::NonZeroUsize;
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::explanation::Explanation;
 use crate::model::grid::HeadGrid;
+use crate::stats::block_test::LeftOut;
 use crate::stats::blocks::BLOCKS;
 use crate::stats::bootstrap::{Interval, PerBlock, Resampled, Resamples};
 use crate::system::parallel::in_parallel;
@@ -122,6 +124,9 @@ pub type Values = Metrics<Option<f64>>;
 /// The 95 % intervals of the metrics of one head; `null` where there is no value, or no two blocks to resample.
 pub type Intervals = Metrics<Option<Interval>>;
 
+/// The metrics of one head without each block; none where there is no value.
+pub type WithoutBlocks = Metrics<Option<LeftOut>>;
+
 impl<T> Metrics<T> {
     /// The cells of `columns` in order.
     ///
@@ -177,6 +182,12 @@ impl<T> Metrics<T> {
                 Cells::Keyed(values) => values.0.iter().map(|(key, value)| (format!("{id}.{key}"), value)).collect(),
             }
         })
+    }
+
+    /// Every single value by its name, as [`Metrics::cells`] has it.
+    #[must_use]
+    pub fn by_name(&self) -> BTreeMap<String, &T> {
+        self.cells().collect()
     }
 
     /// The value of the metric `id`, at `key` if it has several; `None` if there is none of that name.
@@ -271,6 +282,8 @@ pub struct Bench {
     pub threads: NonZeroUsize,
     /// The resamples that intervals are made by; empty where none are wanted.
     pub resamples: Resamples,
+    /// Whether every ratio is also worked out without each block, for the block test of two analyses.
+    pub leaves_out: bool,
 }
 
 /// The metrics of all heads, with their chance levels and how sure each of them is.
@@ -286,6 +299,8 @@ pub struct Estimates {
     pub chance_ci95: Intervals,
     /// How much each metric rests on; the same for all heads.
     pub denominators: Metrics<Denominator>,
+    /// The metrics of each head without each block, `[layers * heads]`; empty unless the bench leaves blocks out.
+    pub without_blocks: Vec<WithoutBlocks>,
 }
 
 impl Estimates {
@@ -307,19 +322,26 @@ impl Estimates {
     ) -> Self {
         let estimate = |divided: &mut Denominators<'_>, of: &dyn Fn(Option<usize>) -> Vec<Fraction>| {
             let values: Vec<Option<f64>> = of(None).iter().map(Fraction::value).collect();
-            let ci95 = divided.intervals(&values, of);
-            (Metrics::new(columns, values), Metrics::new(columns, ci95))
+            let blocks: Vec<Vec<Fraction>> = match bench.resamples.is_empty() && !bench.leaves_out {
+                true => Vec::new(),
+                false => (0..BLOCKS).map(|block| of(Some(block))).collect(),
+            };
+            let ci95 = Metrics::new(columns, divided.intervals(&values, &blocks));
+            let without_blocks = bench.leaves_out.then(|| Metrics::new(columns, left_out(&values, &blocks)));
+            ((Metrics::new(columns, values), ci95), without_blocks)
         };
         let grid = bench.grid;
-        let (chance, chance_ci95) = estimate(&mut Denominators::new(&bench.resamples), &of_chance);
+        let ((chance, chance_ci95), _) = estimate(&mut Denominators::new(&bench.resamples), &of_chance);
         let layers = in_parallel(bench.threads, 0..grid.layers, |layer| {
             let mut divided = Denominators::new(&bench.resamples);
             let of_head = |head| estimate(&mut divided, &|block| of_head(block, grid.index(layer, head)));
             (0..grid.heads).map(of_head).collect::<Vec<_>>()
         });
-        let (heads, ci95) = layers.into_iter().flatten().unzip();
+        let (estimates, without_blocks): (Vec<_>, Vec<_>) = layers.into_iter().flatten().unzip();
+        let (heads, ci95) = estimates.into_iter().unzip();
         let denominators = Metrics::new(columns, of_chance(None).iter().map(|fraction| fraction.rests_on));
-        Self { heads, ci95, chance, chance_ci95, denominators }
+        let without_blocks = without_blocks.into_iter().flatten().collect();
+        Self { heads, ci95, chance, chance_ci95, denominators, without_blocks }
     }
 
     /// Adds the metrics of another study after these.
@@ -334,7 +356,21 @@ impl Estimates {
         self.chance.extend(other.chance);
         self.chance_ci95.extend(other.chance_ci95);
         self.denominators.extend(other.denominators);
+        if self.without_blocks.is_empty() {
+            self.without_blocks = other.without_blocks;
+        } else {
+            self.without_blocks.iter_mut().zip(other.without_blocks).for_each(|(head, other)| head.extend(other));
+        }
     }
+}
+
+/// Each cell that has a value without each block; `blocks` are `[BLOCKS][cells]`.
+fn left_out(values: &[Option<f64>], blocks: &[Vec<Fraction>]) -> Vec<Option<LeftOut>> {
+    let cell = |(cell, value): (usize, &Option<f64>)| {
+        let of = |part: fn(&Fraction) -> f64| -> PerBlock { std::array::from_fn(|block| part(&blocks[block][cell])) };
+        value.map(|_| LeftOut::new(&of(|fraction| fraction.numerator), &of(|fraction| fraction.denominator)))
+    };
+    values.iter().enumerate().map(cell).collect()
 }
 
 /// The resampled denominators of the head before, by cell: most do not depend on the head.
@@ -348,16 +384,11 @@ impl<'a> Denominators<'a> {
         Self { resamples, known: Vec::new() }
     }
 
-    /// The interval of each cell that has a value.
-    fn intervals(
-        &mut self,
-        values: &[Option<f64>],
-        of: &dyn Fn(Option<usize>) -> Vec<Fraction>,
-    ) -> Vec<Option<Interval>> {
+    /// The interval of each cell that has a value; `blocks` are `[BLOCKS][cells]`.
+    fn intervals(&mut self, values: &[Option<f64>], blocks: &[Vec<Fraction>]) -> Vec<Option<Interval>> {
         if self.resamples.is_empty() {
             return vec![None; values.len()];
         }
-        let blocks: Vec<Vec<Fraction>> = (0..BLOCKS).map(|block| of(Some(block))).collect();
         let interval = |(cell, value): (usize, &Option<f64>)| {
             let denominators = std::array::from_fn(|block| blocks[block][cell].denominator);
             match self.known.get_mut(cell) {
