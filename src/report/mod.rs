@@ -4,7 +4,7 @@ mod caveats;
 mod corpus;
 mod schema;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 
 use anyhow::Result;
@@ -195,7 +195,7 @@ impl Report {
         let caveats = caveats::of_run(&model, &corpus, &verdicts, findings.caveats(&verdicts, policy));
         let label_counts = all::count(&findings.studies(), &verdicts);
         let Findings { estimates, sections } = findings;
-        let Estimates { heads, ci95, standard_errors, chance, chance_ci95, denominators } = estimates;
+        let Estimates { heads, ci95, standard_errors, chance, chance_ci95, denominators, .. } = estimates;
         let measured = heads.into_iter().zip(ci95).zip(standard_errors);
         let head = |(place, (((metrics, ci95), standard_errors), verdict))| {
             let (layer, head) = grid.at(place);
@@ -225,17 +225,24 @@ impl Report {
     /// The labels of the controls under it cannot be told from a report, so they are left out.
     #[must_use]
     pub fn relabel(self, policy: Policy) -> Self {
-        let Self { tool, model, corpus, settings, chance, chance_ci95, denominators, heads, sections, run, .. } = self;
+        let (circumstances, mut findings) = self.apart();
+        findings.correct(&policy);
+        let settings = Settings { policy, ..circumstances.settings };
+        Self::new(Circumstances { settings, controls: Vec::new(), ..circumstances }, findings)
+    }
+
+    /// All that the report was made of.
+    #[must_use]
+    pub fn apart(self) -> (Circumstances, Findings) {
+        let Self { tool, model, corpus, settings, chance, chance_ci95, denominators, heads, .. } = self;
         let mut estimates = Estimates { chance, chance_ci95, denominators, ..Estimates::default() };
         for head in heads {
             estimates.heads.push(head.metrics);
             estimates.ci95.push(head.ci95);
             estimates.standard_errors.push(head.standard_errors);
         }
-        let mut findings = Findings { estimates, sections: sections.0 };
-        findings.correct(&policy);
-        let settings = Settings { policy, ..settings };
-        Self::new(Circumstances { tool, model, corpus, settings, controls: Vec::new(), run }, findings)
+        let findings = Findings { estimates, sections: self.sections.0 };
+        (Circumstances { tool, model, corpus, settings, controls: self.controls, run: self.run }, findings)
     }
 
     /// Reads a report with the sections of all its studies.
@@ -253,22 +260,36 @@ impl Report {
         Ok(report)
     }
 
-    /// Puts all metrics in the order of the tables, and gives the first fault of a report that is not whole: a whole one
-    /// has every head with every metric of its studies.
+    /// The first fault of a report that is not whole, if there is any: a whole one has every head, each with the same
+    /// metrics, and whole sections.
     #[must_use]
-    pub fn complete(&mut self) -> Option<String> {
+    pub fn defect(&self) -> Option<String> {
         let grid = self.model.grid();
         let count = grid.layers.checked_mul(grid.heads).filter(|&count| count > 0 && count == self.heads.len());
         let listed = self.heads.iter().map(|head| (head.layer, head.head));
         if count.is_none() || !listed.eq((0..grid.count()).map(|place| grid.at(place))) {
             return Some(format!("`heads` does not list {} layers of {} heads", grid.layers, grid.heads));
         }
+        let names = |head: &HeadReport| {
+            let names = |names: BTreeSet<String>| (!names.is_empty()).then_some(names);
+            let metrics = names(head.metrics.cells().map(|(name, _)| name).collect())?;
+            (metrics == head.ci95.cells().map(|(name, _)| name).collect()).then_some(metrics)
+        };
+        let expected = names(&self.heads[0]);
+        if let Some(head) = self.heads.iter().find(|head| expected.is_none() || names(head) != expected) {
+            return Some(lacking(head));
+        }
+        self.sections.0.iter().find_map(|(_, section)| section.defect(grid))
+    }
+
+    /// Puts all metrics in the order of the tables, and gives the first fault of a report that this version could not have
+    /// written: it has every metric of its studies.
+    #[must_use]
+    pub fn complete(&mut self) -> Option<String> {
         let expected = self.sections.0.iter().flat_map(|(study, _)| columns(*study)).collect::<Vec<_>>();
         for head in &mut self.heads {
             let ordered = (take(&mut head.metrics).in_order(&expected), take(&mut head.ci95).in_order(&expected));
-            let (Some(metrics), Some(ci95)) = ordered else {
-                return Some(format!("the head `{}` does not have every metric", head.name));
-            };
+            let (Some(metrics), Some(ci95)) = ordered else { return Some(lacking(head)) };
             (head.metrics, head.ci95) = (metrics, ci95);
         }
         let chance = (take(&mut self.chance).in_order(&expected), take(&mut self.chance_ci95).in_order(&expected));
@@ -276,8 +297,12 @@ impl Report {
             return Some("`chance` does not have every metric".to_owned());
         };
         (self.chance, self.chance_ci95) = (chance, chance_ci95);
-        self.sections.0.iter().find_map(|(_, section)| section.defect(grid))
+        None
     }
+}
+
+fn lacking(head: &HeadReport) -> String {
+    format!("the head `{}` does not have every metric", head.name)
 }
 
 /// The JSON Schema of [`Report`], draft 2020-12.

@@ -37,6 +37,12 @@ impl Findings {
     /// The verdict on every head; `[layers * heads]`.
     #[must_use]
     pub fn verdicts(&self, policy: &Policy) -> Vec<Verdict> {
+        self.assessments(policy).into_iter().map(Verdict::new).collect()
+    }
+
+    /// How every head stands to every label that it could have, in the order of the tables; `[layers * heads]`.
+    #[must_use]
+    pub fn assessments(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
         let Estimates { heads, ci95, standard_errors, chance, denominators, .. } = &self.estimates;
         let least =
             Denominator { count: policy.count(&MIN_QUERIES), sentences: policy.count(&MIN_SENTENCES), blocks: 0 };
@@ -72,7 +78,7 @@ impl Findings {
                 assessed.iter_mut().zip(of_heads).for_each(|(all, more)| all.extend(more));
             }
         }
-        assessed.into_iter().map(Verdict::new).collect()
+        assessed
     }
 
     /// The studies that found all this.

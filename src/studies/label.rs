@@ -136,6 +136,8 @@ pub struct Assessment {
     pub fires: bool,
     /// Whether it would fire at the upper end of the interval.
     pub may_fire: bool,
+    /// The number that the rule holds against its threshold, as the rule names it.
+    pub metric: String,
 }
 
 /// A label of a head with its evidence.
@@ -286,7 +288,7 @@ pub fn assess(
         versus_tags: None,
     };
     let may_fire = bound.holds(ci95.map_or(score, Interval::high), threshold);
-    Some(Assessment { label, fires: bound.holds(score, threshold), may_fire })
+    Some(Assessment { label, fires: bound.holds(score, threshold), may_fire, metric: metric.to_owned() })
 }
 
 /// Holds a score against `threshold` as [`assess`] does, and tests by blocks of sentences whether it is above it.

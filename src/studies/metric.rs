@@ -1,5 +1,6 @@
 //! Metrics: ratios of exact sums, each one line of its study's table, with their chance levels and intervals.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::num::NonZeroUsize;
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::explanation::Explanation;
 use crate::model::grid::HeadGrid;
-use crate::stats::block_test::standard_error;
+use crate::stats::block_test::LeftOut;
 use crate::stats::blocks::BLOCKS;
 use crate::stats::bootstrap::{Interval, PerBlock, Resampled, Resamples};
 use crate::system::parallel::in_parallel;
@@ -131,6 +132,9 @@ pub type StandardErrors = Metrics<Option<f64>>;
 /// The 95 % intervals of the metrics of one head; `null` where there is no value, or no two blocks to resample.
 pub type Intervals = Metrics<Option<Interval>>;
 
+/// The metrics of one head without each block; none where there is no value.
+pub type WithoutBlocks = Metrics<Option<LeftOut>>;
+
 impl<T> Metrics<T> {
     /// The cells of `columns` in order.
     ///
@@ -186,6 +190,12 @@ impl<T> Metrics<T> {
                 Cells::Keyed(values) => values.0.iter().map(|(key, value)| (format!("{id}.{key}"), value)).collect(),
             }
         })
+    }
+
+    /// Every single value by its name, as [`Metrics::cells`] has it.
+    #[must_use]
+    pub fn by_name(&self) -> BTreeMap<String, &T> {
+        self.cells().collect()
     }
 
     /// The value of the metric `id`, at `key` if it has several; `None` if there is none of that name.
@@ -280,6 +290,8 @@ pub struct Bench {
     pub threads: NonZeroUsize,
     /// The resamples that intervals are made by; empty where none are wanted.
     pub resamples: Resamples,
+    /// Whether every ratio is also worked out without each block, for the block test of two analyses.
+    pub leaves_out: bool,
 }
 
 /// The metrics of all heads, with their chance levels and how sure each of them is.
@@ -297,6 +309,8 @@ pub struct Estimates {
     pub chance_ci95: Intervals,
     /// How much each metric rests on; the same for all heads.
     pub denominators: Metrics<Denominator>,
+    /// The metrics of each head without each block, `[layers * heads]`; empty unless the bench leaves blocks out.
+    pub without_blocks: Vec<WithoutBlocks>,
 }
 
 impl Estimates {
@@ -328,25 +342,26 @@ impl Estimates {
             let (values, blocks): (Vec<Option<f64>>, _) =
                 (of(None).iter().map(Fraction::value).collect(), by_block(of));
             let ci95 = divided.intervals(&values, &blocks);
-            let errors = (0..values.len()).map(|cell| {
-                let [above, below] = columns_of(&blocks, cell);
-                values[cell].and_then(|_| standard_error(&above, &below))
-            });
-            let errors = Metrics::new(columns, errors);
-            (Metrics::new(columns, values), Metrics::new(columns, ci95), errors)
+            let without = left_out(&values, &blocks);
+            let errors = without.iter().map(|without| without.as_ref().and_then(LeftOut::standard_error));
+            let (errors, ci95) = (Metrics::new(columns, errors), Metrics::new(columns, ci95));
+            (Metrics::new(columns, values), ci95, errors, Metrics::new(columns, without))
         };
         let grid = bench.grid;
-        let (chance, chance_ci95, _) = estimate(&mut Denominators::new(&bench.resamples), &of_chance);
+        let (chance, chance_ci95, ..) = estimate(&mut Denominators::new(&bench.resamples), &of_chance);
         let layers = in_parallel(bench.threads, 0..grid.layers, |layer| {
             let mut divided = Denominators::new(&bench.resamples);
             let of_head = |head| estimate(&mut divided, &|block| of_head(block, grid.index(layer, head)));
             (0..grid.heads).map(of_head).collect::<Vec<_>>()
         });
         let mut found = Self { chance, chance_ci95, ..Self::default() };
-        for (values, ci95, errors) in layers.into_iter().flatten() {
+        for (values, ci95, errors, without) in layers.into_iter().flatten() {
             found.heads.push(values);
             found.ci95.push(ci95);
             found.standard_errors.push(errors);
+            if bench.leaves_out {
+                found.without_blocks.push(without);
+            }
         }
         let blocks = by_block(&of_chance);
         let denominator = |(cell, fraction): (usize, &Fraction)| {
@@ -370,13 +385,27 @@ impl Estimates {
         self.chance.extend(other.chance);
         self.chance_ci95.extend(other.chance_ci95);
         self.denominators.extend(other.denominators);
+        if self.without_blocks.is_empty() {
+            self.without_blocks = other.without_blocks;
+        } else {
+            self.without_blocks.iter_mut().zip(other.without_blocks).for_each(|(head, other)| head.extend(other));
+        }
     }
 }
 
-/// The numerators and the denominators of a cell, by block.
+/// The numerators and the denominators of a cell, by block; `blocks` are `[BLOCKS][cells]`.
 fn columns_of(blocks: &[Vec<Fraction>], cell: usize) -> [PerBlock; 2] {
     [|fraction: &Fraction| fraction.numerator, |fraction: &Fraction| fraction.denominator]
         .map(|part| std::array::from_fn(|block| part(&blocks[block][cell])))
+}
+
+/// Each cell that has a value without each block; `blocks` are `[BLOCKS][cells]`.
+fn left_out(values: &[Option<f64>], blocks: &[Vec<Fraction>]) -> Vec<Option<LeftOut>> {
+    let cell = |(cell, value): (usize, &Option<f64>)| {
+        let [above, below] = columns_of(blocks, cell);
+        value.map(|_| LeftOut::new(&above, &below))
+    };
+    values.iter().enumerate().map(cell).collect()
 }
 
 /// The resampled denominators of the head before, by cell: most do not depend on the head.
@@ -390,7 +419,7 @@ impl<'a> Denominators<'a> {
         Self { resamples, known: Vec::new() }
     }
 
-    /// The interval of each cell that has a value; `blocks` has the fractions of each block.
+    /// The interval of each cell that has a value; `blocks` are `[BLOCKS][cells]`.
     fn intervals(&mut self, values: &[Option<f64>], blocks: &[Vec<Fraction>]) -> Vec<Option<Interval>> {
         if self.resamples.is_empty() {
             return vec![None; values.len()];

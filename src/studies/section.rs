@@ -2,6 +2,7 @@
 
 use std::any::Any;
 
+use super::number::Number;
 use super::policy::Policy;
 use crate::model::grid::HeadGrid;
 
@@ -18,6 +19,11 @@ pub trait Section: Any + Send + Sync {
     /// Its words for the summary, in whole lines; empty if it has none.
     fn summary(&self, _policy: &Policy) -> String {
         String::new()
+    }
+
+    /// The numbers beside the metrics by which two analyses can be compared.
+    fn numbers(&self, _policy: &Policy) -> Vec<Number<'_>> {
+        Vec::new()
     }
 
     /// The first thing that is missing for it to be whole, if anything.

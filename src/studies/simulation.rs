@@ -122,7 +122,7 @@ fn corpus(sentences: u64, accuracies: &[Vec<[f64; 2]>], policy: &Policy, rng: &m
     let seen = |sums| vec![Observed { sums, left_out: 0 }];
     let observed =
         [(named("attention").unwrap(), seen(&*attention)), (named("dependency").unwrap(), seen(&*dependency))];
-    let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::new() };
+    let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: false };
     Findings::new(&observed, &bench, policy)
 }
 

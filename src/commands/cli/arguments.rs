@@ -29,8 +29,7 @@ pub(super) enum Action {
     Diff(DiffArguments),
     Maps(MapsArguments),
     Explain(ExplainArguments),
-    /// Print the JSON Schema of the report
-    Schema,
+    Schema(SchemaArguments),
 }
 
 const ANALYZE_EXAMPLES: &str = "\
@@ -187,33 +186,87 @@ pub(super) struct RelabelArguments {
 const DIFF_EXAMPLES: &str = "\
 Examples:
   headscope diff before.json after.json
-  headscope diff before.json after.json --tolerance 0.01 --json
+  headscope diff before.json after.json --only labels --json
+  headscope analyze ./before -c treebank.conllu --shard 1/1 -o before.headscope
+  headscope analyze ./after -c treebank.conllu --shard 1/1 -o after.headscope
+  headscope diff before.headscope after.headscope    # the same sentences, pairwise: sees the most
 
-Differences are: a head with another primary label, a number of a head or relation whose 95 % intervals do not overlap,
-a relation with another best head, and models with different numbers of heads. What the reports do not share (model,
-corpus, settings, versions) and what only one of them has is said, and is no difference.
+Every metric of every head is tested, and its accuracy on every relation with enough words, as one family corrected by
+Benjamini & Hochberg: if nothing changed, something is said to have in at most RATE of all comparisons. A label changes
+where it is firm on one side and out of reach on the other, over the whole of both intervals, and the number that it rests
+on differs. What the two do not share (model, corpus, settings, versions), and what could not be tested, is said and is no
+change; models with other numbers of heads are one.
 
-With --tolerance T, intervals may be up to T apart; a best head may move between two that are within T of each other in
-both reports; and a primary label may change, if the policy is the same, where the scores of both labels moved by at most
-T.
-
-Exit status: 0 nothing differs beyond the tolerance, 1 something does, 2 trouble or wrong usage, 130 interrupted.
+Exit status: 0 nothing changed, 1 something did, 2 trouble or wrong usage, 130 interrupted.
 ";
 
-/// Compare two reports: which labels, numbers and best heads differ by more than their uncertainty
+/// Say what changed between two analyses, beyond chance
+///
+/// Takes reports, and partials of `headscope analyze --shard`. Partials of the same shard of the same files are compared
+/// pairwise, sentence block by sentence block; anything else by the intervals of both.
 #[derive(Args)]
 #[command(after_help = DIFF_EXAMPLES)]
 pub(super) struct DiffArguments {
-    /// A report in JSON; `-` reads standard input
+    /// A report in JSON, or a partial (.headscope); `-` reads a report from standard input
     pub(super) a: PathBuf,
-    /// Another report
+    /// Another
     pub(super) b: PathBuf,
-    /// How far apart numbers may be and still count as the same
-    #[arg(long, value_name = "T", default_value_t = 0.0)]
+    /// The rate of false discoveries: the largest q-value of a change
+    #[arg(long, value_name = "RATE", default_value_t = 0.05)]
+    pub(super) rate: f64,
+    /// Differences up to T are none: numbers are tested for being farther apart. The default is above what the arithmetic
+    /// of another processor does
+    #[arg(long, value_name = "T", default_value_t = 1e-5)]
     pub(super) tolerance: f64,
-    /// Print the differences as JSON
+    /// Tell of these parts alone, which then decide the exit status; the correction is for all numbers still
+    #[arg(long, value_name = "PART", value_enum, value_delimiter = ',')]
+    pub(super) only: Vec<PartArgument>,
+    /// Print everything that changed, not one page
+    #[arg(long, conflicts_with = "json")]
+    pub(super) full: bool,
+    /// Print everything that changed as JSON (`headscope schema diff`)
     #[arg(long)]
     pub(super) json: bool,
+    /// Label both sides by a published analysis. May be repeated
+    #[arg(long = "preset", value_name = "PRESET", value_parser = presets())]
+    pub(super) presets: Vec<String>,
+    /// Set thresholds of both sides: a TOML file; what it leaves out stays as each report has it, or has its default
+    #[arg(long, value_name = "FILE")]
+    pub(super) policy: Option<PathBuf>,
+    /// Fewest words of a relation, on either side, for it to be compared [default: that of the policy, 100]
+    #[arg(long, value_name = "N")]
+    pub(super) min_count: Option<u64>,
+    /// Threads that work out the numbers of partials [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(super) threads: Option<u16>,
+}
+
+/// A part of an analysis.
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum PartArgument {
+    /// Labels of heads
+    Labels,
+    /// Accuracies on relations
+    Relations,
+    /// Metrics of heads
+    Metrics,
+}
+
+/// Print the JSON Schema of a report, or of what `diff --json` prints
+#[derive(Args)]
+pub(super) struct SchemaArguments {
+    /// Which of the two
+    #[arg(value_enum, default_value_t = SchemaArgument::Report)]
+    pub(super) of: SchemaArgument,
+}
+
+/// What has a schema.
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum SchemaArgument {
+    /// A report in JSON
+    Report,
+    /// The outcome of `headscope diff --json`
+    Diff,
 }
 
 const MAPS_EXAMPLES: &str = "\

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
+use crate::commands::diff::outcome;
 use crate::commands::explain;
 use crate::commands::options::{
     AnalyzeOptions, DiffOptions, MapsOptions, MergeOptions, Outcome, PolicyOptions, RelabelOptions, ReportOptions,
@@ -25,6 +26,7 @@ use crate::report;
 use crate::sequences::shard::Shard;
 use crate::sequences::words::FromToken;
 use crate::studies::all::STUDIES;
+use crate::studies::number::Part;
 use crate::studies::presets::{PRESETS, Preset};
 use crate::studies::study::Study;
 use crate::system::boxed;
@@ -34,7 +36,8 @@ use crate::system::terminal::{is_obeyed, one_line, say};
 
 use arguments::{
     Action, AnalyzeArguments, Arguments, ControlArgument, CorpusArguments, DiffArguments, ExplainArguments,
-    FormatArgument, FromTokenArgument, MapsArguments, MergeArguments, RelabelArguments, ReportArguments,
+    FormatArgument, FromTokenArgument, MapsArguments, MergeArguments, PartArgument, RelabelArguments, ReportArguments,
+    SchemaArgument, SchemaArguments,
 };
 
 /// A command with its options, validated.
@@ -45,7 +48,7 @@ pub enum Command {
     Merge(MergeOptions),
     /// Apply another policy to a saved report.
     Relabel(RelabelOptions),
-    /// Compare two saved reports.
+    /// Compare two analyses.
     Diff(DiffOptions),
     /// Write attention maps.
     Maps(MapsOptions),
@@ -64,7 +67,7 @@ pub fn parse() -> Command {
         Action::Diff(arguments) => ("diff", arguments.validate().map(Command::Diff)),
         Action::Maps(arguments) => ("maps", arguments.validate().map(Command::Maps)),
         Action::Explain(arguments) => ("explain", arguments.text().map(Command::Print)),
-        Action::Schema => ("schema", Ok(Command::Print(schema()))),
+        Action::Schema(arguments) => ("schema", Ok(Command::Print(arguments.text()))),
     };
     command.unwrap_or_else(|usage| {
         let mut root = Arguments::command();
@@ -141,7 +144,7 @@ impl AnalyzeArguments {
 
 impl ReportArguments {
     fn threads(&self) -> NonZeroUsize {
-        self.threads.map_or_else(all_cores, |threads| NonZeroUsize::new(threads.into()).expect("in range"))
+        threads_or_all(self.threads)
     }
 
     fn validate(self) -> Result<ReportOptions, Usage> {
@@ -194,14 +197,25 @@ impl RelabelArguments {
 
 impl DiffArguments {
     fn validate(self) -> Result<DiffOptions, Usage> {
-        let Self { a, b, tolerance, json } = self;
+        let Self { a, b, rate, tolerance, only, full, json, presets: named, policy, min_count, threads } = self;
         if !tolerance.is_finite() || tolerance < 0.0 {
             return Err(format!("--tolerance {tolerance} is no distance: give a number of 0 or more"));
+        }
+        if !(rate > 0.0 && rate < 1.0) {
+            return Err(format!("--rate {rate} is no rate of false discoveries: give a number between 0 and 1"));
         }
         if a == Path::new("-") && a == b {
             return Err("standard input can be one of the reports, not both".to_owned());
         }
-        Ok(DiffOptions { a, b, tolerance, json })
+        refuse_studies(&named, "headscope analyze")?;
+        let part = |part| match part {
+            PartArgument::Labels => Part::Labels,
+            PartArgument::Relations => Part::Relations,
+            PartArgument::Metrics => Part::Metrics,
+        };
+        let only = only.into_iter().map(part).collect();
+        let policy = PolicyOptions { presets: presets(&named), file: policy, min_count };
+        Ok(DiffOptions { a, b, rate, tolerance, only, policy, full, json, threads: threads_or_all(threads) })
     }
 }
 
@@ -234,6 +248,11 @@ impl ExplainArguments {
         }
         self.name.map_or_else(|| Ok(explain::list()), |name| explain::one(&name))
     }
+}
+
+/// So many threads, or one per core.
+fn threads_or_all(threads: Option<u16>) -> NonZeroUsize {
+    threads.map_or_else(all_cores, |threads| NonZeroUsize::new(threads.into()).expect("in range"))
 }
 
 fn model(argument: Option<&str>) -> ModelRef {
@@ -335,7 +354,12 @@ fn lower_extension(path: &Path) -> String {
     path.extension().map(|extension| extension.to_string_lossy().to_lowercase()).unwrap_or_default()
 }
 
-fn schema() -> String {
-    let schema = serde_json::to_string_pretty(&report::schema()).expect("a schema is JSON");
-    format!("{schema}\n")
+impl SchemaArguments {
+    fn text(&self) -> String {
+        let schema = match self.of {
+            SchemaArgument::Report => report::schema(),
+            SchemaArgument::Diff => outcome::schema(),
+        };
+        serde_json::to_string_pretty(&schema).expect("a schema is JSON") + "\n"
+    }
 }

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::tags::{Side, TagRule};
-use crate::stats::block_test::p_above;
+use crate::stats::block_test::{LeftOut, p_above};
 use crate::stats::bootstrap::Interval;
 use crate::studies::evidence::{ByDirection, Comparison, Direction, TagComparison};
 
@@ -48,6 +48,9 @@ pub struct RelationMetrics {
     pub by_distance: Vec<AtDistance>,
     /// Every head in both directions.
     pub by_head: Vec<HeadAccuracy>,
+    /// `heldout_accuracy` without each block, for the block test of two analyses.
+    #[serde(skip)]
+    pub heldout_left_out: Option<LeftOut>,
 }
 
 /// The best rule of the form "the head is the word at `d + offset`".
@@ -140,6 +143,9 @@ pub struct HeadAccuracy {
     /// The head against the relation's best tags; null where no such word has a UPOS.
     #[serde(default)]
     pub versus_tags: ByDirection<Option<TagComparison>>,
+    /// Its accuracy without each block, for the block test of two analyses.
+    #[serde(skip)]
+    pub left_out: ByDirection<Option<LeftOut>>,
 }
 
 /// The better of a relation's baselines, as a head stands to it.

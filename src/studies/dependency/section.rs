@@ -6,13 +6,14 @@ use std::fmt::{self, Write};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::assessment::of_relation;
+use super::assessment::{accuracy_of, of_relation};
 use super::relation::RelationMetrics;
 use super::table::table;
 use super::thresholds::{BEYOND_MARGIN, MIN_COUNT, Q};
 use crate::model::grid::HeadGrid;
 use crate::stats::significance::benjamini_hochberg;
-use crate::studies::evidence::Reach;
+use crate::studies::evidence::{Direction, Reach};
+use crate::studies::number::{Number, Part, most_blocks};
 use crate::studies::policy::Policy;
 use crate::studies::section::Section;
 use crate::studies::study::{About, Caveat, Judged};
@@ -153,6 +154,29 @@ static NO_TREES: Caveat = Caveat {
     about: About::Certainty,
 };
 
+impl RelationMetrics {
+    fn numbers(&self, min_count: u64) -> Vec<Number<'_>> {
+        // Reports of 0.1 do not say in how many blocks it has a word.
+        let most = most_blocks(self.sentences.unwrap_or(self.count));
+        let (blocks, enough) = (if self.blocks > 0 { self.blocks } else { most }, self.count >= min_count);
+        let number = |head, name, value, ci95, left_out| {
+            let (part, of) = (Part::Relations, self.relation.clone());
+            Number { part, head, of, name, value, ci95, blocks, enough, left_out }
+        };
+        let heldout = format!("heldout_accuracy({})", self.relation);
+        let left_out = self.heldout_left_out.as_ref();
+        let mut numbers = vec![number(None, heldout, self.heldout_accuracy, self.ci95.heldout_accuracy, left_out)];
+        for (place, head) in self.by_head.iter().enumerate() {
+            for direction in Direction::BOTH {
+                let (name, accuracy) = (accuracy_of(&self.relation, direction), *head.accuracy.get(direction));
+                let (ci95, left_out) = (*head.ci95.get(direction), head.left_out.get(direction).as_ref());
+                numbers.push(number(Some(place), name, Some(accuracy), ci95, left_out));
+            }
+        }
+        numbers
+    }
+}
+
 impl Section for Relations {
     fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
         vec![("relations", &self.relations), ("tests", &self.tests)]
@@ -178,6 +202,11 @@ impl Section for Relations {
         let mut text = String::new();
         self.write_summary(&mut text, policy).expect("writing to a string does not fail");
         text
+    }
+
+    /// Of every relation the accuracy of each head in each direction, and that of the heads chosen on the other half.
+    fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
+        self.relations.iter().flat_map(|relation| relation.numbers(policy.count(&MIN_COUNT))).collect()
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

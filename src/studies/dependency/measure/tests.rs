@@ -1,6 +1,10 @@
+use std::num::NonZeroUsize;
+
 use super::*;
 use crate::corpus::{Annotation, Upos};
+use crate::model::grid::HeadGrid;
 use crate::stats::blocks::BLOCKS;
+use crate::stats::bootstrap::Resamples;
 use crate::studies::dependency::tags::{Cue, TagRule};
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
@@ -20,7 +24,8 @@ fn slot(offset: i32) -> usize {
 fn measure(blocks: &[Option<&RelationSums>], agreement: &Agreement) -> RelationMetrics {
     let absent = std::iter::repeat_n(None, BLOCKS - blocks.len());
     let blocks: Vec<_> = blocks.iter().copied().chain(absent).collect();
-    RelationMetrics::new("obj", GRID, &blocks, agreement, &Resamples::new())
+    let bench = Bench { grid: GRID, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: true };
+    RelationMetrics::new("obj", &blocks, agreement, &bench)
 }
 
 fn no_agreement() -> Agreement {
