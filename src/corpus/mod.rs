@@ -4,6 +4,7 @@ mod annotation;
 mod bounds;
 mod compression;
 mod conllu;
+mod family;
 mod files;
 mod format;
 mod input;
@@ -17,8 +18,9 @@ mod text;
 mod tree;
 
 pub use annotation::{Annotation, Upos};
-pub use bounds::{MAX_LINE_BYTES, MAX_RELATION_BYTES, MAX_RELATIONS, MAX_SENTENCE_BYTES, MAX_WORDS};
+pub use bounds::{MAX_LINE_BYTES, MAX_RELATION_BYTES, MAX_RELATIONS, MAX_REMEMBERED, MAX_SENTENCE_BYTES, MAX_WORDS};
 pub use compression::Compression;
+pub use family::{Family, Repeats};
 pub use format::Format;
 pub use input::{FileKind, Input};
 pub use sentence::{Content, Origin, Sentence, TreeHead, Word};

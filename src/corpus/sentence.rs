@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::annotation::Annotation;
+use super::family::Family;
 
 /// A sentence as the corpus has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub struct Sentence {
     /// The document that it is of, by the index of the first sentence of that document; no document goes on from one
     /// file to the next.
     pub document: u64,
+    /// The sentences that it is no independent evidence beside.
+    pub family: Family,
     /// The fields of its words' [`Annotation::entity`] as `# global.Entity` declares them, joined by `-`: `etype-identity`.
     pub entity_fields: Option<Arc<str>>,
     /// The words or the running text.
@@ -26,7 +29,7 @@ impl Sentence {
     #[must_use]
     pub fn single(name: &str, content: Content) -> Self {
         let origin = Origin { file: 0, path: name.into(), line: 1 };
-        Self { index: 0, origin, document: 0, entity_fields: None, content }
+        Self { index: 0, origin, document: 0, family: Family::default(), entity_fields: None, content }
     }
 }
 

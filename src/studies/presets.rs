@@ -151,6 +151,7 @@ mod tests {
             margin: 1.0,
             rule: String::new(),
             borderline: true,
+            tied: false,
             direction: None,
             versus_offset: None,
             beyond: None,

@@ -1,6 +1,6 @@
 //! From the sums of one relation to accuracies, baselines and comparisons.
 
-use super::arcs::{Agreement, BASELINE_OFFSETS, MAX_BASELINE_OFFSET, PLACES, RelationSums, baseline_offsets};
+use super::arcs::{Agreement, BASELINE_OFFSETS, Later, MAX_BASELINE_OFFSET, PLACES, RelationSums, baseline_offsets};
 use super::relation::{
     AtDistance, BaselineIntervals, HeadAccuracy, OffsetBaseline, RelationIntervals, RelationMetrics, SingleRule,
     TagBaseline,
@@ -16,12 +16,13 @@ use crate::studies::evidence::{ByDirection, Comparison, Direction, TagComparison
 mod tests;
 
 impl RelationMetrics {
-    /// Of the sums of each block; `None` for a block without such a word.
+    /// Of the sums of each block, `None` for a block without such a word; with the agreements over all blocks, and what is
+    /// left out of the test.
     pub(super) fn new(
         name: &str,
         grid: HeadGrid,
         blocks: &[Option<&RelationSums>],
-        agreement: &Agreement,
+        (agreement, later): (&Agreement, &Later),
         resamples: &Resamples,
     ) -> Self {
         let scored = Scored::new(blocks, grid.count(), resamples);
@@ -38,12 +39,16 @@ impl RelationMetrics {
         let of_head = |place: usize| {
             let compared = [0, 1].map(|direction| {
                 let head = scored.predicted(|sums| sums.hits_of((place, direction)));
-                let offset = scored.versus_offset(&head, &by_offset, agreement.places[place][direction][offset]);
+                let both = agreement.places[place][direction][offset];
+                let alone = head.right - both;
+                let [later_right, later_both] = later.right((place, direction), offset);
+                let later_alone = [later_right, later.words[offset]].map(|right| right - later_both);
+                let offset = scored.versus_offset(&head, &by_offset, both, later_alone);
                 let tags = tags.as_ref().map(|tags| {
                     let both = tags.rules.cues().map(|cue| agreement.of_cue(cue, place, direction)).sum();
                     scored.versus_tags(&head, &tags.predicted, both)
                 });
-                (scored.share(head.right), scored.interval(&head), offset, tags)
+                (scored.share(head.right), scored.interval(&head), offset, tags, alone)
             });
             let missed = total.count - by_offset.right;
             let (layer, head) = grid.at(place);
@@ -52,7 +57,7 @@ impl RelationMetrics {
                 head,
                 accuracy: ByDirection::new(|direction| compared[direction].0),
                 ci95: ByDirection::new(|direction| compared[direction].1),
-                where_offset_wrong: ByDirection::new(|direction| ratio(compared[direction].2.head_only, missed)),
+                where_offset_wrong: ByDirection::new(|direction| ratio(compared[direction].4, missed)),
                 versus_offset: ByDirection::new(|direction| compared[direction].2.clone()),
                 versus_tags: ByDirection::new(|direction| compared[direction].3.clone()),
             }
@@ -99,7 +104,7 @@ struct Scored<'a> {
     blocks: &'a [Option<&'a RelationSums>],
     resamples: &'a Resamples,
     total: RelationSums,
-    /// Even and odd sentences: blocks are sentence numbers modulo an even number.
+    /// Even and odd families: blocks are their numbers modulo an even number.
     folds: [RelationSums; 2],
     /// Scored words.
     words: PerBlock,
@@ -165,10 +170,11 @@ impl<'a> Scored<'a> {
         )
     }
 
-    /// `both` are the words on which both are right.
-    fn versus_offset(&self, head: &Predicted, offset: &Predicted, both: u64) -> Comparison {
+    /// `both` are the words on which both are right; `later` those on which only the one or the other is, in sentences that
+    /// are not the first of their family, which the test leaves out.
+    fn versus_offset(&self, head: &Predicted, offset: &Predicted, both: u64, later: [u64; 2]) -> Comparison {
         let (difference, ci95, standard_error) = self.difference(head, offset);
-        let (head_only, offset_only) = (head.right - both, offset.right - both);
+        let (head_only, offset_only) = (head.right - both - later[0], offset.right - both - later[1]);
         let p = mcnemar(head_only, offset_only);
         Comparison { difference, ci95, standard_error, head_only, offset_only, p, q: None }
     }

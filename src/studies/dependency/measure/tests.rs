@@ -20,7 +20,7 @@ fn slot(offset: i32) -> usize {
 fn measure(blocks: &[Option<&RelationSums>], agreement: &Agreement) -> RelationMetrics {
     let absent = std::iter::repeat_n(None, BLOCKS - blocks.len());
     let blocks: Vec<_> = blocks.iter().copied().chain(absent).collect();
-    RelationMetrics::new("obj", GRID, &blocks, agreement, &Resamples::new())
+    RelationMetrics::new("obj", GRID, &blocks, (agreement, &Later::default()), &Resamples::new())
 }
 
 fn no_agreement() -> Agreement {
