@@ -197,7 +197,8 @@ fn families_are_named_where_a_format_can() {
     assert_eq!(families(&read(text.concat(), Format::Conllu)), expected);
     let json = |name: &str, text: &str| format!("{{\"text\": \"{text}\"{name}}}\n");
     let (a, b, three) = (r#", "family": "3""#, r#", "family": "b""#, r#", "family": 3"#);
-    let text = [json(a, "one"), json(b, "two"), json("", "three"), json(three, "four"), json("", "two"), json("", "five")];
+    let text =
+        [json(a, "one"), json(b, "two"), json("", "three"), json(three, "four"), json("", "two"), json("", "five")];
     assert_eq!(families(&read(text.concat(), Format::Jsonl)), expected);
     // Text has no names, and equal lines are equal sentences through all files.
     let files = folder(&[("a.txt", b"one\ntwo\n"), ("b.txt", b"three\n one\n"), ("c.conllu", word("one").as_bytes())]);
@@ -211,10 +212,7 @@ fn families_and_generators_that_are_none() {
     for (comments, expected) in [
         ("# family =\n", "in memory:1: `# family` is empty: give the family a name, or leave the comment out"),
         ("#family\n", "in memory:1: `# family` is empty: give the family a name, or leave the comment out"),
-        (
-            "# family = a\n# family = b\n",
-            "in memory:2: the sentence is in a second family, `b`: it can be in one",
-        ),
+        ("# family = a\n# family = b\n", "in memory:2: the sentence is in a second family, `b`: it can be in one"),
         (
             "# global.generated\n",
             "in memory:1: `# global.generated` has 0 bytes: say in 1 to 256 by what the sentences were generated",

@@ -6,37 +6,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::bounds::MAX_REMEMBERED;
-use super::sentence::Content;
+use super::sentence::{Content, Family};
 
 #[cfg(test)]
 mod tests;
-
-/// The family of a sentence.
-///
-/// A sentence is of the family of the first one before it with equal words; else, if the corpus names its family, of that
-/// of the first one before it under the same name; else a family begins with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Family {
-    /// Its number: families count from 0 in the order in which they begin, so where each sentence is one of its own it is
-    /// the number of the sentence.
-    pub number: u64,
-    /// Whether it begins with the sentence.
-    pub is_first: bool,
-}
-
-impl Family {
-    /// The family of a sentence that is like no other.
-    #[must_use]
-    pub fn alone(number: u64) -> Self {
-        Self { number, is_first: true }
-    }
-}
-
-impl Default for Family {
-    fn default() -> Self {
-        Self::alone(0)
-    }
-}
 
 /// How often sentences occur again; sentences that are skipped later are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

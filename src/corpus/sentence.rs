@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::annotation::Annotation;
-use super::family::Family;
 
 /// A sentence as the corpus has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +29,33 @@ impl Sentence {
     pub fn single(name: &str, content: Content) -> Self {
         let origin = Origin { file: 0, path: name.into(), line: 1 };
         Self { index: 0, origin, document: 0, family: Family::default(), entity_fields: None, content }
+    }
+}
+
+/// The family of a sentence.
+///
+/// A sentence is of the family of the first one before it with equal words; else, if the corpus names its family, of that
+/// of the first one before it under the same name; else a family begins with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Family {
+    /// Its number: families count from 0 in the order in which they begin, so where each sentence is one of its own it is
+    /// the number of the sentence.
+    pub number: u64,
+    /// Whether it begins with the sentence.
+    pub is_first: bool,
+}
+
+impl Family {
+    /// The family of a sentence that is like no other.
+    #[must_use]
+    pub fn alone(number: u64) -> Self {
+        Self { number, is_first: true }
+    }
+}
+
+impl Default for Family {
+    fn default() -> Self {
+        Self::alone(0)
     }
 }
 

@@ -237,7 +237,10 @@ fn skipped(out: &mut String, report: &Report) -> fmt::Result {
     }
     for [first, again] in &report.corpus.repeated {
         let [first, again] = [first, again].map(|name| printable(name));
-        writeln!(out, "Files with the same contents, whose sentences count twice in every number: {first} and {again}.")?;
+        writeln!(
+            out,
+            "Files with the same contents, whose sentences count twice in every number: {first} and {again}."
+        )?;
     }
     if report.corpus.passed_over > 0 {
         writeln!(out, "In the folders, files and folders that are no corpus files: {}.", report.corpus.passed_over)?;

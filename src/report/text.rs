@@ -97,7 +97,10 @@ impl TextInfo {
         let percent = |share: Option<f64>| share.unwrap_or(0.0) * 100.0;
         let mut remarks = Vec::new();
         if self.is_unknown() {
-            remarks.push(format!("{:.1} % of its tokens of text are unknown to the vocabulary", percent(self.unknown_share)));
+            remarks.push(format!(
+                "{:.1} % of its tokens of text are unknown to the vocabulary",
+                percent(self.unknown_share)
+            ));
         }
         if self.is_cut_up() {
             remarks.push(format!("its words have {:.1} tokens each", self.tokens_per_word.unwrap_or(0.0)));

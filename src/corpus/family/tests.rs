@@ -41,8 +41,14 @@ fn the_annotation_does_not_matter_and_the_pieces_do() {
     assert_eq!(digest_of(&words("a b")), digest_of(&tree));
     let text = |text: &str| digest_of(&Content::Text(text.to_owned()));
     assert_eq!(text("a b"), text(" a\t b "));
-    let different =
-        [text("a b"), text("ab"), text("A b"), digest_of(&words("a b")), digest_of(&words("ab")), digest(NAME, ["a b"])];
+    let different = [
+        text("a b"),
+        text("ab"),
+        text("A b"),
+        digest_of(&words("a b")),
+        digest_of(&words("ab")),
+        digest(NAME, ["a b"]),
+    ];
     for (place, one) in different.iter().enumerate() {
         assert!(!different[..place].contains(one), "{place}");
     }

@@ -88,7 +88,13 @@ impl Study for Dependency {
         let sums: &DependencySums = sums(observed[0].sums);
         let relations = in_parallel(bench.threads, sums.relations(), |(name, &place)| {
             let blocks = sums.blocks().iter().map(|block| block.get(place)).collect::<Vec<_>>();
-            RelationMetrics::new(name, bench.grid, &blocks, (&sums.agreements()[place], &sums.later()[place]), &bench.resamples)
+            RelationMetrics::new(
+                name,
+                bench.grid,
+                &blocks,
+                (&sums.agreements()[place], &sums.later()[place]),
+                &bench.resamples,
+            )
         });
 
         let none = RelationSums::default();

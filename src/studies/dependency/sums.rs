@@ -220,6 +220,7 @@ impl Sums for DependencySums {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::corpus::Family;
     use crate::model::forward::attention::AttentionView;
     use crate::passes::observer::Folder;
     use crate::sequences::test_support::sentence;
@@ -251,6 +252,29 @@ mod tests {
             assert_eq!(places.map(|by_place| by_place.iter().sum::<u64>()), *hits);
         }
         assert_eq!(*sentences, 1);
+    }
+
+    #[test]
+    fn a_family_is_in_one_block_and_counts_once_as_a_sentence() {
+        let mut sums = empty();
+        // Each word but the first attends most to the one before it, its head.
+        let mut weights = [0.125; 36];
+        (2..5).for_each(|token| weights[token * 6 + token - 1] = 0.5);
+        let first = sentence(3, 4, "nsubj");
+        let again = Sequence { index: 70, family: Family { number: 3, is_first: false }, ..first.clone() };
+        let mut both = empty();
+        add(&mut sums, &first, &weights);
+        add(&mut both, &again, &weights);
+        both.merge(&sums);
+        let (place, minus_one) =
+            (both.relations()["nsubj"], baseline_offsets().position(|offset| offset == -1).unwrap());
+        let RelationSums { count, sentences, .. } = both.blocks()[3][place];
+        assert_eq!((count, sentences), (6, 1));
+        let later = &both.later()[place];
+        assert_eq!((later.words[minus_one], later.right((0, 0), minus_one)), (3, [3, 3]));
+        assert_eq!(both.agreements()[place].places[0][0][minus_one], 6);
+        assert_eq!(sums.later()[sums.relations()["nsubj"]], Later::default());
+        assert!(both.fits(both.grid, both.from) && both.in_order().later() == both.later());
     }
 
     #[test]
