@@ -110,7 +110,7 @@ def main():
                 if not labels:
                     continue
                 share = f"{found} of {tested}, {100 * found / tested:.0f} %" if tested else "-"
-                ends = f"{100 * ends[0]:.0f} to {100 * ends[1]:.0f} %" if ends else "-"
+                ends = f"{100 * ends[0]:.0f} to {100 * ends[1]:.0f} %" if ends and ends[0] < ends[1] else "-"
                 print(f"| {kind} | {here} | {there} | {labels} | {rate:.2f} | {untested} | {share} | {ends} | {weaker} |")
 
 

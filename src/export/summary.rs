@@ -186,8 +186,8 @@ fn tied(out: &mut String, heads: &[HeadReport]) -> fmt::Result {
     }
     writeln!(
         out,
-        "\nOf {open} of {} heads with several labels another one might as well stand first ({TIED}): the intervals of \
-         their margins meet.",
+        "\n{open} of {} heads with several labels might as well have another one first ({TIED}): the intervals of their \
+         margins meet.",
         several().count(),
     )
 }
