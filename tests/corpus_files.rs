@@ -273,7 +273,7 @@ fn a_report_says_that_files_are_equal() {
     assert!(caveats.iter().any(|caveat| caveat["id"] == "equal-files"), "{caveats:?}");
     let model = tiny_bert();
     let summary = run(&["analyze", path(&model), "-c", path(files.path())]).unwrap();
-    assert!(summary.contains("whose sentences count twice: a.txt and b.txt"), "{summary}");
+    assert!(summary.contains("whose sentences count twice in every number: a.txt and b.txt"), "{summary}");
     fs::remove_file(files.path().join("b.txt")).unwrap();
     assert!(analyze(files.path(), &[])["corpus"].get("repeated").is_none());
 }

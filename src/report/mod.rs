@@ -3,6 +3,7 @@
 mod caveats;
 mod corpus;
 mod schema;
+mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
@@ -28,6 +29,7 @@ use crate::studies::section::Section;
 use crate::studies::study::{Study, columns};
 
 pub use corpus::{CorpusFileInfo, CorpusInfo};
+pub use text::TextInfo;
 
 /// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;

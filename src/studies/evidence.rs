@@ -20,7 +20,8 @@ pub const MIN_SENTENCES: Threshold = Threshold {
     name: "min_sentences",
     range: Range::Count("sentences"),
     default: Value::Count(30),
-    about: "fewest sentences with what a label rests on: intervals resample sentences, and of few they are too narrow",
+    about: "fewest sentences with what a label rests on, the first of each family alone: intervals resample families, and of \
+        few they are too narrow",
 };
 
 /// Largest q-value of a label that asks for a block test against its threshold.
@@ -110,9 +111,9 @@ pub struct Comparison {
     /// The standard error of the difference, by leaving out one block at a time; null where fewer than 20 have such a
     /// word.
     pub standard_error: Option<f64>,
-    /// Words on which the head alone is right.
+    /// Words on which the head alone is right, in sentences that are the first of their family.
     pub head_only: u64,
-    /// Words on which the offset alone is right.
+    /// Words on which the offset alone is right, likewise.
     pub offset_only: u64,
     /// The exact one-sided McNemar test: the chance of at least so many words of the head's own if both were equal.
     pub p: f64,

@@ -159,6 +159,10 @@ pub struct Label {
     pub rule: String,
     /// Whether the rule fails somewhere in the interval: another corpus of the kind might not give the label.
     pub borderline: bool,
+    /// Whether it might as well stand first: it is as firm as the first label of the head, and the intervals of their
+    /// margins meet. Of the first label false.
+    #[serde(default)]
+    pub tied: bool,
     /// The direction, where the label has one.
     pub direction: Option<Direction>,
     /// The block test of the score against the threshold: of labels that ask for one, null for others.
@@ -212,6 +216,9 @@ impl Verdict {
         let by_margin = |a: &Label, b: &Label| b.margin.total_cmp(&a.margin);
         let mut labels: Vec<Label> = fired.into_iter().map(|assessment| assessment.label).collect();
         labels.sort_by(|a, b| a.borderline.cmp(&b.borderline).then_with(|| by_margin(a, b)));
+        if let Some((first, others)) = labels.split_first_mut() {
+            others.iter_mut().for_each(|other| other.tied = other.ties_with(first));
+        }
         let mut nearest: Vec<Label> = missed.into_iter().map(|assessment| assessment.label).collect();
         nearest.sort_by(by_margin);
         nearest.truncate(if labels.is_empty() { NEAREST } else { 0 });
@@ -221,6 +228,21 @@ impl Verdict {
             labels,
         }
     }
+}
+
+impl Label {
+    /// Whether another label of the head, which has the larger margin, is no surer to have it than this one.
+    fn ties_with(&self, first: &Self) -> bool {
+        let at = |label: &Self, end: fn(Interval) -> f64| margin(label.ci95.map_or(label.score, end), label.threshold);
+        self.borderline == first.borderline && at(self, Interval::high) >= at(first, Interval::low)
+    }
+}
+
+/// How far a score is beyond a threshold, in units of the room above that.
+fn margin(score: f64, threshold: f64) -> f64 {
+    // A threshold of 1 or more leaves no room to exceed it; such a label is its own limit.
+    let room = 1.0 - threshold;
+    if room > 0.0 { (score - threshold) / room } else { (score - threshold).min(0.0) }
 }
 
 impl From<Label> for Near {
@@ -268,19 +290,17 @@ pub fn assess(
         Bound::AtLeast => ">=",
         Bound::Above => ">",
     };
-    // A threshold of 1 or more leaves no room to exceed it; such a label is its own limit.
-    let room = 1.0 - threshold;
-    let margin = if room > 0.0 { (score - threshold) / room } else { (score - threshold).min(0.0) };
     let label = Label {
         label: label.to_owned(),
         score,
         ci95,
         baseline,
         threshold,
-        margin,
+        margin: margin(score, threshold),
         rule: format!("{metric} {sign} {threshold}"),
         // Without an interval there is nothing to be sure by.
         borderline: ci95.is_none_or(|interval| !bound.holds(interval.low(), threshold)),
+        tied: false,
         direction: None,
         test: None,
         versus_offset: None,

@@ -74,7 +74,7 @@ pub struct Fraction {
 pub struct Denominator {
     /// The things that were eligible: queries of the token level, words of a relation, edges of trees.
     pub count: u64,
-    /// Sentences with any.
+    /// Sentences with any, the first of each family alone: those after it are no independent evidence.
     pub sentences: u64,
     /// Blocks of sentences with any; 0 in reports that do not say.
     #[serde(default)]

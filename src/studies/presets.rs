@@ -153,6 +153,7 @@ mod tests {
             margin: 1.0,
             rule: String::new(),
             borderline: true,
+            tied: false,
             direction: None,
             test: None,
             versus_offset: None,

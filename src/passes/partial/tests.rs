@@ -1,5 +1,5 @@
 use super::*;
-use crate::corpus::{CorpusIdentity, FileIdentity, Format};
+use crate::corpus::{CorpusIdentity, FileIdentity, Format, Repeats};
 use crate::model::grid::HeadGrid;
 use crate::passes::control::{Control, ControlKind};
 use crate::passes::identity::{ModelInfo, Protocol, Studies, Tool};
@@ -71,14 +71,17 @@ fn observation() -> Observation {
     };
     let corpus = CorpusIdentity {
         name: text("corpus"),
-        files: vec![FileIdentity { name: text("corpus"), format: Format::Conllu, sha256: text("s") }],
+        files: vec![FileIdentity { name: text("corpus"), format: Format::Conllu, sha256: text("s"), generated: None }],
         passed_over: 0,
+        repeats: Repeats::default(),
     };
     Observation {
         identity: Identity { tool: Tool::default(), model, corpus, protocol },
         tally: Tally {
             sentences: 1,
             tokens: 4,
+            text_tokens: 2,
+            unknown: 0,
             words: 2,
             longest: 4,
             skipped: [(SkipReason::NoTokens, 1)].into(),
@@ -129,7 +132,7 @@ fn damage_is_noticed_wherever_it_is() {
 #[test]
 fn another_format_version_is_named() {
     let other = String::from("headscope partial 9\nwhatever");
-    assert!(refusal(other.as_bytes()).contains("format version 9, this program reads 2"));
+    assert!(refusal(other.as_bytes()).contains("format version 9, this program reads 3"));
 }
 
 #[test]

@@ -45,8 +45,7 @@ impl<'a> Seen<'a> {
 
     /// A ratio that rests on the first special tokens.
     fn of_first_specials(&self, fraction: Fraction) -> Fraction {
-        // There is one in a sentence.
-        fraction.resting_on(self.exposure.first_specials, self.exposure.first_specials)
+        fraction.resting_on(self.exposure.first_specials, self.exposure.first_special_sentences)
     }
 
     /// The same of attention to tokens of which the corpus has so many.

@@ -104,7 +104,7 @@ impl Sums for AttentionSums {
     type Begun = Begun;
 
     fn begin(&mut self, sequence: &Sequence) -> Begun {
-        let (block, roles) = (block_of(sequence.index), TokenRoles::new(sequence));
+        let (block, roles) = (block_of(sequence.family.number), TokenRoles::new(sequence));
         let sums = &mut self.blocks[block];
         sums.exposure.add(&roles);
         sums.uniform.add(&tokens::observe(&roles, self.uniform.view(sequence.ids.len()), &mut self.row));

@@ -39,6 +39,8 @@ pub const WINDOW: usize = 2;
 #[derive(Clone, Debug)]
 pub struct TokenRoles {
     tokens: usize,
+    /// Whether the sentence is the first of its family.
+    is_first: bool,
     /// The runs of tokens that are not special: one in a single sentence, two in a pair.
     text: Vec<Range<usize>>,
     first_special: Option<usize>,
@@ -59,6 +61,7 @@ impl TokenRoles {
             |wanted: TokenKind| -> Vec<usize> { (0..kinds.len()).filter(|&token| kinds[token] == wanted).collect() };
         Self {
             tokens: kinds.len(),
+            is_first: sentence.family.is_first,
             text: runs(kinds, |kind| !kind.is_special()),
             first_special: kinds.iter().position(|&kind| kind == TokenKind::FirstSpecial),
             separators: positions(TokenKind::Separator),
@@ -180,17 +183,19 @@ impl TokenSums<ExactSum> {
 pub struct TokenExposure {
     /// Text queries.
     pub queries: u64,
-    /// Sentences with any.
+    /// Sentences with any, the first of each family alone: those after it are no independent evidence.
     pub sentences: u64,
     /// Queries with a text token at each offset, -8 first.
     pub offset_queries: [u64; OFFSETS],
-    /// Sentences with any.
+    /// Sentences with any, likewise.
     pub offset_sentences: [u64; OFFSETS],
     /// First special tokens.
     pub first_specials: u64,
+    /// Sentences with any, likewise.
+    pub first_special_sentences: u64,
     /// Separators.
     pub separators: u64,
-    /// Sentences with any.
+    /// Sentences with any, likewise.
     pub separator_sentences: u64,
     /// The sum of `ln n` over text queries: the entropy of uniform attention, nats.
     ///
@@ -211,7 +216,7 @@ impl TokenExposure {
                 offset_queries[slot(query, key)] += 1;
             }
         }
-        let any = |count: u64| u64::from(count > 0);
+        let any = |count: u64| u64::from(count > 0 && roles.is_first);
         self.queries += queries;
         self.sentences += any(queries);
         add(&mut self.offset_queries, &offset_queries);
@@ -221,6 +226,7 @@ impl TokenExposure {
         self.separator_sentences += any(separators);
         if roles.first_special.is_some() {
             self.first_specials += 1;
+            self.first_special_sentences += any(1);
             self.first_special_max_entropy += max_entropy;
         }
         self.max_entropy += max_entropy * queries as f64;
@@ -233,6 +239,7 @@ impl TokenExposure {
         add(&mut self.offset_queries, &other.offset_queries);
         add(&mut self.offset_sentences, &other.offset_sentences);
         self.first_specials += other.first_specials;
+        self.first_special_sentences += other.first_special_sentences;
         self.separators += other.separators;
         self.separator_sentences += other.separator_sentences;
         self.max_entropy += other.max_entropy;

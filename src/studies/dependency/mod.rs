@@ -88,7 +88,7 @@ impl Study for Dependency {
         let sums: &DependencySums = sums(observed[0].sums);
         let relations = in_parallel(bench.threads, sums.relations(), |(name, &place)| {
             let blocks = sums.blocks().iter().map(|block| block.get(place)).collect::<Vec<_>>();
-            RelationMetrics::new(name, &blocks, &sums.agreements()[place], bench)
+            RelationMetrics::new(name, &blocks, (&sums.agreements()[place], &sums.later()[place]), bench)
         });
 
         let none = RelationSums::default();

@@ -17,7 +17,7 @@ pub struct RelationMetrics {
     pub relation: String,
     /// Scored words.
     pub count: u64,
-    /// Sentences with such a word; null in reports of 0.1.
+    /// Sentences with such a word, the first of each family alone; null in reports of 0.1.
     pub sentences: Option<u64>,
     /// Blocks of sentences with such a word.
     #[serde(default)]

@@ -331,6 +331,28 @@ fn a_firm_label_comes_before_a_borderline_one() {
     assert_eq!((verdict.primary.as_str(), labels), ("separator", vec!["separator", "punctuation", "broad"]));
 }
 
+#[test]
+fn labels_that_might_as_well_stand_first_are_tied() {
+    // On the scale of the margin: broad 0.5 to 0.9; separator 0.25 to 0.5 meets it, punctuation 0.15 to 0.45 does not.
+    let metrics =
+        [("entropy_ratio", 0.95), ("separator_mass", 0.75), ("punctuation_mass", 0.7), ("first_special_mass", 0.9)];
+    let ci95 = [
+        ("entropy_ratio", Interval(0.9, 0.98)),
+        ("separator_mass", Interval(0.7, 0.8)),
+        ("punctuation_mass", Interval(0.66, 0.78)),
+        // Borderline, so it is behind them for another reason, however far it may reach.
+        ("first_special_mass", Interval(0.5, 1.0)),
+    ];
+    let tied = |metrics: Given<'_>| -> Vec<(String, bool)> {
+        let labels = verdict_within(metrics, &ci95, Vec::new()).labels;
+        labels.into_iter().map(|label| (label.label, label.tied)).collect()
+    };
+    let named = |all: &[(&str, bool)]| all.iter().map(|(name, tied)| ((*name).to_owned(), *tied)).collect::<Vec<_>>();
+    let expected = [("broad", false), ("separator", true), ("punctuation", false), ("first-special", false)];
+    assert_eq!(tied(&metrics), named(&expected));
+    assert_eq!(tied(&metrics[..1]), named(&expected[..1]));
+}
+
 /// The relation with tags that are right on `tags` of its words, and the best head's lead over them in this interval.
 fn tagged(tags: u64, ci95: Interval, standard_error: f64) -> RelationMetrics {
     let mut relation = relation(100, 30, [60, 0], [30, 0]);

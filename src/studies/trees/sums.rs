@@ -14,7 +14,7 @@ use crate::stats::blocks::{BLOCKS, block_of};
 pub struct TreeCounts {
     /// Gold edges.
     pub edges: u64,
-    /// Sentences with any.
+    /// Sentences with any, the first of each family alone.
     pub sentences: u64,
     /// Those in the chain of adjacent words.
     pub chain_hits: u64,
@@ -80,10 +80,10 @@ impl Sums for TreeSums {
 
     fn begin(&mut self, sequence: &Sequence) -> Begun {
         let gold = GoldEdges::new(sequence.tree.as_deref().unwrap_or_default());
-        let block = block_of(sequence.index);
+        let block = block_of(sequence.family.number);
         let counts = &mut self.blocks[block];
         counts.edges += gold.count();
-        counts.sentences += u64::from(gold.count() > 0);
+        counts.sentences += u64::from(gold.count() > 0 && sequence.family.is_first);
         counts.chain_hits += gold.in_chain();
         Begun { block, gold }
     }

@@ -25,7 +25,28 @@ fn measure(blocks: &[Option<&RelationSums>], agreement: &Agreement) -> RelationM
     let absent = std::iter::repeat_n(None, BLOCKS - blocks.len());
     let blocks: Vec<_> = blocks.iter().copied().chain(absent).collect();
     let bench = Bench { grid: GRID, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: true };
-    RelationMetrics::new("obj", &blocks, agreement, &bench)
+    RelationMetrics::new("obj", &blocks, (agreement, &Later::default()), &bench)
+}
+
+#[test]
+fn the_test_leaves_out_what_is_not_the_first_of_its_family() {
+    // Of 20 words the head has 12 and the offset +1 has 10, 7 of them the same; of the 8 words that come later 5, 4 and 3.
+    let sums = relation(20, [[12, 0], [0, 0]], &[(1, 10)]);
+    let mut agreement = no_agreement();
+    agreement.places[0][0][slot(1)] = 7;
+    let mut later = Later { right: vec![[[0; PLACES]; 2]; 2], ..Later::default() };
+    (later.words[slot(1)], later.words[slot(-2)]) = (4, 4);
+    (later.right[0][0][slot(1)], later.right[0][0][slot(-2)]) = (3, 2);
+    let none = std::iter::repeat_n(None, BLOCKS - 1);
+    let blocks: Vec<_> = [Some(&sums)].into_iter().chain(none).collect();
+    let bench = Bench { grid: GRID, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: true };
+    let measured = RelationMetrics::new("obj", &blocks, (&agreement, &later), &bench);
+    let Comparison { difference, head_only, offset_only, p, .. } = measured.versus_offset;
+    // Alone the head is right on 12 - 7 = 5 words and the offset on 3; of these 5 - 3 = 2 and 4 - 3 = 1 come later.
+    assert_eq!((head_only, offset_only, p), (3, 2, mcnemar(3, 2)));
+    // Everything else is of all words.
+    assert_eq!((difference, measured.count), (0.1, 20));
+    assert_eq!(*measured.by_head[0].where_offset_wrong.get(Direction::DependentToHead), Some(0.5));
 }
 
 fn no_agreement() -> Agreement {
