@@ -555,8 +555,8 @@ fn wrong_usage_ends_with_status_two() {
             "--truncate is for plain text: a sentence without its end has another tree",
         ),
         (&["maps", model, "--text", "a", "-o", "maps.npz"], "`maps.npz`: maps are written as .safetensors"),
-        (&["explain", "seperator"], "there is no label, metric or study `seperator`; did you mean `separator`?"),
-        (&["explain", "q"], "there is no label, metric or study `q`: `headscope explain` lists all"),
+        (&["explain", "seperator"], "there is nothing named `seperator`; did you mean `separator`?"),
+        (&["explain", "xyzzy"], "there is nothing named `xyzzy`: `headscope explain` lists all"),
         (&["analyze", "--limit", "0"], "0 is not in 1.."),
     ];
     for (arguments, expected) in cases {

@@ -102,7 +102,7 @@ impl User {
         fs::read(self.report_file()).unwrap()
     }
 
-    /// What is said on stderr, for a run that succeeds.
+    /// The messages on stderr of a run that succeeds.
     fn error_free(&self) -> String {
         let output = self.analyze(ID);
         assert!(output.status.success());
@@ -117,7 +117,7 @@ impl User {
         (whole.len(), partial.len())
     }
 
-    /// What is said on stderr, for a run that fails.
+    /// The messages on stderr of a run that fails.
     fn error(&self, model: &str) -> String {
         let output = self.analyze(model);
         let error = String::from_utf8(output.stderr).unwrap();

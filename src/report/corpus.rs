@@ -44,6 +44,7 @@ pub struct CorpusFileInfo {
     /// The format it was read as.
     pub format: Format,
     /// SHA-256 of the whole file as it is stored, compressed or not.
+    #[schemars(extend("pattern" = "^[0-9a-f]{64}$"))]
     pub sha256: String,
     /// Sentences analysed.
     pub sentences: u64,

@@ -1,6 +1,7 @@
 //! The report: what is written, with its JSON Schema. docs/REPORT.md explains each key.
 
 mod caveats;
+mod control;
 mod corpus;
 mod schema;
 
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::model::grid::head_name;
-use crate::passes::control::Control;
+use crate::passes::control::ControlKind;
 use crate::passes::identity::{ModelInfo, Protocol, RunInfo, Tool};
 use crate::stats::bootstrap::Bootstrap;
 use crate::studies::all;
@@ -27,6 +28,7 @@ use crate::studies::policy::Policy;
 use crate::studies::section::Section;
 use crate::studies::study::{Study, columns};
 
+pub use control::{ControlHead, ControlReport, Controlled};
 pub use corpus::{CorpusFileInfo, CorpusInfo};
 
 /// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
@@ -37,6 +39,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 #[schemars(title = "headscope report")]
 pub struct Report {
     /// The version of this schema.
+    #[schemars(extend("const" = SCHEMA_VERSION))]
     pub schema_version: u32,
     /// The program that wrote the report.
     pub tool: Tool,
@@ -57,8 +60,9 @@ pub struct Report {
     #[schemars(schema_with = "schema::denominators")]
     pub denominators: Metrics<Denominator>,
     /// How many labels of each family the heads have.
+    #[schemars(schema_with = "schema::counts")]
     pub label_counts: BTreeMap<String, u64>,
-    /// How many they have in each control; empty without `--control`.
+    /// The labels that they have in each control, and those that they keep; empty without `--control`.
     pub controls: Vec<ControlReport>,
     /// One object per head, layer by layer.
     pub heads: Vec<HeadReport>,
@@ -123,16 +127,6 @@ fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error
     all::default_policy().with_json(&values).map_err(D::Error::custom)
 }
 
-/// Labels found in a control: they are false.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ControlReport {
-    /// Which control, with its seed.
-    #[serde(flatten)]
-    pub control: Control,
-    /// How many labels of each family the heads have there.
-    pub label_counts: BTreeMap<String, u64>,
-}
-
 /// One head: its verdict and the evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadReport {
@@ -143,10 +137,13 @@ pub struct HeadReport {
     /// The name of the head, `L7H9`.
     pub name: String,
     /// The firm label with the largest margin over its threshold, a borderline one if none is firm, or `unlabelled`.
+    #[schemars(schema_with = "schema::primary")]
     pub primary: String,
     /// All labels: firm before borderline ones, and among these by falling margin.
+    #[schemars(schema_with = "schema::labels")]
     pub labels: Vec<Label>,
     /// For an unlabelled head the two labels it is nearest to; fewer if fewer rules are on.
+    #[schemars(schema_with = "schema::nearest")]
     pub nearest: Vec<Near>,
     /// The values of the metrics, by metric id.
     #[schemars(schema_with = "schema::values")]
@@ -175,8 +172,8 @@ pub struct Circumstances {
     pub corpus: CorpusInfo,
     /// Every option that the numbers depend on, and the label policy.
     pub settings: Settings,
-    /// The labels that each control has.
-    pub controls: Vec<ControlReport>,
+    /// The verdicts in each control.
+    pub controls: Vec<Controlled>,
     /// Facts about the run.
     pub run: Option<RunInfo>,
 }
@@ -189,7 +186,10 @@ impl Report {
         let (grid, policy) = (model.grid(), &settings.policy);
         let verdicts = findings.verdicts(policy);
         let caveats = caveats::of_run(&model, &corpus, &verdicts, findings.caveats(&verdicts, policy));
-        let label_counts = all::count(&findings.studies(), &verdicts);
+        let studies = findings.studies();
+        let labels = verdicts.iter().flat_map(|verdict| &verdict.labels).map(|label| label.label.as_str());
+        let label_counts = all::count(&studies, labels);
+        let controls = controls.into_iter().map(|there| ControlReport::new(there, &verdicts, grid, &studies)).collect();
         let Findings { estimates: Estimates { heads, ci95, chance, chance_ci95, denominators }, sections } = findings;
         let head = |(place, ((metrics, ci95), verdict)): (usize, ((Values, Intervals), Verdict))| {
             let (layer, head) = grid.at(place);
@@ -226,6 +226,13 @@ impl Report {
         findings.correct(&policy);
         let settings = Settings { policy, ..settings };
         Self::new(Circumstances { tool, model, corpus, settings, controls: Vec::new(), run }, findings)
+    }
+
+    /// The controls that were run, those of one kind with all its seeds together.
+    #[must_use]
+    pub fn controls_by_kind(&self) -> Vec<(ControlKind, Vec<&ControlReport>)> {
+        let runs = |kind| self.controls.iter().filter(|run| run.control.kind == kind).collect::<Vec<_>>();
+        ControlKind::ALL.map(|kind| (kind, runs(kind))).into_iter().filter(|(_, runs)| !runs.is_empty()).collect()
     }
 
     /// Reads a report with the sections of all its studies.
@@ -267,6 +274,14 @@ impl Report {
         };
         (self.chance, self.chance_ci95) = (chance, chance_ci95);
         self.sections.0.iter().find_map(|(_, section)| section.defect(grid))
+    }
+}
+
+impl HeadReport {
+    /// The labels that the head keeps in all of these runs of a control.
+    pub fn kept_always<'a>(&'a self, runs: &'a [&ControlReport]) -> impl Iterator<Item = &'a str> {
+        let labels = self.labels.iter().map(|label| label.label.as_str());
+        labels.filter(|label| runs.iter().all(|run| run.keeps(&self.name, label)))
     }
 }
 

@@ -84,6 +84,7 @@ impl<T> ByDirection<T> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
     /// The head's accuracy less the offset's.
+    #[schemars(range(min = -1, max = 1))]
     pub difference: f64,
     /// The 95 % interval of the difference; null where no two blocks have such a word.
     pub ci95: Option<Interval>,
@@ -95,9 +96,11 @@ pub struct Comparison {
     /// Words on which the offset alone is right.
     pub offset_only: u64,
     /// The exact one-sided McNemar test: the chance of at least so many words of the head's own if both were equal.
+    #[schemars(range(min = 0, max = 1))]
     pub p: f64,
     /// `p` corrected by Benjamini & Hochberg for all tests of the run; null where the relation has too few words to
     /// be tested.
+    #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
 }
 
@@ -105,6 +108,7 @@ pub struct Comparison {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TagComparison {
     /// The head's accuracy less that of the tags.
+    #[schemars(range(min = -1, max = 1))]
     pub difference: f64,
     /// The 95 % interval of the difference; null where no two blocks have such a word.
     pub ci95: Option<Interval>,
@@ -118,9 +122,11 @@ pub struct TagComparison {
     /// The two-sided block test of the head's lead over the better of the tags and the best fixed offset against
     /// `settings.policy.syntactic_beyond_margin`; null where there is no standard error, or it is 0 and the lead is not
     /// the margin.
+    #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
     /// `p` corrected by Benjamini & Hochberg for all such tests of the run; null where the relation has too few words
     /// to be tested.
+    #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
 }
 

@@ -20,5 +20,6 @@ pub mod section;
 #[cfg(test)]
 mod simulation;
 pub mod study;
+pub mod terms;
 pub mod trees;
 pub mod wording;

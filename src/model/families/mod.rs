@@ -71,6 +71,9 @@ pub struct Family {
     pub class: &'static str,
     /// The prefix of the names of the encoder's tensors in a model with a task head.
     pub prefix: &'static str,
+    /// The prefixes of all names in a checkpoint, before [`prefix`](Self::prefix), where its encoders are parts of
+    /// something larger.
+    pub wrappers: &'static [&'static str],
     /// The names of the parts of its masked-LM head.
     pub masked_lm: MaskedLmNames,
     /// Reads the text of its `config.json`; the sizes are checked.

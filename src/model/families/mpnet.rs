@@ -7,7 +7,7 @@ use super::{Family, LayerNames, Names, roberta};
 use crate::model::config::{Config, PositionEmbedding};
 
 pub(super) const MPNET: Family =
-    Family { model_type: "mpnet", class: "MPNet", prefix: "mpnet.", masked_lm: roberta::HEAD, read };
+    Family { model_type: "mpnet", class: "MPNet", prefix: "mpnet.", wrappers: &[], masked_lm: roberta::HEAD, read };
 
 const LAYER: LayerNames = LayerNames {
     query_key_value: ["attention.attn.q", "attention.attn.k", "attention.attn.v"],
