@@ -96,7 +96,7 @@ impl Runner<'_> {
         let mut sentences = TokenizedSentences { corpus, encoder: tokenizer, shard, left };
         let (panel, gates) = (Panel::new(observers), pass.gates());
         let sum = |sequences: &mut (dyn Iterator<Item = Result<Sequence>> + Send)| {
-            sum_up(panel, encoder, &gates, sequences, self.threads, &progress)
+            sum_up(panel, (&model.id, encoder), &gates, sequences, self.threads, &progress)
         };
         let (panel, left_out) = match pass.sequences {
             Sequences::Sentences => (sum(&mut sentences)?, 0),

@@ -68,10 +68,11 @@ fn resolve_in(
         Err(Failure::Refused(error)) => return Err(error),
         Err(Failure::Unavailable { error, .. }) => {
             let endpoint = &environment.endpoint;
+            let proxy = environment.proxy.map_or_else(String::new, |name| format!(", the proxy in {name}"));
             let files = cached.map_err(|unusable| match unusable {
                 Unusable::Lacking(lack) => error.context(format!(
-                    "cannot reach the Hub at {endpoint}, and {lack}: check the network and HF_ENDPOINT, \
-                     or give a model folder"
+                    "cannot reach the Hub at {endpoint}, and {lack}: check the network{proxy} and HF_ENDPOINT, or give a \
+                     model folder"
                 )),
                 Unusable::Wrong(wrong) => wrong.context(format!("cannot reach the Hub at {endpoint}")),
             })?;

@@ -17,7 +17,8 @@ pub(super) fn folder(path: &Path) -> Option<PathBuf> {
     let folders = there.read_dir().ok()?.filter_map(|entry| {
         let name = entry.ok()?.file_name();
         let likeness = strsim::jaro_winkler(&name.to_str()?.to_lowercase(), &wrong);
-        let folder = there.join(&name).join(rest.as_path());
+        let mut folder = there.join(&name);
+        folder.extend(rest.clone());
         (likeness >= ALIKE && folder.join(CONFIG).is_file()).then_some((likeness, folder))
     });
     // Of equals the one that comes first by name.

@@ -26,6 +26,8 @@ pub struct Checkpoint {
     tensors: HashMap<String, (usize, StoredTensor)>,
     /// The family whose prefixes stand before names.
     family: Family,
+    /// How many more values the tensors have than there are in the files.
+    expanded: usize,
 }
 
 /// Where a tensor is in its file, and in which form.
@@ -69,6 +71,11 @@ const ALIASES: [(&str, &str); 2] = [("LayerNorm.weight", "LayerNorm.gamma"), ("L
 /// The prefix of all names of a model within `torch.nn.DataParallel`.
 const DATA_PARALLEL: &str = "module.";
 
+/// Values that a checkpoint may have beyond those in its files, in tensors that were expanded: 256 MiB of float32. A
+/// file of a few bytes could ask for any amount of memory otherwise; the embedding of segments of the largest models,
+/// expanded from one row, has some thousands.
+const MOST_EXPANDED: usize = 1 << 26;
+
 /// Where parameters come from, by their names.
 pub trait Tensors: Sync {
     /// The values of the tensor that is called `name` and has this shape.
@@ -100,7 +107,7 @@ impl Checkpoint {
     ///
     /// If a file cannot be opened, or is damaged, or a tensor is in two of them.
     pub fn open(files: Vec<ModelFile>, family: Family) -> Result<Self> {
-        let mut checkpoint = Self { files: Vec::new(), tensors: HashMap::new(), family };
+        let mut checkpoint = Self { files: Vec::new(), tensors: HashMap::new(), family, expanded: 0 };
         for file in files {
             let path = file.path().to_owned();
             checkpoint.add(file).with_context(|| format!("cannot read weights from `{}`", path.display()))?;
@@ -116,6 +123,7 @@ impl Checkpoint {
             safetensors::tensors(&file)?
         };
         for (name, stored) in tensors {
+            self.expanded = self.expanded.saturating_add(stored.expanded());
             let mut wrappers = self.family.wrappers.iter().chain([&DATA_PARALLEL]);
             let bare = wrappers.find_map(|wrapper| name.strip_prefix(wrapper)).map(str::to_owned);
             let name = bare.unwrap_or(name);
@@ -150,6 +158,13 @@ impl Checkpoint {
         let path = file.path();
         let at = || format!("tensor {found} of `{}`", path.display());
         ensure!(stored.shape == shape, "{} has shape {:?}: config.json implies {shape:?}", at(), stored.shape);
+        ensure!(
+            stored.expanded() == 0 || self.expanded <= MOST_EXPANDED,
+            "{} has values that lie in the same place, and all such tensors together {} more than there are in the file: \
+             more than {MOST_EXPANDED} are not read; save it again, with .contiguous()",
+            at(),
+            self.expanded,
+        );
         let values = stored.read(file).with_context(at)?;
         // In chunks, for the compiler to check several values at once.
         let damaged = values.chunks(1 << 12).position(|chunk| !chunk.iter().fold(true, |fine, x| fine & x.is_finite()));
@@ -192,8 +207,17 @@ impl StoredTensor {
         };
         let fits = count.zip(span).filter(|(_, span)| *span as u64 <= room);
         let (count, span) = fits.context("reaches beyond its storage: the file is damaged")?;
-        ensure!(count <= span, "has values that lie in the same place: save it again, with .contiguous()");
         Ok((count, span))
+    }
+
+    /// How many more values it has than lie in the file, several being in the same place, as in a tensor that was
+    /// expanded.
+    fn expanded(&self) -> usize {
+        let Some(strides) = &self.strides else { return 0 };
+        let steps = self.shape.iter().zip(strides);
+        let span = steps
+            .fold(1_usize, |span, (size, stride)| span.saturating_add(size.saturating_sub(1).saturating_mul(*stride)));
+        self.shape.iter().fold(1_usize, |count, size| count.saturating_mul(*size)).saturating_sub(span)
     }
 
     fn is_contiguous(&self, strides: &[usize]) -> bool {
