@@ -78,7 +78,7 @@ fn paths(prefix: &str, imports: &str, found: &mut Vec<String>) {
     }
 }
 
-/// What stands between `use` and the semicolon in every import of a file.
+/// The text between `use` and the semicolon in every import of a file.
 fn statements(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! What corpora say: formats, documents, annotations, bounds; and readers that take any bytes.
+//! Corpora as they are read: formats, documents, annotations, bounds; and readers that take any bytes.
 
 #[path = "support/corpora.rs"]
 mod corpora;

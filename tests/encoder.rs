@@ -36,7 +36,7 @@ fn attention_and_hidden_states_are_those_of_pytorch() {
 /// The readable encoder of the tiny model.
 fn tensor_encoder() -> TensorEncoder {
     let architecture = support::architecture(&tiny_bert());
-    let checkpoint = Checkpoint::open(opened(&[tiny_bert().join("model.safetensors")]), "bert.").unwrap();
+    let checkpoint = Checkpoint::open(opened(&[tiny_bert().join("model.safetensors")]), FAMILIES[0]).unwrap();
     TensorEncoder::new(&Parameters::load(&checkpoint, &architecture).unwrap(), &Device::Cpu).unwrap()
 }
 

@@ -1,4 +1,4 @@
-//! What can be done within a forward pass, against PyTorch and by hand: gates, cuts, starts in the middle, what is lent
+//! Interventions in a forward pass, against PyTorch and by hand: gates, cuts, starts in the middle, what is lent
 //! on demand, and logits.
 
 #[path = "support/golden.rs"]
@@ -30,7 +30,7 @@ const AT_THE_END: Needs =
 fn with_head(name: &str) -> Parameters {
     let folder = fixture("models").join(name);
     let architecture = architecture(&folder);
-    let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family.prefix).unwrap();
+    let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family).unwrap();
     Parameters::load(&checkpoint, &architecture).unwrap().with_masked_lm(&checkpoint, &architecture).unwrap()
 }
 
@@ -119,7 +119,7 @@ fn the_trained_model_predicts_as_in_pytorch() {
 fn a_model_without_a_masked_lm_head() {
     let folder = fixture("models/tiny-electra");
     let architecture = architecture(&folder);
-    let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family.prefix).unwrap();
+    let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family).unwrap();
     let parameters = Parameters::load(&checkpoint, &architecture).unwrap();
     assert_eq!(parameters.masked_lm, None);
     let error = format!("{:#}", parameters.clone().with_masked_lm(&checkpoint, &architecture).unwrap_err());
@@ -179,7 +179,7 @@ proptest! {
         }
     }
 
-    /// What is not asked for is not lent, and its absence changes nothing else.
+    /// Nothing is lent that is not asked for, and its absence changes nothing else.
     #[test]
     fn what_is_needed_is_lent_and_nothing_else(random in RandomEncoder::any(), choice in any::<[bool; 6]>()) {
         let [attention, values, value_norms, contexts, hidden_states, logits] = choice;

@@ -11,9 +11,8 @@ use crate::export::summary;
 use crate::passes::control::Control;
 use crate::passes::identity::Identity;
 use crate::passes::observation::Observation;
-use crate::report::{Circumstances, ControlReport, CorpusInfo, Report, Settings};
+use crate::report::{Circumstances, Controlled, CorpusInfo, Report, Settings};
 use crate::stats::bootstrap::{BOOTSTRAP, Resamples};
-use crate::studies::all;
 use crate::studies::findings::Findings;
 use crate::studies::metric::Bench;
 use crate::studies::plan::Plan;
@@ -55,8 +54,7 @@ pub fn measure(
     let labels_alone = Bench { grid, threads, resamples: Resamples::none(), leaves_out: false };
     let control = |control: &Control| {
         let findings = Findings::new(&plan.observed(&passes, Some(*control)), &labels_alone, &policy);
-        let label_counts = all::count(&findings.studies(), &findings.verdicts(&policy));
-        ControlReport { control: *control, label_counts }
+        Controlled { control: *control, verdicts: findings.verdicts(&policy) }
     };
     let controls = protocol.controls.iter().map(control).collect();
 

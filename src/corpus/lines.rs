@@ -12,6 +12,7 @@ use super::bounds::MAX_LINE_BYTES;
 use super::compression::Compression;
 use super::sentence::Origin;
 use crate::system::digest::hex;
+use crate::system::input::ensure_fetched;
 
 /// Bytes as they are stored, hashed and counted on the way.
 struct Stored {
@@ -124,6 +125,7 @@ impl Lines {
         let mut line = self.buffer.strip_suffix(b"\n").unwrap_or(&self.buffer);
         line = line.strip_suffix(b"\r").unwrap_or(line);
         if self.number == 1 {
+            ensure_fetched(line).with_context(|| self.at(1).to_string())?;
             line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
         }
         match std::str::from_utf8(line) {

@@ -1,17 +1,18 @@
 //! The summary that a person sees on the terminal: the grid of labels, the relations, what was skipped.
 
+mod controls;
+
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
 use anstyle::Style;
 use comfy_table::Table;
 
-use crate::passes::control::ControlKind;
 use crate::passes::observation::Observation;
-use crate::report::{ControlReport, CorpusFileInfo, CorpusInfo, HeadReport, Report, TextInfo};
+use crate::report::{CorpusFileInfo, CorpusInfo, HeadReport, Report, TextInfo};
 use crate::sequences::shard::Shard;
 use crate::studies::all;
-use crate::studies::label::{Detector, Label, UNLABELLED};
+use crate::studies::label::{Label, UNLABELLED};
 use crate::studies::metric::Values;
 use crate::studies::presets::{self, Preset};
 use crate::studies::wording::plain_table;
@@ -65,7 +66,7 @@ fn write_summary(out: &mut String, report: &Report, presets: &[&Preset]) -> fmt:
     legend(out, &report.heads)?;
     tied(out, &report.heads)?;
     borderline(out, &report.heads)?;
-    controls(out, report)?;
+    controls::write(out, report)?;
     blocks(out, &of_presets(presets, &report.heads))?;
     for (_, section) in &report.sections.0 {
         blocks(out, &section.summary(&report.settings.policy))?;
@@ -199,24 +200,6 @@ fn borderline(out: &mut String, heads: &[HeadReport]) -> fmt::Result {
         return Ok(());
     }
     writeln!(out, "\n{borderline} of {all} labels are borderline ({BORDERLINE}): their intervals cross the threshold.")
-}
-
-/// One line for each control: the labels found there, as the mean over its seeds.
-fn controls(out: &mut String, report: &Report) -> fmt::Result {
-    for kind in ControlKind::ALL {
-        let runs: Vec<&ControlReport> = report.controls.iter().filter(|run| run.control.kind == kind).collect();
-        let found = report.label_counts.iter().filter_map(|(family, here)| {
-            let total: u64 = runs.iter().filter_map(|run| run.label_counts.get(family)).sum();
-            let mean = total as f64 / runs.len() as f64;
-            let named = |detector: &Detector| detector.explanation.name == family && detector.shown.in_controls;
-            (total > 0 || all::detectors().any(named)).then(|| format!("{family} {mean:.1} (here {here})"))
-        });
-        if !runs.is_empty() {
-            let found: Vec<String> = found.collect();
-            writeln!(out, "\nControl {kind}, mean of {} seeds: {}", runs.len(), found.join(", "))?;
-        }
-    }
-    Ok(())
 }
 
 fn skipped(out: &mut String, report: &Report) -> fmt::Result {

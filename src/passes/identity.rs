@@ -142,8 +142,10 @@ pub struct ModelInfo {
     /// The architecture.
     pub family: String,
     /// Layers.
+    #[schemars(range(min = 1))]
     pub layers: usize,
     /// Heads per layer.
+    #[schemars(range(min = 1))]
     pub heads: usize,
     /// Width of one head's queries, keys and values.
     pub head_dim: usize,
@@ -154,8 +156,10 @@ pub struct ModelInfo {
     /// Whether the checkpoint has a masked-LM head beside the encoder.
     pub masked_lm_head: bool,
     /// SHA-256 of `config.json`.
+    #[schemars(extend("pattern" = "^[0-9a-f]{64}$"))]
     pub config_sha256: String,
     /// SHA-256 of the weights; of several files, as if they were one, in the order of their names.
+    #[schemars(extend("pattern" = "^[0-9a-f]{64}$"))]
     pub weights_sha256: String,
     /// SHA-256 of each file of the tokenizer, by its name.
     pub tokenizer_sha256: BTreeMap<String, String>,

@@ -136,7 +136,8 @@ impl Runner<'_> {
                 &*fresh
             }
         };
-        let panel = sum_up(Panel::new(observers), encoder, &pass.gates(), sequences, self.threads, progress)?;
+        let (panel, model) = (Panel::new(observers), (self.model.id.as_str(), encoder));
+        let panel = sum_up(panel, model, &pass.gates(), sequences, self.threads, progress)?;
         Ok(panel.into_observers())
     }
 }

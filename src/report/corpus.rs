@@ -48,6 +48,7 @@ pub struct CorpusFileInfo {
     /// The format it was read as.
     pub format: Format,
     /// SHA-256 of the whole file as it is stored, compressed or not.
+    #[schemars(extend("pattern" = "^[0-9a-f]{64}$"))]
     pub sha256: String,
     /// By what its sentences were generated, where it says that they were; absent if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,7 @@
 //! The report: what is written, with its JSON Schema. docs/REPORT.md explains each key.
 
 mod caveats;
+mod control;
 mod corpus;
 mod schema;
 mod text;
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::model::grid::head_name;
-use crate::passes::control::Control;
+use crate::passes::control::ControlKind;
 use crate::passes::identity::{ModelInfo, Protocol, RunInfo, Tool};
 use crate::stats::bootstrap::Bootstrap;
 use crate::studies::all;
@@ -28,6 +29,7 @@ use crate::studies::policy::Policy;
 use crate::studies::section::Section;
 use crate::studies::study::{Study, columns};
 
+pub use control::{ControlHead, ControlReport, Controlled};
 pub use corpus::{CorpusFileInfo, CorpusInfo};
 pub use text::TextInfo;
 
@@ -39,6 +41,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 #[schemars(title = "headscope report")]
 pub struct Report {
     /// The version of this schema.
+    #[schemars(extend("const" = SCHEMA_VERSION))]
     pub schema_version: u32,
     /// The program that wrote the report.
     pub tool: Tool,
@@ -59,8 +62,9 @@ pub struct Report {
     #[schemars(schema_with = "schema::denominators")]
     pub denominators: Metrics<Denominator>,
     /// How many labels of each family the heads have.
+    #[schemars(schema_with = "schema::counts")]
     pub label_counts: BTreeMap<String, u64>,
-    /// How many they have in each control; empty without `--control`.
+    /// The labels that they have in each control, and those that they keep; empty without `--control`.
     pub controls: Vec<ControlReport>,
     /// One object per head, layer by layer.
     pub heads: Vec<HeadReport>,
@@ -125,16 +129,6 @@ fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error
     all::default_policy().with_json(&values).map_err(D::Error::custom)
 }
 
-/// Labels found in a control: they are false.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ControlReport {
-    /// Which control, with its seed.
-    #[serde(flatten)]
-    pub control: Control,
-    /// How many labels of each family the heads have there.
-    pub label_counts: BTreeMap<String, u64>,
-}
-
 /// One head: its verdict and the evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadReport {
@@ -145,10 +139,13 @@ pub struct HeadReport {
     /// The name of the head, `L7H9`.
     pub name: String,
     /// The firm label with the largest margin over its threshold, a borderline one if none is firm, or `unlabelled`.
+    #[schemars(schema_with = "schema::primary")]
     pub primary: String,
     /// All labels: firm before borderline ones, and among these by falling margin.
+    #[schemars(schema_with = "schema::labels")]
     pub labels: Vec<Label>,
     /// For an unlabelled head the two labels it is nearest to; fewer if fewer rules are on.
+    #[schemars(schema_with = "schema::nearest")]
     pub nearest: Vec<Near>,
     /// The values of the metrics, by metric id.
     #[schemars(schema_with = "schema::values")]
@@ -181,8 +178,8 @@ pub struct Circumstances {
     pub corpus: CorpusInfo,
     /// Every option that the numbers depend on, and the label policy.
     pub settings: Settings,
-    /// The labels that each control has.
-    pub controls: Vec<ControlReport>,
+    /// The verdicts in each control.
+    pub controls: Vec<Controlled>,
     /// Facts about the run.
     pub run: Option<RunInfo>,
 }
@@ -195,7 +192,10 @@ impl Report {
         let (grid, policy) = (model.grid(), &settings.policy);
         let verdicts = findings.verdicts(policy);
         let caveats = caveats::of_run(&model, &corpus, &verdicts, findings.caveats(&verdicts, policy));
-        let label_counts = all::count(&findings.studies(), &verdicts);
+        let studies = findings.studies();
+        let labels = verdicts.iter().flat_map(|verdict| &verdict.labels).map(|label| label.label.as_str());
+        let label_counts = all::count(&studies, labels);
+        let controls = controls.into_iter().map(|there| ControlReport::new(there, &verdicts, grid, &studies)).collect();
         let Findings { estimates, sections } = findings;
         let Estimates { heads, ci95, standard_errors, chance, chance_ci95, denominators, .. } = estimates;
         let measured = heads.into_iter().zip(ci95).zip(standard_errors);
@@ -230,10 +230,10 @@ impl Report {
         let (circumstances, mut findings) = self.apart();
         findings.correct(&policy);
         let settings = Settings { policy, ..circumstances.settings };
-        Self::new(Circumstances { settings, controls: Vec::new(), ..circumstances }, findings)
+        Self::new(Circumstances { settings, ..circumstances }, findings)
     }
 
-    /// All that the report was made of.
+    /// All that the report was made of but its controls, of which it has the outcome alone.
     #[must_use]
     pub fn apart(self) -> (Circumstances, Findings) {
         let Self { tool, model, corpus, settings, chance, chance_ci95, denominators, heads, .. } = self;
@@ -244,7 +244,14 @@ impl Report {
             estimates.standard_errors.push(head.standard_errors);
         }
         let findings = Findings { estimates, sections: self.sections.0 };
-        (Circumstances { tool, model, corpus, settings, controls: self.controls, run: self.run }, findings)
+        (Circumstances { tool, model, corpus, settings, controls: Vec::new(), run: self.run }, findings)
+    }
+
+    /// The controls that were run, those of one kind with all its seeds together.
+    #[must_use]
+    pub fn controls_by_kind(&self) -> Vec<(ControlKind, Vec<&ControlReport>)> {
+        let runs = |kind| self.controls.iter().filter(|run| run.control.kind == kind).collect::<Vec<_>>();
+        ControlKind::ALL.map(|kind| (kind, runs(kind))).into_iter().filter(|(_, runs)| !runs.is_empty()).collect()
     }
 
     /// Reads a report with the sections of all its studies.
@@ -305,6 +312,14 @@ impl Report {
 
 fn lacking(head: &HeadReport) -> String {
     format!("the head `{}` does not have every metric", head.name)
+}
+
+impl HeadReport {
+    /// The labels that the head keeps in all of these runs of a control.
+    pub fn kept_always<'a>(&'a self, runs: &'a [&ControlReport]) -> impl Iterator<Item = &'a str> {
+        let labels = self.labels.iter().map(|label| label.label.as_str());
+        labels.filter(|label| runs.iter().all(|run| run.keeps(&self.name, label)))
+    }
 }
 
 /// The JSON Schema of [`Report`], draft 2020-12.

@@ -12,6 +12,7 @@ use anyhow::Result;
 use sha2::{Digest, Sha256};
 
 use super::sequence::{Sequence, TokenKind};
+use crate::corpus::Family;
 use crate::model::tokenizer::ModelTokenizer;
 use crate::stats::blocks::BLOCKS;
 
@@ -128,6 +129,7 @@ impl Frame {
         let ids = [ids(&self.before), text.clone(), ids(&self.after)].concat();
         Sequence {
             index: draw.number as u64,
+            family: Family::alone(draw.number as u64),
             segments: vec![self.segment; ids.len()],
             kinds: [kinds(&self.before), repeat_n(TokenKind::Text, text.len()).collect(), kinds(&self.after)].concat(),
             words: (start..start + text.len()).map(|token| token..token + 1).collect(),

@@ -105,6 +105,7 @@ impl<T> ByDirection<T> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
     /// The head's accuracy less the offset's.
+    #[schemars(range(min = -1, max = 1))]
     pub difference: f64,
     /// The 95 % interval of the difference; null where no two blocks have such a word.
     pub ci95: Option<Interval>,
@@ -116,9 +117,11 @@ pub struct Comparison {
     /// Words on which the offset alone is right, likewise.
     pub offset_only: u64,
     /// The exact one-sided McNemar test: the chance of at least so many words of the head's own if both were equal.
+    #[schemars(range(min = 0, max = 1))]
     pub p: f64,
     /// `p` corrected by Benjamini & Hochberg for all tests of the run; null where the relation has too few words to
     /// be tested.
+    #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
 }
 
@@ -126,6 +129,7 @@ pub struct Comparison {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TagComparison {
     /// The head's accuracy less that of the tags.
+    #[schemars(range(min = -1, max = 1))]
     pub difference: f64,
     /// The 95 % interval of the difference; null where no two blocks have such a word.
     pub ci95: Option<Interval>,
@@ -139,9 +143,11 @@ pub struct TagComparison {
     /// The one-sided block test of whether the head's lead over the better of the tags and the best fixed offset is
     /// above `settings.policy.syntactic_beyond_margin`; null where there is no standard error, or it is 0 and the lead
     /// above the margin.
+    #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
     /// `p` corrected by Benjamini & Hochberg for all such tests of the run; null where the relation has too few words
     /// to be tested.
+    #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
 }
 

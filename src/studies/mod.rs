@@ -22,5 +22,6 @@ pub mod section;
 #[cfg(test)]
 mod simulation;
 pub mod study;
+pub mod terms;
 pub mod trees;
 pub mod wording;

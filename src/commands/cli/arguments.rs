@@ -8,7 +8,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use crate::model::grid::HeadPlace;
 use crate::sequences::shard::Shard;
 use crate::studies::all::STUDIES;
-use crate::studies::presets::PRESETS;
+use crate::studies::presets::{PRESETS, Preset};
 use crate::studies::study::Study;
 
 const EXIT_STATUS: &str = "Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
@@ -54,7 +54,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 #[derive(Args)]
 #[command(after_help = ANALYZE_EXAMPLES)]
 pub(super) struct AnalyzeArguments {
-    /// A Hub id (`google-bert/bert-base-uncased`, `org/name@revision`), a folder with config.json, tokenizer.json and
+    /// A Hub id (`google-bert/bert-base-uncased`, `org/name@revision`) or its address, a folder with config.json, tokenizer.json and
     /// weights, or a model in the binary: `box:small`, which was trained, or `box:planted`, whose heads are known
     /// [default: box:small]
     pub(super) model: Option<String>,
@@ -75,8 +75,8 @@ pub(super) struct AnalyzeArguments {
     /// Which token speaks for a word that the tokenizer split
     #[arg(long, value_enum, default_value_t = FromTokenArgument::Mean)]
     pub(super) from_token: FromTokenArgument,
-    /// Also count the labels that an untrained model has, or sentences with their words in random order; not of a corpus on
-    /// standard input. May be repeated
+    /// Also label an untrained model, or sentences with their words in random order, and say which labels heads keep; not of
+    /// a corpus on standard input. May be repeated
     #[arg(long = "control", value_name = "CONTROL", value_enum)]
     pub(super) controls: Vec<ControlArgument>,
     /// Run each control so many times, with seeds from 0
@@ -92,6 +92,9 @@ pub(super) struct AnalyzeArguments {
     /// Switch a study off. May be repeated
     #[arg(long, value_name = "STUDY", value_parser = studies())]
     pub(super) without: Vec<String>,
+    /// Follow a published analysis. May be repeated
+    #[arg(long = "preset", value_name = "PRESET", value_parser = presets())]
+    pub(super) presets: Vec<String>,
     /// Run shard I of N, counted from 1, and write with `-o FILE.headscope` what `headscope merge` makes the report of
     #[arg(long, value_name = "I/N")]
     pub(super) shard: Option<Shard>,
@@ -108,9 +111,6 @@ pub(super) struct ReportArguments {
     /// Do not print the summary
     #[arg(short, long)]
     pub(super) quiet: bool,
-    /// Follow a published analysis. May be repeated
-    #[arg(long = "preset", value_name = "PRESET", value_parser = presets())]
-    pub(super) presets: Vec<String>,
     /// Set thresholds of the labels: a TOML file with any of the keys of `settings.policy` in a report; "off" switches a
     /// rule off
     #[arg(long, value_name = "FILE")]
@@ -145,6 +145,9 @@ pub(super) struct MergeArguments {
     /// The partials of all shards
     #[arg(required = true, value_name = "PART")]
     pub(super) parts: Vec<PathBuf>,
+    /// Label by the thresholds of a published analysis. May be repeated
+    #[arg(long = "preset", value_name = "PRESET", value_parser = policies())]
+    pub(super) presets: Vec<String>,
     #[command(flatten)]
     pub(super) report: ReportArguments,
 }
@@ -176,7 +179,7 @@ pub(super) struct RelabelArguments {
     #[arg(long, value_name = "FILE", group = "labels")]
     pub(super) policy: Option<PathBuf>,
     /// The thresholds of a published analysis; the policy file changes them
-    #[arg(long = "preset", value_name = "PRESET", value_parser = presets(), group = "labels")]
+    #[arg(long = "preset", value_name = "PRESET", value_parser = policies(), group = "labels")]
     pub(super) presets: Vec<String>,
     /// Write the new report, as JSON or as CSV by the extension; `-` writes JSON to standard output. May be repeated
     #[arg(short, long = "output", value_name = "FILE")]
@@ -328,13 +331,14 @@ pub(super) struct CorpusArguments {
     pub(super) format: Option<FormatArgument>,
 }
 
-/// Say what a label, a metric or a study is
+/// Say what a label, a metric, a study or another word of a report is
 ///
 /// Prints what it measures, its formula, its chance level, its threshold and where that comes from, and what it does
 /// not show. Without a name, lists all of them.
 #[derive(Args)]
 pub(super) struct ExplainArguments {
-    /// A label (`previous-token`, `offset:-2`, `syntactic:nsubj`), a metric (`separator_mass`) or a study (`dependency`)
+    /// A label (`previous-token`, `offset:-2`, `syntactic:nsubj`), a metric (`separator_mass`), a study (`dependency`), a
+    /// threshold (`min_queries`) or another word of a report or a summary (`primary`, `held-out`, `q`)
     pub(super) name: Option<String>,
     /// Print all explanations as the page docs/detectors.md
     #[arg(long, conflicts_with = "name")]
@@ -354,6 +358,13 @@ pub(super) enum FormatArgument {
 /// The names of all presets.
 fn presets() -> PossibleValuesParser {
     PossibleValuesParser::new(PRESETS.iter().map(|preset| PossibleValue::new(preset.name).help(preset.about)))
+}
+
+/// The same where nothing is measured: presets that are more than a policy are not offered. They are refused in words of
+/// their own.
+fn policies() -> PossibleValuesParser {
+    let value = |preset: &Preset| PossibleValue::new(preset.name).help(preset.about).hide(!preset.studies.is_empty());
+    PossibleValuesParser::new(PRESETS.iter().map(value))
 }
 
 /// The names of all studies.

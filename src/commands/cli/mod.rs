@@ -113,13 +113,13 @@ impl AnalyzeArguments {
             return Err("--truncate is for plain text: a sentence without its end has another tree".to_owned());
         }
         refuse_overlap(&self.report.outputs, &corpus)?;
-        let studies = studies(&self.report.presets, &self.with, &self.without)?;
+        let studies = studies(&self.presets, &self.with, &self.without)?;
         refuse_reading_again(&corpus, &studies, !self.controls.is_empty())?;
         let (run_info, threads) = (!self.report.no_run_info, self.report.threads());
         let controls = controls(&self.controls, self.control_seeds);
         let outcome = match self.shard {
-            None => Outcome::Report(self.report.validate()?),
-            Some(shard) => self.report.validate_partial(shard)?,
+            None => Outcome::Report(self.report.validate(&self.presets)?),
+            Some(shard) => self.report.validate_partial(shard, &self.presets)?,
         };
         Ok(AnalyzeOptions {
             model,
@@ -147,20 +147,20 @@ impl ReportArguments {
         threads_or_all(self.threads)
     }
 
-    fn validate(self) -> Result<ReportOptions, Usage> {
+    fn validate(self, named: &[String]) -> Result<ReportOptions, Usage> {
         let outputs = targets(&self.outputs)?;
         Ok(ReportOptions {
             threads: self.threads(),
             summary: !self.quiet && !outputs.contains(&Target::Stdout),
             outputs,
-            policy: PolicyOptions { presets: presets(&self.presets), file: self.policy, min_count: self.min_count },
+            policy: PolicyOptions { presets: presets(named), file: self.policy, min_count: self.min_count },
         })
     }
 
     /// The outcome of a shard: it has no labels yet, so options of labels are refused.
-    fn validate_partial(self, shard: Shard) -> Result<Outcome, Usage> {
+    fn validate_partial(self, shard: Shard, named: &[String]) -> Result<Outcome, Usage> {
         let wanted = format!("--shard {shard} writes a partial: give one -o FILE.{}", partial::EXTENSION);
-        let preset = presets(&self.presets).into_iter().find(|preset| preset.is_policy());
+        let preset = presets(named).into_iter().find(|preset| preset.is_policy());
         let of_labels = [
             self.min_count.map(|_| "--min-count".to_owned()),
             self.policy.as_ref().map(|_| "--policy".to_owned()),
@@ -180,9 +180,9 @@ impl ReportArguments {
 impl MergeArguments {
     fn validate(self) -> Result<MergeOptions, Usage> {
         refuse_overlap(&self.report.outputs, &[])?;
-        refuse_studies(&self.report.presets, "headscope analyze --shard, whose partials carry it")?;
+        refuse_studies(&self.presets, "headscope analyze --shard, whose partials carry it")?;
         let run_info = !self.report.no_run_info;
-        Ok(MergeOptions { parts: self.parts, run_info, report: self.report.validate()? })
+        Ok(MergeOptions { parts: self.parts, run_info, report: self.report.validate(&self.presets)? })
     }
 }
 

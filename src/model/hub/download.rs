@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, ensure};
 
 use super::cache::{Cache, cannot_write, create_parent};
-use super::client::{Client, Commit, Remote};
+use super::client::{Client, Remote};
+use super::commit::Commit;
 use super::failure::{Failure, unavailable};
 use super::patience::Patience;
 use super::promise::{Hasher, Promise};

@@ -12,6 +12,8 @@ mod table;
 pub mod tags;
 mod thresholds;
 
+use std::ops::RangeInclusive;
+
 use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
@@ -78,6 +80,10 @@ impl Study for Dependency {
 
     fn metrics(&self) -> Vec<(&'static Explanation, Keys)> {
         metric::listed(METRICS)
+    }
+
+    fn range(&self, _metric: &str) -> RangeInclusive<f64> {
+        0.0..=1.0
     }
 
     fn detectors(&self) -> &'static [Detector] {

@@ -29,9 +29,11 @@ pub struct RelationMetrics {
     /// The direction in which it is best.
     pub direction: Direction,
     /// Its accuracy on all data: biased upwards, since it was chosen on the same data.
+    #[schemars(range(min = 0, max = 1))]
     pub accuracy: f64,
     /// Accuracy of the heads chosen on one half of the sentences and scored on the other, pooled;
     /// null where one half has no such word.
+    #[schemars(range(min = 0, max = 1))]
     pub heldout_accuracy: Option<f64>,
     /// The best fixed offset.
     pub baseline: OffsetBaseline,
@@ -59,8 +61,10 @@ pub struct OffsetBaseline {
     /// The offset in words that is best on all data.
     pub offset: i32,
     /// Its accuracy on all data.
+    #[schemars(range(min = 0, max = 1))]
     pub accuracy: f64,
     /// Accuracy of the offsets chosen on one half of the sentences and scored on the other, pooled.
+    #[schemars(range(min = 0, max = 1))]
     pub heldout_accuracy: Option<f64>,
 }
 
@@ -69,8 +73,10 @@ pub struct OffsetBaseline {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TagBaseline {
     /// The accuracy of the rules that are best on all data.
+    #[schemars(range(min = 0, max = 1))]
     pub accuracy: f64,
     /// Accuracy of the rules chosen on one half of the sentences and scored on the other, pooled.
+    #[schemars(range(min = 0, max = 1))]
     pub heldout_accuracy: Option<f64>,
     /// The rules, by the UPOS of the dependent; without those for which no rule is ever right.
     pub rules: BTreeMap<String, TagRule>,
@@ -85,6 +91,7 @@ pub struct SingleRule {
     #[serde(flatten)]
     pub rule: TagRule,
     /// Its accuracy on all data.
+    #[schemars(range(min = 0, max = 1))]
     pub accuracy: f64,
 }
 
@@ -120,6 +127,7 @@ pub struct AtDistance {
     /// Scored words.
     pub count: u64,
     /// The accuracy of the relation's best head on them; null where there are none.
+    #[schemars(range(min = 0, max = 1))]
     pub accuracy: Option<f64>,
 }
 

@@ -53,6 +53,14 @@ impl Relations {
         let mut shown: Vec<&RelationMetrics> =
             self.relations.iter().filter(|relation| relation.count >= least).collect();
         shown.sort_by_key(|relation| Reverse(relation.count));
+        if shown.is_empty() {
+            let most = self.relations.iter().max_by_key(|relation| relation.count).map_or(0, |relation| relation.count);
+            return writeln!(
+                out,
+                "No relation has {least} words, the fewest that are tested, so there is no syntactic label; the most that \
+                 one has is {most}. `--min-count` sets the fewest."
+            );
+        }
         writeln!(
             out,
             "Best head of each relation with at least {least} words, in % of words, ± half of the 95 % interval:\n"

@@ -174,7 +174,7 @@ impl Sums for RepeatSums {
     type Begun = Begun;
 
     fn begin(&mut self, sequence: &Sequence) -> Begun {
-        let block = block_of(sequence.index);
+        let block = block_of(sequence.family.number);
         let Some(copies) = Copies::of(sequence) else {
             return Begun { block, text: 0..0, sought: Vec::new(), at_offset: Vec::new() };
         };

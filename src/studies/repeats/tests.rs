@@ -1,5 +1,6 @@
 use super::sums::{NEXT, PREVIOUS, SAME};
 use super::*;
+use crate::corpus::Family;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::HeadView;
 use crate::model::grid::HeadGrid;
@@ -22,7 +23,7 @@ fn sequence(index: u64, length: u32, filler: u32, masked: Option<usize>) -> Sequ
     }
     let mut kinds = vec![TokenKind::Text; ids.len()];
     (kinds[0], kinds[ids.len() - 1]) = (TokenKind::FirstSpecial, TokenKind::Separator);
-    Sequence { index, segments: vec![0; ids.len()], ids, kinds, ..Sequence::default() }
+    Sequence { index, family: Family::alone(index), segments: vec![0; ids.len()], ids, kinds, ..Sequence::default() }
 }
 
 /// A head that gives `most` to the key that `wanted` names, and the rest evenly to all.
@@ -66,7 +67,8 @@ fn labels(most: f32, wanted: impl Fn(usize, usize, usize) -> Option<usize>) -> V
     let (plain, masked) = (watching(plain), watching(masked));
     let observed = |sums| Observed { sums, left_out: 0 };
     let study: &'static dyn Study = &RepeatedTokens;
-    let bench = Bench { grid: GRID, threads: std::num::NonZeroUsize::MIN, resamples: Resamples::new() };
+    let bench =
+        Bench { grid: GRID, threads: std::num::NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: false };
     let observed = vec![(study, vec![observed(&*plain), observed(&*masked)])];
     let findings = Findings::new(&observed, &bench, &default_policy());
     findings.verdicts(&default_policy())[0].labels.iter().map(|label| label.label.clone()).collect()
