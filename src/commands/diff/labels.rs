@@ -49,7 +49,7 @@ impl Labels {
         if grid != b.circumstances.model.grid() {
             return found;
         }
-        let numbers: BTreeMap<(Option<usize>, String), &Pair<'_>> =
+        let numbers: BTreeMap<(usize, String), &Pair<'_>> =
             pairs.tested.iter().map(|pair| ((pair.a.head, pair.a.in_rules()), pair)).collect();
         let [ours, theirs] = [a, b].map(|side| side.findings.assessments(&side.circumstances.settings.policy));
         let (mut unlike, mut missing, mut unfounded) = (Vec::new(), Vec::new(), Vec::new());
@@ -72,7 +72,7 @@ impl Labels {
                     continue;
                 }
                 let number = &[in_a, in_b][firm].metric;
-                match numbers.get(&(Some(place), number.clone())) {
+                match numbers.get(&(place, number.clone())) {
                     Some(pair) if pair.q <= rate => found.changes.push(LabelChange {
                         head: grid.name(place),
                         label: label.to_owned(),
@@ -90,7 +90,11 @@ impl Labels {
         found.changes.sort_by(|a, b| size(b).total_cmp(&size(a)));
         let aside = |(labels, why): (Vec<&str>, &str)| {
             let of = labels.iter().map(|label| (*label).to_owned()).collect::<BTreeSet<_>>();
-            (!labels.is_empty()).then(|| LeftAside { why: why.to_owned(), count: labels.len(), of: of.into_iter().collect() })
+            (!labels.is_empty()).then(|| LeftAside {
+                why: why.to_owned(),
+                count: labels.len(),
+                of: of.into_iter().collect(),
+            })
         };
         let reasons = [
             (unlike, "firm labels have other thresholds in the two policies; --policy gives both the same"),
@@ -116,5 +120,8 @@ fn standing(assessment: &Assessment) -> Standing {
 fn same_rule(label: &str, a: &Side, b: &Side) -> bool {
     let [ours, theirs] = [a, b].map(|side| &side.circumstances.settings.policy);
     let own = all::detector_of(label).map_or(&[][..], |detector| detector.thresholds);
-    own.iter().copied().chain([&MIN_QUERIES, &MIN_SENTENCES]).all(|threshold| ours.get(threshold) == theirs.get(threshold))
+    own.iter()
+        .copied()
+        .chain([&MIN_QUERIES, &MIN_SENTENCES])
+        .all(|threshold| ours.get(threshold) == theirs.get(threshold))
 }

@@ -49,7 +49,10 @@ pub fn read(options: &DiffOptions) -> Result<[Side; 2]> {
     let policies = [0, 1].map(|place| [&files[place], &files[1 - place]].into_iter().find_map(policy_of));
     let [first, second] = files;
     let [ours, theirs] = policies.map(|policy| options.policy.over(policy.unwrap_or_else(all::default_policy)));
-    Ok([Side::new(first, &options.a, ours?, options.threads)?, Side::new(second, &options.b, theirs?, options.threads)?])
+    Ok([
+        Side::new(first, &options.a, ours?, options.threads)?,
+        Side::new(second, &options.b, theirs?, options.threads)?,
+    ])
 }
 
 fn read_file(path: &Path) -> Result<File> {

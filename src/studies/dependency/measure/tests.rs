@@ -24,8 +24,7 @@ fn slot(offset: i32) -> usize {
 fn measure(blocks: &[Option<&RelationSums>], agreement: &Agreement) -> RelationMetrics {
     let absent = std::iter::repeat_n(None, BLOCKS - blocks.len());
     let blocks: Vec<_> = blocks.iter().copied().chain(absent).collect();
-    let bench =
-        Bench { grid: GRID, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: true };
+    let bench = Bench { grid: GRID, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: true };
     RelationMetrics::new("obj", &blocks, agreement, &bench)
 }
 
