@@ -106,7 +106,10 @@ fn a_number_differs_by_its_interval_among_all_that_are_compared() {
     bench.changed("a.json", |report| set(report, 2, "uuas", 0.4, [0.1, 0.43]));
     let b = bench.changed("b.json", |report| set(report, 2, "uuas", 0.6, [0.56, 0.9]));
     let (status, found) = bench.json(&b, &[]);
-    assert_eq!((status, &found["changed"], &found["labels"], &found["relations"]), (1, &json!(true), &json!([]), &json!([])));
+    assert_eq!(
+        (status, &found["changed"], &found["labels"], &found["relations"]),
+        (1, &json!(true), &json!([]), &json!([]))
+    );
     assert_eq!(found["metrics"].as_array().unwrap().len(), 1);
     let change = &found["metrics"][0];
     assert_eq!((&change["head"], &change["number"]), (&json!("L0H2"), &json!("uuas")));
@@ -145,7 +148,10 @@ fn a_label_changes_from_firm_to_out_of_reach() {
     let lost = with(0.3, [0.25, 0.35]);
     assert_eq!(lost["labels"].as_array().unwrap().len(), 1);
     let change = &lost["labels"][0];
-    assert_eq!((&change["head"], &change["label"], &change["number"]), (&json!("L0H0"), &json!("separator"), &json!("separator_mass")));
+    assert_eq!(
+        (&change["head"], &change["label"], &change["number"]),
+        (&json!("L0H0"), &json!("separator"), &json!("separator_mass"))
+    );
     assert_eq!((&change["a"]["firm"], &change["b"]["firm"]), (&json!(true), &json!(false)));
     assert_eq!(change["q"], lost["metrics"][0]["q"]);
     // The number differs, but the label is within reach.
@@ -155,9 +161,13 @@ fn a_label_changes_from_firm_to_out_of_reach() {
     bench.changed("a.json", |report| set(report, 0, "separator_mass", 0.65, [0.61, 0.69]));
     let unsure = with(0.55, [0.51, 0.59]);
     assert_eq!((unsure["labels"].as_array().unwrap().len(), unsure["metrics"].as_array().unwrap().len()), (0, 0));
-    let (status, text) = bench.diff(&bench.changed("b.json", |report| set(report, 0, "separator_mass", 0.01, [0.0, 0.02])), &[]);
+    let (status, text) =
+        bench.diff(&bench.changed("b.json", |report| set(report, 0, "separator_mass", 0.01, [0.0, 0.02])), &[]);
     assert_eq!(status, 1);
-    assert!(text.contains(" L0H0  separator  lost  0.650 [0.610, 0.690] of 0.600  ->  0.010 [0.000, 0.020] of 0.600  q "), "{text}");
+    assert!(
+        text.contains(" L0H0  separator  lost  0.650 [0.610, 0.690] of 0.600  ->  0.010 [0.000, 0.020] of 0.600  q "),
+        "{text}"
+    );
 }
 
 #[test]
@@ -174,7 +184,11 @@ fn what_cannot_be_tested_is_told() {
         });
         // As in reports of 0.1.
         report.as_object_mut().unwrap().remove("denominators");
-        report["relations"].as_array_mut().unwrap().iter_mut().for_each(|relation| drop(relation.as_object_mut().unwrap().remove("blocks")));
+        report["relations"]
+            .as_array_mut()
+            .unwrap()
+            .iter_mut()
+            .for_each(|relation| drop(relation.as_object_mut().unwrap().remove("blocks")));
         report["corpus"]["name"] = json!("other\u{1b}.conllu");
     });
     let (status, found) = bench.json(&b, &[]);
@@ -243,10 +257,13 @@ fn partials_of_the_same_sentences_are_compared_pairwise() {
     let (status, text) = diff(&before, &after, &["--json"]);
     let found: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((status, &found["method"]), (1, &json!("paired-by-block")));
-    let changes: Vec<&Value> = ["relations", "metrics"].iter().flat_map(|part| found[part].as_array().unwrap()).collect();
+    let changes: Vec<&Value> =
+        ["relations", "metrics"].iter().flat_map(|part| found[part].as_array().unwrap()).collect();
     assert!(!changes.is_empty());
     assert!(changes.iter().all(|change| change["head"].as_str().unwrap().starts_with("L2")), "{text}");
-    assert!(found["metrics"].as_array().unwrap().is_sorted_by_key(|change| -change["difference"].as_f64().unwrap().abs()));
+    assert!(
+        found["metrics"].as_array().unwrap().is_sorted_by_key(|change| -change["difference"].as_f64().unwrap().abs())
+    );
     // Other shards have other sentences.
     let halves = ["1/2", "2/2"].map(|shard| bench.partial(&format!("{}.headscope", &shard[..1]), &["--shard", shard]));
     assert_eq!(same(&halves[0], &halves[0]).1, "paired-by-block");
@@ -257,7 +274,8 @@ fn partials_of_the_same_sentences_are_compared_pairwise() {
 fn the_outcome_is_as_its_schema_says() {
     let bench = Bench::new();
     bench.changed("a.json", |report| set(report, 0, "separator_mass", 0.9, [0.85, 0.95]));
-    let (_, found) = bench.json(&bench.changed("b.json", |report| set(report, 0, "separator_mass", 0.1, [0.05, 0.15])), &[]);
+    let (_, found) =
+        bench.json(&bench.changed("b.json", |report| set(report, 0, "separator_mass", 0.1, [0.05, 0.15])), &[]);
     let schema: Value = serde_json::from_str(&run(&["schema", "diff"]).unwrap()).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let errors: Vec<String> = validator.iter_errors(&found).map(|error| error.to_string()).collect();
@@ -279,11 +297,15 @@ fn trouble_is_not_a_change() {
     };
     assert!(refused("bad.json", b"[").contains("bad.json:1: "));
     assert!(refused("bad.json", b"{}").contains("this is no report of headscope in JSON: "));
-    assert!(refused("bad.headscope", b"{}").contains("bad.headscope`: it is not what `headscope analyze --shard` writes"));
+    assert!(
+        refused("bad.headscope", b"{}").contains("bad.headscope`: it is not what `headscope analyze --shard` writes")
+    );
     let newer = bench.changed("newer.json", |report| report["schema_version"] = json!(99));
     assert!(bench.diff(&newer, &[]).1.contains("newer.json: its schema_version is 99 and this program reads 1: "));
     assert_eq!(bench.diff(&bench.path("missing.json"), &[]).0, 2);
-    for wrong in [["--tolerance", "-1"], ["--rate", "0"], ["--rate", "1"], ["--only", "banana"], ["--preset", "clark2019"]] {
+    for wrong in
+        [["--tolerance", "-1"], ["--rate", "0"], ["--rate", "1"], ["--only", "banana"], ["--preset", "clark2019"]]
+    {
         assert_eq!(bench.diff(&bench.path("a.json"), &wrong).0, 2, "{wrong:?}");
     }
     assert_eq!(diff(Path::new("-"), Path::new("-"), &[]).0, 2);
