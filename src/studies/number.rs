@@ -10,13 +10,13 @@ use crate::stats::block_test::LeftOut;
 use crate::stats::blocks::BLOCKS;
 use crate::stats::bootstrap::Interval;
 
-/// A number with how sure it is.
+/// A number of a head, with how sure it is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Number<'a> {
     /// The part of an analysis that it belongs to.
     pub part: Part,
-    /// The place of its head in lists of all heads; `None` if it is of all heads together.
-    pub head: Option<usize>,
+    /// The place of its head in lists of all heads.
+    pub head: usize,
     /// The metric or the relation that it is of.
     pub of: String,
     /// Its name: of a metric that of the report (`offset_mass.-1`), else the one that rules have.
@@ -78,7 +78,7 @@ impl Findings {
                 let blocks = known.filter(|&blocks| blocks > 0).unwrap_or_else(|| most_blocks(sentences));
                 Number {
                     part: Part::Metrics,
-                    head: Some(place),
+                    head: place,
                     of: name.split_once('.').map_or(name.as_str(), |(metric, _)| metric).to_owned(),
                     value: *value,
                     ci95: intervals.get(&name).copied().copied().flatten(),

@@ -215,7 +215,7 @@ pub(super) struct DiffArguments {
     /// Another
     pub(super) b: PathBuf,
     /// The rate of false discoveries: the largest q-value of a change
-    #[arg(long, value_name = "RATE", default_value_t = 0.05)]
+    #[arg(long, value_name = "RATE", default_value_t = 0.01)]
     pub(super) rate: f64,
     /// Differences up to T are none: numbers are tested for being farther apart. The default is above what the arithmetic
     /// of another processor does

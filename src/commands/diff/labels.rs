@@ -49,7 +49,7 @@ impl Labels {
         if grid != b.circumstances.model.grid() {
             return found;
         }
-        let numbers: BTreeMap<(Option<usize>, String), &Pair<'_>> =
+        let numbers: BTreeMap<(usize, String), &Pair<'_>> =
             pairs.tested.iter().map(|pair| ((pair.a.head, pair.a.in_rules()), pair)).collect();
         let [ours, theirs] = [a, b].map(|side| side.findings.assessments(&side.circumstances.settings.policy));
         let (mut unlike, mut missing, mut unfounded) = (Vec::new(), Vec::new(), Vec::new());
@@ -72,7 +72,7 @@ impl Labels {
                     continue;
                 }
                 let number = &[in_a, in_b][firm].metric;
-                match numbers.get(&(Some(place), number.clone())) {
+                match numbers.get(&(place, number.clone())) {
                     Some(pair) if pair.q <= rate => found.changes.push(LabelChange {
                         head: grid.name(place),
                         label: label.to_owned(),

@@ -34,7 +34,7 @@ pub struct Outcome {
     pub compared: Compared,
     /// Labels that are firm on one side and out of reach on the other, largest difference first.
     pub labels: Vec<LabelChange>,
-    /// Numbers of relations that differ, largest difference first.
+    /// Accuracies on relations that differ, largest difference first.
     pub relations: Vec<Change>,
     /// Metrics of heads that differ, largest difference first.
     pub metrics: Vec<Change>,
@@ -74,7 +74,7 @@ pub enum Method {
 pub struct Compared {
     /// Labels that are firm on either side.
     pub labels: usize,
-    /// Numbers of relations.
+    /// Accuracies on relations.
     pub relations: usize,
     /// Metrics of heads.
     pub metrics: usize,
@@ -115,8 +115,8 @@ pub struct Standing {
 /// A number that differs.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Change {
-    /// The head; null for a number of all heads together.
-    pub head: Option<String>,
+    /// The head.
+    pub head: String,
     /// The number: a metric, or the accuracy on a relation.
     pub number: String,
     /// In the first analysis.

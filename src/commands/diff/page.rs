@@ -122,10 +122,9 @@ impl Page<'_> {
         let mut table = plain_table();
         for change in largest.iter().take(self.most(ROWS)) {
             let Change { head, number, a, b, q, .. } = change;
-            let heads = match (counts[number.as_str()], head) {
-                (count, Some(head)) if count > 1 && !self.full => format!("{count} heads, most {head}"),
-                (_, Some(head)) => head.clone(),
-                (_, None) => "all heads".to_owned(),
+            let heads = match counts[number.as_str()] {
+                count if count > 1 && !self.full => format!("{count} heads, most {head}"),
+                _ => head.clone(),
             };
             let q = format!("q {}", significance(*q));
             table.add_row([one_line(number), heads, valued(a), "->".to_owned(), valued(b), q]);

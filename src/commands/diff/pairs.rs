@@ -47,7 +47,7 @@ impl Reason {
                 "numbers differ and cannot be tested: they rest on fewer than {FEWEST_BLOCKS} blocks of sentences, or \
                  have no interval"
             ),
-            Self::OtherHeads => "numbers are of heads, of which the two models do not have the same".to_owned(),
+            Self::OtherHeads => "numbers are of the first model's heads, and the second has other ones".to_owned(),
             Self::OneSided => "numbers are there on one side only".to_owned(),
             Self::Rare => {
                 "numbers are of relations with fewer words than the policy asks for, on either side".to_owned()
@@ -64,6 +64,7 @@ impl<'a> Pairs<'a> {
     pub fn new(a: &'a Side, b: &'a Side, method: Method, tolerance: f64) -> Self {
         let resamples = [a, b].map(|side| side.circumstances.settings.bootstrap.resamples);
         let [grid, other_grid] = [a, b].map(|side| side.circumstances.model.grid());
+        let alone = if grid == other_grid { Reason::OneSided } else { Reason::OtherHeads };
         let mut aside: BTreeMap<Reason, (usize, BTreeSet<String>)> = BTreeMap::new();
         let mut leave = |number: &Number<'_>, reason: Reason| {
             let (count, of) = aside.entry(reason).or_default();
@@ -71,30 +72,22 @@ impl<'a> Pairs<'a> {
             of.insert(number.of.clone());
         };
         let key = |number: &Number<'_>| (number.part, number.head, number.name.clone());
-        let mut others: BTreeMap<_, Number<'a>> =
-            b.numbers().into_iter().map(|number| (key(&number), number)).collect();
+        let others = b.numbers().into_iter().map(|number| (key(&number), number));
+        // Heads of the same name are other heads in a model of another shape.
+        let mut others: BTreeMap<_, Number<'a>> = others.filter(|_| grid == other_grid).collect();
         let mut tested = Vec::new();
         for number in a.numbers() {
             let Some(other) = others.remove(&key(&number)) else {
-                leave(
-                    &number,
-                    if number.head.is_some() && grid != other_grid { Reason::OtherHeads } else { Reason::OneSided },
-                );
+                leave(&number, alone);
                 continue;
             };
             match test(&number, &other, method, resamples, tolerance) {
-                _ if number.head.is_some() && grid != other_grid => leave(&number, Reason::OtherHeads),
                 Ok(Some(test)) => tested.push(Pair { a: number, b: other, test, q: 1.0 }),
                 Ok(None) => {}
                 Err(reason) => leave(&number, reason),
             }
         }
-        for number in others.values() {
-            leave(
-                number,
-                if number.head.is_some() && grid != other_grid { Reason::OtherHeads } else { Reason::OneSided },
-            );
-        }
+        others.values().for_each(|number| leave(number, alone));
         let p: Vec<f64> = tested.iter().map(|pair| pair.test.p).collect();
         tested.iter_mut().zip(benjamini_hochberg(&p)).for_each(|(pair, q)| pair.q = q);
         let aside = aside.into_iter();
@@ -120,7 +113,7 @@ impl<'a> Pairs<'a> {
     fn change(&self, Pair { a, b, test, q }: &Pair<'_>) -> Change {
         let valued = |number: &Number<'_>| Valued { value: number.value.unwrap_or_default(), ci95: number.ci95 };
         Change {
-            head: a.head.map(|place| self.grid.name(place)),
+            head: self.grid.name(a.head),
             number: a.name.clone(),
             a: valued(a),
             b: valued(b),

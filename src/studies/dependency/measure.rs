@@ -7,7 +7,7 @@ use super::relation::{
 };
 use super::tags::{Rules, Side, single};
 use crate::stats::block_test::{LeftOut, standard_error};
-use crate::stats::bootstrap::{Interval, PerBlock, Resampled};
+use crate::stats::bootstrap::{Interval, PerBlock, Resampled, Resamples};
 use crate::stats::significance::mcnemar;
 use crate::studies::evidence::{ByDirection, Comparison, Direction, TagComparison};
 use crate::studies::metric::Bench;
@@ -25,14 +25,15 @@ impl RelationMetrics {
         bench: &Bench,
     ) -> Self {
         let grid = bench.grid;
-        let scored = Scored::new(blocks, bench);
+        let scored = Scored::new(blocks, grid.count(), &bench.resamples);
         let total = &scored.total;
         let best = best_head(total);
-        let heldout = scored.held_out(best_head, |sums, &best| sums.hits_of(best));
+        let (heldout_accuracy, heldout_interval) = scored.held_out(best_head, |sums, &best| sums.hits_of(best));
 
         let offset = best_offset(total);
         let by_offset = scored.predicted(|sums| sums.places[offset]);
-        let heldout_offset = scored.held_out(best_offset, |sums, &offset| sums.places[offset]);
+        let (heldout_offset, heldout_offset_interval) =
+            scored.held_out(best_offset, |sums, &offset| sums.places[offset]);
         let tags = (total.tagged > 0).then(|| Tags::new(&scored));
 
         let of_head = |place: usize| {
@@ -53,7 +54,7 @@ impl RelationMetrics {
                     alone,
                     offset,
                     tags,
-                    left_out: scored.left_out(&head),
+                    left_out: bench.leaves_out.then(|| LeftOut::new(&head.by_block, &scored.words)),
                 }
             });
             let missed = total.count - by_offset.right;
@@ -82,19 +83,19 @@ impl RelationMetrics {
             head,
             direction,
             accuracy: scored.share(total.hits_of(best)),
-            heldout_accuracy: scored.accuracy(heldout.as_ref()),
+            heldout_accuracy,
             baseline: OffsetBaseline {
                 offset: offset_at(offset),
                 accuracy: scored.share(by_offset.right),
-                heldout_accuracy: scored.accuracy(heldout_offset.as_ref()),
+                heldout_accuracy: heldout_offset,
             },
             tag_baseline,
             ci95: RelationIntervals {
                 accuracy: *by_head[best.0].ci95.get(direction),
-                heldout_accuracy: heldout.as_ref().and_then(|heldout| scored.interval(heldout)),
+                heldout_accuracy: heldout_interval,
                 baseline: BaselineIntervals {
                     accuracy: scored.interval(&by_offset),
-                    heldout_accuracy: heldout_offset.as_ref().and_then(|heldout| scored.interval(heldout)),
+                    heldout_accuracy: heldout_offset_interval,
                 },
                 tag_baseline: tag_intervals,
             },
@@ -102,7 +103,6 @@ impl RelationMetrics {
             versus_tags: by_head[best.0].versus_tags.get(direction).clone(),
             by_distance: by_distance(&total.places, &agreement.places[best.0][best.1]),
             by_head,
-            heldout_left_out: heldout.as_ref().and_then(|heldout| scored.left_out(heldout)),
         }
     }
 }
@@ -121,7 +121,7 @@ struct Compared {
 /// The sums of one relation, and what its accuracies are worked out with.
 struct Scored<'a> {
     blocks: &'a [Option<&'a RelationSums>],
-    bench: &'a Bench,
+    resamples: &'a Resamples,
     total: RelationSums,
     /// Even and odd families: blocks are their numbers modulo an even number.
     folds: [RelationSums; 2],
@@ -138,16 +138,15 @@ struct Predicted {
 }
 
 impl<'a> Scored<'a> {
-    fn new(blocks: &'a [Option<&'a RelationSums>], bench: &'a Bench) -> Self {
-        let heads = bench.grid.count();
+    fn new(blocks: &'a [Option<&'a RelationSums>], heads: usize, resamples: &'a Resamples) -> Self {
         let pool = |first: usize, step: usize| {
             let mut sums = RelationSums { hits: vec![[0; 2]; heads], ..RelationSums::default() };
             blocks.iter().skip(first).step_by(step).flatten().for_each(|block| sums.merge(block));
             sums
         };
         let words = per_block(blocks, |_, sums| sums.count);
-        let resampled_words = bench.resamples.sums(&words);
-        Self { blocks, bench, total: pool(0, 1), folds: [pool(0, 2), pool(1, 2)], words, resampled_words }
+        let resampled_words = resamples.sums(&words);
+        Self { blocks, resamples, total: pool(0, 1), folds: [pool(0, 2), pool(1, 2)], words, resampled_words }
     }
 
     fn share(&self, right: u64) -> f64 {
@@ -156,37 +155,28 @@ impl<'a> Scored<'a> {
 
     fn predicted(&self, right: impl Fn(&RelationSums) -> u64) -> Predicted {
         let by_block = per_block(self.blocks, |_, sums| right(sums));
-        Predicted { right: right(&self.total), by_block, resampled: self.bench.resamples.sums(&by_block) }
-    }
-
-    fn accuracy(&self, predicted: Option<&Predicted>) -> Option<f64> {
-        predicted.map(|predicted| self.share(predicted.right))
-    }
-
-    /// The accuracy without each block, if that is wanted.
-    fn left_out(&self, predicted: &Predicted) -> Option<LeftOut> {
-        self.bench.leaves_out.then(|| LeftOut::new(&predicted.by_block, &self.words))
+        Predicted { right: right(&self.total), by_block, resampled: self.resamples.sums(&by_block) }
     }
 
     fn interval(&self, predicted: &Predicted) -> Option<Interval> {
         predicted.resampled.over(&self.resampled_words)
     }
 
-    /// The right predictions of what is chosen on one fold and scored on the other, both ways; `None` where one of them
-    /// has no such word.
+    /// The accuracy, with its interval, of what is chosen on one fold and scored on the other, both ways; `None` where
+    /// one of them has no such word.
     fn held_out<C>(
         &self,
         choose: impl Fn(&RelationSums) -> C,
         right: impl Fn(&RelationSums, &C) -> u64,
-    ) -> Option<Predicted> {
+    ) -> (Option<f64>, Option<Interval>) {
         if self.folds.iter().any(|fold| fold.count == 0) {
-            return None;
+            return (None, None);
         }
         let [even, odd] = &self.folds;
         let elsewhere = [choose(odd), choose(even)];
         let by_block = per_block(self.blocks, |block, sums| right(sums, &elsewhere[block % 2]));
-        let right = right(even, &elsewhere[0]) + right(odd, &elsewhere[1]);
-        Some(Predicted { right, by_block, resampled: self.bench.resamples.sums(&by_block) })
+        let value = self.share(right(even, &elsewhere[0]) + right(odd, &elsewhere[1]));
+        (Some(value), self.resamples.sums(&by_block).over(&self.resampled_words))
     }
 
     /// The difference of two accuracies, its interval and its standard error.
@@ -229,18 +219,15 @@ impl Tags {
         let best = |sums: &RelationSums| Rules::best(&sums.cues);
         let rules = best(&scored.total);
         let predicted = scored.predicted(|sums| rules.hits(&sums.cues));
-        let heldout = scored.held_out(best, |sums, rules| rules.hits(&sums.cues));
+        let (heldout_accuracy, heldout_interval) = scored.held_out(best, |sums, rules| rules.hits(&sums.cues));
         let (rule, hits) = single(&scored.total.cues);
         let baseline = TagBaseline {
             accuracy: scored.share(predicted.right),
-            heldout_accuracy: scored.accuracy(heldout.as_ref()),
+            heldout_accuracy,
             rules: rules.named(&scored.total.cues),
             single: SingleRule { rule, accuracy: scored.share(hits) },
         };
-        let ci95 = BaselineIntervals {
-            accuracy: scored.interval(&predicted),
-            heldout_accuracy: heldout.as_ref().and_then(|heldout| scored.interval(heldout)),
-        };
+        let ci95 = BaselineIntervals { accuracy: scored.interval(&predicted), heldout_accuracy: heldout_interval };
         Self { rules, predicted, baseline, ci95 }
     }
 }

@@ -50,9 +50,6 @@ pub struct RelationMetrics {
     pub by_distance: Vec<AtDistance>,
     /// Every head in both directions.
     pub by_head: Vec<HeadAccuracy>,
-    /// `heldout_accuracy` without each block, for the block test of two analyses.
-    #[serde(skip)]
-    pub heldout_left_out: Option<LeftOut>,
 }
 
 /// The best rule of the form "the head is the word at `d + offset`".

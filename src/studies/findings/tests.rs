@@ -38,6 +38,7 @@ fn estimates(metrics: Given<'_>, intervals: &[(&str, Interval)]) -> Estimates {
         chance: none(),
         chance_ci95: Metrics::new(&columns, std::iter::repeat(None)),
         denominators: Metrics::new(&columns, std::iter::repeat(Denominator { count: 100, sentences: 30, blocks: 30 })),
+        without_blocks: Vec::new(),
     }
 }
 
@@ -109,6 +110,7 @@ fn relation(count: u64, baseline: u64, hits: [u64; 2], both: [u64; 2]) -> Relati
             where_offset_wrong: ByDirection::default(),
             versus_offset,
             versus_tags: ByDirection::default(),
+            left_out: ByDirection::default(),
         }],
     }
 }

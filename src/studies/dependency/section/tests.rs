@@ -44,6 +44,7 @@ fn q_values_go_to_the_tests_they_are_of() {
                 where_offset_wrong: ByDirection::default(),
                 versus_offset,
                 versus_tags: ByDirection::default(),
+                left_out: ByDirection::default(),
             }],
         }
     };
