@@ -21,7 +21,7 @@ use crate::stats::bootstrap::Bootstrap;
 use crate::studies::all;
 use crate::studies::findings::Findings;
 use crate::studies::label::{Label, Near, Verdict};
-use crate::studies::metric::{Denominator, Estimates, Intervals, Metrics, Values};
+use crate::studies::metric::{Denominator, Estimates, Intervals, Metrics, StandardErrors, Values};
 use crate::studies::plan;
 use crate::studies::policy::Policy;
 use crate::studies::section::Section;
@@ -154,6 +154,15 @@ pub struct HeadReport {
     /// The 95 % interval of each metric.
     #[schemars(schema_with = "schema::intervals")]
     pub ci95: Intervals,
+    /// The standard error of each metric, by leaving out one block of sentences at a time; empty in reports of 0.1.
+    #[serde(default)]
+    #[schemars(schema_with = "schema::values")]
+    pub standard_errors: StandardErrors,
+    /// The chance level of metrics whose chance depends on the head, by metric id; null where `chance` of the report has
+    /// it, or there is none. Empty if no study that was run has such metrics.
+    #[serde(default)]
+    #[schemars(schema_with = "schema::values")]
+    pub chance: Values,
 }
 
 /// A caveat that applies to the run.
@@ -190,11 +199,13 @@ impl Report {
         let verdicts = findings.verdicts(policy);
         let caveats = caveats::of_run(&model, &corpus, &verdicts, findings.caveats(&verdicts, policy));
         let label_counts = all::count(&findings.studies(), &verdicts);
-        let Findings { estimates: Estimates { heads, ci95, chance, chance_ci95, denominators }, sections } = findings;
-        let head = |(place, ((metrics, ci95), verdict)): (usize, ((Values, Intervals), Verdict))| {
+        let Findings { estimates, sections } = findings;
+        let Estimates { heads, ci95, standard_errors, own_chance, chance, chance_ci95, denominators } = estimates;
+        let measured = heads.into_iter().zip(ci95).zip(standard_errors).zip(own_chance);
+        let head = |(place, ((((metrics, ci95), standard_errors), chance), verdict))| {
             let (layer, head) = grid.at(place);
-            let Verdict { primary, labels, nearest } = verdict;
-            HeadReport { layer, head, name: head_name(layer, head), primary, labels, nearest, metrics, ci95 }
+            let (name, Verdict { primary, labels, nearest }) = (head_name(layer, head), verdict);
+            HeadReport { layer, head, name, primary, labels, nearest, metrics, ci95, standard_errors, chance }
         };
         Self {
             schema_version: SCHEMA_VERSION,
@@ -207,7 +218,7 @@ impl Report {
             denominators,
             label_counts,
             controls,
-            heads: heads.into_iter().zip(ci95).zip(verdicts).enumerate().map(head).collect(),
+            heads: measured.zip(verdicts).enumerate().map(head).collect(),
             sections: Sections(sections),
             caveats,
             run,
@@ -220,8 +231,13 @@ impl Report {
     #[must_use]
     pub fn relabel(self, policy: Policy) -> Self {
         let Self { tool, model, corpus, settings, chance, chance_ci95, denominators, heads, sections, run, .. } = self;
-        let (heads, ci95) = heads.into_iter().map(|head| (head.metrics, head.ci95)).unzip();
-        let estimates = Estimates { heads, ci95, chance, chance_ci95, denominators };
+        let mut estimates = Estimates { chance, chance_ci95, denominators, ..Estimates::default() };
+        for head in heads {
+            estimates.heads.push(head.metrics);
+            estimates.ci95.push(head.ci95);
+            estimates.standard_errors.push(head.standard_errors);
+            estimates.own_chance.push(head.chance);
+        }
         let mut findings = Findings { estimates, sections: sections.0 };
         findings.correct(&policy);
         let settings = Settings { policy, ..settings };
@@ -260,6 +276,10 @@ impl Report {
                 return Some(format!("the head `{}` does not have every metric", head.name));
             };
             (head.metrics, head.ci95) = (metrics, ci95);
+            let Some(chance) = take(&mut head.chance).those_in_order(&expected) else {
+                return Some(format!("the head `{}` has a chance level of what is no metric", head.name));
+            };
+            head.chance = chance;
         }
         let chance = (take(&mut self.chance).in_order(&expected), take(&mut self.chance_ci95).in_order(&expected));
         let (Some(chance), Some(chance_ci95)) = chance else {

@@ -2,6 +2,7 @@
 
 pub mod pack;
 pub mod pairs;
+pub mod roles;
 pub mod sequence;
 pub mod shard;
 pub mod shuffle;

@@ -44,6 +44,20 @@ pub fn p_value(excess: f64, standard_error: f64, blocks: usize) -> Option<f64> {
     Some(beta_reg(freedom / 2.0, 0.5, freedom / (freedom + t * t)))
 }
 
+/// The one-sided p-value of [`p_value`]: the chance of at least such an excess where there is none.
+///
+/// A family of tests for what is above a margin is corrected by these: of two-sided ones those that are surely below it
+/// would count among the discoveries, and the correction would be none. Without any standard error it is 1 if there is
+/// no excess, and else `None`.
+#[must_use]
+pub fn p_above(excess: f64, standard_error: f64, blocks: usize) -> Option<f64> {
+    if standard_error <= ROUNDING && excess <= ROUNDING {
+        return Some(1.0);
+    }
+    let half = p_value(excess, standard_error, blocks)? / 2.0;
+    Some(if excess > 0.0 { half } else { 1.0 - half })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,6 +85,15 @@ mod tests {
             assert!((found / p - 1.0).abs() < 1e-9, "{found:e}, not {p:e}");
         }
         assert_eq!(p_value(-3.0, 1.0, 64), p_value(3.0, 1.0, 64));
+    }
+
+    #[test]
+    fn what_is_below_a_margin_is_not_above_it() {
+        let above = p_above(0.1, 0.033_793_1, 3).unwrap();
+        assert!((above - 0.097_742 / 2.0).abs() < 1e-6, "{above}");
+        let below = p_above(-0.1, 0.033_793_1, 3).unwrap();
+        assert!((above + below - 1.0).abs() < 1e-12);
+        assert_eq!([p_above(-0.1, 0.0, 9), p_above(0.0, 0.0, 9), p_above(0.1, 0.0, 9)], [Some(1.0), Some(1.0), None]);
     }
 
     #[test]

@@ -5,15 +5,16 @@ use std::collections::BTreeMap;
 use super::attention::Attention;
 use super::clark2019::Clark2019;
 use super::dependency::Dependency;
-use super::evidence::{MIN_QUERIES, MIN_SENTENCES};
+use super::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use super::explanation::Entry;
 use super::label::{Detector, NO_LABEL, Verdict};
+use super::norms::Norms;
 use super::policy::{Policy, Threshold};
 use super::study::Study;
 use super::trees::Trees;
 
 /// Every study, in the order of reports: of metrics, of labels with equal margins, of sections, of the summary.
-pub const STUDIES: &[&dyn Study] = &[&Attention, &Trees, &Dependency, &Clark2019];
+pub const STUDIES: &[&dyn Study] = &[&Attention, &Norms, &Trees, &Dependency, &Clark2019];
 
 /// The study of this name.
 #[must_use]
@@ -41,7 +42,7 @@ pub fn detector_of(label: &str) -> Option<&'static Detector> {
 #[must_use]
 pub fn default_policy() -> Policy {
     let thresholds = |detector: &'static Detector| -> &'static [&'static Threshold] { detector.thresholds };
-    let of_all: [&Threshold; 2] = [&MIN_QUERIES, &MIN_SENTENCES];
+    let of_all: [&Threshold; 3] = [&LABEL_Q, &MIN_QUERIES, &MIN_SENTENCES];
     Policy::of(detectors().flat_map(thresholds).copied().chain(of_all))
 }
 

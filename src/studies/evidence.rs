@@ -23,6 +23,26 @@ pub const MIN_SENTENCES: Threshold = Threshold {
     about: "fewest sentences with what a label rests on: intervals resample sentences, and of few they are too narrow",
 };
 
+/// Largest q-value of a label that asks for a block test against its threshold.
+pub const LABEL_Q: Threshold = Threshold::rule(
+    "label_q",
+    0.05,
+    "largest q-value of a label that is tested against its threshold by blocks of sentences (all heads' tests of a label \
+        are one family): the rate of false discoveries among them; if off, no significance is asked of it",
+);
+
+/// The block test of a score against the threshold of a label.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MarginTest {
+    /// The standard error of the score, by leaving out one block at a time; null where fewer than 20 have a denominator.
+    pub standard_error: Option<f64>,
+    /// The one-sided p-value of the score being above the threshold; null where there is no standard error, or it is 0
+    /// and the score above the threshold.
+    pub p: Option<f64>,
+    /// `p` corrected by Benjamini & Hochberg for all heads' tests of labels of this family.
+    pub q: Option<f64>,
+}
+
 /// From which end of an arc the head is predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum Direction {
@@ -115,9 +135,9 @@ pub struct TagComparison {
     pub head_only: u64,
     /// Words on which the tags alone are right.
     pub tags_only: u64,
-    /// The two-sided block test of the head's lead over the better of the tags and the best fixed offset against
-    /// `settings.policy.syntactic_beyond_margin`; null where there is no standard error, or it is 0 and the lead is not
-    /// the margin.
+    /// The one-sided block test of whether the head's lead over the better of the tags and the best fixed offset is
+    /// above `settings.policy.syntactic_beyond_margin`; null where there is no standard error, or it is 0 and the lead
+    /// above the margin.
     pub p: Option<f64>,
     /// `p` corrected by Benjamini & Hochberg for all such tests of the run; null where the relation has too few words
     /// to be tested.

@@ -1,8 +1,8 @@
 //! Findings: the metrics and sections of all studies of a run, and the verdicts that they come to.
 
 use super::evidence::{MIN_QUERIES, MIN_SENTENCES};
-use super::label::{Evidence, Measured, Verdict};
-use super::metric::{Bench, Denominator, Estimates};
+use super::label::{self, Assessment, Evidence, Measured, Verdict};
+use super::metric::{Bench, Denominator, Estimates, Metrics};
 use super::policy::Policy;
 use super::section::Section;
 use super::study::{Caveat, Judged, Observed, Study};
@@ -37,26 +37,48 @@ impl Findings {
     /// The verdict on every head; `[layers * heads]`.
     #[must_use]
     pub fn verdicts(&self, policy: &Policy) -> Vec<Verdict> {
-        let Estimates { heads, ci95, chance, denominators, .. } = &self.estimates;
-        let least = Denominator { count: policy.count(&MIN_QUERIES), sentences: policy.count(&MIN_SENTENCES) };
+        let Estimates { heads, ci95, standard_errors, own_chance, chance, denominators, .. } = &self.estimates;
+        let least =
+            Denominator { count: policy.count(&MIN_QUERIES), sentences: policy.count(&MIN_SENTENCES), blocks: 0 };
         // What rests on too little gives no label. Reports of 0.1 do not say on how much.
         let enough = |known: Option<&Denominator>| {
             known.is_none_or(|known| known.count >= least.count && known.sentences >= least.sentences)
         };
-        let verdict = |place: usize| {
-            let measured = |score: &Option<f64>, ci95| Measured { score: *score, ci95, baseline: None };
-            let metrics = heads[place]
-                .zip_map(&ci95[place], |score, ci95| measured(score, ci95.copied().flatten()))
+        let measured = |place: usize| {
+            heads[place]
+                .zip_map(&ci95[place], |&score, ci95| Measured {
+                    score,
+                    ci95: ci95.copied().flatten(),
+                    ..Measured::default()
+                })
+                .zip_map(&standard_errors[place], |&measured, standard_error| Measured {
+                    standard_error: standard_error.copied().flatten(),
+                    ..measured
+                })
                 .zip_map(chance, |&measured, baseline| Measured { baseline: baseline.copied().flatten(), ..measured })
-                .zip_map(denominators, |&measured, known| if enough(known) { measured } else { Measured::default() });
-            let assessed = self.sections.iter().flat_map(|(study, section)| {
-                let evidence = Evidence { place, metrics: &metrics, section: &**section };
-                let assess = move |detector: &super::label::Detector| (detector.assess)(&evidence, policy);
-                study.detectors().iter().flat_map(assess).collect::<Vec<_>>()
-            });
-            Verdict::new(assessed.collect())
+                .zip_map(&own_chance[place], |&measured, own| Measured {
+                    baseline: own.copied().flatten().or(measured.baseline),
+                    ..measured
+                })
+                .zip_map(denominators, |&measured, known| {
+                    let blocks = known.map_or(0, |known| known.blocks);
+                    if enough(known) { Measured { blocks, ..measured } } else { Measured::default() }
+                })
         };
-        (0..heads.len()).map(verdict).collect()
+        let measured: Vec<Metrics<Measured>> = (0..heads.len()).map(measured).collect();
+        let mut assessed: Vec<Vec<Assessment>> = heads.iter().map(|_| Vec::new()).collect();
+        for (study, section) in &self.sections {
+            for detector in study.detectors() {
+                let of_head = |(place, metrics)| {
+                    let given = &assessed[place];
+                    (detector.assess)(&Evidence { place, metrics, section: &**section, given }, policy)
+                };
+                let mut of_heads: Vec<Vec<Assessment>> = measured.iter().enumerate().map(of_head).collect();
+                label::correct(of_heads.iter_mut().flatten(), policy);
+                assessed.iter_mut().zip(of_heads).for_each(|(all, more)| all.extend(more));
+            }
+        }
+        assessed.into_iter().map(Verdict::new).collect()
     }
 
     /// The studies that found all this.

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::explanation::Explanation;
 use crate::model::grid::HeadGrid;
+use crate::sequences::roles::{OFFSETS, offset_at};
+use crate::stats::block_test::standard_error;
 use crate::stats::blocks::BLOCKS;
 use crate::stats::bootstrap::{Interval, PerBlock, Resampled, Resamples};
 use crate::system::parallel::in_parallel;
@@ -46,6 +48,9 @@ pub enum Keys {
 }
 
 impl Keys {
+    /// The offsets -8 to 8.
+    pub const BY_OFFSET: Self = Self::Each(OFFSETS, |slot| offset_at(slot).to_string());
+
     /// The places of the cells.
     #[must_use]
     pub fn places(self) -> std::ops::Range<usize> {
@@ -74,11 +79,15 @@ pub struct Denominator {
     pub count: u64,
     /// Sentences with any.
     pub sentences: u64,
+    /// Blocks of sentences with any; 0 in reports that do not say.
+    #[serde(default)]
+    pub blocks: u64,
 }
 
 impl Fraction {
     /// Nothing of nothing: a ratio without a value.
-    pub const NONE: Self = Self { numerator: 0.0, denominator: 0.0, rests_on: Denominator { count: 0, sentences: 0 } };
+    pub const NONE: Self =
+        Self { numerator: 0.0, denominator: 0.0, rests_on: Denominator { count: 0, sentences: 0, blocks: 0 } };
 
     /// `numerator / denominator`
     #[must_use]
@@ -89,7 +98,13 @@ impl Fraction {
     /// The same, resting on so much.
     #[must_use]
     pub fn resting_on(self, count: u64, sentences: u64) -> Self {
-        Self { rests_on: Denominator { count, sentences }, ..self }
+        Self { rests_on: Denominator { count, sentences, blocks: 0 }, ..self }
+    }
+
+    /// The same without a value: of what only each head has, but all rest on alike.
+    #[must_use]
+    pub fn unknown(&self) -> Self {
+        Self { numerator: f64::NAN, denominator: self.rests_on.count as f64, ..*self }
     }
 
     /// The ratio, or `None` where that is no number.
@@ -118,6 +133,10 @@ struct Named<T>(Vec<(String, T)>);
 
 /// The metrics of one head; `null` where nothing in the corpus was eligible.
 pub type Values = Metrics<Option<f64>>;
+
+/// The standard errors of the metrics of one head, by leaving out one block of sentences at a time; `null` where fewer
+/// than 20 blocks have a denominator.
+pub type StandardErrors = Metrics<Option<f64>>;
 
 /// The 95 % intervals of the metrics of one head; `null` where there is no value, or no two blocks to resample.
 pub type Intervals = Metrics<Option<Interval>>;
@@ -167,6 +186,13 @@ impl<T> Metrics<T> {
         };
         let ordered = columns.iter().map(&mut take).collect::<Option<_>>()?;
         self.0.0.is_empty().then_some(Self(Named(ordered)))
+    }
+
+    /// The same of metrics of which some may be missing.
+    #[must_use]
+    pub fn those_in_order(self, columns: &[Column]) -> Option<Self> {
+        let present: Vec<Column> = columns.iter().filter(|(id, _)| self.0.get(id).is_some()).copied().collect();
+        self.in_order(&present)
     }
 
     /// Every single value with its name: the id, and the key after a dot where there are several.
@@ -280,6 +306,10 @@ pub struct Estimates {
     pub heads: Vec<Values>,
     /// Their 95 % intervals, `[layers * heads]`.
     pub ci95: Vec<Intervals>,
+    /// Their standard errors, `[layers * heads]`.
+    pub standard_errors: Vec<StandardErrors>,
+    /// What is chance for one head and not for another, `[layers * heads]`: of the studies that have such metrics, all.
+    pub own_chance: Vec<Values>,
     /// The metrics of a head without any preference.
     pub chance: Values,
     /// The 95 % intervals of those.
@@ -292,7 +322,13 @@ impl Estimates {
     /// No metrics of so many heads.
     #[must_use]
     pub fn none(heads: usize) -> Self {
-        Self { heads: vec![Values::default(); heads], ci95: vec![Intervals::default(); heads], ..Self::default() }
+        Self {
+            heads: vec![Values::default(); heads],
+            ci95: vec![Intervals::default(); heads],
+            standard_errors: vec![StandardErrors::default(); heads],
+            own_chance: vec![Values::default(); heads],
+            ..Self::default()
+        }
     }
 
     /// Divides, and resamples the blocks.
@@ -305,21 +341,49 @@ impl Estimates {
         of_head: impl Fn(Option<usize>, usize) -> Vec<Fraction> + Sync,
         of_chance: impl Fn(Option<usize>) -> Vec<Fraction>,
     ) -> Self {
+        let by_block = |of: &dyn Fn(Option<usize>) -> Vec<Fraction>| -> Vec<Vec<Fraction>> {
+            (0..BLOCKS).map(|block| of(Some(block))).collect()
+        };
         let estimate = |divided: &mut Denominators<'_>, of: &dyn Fn(Option<usize>) -> Vec<Fraction>| {
-            let values: Vec<Option<f64>> = of(None).iter().map(Fraction::value).collect();
-            let ci95 = divided.intervals(&values, of);
-            (Metrics::new(columns, values), Metrics::new(columns, ci95))
+            let (values, blocks): (Vec<Option<f64>>, _) =
+                (of(None).iter().map(Fraction::value).collect(), by_block(of));
+            let ci95 = divided.intervals(&values, &blocks);
+            let errors = (0..values.len()).map(|cell| {
+                let [above, below] = columns_of(&blocks, cell);
+                values[cell].and_then(|_| standard_error(&above, &below))
+            });
+            let errors = Metrics::new(columns, errors);
+            (Metrics::new(columns, values), Metrics::new(columns, ci95), errors)
         };
         let grid = bench.grid;
-        let (chance, chance_ci95) = estimate(&mut Denominators::new(&bench.resamples), &of_chance);
+        let (chance, chance_ci95, _) = estimate(&mut Denominators::new(&bench.resamples), &of_chance);
         let layers = in_parallel(bench.threads, 0..grid.layers, |layer| {
             let mut divided = Denominators::new(&bench.resamples);
             let of_head = |head| estimate(&mut divided, &|block| of_head(block, grid.index(layer, head)));
             (0..grid.heads).map(of_head).collect::<Vec<_>>()
         });
-        let (heads, ci95) = layers.into_iter().flatten().unzip();
-        let denominators = Metrics::new(columns, of_chance(None).iter().map(|fraction| fraction.rests_on));
-        Self { heads, ci95, chance, chance_ci95, denominators }
+        let mut found = Self { chance, chance_ci95, ..Self::default() };
+        for (values, ci95, errors) in layers.into_iter().flatten() {
+            found.heads.push(values);
+            found.ci95.push(ci95);
+            found.standard_errors.push(errors);
+        }
+        let blocks = by_block(&of_chance);
+        let denominator = |(cell, fraction): (usize, &Fraction)| {
+            let present = blocks.iter().filter(|block| block[cell].denominator != 0.0).count();
+            Denominator { blocks: present as u64, ..fraction.rests_on }
+        };
+        found.own_chance = vec![Values::default(); grid.count()];
+        found.denominators = Metrics::new(columns, of_chance(None).iter().enumerate().map(denominator));
+        found
+    }
+
+    /// The same with the chance levels of each head, in the order of `columns`: what a head without any preference for
+    /// keys, but with this head's values, would score.
+    #[must_use]
+    pub fn with_own_chance(self, columns: &[Column], of_heads: impl Iterator<Item = Vec<Fraction>>) -> Self {
+        let chance = |cells: Vec<Fraction>| Metrics::new(columns, cells.iter().map(Fraction::value));
+        Self { own_chance: of_heads.map(chance).collect(), ..self }
     }
 
     /// Adds the metrics of another study after these.
@@ -331,10 +395,18 @@ impl Estimates {
         assert_eq!((self.heads.len(), self.ci95.len()), (other.heads.len(), other.ci95.len()), "the same heads");
         self.heads.iter_mut().zip(other.heads).for_each(|(head, other)| head.extend(other));
         self.ci95.iter_mut().zip(other.ci95).for_each(|(head, other)| head.extend(other));
+        self.standard_errors.iter_mut().zip(other.standard_errors).for_each(|(head, other)| head.extend(other));
+        self.own_chance.iter_mut().zip(other.own_chance).for_each(|(head, other)| head.extend(other));
         self.chance.extend(other.chance);
         self.chance_ci95.extend(other.chance_ci95);
         self.denominators.extend(other.denominators);
     }
+}
+
+/// The numerators and the denominators of a cell, by block.
+fn columns_of(blocks: &[Vec<Fraction>], cell: usize) -> [PerBlock; 2] {
+    [|fraction: &Fraction| fraction.numerator, |fraction: &Fraction| fraction.denominator]
+        .map(|part| std::array::from_fn(|block| part(&blocks[block][cell])))
 }
 
 /// The resampled denominators of the head before, by cell: most do not depend on the head.
@@ -348,24 +420,19 @@ impl<'a> Denominators<'a> {
         Self { resamples, known: Vec::new() }
     }
 
-    /// The interval of each cell that has a value.
-    fn intervals(
-        &mut self,
-        values: &[Option<f64>],
-        of: &dyn Fn(Option<usize>) -> Vec<Fraction>,
-    ) -> Vec<Option<Interval>> {
+    /// The interval of each cell that has a value; `blocks` has the fractions of each block.
+    fn intervals(&mut self, values: &[Option<f64>], blocks: &[Vec<Fraction>]) -> Vec<Option<Interval>> {
         if self.resamples.is_empty() {
             return vec![None; values.len()];
         }
-        let blocks: Vec<Vec<Fraction>> = (0..BLOCKS).map(|block| of(Some(block))).collect();
         let interval = |(cell, value): (usize, &Option<f64>)| {
-            let denominators = std::array::from_fn(|block| blocks[block][cell].denominator);
+            let [numerators, denominators] = columns_of(blocks, cell);
             match self.known.get_mut(cell) {
                 Some((known, _)) if *known == denominators => {}
                 Some(other) => *other = (denominators, self.resamples.sums(&denominators)),
                 None => self.known.push((denominators, self.resamples.sums(&denominators))),
             }
-            let numerators = self.resamples.sums(&std::array::from_fn(|block| blocks[block][cell].numerator));
+            let numerators = self.resamples.sums(&numerators);
             value.and_then(|_| numerators.over(&self.known[cell].1))
         };
         values.iter().enumerate().map(interval).collect()

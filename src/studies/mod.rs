@@ -13,6 +13,7 @@ pub mod explanation;
 pub mod findings;
 pub mod label;
 pub mod metric;
+pub mod norms;
 pub mod plan;
 pub mod policy;
 pub mod presets;

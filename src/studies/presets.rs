@@ -152,6 +152,7 @@ mod tests {
             rule: String::new(),
             borderline: true,
             direction: None,
+            test: None,
             versus_offset: None,
             beyond: None,
             versus_tags: None,

@@ -9,7 +9,7 @@
 
 use multiversion::multiversion;
 
-use crate::system::lanes::{LANES, across};
+use crate::system::lanes::{LANES, across, dot};
 
 #[cfg(test)]
 mod tests;
@@ -69,18 +69,8 @@ pub fn bias_scale(from: &[f32], stride: usize, bias: &[f32], scale: f32, into: &
 /// The dot product of each row of `a` with that of `b`, `[rows, width]` both, into `dots`, `[rows]`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn dot_rows(a: &[f32], b: &[f32], width: usize, dots: &mut [f32]) {
-    for ((a, b), dot) in a.chunks_exact(width).zip(b.chunks_exact(width)).zip(dots) {
-        let mut partial = [0.0; LANES];
-        let whole = width - width % LANES;
-        for (a, b) in a[..whole].chunks_exact(LANES).zip(b.chunks_exact(LANES)) {
-            for lane in 0..LANES {
-                partial[lane] = a[lane].mul_add(b[lane], partial[lane]);
-            }
-        }
-        for ((partial, a), b) in partial.iter_mut().zip(&a[whole..]).zip(&b[whole..]) {
-            *partial = a.mul_add(*b, *partial);
-        }
-        *dot = across(partial, |a, b| a + b);
+    for ((a, b), sum) in a.chunks_exact(width).zip(b.chunks_exact(width)).zip(dots) {
+        *sum = dot(a, b);
     }
 }
 

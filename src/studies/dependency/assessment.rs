@@ -20,7 +20,7 @@ pub(super) fn of_relation(relation: &RelationMetrics, place: usize, policy: &Pol
         let (accuracy, ci95) = (*head.accuracy.get(direction), *head.ci95.get(direction));
         let comparison = head.versus_offset.get(direction);
         let metric = format!("accuracy({}, {})", relation.relation, direction.name());
-        let measured = Measured { score: Some(accuracy), ci95, baseline: Some(baseline) };
+        let measured = Measured { score: Some(accuracy), ci95, baseline: Some(baseline), ..Measured::default() };
         let mut assessment = assess(&label, &metric, measured, Bound::AtLeast, Some(baseline + margin))?;
         // The baseline varies with the words too, so it is the difference that must keep its distance.
         let holds = |difference: f64| Bound::AtLeast.holds(difference, margin);

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::tags::{Side, TagRule};
-use crate::stats::block_test::p_value;
+use crate::stats::block_test::p_above;
 use crate::stats::bootstrap::Interval;
 use crate::studies::evidence::{ByDirection, Comparison, Direction, TagComparison};
 
@@ -183,7 +183,7 @@ impl RelationMetrics {
     pub(super) fn tests_beyond(&self, margin: f64) -> Vec<Option<f64>> {
         let of_head =
             |head| Direction::BOTH.into_iter().filter_map(move |direction| self.versus_better(head, direction));
-        let p = |better: Better| p_value(better.difference - margin, better.standard_error?, self.blocks);
+        let p = |better: Better| p_above(better.difference - margin, better.standard_error?, self.blocks);
         self.by_head.iter().flat_map(of_head).map(p).collect()
     }
 

@@ -34,9 +34,11 @@ fn estimates(metrics: Given<'_>, intervals: &[(&str, Interval)]) -> Estimates {
     Estimates {
         heads: vec![Values::new(&columns, names.iter().map(value))],
         ci95: vec![Intervals::new(&columns, names.iter().map(interval))],
+        standard_errors: vec![none()],
+        own_chance: vec![Values::default()],
         chance: none(),
         chance_ci95: Metrics::new(&columns, std::iter::repeat(None)),
-        denominators: Metrics::new(&columns, std::iter::repeat(Denominator { count: 100, sentences: 30 })),
+        denominators: Metrics::new(&columns, std::iter::repeat(Denominator { count: 100, sentences: 30, blocks: 30 })),
     }
 }
 
@@ -293,7 +295,7 @@ fn a_label_rests_on_enough_queries_of_enough_sentences() {
             let cells = || given.denominators.cells();
             (cells().map(|(name, _)| name).collect::<Vec<_>>(), cells().map(|(_, all)| *all).collect::<Vec<_>>())
         };
-        let little = Denominator { count, sentences };
+        let little = Denominator { count, sentences, blocks: 30 };
         let of = |(name, all): (&String, &Denominator)| if name == "offset_mass.5" { little } else { *all };
         given.denominators = Metrics::new(&columns(named("attention").unwrap()), names.iter().zip(&all).map(of));
         let sections: Vec<(&'static dyn Study, Box<dyn Section>)> =
