@@ -30,7 +30,10 @@ impl AddAssign<f64> for ExactSum {
     #[expect(clippy::cast_possible_truncation, reason = "the range is argued at the type")]
     fn add_assign(&mut self, value: f64) {
         debug_assert!(value.is_finite(), "a sum of attention weights is finite");
-        self.0 += (value * ONE).round() as i128;
+        // Many sums are of what a sentence has nothing of.
+        if value != 0.0 {
+            self.0 += (value * ONE).round() as i128;
+        }
     }
 }
 
@@ -63,13 +66,14 @@ impl AddAssign<f64> for Component {
     #[expect(clippy::cast_possible_truncation, reason = "the range is argued at the type")]
     fn add_assign(&mut self, value: f64) {
         debug_assert!(value.is_finite(), "a sum of contexts is finite");
-        self.0 += (value * COMPONENT_ONE).round() as i64;
+        self.0 = self.0.wrapping_add((value * COMPONENT_ONE).round() as i64);
     }
 }
 
 impl AddAssign for Component {
+    /// Without a check: sums of a damaged file may be anything.
     fn add_assign(&mut self, other: Self) {
-        self.0 += other.0;
+        self.0 = self.0.wrapping_add(other.0);
     }
 }
 
@@ -131,6 +135,17 @@ mod tests {
     #[test]
     fn small_numbers_beside_large_ones_are_not_lost() {
         assert_eq!(sum(&[1e15, 1e-15, -1e15]).value(), 1e-15_f64.mul_add(ONE, 0.0).round() / ONE);
+    }
+
+    #[test]
+    fn components_are_exact_within_their_resolution() {
+        let mut sum = Component::default();
+        [0.25, -1e6, 1e-9, 1e6].into_iter().for_each(|value| sum += value);
+        let mut other = Component::default();
+        other += -0.25;
+        other += sum;
+        assert!((sum.value() - 0.25 - 1e-9).abs() < 2.4e-10, "{}", sum.value());
+        assert!((other.value() - 1e-9).abs() < 2.4e-10, "{}", other.value());
     }
 
     proptest! {

@@ -74,6 +74,28 @@ pub fn dot_rows(a: &[f32], b: &[f32], width: usize, dots: &mut [f32]) {
     }
 }
 
+/// Each row times a square matrix, `[width, width]`: of the small products of one head over one sentence, where gemm's
+/// own preparations would take longer. Rows follow each other in both.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn times_square(rows: &[f32], square: &[f32], width: usize, into: &mut [f32]) {
+    for (row, out) in rows.chunks_exact(width).zip(into.chunks_exact_mut(width)) {
+        for (block, out) in out.chunks_mut(LANES).enumerate() {
+            let mut sums = [0.0; LANES];
+            for (x, entries) in row.iter().zip(square.chunks_exact(width)) {
+                let entries = &entries[block * LANES..][..out.len()];
+                if let Ok(entries) = <&[f32; LANES]>::try_from(entries) {
+                    for lane in 0..LANES {
+                        sums[lane] = x.mul_add(entries[lane], sums[lane]);
+                    }
+                } else {
+                    sums.iter_mut().zip(entries).for_each(|(sum, entry)| *sum = x.mul_add(*entry, *sum));
+                }
+            }
+            out.copy_from_slice(&sums[..out.len()]);
+        }
+    }
+}
+
 /// `x + bias + residual`, for each row, into `residual`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn add(x: &[f32], bias: &[f32], residual: &mut [f32]) {

@@ -66,13 +66,19 @@ impl<'a> Seen<'a> {
 
     /// A mean over the text queries that have any share by norm.
     fn mean(&self, sum: ExactSum) -> Fraction {
-        self.of(sum, self.sums.rows)
+        self.mean_but(self.sums.silent, sum)
+    }
+
+    /// A mean over all text queries but some.
+    fn mean_but(&self, silent: ExactSum, sum: ExactSum) -> Fraction {
+        self.resting(Fraction::new(sum.value(), self.exposure.queries as f64 - silent.value()))
     }
 
     /// The same over those with a text token at an offset.
     fn at_offset(&self, slot: usize, sum: ExactSum) -> Fraction {
         let (queries, sentences) = (self.exposure.offset_queries[slot], self.exposure.offset_sentences[slot]);
-        Fraction::new(sum.value(), self.sums.offset_rows[slot].value()).resting_on(queries, sentences)
+        let heard = queries as f64 - self.sums.offset_silent[slot].value();
+        Fraction::new(sum.value(), heard).resting_on(queries, sentences)
     }
 
     /// A ratio about a kind of sink, if the corpus has any of it.
@@ -180,7 +186,7 @@ pub const METRICS: &[Metric<Ratio>] = &[
                 a model, and rather within a layer.",
         },
         keys: Keys::Single,
-        value: |seen, _| seen.of(seen.sums.output_ratio, seen.sums.output_ratio_rows),
+        value: |seen, _| seen.mean_but(seen.sums.output_ratio_silent, seen.sums.output_ratio),
         chance: None,
     },
     Metric {

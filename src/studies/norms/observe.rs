@@ -27,8 +27,8 @@ sums_of_a_head! {
         offset_mass: OFFSETS,
         /// The same of uniform attention.
         uniform_offset_mass: OFFSETS,
-        /// Queries with a share by norm, and a text token at each offset.
-        offset_rows: OFFSETS,
+        /// Queries without a share by norm, but with a text token at each offset.
+        offset_silent: OFFSETS,
         /// Share by norm of each kind of sink.
         sink_mass: SINK_KINDS,
         /// The same of uniform attention.
@@ -43,8 +43,8 @@ sums_of_a_head! {
         sink_mean_square: SINK_KINDS,
     }
     single {
-        /// Queries with a share by norm: any attention to a value that is not 0.
-        rows,
+        /// Queries without a share by norm: there is no attention to a value that is not 0.
+        silent,
         /// Share by norm of text tokens at most two away, the token itself left out.
         window_mass,
         /// The same of uniform attention.
@@ -59,8 +59,8 @@ sums_of_a_head! {
         uniform_output,
         /// `|o_i| / |x_i|`
         output_ratio,
-        /// Queries with an input that is not 0.
-        output_ratio_rows,
+        /// Queries with an input of 0.
+        output_ratio_silent,
         /// `|o°_i|`
         bare_output,
         /// `|o°_i|²`
@@ -197,16 +197,16 @@ fn by_norm(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &Written<'_>, buf
         let spent = total(weighted);
         sums.spent += spent;
         if spent <= 0.0 {
+            sums.silent += 1.0;
+            for (sum, is_text) in sums.offset_silent.iter_mut().zip(in_reach(&roles.is_text, query)) {
+                *sum += f64::from(is_text);
+            }
             continue;
         }
         let share = spent.recip();
-        sums.rows += 1.0;
         // The text begins at REACH, so what is REACH before the query is at the query's own place.
         for (sum, &weight) in sums.offset_mass.iter_mut().zip(&text[query..][..OFFSETS]) {
             *sum += f64::from(weight) * share;
-        }
-        for (rows, &is_text) in sums.offset_rows.iter_mut().zip(in_reach(&roles.is_text, query).iter()) {
-            *rows += f64::from(is_text);
         }
         for (sum, places) in sums.sink_mass.iter_mut().zip(places(roles)) {
             *sum += share * places.iter().map(|&place| f64::from(weighted[place])).sum::<f64>();
@@ -278,7 +278,8 @@ fn outputs(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &Written<'_>, buf
         let input = f64::from(output.input_norms[query]);
         if input > 0.0 {
             sums.output_ratio += norm / input;
-            sums.output_ratio_rows += 1.0;
+        } else {
+            sums.output_ratio_silent += 1.0;
         }
         add_to(vector, context);
         add_to(products, product);

@@ -58,9 +58,14 @@ impl Squares {
         let between = (of_sentences - of_mean) / (sentences - 1.0);
         let size = (count - squared / count) / (sentences - 1.0);
         let component = (between - within) / size;
-        number(component / (component + within))
+        let variance = component + within;
+        number(component / variance).filter(|_| variance * count > VARIES * each)
     }
 }
+
+/// The least variance of which a part is told, as a share of the mean square: contexts are f32, so that their squares are
+/// good to about 1e-7.
+const VARIES: f64 = 1e-6;
 
 /// A number, or `None` where that is none.
 fn number(value: f64) -> Option<f64> {
@@ -151,21 +156,25 @@ impl Squares {
     }
 }
 
-/// A share as fractions of blocks: with `θ` of all and `θ_(b)` without block `b`, which has the part `w` of the queries,
-/// `(θ w + (θ - θ_(b)) (1 - w)) / w`.
+/// A share as fractions of blocks: with `θ_(b)` without block `b`, which has the part `w_b` of the queries,
+/// `(x - θ_(b) (1 - w_b)) / w_b`, `x` being the sum over blocks of `θ_(b) (1 - w_b)`, divided by their number less one.
 ///
-/// The ratio of the sums of all blocks but one is then `θ_(b)` up to the jackknife's own bias, so that whatever is done
-/// with ratios of sums, leaving out and resampling, can be done with a share that is none (Efron & Tibshirani 1993,
-/// section 11.5: pseudo-values).
+/// The ratio of the sums of all blocks but one is then `θ_(b)` itself: whatever is done with ratios of sums by leaving out
+/// and by resampling blocks can be done with a share that is none (Efron & Tibshirani 1993, section 11.5: pseudo-values).
 fn fractions(whole: &Squares, without: &[Option<Squares>], share: fn(&Squares) -> Option<f64>) -> ByBlock {
-    let Some(all) = share(whole) else {
-        return vec![Fraction::NONE; BLOCKS + 1];
+    let others: Vec<Option<(f64, f64)>> = without
+        .iter()
+        .map(|without| without.as_ref().and_then(|without| Some((share(without)?, without.count / whole.count))))
+        .collect();
+    let (count, sum) = others.iter().flatten().fold((0.0, 0.0), |(count, sum), (theta, rest)| (count + 1.0, sum + theta * rest));
+    let mean = sum / (count - 1.0);
+    let of_block = |other: &Option<(f64, f64)>| match other {
+        Some((theta, rest)) if mean.is_finite() => Fraction::new(mean - theta * rest, 1.0 - rest),
+        _ => Fraction::NONE,
     };
-    let of_block = |without: &Option<Squares>| {
-        let Some(without) = without else { return Fraction::NONE };
-        let Some(other) = share(without) else { return Fraction::NONE };
-        let own = 1.0 - without.count / whole.count;
-        Fraction::new(all * own + (all - other) * (1.0 - own), own)
-    };
-    without.iter().map(of_block).chain([Fraction::new(all, 1.0)]).collect()
+    let all = share(whole).map_or(Fraction::NONE, |all| Fraction::new(all, 1.0));
+    others.iter().map(of_block).chain([all]).collect()
 }
+
+#[cfg(test)]
+mod tests;

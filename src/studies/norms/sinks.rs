@@ -15,17 +15,19 @@ pub(super) const FAMILY: &str = "sink:";
 const NO_OP_PART: Threshold = Threshold::rule(
     "sink_no_op_part",
     0.2,
-    "`sink_part` up to which a sink may be `sink:no-op`",
+    "largest `sink_part` of `sink:no-op`: of a head that writes little, a fifth of it is next to nothing",
 );
 const NO_OP_OUTPUT: Threshold = Threshold::rule(
     "sink_no_op_output",
-    0.5,
-    "`output_share` up to which a sink may be `sink:no-op`",
+    0.3,
+    "largest `output_share` of `sink:no-op`: removing a head moves the last hidden states about as the square of its \
+        output_share (docs/METHODOLOGY.md), so that such a head moves them a tenth as much as the mean head of its layer",
 );
 const PARKED_PART: Threshold = Threshold::rule(
     "sink_parked_part",
     0.5,
-    "`sink_part` up to which a sink is `sink:parked`, and from which on it is of another type",
+    "largest `sink_part` of `sink:parked`, and smallest of the types after it: less, or more, than half of what the head \
+        writes",
 );
 const SAME: Threshold = Threshold::rule(
     "sink_same",
@@ -34,8 +36,9 @@ const SAME: Threshold = Threshold::rule(
         all other parts together",
 );
 
-const SOURCE: &str = "Defined here.";
-const CAVEATS: &str = "";
+const PART: &str = "chance.sink_part of the head: uniform attention over its own values";
+const NOT_NEEDED: &str = "It does not say that the model can do without the head (docs/LIMITS.md).";
+const BARE: &str = "The value bias, which is written whatever is attended to, is left out.";
 
 const fn shown(code: &'static str) -> Shown {
     Shown { code: Some(code), colour: AnsiColor::Yellow, in_controls: true }
@@ -47,8 +50,9 @@ pub(super) const NO_OP: Detector = Detector {
         measures: "The head attends to a sink and writes next to nothing.",
         formula: "a label first-special, separator or punctuation, sink_part <= {sink_no_op_part} and output_share <= {sink_no_op_output}",
         chance: "chance.sink_part of the head; output_share is 1 if all heads of a layer write alike",
-        source: SOURCE,
-        caveats: CAVEATS,
+        source: "The claim of Clark et al. 2019, section 3.2, and Bondarenko et al. 2023: attention to delimiters is a way to do \
+            nothing. Output beside the other heads of the layer: after Sandoval-Segura et al. 2026.",
+        caveats: NOT_NEEDED,
     },
     thresholds: &[&NO_OP_PART, &NO_OP_OUTPUT],
     parameter: Parameter::None,
@@ -61,9 +65,10 @@ pub(super) const PARKED: Detector = Detector {
         name: "sink:parked",
         measures: "The head's attention is on a sink; what it writes comes from elsewhere.",
         formula: "a label first-special, separator or punctuation, sink_part <= {sink_parked_part}, and not sink:no-op",
-        chance: "chance.sink_part of the head",
-        source: SOURCE,
-        caveats: CAVEATS,
+        chance: PART,
+        source: "The claim of Kobayashi et al. 2020, section 4: the vectors of such tokens are small, so that what is added up \
+            comes from elsewhere. Their norms do not tell what cancels; sink_part does.",
+        caveats: BARE,
     },
     thresholds: &[&PARKED_PART],
     parameter: Parameter::None,
@@ -76,9 +81,9 @@ pub(super) const CONSTANT: Detector = Detector {
         name: "sink:constant",
         measures: "The head writes what a sink holds, and that is the same in every sentence.",
         formula: "a label first-special, separator or punctuation, sink_part >= {sink_parked_part} and sink_constant_share >= {sink_same}",
-        chance: "chance.sink_part of the head",
-        source: SOURCE,
-        caveats: CAVEATS,
+        chance: PART,
+        source: "The claim of Sun et al. 2024: sinks act as a bias of the attention's output.",
+        caveats: "A bias may matter, too. The value bias itself is left out.",
     },
     thresholds: &[&PARKED_PART, &SAME],
     parameter: Parameter::None,
@@ -92,9 +97,9 @@ pub(super) const BROADCAST: Detector = Detector {
         measures: "The head writes what a sink holds, and that is the same for all tokens of a sentence but not for all \
             sentences.",
         formula: "a label first-special, separator or punctuation, sink_part >= {sink_parked_part} and sink_sentence_share >= {sink_same}",
-        chance: "chance.sink_part of the head",
-        source: SOURCE,
-        caveats: CAVEATS,
+        chance: PART,
+        source: "The claim of Fesser et al. 2026, of images: sinks gather something about the input and hand it to all tokens.",
+        caveats: "The length of a sentence is enough to tell it from others.",
     },
     thresholds: &[&PARKED_PART, &SAME],
     parameter: Parameter::None,
@@ -107,9 +112,9 @@ pub(super) const USED: Detector = Detector {
         name: "sink:used",
         measures: "The head writes what a sink holds, and how much differs from token to token.",
         formula: "a label first-special, separator or punctuation, sink_part >= {sink_parked_part}, sink_constant_share <= {sink_same} and sink_sentence_share <= {sink_same}",
-        chance: "chance.sink_part of the head",
-        source: SOURCE,
-        caveats: CAVEATS,
+        chance: PART,
+        source: "Defined here: what is left when the other types are not it.",
+        caveats: BARE,
     },
     thresholds: &[&PARKED_PART, &SAME],
     parameter: Parameter::None,
@@ -210,3 +215,6 @@ fn typed<'a>(
     }
     assessment.into_iter().collect()
 }
+
+#[cfg(test)]
+mod tests;

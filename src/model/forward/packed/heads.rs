@@ -125,8 +125,7 @@ impl PackedEncoder {
                 let bare = &*bare;
                 let output = needs.outputs.then(|| {
                     let (products, gram) = (sized(products, n * head_dim), self.output_gram(place, head));
-                    let (rows, square) = (Matrix::new(bare, n, head_dim), Matrix::new(gram, head_dim, head_dim));
-                    multiply(MatrixMut::new(products, n, head_dim), rows, square);
+                    kernels::times_square(bare, gram, head_dim, products);
                     Output {
                         contexts: Rows::new(bare, head_dim),
                         products: Rows::new(products, head_dim),
@@ -173,8 +172,8 @@ impl PackedEncoder {
         let ValueScratch { biased, products, norms } = scratch;
         let gram = self.output_gram(place, head);
         let (products, norms) = (sized(products, n * head_dim), sized(norms, n));
-        let values = parts.biased(VALUE, head, 1.0, biased);
-        multiply(MatrixMut::new(products, n, head_dim), values, Matrix::new(gram, head_dim, head_dim));
+        parts.biased(VALUE, head, 1.0, biased);
+        kernels::times_square(biased, gram, head_dim, products);
         kernels::dot_rows(biased, products, head_dim, norms);
         // Rounding can take a norm of almost nothing below 0.
         norms.iter_mut().for_each(|square| *square = square.max(0.0).sqrt());

@@ -84,13 +84,13 @@ fn example(values: &[f32], bias: &[f32]) -> (NormSums<f64>, f64) {
 fn an_example_by_hand() {
     // .6 of 1, and .2 of 5 twice: .6 / 2.6. Half of 1, and half of 5: .5 / 3.
     let (sums, constant) = example(&[0.0, 1.0, 3.0, 4.0, -3.0, 4.0], &[0.0, 0.0]);
-    close(sums.sink_mass[0] / sums.rows, 0.198_718);
+    close(sums.sink_mass[0] / 2.0, 0.198_718);
     // (0, 2.2) and (1.5, 2.5) have norms 2.2 and 2.915476 of 2.6 and 3.
     close(sums.output / sums.spent, 0.913_478);
     close(constant, 0.912_294);
     // |o_i| / |x_i| with |x_i| 3 and 4.
     close(sums.output_ratio, 2.2 / 3.0 + 2.915_476 / 4.0);
-    assert_eq!((sums.rows, sums.output_ratio_rows), (2.0, 2.0));
+    assert_eq!((sums.silent, sums.output_ratio_silent), (0.0, 0.0));
 }
 
 #[test]
@@ -142,9 +142,9 @@ fn parts_of_sinks_by_hand() {
 #[test]
 fn a_head_whose_values_are_0_has_no_shares() {
     let (sums, _) = example(&[0.0; 6], &[0.0, 0.0]);
-    assert_eq!((sums.rows, sums.spent, sums.output, sums.square), (0.0, 0.0, 0.0, 0.0));
-    assert_eq!((sums.offset_rows, sums.offset_mass), ([0.0; OFFSETS], [0.0; OFFSETS]));
-    assert_eq!(sums.output_ratio_rows, 2.0);
+    assert_eq!((sums.silent, sums.spent, sums.output, sums.square), (2.0, 0.0, 0.0, 0.0));
+    assert_eq!((sums.offset_silent[slot(1, 0)..=slot(0, 1)], sums.offset_mass), ([1.0, 2.0, 1.0], [0.0; OFFSETS]));
+    assert_eq!(sums.output_ratio_silent, 0.0);
 }
 
 fn kinds() -> impl Strategy<Value = Vec<TokenKind>> {
@@ -197,7 +197,8 @@ proptest! {
         prop_assert!(sums.output <= sums.spent + room);
         prop_assert!(sums.mean_square <= sums.square + room);
         prop_assert!((0..SINK_KINDS).all(|sink| sums.sink_mean_square[sink] <= sums.sink_square[sink] + room));
-        prop_assert!(sums.sink_mass.iter().sum::<f64>() <= sums.rows + room);
-        prop_assert!((sums.offset_mass.iter().sum::<f64>()) <= sums.rows + room);
+        let queries = TokenRoles::new(&sequence(&kinds)).queries().count() as f64;
+        prop_assert!(sums.sink_mass.iter().sum::<f64>() <= queries + room);
+        prop_assert!((sums.offset_mass.iter().sum::<f64>()) <= queries + room);
     }
 }
