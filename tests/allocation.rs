@@ -86,7 +86,14 @@ struct Greedy;
 
 impl Visitor for Greedy {
     fn needs(&self) -> Needs {
-        Needs { values: true, value_norms: true, contexts: true, outputs: true, hidden_states: true, ..Needs::ATTENTION }
+        Needs {
+            values: true,
+            value_norms: true,
+            contexts: true,
+            outputs: true,
+            hidden_states: true,
+            ..Needs::ATTENTION
+        }
     }
 }
 

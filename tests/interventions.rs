@@ -23,8 +23,15 @@ use random::{RandomEncoder, classes, predicted, sentences};
 use support::{architecture, fixture, opened, weight_files};
 
 /// Hidden states and logits, and nothing else.
-const AT_THE_END: Needs =
-    Needs { attention: false, values: false, value_norms: false, contexts: false, outputs: false, hidden_states: true, logits: true };
+const AT_THE_END: Needs = Needs {
+    attention: false,
+    values: false,
+    value_norms: false,
+    contexts: false,
+    outputs: false,
+    hidden_states: true,
+    logits: true,
+};
 
 /// A model of `fixtures/models` with its masked-LM head.
 fn with_head(name: &str) -> Parameters {

@@ -54,9 +54,10 @@ fn every_planted_sink_has_its_type_and_no_other() {
 /// The largest difference between numbers under the same keys; null must be null.
 fn largest_difference(at: &str, actual: &Value, expected: &Value) -> f64 {
     match expected {
-        Value::Object(fields) => {
-            fields.iter().map(|(key, value)| largest_difference(&format!("{at}.{key}"), &actual[key], value)).fold(0.0, f64::max)
-        }
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, value)| largest_difference(&format!("{at}.{key}"), &actual[key], value))
+            .fold(0.0, f64::max),
         Value::Array(items) => {
             let ends = items.iter().enumerate();
             ends.map(|(place, value)| largest_difference(at, &actual[place], value)).fold(0.0, f64::max)
@@ -78,7 +79,8 @@ fn largest_difference(at: &str, actual: &Value, expected: &Value) -> f64 {
 fn every_number_is_that_of_the_reference() {
     for (model, name) in [(tiny_bert(), "tiny-bert"), (fixture("models/sinks"), "sinks")] {
         let golden = std::fs::read_to_string(fixture(&format!("goldens/{name}-norms.json")));
-        let golden: Value = serde_json::from_str(&golden.expect("python fixtures/reference_norms.py makes it")).unwrap();
+        let golden: Value =
+            serde_json::from_str(&golden.expect("python fixtures/reference_norms.py makes it")).unwrap();
         let report = analyze(path(&model), &["--limit", "300"]);
         assert_eq!(report["corpus"]["sentences"], golden["sentences"]);
         assert_eq!(report["denominators"]["norm_window_mass"]["count"], golden["queries"]);
@@ -109,7 +111,9 @@ fn untrained_heads_and_empty_ones_have_no_type() {
     let planted = analyze("box:planted", &["--limit", "100"]);
     for head in heads(&planted) {
         assert!(labels(head).iter().all(|label| !label.starts_with("sink:")), "{}", head["name"]);
-        assert!(head["metrics"]["norm_first_special_mass"].is_null() && head["metrics"]["sink_part"]["separator"].is_null());
+        assert!(
+            head["metrics"]["norm_first_special_mass"].is_null() && head["metrics"]["sink_part"]["separator"].is_null()
+        );
         assert_eq!(head["metrics"]["output_ratio"], 0.0);
     }
 }

@@ -106,16 +106,15 @@ pub fn encode(model: &Model, words: &[String]) -> Sequence {
 }
 
 /// All that can be lent.
-pub const EVERYTHING: Needs =
-    Needs {
-        attention: true,
-        values: true,
-        value_norms: true,
-        contexts: true,
-        outputs: true,
-        hidden_states: true,
-        logits: true,
-    };
+pub const EVERYTHING: Needs = Needs {
+    attention: true,
+    values: true,
+    value_norms: true,
+    contexts: true,
+    outputs: true,
+    hidden_states: true,
+    logits: true,
+};
 
 /// Attention and hidden states of sentences that run in one pack.
 pub fn forward(encoder: &dyn Encoder, sentences: Vec<Sequence>) -> Vec<Forward> {

@@ -91,12 +91,7 @@ impl<'a> Written<'a> {
     pub fn new(view: &HeadView<'a>) -> Self {
         let asked = "what was asked for is lent";
         let ValueNorms { norms, .. } = view.value_norms.expect(asked);
-        Self {
-            attention: view.attention,
-            values: view.values.expect(asked),
-            norms,
-            output: view.output.expect(asked),
-        }
+        Self { attention: view.attention, values: view.values.expect(asked), norms, output: view.output.expect(asked) }
     }
 
     /// `[head_dim, head_dim]`: `W_O W_Oᵀ`.
@@ -218,7 +213,9 @@ fn by_norm(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &Written<'_>, buf
 /// The values within [`REACH`] of a place, -8 first; 0 beyond the ends.
 #[inline(always)]
 fn in_reach(values: &[f32], place: usize) -> [f32; OFFSETS] {
-    std::array::from_fn(|slot| (place + slot).checked_sub(REACH).and_then(|key| values.get(key)).copied().unwrap_or(0.0))
+    std::array::from_fn(|slot| {
+        (place + slot).checked_sub(REACH).and_then(|key| values.get(key)).copied().unwrap_or(0.0)
+    })
 }
 
 /// The sum over the window of what is summed by offset.

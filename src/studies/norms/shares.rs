@@ -3,7 +3,6 @@
 
 use super::observe::{SINK_KINDS, VECTORS};
 use super::sums::{AllNorms, Exposure, NormBlock};
-use crate::stats::blocks::BLOCKS;
 use crate::studies::metric::Fraction;
 
 /// The shares of one head, each with a fraction for every block and, last, one for the whole corpus.
@@ -166,7 +165,8 @@ fn fractions(whole: &Squares, without: &[Option<Squares>], share: fn(&Squares) -
         .iter()
         .map(|without| without.as_ref().and_then(|without| Some((share(without)?, without.count / whole.count))))
         .collect();
-    let (count, sum) = others.iter().flatten().fold((0.0, 0.0), |(count, sum), (theta, rest)| (count + 1.0, sum + theta * rest));
+    let (count, sum) =
+        others.iter().flatten().fold((0.0, 0.0), |(count, sum), (theta, rest)| (count + 1.0, sum + theta * rest));
     let mean = sum / (count - 1.0);
     let of_block = |other: &Option<(f64, f64)>| match other {
         Some((theta, rest)) if mean.is_finite() => Fraction::new(mean - theta * rest, 1.0 - rest),

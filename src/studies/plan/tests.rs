@@ -47,13 +47,20 @@ fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[
             // Values of one number each, and a projection that leaves them as they are.
             let values: Vec<f32> = (0..tokens).map(|token| token as f32 - 1.5).collect();
             let norms: Vec<f32> = values.iter().map(|value| value.abs()).collect();
-            let contexts: Vec<f32> =
-                attention.rows().map(|row| row.iter().zip(&values).map(|(weight, value)| weight * value).sum()).collect();
+            let contexts: Vec<f32> = attention
+                .rows()
+                .map(|row| row.iter().zip(&values).map(|(weight, value)| weight * value).sum())
+                .collect();
             let (gram, rows) = (&[1.0], |values| Rows::new(values, 1));
             let view = HeadView {
                 values: Some(Values { rows: rows(&values), bias: &[0.0] }),
                 value_norms: Some(ValueNorms { norms: &norms, gram }),
-                output: Some(Output { contexts: rows(&contexts), products: rows(&contexts), gram, input_norms: &norms }),
+                output: Some(Output {
+                    contexts: rows(&contexts),
+                    products: rows(&contexts),
+                    gram,
+                    input_norms: &norms,
+                }),
                 ..attention.into()
             };
             panel.head(0, sentence, view);

@@ -23,8 +23,8 @@ impl Made {
         let head_dim = bias.len();
         let n = values.len() / head_dim;
         let through = |row: &[f32]| -> Vec<f32> {
-            let column = |c: usize| (0..head_dim).map(|r| f64::from(row[r]) * f64::from(gram[r * head_dim + c]));
-            (0..head_dim).map(|c| column(c).sum::<f64>() as f32).collect()
+            let term = |r: usize, c: usize| f64::from(row[r]) * f64::from(gram[r * head_dim + c]);
+            (0..head_dim).map(|c| (0..head_dim).map(|r| term(r, c)).sum::<f64>() as f32).collect()
         };
         let norm = |row: &[f32]| {
             let biased: Vec<f32> = row.iter().zip(bias).map(|(value, bias)| value + bias).collect();
@@ -143,7 +143,8 @@ fn parts_of_sinks_by_hand() {
 fn a_head_whose_values_are_0_has_no_shares() {
     let (sums, _) = example(&[0.0; 6], &[0.0, 0.0]);
     assert_eq!((sums.silent, sums.spent, sums.output, sums.square), (2.0, 0.0, 0.0, 0.0));
-    assert_eq!((sums.offset_silent[slot(1, 0)..=slot(0, 1)], sums.offset_mass), ([1.0, 2.0, 1.0], [0.0; OFFSETS]));
+    assert_eq!(sums.offset_silent[slot(1, 0)..=slot(0, 1)], [1.0, 2.0, 1.0]);
+    assert_eq!(sums.offset_mass, [0.0; OFFSETS]);
     assert_eq!(sums.output_ratio_silent, 0.0);
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::stats::blocks::BLOCKS;
 
 fn close(actual: Option<f64>, expected: f64) {
     let actual = actual.unwrap();
@@ -32,10 +33,13 @@ fn nothing_of_nothing_is_no_share() {
 #[test]
 fn fractions_without_a_block_are_the_share_without_it() {
     // Three blocks: the two sentences above, and one of 2 and 2.
-    let whole = Squares { each: 92.0, of_sentences: 88.0, of_mean: 400.0 / 6.0, count: 6.0, sentences: 3.0, squared: 12.0 };
+    let whole =
+        Squares { each: 92.0, of_sentences: 88.0, of_mean: 400.0 / 6.0, count: 6.0, sentences: 3.0, squared: 12.0 };
     let mut without = vec![None; BLOCKS];
-    without[0] = Some(Squares { each: 82.0, of_sentences: 80.0, of_mean: 64.0, count: 4.0, sentences: 2.0, squared: 8.0 });
-    without[1] = Some(Squares { each: 18.0, of_sentences: 16.0, of_mean: 16.0, count: 4.0, sentences: 2.0, squared: 8.0 });
+    without[0] =
+        Some(Squares { each: 82.0, of_sentences: 80.0, of_mean: 64.0, count: 4.0, sentences: 2.0, squared: 8.0 });
+    without[1] =
+        Some(Squares { each: 18.0, of_sentences: 16.0, of_mean: 16.0, count: 4.0, sentences: 2.0, squared: 8.0 });
     without[2] = Some(two_sentences());
     for share in [Squares::constant, Squares::between, Squares::component] {
         let found = fractions(&whole, &without, share);
