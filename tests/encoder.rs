@@ -73,6 +73,9 @@ proptest! {
                 ("value norms", &slow.value_norms, &fast.value_norms),
                 ("Gram matrices", &slow.output_grams, &fast.output_grams),
                 ("contexts", &slow.contexts, &fast.contexts),
+                ("outputs", &slow.outputs, &fast.outputs),
+                ("outputs after the Gram matrix", &slow.output_products, &fast.output_products),
+                ("norms of what goes in", &slow.input_norms, &fast.input_norms),
                 ("hidden states", &slow.hidden_states, &fast.hidden_states),
                 ("logits", &slow.logits, &fast.logits),
             ];

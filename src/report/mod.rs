@@ -157,6 +157,11 @@ pub struct HeadReport {
     #[serde(default)]
     #[schemars(schema_with = "schema::values")]
     pub standard_errors: StandardErrors,
+    /// The chance level of metrics whose chance depends on the head, by metric id; null where `chance` of the report has
+    /// it, or there is none. Empty if no study that was run has such metrics.
+    #[serde(default)]
+    #[schemars(schema_with = "schema::values")]
+    pub chance: Values,
 }
 
 /// A caveat that applies to the run.
@@ -197,12 +202,12 @@ impl Report {
         let label_counts = all::count(&studies, labels);
         let controls = controls.into_iter().map(|there| ControlReport::new(there, &verdicts, grid, &studies)).collect();
         let Findings { estimates, sections } = findings;
-        let Estimates { heads, ci95, standard_errors, chance, chance_ci95, denominators, .. } = estimates;
-        let measured = heads.into_iter().zip(ci95).zip(standard_errors);
-        let head = |(place, (((metrics, ci95), standard_errors), verdict))| {
+        let Estimates { heads, ci95, standard_errors, own_chance, chance, chance_ci95, denominators, .. } = estimates;
+        let measured = heads.into_iter().zip(ci95).zip(standard_errors).zip(own_chance);
+        let head = |(place, ((((metrics, ci95), standard_errors), chance), verdict))| {
             let (layer, head) = grid.at(place);
             let (name, Verdict { primary, labels, nearest }) = (head_name(layer, head), verdict);
-            HeadReport { layer, head, name, primary, labels, nearest, metrics, ci95, standard_errors }
+            HeadReport { layer, head, name, primary, labels, nearest, metrics, ci95, standard_errors, chance }
         };
         Self {
             schema_version: SCHEMA_VERSION,
@@ -242,6 +247,7 @@ impl Report {
             estimates.heads.push(head.metrics);
             estimates.ci95.push(head.ci95);
             estimates.standard_errors.push(head.standard_errors);
+            estimates.own_chance.push(head.chance);
         }
         let findings = Findings { estimates, sections: self.sections.0 };
         (Circumstances { tool, model, corpus, settings, controls: Vec::new(), run: self.run }, findings)
@@ -300,6 +306,10 @@ impl Report {
             let ordered = (take(&mut head.metrics).in_order(&expected), take(&mut head.ci95).in_order(&expected));
             let (Some(metrics), Some(ci95)) = ordered else { return Some(lacking(head)) };
             (head.metrics, head.ci95) = (metrics, ci95);
+            let Some(chance) = take(&mut head.chance).those_in_order(&expected) else {
+                return Some(format!("the head `{}` has a chance level of what is no metric", head.name));
+            };
+            head.chance = chance;
         }
         let chance = (take(&mut self.chance).in_order(&expected), take(&mut self.chance_ci95).in_order(&expected));
         let (Some(chance), Some(chance_ci95)) = chance else {

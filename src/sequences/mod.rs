@@ -3,6 +3,7 @@
 pub mod pack;
 pub mod pairs;
 pub mod repeats;
+pub mod roles;
 pub mod sequence;
 pub mod shard;
 pub mod shuffle;

@@ -8,6 +8,7 @@ use super::dependency::Dependency;
 use super::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use super::explanation::Entry;
 use super::label::{Detector, NO_LABEL};
+use super::norms::Norms;
 use super::policy::{Policy, Threshold};
 use super::repeats::RepeatedTokens;
 use super::study::Study;
@@ -15,7 +16,7 @@ use super::terms::TERMS;
 use super::trees::Trees;
 
 /// Every study, in the order of reports: of metrics, of labels with equal margins, of sections, of the summary.
-pub const STUDIES: &[&dyn Study] = &[&Attention, &Trees, &Dependency, &RepeatedTokens, &Clark2019];
+pub const STUDIES: &[&dyn Study] = &[&Attention, &Norms, &Trees, &Dependency, &RepeatedTokens, &Clark2019];
 
 /// The study of this name.
 #[must_use]

@@ -43,7 +43,7 @@ impl Findings {
     /// How every head stands to every label that it could have, in the order of the tables; `[layers * heads]`.
     #[must_use]
     pub fn assessments(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
-        let Estimates { heads, ci95, standard_errors, chance, denominators, .. } = &self.estimates;
+        let Estimates { heads, ci95, standard_errors, own_chance, chance, denominators, .. } = &self.estimates;
         let least =
             Denominator { count: policy.count(&MIN_QUERIES), sentences: policy.count(&MIN_SENTENCES), blocks: 0 };
         // What rests on too little gives no label. Reports of 0.1 do not say on how much.
@@ -62,6 +62,10 @@ impl Findings {
                     ..measured
                 })
                 .zip_map(chance, |&measured, baseline| Measured { baseline: baseline.copied().flatten(), ..measured })
+                .zip_map(&own_chance[place], |&measured, own| Measured {
+                    baseline: own.copied().flatten().or(measured.baseline),
+                    ..measured
+                })
                 .zip_map(denominators, |&measured, known| {
                     let blocks = known.map_or(0, |known| known.blocks);
                     if enough(known) { Measured { blocks, ..measured } } else { Measured::default() }
@@ -71,8 +75,10 @@ impl Findings {
         let mut assessed: Vec<Vec<Assessment>> = heads.iter().map(|_| Vec::new()).collect();
         for (study, section) in &self.sections {
             for detector in study.detectors() {
-                let of_head =
-                    |(place, metrics)| (detector.assess)(&Evidence { place, metrics, section: &**section }, policy);
+                let of_head = |(place, metrics)| {
+                    let given = &assessed[place];
+                    (detector.assess)(&Evidence { place, metrics, section: &**section, given }, policy)
+                };
                 let mut of_heads: Vec<Vec<Assessment>> = measured.iter().enumerate().map(of_head).collect();
                 label::correct(of_heads.iter_mut().flatten(), policy);
                 assessed.iter_mut().zip(of_heads).for_each(|(all, more)| all.extend(more));

@@ -98,6 +98,8 @@ pub struct Evidence<'a> {
     pub metrics: &'a Metrics<Measured>,
     /// Its study's other findings.
     pub section: &'a dyn Section,
+    /// What the detectors before this one in the table came to on it.
+    pub given: &'a [Assessment],
 }
 
 impl Evidence<'_> {
@@ -109,6 +111,12 @@ impl Evidence<'_> {
     #[must_use]
     pub fn metric(&self, id: &str, key: Option<&str>) -> Measured {
         *self.metrics.get(id, key).expect("a metric of the detector's own study")
+    }
+
+    /// A label that the head has by a detector before this one, of whatever study.
+    #[must_use]
+    pub fn label(&self, name: &str) -> Option<&Label> {
+        self.given.iter().find(|given| given.fires && given.label.label == name).map(|given| &given.label)
     }
 }
 
@@ -153,7 +161,8 @@ pub struct Label {
     pub baseline: Option<f64>,
     /// The threshold that the score must reach.
     pub threshold: f64,
-    /// How far the score is beyond the threshold, in units of `1 - threshold`.
+    /// How far the score is beyond the threshold, in units of `1 - threshold`; of a label that rests on another one, not
+    /// more than that one's.
     pub margin: f64,
     /// The rule.
     pub rule: String,
@@ -322,15 +331,37 @@ pub fn assess_tested(
     threshold: Option<f64>,
     policy: &Policy,
 ) -> Option<Assessment> {
-    let mut assessment = assess(label, metric, measured, Bound::AtLeast, threshold)?;
-    let Measured { standard_error, blocks, .. } = measured;
-    let excess = assessment.label.score - assessment.label.threshold;
-    let p = standard_error.zip(usize::try_from(blocks).ok()).and_then(|(error, blocks)| p_above(excess, error, blocks));
-    if let Some(most) = policy.rule(&LABEL_Q) {
-        assessment.label.rule = format!("{} and q <= {most}", assessment.label.rule);
-    }
-    assessment.label.test = Some(MarginTest { standard_error, p, q: None });
-    Some(assessment)
+    assess_all_tested(label, [(metric.to_owned(), measured, threshold)], policy)
+}
+
+/// The same of several scores, each with the name of its metric and its threshold, all of which must reach theirs: the
+/// one that is least above its threshold is the label's, and the test is the least sure of theirs (Berger 1982).
+#[must_use]
+pub fn assess_all_tested(
+    label: &str,
+    scores: impl IntoIterator<Item = (String, Measured, Option<f64>)>,
+    policy: &Policy,
+) -> Option<Assessment> {
+    let one = |(metric, measured, threshold): (String, Measured, Option<f64>)| {
+        let mut assessment = assess(label, &metric, measured, Bound::AtLeast, threshold)?;
+        let Measured { standard_error, blocks, .. } = measured;
+        let excess = assessment.label.score - assessment.label.threshold;
+        let blocks = usize::try_from(blocks).ok();
+        let p = standard_error.zip(blocks).and_then(|(error, blocks)| p_above(excess, error, blocks));
+        assessment.label.test = Some(MarginTest { standard_error, p, q: None });
+        Some(assessment)
+    };
+    let all: Vec<Assessment> = scores.into_iter().map(one).collect::<Option<_>>()?;
+    let rules: Vec<String> = all.iter().map(|one| one.label.rule.clone()).collect();
+    let (fires, may_fire) = (all.iter().all(|one| one.fires), all.iter().all(|one| one.may_fire));
+    let borderline = all.iter().any(|one| one.label.borderline);
+    let p = all.iter().map(|one| one.label.test?.p).collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::max);
+    let mut least = all.into_iter().min_by(|a, b| a.label.margin.total_cmp(&b.label.margin))?;
+    (least.fires, least.may_fire, least.label.borderline) = (fires, may_fire, borderline);
+    least.label.test = least.label.test.map(|test| MarginTest { p, ..test });
+    let significant = policy.rule(&LABEL_Q).map(|most| format!("q <= {most}"));
+    least.label.rule = rules.into_iter().chain(significant).collect::<Vec<_>>().join(" and ");
+    Some(least)
 }
 
 /// Corrects the tests of one detector's labels for their number, `[heads][labels]`: one without enough significance

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::explanation::Explanation;
 use crate::model::grid::HeadGrid;
+use crate::sequences::roles::{OFFSETS, offset_at};
 use crate::stats::block_test::LeftOut;
 use crate::stats::blocks::BLOCKS;
 use crate::stats::bootstrap::{Interval, PerBlock, Resampled, Resamples};
@@ -48,6 +49,9 @@ pub enum Keys {
 }
 
 impl Keys {
+    /// The offsets -8 to 8.
+    pub const BY_OFFSET: Self = Self::Each(OFFSETS, |slot| offset_at(slot).to_string());
+
     /// The places of the cells.
     #[must_use]
     pub fn places(self) -> std::ops::Range<usize> {
@@ -96,6 +100,12 @@ impl Fraction {
     #[must_use]
     pub fn resting_on(self, count: u64, sentences: u64) -> Self {
         Self { rests_on: Denominator { count, sentences, blocks: 0 }, ..self }
+    }
+
+    /// The same without a value: of what only each head has, but all rest on alike.
+    #[must_use]
+    pub fn unknown(&self) -> Self {
+        Self { numerator: f64::NAN, denominator: self.rests_on.count as f64, ..*self }
     }
 
     /// The ratio, or `None` where that is no number.
@@ -180,6 +190,13 @@ impl<T> Metrics<T> {
         };
         let ordered = columns.iter().map(&mut take).collect::<Option<_>>()?;
         self.0.0.is_empty().then_some(Self(Named(ordered)))
+    }
+
+    /// The same of metrics of which some may be missing.
+    #[must_use]
+    pub fn those_in_order(self, columns: &[Column]) -> Option<Self> {
+        let present: Vec<Column> = columns.iter().filter(|(id, _)| self.0.get(id).is_some()).copied().collect();
+        self.in_order(&present)
     }
 
     /// Every single value with its name: the id, and the key after a dot where there are several.
@@ -303,6 +320,8 @@ pub struct Estimates {
     pub ci95: Vec<Intervals>,
     /// Their standard errors, `[layers * heads]`.
     pub standard_errors: Vec<StandardErrors>,
+    /// What is chance for one head and not for another, `[layers * heads]`: of the studies that have such metrics, all.
+    pub own_chance: Vec<Values>,
     /// The metrics of a head without any preference.
     pub chance: Values,
     /// The 95 % intervals of those.
@@ -321,6 +340,7 @@ impl Estimates {
             heads: vec![Values::default(); heads],
             ci95: vec![Intervals::default(); heads],
             standard_errors: vec![StandardErrors::default(); heads],
+            own_chance: vec![Values::default(); heads],
             ..Self::default()
         }
     }
@@ -368,8 +388,17 @@ impl Estimates {
             let present = blocks.iter().filter(|block| block[cell].denominator != 0.0).count();
             Denominator { blocks: present as u64, ..fraction.rests_on }
         };
+        found.own_chance = vec![Values::default(); grid.count()];
         found.denominators = Metrics::new(columns, of_chance(None).iter().enumerate().map(denominator));
         found
+    }
+
+    /// The same with the chance levels of each head, in the order of `columns`: what a head without any preference for
+    /// keys, but with this head's values, would score.
+    #[must_use]
+    pub fn with_own_chance(self, columns: &[Column], of_heads: impl Iterator<Item = Vec<Fraction>>) -> Self {
+        let chance = |cells: Vec<Fraction>| Metrics::new(columns, cells.iter().map(Fraction::value));
+        Self { own_chance: of_heads.map(chance).collect(), ..self }
     }
 
     /// Adds the metrics of another study after these.
@@ -382,6 +411,7 @@ impl Estimates {
         self.heads.iter_mut().zip(other.heads).for_each(|(head, other)| head.extend(other));
         self.ci95.iter_mut().zip(other.ci95).for_each(|(head, other)| head.extend(other));
         self.standard_errors.iter_mut().zip(other.standard_errors).for_each(|(head, other)| head.extend(other));
+        self.own_chance.iter_mut().zip(other.own_chance).for_each(|(head, other)| head.extend(other));
         self.chance.extend(other.chance);
         self.chance_ci95.extend(other.chance_ci95);
         self.denominators.extend(other.denominators);

@@ -13,6 +13,7 @@ pub mod explanation;
 pub mod findings;
 pub mod label;
 pub mod metric;
+pub mod norms;
 pub mod number;
 pub mod plan;
 pub mod policy;

@@ -18,9 +18,34 @@ pub fn across<T: Copy>(mut lanes: [T; LANES], combine: impl Fn(T, T) -> T) -> T 
     lanes[0]
 }
 
+/// The dot product of two rows of equal length.
+#[inline(always)]
+#[must_use]
+pub fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut partial = [0.0; LANES];
+    let (a, a_rest) = a.as_chunks::<LANES>();
+    let (b, b_rest) = b.as_chunks::<LANES>();
+    for (a, b) in a.iter().zip(b) {
+        for lane in 0..LANES {
+            partial[lane] = a[lane].mul_add(b[lane], partial[lane]);
+        }
+    }
+    for ((partial, a), b) in partial.iter_mut().zip(a_rest).zip(b_rest) {
+        *partial = a.mul_add(*b, *partial);
+    }
+    across(partial, |a, b| a + b)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dot_products_have_every_value() {
+        let row: Vec<f32> = (0..37_u8).map(f32::from).collect();
+        assert_eq!(dot(&row, &row), 36.0 * 37.0 * 73.0 / 6.0);
+        assert_eq!(dot(&row[..3], &row[1..4]), 8.0);
+    }
 
     #[test]
     fn every_lane_counts_once() {

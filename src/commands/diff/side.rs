@@ -128,5 +128,6 @@ pub fn untested(a: &Side, b: &Side) -> Option<LeftAside> {
     let mut of: Vec<String> = a.iter().filter(|part| differs(part, &b)).map(|(key, _)| (*key).to_owned()).collect();
     of.extend(b.iter().filter(|(key, _)| !a.iter().any(|(other, _)| other == key)).map(|(key, _)| (*key).to_owned()));
     let why = "parts of the report differ, and no test is known for them".to_owned();
-    (!of.is_empty()).then(|| LeftAside { why, count: of.len(), of })
+    let count = of.len();
+    (count > 0).then_some(LeftAside { why, count, of })
 }

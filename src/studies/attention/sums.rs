@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::tokens::{self, RowBuffers, TokenExposure, TokenRoles, TokenSums};
+use super::tokens::{self, RowBuffers, TokenExposure, TokenSums};
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Lent, Sums};
+use crate::sequences::roles::TokenRoles;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::words::FromToken;
 use crate::stats::blocks::{BLOCKS, block_of};

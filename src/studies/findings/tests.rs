@@ -35,6 +35,7 @@ fn estimates(metrics: Given<'_>, intervals: &[(&str, Interval)]) -> Estimates {
         heads: vec![Values::new(&columns, names.iter().map(value))],
         ci95: vec![Intervals::new(&columns, names.iter().map(interval))],
         standard_errors: vec![none()],
+        own_chance: vec![Values::default()],
         chance: none(),
         chance_ci95: Metrics::new(&columns, std::iter::repeat(None)),
         denominators: Metrics::new(&columns, std::iter::repeat(Denominator { count: 100, sentences: 30, blocks: 30 })),

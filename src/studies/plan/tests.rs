@@ -1,5 +1,7 @@
 use super::*;
 use crate::model::forward::attention::AttentionView;
+use crate::model::forward::rows::Rows;
+use crate::model::forward::visitor::{HeadView, Output, ValueNorms, Values};
 use crate::model::grid::HeadGrid;
 use crate::passes::control::ControlKind;
 use crate::passes::observer::Panel;
@@ -41,7 +43,27 @@ fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[
         // Head 1 sees the transpose: another matrix of the same size.
         let transposed: Vec<f32> = (0..tokens * tokens).map(|i| weights[i % tokens * tokens + i / tokens]).collect();
         for (head, weights) in [&weights[..tokens * tokens], &transposed].into_iter().enumerate() {
-            panel.head(0, sentence, AttentionView::new(0, head, tokens, weights).into());
+            let attention = AttentionView::new(0, head, tokens, weights);
+            // Values of one number each, and a projection that leaves them as they are.
+            let values: Vec<f32> = (0..tokens).map(|token| token as f32 - 1.5).collect();
+            let norms: Vec<f32> = values.iter().map(|value| value.abs()).collect();
+            let contexts: Vec<f32> = attention
+                .rows()
+                .map(|row| row.iter().zip(&values).map(|(weight, value)| weight * value).sum())
+                .collect();
+            let (gram, rows) = (&[1.0], |values| Rows::new(values, 1));
+            let view = HeadView {
+                values: Some(Values { rows: rows(&values), bias: &[0.0] }),
+                value_norms: Some(ValueNorms { norms: &norms, gram }),
+                output: Some(Output {
+                    contexts: rows(&contexts),
+                    products: rows(&contexts),
+                    gram,
+                    input_norms: &norms,
+                }),
+                ..attention.into()
+            };
+            panel.head(0, sentence, view);
         }
         panel.end();
     }
@@ -120,13 +142,13 @@ fn a_pass_runs_once_for_all_who_want_it() {
         Plan::new(protocol).unwrap().0.iter().map(|(pass, wants)| (pass.clone(), wants.len())).collect()
     };
     let pairs = Pass { sequences: Sequences::Pairs { max_tokens: 128 }, ..Pass::PLAIN };
-    // Three studies look at the sentences, and the preset's syntax is the fourth.
-    assert_eq!(passes(&protocol(STUDIES, Vec::new())), [(Pass::PLAIN, 4), (pairs.clone(), 1)]);
+    // Four studies look at the sentences, and the preset's syntax is the fifth.
+    assert_eq!(passes(&protocol(STUDIES, Vec::new())), [(Pass::PLAIN, 5), (pairs.clone(), 1)]);
     // A control is for the studies that have labels; without studies the sentences are read all the same.
     let control = Control { kind: ControlKind::RandomInit, seed: 1 };
     let fresh = Pass { weights: Weights::Fresh { seed: 1 }, ..Pass::PLAIN };
-    assert_eq!(passes(&protocol(STUDIES, vec![control])), [(Pass::PLAIN, 4), (pairs.clone(), 1), (fresh, 2)]);
-    assert_eq!(passes(&protocol(&STUDIES[3..], vec![control])), [(Pass::PLAIN, 1), (pairs, 1)]);
+    assert_eq!(passes(&protocol(STUDIES, vec![control])), [(Pass::PLAIN, 5), (pairs.clone(), 1), (fresh, 3)]);
+    assert_eq!(passes(&protocol(&STUDIES[4..], vec![control])), [(Pass::PLAIN, 1), (pairs, 1)]);
 }
 
 #[test]
@@ -134,11 +156,11 @@ fn studies_of_a_report_are_those_that_it_lists_or_had_by_default() {
     let found = |studies: &Studies| -> Vec<&str> {
         self::studies(studies).unwrap().iter().map(|study| study.card().name).collect()
     };
-    assert_eq!(found(&names(&STUDIES[1..2])), ["trees"]);
+    assert_eq!(found(&names(&STUDIES[2..3])), ["trees"]);
     let flags = |flag: bool| Studies { names: Vec::new(), flags: [("clark2019".to_owned(), flag)].into() };
-    assert_eq!(found(&flags(false)), ["attention", "trees", "dependency"]);
-    assert_eq!(found(&flags(true)), ["attention", "trees", "dependency", "clark2019"]);
+    assert_eq!(found(&flags(false)), ["attention", "norms", "trees", "dependency"]);
+    assert_eq!(found(&flags(true)), ["attention", "norms", "trees", "dependency", "clark2019"]);
     let unknown = Studies { names: vec!["cats".to_owned()], ..Studies::default() };
     let refusal = self::studies(&unknown).err().unwrap().to_string();
-    assert_eq!(refusal, "there is no study `cats`: there are attention, trees, dependency, clark2019");
+    assert_eq!(refusal, "there is no study `cats`: there are attention, norms, trees, dependency, clark2019");
 }
