@@ -125,7 +125,7 @@ fn a_number_differs_by_its_interval_among_all_that_are_compared() {
     assert_eq!(exits, [0, 0, 1, 1]);
     // A difference of 0.2 is none beyond 0.2, and one that is not sure enough is none.
     assert_eq!(bench.json(&b, &["--tolerance", "0.2"]).0, 0);
-    assert_eq!(bench.json(&b, &["--rate", "0.0000001"]).0, 0);
+    assert_eq!(bench.json(&b, &["--rate", "1e-12"]).0, 0);
     let (_, text) = bench.diff(&b, &[]);
     for part in [
         "Changed beyond chance: 0 labels, 0 accuracies on relations, 1 metrics of heads.\n",

@@ -28,6 +28,8 @@ pub struct Estimate {
     pub blocks: usize,
     /// How often the blocks were drawn.
     pub resamples: usize,
+    /// Of how many things, each right or wrong, the number is the share; `None` if it is no such share.
+    pub trials: Option<u64>,
 }
 
 /// The block test of two numbers over the same sentences in the same blocks; `None` where fewer than
@@ -95,9 +97,13 @@ impl Estimate {
     ///
     /// The variance of a bootstrap mean over `m` blocks is `(m - 1)/m` of the unbiased one (Efron & Tibshirani 1993,
     /// chapter 5).
+    /// A share has at least that of as many independent trials: words of one sentence depend on each other, and that adds
+    /// to it. Less is luck, and among thousands of shares some have much of it.
     fn standard_error(&self, half: f64) -> f64 {
         let blocks = self.blocks as f64;
-        half.max(0.0) / NORMAL_975 * (blocks / (blocks - 1.0)).sqrt()
+        let of_trials = |trials: u64| self.value * (1.0 - self.value) / trials as f64;
+        let least = self.trials.map_or(0.0, of_trials).max(0.0).sqrt();
+        (half.max(0.0) / NORMAL_975 * (blocks / (blocks - 1.0)).sqrt()).max(least)
     }
 
     /// The degrees of freedom of that standard error: `1 / (2 v)`, `v` its relative variance.
@@ -116,7 +122,7 @@ mod tests {
     use super::*;
 
     fn estimate(value: f64, low: f64, high: f64) -> Estimate {
-        Estimate { value, ci95: Interval(low, high), blocks: 64, resamples: 2000 }
+        Estimate { value, ci95: Interval(low, high), blocks: 64, resamples: 2000, trials: None }
     }
 
     fn close(actual: f64, expected: f64) {
@@ -171,6 +177,15 @@ mod tests {
         let back = by_intervals(&b, &a, 0.0).unwrap();
         assert_eq!((back.difference, back.p), (-found.difference, found.p));
         assert!((1e-4..3e-4).contains(&found.p), "{}", found.p);
+    }
+
+    #[test]
+    fn a_share_varies_as_its_trials_at_least() {
+        // 0.5 of 100 has a standard error of 0.05, and no half of 0.03 makes it less; one of 0.2 makes it more.
+        let of = |half: f64| Estimate { trials: Some(100), ..estimate(0.5, 0.5 - half, 0.5 + half) };
+        assert_eq!(of(0.03).standard_error(0.03), 0.05);
+        assert!(of(0.2).standard_error(0.2) > 0.1);
+        assert_eq!(Estimate { value: 1.0, ..of(0.0) }.standard_error(0.0), 0.0);
     }
 
     #[test]

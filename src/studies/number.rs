@@ -27,6 +27,8 @@ pub struct Number<'a> {
     pub ci95: Option<Interval>,
     /// Blocks of sentences with a denominator; if that is not known, the most that there can be.
     pub blocks: usize,
+    /// Of how many things, each right or wrong, it is the share; `None` if it is no such share.
+    pub trials: Option<u64>,
     /// Whether it rests on as much as the policy asks for.
     pub enough: bool,
     /// The same without each block, where that was worked out.
@@ -83,6 +85,7 @@ impl Findings {
                     value: *value,
                     ci95: intervals.get(&name).copied().copied().flatten(),
                     blocks: left_out.map_or(blocks, LeftOut::blocks),
+                    trials: None,
                     enough: true,
                     left_out,
                     name,

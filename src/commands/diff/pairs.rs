@@ -145,8 +145,9 @@ fn test(
         Method::PairedByBlock => a.left_out.zip(b.left_out).and_then(|(a, b)| paired(a, b, tolerance)),
         Method::ByIntervals => {
             let estimate = |number: &Number<'_>, place: usize| {
-                let (value, blocks, resamples) = (values[place], number.blocks, resamples[place]);
-                number.ci95.map(|ci95| Estimate { value, ci95, blocks, resamples })
+                let (value, resamples) = (values[place], resamples[place]);
+                let Number { blocks, trials, .. } = *number;
+                number.ci95.map(|ci95| Estimate { value, ci95, blocks, resamples, trials })
             };
             estimate(a, 0).zip(estimate(b, 1)).and_then(|(a, b)| by_intervals(&a, &b, tolerance))
         }

@@ -179,6 +179,7 @@ impl RelationMetrics {
                     value: Some(*entry.accuracy.get(direction)),
                     ci95: *entry.ci95.get(direction),
                     blocks,
+                    trials: Some(self.count),
                     enough,
                     left_out: entry.left_out.get(direction).as_ref(),
                 });
