@@ -291,22 +291,31 @@ fn a_value_as_long_as_a_file_is_cut() {
     let bench = Bench::new();
     let model = bench.model();
     let config = fs::read_to_string(model.join("config.json")).unwrap();
-    let long = "x".repeat(1 << 20);
+    let long = "x".repeat(1 << 19);
     let policy = bench.file("policy.toml", format!("{long} = 1\n"));
     let quoted = bench.file("quoted.toml", format!("entropy_ratio = \"{long}\"\n"));
     let named = [("model_type", "bert"), ("hidden_act", "gelu")].map(|(key, value)| {
-        fs::write(model.join("config.json"), config.replace(&format!("\"{key}\": \"{value}\""), &format!("\"{key}\": \"{long}\"")))
-            .unwrap();
+        fs::write(
+            model.join("config.json"),
+            config.replace(&format!("\"{key}\": \"{value}\""), &format!("\"{key}\": \"{long}\"")),
+        )
+        .unwrap();
         bench.analyze_error(&model, &gold())
     });
-    fs::write(model.join("config.json"), config.replace("\"hidden_size\": 32", &format!("\"hidden_size\": \"{long}\"")))
-        .unwrap();
+    fs::write(
+        model.join("config.json"),
+        config.replace("\"hidden_size\": 32", &format!("\"hidden_size\": \"{long}\"")),
+    )
+    .unwrap();
     let typed = bench.analyze_error(&model, &gold());
     let of_policy = [&policy, &quoted].map(|file| bench.error(&["analyze", "--policy", path(file)]).1);
     for message in named.iter().chain(&of_policy).chain([&typed]) {
         assert!(message.len() < 7000 && message.contains("xxx..."), "{} bytes: {message:.200}", message.len());
     }
-    assert!(typed.contains("hidden_size: invalid type: string \"xxx") && typed.contains(" at line 13 column "), "{typed}");
+    assert!(
+        typed.contains("hidden_size: invalid type: string \"xxx") && typed.contains(" at line 13 column "),
+        "{typed}"
+    );
 }
 
 #[test]
