@@ -291,7 +291,7 @@ fn a_value_as_long_as_a_file_is_cut() {
     let bench = Bench::new();
     let model = bench.model();
     let config = fs::read_to_string(model.join("config.json")).unwrap();
-    let long = "x".repeat(1 << 20);
+    let long = "x".repeat(1 << 19);
     let policy = bench.file("policy.toml", format!("{long} = 1\n"));
     let quoted = bench.file("quoted.toml", format!("entropy_ratio = \"{long}\"\n"));
     let named = [("model_type", "bert"), ("hidden_act", "gelu")].map(|(key, value)| {

@@ -244,7 +244,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.safetensors");
         fs::write(&path, "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 438\n").unwrap();
-        let error = ModelFile::open(&path).unwrap_err().to_string();
+        let error = format!("{:#}", ModelFile::open(&path).unwrap_err());
         assert!(error.ends_with("of git LFS and not the file itself: run `git lfs pull` in its folder"), "{error}");
     }
 

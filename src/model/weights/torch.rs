@@ -18,8 +18,9 @@ pub(super) fn with_way_out(problem: &anyhow::Error, path: &Path) -> anyhow::Erro
     let load =
         |safely: &str, part: &str| format!("torch.load({path:?}, map_location=\"cpu\", weights_only={safely}){part}");
     let (trust, lines) = match problem.downcast_ref::<Unusual>() {
-        // Python's reader of weights alone takes neither: what does take them obeys the file.
-        Some(Unusual::Name(_) | Unusual::Tar | Unusual::Protocol(4..)) => (
+        // Python's reader of weights alone takes neither: what does take them obeys the file. So nobody is told to use it
+        // on a file that names anything but a module.
+        Some(unusual) if unusual.needs_all_of_pickle() => (
             "you trust it, for this runs the code that it holds",
             vec![
                 format!("model = {}", load("False", "")),

@@ -16,6 +16,20 @@ pub(in crate::model::weights) enum Unusual {
     Tar,
 }
 
+impl Unusual {
+    /// Whether it takes more than PyTorch's reader of weights alone to load it: a whole module, a tar archive, a newer
+    /// protocol.
+    pub(in crate::model::weights) fn needs_all_of_pickle(&self) -> bool {
+        const MODULES: [&str; 3] = ["transformers.models.", "torch.nn.modules.", "sentence_transformers."];
+        match self {
+            Self::Nested(_) => false,
+            Self::Name(name) => MODULES.iter().any(|module| name.starts_with(module)),
+            Self::Protocol(protocol) => *protocol >= 4,
+            Self::Tar => true,
+        }
+    }
+}
+
 impl fmt::Display for Unusual {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
