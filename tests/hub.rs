@@ -584,6 +584,17 @@ fn a_description_without_an_end_is_not_read_to_it() {
 }
 
 #[test]
+fn what_is_promised_to_be_too_large_is_not_fetched() {
+    for file in ["config.json", "tokenizer.json", "model.safetensors"] {
+        let hub = || tiny_bert().with_fault(Fault::Promise(file, 1 << 40));
+        for server in [hub().start(), hub().with_plain_info().start()] {
+            let user = User::of(&server);
+            assert_says(&user.error(ID), &format!("{file} of `acme/tiny-bert` has 1099511627776 bytes: more than "));
+        }
+    }
+}
+
+#[test]
 fn the_closest_model_of_the_cache_is_suggested() {
     let server = tiny_bert().start();
     let user = User::of(&server);

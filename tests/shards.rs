@@ -137,6 +137,12 @@ fn parts_that_make_no_whole_are_refused() {
     let first_token = shards.shard("first.headscope", "2/2", &["--from-token", "first"]);
 
     assert_eq!(shards.refusal(&[&one]), "error: 1 of 2 shards are missing: 2/2\n");
+    // Ten are named.
+    let of_many = ["1/12", "1/11"].map(|of| shards.refusal(&[&shards.shard("many.headscope", of, &[])]));
+    assert!(
+        of_many[0].ends_with(" 10/12, 11/12, and 1 more\n") && of_many[1].ends_with(" 10/11, 11/11\n"),
+        "{of_many:?}"
+    );
     assert_eq!(
         shards.refusal(&[&one, &two, &again]),
         "error: `two.headscope` and `again.headscope` are both shard 2/2: give each shard once\n"

@@ -179,7 +179,7 @@ const MOST_LAYERS: usize = 1 << 10;
 
 /// No encoder comes near: XLM-R XXL (Goyal et al. 2021) has 48 layers of 32 heads, Megatron-BERT (Shoeybi et al. 2019)
 /// 48 of 40. What is summed up for each head takes about 100 KB in each worker.
-const MOST_HEADS: usize = 1 << 12;
+pub const MOST_HEADS: usize = 1 << 12;
 
 impl Config {
     /// Reads the text of a `config.json` that has BERT's names.

@@ -285,3 +285,16 @@ fn difference(key: &str, here: &Value, there: &Value) -> Option<String> {
         _ => (here != there).then(|| format!("{key} is {here} in one and {there} in the other")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_time_is_added_to_both() {
+        let (whole, analysis) = (Duration::from_millis(2500), Duration::from_secs(2));
+        let run = RunInfo::new(SystemTime::UNIX_EPOCH, whole, analysis, NonZeroUsize::MIN).and(Duration::from_secs(3));
+        assert_eq!((run.duration_seconds, run.analysis_seconds), (5.5, 5.0));
+        assert_eq!((run.shards, run.threads, &*run.started_at), (1, 1, "1970-01-01T00:00:00Z"));
+    }
+}

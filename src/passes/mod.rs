@@ -1,6 +1,7 @@
 //! Forward passes over a corpus, and what was observed in them.
 
 pub mod control;
+pub mod countable;
 pub mod identity;
 pub mod merge;
 pub mod observation;

@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 
 use super::all::{self, STUDIES};
 use super::study::{Observed, Study, Subject};
+use crate::model::config::MOST_HEADS;
 use crate::passes::control::Control;
 use crate::passes::identity::{Identity, Protocol, Studies};
 use crate::passes::observation::PassSums;
@@ -114,8 +115,13 @@ impl Plan {
     /// If they are not those of such a run.
     pub fn restore(identity: &Identity, passes: Vec<PassBytes>) -> Result<Vec<PassSums>> {
         let (grid, from) = (identity.model.grid(), identity.protocol.from_token);
-        let heads = grid.layers.checked_mul(grid.heads).is_some_and(|heads| heads > 0);
-        ensure!(heads, "its header has a model of {} x {} heads", grid.layers, grid.heads);
+        let heads = grid.layers.checked_mul(grid.heads);
+        ensure!(
+            heads.is_some_and(|heads| (1..=MOST_HEADS).contains(&heads)),
+            "its header has a model of {} x {} heads",
+            grid.layers,
+            grid.heads
+        );
         let plan = Self::new(&identity.protocol)?;
         let unfit = "its sums do not fit its header";
         ensure!(plan.0.len() == passes.len(), unfit);

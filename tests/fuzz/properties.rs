@@ -1,5 +1,8 @@
 //! Properties that hold of any bytes: the fuzz targets, and the tests that replay what they found.
 
+#[path = "saved.rs"]
+mod saved;
+
 use std::cell::RefCell;
 use std::fmt::Write;
 use std::fs;
@@ -34,6 +37,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("tokenizer", tokenizer),
     ("policy", policy),
     ("terminal", terminal),
+    ("report", saved::report),
+    ("partial", saved::partial),
 ];
 
 /// The target of this name.

@@ -14,7 +14,6 @@ use super::environment::Environment;
 use super::failure::{Failure, unavailable};
 use super::promise::{Digest, Promise};
 use super::url::{follow, origin};
-use crate::model::files::names::longest;
 
 /// How often a file's address may lead on to another one.
 const HOPS: usize = 5;
@@ -90,13 +89,13 @@ impl<'a> Client<'a> {
         Err(self.endless("the description"))
     }
 
-    /// Asks where a file is.
+    /// Asks where a file is that has `most` bytes at most.
     ///
     /// The Hub itself answers for the file's name and size, then sends on to where the bytes are: small files
     /// to another path of its own, large ones to another host, which must not see the token. So redirects are
     /// followed here, one by one. `ApiRepo::download` of hf-hub 0.5 would not do: it insists on a
     /// `Content-Range`, which the Hub leaves out for small files (hf-hub issue 141), and it trusts their size.
-    pub(super) fn locate(&self, commit: &Commit, file: &str) -> Result<Remote, Failure> {
+    pub(super) fn locate(&self, commit: &Commit, file: &str, most: u64) -> Result<Remote, Failure> {
         let mut url = format!("{}/{}/resolve/{}/{file}", self.environment.endpoint, self.id, commit.sha);
         let (mut etag, mut linked_etag, mut linked_size) = (None, None, None);
         for _ in 0..HOPS {
@@ -131,6 +130,10 @@ impl<'a> Client<'a> {
                 .map_err(Failure::Refused)?;
             let bytes = size.and_then(|bytes| bytes.parse().ok());
             let promise = self.promise(commit, file, &etag, bytes).map_err(Failure::Refused)?;
+            if promise.bytes > most {
+                let found = format!("{file} of `{}` has {} bytes", self.id, promise.bytes);
+                return Err(Failure::Refused(anyhow!("{found}: more than {most} are not read")));
+            }
             let opened = (answer.status == 200).then_some(answer.body);
             return Ok(Remote { etag, promise, url, opened });
         }
@@ -154,9 +157,6 @@ impl<'a> Client<'a> {
                  HF_ENDPOINT to the Hub itself, or download the model in another way and give its folder"
             ),
         };
-        if let Some(most) = longest(file).filter(|most| promise.bytes > *most) {
-            bail!("{file} of `{id}` has {} bytes: more than {most} are not read", promise.bytes);
-        }
         Ok(promise)
     }
 

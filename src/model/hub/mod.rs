@@ -117,7 +117,7 @@ impl FileStore for OnHub<'_> {
     }
 
     /// A file in the cache that is not what it is called is fetched again.
-    fn fetch(&self, name: &str) -> Result<ModelFile> {
+    fn fetch(&self, name: &str, most: u64) -> Result<ModelFile> {
         let Self { client, cache, commit, progress, .. } = *self;
         let path = cache.snapshot(&commit.sha).join(name);
         let open = || cache.open(&path, commit.digest(name));
@@ -126,7 +126,7 @@ impl FileStore for OnHub<'_> {
         {
             return Ok(file);
         }
-        Download { client, cache, commit, file: name, progress }.run(self.patience)?;
+        Download { client, cache, commit, file: name, most, progress }.run(self.patience)?;
         open()
     }
 }

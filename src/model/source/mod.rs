@@ -51,7 +51,7 @@ impl FileStore for Folder<'_> {
         &self.names
     }
 
-    fn fetch(&self, name: &str) -> Result<ModelFile> {
+    fn fetch(&self, name: &str, _: u64) -> Result<ModelFile> {
         ModelFile::open(&self.path.join(name))
     }
 }
@@ -68,7 +68,7 @@ impl FileStore for InTheBox<'_> {
         &self.names
     }
 
-    fn fetch(&self, name: &str) -> Result<ModelFile> {
+    fn fetch(&self, name: &str, _: u64) -> Result<ModelFile> {
         let (_, bytes) = self.files.iter().find(|(known, _)| *known == name).context("not in the box")?;
         Ok(ModelFile::in_the_binary(&format!("{}/{name}", self.name), bytes))
     }

@@ -130,6 +130,30 @@ fn damage_is_noticed_wherever_it_is() {
 }
 
 #[test]
+fn counts_that_cannot_be_added_up_are_refused() {
+    let changed = |change: &dyn Fn(&mut Observation)| {
+        let mut observation = observation();
+        change(&mut observation);
+        refusal(&render(Shard::WHOLE, &observation).unwrap())
+    };
+    assert!(changed(&|it| it.tally.tokens = u64::MAX).contains("a count of more than 70368744177664"));
+    assert!(changed(&|it| it.passes[1].left_out = 1 << 47).contains("a count of more than"));
+    let run = |shards| RunInfo {
+        shards,
+        started_at: String::new(),
+        duration_seconds: 1.0,
+        analysis_seconds: 1.0,
+        threads: 1,
+        os: String::new(),
+        arch: String::new(),
+    };
+    assert!(changed(&|it| it.run = Some(run(2))).contains("the run of several shards"));
+    let mut of_one = observation();
+    of_one.run = Some(run(1));
+    assert!(parse(&render(Shard::WHOLE, &of_one).unwrap(), &restore).is_ok());
+}
+
+#[test]
 fn another_format_version_is_named() {
     let other = String::from("headscope partial 9\nwhatever");
     assert!(refusal(other.as_bytes()).contains("format version 9, this program reads 3"));

@@ -278,6 +278,19 @@ mod tests {
     }
 
     #[test]
+    fn a_cue_that_there_is_not_does_not_fit() {
+        let mut sums = empty();
+        add(&mut sums, &sentence(0, 4, "nsubj"), &[0.1; 36]);
+        let mut with_cue = |place: usize| {
+            let cue = serde_json::from_value(place.into()).unwrap();
+            sums.blocks[0][0].cues = [(cue, 1)].into();
+            sums.fits(sums.grid, sums.from)
+        };
+        assert!(with_cue(CUES - 1));
+        assert!(!with_cue(CUES));
+    }
+
+    #[test]
     fn a_sentence_goes_to_the_block_of_its_number() {
         let mut sums = empty();
         add(&mut sums, &sentence(64 + 3, 4, "nsubj"), &[0.1; 36]);

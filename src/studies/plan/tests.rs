@@ -34,6 +34,20 @@ fn subject() -> Subject<'static> {
     Subject { grid: GRID, from: FromToken::Mean, token_id: &|_| None }
 }
 
+fn identity() -> Identity {
+    let model = serde_json::json!({
+        "id": "model", "revision": null, "family": "bert", "layers": 1, "heads": 2, "head_dim": 1, "hidden_size": 2,
+        "vocab_size": 3, "masked_lm_head": false, "config_sha256": "", "weights_sha256": "", "tokenizer_sha256": {},
+    });
+    let identity = serde_json::json!({
+        "tool": { "name": "headscope", "version": "0" },
+        "model": model,
+        "corpus": { "name": "corpus", "files": [], "passed_over": 0 },
+        "protocol": protocol(STUDIES, Vec::new()),
+    });
+    serde_json::from_value(identity).unwrap()
+}
+
 /// The sums of all observers of a pass over these sentences.
 fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[f32]) -> Panel {
     let mut panel = Panel::new(observers);
@@ -124,6 +138,27 @@ proptest! {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn sums_fit_the_heads_that_they_are_of_and_no_others() {
+    let sentences = [sentence(3, 2, "nsubj"), sentence(64, 3, "obl:tmod")];
+    for sums in summed(everybody(), &sentences, &[0.25; 25]).into_observers() {
+        assert!(sums.fits(GRID, FromToken::Mean) && sums.pooled().fits(GRID, FromToken::Mean));
+        for (layers, heads) in [(2, 1), (1, 1), (1, 3), (2, 2)] {
+            assert!(!sums.fits(HeadGrid { layers, heads }, FromToken::Mean), "{layers} x {heads}");
+        }
+    }
+}
+
+#[test]
+fn a_header_describes_a_model_that_there_can_be() {
+    let mut identity = identity();
+    for (layers, heads) in [(0, 2), (1, MOST_HEADS + 1), (usize::MAX, 2)] {
+        (identity.model.layers, identity.model.heads) = (layers, heads);
+        let refusal = Plan::restore(&identity, Vec::new()).err().unwrap().to_string();
+        assert_eq!(refusal, format!("its header has a model of {layers} x {heads} heads"));
     }
 }
 
