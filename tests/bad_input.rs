@@ -147,9 +147,13 @@ fn weights_that_overflow_on_the_way() {
         }
     });
     let message = bench.analyze_error(&model, &gold());
-    let expected = "error: cannot run `model` over the corpus, sentences counted from 0: sentence 0: layer 2 computes \
-        values that are not finite: the weights are damaged or overflow in float32\n";
-    assert_eq!(message, expected);
+    // Which sentence is the first to fail depends on the threads.
+    assert!(
+        message.starts_with("error: cannot run `model` over the corpus, sentences counted from 0: sentence "),
+        "{message}"
+    );
+    let rest = ": layer 2 computes values that are not finite: the weights are damaged or overflow in float32\n";
+    assert!(message.ends_with(rest), "{message}");
 }
 
 /// A model of `fixtures/models` with a tokenizer that fits it.
