@@ -30,3 +30,13 @@ pub fn plain_table() -> Table {
     table.set_content_arrangement(ContentArrangement::Disabled);
     table
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_q_values_have_one_digit() {
+        assert_eq!([0.05, 0.001, 0.000_44].map(significance), ["0.050", "0.001", "4e-4"]);
+    }
+}
