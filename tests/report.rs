@@ -37,6 +37,10 @@ fn reports_follow_the_schema() {
         let errors: Vec<String> = validator.iter_errors(&report).map(|error| error.to_string()).collect();
         assert!(errors.is_empty(), "{errors:?}");
         assert_eq!(report["heads"].as_array().unwrap().len(), 12);
+        // Every key is described, those of the studies' sections, too.
+        let described = schema()["properties"].as_object().unwrap().clone();
+        assert!(report.as_object().unwrap().keys().all(|key| described.contains_key(key)));
+        assert!(!described.contains_key(""));
     }
     // The schema is strict enough to notice a report that is not one.
     let control = ["--control", "shuffled-words", "--control-seeds", "1"];

@@ -172,3 +172,14 @@ impl Lines {
 fn compressed(start: &[u8]) -> bool {
     start.starts_with(b"\x1f\x8b") || start.starts_with(b"\x28\xb5\x2f\xfd")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compressed_bytes_are_told_by_their_beginning() {
+        assert!(compressed(b"\x1f\x8b\x08") && compressed(b"\x28\xb5\x2f\xfd\x24"));
+        assert!(!compressed(b"") && !compressed(b"\xe9t\xe9") && !compressed(b"\x1f"));
+    }
+}

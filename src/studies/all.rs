@@ -140,6 +140,13 @@ mod tests {
     }
 
     #[test]
+    fn a_label_is_shown_by_its_code_its_parameter_or_itself() {
+        let code = |label: &'static str| detector_of(label).unwrap().code(label);
+        let shown = ["previous-token", "offset:-3", "syntactic:nsubj:pass", "broad"].map(code);
+        assert_eq!(shown, ["prev", "-3", "nsubj:pass", "broad"]);
+    }
+
+    #[test]
     fn thresholds_of_one_name_are_one_threshold() {
         let mut known: Vec<&Threshold> = Vec::new();
         for threshold in detectors().flat_map(|detector| detector.thresholds) {

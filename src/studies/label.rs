@@ -172,6 +172,9 @@ pub struct Label {
     /// margins meet. Of the first label false.
     #[serde(default)]
     pub tied: bool,
+    /// The label of the head that this one says more of, if it does: it stands after that one, and never ties with it.
+    #[serde(default)]
+    pub rests_on: Option<String>,
     /// The direction, where the label has one.
     pub direction: Option<Direction>,
     /// The block test of the score against the threshold: of labels that ask for one, null for others.
@@ -243,7 +246,8 @@ impl Label {
     /// Whether another label of the head, which has the larger margin, is no surer to have it than this one.
     fn ties_with(&self, first: &Self) -> bool {
         let at = |label: &Self, end: fn(Interval) -> f64| margin(label.ci95.map_or(label.score, end), label.threshold);
-        self.borderline == first.borderline && at(self, Interval::high) >= at(first, Interval::low)
+        let alone = self.rests_on.is_none() && self.borderline == first.borderline;
+        alone && at(self, Interval::high) >= at(first, Interval::low)
     }
 }
 
@@ -310,6 +314,7 @@ pub fn assess(
         // Without an interval there is nothing to be sure by.
         borderline: ci95.is_none_or(|interval| !bound.holds(interval.low(), threshold)),
         tied: false,
+        rests_on: None,
         direction: None,
         test: None,
         versus_offset: None,

@@ -478,6 +478,24 @@ mod tests {
     }
 
     #[test]
+    fn a_head_with_denominators_of_its_own_has_intervals_of_its_own() {
+        let resamples = Resamples::new();
+        // Block b has b in b mod 2 times `more`, and 1.
+        let of = |more: f64| {
+            move |block: Option<usize>| {
+                let block = block.unwrap_or_default() as f64;
+                vec![Fraction::new(block, 1.0 + block % 2.0 * more)]
+            }
+        };
+        let alone = |more| Denominators::new(&resamples).intervals(&[Some(0.5)], &of(more));
+        assert_ne!(alone(0.0), alone(3.0));
+        let mut denominators = Denominators::new(&resamples);
+        for more in [0.0, 3.0, 3.0, 0.0] {
+            assert_eq!(denominators.intervals(&[Some(0.5)], &of(more)), alone(more));
+        }
+    }
+
+    #[test]
     fn what_has_no_denominator_is_null() {
         assert_eq!(Fraction::NONE.value(), None);
         assert_eq!(Fraction::new(0.0, 0.0).value(), None);

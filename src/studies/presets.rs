@@ -154,6 +154,7 @@ mod tests {
             rule: String::new(),
             borderline: true,
             tied: false,
+            rests_on: None,
             direction: None,
             test: None,
             versus_offset: None,

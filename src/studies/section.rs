@@ -47,3 +47,16 @@ impl Section for Nothing {}
 pub fn section<S: Section>(section: &dyn Section) -> &S {
     (section as &dyn Any).downcast_ref().expect("a study gets back the section that it made")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::studies::all::default_policy;
+
+    #[test]
+    fn a_study_without_a_section_says_nothing() {
+        assert!(Nothing.entries().is_empty());
+        assert_eq!(Nothing.summary(&default_policy()), "");
+        assert_eq!(Nothing.defect(HeadGrid { layers: 1, heads: 1 }), None);
+    }
+}

@@ -54,7 +54,17 @@ fn check_diff(text: &str) -> Option<bool> {
     with_bench(|place| {
         let path = place.join("saved.json");
         fs::write(&path, text).expect("a temporary file");
-        let same = diff(&DiffOptions { a: path.clone(), b: path.clone(), tolerance: 0.0, json: true });
+        let same = diff(&DiffOptions {
+            a: path.clone(),
+            b: path.clone(),
+            rate: 0.05,
+            tolerance: 0.0,
+            only: Vec::new(),
+            policy: PolicyOptions::default(),
+            full: true,
+            json: true,
+            threads: NonZeroUsize::MIN,
+        });
         fs::remove_file(&path).expect("a temporary file");
         if let Err(error) = &same {
             check_message(error);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
-use super::tags::Cue;
+use super::tags::{CUES, Cue};
 use crate::corpus::relation::scored_as;
 use crate::corpus::{Annotation, TreeHead};
 use crate::sequences::sequence::GoldArc;
@@ -106,6 +106,14 @@ impl RelationSums {
         }
     }
 
+    /// Whether no part is more than the whole that it is of, as it may be in a file.
+    #[must_use]
+    pub fn adds_up(&self) -> bool {
+        let parts = [self.sentences, self.tagged, self.places.iter().sum()];
+        parts.iter().chain(self.hits.as_flattened()).all(|&part| part <= self.count)
+            && self.cues.values().sum::<u64>() <= self.tagged
+    }
+
     /// Adds another block's counts.
     pub fn merge(&mut self, other: &Self) {
         self.count += other.count;
@@ -157,6 +165,23 @@ impl Agreement {
             both[0] += right[0];
             both[1] += right[1];
         }
+    }
+
+    /// Whether these are among the right predictions of the heads, and among those of the baselines, that `total` counts.
+    #[must_use]
+    pub fn is_within(&self, total: &RelationSums) -> bool {
+        let mut met = vec![0; self.cues.len().max(CUES)];
+        total.cues.iter().for_each(|(cue, count)| met[cue.place()] = *count);
+        let within = |head: usize, direction: usize| {
+            let right = total.hits.get(head).map_or(0, |hits| hits[direction]);
+            let places = self.places[head][direction].iter().zip(&total.places);
+            let cues = self.cues.iter().map(|heads| heads.get(head).map_or(0, |both| both[direction]));
+            places.clone().all(|(both, baseline)| both <= baseline)
+                && cues.clone().zip(&met).all(|(both, baseline)| both <= *baseline)
+                && places.map(|(both, _)| both).sum::<u64>() <= right
+                && cues.sum::<u64>() <= right
+        };
+        (0..self.places.len()).all(|head| within(head, 0) && within(head, 1))
     }
 
     /// The right predictions of a head in a direction among those of one cue.

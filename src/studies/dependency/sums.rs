@@ -74,6 +74,13 @@ impl DependencySums {
         &self.later
     }
 
+    /// The sums of the relation at this place over all blocks.
+    fn total(&self, place: usize) -> RelationSums {
+        let mut total = RelationSums::default();
+        self.blocks.iter().filter_map(|block| block.get(place)).for_each(|sums| total.merge(sums));
+        total
+    }
+
     /// Makes room for every relation that has a place.
     fn resize(&mut self) {
         self.later.resize(self.relations.len(), Later::default());
@@ -200,7 +207,7 @@ impl Sums for DependencySums {
         let (heads, relations) = (grid.count(), self.relations.len());
         let sound = |relation: &RelationSums| {
             let known = relation.cues.keys().all(|cue| cue.place() < CUES);
-            known && relation.hits.len() == if relation.count > 0 { heads } else { 0 }
+            known && relation.adds_up() && relation.hits.len() == if relation.count > 0 { heads } else { 0 }
         };
         let fits = |agreement: &Agreement| {
             let of_cues = agreement.cues.iter().all(|of_heads| of_heads.is_empty() || of_heads.len() == heads);
@@ -214,6 +221,7 @@ impl Sums for DependencySums {
             && self.later.iter().all(|later| [0, heads].contains(&later.right.len()))
             && self.blocks.len() == BLOCKS
             && self.blocks.iter().all(|block| block.len() <= relations && block.iter().all(sound))
+            && self.agreements.iter().enumerate().all(|(place, agreement)| agreement.is_within(&self.total(place)))
     }
 }
 
@@ -283,11 +291,48 @@ mod tests {
         add(&mut sums, &sentence(0, 4, "nsubj"), &[0.1; 36]);
         let mut with_cue = |place: usize| {
             let cue = serde_json::from_value(place.into()).unwrap();
-            sums.blocks[0][0].cues = [(cue, 1)].into();
+            (sums.blocks[0][0].tagged, sums.blocks[0][0].cues) = (1, [(cue, 1)].into());
             sums.fits(sums.grid, sums.from)
         };
         assert!(with_cue(CUES - 1));
         assert!(!with_cue(CUES));
+    }
+
+    #[test]
+    fn a_part_that_is_more_than_its_whole_does_not_fit() {
+        let mut whole = empty();
+        // Three arcs, of which the head predicts some.
+        add(&mut whole, &sentence(0, 4, "nsubj"), &[0.1; 36]);
+        let fits = |change: &dyn Fn(&mut RelationSums, &mut Agreement)| {
+            let mut sums = whole.clone();
+            change(&mut sums.blocks[0][0], &mut sums.agreements[0]);
+            sums.fits(sums.grid, sums.from)
+        };
+        assert!(fits(&|_, _| {}));
+        assert!(fits(&|sums, _| (sums.sentences, sums.tagged, sums.hits[0]) = (3, 3, [3, 3])));
+        assert!(!fits(&|sums, _| sums.sentences = 4));
+        assert!(!fits(&|sums, _| sums.tagged = 4));
+        assert!(!fits(&|sums, _| sums.places[0] += 1));
+        assert!(!fits(&|sums, _| sums.hits[0][1] = 4));
+        let cue = serde_json::from_value(0.into()).unwrap();
+        assert!(!fits(&|sums, _| sums.cues = [(cue, 1)].into()));
+        // Both are right on arcs on which each of them is.
+        let place = whole.blocks[0][0].places.iter().position(|&count| count == 3).unwrap();
+        let shared = |right: [u64; 2], both: u64| {
+            fits(&move |sums, agreement| {
+                sums.hits[0] = right;
+                agreement.places[0] = Default::default();
+                agreement.places[0][1][place] = both;
+            })
+        };
+        assert!(shared([0, 2], 2) && !shared([3, 2], 3) && !shared([3, 3], 4));
+        let of_cue = |right: u64, met: u64, both: u64| {
+            fits(&move |sums, agreement| {
+                (sums.hits[0], sums.tagged, sums.cues) = ([right; 2], 3, [(cue, met)].into());
+                (agreement.places[0], agreement.cues) = (Default::default(), vec![vec![[both, 0]]]);
+            })
+        };
+        assert!(of_cue(2, 3, 2) && !of_cue(1, 3, 2) && !of_cue(3, 1, 2));
     }
 
     #[test]

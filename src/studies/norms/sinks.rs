@@ -211,6 +211,7 @@ fn typed<'a>(
         // The label of the sink is a condition, too: it is named first, and its type is not surer than it.
         assessment.label.borderline |= rests.borderline;
         assessment.label.margin = assessment.label.margin.min(rests.margin);
+        assessment.label.rests_on = Some(rests.label.clone());
         assessment.label.rule = format!("{sink} and {}", assessment.label.rule);
     }
     assessment.into_iter().collect()

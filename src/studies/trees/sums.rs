@@ -113,3 +113,19 @@ impl Sums for TreeSums {
             && self.blocks.iter().all(|counts| counts.hits.len() == grid.count())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sequences::test_support::sentence;
+
+    #[test]
+    fn a_sentence_without_an_edge_is_not_counted() {
+        let mut sums = TreeSums::new(HeadGrid { layers: 1, heads: 1 }, FromToken::Mean);
+        // One word has no edge, four have three.
+        sums.begin(&sentence(0, 1, "root"));
+        sums.begin(&sentence(1, 4, "nsubj"));
+        let TreeCounts { edges, sentences, .. } = sums.total();
+        assert_eq!((edges, sentences), (3, 1));
+    }
+}
