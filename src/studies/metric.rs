@@ -482,10 +482,8 @@ mod tests {
         let resamples = Resamples::new();
         // Block b has b in b mod 2 times `more`, and 1.
         let of = |more: f64| {
-            move |block: Option<usize>| {
-                let block = block.unwrap_or_default() as f64;
-                vec![Fraction::new(block, 1.0 + block % 2.0 * more)]
-            }
+            let block = |block: usize| vec![Fraction::new(block as f64, 1.0 + (block % 2) as f64 * more)];
+            (0..BLOCKS).map(block).collect::<Vec<_>>()
         };
         let alone = |more| Denominators::new(&resamples).intervals(&[Some(0.5)], &of(more));
         assert_ne!(alone(0.0), alone(3.0));
