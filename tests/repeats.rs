@@ -19,14 +19,11 @@ fn report(model: &str, more: &[&str]) -> Value {
 
 /// Every number of `expected` is in `found`.
 fn near(at: &str, found: &Value, expected: &Value) {
-    match expected {
-        Value::Object(fields) => {
-            fields.iter().for_each(|(key, value)| near(&format!("{at}.{key}"), &found[key], value));
-        }
-        _ => {
-            let [a, b] = [found, expected].map(|value| value.as_f64().unwrap_or_else(|| panic!("{at} is {found}")));
-            assert!((a - b).abs() < TOLERANCE, "{at} is {a}, the reference {b}");
-        }
+    if let Value::Object(fields) = expected {
+        fields.iter().for_each(|(key, value)| near(&format!("{at}.{key}"), &found[key], value));
+    } else {
+        let [a, b] = [found, expected].map(|value| value.as_f64().unwrap_or_else(|| panic!("{at} is {found}")));
+        assert!((a - b).abs() < TOLERANCE, "{at} is {a}, the reference {b}");
     }
 }
 

@@ -28,7 +28,7 @@ impl Study for Norms {
             name: "norms",
             question: "How much does each head write, and is its attention to sinks more than a way to park it?",
             needs: "any corpus; the types of sinks also need the study `attention`",
-            by_default: true,
+            by_default: false,
             settings_key: None,
         }
     }
