@@ -56,7 +56,7 @@ fn parts_add_up_to_the_whole() {
     let common = ["analyze", path(&model), "-c", path(&corpus), "--limit", "300", "--with", "repeats", "--no-run-info"];
     let control = ["--control", "random-init"];
     run(&[&common[..], &control, &["-o", path(&whole)]].concat()).unwrap();
-    let parts: Vec<_> = (1..=2).map(|part| folder.path().join(format!("{part}.part"))).collect();
+    let parts: Vec<_> = (1..=2).map(|part| folder.path().join(format!("{part}.headscope"))).collect();
     for (part, file) in (1..).zip(&parts) {
         run(&[&common[..4], &common[4..8], &control, &["--shard", &format!("{part}/2"), "-o", path(file)]].concat())
             .unwrap();
@@ -68,8 +68,8 @@ fn parts_add_up_to_the_whole() {
 
 #[test]
 fn a_model_without_room_or_words_has_nulls() {
-    // 40 positions, where the longest sequence has 74 tokens.
-    let found = report(path(&fixture("models/tiny-roberta")), &[]);
+    // 64 positions, where the longest sequence has 74 tokens.
+    let found = report("box:planted", &[]);
     assert_eq!(found["repeats"]["plain"], 0);
     assert_eq!(found["heads"][0]["metrics"]["repeat_same"]["score"], Value::Null);
     assert_eq!(found["label_counts"]["duplicate-token"], 0);

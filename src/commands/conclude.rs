@@ -54,7 +54,7 @@ pub fn measure(
     let labels_alone = Bench { grid, threads, resamples: Resamples::none(), leaves_out: false };
     let control = |control: &Control| {
         let findings = Findings::new(&plan.observed(&passes, Some(*control)), &labels_alone, &policy);
-        Controlled { control: *control, verdicts: findings.verdicts(&policy) }
+        Controlled { control: *control, studies: findings.studies(), verdicts: findings.verdicts(&policy) }
     };
     let controls = protocol.controls.iter().map(control).collect();
 

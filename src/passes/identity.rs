@@ -25,10 +25,10 @@ pub struct Identity {
     pub tool: Tool,
     /// The model.
     pub model: ModelInfo,
+    /// How the corpus is observed; before the corpus, since what is read of that depends on it.
+    pub protocol: Protocol,
     /// The corpus, the whole of it.
     pub corpus: CorpusIdentity,
-    /// How it was observed.
-    pub protocol: Protocol,
 }
 
 /// How a corpus is observed: every option that the sums depend on.

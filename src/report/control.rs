@@ -51,6 +51,8 @@ pub struct ControlHead {
 pub struct Controlled {
     /// Which control, with its seed.
     pub control: Control,
+    /// The studies that it says something of.
+    pub studies: Vec<&'static dyn Study>,
     /// One for each head, layer by layer.
     pub verdicts: Vec<Verdict>,
 }
@@ -58,12 +60,7 @@ pub struct Controlled {
 impl ControlReport {
     /// Holds the verdicts in a control against those of the analysis itself, `here`.
     #[must_use]
-    pub(super) fn new(
-        Controlled { control, verdicts }: Controlled,
-        here: &[Verdict],
-        grid: HeadGrid,
-        studies: &[&'static dyn Study],
-    ) -> Self {
+    pub(super) fn new(Controlled { control, studies, verdicts }: Controlled, here: &[Verdict], grid: HeadGrid) -> Self {
         let names = |verdict: &Verdict| verdict.labels.iter().map(|label| label.label.clone()).collect::<Vec<_>>();
         let head = |(place, (there, here)): (usize, (&Verdict, &Verdict))| {
             let ((layer, head), labels) = (grid.at(place), names(there));
@@ -74,7 +71,7 @@ impl ControlReport {
         let mut heads: Vec<ControlHead> = verdicts.iter().zip(here).enumerate().map(head).collect();
         heads.retain(|head| !head.labels.is_empty());
         let count = |labels: fn(&ControlHead) -> &Vec<String>| {
-            all::count(studies, heads.iter().flat_map(labels).map(String::as_str))
+            all::count(&studies, heads.iter().flat_map(labels).map(String::as_str))
         };
         Self { control, label_counts: count(|head| &head.labels), kept_counts: count(|head| &head.kept), heads }
     }

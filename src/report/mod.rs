@@ -200,7 +200,7 @@ impl Report {
         let studies = findings.studies();
         let labels = verdicts.iter().flat_map(|verdict| &verdict.labels).map(|label| label.label.as_str());
         let label_counts = all::count(&studies, labels);
-        let controls = controls.into_iter().map(|there| ControlReport::new(there, &verdicts, grid, &studies)).collect();
+        let controls = controls.into_iter().map(|there| ControlReport::new(there, &verdicts, grid)).collect();
         let Findings { estimates, sections } = findings;
         let Estimates { heads, ci95, standard_errors, own_chance, chance, chance_ci95, denominators, .. } = estimates;
         let measured = heads.into_iter().zip(ci95).zip(standard_errors).zip(own_chance);

@@ -3,9 +3,11 @@
 use super::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use super::label::{self, Assessment, Evidence, Measured, Verdict};
 use super::metric::{Bench, Denominator, Estimates, Metrics};
+use super::number::{Number, Part, most_blocks};
 use super::policy::Policy;
 use super::section::Section;
 use super::study::{Caveat, Judged, Observed, Study};
+use crate::stats::block_test::LeftOut;
 
 /// Ratios, and whatever else studies find.
 pub struct Findings {
@@ -100,6 +102,40 @@ impl Findings {
             study.caveats(&Judged { verdicts, policy, section: &**section })
         };
         self.sections.iter().flat_map(of).collect()
+    }
+}
+
+impl Findings {
+    /// Every number of every head; `sentences` are those of the corpus.
+    #[must_use]
+    pub fn numbers(&self, sentences: u64, policy: &Policy) -> Vec<Number<'_>> {
+        let Estimates { heads, ci95, denominators, without_blocks, .. } = &self.estimates;
+        let denominators = denominators.by_name();
+        let of_head = |place: usize| {
+            let intervals = ci95[place].by_name();
+            let without = without_blocks.get(place).map(Metrics::by_name).unwrap_or_default();
+            let number = |(name, value): (String, &Option<f64>)| {
+                let left_out = without.get(&name).copied().and_then(Option::as_ref);
+                // Reports of 0.1 do not say in how many blocks a metric has a denominator.
+                let known = denominators.get(&name).and_then(|denominator| usize::try_from(denominator.blocks).ok());
+                let blocks = known.filter(|&blocks| blocks > 0).unwrap_or_else(|| most_blocks(sentences));
+                Number {
+                    part: Part::Metrics,
+                    head: place,
+                    of: name.split_once('.').map_or(name.as_str(), |(metric, _)| metric).to_owned(),
+                    value: *value,
+                    ci95: intervals.get(&name).copied().copied().flatten(),
+                    blocks: left_out.map_or(blocks, LeftOut::blocks),
+                    trials: None,
+                    enough: true,
+                    left_out,
+                    name,
+                }
+            };
+            heads[place].cells().map(number).collect::<Vec<_>>()
+        };
+        let metrics = (0..heads.len()).flat_map(of_head);
+        metrics.chain(self.sections.iter().flat_map(|(_, section)| section.numbers(policy))).collect()
     }
 }
 

