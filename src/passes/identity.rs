@@ -25,10 +25,10 @@ pub struct Identity {
     pub tool: Tool,
     /// The model.
     pub model: ModelInfo,
-    /// How the corpus is observed; before the corpus, since what is read of that depends on it.
-    pub protocol: Protocol,
     /// The corpus, the whole of it.
     pub corpus: CorpusIdentity,
+    /// How it was observed.
+    pub protocol: Protocol,
 }
 
 /// How a corpus is observed: every option that the sums depend on.
@@ -260,8 +260,12 @@ impl Identity {
     /// The first thing that another identity has otherwise: its key, and both values.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Option<String> {
-        let values = |identity: &Self| serde_json::to_value(identity).expect("an identity is JSON");
-        difference("", &values(self), &values(other))
+        fn value(part: &impl Serialize) -> Value {
+            serde_json::to_value(part).expect("an identity is JSON")
+        }
+        // How comes first: what was read of the corpus depends on it.
+        let how = difference("protocol", &value(&self.protocol), &value(&other.protocol));
+        how.or_else(|| difference("", &value(self), &value(other)))
     }
 }
 

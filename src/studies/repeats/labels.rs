@@ -11,7 +11,7 @@ const SCORE: Threshold = Threshold::rule(
     "repeat_score",
     0.3,
     "smallest attention to the key on random tokens, above that to other keys, of the labels for repeated tokens; chosen \
-        here: untrained models stay below 0.02, and heads without such a role below 0.1",
+        here: of all-MiniLM-L6-v2 the two heads with such a role have 0.32 and 0.52, and the next one 0.08",
 );
 
 const THRESHOLDS: &[&Threshold] = &[&SCORE, &LABEL_Q];
