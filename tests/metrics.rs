@@ -136,8 +136,9 @@ fn tag_baselines_of_a_corpus_by_hand() {
 fn a_firm_score_on_little_evidence_is_no_label() {
     let folder = tempfile::tempdir().unwrap();
     let corpus = folder.path().join("short.txt");
-    let long = "the dog ".repeat(6);
-    std::fs::write(&corpus, "the dog\n".repeat(100) + &format!("{}\n", long.trim()).repeat(20)).unwrap();
+    // Each line is another one: equal ones would count once as evidence.
+    let lines = |count: u32, words: &str| (0..count).map(|line| format!("{words} dog{line}\n")).collect::<String>();
+    std::fs::write(&corpus, lines(100, "the") + &lines(20, &format!("{}the", "the dog ".repeat(5)))).unwrap();
     let labels = |more: &[&str]| {
         let arguments = ["analyze", "box:planted", "-c", path(&corpus), "-o", "-", "--no-run-info"];
         let report: Value = serde_json::from_str(&run(&[&arguments, more].concat()).unwrap()).unwrap();

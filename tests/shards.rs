@@ -19,7 +19,7 @@ fn corpus(folder: &Path) -> PathBuf {
             let relation = ["root", "det", "nsubj", "obl:tmod", "punct"][if word == 1 { 0 } else { 1 + number % 4 }];
             format!("{word}\t{form}\t_\t_\t_\t_\t{}\t{relation}\t_\t_\n", word - 1)
         };
-        let family = if number % 5 == 0 { format!("# family = {}\n", number % 45) } else { String::new() };
+        let family = if number % 5 == 0 { format!("# family = {}\n", number % 10) } else { String::new() };
         [family].into_iter().chain((1..=words).map(line)).chain(["\n".to_owned()]).collect()
     };
     let file = folder.join("corpus.conllu");

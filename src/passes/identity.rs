@@ -256,8 +256,12 @@ impl Identity {
     /// The first thing that another identity has otherwise: its key, and both values.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Option<String> {
-        let values = |identity: &Self| serde_json::to_value(identity).expect("an identity is JSON");
-        difference("", &values(self), &values(other))
+        fn value(part: &impl Serialize) -> Value {
+            serde_json::to_value(part).expect("an identity is JSON")
+        }
+        // How comes first: what was read of the corpus depends on it.
+        let how = difference("protocol", &value(&self.protocol), &value(&other.protocol));
+        how.or_else(|| difference("", &value(self), &value(other)))
     }
 }
 
