@@ -46,8 +46,8 @@ fn read(text: &str) -> Result<(Config, Names)> {
     let Buckets { relative_attention_num_buckets: rows } = fields(text)?;
     ensure!(
         (DISTANCE_BUCKETS..=LARGEST_SIZE).contains(&rows),
-        "relative_attention_num_buckets is {rows}: distances are sorted into {}, whatever it is, and each has a row",
-        DISTANCE_BUCKETS,
+        "relative_attention_num_buckets is {rows}: distances are sorted into {DISTANCE_BUCKETS}, whatever it is, and each has \
+         a row",
     );
     let names = Names::numbered(&LAYER, "encoder.layer", &config);
     Ok((config, Names { position_bias: Some(("encoder.relative_attention_bias", rows)), ..names }))

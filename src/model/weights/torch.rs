@@ -31,7 +31,7 @@ pub(super) fn with_way_out(problem: &anyhow::Error, path: &Path) -> anyhow::Erro
         ),
         unusual => {
             let keys = if let Some(Unusual::Nested(keys)) = unusual { keys.as_slice() } else { &[] };
-            let part: String = keys.iter().map(|key| format!("[{key:?}]")).collect();
+            let part = keys.iter().map(|key| format!("[{key:?}]")).collect::<Vec<_>>().concat();
             ("you trust it", vec![format!("torch.save({}, {path:?})", load("True", &part))])
         }
     };
