@@ -61,7 +61,7 @@ fn controls_stand_beside_the_real_labels() {
         assert_eq!(control["label_counts"], counted_names(&report, control, "labels"));
         assert_eq!(control["kept_counts"], counted_names(&report, control, "kept"));
         for there in control["heads"].as_array().unwrap() {
-            let [layer, head] = ["layer", "head"].map(|key| there[key].as_u64().unwrap() as usize);
+            let [layer, head] = ["layer", "head"].map(|key| usize::try_from(there[key].as_u64().unwrap()).unwrap());
             let here = &report["heads"][layer * 4 + head];
             assert_eq!(here["name"], there["name"]);
             let has = |name: &Value| here["labels"].as_array().unwrap().iter().any(|label| label["label"] == *name);

@@ -10,6 +10,7 @@ use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::bert;
 use golden::{EVERYTHING, Golden, check_parity, encode, forward, largest_difference, load, record, try_record};
+use headscope::model::families::FAMILIES;
 use headscope::model::forward::attention::AttentionView;
 use headscope::model::forward::gates::Gates;
 use headscope::model::forward::packed::PackedEncoder;
