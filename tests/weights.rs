@@ -201,7 +201,7 @@ fn each_unusual_file_has_its_way_out() {
         (b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.".to_vec(), "it is not a zip archive", safe),
     ] {
         fs::write(&path, bytes).unwrap();
-        let error = format!("{:#}", Checkpoint::open(opened(&[path.clone()]), FAMILIES[0]).err().unwrap());
+        let error = format!("{:#}", Checkpoint::open(opened(std::slice::from_ref(&path)), FAMILIES[0]).err().unwrap());
         assert!(error.contains(what) && error.contains(way), "{error}");
     }
 }
@@ -214,7 +214,7 @@ fn prefixes_of_a_pair_of_encoders_are_those_of_its_family_alone() {
     safetensors::save(&HashMap::from([("ctx_encoder.w".to_owned(), tensor)]), &path).unwrap();
     let has = |model_type: &str| {
         let family = FAMILIES.iter().find(|family| family.model_type == model_type).unwrap();
-        Checkpoint::open(opened(&[path.clone()]), *family).unwrap().tensor("w", &[1]).is_ok()
+        Checkpoint::open(opened(std::slice::from_ref(&path)), *family).unwrap().tensor("w", &[1]).is_ok()
     };
     assert_eq!(["dpr", "bert", "roberta"].map(has), [true, false, false]);
 }
