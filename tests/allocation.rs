@@ -84,7 +84,8 @@ fn forward_pass_and_statistics_need_no_more_room_once_warm() {
         // The gemm crate takes working memory for each product, in two pieces, and gives it back.
         assert_eq!(forward.count_current, 0);
         let written = grid.layers - 1;
-        let of_heads = grid.heads * lengths.len() * (grid.layers + written);
+        // Of each head scores and contexts.
+        let of_heads = grid.heads * lengths.len() * grid.layers * 2;
         let products = grid.layers + 3 * written + of_heads;
         assert!(forward.count_total <= 2 * products as u64, "{} for {products} products", forward.count_total);
     }
@@ -95,7 +96,14 @@ struct Greedy;
 
 impl Visitor for Greedy {
     fn needs(&self) -> Needs {
-        Needs { values: true, value_norms: true, contexts: true, hidden_states: true, ..Needs::ATTENTION }
+        Needs {
+            values: true,
+            value_norms: true,
+            contexts: true,
+            outputs: true,
+            hidden_states: true,
+            ..Needs::ATTENTION
+        }
     }
 }
 

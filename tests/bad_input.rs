@@ -147,7 +147,13 @@ fn weights_that_overflow_on_the_way() {
         }
     });
     let message = bench.analyze_error(&model, &gold());
-    assert!(message.contains("are not finite: the weights are damaged or overflow in float32"), "{message}");
+    // Which sentence is the first to fail depends on the threads.
+    assert!(
+        message.starts_with("error: cannot run `model` over the corpus, sentences counted from 0: sentence "),
+        "{message}"
+    );
+    let rest = ": layer 2 computes values that are not finite: the weights are damaged or overflow in float32\n";
+    assert!(message.ends_with(rest), "{message}");
 }
 
 /// A model of `fixtures/models` with a tokenizer that fits it.
@@ -253,6 +259,70 @@ fn sizes_that_the_weights_do_not_have() {
 }
 
 #[test]
+fn more_buckets_of_distances_than_are_used() {
+    let bench = Bench::new();
+    let model = with_tokenizer(&bench, "tiny-mpnet");
+    let corpus = bench.file("c.txt", "the dog\n");
+    let output = bench.path("maps.safetensors");
+    let maps = || {
+        run(&["maps", path(&model), "-c", path(&corpus), "-o", path(&output)]).unwrap();
+        let bytes = fs::read(&output).unwrap();
+        SafeTensors::deserialize(&bytes).unwrap().tensor("attentions.0").unwrap().data().to_vec()
+    };
+    let plain = maps();
+    let config = fs::read_to_string(model.join("config.json")).unwrap();
+    let key = "\"relative_attention_num_buckets\": 32";
+    assert!(config.contains(key));
+    let with = |buckets: usize| {
+        let text = config.replace(key, &format!("\"relative_attention_num_buckets\": {buckets}"));
+        fs::write(model.join("config.json"), text).unwrap();
+    };
+    with(40);
+    change_weights(&model, |tensors| {
+        let (shape, bytes) = tensors.get_mut("encoder.relative_attention_bias.weight").unwrap();
+        assert_eq!(*shape, [32, 3]);
+        shape[0] = 40;
+        bytes.extend([0x3f; 8 * 3 * 4]);
+    });
+    assert!(maps() == plain);
+    with(31);
+    let message = bench.analyze_error(&model, &gold());
+    assert!(message.contains("relative_attention_num_buckets is 31: distances are sorted into 32"), "{message}");
+}
+
+#[test]
+fn a_value_as_long_as_a_file_is_cut() {
+    let bench = Bench::new();
+    let model = bench.model();
+    let config = fs::read_to_string(model.join("config.json")).unwrap();
+    let long = "x".repeat(1 << 19);
+    let policy = bench.file("policy.toml", format!("{long} = 1\n"));
+    let quoted = bench.file("quoted.toml", format!("entropy_ratio = \"{long}\"\n"));
+    let named = [("model_type", "bert"), ("hidden_act", "gelu")].map(|(key, value)| {
+        fs::write(
+            model.join("config.json"),
+            config.replace(&format!("\"{key}\": \"{value}\""), &format!("\"{key}\": \"{long}\"")),
+        )
+        .unwrap();
+        bench.analyze_error(&model, &gold())
+    });
+    fs::write(
+        model.join("config.json"),
+        config.replace("\"hidden_size\": 32", &format!("\"hidden_size\": \"{long}\"")),
+    )
+    .unwrap();
+    let typed = bench.analyze_error(&model, &gold());
+    let of_policy = [&policy, &quoted].map(|file| bench.error(&["analyze", "--policy", path(file)]).1);
+    for message in named.iter().chain(&of_policy).chain([&typed]) {
+        assert!(message.len() < 7000 && message.contains("xxx..."), "{} bytes: {message:.200}", message.len());
+    }
+    assert!(
+        typed.contains("hidden_size: invalid type: string \"xxx") && typed.contains(" at line 13 column "),
+        "{typed}"
+    );
+}
+
+#[test]
 fn weights_that_git_has_not_fetched() {
     let bench = Bench::new();
     let model = bench.model();
@@ -260,11 +330,18 @@ fn weights_that_git_has_not_fetched() {
         let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0f\nsize 90000\n";
         fs::write(model.join(name), pointer).unwrap();
         let expected = format!(
-            "error: `DIR/model/{name}` is a pointer of git LFS and not the file itself: run `git lfs pull` in its \
-             folder\n"
+            "error: cannot read `DIR/model/{name}`: it is a pointer of git LFS and not the file itself: run `git lfs pull` \
+             in its folder\n"
         );
         assert_eq!(bench.analyze_error(&model, &gold()), expected);
     }
+    // A corpus and a report, as well.
+    let pointer = fs::read_to_string(model.join("config.json")).unwrap();
+    let pulled = "it is a pointer of git LFS and not the file itself: run `git lfs pull` in its folder\n";
+    let corpus = bench.analyze_error(&tiny_bert(), &bench.file("corpus.conllu", &pointer));
+    assert_eq!(corpus, format!("error: DIR/corpus.conllu:1: {pulled}"));
+    let (_, report) = bench.error(&["relabel", path(&bench.file("report.json", &pointer)), "--preset", "voita2019"]);
+    assert_eq!(report, format!("error: cannot read the report `DIR/report.json`: {pulled}"));
 }
 
 #[test]
@@ -555,8 +632,8 @@ fn wrong_usage_ends_with_status_two() {
             "--truncate is for plain text: a sentence without its end has another tree",
         ),
         (&["maps", model, "--text", "a", "-o", "maps.npz"], "`maps.npz`: maps are written as .safetensors"),
-        (&["explain", "seperator"], "there is no label, metric or study `seperator`; did you mean `separator`?"),
-        (&["explain", "q"], "there is no label, metric or study `q`: `headscope explain` lists all"),
+        (&["explain", "seperator"], "there is nothing named `seperator`; did you mean `separator`?"),
+        (&["explain", "xyzzy"], "there is nothing named `xyzzy`: `headscope explain` lists all"),
         (&["analyze", "--limit", "0"], "0 is not in 1.."),
     ];
     for (arguments, expected) in cases {

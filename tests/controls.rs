@@ -13,10 +13,20 @@ fn gold() -> std::path::PathBuf {
 
 /// The labels of a report's heads by family, counted apart from the program.
 fn counted(report: &Value) -> Value {
+    let labels = report["heads"].as_array().unwrap().iter().flat_map(|head| head["labels"].as_array().unwrap());
+    by_family(report, labels.map(|label| label["label"].as_str().unwrap()))
+}
+
+/// The names under a key of a control's heads by family.
+fn counted_names(report: &Value, control: &Value, key: &str) -> Value {
+    let names = control["heads"].as_array().unwrap().iter().flat_map(|head| head[key].as_array().unwrap());
+    by_family(report, names.map(|name| name.as_str().unwrap()))
+}
+
+fn by_family<'a>(report: &Value, names: impl Iterator<Item = &'a str>) -> Value {
     let mut counts = report["label_counts"].clone();
     counts.as_object_mut().unwrap().values_mut().for_each(|count| *count = 0.into());
-    for label in report["heads"].as_array().unwrap().iter().flat_map(|head| head["labels"].as_array().unwrap()) {
-        let name = label["label"].as_str().unwrap();
+    for name in names {
         let family = match name.split_once(':') {
             Some(("offset", _)) => "offset:k",
             Some(("syntactic", _)) => "syntactic:<relation>",
@@ -48,6 +58,17 @@ fn controls_stand_beside_the_real_labels() {
         assert_eq!((&control["control"], &control["seed"]), (&expected["control"], &expected["seed"]));
         let families = |counts: &Value| counts.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         assert_eq!(families(&control["label_counts"]), families(&report["label_counts"]));
+        assert_eq!(control["label_counts"], counted_names(&report, control, "labels"));
+        assert_eq!(control["kept_counts"], counted_names(&report, control, "kept"));
+        for there in control["heads"].as_array().unwrap() {
+            let [layer, head] = ["layer", "head"].map(|key| usize::try_from(there[key].as_u64().unwrap()).unwrap());
+            let here = &report["heads"][layer * 4 + head];
+            assert_eq!(here["name"], there["name"]);
+            let has = |name: &Value| here["labels"].as_array().unwrap().iter().any(|label| label["label"] == *name);
+            let labels = there["labels"].as_array().unwrap();
+            let kept: Vec<&Value> = labels.iter().filter(|name| has(name)).collect();
+            assert!(!labels.is_empty() && kept.iter().copied().eq(there["kept"].as_array().unwrap()), "{there}");
+        }
     }
     // Weights of a standard deviation of 0.02 make scores near 0: attention is almost uniform.
     for control in &controls[..2] {
@@ -111,9 +132,47 @@ fn the_summary_has_a_line_for_each_control() {
     let (model, corpus) = (tiny_bert(), gold());
     let arguments = ["analyze", path(&model), "-c", path(&corpus), "--limit", "50", "--control", "random-init"];
     let summary = run(&arguments).unwrap();
-    let line = summary.lines().find(|line| line.starts_with("Control ")).expect("a line");
-    assert!(line.starts_with("Control random-init, mean of 3 seeds: broad 12.0 (here "), "{line}");
-    assert!(line.contains("syntactic:<relation> 0.0 (here "), "{line}");
+    let mut lines = summary.lines().skip_while(|line| !line.starts_with("Control "));
+    let expected = "Control random-init, mean of 3 seeds: nothing was learned, so its labels are the false positives.";
+    assert_eq!(lines.next(), Some(expected));
+    let found = lines.next().unwrap();
+    assert!(found.starts_with("  found: broad 12.0 (model "), "{found}");
+    assert!(found.contains("syntactic:<relation> 0.0 (model "), "{found}");
+    assert_eq!(lines.next(), Some(""));
+}
+
+/// Heads that look at places, or for a kind of token, do so in whatever order the words are.
+#[test]
+fn planted_heads_keep_what_does_not_rest_on_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let [json, csv] = ["report.json", "report.csv"].map(|name| folder.path().join(name));
+    let arguments = ["analyze", "box:planted", "--limit", "150", "--control", "shuffled-words", "--control-seeds", "2"];
+    let summary = run(&[&arguments[..], &["-o", path(&json), "-o", path(&csv)]].concat()).unwrap();
+    let report: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    let counts = |counts: &Value, family: &str| counts[family].as_u64().unwrap();
+    for control in report["controls"].as_array().unwrap() {
+        for family in ["previous-token", "separator", "offset:k"] {
+            assert_eq!(counts(&control["kept_counts"], family), counts(&report["label_counts"], family), "{family}");
+        }
+    }
+    let kept = summary.lines().find(|line| line.starts_with("  kept: ")).expect("a line");
+    assert!(kept.contains("separator ") && kept.contains("syntactic:<relation> "), "{kept}");
+    // The table has the labels that are kept with every seed.
+    let mut table = ::csv::Reader::from_path(&csv).unwrap();
+    let header = table.headers().unwrap().clone();
+    let column = header.iter().position(|name| name == "kept.shuffled-words").expect("a column");
+    for (row, head) in table.records().zip(report["heads"].as_array().unwrap()) {
+        let expected = head["labels"].as_array().unwrap().iter().map(|label| label["label"].as_str().unwrap());
+        let expected = expected.filter(|label| {
+            report["controls"].as_array().unwrap().iter().all(|control| {
+                let mut heads = control["heads"].as_array().unwrap().iter();
+                heads.any(|there| {
+                    there["name"] == head["name"] && there["kept"].as_array().unwrap().contains(&json!(label))
+                })
+            })
+        });
+        assert_eq!(row.unwrap()[column].split_whitespace().collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What corpora say: formats, documents, annotations, bounds; and readers that take any bytes.
+//! Corpora as they are read: formats, documents, annotations, bounds; and readers that take any bytes.
 
 #[path = "support/corpora.rs"]
 mod corpora;
@@ -93,7 +93,7 @@ fn json_lines_that_are_none() {
         (r#"{"words": ["a", "b"], "lemmas": ["a"]}"#, "`lemmas` has 1 entries for 2 words"),
         (
             r#"{"text": "a", "document": [1]}"#,
-            r#"not a sentence in JSON: `document` is a string or a whole number at column 30: `{"text": "a", "document": [1]}`"#,
+            r#"not a sentence in JSON: `document` and `family` are a string or a whole number each at column 30: `{"text": "a", "document": [1]}`"#,
         ),
     ];
     for (line, expected) in cases {
@@ -178,6 +178,68 @@ fn documents_begin_where_a_format_says() {
     let files = folder(&[("a.txt", b"a\nb\n"), ("b.txt", b"c\nd\n"), ("c.jsonl", b"{\"text\": \"a\"}\n")]);
     let corpus = open(&[files.path()], None).unwrap();
     assert_eq!(corpus.map(|sentence| sentence.unwrap().document).collect::<Vec<_>>(), [0, 0, 2, 2, 4]);
+}
+
+/// The family of each sentence; negative, less one, where it is not the first of it.
+fn families(sentences: &[Sentence]) -> Vec<i64> {
+    let number = |sentence: &Sentence| i64::try_from(sentence.family.number).unwrap();
+    sentences.iter().map(|one| if one.family.is_first { number(one) } else { -number(one) - 1 }).collect()
+}
+
+#[test]
+fn families_are_named_where_a_format_can() {
+    let word = |form: &str| lines(&[&format!("{form}/_/_/_/_/0/root/_/_")]);
+    let named = |name: &str, form: &str| format!("# family = {name}\n{}", word(form));
+    let long = "x".repeat(1 << 20);
+    let text =
+        [named("a", "one"), named("b b", "two"), word("three"), named("a", "four"), word("two"), named(&long, "five")];
+    let expected = [0, 1, 2, -1, -2, 3];
+    assert_eq!(families(&read(text.concat(), Format::Conllu)), expected);
+    let json = |name: &str, text: &str| format!("{{\"text\": \"{text}\"{name}}}\n");
+    let (a, b, three) = (r#", "family": "3""#, r#", "family": "b""#, r#", "family": 3"#);
+    let text =
+        [json(a, "one"), json(b, "two"), json("", "three"), json(three, "four"), json("", "two"), json("", "five")];
+    assert_eq!(families(&read(text.concat(), Format::Jsonl)), expected);
+    // Text has no names, and equal lines are equal sentences through all files.
+    let files = folder(&[("a.txt", b"one\ntwo\n"), ("b.txt", b"three\n one\n"), ("c.conllu", word("one").as_bytes())]);
+    let corpus = open(&[files.path()], None).unwrap();
+    assert_eq!(families(&corpus.map(Result::unwrap).collect::<Vec<_>>()), [0, 1, 2, -1, 3]);
+}
+
+#[test]
+fn families_and_generators_that_are_none() {
+    let word = lines(&["Go/_/_/_/_/0/root/_/_"]);
+    for (comments, expected) in [
+        ("# family =\n", "in memory:1: `# family` is empty: give the family a name, or leave the comment out"),
+        ("#family\n", "in memory:1: `# family` is empty: give the family a name, or leave the comment out"),
+        ("# family = a\n# family = b\n", "in memory:2: the sentence is in a second family, `b`: it can be in one"),
+        (
+            "# global.generated\n",
+            "in memory:1: `# global.generated` has 0 bytes: say in 1 to 256 by what the sentences were generated",
+        ),
+    ] {
+        assert_eq!(error(comments.to_owned() + &word, Format::Conllu), expected);
+    }
+    let by = |bytes: usize| format!("# global.generated = {}\n{word}", "x".repeat(bytes));
+    assert_eq!(read(by(256), Format::Conllu).len(), 1);
+    assert!(error(by(257), Format::Conllu).contains("has 257 bytes"));
+    // Once more the same says the same.
+    assert_eq!(read(format!("# family = a\n# family = a\n{word}"), Format::Conllu).len(), 1);
+    let empty = r#"{"text": "a", "family": ""}"#;
+    assert_eq!(error(empty, Format::Jsonl), "in memory:1: `family` is empty: give it a name, or leave it out");
+}
+
+#[test]
+fn files_say_by_what_they_were_generated() {
+    let word = lines(&["Go/_/_/_/_/0/root/_/_"]);
+    let generated = format!("{word}# global.generated = a grammar\n{word}");
+    let files = folder(&[("a.conllu", generated.as_bytes()), ("b.conllu", word.as_bytes())]);
+    let mut corpus = open(&[files.path()], None).unwrap();
+    assert_eq!(corpus.by_ref().count(), 3);
+    let identity = corpus.into_identity().unwrap();
+    let by: Vec<Option<&str>> = identity.files.iter().map(|file| file.generated.as_deref()).collect();
+    assert_eq!(by, [Some("a grammar"), None]);
+    assert_eq!((identity.repeats.read, identity.repeats.different, identity.repeats.repeated), (3, 1, 3));
 }
 
 #[test]

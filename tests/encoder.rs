@@ -10,6 +10,7 @@ use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::bert;
 use golden::{EVERYTHING, Golden, check_parity, encode, forward, largest_difference, load, record, try_record};
+use headscope::model::families::FAMILIES;
 use headscope::model::forward::attention::AttentionView;
 use headscope::model::forward::gates::Gates;
 use headscope::model::forward::packed::PackedEncoder;
@@ -36,7 +37,7 @@ fn attention_and_hidden_states_are_those_of_pytorch() {
 /// The readable encoder of the tiny model.
 fn tensor_encoder() -> TensorEncoder {
     let architecture = support::architecture(&tiny_bert());
-    let checkpoint = Checkpoint::open(opened(&[tiny_bert().join("model.safetensors")]), "bert.").unwrap();
+    let checkpoint = Checkpoint::open(opened(&[tiny_bert().join("model.safetensors")]), FAMILIES[0]).unwrap();
     TensorEncoder::new(&Parameters::load(&checkpoint, &architecture).unwrap(), &Device::Cpu).unwrap()
 }
 
@@ -73,6 +74,9 @@ proptest! {
                 ("value norms", &slow.value_norms, &fast.value_norms),
                 ("Gram matrices", &slow.output_grams, &fast.output_grams),
                 ("contexts", &slow.contexts, &fast.contexts),
+                ("outputs", &slow.outputs, &fast.outputs),
+                ("outputs after the Gram matrix", &slow.output_products, &fast.output_products),
+                ("norms of what goes in", &slow.input_norms, &fast.input_norms),
                 ("hidden states", &slow.hidden_states, &fast.hidden_states),
                 ("logits", &slow.logits, &fast.logits),
             ];

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 fn check(name: &str) {
     let folder = fixture("models").join(name);
     let architecture = support::architecture(&folder);
-    let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family.prefix).unwrap();
+    let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family).unwrap();
     let parameters = Parameters::load(&checkpoint, &architecture).unwrap();
     let golden = Golden::read(&fixture("goldens").join(format!("{name}.safetensors")));
     let sentences: Vec<_> =

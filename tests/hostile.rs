@@ -54,7 +54,7 @@ impl Bench {
     }
 }
 
-/// What was printed, of which a terminal obeys nothing.
+/// The whole output, of which a terminal obeys nothing.
 fn shown(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let shown = text(&output.stdout) + &text(&output.stderr);

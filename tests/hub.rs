@@ -102,7 +102,7 @@ impl User {
         fs::read(self.report_file()).unwrap()
     }
 
-    /// What is said on stderr, for a run that succeeds.
+    /// The messages on stderr of a run that succeeds.
     fn error_free(&self) -> String {
         let output = self.analyze(ID);
         assert!(output.status.success());
@@ -117,7 +117,7 @@ impl User {
         (whole.len(), partial.len())
     }
 
-    /// What is said on stderr, for a run that fails.
+    /// The messages on stderr of a run that fails.
     fn error(&self, model: &str) -> String {
         let output = self.analyze(model);
         let error = String::from_utf8(output.stderr).unwrap();
@@ -173,6 +173,39 @@ fn the_cache_has_the_form_that_python_knows() {
     // Nothing else is left behind.
     assert_eq!(fs::read_dir(user.cached("blobs")).unwrap().count(), 4);
     assert_eq!(fs::read_dir(user.cached("refs")).unwrap().count(), 1);
+}
+
+#[test]
+fn the_address_of_a_model_names_it() {
+    let server = tiny_bert().start();
+    let user = User::of(&server);
+    let report = user.report("https://huggingface.co/acme/tiny-bert/tree/v1");
+    assert_eq!(model_of(&report), (ID.to_owned(), V1_COMMIT.to_owned()));
+}
+
+#[test]
+fn a_misspelt_folder_is_said_at_once_and_the_hub_asked_once() {
+    let nearby = TempDir::new().unwrap();
+    fs::create_dir(nearby.path().join("tiny-bort")).unwrap();
+    fs::write(nearby.path().join("tiny-bort/config.json"), "{}").unwrap();
+    // A port where nobody listens. With all tries there would be pauses of days.
+    let closed = tiny_bert().start().url();
+    let user = User::new().with("HF_ENDPOINT", &closed).with("HEADSCOPE_HUB_WAIT", "86400");
+    let output = user.command("tiny-bert").current_dir(nearby.path()).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_says(&error, "note: there is no folder `tiny-bert`: the Hub is asked; or is `./tiny-bort` meant?\n");
+    assert_says(&error, "cannot reach the Hub");
+    assert!(error.ends_with("; or is the folder `./tiny-bort` meant?\n"), "{error}");
+}
+
+#[test]
+fn a_proxy_that_does_not_answer_is_named_by_its_variable() {
+    let closed = tiny_bert().start().url();
+    let user = User::new().with("HTTPS_PROXY", &closed.replace("http://", "http://ada:secret@"));
+    let error = user.with("HEADSCOPE_HUB_WAIT", "0.001").error(ID);
+    assert_says(&error, "check the network, the proxy in HTTPS_PROXY and HF_ENDPOINT");
+    assert!(!error.contains("secret"), "{error}");
 }
 
 #[test]
@@ -548,6 +581,17 @@ fn a_hub_writes_nothing_on_the_terminal() {
 fn a_description_without_an_end_is_not_read_to_it() {
     let server = tiny_bert().with_fault(Fault::EndlessInfo).start();
     assert_says(&User::of(&server).error(ID), "something other than the description of a model");
+}
+
+#[test]
+fn what_is_promised_to_be_too_large_is_not_fetched() {
+    for file in ["config.json", "tokenizer.json", "model.safetensors"] {
+        let hub = || tiny_bert().with_fault(Fault::Promise(file, 1 << 40));
+        for server in [hub().start(), hub().with_plain_info().start()] {
+            let user = User::of(&server);
+            assert_says(&user.error(ID), &format!("{file} of `acme/tiny-bert` has 1099511627776 bytes: more than "));
+        }
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What is in the box: the trained model; the planted model, whose every label is known before it is measured; and what
+//! The box: the trained model; the planted model, whose every label is known before it is measured; and what
 //! runs without any file.
 
 #[path = "support/golden.rs"]
@@ -16,7 +16,7 @@ use headscope::model::source::ModelRef;
 use serde_json::Value;
 use support::{fixture, headscope, outcome, path, run};
 
-/// What `fixtures/models/make_planted.py` plants: layers down, heads across.
+/// The labels that `fixtures/models/make_planted.py` plants: layers down, heads across.
 const PLANTED: [[&str; 4]; 3] = [
     ["previous-token", "next-token", "self", "offset:-2"],
     ["separator", "first-special", "punctuation", "broad"],
@@ -75,7 +75,7 @@ fn the_planted_model_attends_in_transformers_as_it_does_here() {
     check_parity(&Model::load(boxed).unwrap(), &golden);
 }
 
-/// What training made of the heads, whose weights are random to begin with.
+/// The labels that training gave the heads, whose weights are random to begin with.
 #[test]
 fn heads_of_the_trained_model_have_learned_something() {
     let report = report(&["--control", "random-init", "--control-seeds", "2"]);

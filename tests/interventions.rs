@@ -1,4 +1,4 @@
-//! What can be done within a forward pass, against PyTorch and by hand: gates, cuts, starts in the middle, what is lent
+//! Interventions in a forward pass, against PyTorch and by hand: gates, cuts, starts in the middle, what is lent
 //! on demand, and logits.
 
 #[path = "support/golden.rs"]
@@ -23,14 +23,21 @@ use random::{RandomEncoder, classes, predicted, sentences};
 use support::{architecture, fixture, opened, weight_files};
 
 /// Hidden states and logits, and nothing else.
-const AT_THE_END: Needs =
-    Needs { attention: false, values: false, value_norms: false, contexts: false, hidden_states: true, logits: true };
+const AT_THE_END: Needs = Needs {
+    attention: false,
+    values: false,
+    value_norms: false,
+    contexts: false,
+    outputs: false,
+    hidden_states: true,
+    logits: true,
+};
 
 /// A model of `fixtures/models` with its masked-LM head.
 fn with_head(name: &str) -> Parameters {
     let folder = fixture("models").join(name);
     let architecture = architecture(&folder);
-    let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family.prefix).unwrap();
+    let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family).unwrap();
     Parameters::load(&checkpoint, &architecture).unwrap().with_masked_lm(&checkpoint, &architecture).unwrap()
 }
 
@@ -119,7 +126,7 @@ fn the_trained_model_predicts_as_in_pytorch() {
 fn a_model_without_a_masked_lm_head() {
     let folder = fixture("models/tiny-electra");
     let architecture = architecture(&folder);
-    let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family.prefix).unwrap();
+    let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family).unwrap();
     let parameters = Parameters::load(&checkpoint, &architecture).unwrap();
     assert_eq!(parameters.masked_lm, None);
     let error = format!("{:#}", parameters.clone().with_masked_lm(&checkpoint, &architecture).unwrap_err());
@@ -173,17 +180,19 @@ proptest! {
                 prop_assert_eq!(first_of(&whole.values, layer, layers), &rest.values);
                 prop_assert_eq!(first_of(&whole.value_norms, layer, layers), &rest.value_norms);
                 prop_assert_eq!(first_of(&whole.contexts, layer, layers), &rest.contexts);
+                prop_assert_eq!(first_of(&whole.outputs, layer, layers), &rest.outputs);
+                prop_assert_eq!(first_of(&whole.input_norms, layer, layers), &rest.input_norms);
                 prop_assert_eq!(first_of(&whole.hidden_states, layer, layers + 1), &rest.hidden_states);
                 prop_assert_eq!(&whole.logits, &rest.logits);
             }
         }
     }
 
-    /// What is not asked for is not lent, and its absence changes nothing else.
+    /// Nothing is lent that is not asked for, and its absence changes nothing else.
     #[test]
-    fn what_is_needed_is_lent_and_nothing_else(random in RandomEncoder::any(), choice in any::<[bool; 6]>()) {
-        let [attention, values, value_norms, contexts, hidden_states, logits] = choice;
-        let needs = Needs { attention, values, value_norms, contexts, hidden_states, logits };
+    fn what_is_needed_is_lent_and_nothing_else(random in RandomEncoder::any(), choice in any::<[bool; 7]>()) {
+        let [attention, values, value_norms, contexts, outputs, hidden_states, logits] = choice;
+        let needs = Needs { attention, values, value_norms, contexts, outputs, hidden_states, logits };
         let pack = Pack { sentences: sentences(&[4, 21]) };
         let predicted = predicted(&pack.sentences);
         let (batch, gates) = (pack.batch().with_predicted(&predicted), Gates::default());
@@ -194,13 +203,16 @@ proptest! {
             let some = record(encoder, Start::Embeddings, &batch, &gates, needs);
             for (all, some) in all.into_iter().zip(some) {
                 let of = |needed: bool, all: Vec<f32>| if needed { all } else { Vec::new() };
-                let heads = if attention || values || value_norms || contexts { all.calls.0 } else { 0 };
+                let heads = if attention || values || value_norms || contexts || outputs { all.calls.0 } else { 0 };
                 let expected = Forward {
                     attentions: of(attention, all.attentions),
                     values: of(values, all.values),
                     value_norms: of(value_norms, all.value_norms),
                     output_grams: of(value_norms, all.output_grams),
                     contexts: of(contexts, all.contexts),
+                    outputs: of(outputs, all.outputs),
+                    output_products: of(outputs, all.output_products),
+                    input_norms: of(outputs, all.input_norms),
                     hidden_states: of(hidden_states, all.hidden_states),
                     logits: of(logits, all.logits),
                     predicted: if logits { all.predicted } else { Vec::new() },

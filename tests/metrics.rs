@@ -136,8 +136,10 @@ fn tag_baselines_of_a_corpus_by_hand() {
 fn a_firm_score_on_little_evidence_is_no_label() {
     let folder = tempfile::tempdir().unwrap();
     let corpus = folder.path().join("short.txt");
-    let long = "the dog ".repeat(6);
-    std::fs::write(&corpus, "the dog\n".repeat(100) + &format!("{}\n", long.trim()).repeat(20)).unwrap();
+    // No two lines are equal: those would count as one.
+    let short = (0..100).map(|line| format!("the w{line}\n"));
+    let long = (0..20).map(|line| format!("the w{line} {}\n", "the dog ".repeat(5).trim()));
+    std::fs::write(&corpus, short.chain(long).collect::<String>()).unwrap();
     let labels = |more: &[&str]| {
         let arguments = ["analyze", "box:planted", "-c", path(&corpus), "-o", "-", "--no-run-info"];
         let report: Value = serde_json::from_str(&run(&[&arguments, more].concat()).unwrap()).unwrap();
@@ -147,8 +149,11 @@ fn a_firm_score_on_little_evidence_is_no_label() {
     };
     let (primary, denominators) = labels(&[]);
     // Twenty lines of twelve words have 20 x 7 queries with a word five places before them; the others have none.
-    assert_eq!(denominators["offset_mass"]["-5"], serde_json::json!({ "count": 140, "sentences": 20 }));
-    assert_eq!(denominators["offset_mass"]["-1"], serde_json::json!({ "count": 100 + 20 * 11, "sentences": 120 }));
+    assert_eq!(denominators["offset_mass"]["-5"], serde_json::json!({ "count": 140, "sentences": 20, "blocks": 20 }));
+    assert_eq!(
+        denominators["offset_mass"]["-1"],
+        serde_json::json!({ "count": 100 + 20 * 11, "sentences": 120, "blocks": 64 })
+    );
     assert_eq!(primary, ["previous-token", "unlabelled"]);
     let policy = folder.path().join("any.toml");
     std::fs::write(&policy, "min_sentences = 20\n").unwrap();

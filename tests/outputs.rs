@@ -86,7 +86,7 @@ fn an_output_is_no_input() {
     assert!(bench.files() == before);
 }
 
-/// What follows is a child that waits for a corpus that never comes, its output in a folder of its own.
+/// A child that waits for a corpus that never comes, its output in a folder of its own.
 #[cfg(unix)]
 mod waiting {
     use std::process::{Child, ChildStdin, Command, Stdio};

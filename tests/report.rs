@@ -5,7 +5,7 @@ mod support;
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::{analyze, fixture, headscope, outcome, path, run, tiny_bert};
 
 fn gold() -> std::path::PathBuf {
@@ -37,11 +37,42 @@ fn reports_follow_the_schema() {
         let errors: Vec<String> = validator.iter_errors(&report).map(|error| error.to_string()).collect();
         assert!(errors.is_empty(), "{errors:?}");
         assert_eq!(report["heads"].as_array().unwrap().len(), 12);
+        // Every key is described, those of the studies' sections, too.
+        let described = schema()["properties"].as_object().unwrap().clone();
+        assert!(report.as_object().unwrap().keys().all(|key| described.contains_key(key)));
+        assert!(!described.contains_key(""));
     }
     // The schema is strict enough to notice a report that is not one.
-    let mut broken = analyze(&text, &[]);
-    broken["heads"][0]["metrics"]["entropy"] = "much".into();
-    assert!(!validator.is_valid(&broken));
+    let control = ["--control", "shuffled-words", "--control-seeds", "1"];
+    let arguments = [&["analyze", "box:planted", "--limit", "100", "-o", "-"], &control[..]].concat();
+    let whole: Value = serde_json::from_str(&run(&arguments).unwrap()).unwrap();
+    assert!(validator.is_valid(&whole));
+    let label = whole["heads"].as_array().unwrap().iter().position(|head| !head["labels"][0].is_null()).unwrap();
+    for (place, wrong) in [
+        ("/schema_version", json!(99)),
+        ("/model/weights_sha256", json!("banana")),
+        ("/model/heads", json!(0)),
+        ("/label_counts", json!({ "banana": 1 })),
+        ("/heads/0/primary", json!("banana")),
+        ("/heads/0/primary", json!("offset:9")),
+        ("/heads/0/metrics/entropy", json!("much")),
+        ("/heads/0/metrics/entropy", json!(-1)),
+        ("/heads/0/metrics/uuas", json!(7)),
+        ("/heads/0/metrics/offset_argmax/1", json!(1.5)),
+        ("/heads/0/ci95/uuas", json!([0.5])),
+        ("/heads/0/ci95/uuas", json!([0.5, 7])),
+        (&format!("/heads/{label}/labels/0/label"), json!("banana")),
+        ("/controls/0/kept_counts", json!({ "banana": 1 })),
+        ("/controls/0/heads/0/labels/0", json!("banana")),
+        ("/relations/0/accuracy", json!(7)),
+        ("/relations/0/baseline/heldout_accuracy", json!(-0.5)),
+        ("/relations/0/versus_offset/q", json!(2)),
+        ("/settings/policy/entropy_ratio", json!(2)),
+    ] {
+        let mut broken = whole.clone();
+        *broken.pointer_mut(place).unwrap_or_else(|| panic!("{place} is nowhere")) = wrong;
+        assert!(!validator.is_valid(&broken), "{place}");
+    }
 }
 
 #[test]
@@ -299,7 +330,17 @@ fn explain_says_what_things_are() {
     for name in ["offset:9", "offset:1", "syntactic:"] {
         assert_eq!(run(&["explain", name]).unwrap_err().0, 2, "{name}");
     }
+    for word in ["gain", "q", "margin", "borderline", "primary", "held-out", "over tags", "ci95", "kept"] {
+        let text = run(&["explain", word]).unwrap();
+        assert!(text.contains("\nMore: docs/METHODOLOGY.md, "), "{text}");
+    }
+    let threshold = run(&["explain", "min_queries"]).unwrap();
+    assert!(
+        threshold.starts_with("min_queries (threshold)\n") && threshold.ends_with("\nDefault: 100\n"),
+        "{threshold}"
+    );
     let all = run(&["explain"]).unwrap();
+    assert!(all.contains("\nOther words: primary, ") && all.contains("\nThresholds: "), "{all}");
     assert!(all.contains("\nsyntactic:<relation> ") && all.contains("\nuuas "), "{all}");
 }
 

@@ -9,7 +9,8 @@ use serde_json::Value;
 use support::{fixture, path, run, tiny_bert};
 use tempfile::TempDir;
 
-/// 600 short sentences in three segments; some have no tokens, some are too long for `--max-tokens 8`.
+/// 600 short sentences in three segments; some have no tokens, some are too long for `--max-tokens 8`, most occur again,
+/// and some name their family.
 fn corpus(folder: &Path) -> PathBuf {
     let sentence = |number: usize| -> String {
         let words = number % 7 + 1;
@@ -18,7 +19,8 @@ fn corpus(folder: &Path) -> PathBuf {
             let relation = ["root", "det", "nsubj", "obl:tmod", "punct"][if word == 1 { 0 } else { 1 + number % 4 }];
             format!("{word}\t{form}\t_\t_\t_\t_\t{}\t{relation}\t_\t_\n", word - 1)
         };
-        (1..=words).map(line).chain(["\n".to_owned()]).collect()
+        let family = if number.is_multiple_of(5) { format!("# family = {}\n", number % 10) } else { String::new() };
+        [family].into_iter().chain((1..=words).map(line)).chain(["\n".to_owned()]).collect()
     };
     let file = folder.join("corpus.conllu");
     fs::write(&file, (0..600).map(sentence).collect::<String>()).unwrap();
@@ -70,6 +72,9 @@ fn shards_merge_to_the_report_of_one_run() {
     let report: Value = serde_json::from_str(&whole).unwrap();
     assert_eq!(report["corpus"]["skipped"]["no_tokens"], 12);
     assert_ne!(report["corpus"]["skipped"]["too_many_tokens"], 0);
+    let text = &report["corpus"]["text"];
+    assert_eq!((&text["sentences_read"], &text["not_remembered"]), (&600.into(), &0.into()));
+    assert!(text["families"].as_u64() < text["different_sentences"].as_u64(), "{text}");
     assert_ne!(report["relations"], Value::Array(Vec::new()));
     // Three segments: four shards and more leave some empty.
     for count in [1, 2, 3, 5, 8] {
@@ -132,6 +137,12 @@ fn parts_that_make_no_whole_are_refused() {
     let first_token = shards.shard("first.headscope", "2/2", &["--from-token", "first"]);
 
     assert_eq!(shards.refusal(&[&one]), "error: 1 of 2 shards are missing: 2/2\n");
+    // Ten are named.
+    let of_many = ["1/12", "1/11"].map(|of| shards.refusal(&[&shards.shard("many.headscope", of, &[])]));
+    assert!(
+        of_many[0].ends_with(" 10/12, 11/12, and 1 more\n") && of_many[1].ends_with(" 10/11, 11/11\n"),
+        "{of_many:?}"
+    );
     assert_eq!(
         shards.refusal(&[&one, &two, &again]),
         "error: `two.headscope` and `again.headscope` are both shard 2/2: give each shard once\n"

@@ -167,7 +167,7 @@ fn tokenizers_that_cannot_be_used() {
         error("wordpiece-cased", write("tokenizer_config.json", r#"{"tokenizer_class": "BertJapaneseTokenizer"}"#)),
         "`DIR/vocab.txt` belongs to a tokenizer of class BertJapaneseTokenizer, which is read as tokenizer.json only \
          (read as it is: BertTokenizer, DistilBertTokenizer, ElectraTokenizer, MPNetTokenizer, MobileBertTokenizer, DPRContextEncoderTokenizer, \
-         DPRQuestionEncoderTokenizer, LayoutLMTokenizer, SqueezeBertTokenizer): if \
+         DPRQuestionEncoderTokenizer, LayoutLMTokenizer, SqueezeBertTokenizer, SplinterTokenizer): if \
          transformers has BertJapaneseTokenizer as a fast tokenizer, save it with AutoTokenizer.save_pretrained"
     );
     assert_eq!(
@@ -206,18 +206,45 @@ fn tokenizers_that_cannot_be_used() {
 fn what_tokenizer_json_leaves_open_is_taken_from_beside_it() {
     let ids = |tokenizer: &ModelTokenizer, word: &str| tokenizer.encode_words(&[word]).unwrap().get_ids().to_vec();
     let plain = load(&folder("wordpiece-json")).unwrap();
-    // Without a post-processor nothing stands around a text: the special tokens are those that are named, or BERT's.
-    for settings in [r#"{"cls_token": "[CLS]", "sep_token": {"content": "[SEP]"}}"#, "{}"] {
-        let bare = changed("wordpiece-json", |folder| {
+    let with = |settings: &str, change: &dyn Fn(&mut Value)| {
+        changed("wordpiece-json", |folder| {
             let path = folder.join("tokenizer.json");
-            let mut json: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-            json["post_processor"] = serde_json::Value::Null;
+            let mut json: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+            change(&mut json);
             fs::write(&path, json.to_string()).unwrap();
             fs::write(folder.join("tokenizer_config.json"), settings).unwrap();
         })
-        .unwrap();
-        assert_eq!(ids(&bare, "ferry"), ids(&plain, "ferry"));
-        assert_eq!(bare.separator(), plain.separator());
+        .unwrap()
+    };
+    // Where a post-processor adds nothing, the class does: the special tokens are those that are named, or BERT's.
+    let nothing = [
+        json!(null),
+        json!({ "type": "Sequence", "processors": [] }),
+        json!({ "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true }),
+    ];
+    for processor in &nothing {
+        for settings in [
+            r#"{"cls_token": "[CLS]", "sep_token": {"content": "[SEP]"}}"#,
+            r#"{"tokenizer_class": "BertTokenizerFast"}"#,
+            "{}",
+        ] {
+            let bare = with(settings, &|json| json["post_processor"] = processor.clone());
+            assert_eq!(ids(&bare, "ferry"), ids(&plain, "ferry"));
+            assert_eq!(bare.separator(), plain.separator());
+        }
+        // A class that is none of its own is as its file has it.
+        let other = with(r#"{"tokenizer_class": "PreTrainedTokenizerFast"}"#, &|json| {
+            json["post_processor"] = processor.clone();
+        });
+        assert_eq!(ids(&other, "ferry")[..], ids(&plain, "ferry")[1..ids(&plain, "ferry").len() - 1]);
+    }
+    // A cased file of a class whose words are in lower case unless it says otherwise.
+    let cased: &dyn Fn(&mut Value) = &|json| json["normalizer"]["lowercase"] = false.into();
+    for settings in ["{}", r#"{"tokenizer_class": "BertTokenizer"}"#] {
+        assert_eq!(ids(&with(settings, cased), "FERRY"), ids(&plain, "ferry"));
+    }
+    for settings in [r#"{"do_lower_case": false}"#, r#"{"tokenizer_class": "PreTrainedTokenizerFast"}"#] {
+        assert_ne!(ids(&with(settings, cased), "FERRY"), ids(&plain, "ferry"));
     }
     // A switch that tokenizer_config.json names wins, as in transformers.
     let cased = changed("wordpiece-json", |folder| {
@@ -229,7 +256,7 @@ fn what_tokenizer_json_leaves_open_is_taken_from_beside_it() {
     assert_ne!(ids(&cased, "FERRY"), ids(&plain, "ferry"));
 }
 
-/// What the library panics at, when it loads a file or when it cuts a word.
+/// Files at which the library panics, when it loads a file or when it cuts a word.
 #[test]
 fn a_tokenizer_that_the_library_panics_at_is_refused() {
     type Change = dyn Fn(&mut Value);
@@ -244,7 +271,9 @@ fn a_tokenizer_that_the_library_panics_at_is_refused() {
     let charsmap: &Change = &|json| {
         json["normalizer"] = json!({ "type": "Precompiled", "precompiled_charsmap": "AAAA" });
     };
-    let template: &Change = &|json| json["post_processor"]["special_tokens"] = json!({});
+    let template: &Change = &|json| {
+        json["post_processor"]["special_tokens"].as_object_mut().unwrap().remove("[SEP]").expect("it was there");
+    };
     let prefix: &Change = &|json| {
         json["model"]["continuing_subword_prefix"] = json!("longer than any token\u{1b}[31m");
     };

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device, Tensor, pickle, safetensors};
-use headscope::model::families::Architecture;
+use headscope::model::families::{Architecture, FAMILIES};
 use headscope::model::parameters::Parameters;
 use headscope::model::weights::Checkpoint;
 use headscope::system::digest::hex;
@@ -56,7 +56,7 @@ fn tensors(path: &Path) -> Vec<(String, Tensor)> {
 }
 
 fn load(architecture: &Architecture, paths: &[PathBuf]) -> Parameters {
-    let checkpoint = Checkpoint::open(opened(paths), architecture.family.prefix).unwrap();
+    let checkpoint = Checkpoint::open(opened(paths), architecture.family).unwrap();
     Parameters::load(&checkpoint, architecture).unwrap()
 }
 
@@ -128,7 +128,7 @@ fn a_shared_layer_is_in_memory_once() {
 fn a_masked_lm_head_is_noticed() {
     for name in MODELS {
         let architecture = architecture(name);
-        let checkpoint = Checkpoint::open(opened(&weights(name)), architecture.family.prefix).unwrap();
+        let checkpoint = Checkpoint::open(opened(&weights(name)), architecture.family).unwrap();
         let bare =
             ["tiny-xlm-roberta", "tiny-electra", "tiny-mpnet", "tiny-roberta-relative-key-query", "tiny-markuplm"];
         assert_eq!(checkpoint.has(architecture.family.masked_lm.dense), !bare.contains(&name), "{name}");
@@ -171,9 +171,52 @@ fn a_state_dict_within_a_dict() {
     let inner = view(0, &[2], &[1]);
     let outer = [b"\x80\x02}X\x0a\0\0\0state_dict".as_slice(), &inner[2..inner.len() - 1], b"s."].concat();
     let path = pickled(folder.path(), &outer, &[0.0, 1.0]);
-    let error = format!("{:#}", Checkpoint::open(opened(&[path]), "bert.").err().unwrap());
+    let error = format!("{:#}", Checkpoint::open(opened(&[path]), FAMILIES[0]).err().unwrap());
     assert!(error.contains("its tensors are not at the top but under `state_dict`"), "{error}");
     assert!(error.contains("weights_only=True)[\"state_dict\"], "), "{error}");
+}
+
+#[test]
+fn each_unusual_file_has_its_way_out() {
+    let folder = TempDir::new().unwrap();
+    let error = |pickle: &[u8]| {
+        let path = pickled(folder.path(), pickle, &[]);
+        let error = format!("{:#}", Checkpoint::open(opened(&[path]), FAMILIES[0]).err().unwrap());
+        error.replace(folder.path().to_str().unwrap(), "DIR")
+    };
+    let (safe, unsafe_) = ("weights_only=True)", "and you trust it, for this runs the code that it holds");
+    // A whole module: only its own class can load it.
+    let module = error(b"\x80\x02ctransformers.models.bert.modeling_bert\nBertModel\n)\x81.");
+    assert!(module.contains("`transformers.models.bert.modeling_bert.BertModel`, which has no place"), "{module}");
+    assert!(module.contains(unsafe_) && module.contains("model.state_dict() if hasattr"), "{module}");
+    // `pickle_protocol=4` of `torch.save`, which `weights_only` does not read; 3, which it does.
+    let protocol = error(b"\x80\x04}.");
+    assert!(protocol.contains("it has protocol 4") && protocol.contains(unsafe_), "{protocol}");
+    let protocol = error(b"\x80\x03}.");
+    assert!(protocol.contains("it has protocol 3") && protocol.contains(safe), "{protocol}");
+    // The header of a tar archive, and a pickle without an archive.
+    let path = folder.path().join("pytorch_model.bin");
+    for (bytes, what, way) in [
+        ([[0; 257].as_slice(), b"ustar\x0000", &[0; 248]].concat(), "it is a tar archive", unsafe_),
+        (b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.".to_vec(), "it is not a zip archive", safe),
+    ] {
+        fs::write(&path, bytes).unwrap();
+        let error = format!("{:#}", Checkpoint::open(opened(std::slice::from_ref(&path)), FAMILIES[0]).err().unwrap());
+        assert!(error.contains(what) && error.contains(way), "{error}");
+    }
+}
+
+#[test]
+fn prefixes_of_a_pair_of_encoders_are_those_of_its_family_alone() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("model.safetensors");
+    let tensor = Tensor::new(&[1_f32], &Device::Cpu).unwrap();
+    safetensors::save(&HashMap::from([("ctx_encoder.w".to_owned(), tensor)]), &path).unwrap();
+    let has = |model_type: &str| {
+        let family = FAMILIES.iter().find(|family| family.model_type == model_type).unwrap();
+        Checkpoint::open(opened(std::slice::from_ref(&path)), *family).unwrap().tensor("w", &[1]).is_ok()
+    };
+    assert_eq!(["dpr", "bert", "roberta"].map(has), [true, false, false]);
 }
 
 #[test]
@@ -182,7 +225,8 @@ fn views_of_a_storage() {
     let read = |offset: u8, shape: &[u8], strides: &[u8]| -> Result<Vec<f32>, String> {
         let path = pickled(folder.path(), &view(offset, shape, strides), &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
         let shape: Vec<usize> = shape.iter().map(|&size| size.into()).collect();
-        let tensor = Checkpoint::open(opened(&[path]), "bert.").and_then(|checkpoint| checkpoint.tensor("w", &shape));
+        let tensor =
+            Checkpoint::open(opened(&[path]), FAMILIES[0]).and_then(|checkpoint| checkpoint.tensor("w", &shape));
         tensor.map_err(|error| format!("{error:#}").replace(folder.path().to_str().unwrap(), "DIR"))
     };
     assert_eq!(read(0, &[2, 3], &[3, 1]).unwrap(), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
@@ -196,8 +240,13 @@ fn views_of_a_storage() {
     let beyond = format!("{at}: reaches beyond its storage: the file is damaged");
     assert_eq!(read(1, &[2, 3], &[3, 1]).unwrap_err(), beyond);
     assert_eq!(read(0, &[2, 2], &[200, 200]).unwrap_err(), beyond);
-    let same = format!("{at}: has values that lie in the same place: save it again, with .contiguous()");
-    assert_eq!(read(0, &[200, 200], &[0, 0]).unwrap_err(), same);
+    // Expanded: a row twice, a value four times, rows that overlap; and more than memory is spent on.
+    assert_eq!(read(1, &[2, 3], &[0, 1]).unwrap(), [1.0, 2.0, 3.0, 1.0, 2.0, 3.0]);
+    assert_eq!(read(5, &[2, 2], &[0, 0]).unwrap(), [5.0; 4]);
+    assert_eq!(read(0, &[2, 2], &[1, 1]).unwrap(), [0.0, 1.0, 1.0, 2.0]);
+    let huge =
+        format!("{at} has values that lie in the same place, and all such tensors together 4228250624 more than");
+    assert!(read(0, &[255; 4], &[0; 4]).unwrap_err().starts_with(&huge));
     let outside = read(7, &[1], &[1]).unwrap_err();
     assert!(outside.contains("tensor `w`: it begins outside its storage"), "{outside}");
 }
@@ -229,7 +278,7 @@ proptest! {
         let path = folder.path().join(original.file_name().unwrap());
         fs::write(&path, bytes).unwrap();
         let architecture = architecture(name);
-        if let Ok(checkpoint) = Checkpoint::open(opened(&[path]), architecture.family.prefix) {
+        if let Ok(checkpoint) = Checkpoint::open(opened(&[path]), architecture.family) {
             let _ = Parameters::load(&checkpoint, &architecture);
         }
     }

@@ -1,5 +1,6 @@
 //! The second half of `headscope analyze` and `headscope merge`: an observation is measured, labelled and reported.
 
+use std::num::NonZeroUsize;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -10,9 +11,8 @@ use crate::export::summary;
 use crate::passes::control::Control;
 use crate::passes::identity::Identity;
 use crate::passes::observation::Observation;
-use crate::report::{Circumstances, ControlReport, CorpusInfo, Report, Settings};
+use crate::report::{Circumstances, Controlled, CorpusInfo, Report, Settings};
 use crate::stats::bootstrap::{BOOTSTRAP, Resamples};
-use crate::studies::all;
 use crate::studies::findings::Findings;
 use crate::studies::metric::Bench;
 use crate::studies::plan::Plan;
@@ -26,25 +26,39 @@ use crate::system::terminal::print;
 /// If nothing was observed, or an output cannot be written.
 pub fn conclude(observation: Observation, policy: Policy, outputs: Vec<Opened>, wanted: &ReportOptions) -> Result<()> {
     let started = Instant::now();
+    let (mut circumstances, findings) = measure(observation, policy, wanted.threads, false)?;
+    circumstances.run = circumstances.run.map(|run| run.and(started.elapsed()));
+    let report = Report::new(circumstances, findings);
+    outputs::write(&report, outputs)?;
+    if wanted.summary { print(&summary::render(&report, &wanted.policy.presets)) } else { Ok(()) }
+}
+
+/// Measures an observation; with `leaves_out` also without each block, for the block test of two observations.
+///
+/// # Errors
+///
+/// If nothing was observed.
+pub fn measure(
+    observation: Observation,
+    policy: Policy,
+    threads: NonZeroUsize,
+    leaves_out: bool,
+) -> Result<(Circumstances, Findings)> {
     observation.ensure_not_empty()?;
     let Observation { identity: Identity { tool, model, corpus, protocol }, tally, passes, run } = observation;
     let (plan, grid) = (Plan::new(&protocol)?, model.grid());
-    let bench = |resamples: Resamples| Bench { grid, threads: wanted.threads, resamples };
 
-    let findings = Findings::new(&plan.observed(&passes, None), &bench(Resamples::new()), &policy);
+    let bench = Bench { grid, threads, resamples: Resamples::new(), leaves_out };
+    let findings = Findings::new(&plan.observed(&passes, None), &bench, &policy);
     // No label depends on an interval, and nothing but labels is told of a control.
-    let without_intervals = bench(Resamples::none());
+    let labels_alone = Bench { grid, threads, resamples: Resamples::none(), leaves_out: false };
     let control = |control: &Control| {
-        let findings = Findings::new(&plan.observed(&passes, Some(*control)), &without_intervals, &policy);
-        let label_counts = all::count(&findings.studies(), &findings.verdicts(&policy));
-        ControlReport { control: *control, label_counts }
+        let findings = Findings::new(&plan.observed(&passes, Some(*control)), &labels_alone, &policy);
+        Controlled { control: *control, studies: findings.studies(), verdicts: findings.verdicts(&policy) }
     };
     let controls = protocol.controls.iter().map(control).collect();
 
     let corpus = CorpusInfo::new(corpus, &tally);
-    let run = run.map(|run| run.and(started.elapsed()));
     let settings = Settings { protocol, bootstrap: BOOTSTRAP, policy };
-    let report = Report::new(Circumstances { tool, model, corpus, settings, controls, run }, findings);
-    outputs::write(&report, outputs)?;
-    if wanted.summary { print(&summary::render(&report, &wanted.policy.presets)) } else { Ok(()) }
+    Ok((Circumstances { tool, model, corpus, settings, controls, run }, findings))
 }

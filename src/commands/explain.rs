@@ -1,12 +1,15 @@
-//! `headscope explain`: what labels, metrics and studies are; and the page docs/detectors.md.
+//! `headscope explain`: what labels, metrics, studies and the other words of a report are; and the page
+//! docs/detectors.md.
 
 use std::fmt::Write;
 
 use crate::studies::all::{self, STUDIES};
 use crate::studies::explanation::Entry;
+use crate::studies::policy::Threshold;
 use crate::studies::study::{Card, columns};
+use crate::studies::terms::{self, TERMS, Term};
 
-/// A line for each study, label and metric.
+/// A line for each label, metric and study, and the other words.
 #[must_use]
 pub fn list() -> String {
     let studies = STUDIES.iter().map(|study| (study.card().name, study.card().question));
@@ -25,10 +28,14 @@ pub fn list() -> String {
             writeln!(text, "{name:width$}  {says}").expect("as above");
         }
     }
+    let words = |words: Vec<&str>| words.join(", ");
+    let terms = TERMS.iter().map(|term| term.name).collect();
+    let thresholds = all::default_policy().thresholds().map(|threshold| threshold.name).collect();
+    write!(text, "\nOther words: {}\n\nThresholds: {}\n", words(terms), words(thresholds)).expect("as above");
     text
 }
 
-/// The whole text on one label, metric or study.
+/// The whole text on one label, metric, study, threshold or other word.
 ///
 /// # Errors
 ///
@@ -48,11 +55,21 @@ pub fn one(name: &str) -> Result<String, String> {
             or_none(labels),
         ));
     }
-    all::find(name).map(|entry| entry.to_string()).ok_or_else(|| {
+    let other = || {
+        let term = terms::named(name).map(|Term { name, also, meaning, section }| {
+            let also = if also.is_empty() { String::new() } else { format!("Also: {}\n", also.join(", ")) };
+            format!("{name}\n\n{meaning}\n\n{also}More: docs/METHODOLOGY.md, \"{section}\"\n")
+        });
+        term.or_else(|| {
+            let Threshold { name, default, about, .. } = all::threshold(name)?;
+            Some(format!("{name} (threshold)\n\n{about}\n\nDefault: {default}\n"))
+        })
+    };
+    all::find(name).map(|entry| entry.to_string()).or_else(other).ok_or_else(|| {
         let hint = all::closest(name).map(|known| format!("; did you mean `{known}`?"));
         let name = name.escape_debug();
         format!(
-            "there is no label, metric or study `{name}`{}",
+            "there is nothing named `{name}`{}",
             hint.unwrap_or_else(|| ": `headscope explain` lists all".to_owned())
         )
     })
@@ -73,6 +90,11 @@ pub fn markdown() -> String {
     {
         write!(page, "\n## {title}\n").expect("writing to a string does not fail");
         entries.iter().for_each(|entry| page.push_str(&entry.markdown()));
+    }
+    page.push_str("\n## Other words\n\n| word | meaning | METHODOLOGY |\n|---|---|---|\n");
+    for Term { name, also, meaning, section } in TERMS {
+        let also: String = also.iter().flat_map(|other| [", `", other, "`"]).collect();
+        writeln!(page, "| `{name}`{also} | {meaning} | {section} |").expect("as above");
     }
     page.push_str("\n## Studies\n");
     for study in STUDIES {

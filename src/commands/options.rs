@@ -12,6 +12,7 @@ use crate::model::source::ModelRef;
 use crate::passes::control::Control;
 use crate::sequences::shard::Shard;
 use crate::sequences::words::FromToken;
+use crate::studies::number::Part;
 use crate::studies::policy::{Policy, Value};
 use crate::studies::presets::{self, Preset};
 use crate::studies::study::Study;
@@ -105,7 +106,16 @@ impl PolicyOptions {
     ///
     /// If the policy file cannot be used.
     pub fn policy(&self) -> Result<Policy> {
-        let policy = presets::policy(&self.presets);
+        self.over(presets::policy(&[]))
+    }
+
+    /// `policy`, or that of presets if there are any, with what the policy file and the command line set.
+    ///
+    /// # Errors
+    ///
+    /// If the policy file cannot be used.
+    pub fn over(&self, policy: Policy) -> Result<Policy> {
+        let policy = if self.presets.is_empty() { policy } else { presets::policy(&self.presets) };
         let policy = match &self.file {
             Some(file) => policy.with_file(file)?,
             None => policy,
@@ -165,16 +175,26 @@ pub struct RelabelOptions {
 }
 
 /// `headscope diff`
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct DiffOptions {
-    /// The first report.
+    /// The first report or partial.
     pub a: PathBuf,
-    /// The second report.
+    /// The second.
     pub b: PathBuf,
-    /// How far apart numbers may be and still count as the same.
+    /// The largest q-value of a change.
+    pub rate: f64,
+    /// Differences up to this are none.
     pub tolerance: f64,
+    /// The parts that are told of and decide; empty for all.
+    pub only: Vec<Part>,
+    /// The policy that both are labelled by; what it does not set stays as each report has it.
+    pub policy: PolicyOptions,
+    /// Whether everything that changed is printed.
+    pub full: bool,
     /// Whether the outcome is printed as JSON.
     pub json: bool,
+    /// Threads that work out the numbers of partials.
+    pub threads: NonZeroUsize,
 }
 
 /// The sentences of `headscope maps`.

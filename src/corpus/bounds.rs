@@ -27,6 +27,15 @@ pub const MAX_RELATIONS: usize = 1000;
 /// The longest name of a relation, in bytes; names stand in the report and in its tables.
 pub const MAX_RELATION_BYTES: usize = 256;
 
+/// The longest name of what generated a corpus, in bytes; it stands in the report.
+pub const MAX_GENERATOR_BYTES: usize = 256;
+
+/// The most different sentences, and names of families, that are remembered: 3,670,016.
+///
+/// So many fill a hash table of 2^22 places to the seven eighths at which it grows: 71 MB at 17 bytes a place, and half as
+/// much again while it grows for the last time.
+pub const MAX_REMEMBERED: usize = 7 << 19;
+
 /// The words and bytes of a sentence so far, held against the bounds.
 #[derive(Default)]
 pub(super) struct SentenceSize {

@@ -6,7 +6,7 @@
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 
 use super::annotation::{Annotation, Upos};
-use super::bounds::SentenceSize;
+use super::bounds::{MAX_GENERATOR_BYTES, SentenceSize};
 use super::lines::Lines;
 use super::reader::{Context, Entry, FileContext, Parsed};
 use super::relation::RelationNames;
@@ -28,7 +28,7 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
     let (mut words, mut size) = (Vec::new(), SentenceSize::default());
     // The line of each word, for errors found only once the sentence is whole.
     let mut numbers = Vec::new();
-    let (mut first, mut begins_document) = (None, false);
+    let (mut first, mut begins_document, mut family) = (None, false, None);
     while let Some(line) = lines.next()? {
         if line.trim().is_empty() {
             if first.is_some() {
@@ -37,7 +37,7 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
             continue;
         }
         let parsed = if line.starts_with('#') {
-            comment(line, file).map(|newdoc| {
+            comment(line, file, &mut family).map(|newdoc| {
                 begins_document |= newdoc;
                 None
             })
@@ -54,11 +54,11 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
     if let Err((word, problem)) = tree::check(&words) {
         bail!("{}: column 7 (HEAD) {problem}", lines.at(numbers[word]));
     }
-    Ok(Some(Parsed { origin, content: Content::Words(words), begins_document }))
+    Ok(Some(Parsed { origin, content: Content::Words(words), begins_document, family }))
 }
 
-/// Reads a comment; whether it says that a document begins.
-fn comment(line: &str, file: &mut FileContext) -> Result<bool> {
+/// Reads a comment, of the file or of a sentence, which may name its family; whether it says that a document begins.
+fn comment(line: &str, file: &mut FileContext, family: &mut Option<Box<str>>) -> Result<bool> {
     let text = line.trim_start_matches('#');
     let (key, value) = text.split_once('=').map_or((text.trim(), ""), |(key, value)| (key.trim(), value.trim()));
     // <https://universaldependencies.org/ext-format.html>
@@ -67,8 +67,26 @@ fn comment(line: &str, file: &mut FileContext) -> Result<bool> {
         "this is CoNLL-U Plus (`{}`), which is not read: convert it to the ten columns of CoNLL-U",
         excerpt(line),
     );
-    if key == "global.Entity" {
-        file.entity_fields = Some(value.into());
+    match key {
+        "global.Entity" => file.entity_fields = Some(value.into()),
+        "global.generated" => {
+            ensure!(
+                !value.is_empty() && value.len() <= MAX_GENERATOR_BYTES,
+                "`# global.generated` has {} bytes: say in 1 to {MAX_GENERATOR_BYTES} by what the sentences were generated",
+                value.len(),
+            );
+            file.generated = Some(value.into());
+        }
+        "family" => {
+            ensure!(!value.is_empty(), "`# family` is empty: give the family a name, or leave the comment out");
+            let before = family.replace(value.into());
+            ensure!(
+                before.as_deref().is_none_or(|before| before == value),
+                "the sentence is in a second family, `{}`: it can be in one",
+                excerpt(value),
+            );
+        }
+        _ => {}
     }
     Ok(matches!(key, "newdoc" | "newdoc id"))
 }

@@ -3,7 +3,8 @@
 //! `{"text": "..."}` is running text. `{"words": [...]}` has words that were split beforehand; beside them stand
 //! `"heads"`, the number of each word's head counted from 1, 0 for a root and null where it is not annotated, and
 //! `"relations"`, each word's relation to its head, as in CoNLL-U; and `"upos"`, `"lemmas"` and `"feats"`, each with an
-//! entry per word or null. `"document"` names the sentence's document. `words` win over `text` where both are given, and
+//! entry per word or null. `"document"` names the sentence's document,
+//! `"family"` its family. `words` win over `text` where both are given, and
 //! other keys are passed over: corpora keep ids and sources there.
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
@@ -12,7 +13,7 @@ use serde::Deserialize;
 use super::annotation::{Annotation, Upos};
 use super::bounds::{MAX_WORDS, SentenceSize};
 use super::lines::Lines;
-use super::reader::{Context, DocumentId, Entry, Parsed};
+use super::reader::{Context, Entry, Name, Parsed};
 use super::relation::RelationNames;
 use super::sentence::{Content, TreeHead, Word, excerpt};
 use super::tree;
@@ -30,7 +31,8 @@ struct Line {
     upos: Option<Vec<Option<String>>>,
     lemmas: Option<Vec<Option<Box<str>>>>,
     feats: Option<Vec<Option<Box<str>>>>,
-    document: Option<DocumentId>,
+    document: Option<Name>,
+    family: Option<Name>,
 }
 
 /// Reads the next sentence, or `None` at the end of the file.
@@ -41,15 +43,15 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
         }
         let parsed = content(line, &mut context.relations);
         let origin = lines.here();
-        let (content, document) = parsed.with_context(|| origin.clone())?;
+        let (content, document, family) = parsed.with_context(|| origin.clone())?;
         let begins_document = document != context.file.document;
         context.file.document = document;
-        return Ok(Some(Parsed { origin, content, begins_document }));
+        return Ok(Some(Parsed { origin, content, begins_document, family }));
     }
     Ok(None)
 }
 
-fn content(json: &str, relations: &mut RelationNames) -> Result<(Content, Option<DocumentId>)> {
+fn content(json: &str, relations: &mut RelationNames) -> Result<(Content, Option<Name>, Option<Box<str>>)> {
     // serde would take an array for the fields in their order.
     ensure!(json.trim_start().starts_with('{'), "a line is an object with `words` or `text`: `{}`", excerpt(json));
     let mut line: Line = serde_json::from_str(json).map_err(|error| {
@@ -57,7 +59,8 @@ fn content(json: &str, relations: &mut RelationNames) -> Result<(Content, Option
         let problem = error.to_string().replace("at line 1 column", "at column");
         anyhow!("not a sentence in JSON: {problem}: `{}`", excerpt(json))
     })?;
-    let document = line.document.take();
+    let (document, family) = (line.document.take(), line.family.take().map(Name::into_text));
+    ensure!(family.as_deref() != Some(""), "`family` is empty: give it a name, or leave it out");
     let content = match line.words.take() {
         Some(words) => Content::Words(line.annotated(words, relations)?),
         None => match line.text.take() {
@@ -65,7 +68,7 @@ fn content(json: &str, relations: &mut RelationNames) -> Result<(Content, Option
             None => bail!("there is neither `words` nor `text`: `{}`", excerpt(json)),
         },
     };
-    Ok((content, document))
+    Ok((content, document, family))
 }
 
 impl Line {

@@ -12,6 +12,7 @@ use super::bounds::MAX_LINE_BYTES;
 use super::compression::Compression;
 use super::sentence::Origin;
 use crate::system::digest::hex;
+use crate::system::input::ensure_fetched;
 
 /// Bytes as they are stored, hashed and counted on the way.
 struct Stored {
@@ -124,6 +125,7 @@ impl Lines {
         let mut line = self.buffer.strip_suffix(b"\n").unwrap_or(&self.buffer);
         line = line.strip_suffix(b"\r").unwrap_or(line);
         if self.number == 1 {
+            ensure_fetched(line).with_context(|| self.at(1).to_string())?;
             line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
         }
         match std::str::from_utf8(line) {
@@ -169,4 +171,15 @@ impl Lines {
 /// Whether a file begins as gzip (RFC 1952, 2.3.1) or Zstandard (RFC 8878, 3.1.1) does.
 fn compressed(start: &[u8]) -> bool {
     start.starts_with(b"\x1f\x8b") || start.starts_with(b"\x28\xb5\x2f\xfd")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compressed_bytes_are_told_by_their_beginning() {
+        assert!(compressed(b"\x1f\x8b\x08") && compressed(b"\x28\xb5\x2f\xfd\x24"));
+        assert!(!compressed(b"") && !compressed(b"\xe9t\xe9") && !compressed(b"\x1f"));
+    }
 }

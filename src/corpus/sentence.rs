@@ -15,6 +15,8 @@ pub struct Sentence {
     /// The document that it is of, by the index of the first sentence of that document; no document goes on from one
     /// file to the next.
     pub document: u64,
+    /// The sentences that it is no independent evidence beside.
+    pub family: Family,
     /// The fields of its words' [`Annotation::entity`] as `# global.Entity` declares them, joined by `-`: `etype-identity`.
     pub entity_fields: Option<Arc<str>>,
     /// The words or the running text.
@@ -26,7 +28,34 @@ impl Sentence {
     #[must_use]
     pub fn single(name: &str, content: Content) -> Self {
         let origin = Origin { file: 0, path: name.into(), line: 1 };
-        Self { index: 0, origin, document: 0, entity_fields: None, content }
+        Self { index: 0, origin, document: 0, family: Family::default(), entity_fields: None, content }
+    }
+}
+
+/// The family of a sentence.
+///
+/// A sentence is of the family of the first one before it with equal words; else, if the corpus names its family, of that
+/// of the first one before it under the same name; else a family begins with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Family {
+    /// Its number: families count from 0 in the order in which they begin, so where each sentence is one of its own it is
+    /// the number of the sentence.
+    pub number: u64,
+    /// Whether it begins with the sentence.
+    pub is_first: bool,
+}
+
+impl Family {
+    /// The family of a sentence that is like no other.
+    #[must_use]
+    pub fn alone(number: u64) -> Self {
+        Self { number, is_first: true }
+    }
+}
+
+impl Default for Family {
+    fn default() -> Self {
+        Self::alone(0)
     }
 }
 

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::compression::Compression;
+use super::family::{Families, Repeats};
 use super::files::{self, CorpusFile, Source};
 use super::format::Format;
 use super::input::{FileKind, Input};
@@ -33,6 +34,7 @@ pub struct Corpus {
     next_index: u64,
     /// The index of the first sentence of the document that is being read.
     document: u64,
+    families: Families,
     context: Context,
     failed: bool,
 }
@@ -52,6 +54,8 @@ pub struct CorpusIdentity {
     pub files: Vec<FileIdentity>,
     /// Files and folders in the given folders that are no corpus files.
     pub passed_over: u64,
+    /// How often its sentences occur again, of those read.
+    pub repeats: Repeats,
 }
 
 impl CorpusIdentity {
@@ -81,6 +85,9 @@ pub struct FileIdentity {
     pub format: Format,
     /// SHA-256 of all its bytes as they are stored, compressed or not, lower-case hexadecimal.
     pub sha256: String,
+    /// By what its sentences were generated, where it says that they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generated: Option<String>,
 }
 
 impl Corpus {
@@ -120,6 +127,7 @@ impl Corpus {
             bytes_read: Arc::default(),
             next_index: 0,
             document: 0,
+            families: Families::default(),
             context: Context::default(),
             failed: false,
         }
@@ -153,7 +161,8 @@ impl Corpus {
         while self.advance()? {
             self.close()?;
         }
-        Ok(CorpusIdentity { name: self.name, files: self.done, passed_over: self.passed_over })
+        let repeats = self.families.counts();
+        Ok(CorpusIdentity { name: self.name, files: self.done, passed_over: self.passed_over, repeats })
     }
 
     /// Opens the next file; false if there is none.
@@ -173,7 +182,8 @@ impl Corpus {
     /// Closes the file that is open, if there is one, and remembers what it was.
     fn close(&mut self) -> Result<()> {
         if let Some((FileName { name, format }, lines)) = self.current.take() {
-            self.done.push(FileIdentity { name, format, sha256: lines.into_sha256()? });
+            let generated = self.context.file.generated.take().map(String::from);
+            self.done.push(FileIdentity { name, format, sha256: lines.into_sha256()?, generated });
         }
         Ok(())
     }
@@ -193,14 +203,15 @@ impl Corpus {
         }
     }
 
-    fn number(&mut self, Parsed { origin, content, begins_document }: Parsed) -> Sentence {
+    fn number(&mut self, Parsed { origin, content, begins_document, family }: Parsed) -> Sentence {
         let index = self.next_index;
         self.next_index += 1;
         if begins_document {
             self.document = index;
         }
         let entity_fields = self.context.file.entity_fields.clone();
-        Sentence { index, origin, document: self.document, entity_fields, content }
+        let family = self.families.of(&content, family.as_deref());
+        Sentence { index, origin, document: self.document, family, entity_fields, content }
     }
 }
 

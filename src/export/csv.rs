@@ -13,7 +13,7 @@ use crate::system::terminal::printable;
 /// The table; an empty cell is a value that could not be computed, or a label that the head does not have.
 ///
 /// Columns: `layer`, `head`, `name`, `primary`, `labels` and those of them that are `borderline` (separated by
-/// spaces), the metrics by their keys in the JSON report (`offset_mass.-1`, `uas.dep->head`), each followed by the ends
+/// spaces), with controls `kept.<control>` (those that the head keeps in that control with every seed), the metrics by their keys in the JSON report (`offset_mass.-1`, `uas.dep->head`), each followed by the ends
 /// of its interval (`uuas_ci95_low`, `uuas_ci95_high`), and `score.<label>` for each label that some head has.
 ///
 /// # Errors
@@ -24,6 +24,8 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
         report.heads.iter().flat_map(|head| &head.labels).map(|label| label.label.as_str()).collect();
     let mut writer = ::csv::Writer::from_writer(Vec::new());
     let mut header = ["layer", "head", "name", "primary", "labels", "borderline"].map(str::to_owned).to_vec();
+    let controls = report.controls_by_kind();
+    header.extend(controls.iter().map(|(kind, _)| format!("kept.{kind}")));
     header.extend(
         report
             .chance
@@ -45,6 +47,7 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
             labels(|_| true),
             labels(|label| label.borderline),
         ];
+        row.extend(controls.iter().map(|(_, runs)| head.kept_always(runs).collect::<Vec<_>>().join(" ")));
         row.extend(metrics(head));
         row.extend(scored.iter().map(|name| {
             let label = head.labels.iter().find(|label| label.label == *name);

@@ -1,17 +1,18 @@
 //! The summary that a person sees on the terminal: the grid of labels, the relations, what was skipped.
 
+mod controls;
+
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
 use anstyle::Style;
 use comfy_table::Table;
 
-use crate::passes::control::ControlKind;
 use crate::passes::observation::Observation;
-use crate::report::{ControlReport, CorpusFileInfo, CorpusInfo, HeadReport, Report};
+use crate::report::{CorpusFileInfo, CorpusInfo, HeadReport, Report, TextInfo};
 use crate::sequences::shard::Shard;
 use crate::studies::all;
-use crate::studies::label::{Detector, Label, UNLABELLED};
+use crate::studies::label::{Label, UNLABELLED};
 use crate::studies::metric::Values;
 use crate::studies::presets::{self, Preset};
 use crate::studies::wording::plain_table;
@@ -59,11 +60,13 @@ fn write_summary(out: &mut String, report: &Report, presets: &[&Preset]) -> fmt:
         corpus.tokens,
     )?;
     files(out, corpus)?;
+    remarks(out, corpus)?;
     writeln!(out, "\nPrimary label of each head (layers down, heads across):\n")?;
     writeln!(out, "{}", grid(report))?;
     legend(out, &report.heads)?;
+    tied(out, &report.heads)?;
     borderline(out, &report.heads)?;
-    controls(out, report)?;
+    controls::write(out, report)?;
     blocks(out, &of_presets(presets, &report.heads))?;
     for (_, section) in &report.sections.0 {
         blocks(out, &section.summary(&report.settings.policy))?;
@@ -87,6 +90,15 @@ fn files(out: &mut String, corpus: &CorpusInfo) -> fmt::Result {
         0 => Ok(()),
         more => writeln!(out, "        and {more} more files"),
     }
+}
+
+/// The facts about the text that labels suffer from.
+fn remarks(out: &mut String, corpus: &CorpusInfo) -> fmt::Result {
+    let mut generators: Vec<&str> = corpus.files.iter().filter_map(|file| file.generated.as_deref()).collect();
+    generators.dedup();
+    let by = generators.iter().map(|by| format!("it is generated, by {}", printable(by)));
+    let text = corpus.text.iter().flat_map(TextInfo::remarks);
+    by.chain(text).try_for_each(|remark| writeln!(out, "        {remark}"))
 }
 
 /// Lines of their own, after a blank one.
@@ -127,7 +139,9 @@ fn grid(report: &Report) -> Table {
         let mut row = vec![format!("L{}", layer[0].layer)];
         row.extend(layer.iter().map(|head| {
             let Code { text, style, .. } = code(&head.primary);
-            let mark = if head.labels.first().is_some_and(|primary| primary.borderline) { BORDERLINE } else { "" };
+            let borderline = head.labels.first().is_some_and(|primary| primary.borderline);
+            let tied = head.labels.iter().any(|label| label.tied);
+            let mark = [(borderline, BORDERLINE), (tied, TIED)].map(|(is, mark)| if is { mark } else { "" }).concat();
             let more = match head.labels.len() {
                 0 | 1 => String::new(),
                 labels => format!("+{}", labels - 1),
@@ -161,6 +175,24 @@ fn legend(out: &mut String, heads: &[HeadReport]) -> fmt::Result {
 /// The mark of a label in the grid whose interval crosses its threshold.
 const BORDERLINE: &str = "?";
 
+/// The mark of a label in the grid that another one might as well stand before.
+const TIED: &str = "~";
+
+/// The legend of [`TIED`], where the grid has it.
+fn tied(out: &mut String, heads: &[HeadReport]) -> fmt::Result {
+    let several = || heads.iter().filter(|head| head.labels.len() > 1);
+    let open = several().filter(|head| head.labels.iter().any(|label| label.tied)).count();
+    if open == 0 {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "\n{open} of {} heads with several labels might as well have another one first ({TIED}): the intervals of their \
+         margins meet.",
+        several().count(),
+    )
+}
+
 fn borderline(out: &mut String, heads: &[HeadReport]) -> fmt::Result {
     let labels = || heads.iter().flat_map(|head| &head.labels);
     let (all, borderline) = (labels().count(), labels().filter(|label| label.borderline).count());
@@ -168,24 +200,6 @@ fn borderline(out: &mut String, heads: &[HeadReport]) -> fmt::Result {
         return Ok(());
     }
     writeln!(out, "\n{borderline} of {all} labels are borderline ({BORDERLINE}): their intervals cross the threshold.")
-}
-
-/// One line for each control: the labels found there, as the mean over its seeds.
-fn controls(out: &mut String, report: &Report) -> fmt::Result {
-    for kind in ControlKind::ALL {
-        let runs: Vec<&ControlReport> = report.controls.iter().filter(|run| run.control.kind == kind).collect();
-        let found = report.label_counts.iter().filter_map(|(family, here)| {
-            let total: u64 = runs.iter().filter_map(|run| run.label_counts.get(family)).sum();
-            let mean = total as f64 / runs.len() as f64;
-            let named = |detector: &Detector| detector.explanation.name == family && detector.shown.in_controls;
-            (total > 0 || all::detectors().any(named)).then(|| format!("{family} {mean:.1} (here {here})"))
-        });
-        if !runs.is_empty() {
-            let found: Vec<String> = found.collect();
-            writeln!(out, "\nControl {kind}, mean of {} seeds: {}", runs.len(), found.join(", "))?;
-        }
-    }
-    Ok(())
 }
 
 fn skipped(out: &mut String, report: &Report) -> fmt::Result {
@@ -206,7 +220,10 @@ fn skipped(out: &mut String, report: &Report) -> fmt::Result {
     }
     for [first, again] in &report.corpus.repeated {
         let [first, again] = [first, again].map(|name| printable(name));
-        writeln!(out, "Files with the same contents, whose sentences count twice: {first} and {again}.")?;
+        writeln!(
+            out,
+            "Files with the same contents, whose sentences count twice in every number: {first} and {again}."
+        )?;
     }
     if report.corpus.passed_over > 0 {
         writeln!(out, "In the folders, files and folders that are no corpus files: {}.", report.corpus.passed_over)?;

@@ -4,6 +4,8 @@ use anyhow::{Result, anyhow, bail, ensure};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
+use crate::system::terminal::shortened;
+
 /// The activation between the two linear layers of a feed-forward block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
@@ -72,7 +74,7 @@ impl TryFrom<String> for PositionEmbedding {
 pub(super) fn named<T: Copy>(what: &str, name: &str, all: &[(&str, T)]) -> Result<T> {
     let Some((_, found)) = all.iter().find(|(known, _)| *known == name) else {
         let known: Vec<&str> = all.iter().map(|(known, _)| *known).collect();
-        bail!("{what} {name:?} is not supported (supported: {})", known.join(", "));
+        bail!("{what} {:?} is not supported (supported: {})", shortened(name), known.join(", "));
     };
     Ok(*found)
 }
@@ -169,12 +171,15 @@ fn default_layer_norm_eps() -> f64 {
 /// The product of two sizes and a small number then fits into 64 bits.
 pub(super) const LARGEST_SIZE: usize = 1 << 24;
 
+/// `MPNetEncoder` sorts distances into so many buckets, whatever the config says.
+pub(super) const DISTANCE_BUCKETS: usize = 32;
+
 /// No encoder comes near: DeepNet (Wang et al. 2022) was trained with 1000 layers to show that it can be done.
 const MOST_LAYERS: usize = 1 << 10;
 
 /// No encoder comes near: XLM-R XXL (Goyal et al. 2021) has 48 layers of 32 heads, Megatron-BERT (Shoeybi et al. 2019)
 /// 48 of 40. What is summed up for each head takes about 100 KB in each worker.
-const MOST_HEADS: usize = 1 << 12;
+pub const MOST_HEADS: usize = 1 << 12;
 
 impl Config {
     /// Reads the text of a `config.json` that has BERT's names.

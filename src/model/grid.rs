@@ -32,6 +32,13 @@ impl HeadGrid {
     pub fn at(self, index: usize) -> (usize, usize) {
         (index / self.heads, index % self.heads)
     }
+
+    /// The name of the head at a place in that list.
+    #[must_use]
+    pub fn name(self, index: usize) -> String {
+        let (layer, head) = self.at(index);
+        head_name(layer, head)
+    }
 }
 
 /// The place of one head in a model, as it is named: `L7H9`.

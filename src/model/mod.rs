@@ -55,7 +55,7 @@ impl Model {
         let ModelFiles { id, revision, config, architecture, tokenizer, weights } = files;
         let tokenizer =
             ModelTokenizer::load(&tokenizer, &config, architecture.family.model_type, architecture.config.vocab_size)?;
-        let checkpoint = Checkpoint::open(weights.clone(), architecture.family.prefix)?;
+        let checkpoint = Checkpoint::open(weights.clone(), architecture.family)?;
         let masked_lm_head = checkpoint.has(architecture.family.masked_lm.dense);
         let parameters = Parameters::load(&checkpoint, &architecture)?;
         weights.iter().try_for_each(ModelFile::ensure_unchanged)?;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use super::config::{Config, PositionEmbedding};
+use super::config::{Config, DISTANCE_BUCKETS, PositionEmbedding};
 use super::families::{Architecture, Groups, Names};
 use super::weights::Tensors;
 use crate::system::parallel::{all_cores, in_parallel};
@@ -132,8 +132,8 @@ pub struct PositionBias {
 }
 
 impl PositionBias {
-    /// `MPNetEncoder` sorts distances into so many buckets, whatever the config says.
-    pub const BUCKETS: usize = 32;
+    /// Distances are sorted into so many.
+    pub const BUCKETS: usize = DISTANCE_BUCKETS;
 
     /// The bucket of a distance, key less query (Raffel et al. 2020, as in MPNet): half of the buckets for each
     /// direction; of those half for one distance each, 0 to 7, the others for ever longer spans, up to all from 91 on.
@@ -180,9 +180,10 @@ impl Parameters {
     pub fn load(tensors: &impl Tensors, architecture: &Architecture) -> Result<Self> {
         let Architecture { config, names, .. } = architecture;
         // Small, and read first: what does not fit is found at once.
-        let bias = |name: &str| -> Result<PositionBias> {
-            let shape = [PositionBias::BUCKETS, config.num_attention_heads];
-            Ok(PositionBias { weight: tensors.tensor(&format!("{name}.weight"), &shape)? })
+        let bias = |(name, rows): (&str, usize)| -> Result<PositionBias> {
+            let mut weight = tensors.tensor(&format!("{name}.weight"), &[rows, config.num_attention_heads])?;
+            weight.truncate(PositionBias::BUCKETS * config.num_attention_heads);
+            Ok(PositionBias { weight })
         };
         let position_bias = names.position_bias.map(bias).transpose()?;
         let final_norm = names.final_norm.map(|name| LayerNorm::load(tensors, name, config.hidden_size)).transpose()?;

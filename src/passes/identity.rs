@@ -150,8 +150,10 @@ pub struct ModelInfo {
     /// The architecture.
     pub family: String,
     /// Layers.
+    #[schemars(range(min = 1))]
     pub layers: usize,
     /// Heads per layer.
+    #[schemars(range(min = 1))]
     pub heads: usize,
     /// Width of one head's queries, keys and values.
     pub head_dim: usize,
@@ -162,8 +164,10 @@ pub struct ModelInfo {
     /// Whether the checkpoint has a masked-LM head beside the encoder.
     pub masked_lm_head: bool,
     /// SHA-256 of `config.json`.
+    #[schemars(extend("pattern" = "^[0-9a-f]{64}$"))]
     pub config_sha256: String,
     /// SHA-256 of the weights; of several files, as if they were one, in the order of their names.
+    #[schemars(extend("pattern" = "^[0-9a-f]{64}$"))]
     pub weights_sha256: String,
     /// SHA-256 of each file of the tokenizer, by its name.
     pub tokenizer_sha256: BTreeMap<String, String>,
@@ -264,8 +268,12 @@ impl Identity {
     /// The first thing that another identity has otherwise: its key, and both values.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Option<String> {
-        let values = |identity: &Self| serde_json::to_value(identity).expect("an identity is JSON");
-        difference("", &values(self), &values(other))
+        fn value(part: &impl Serialize) -> Value {
+            serde_json::to_value(part).expect("an identity is JSON")
+        }
+        // How comes first: what was read of the corpus depends on it.
+        let how = difference("protocol", &value(&self.protocol), &value(&other.protocol));
+        how.or_else(|| difference("", &value(self), &value(other)))
     }
 }
 
@@ -287,5 +295,18 @@ fn difference(key: &str, here: &Value, there: &Value) -> Option<String> {
             Some(format!("{key} has {} entries in one and {} in the other", here.len(), there.len()))
         }
         _ => (here != there).then(|| format!("{key} is {here} in one and {there} in the other")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_time_is_added_to_both() {
+        let (whole, analysis) = (Duration::from_millis(2500), Duration::from_secs(2));
+        let run = RunInfo::new(SystemTime::UNIX_EPOCH, whole, analysis, NonZeroUsize::MIN).and(Duration::from_secs(3));
+        assert_eq!((run.duration_seconds, run.analysis_seconds), (5.5, 5.0));
+        assert_eq!((run.shards, run.threads, &*run.started_at), (1, 1, "1970-01-01T00:00:00Z"));
     }
 }

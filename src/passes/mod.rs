@@ -2,6 +2,7 @@
 
 pub mod beforehand;
 pub mod control;
+pub mod countable;
 pub mod counting;
 pub mod identity;
 pub mod merge;

@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::beforehand::Beforehand;
+use super::countable::ensure_countable;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadView, Needs};
@@ -180,9 +181,11 @@ pub fn watching<S: Sums>(sums: S) -> Box<dyn Observer> {
 ///
 /// # Errors
 ///
-/// If the bytes are no such sums.
+/// If the bytes are no such sums, or have larger ones than can be added up.
 pub fn restored<S: Sums>(bytes: &[u8]) -> Result<Box<dyn Observer>> {
-    Ok(watching(postcard::from_bytes::<S>(bytes).context("its sums cannot be read")?))
+    let sums = postcard::from_bytes::<S>(bytes).context("its sums cannot be read")?;
+    ensure_countable(&sums)?;
+    Ok(watching(sums))
 }
 
 /// The sums of an observer.
@@ -328,5 +331,68 @@ impl Panel {
     #[must_use]
     pub fn into_observers(self) -> Vec<Box<dyn Observer>> {
         self.observers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    /// Keeps what it is shown, and needs it or not.
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+    struct Shown {
+        needy: bool,
+        states: Vec<(u64, usize, usize)>,
+        logits: Vec<(u64, usize, usize)>,
+        ended: Vec<u64>,
+    }
+
+    impl Sums for Shown {
+        type Begun = u64;
+
+        fn needs(&self) -> Needs {
+            Needs { hidden_states: self.needy, logits: self.needy, ..Needs::default() }
+        }
+
+        fn begin(&mut self, sequence: &Sequence) -> u64 {
+            sequence.index
+        }
+
+        fn head(&mut self, _: &mut u64, _: &mut Lent<'_>) {}
+
+        fn hidden_states(&mut self, begun: &mut u64, layer: usize, states: Rows<'_>) {
+            self.states.push((*begun, layer, states.count()));
+        }
+
+        fn logits(&mut self, begun: &mut u64, position: usize, logits: &[f32]) {
+            self.logits.push((*begun, position, logits.len()));
+        }
+
+        fn end(&mut self, begun: u64) {
+            self.ended.push(begun);
+        }
+
+        fn merge(&mut self, _: &Self) {}
+
+        fn fits(&self, _: HeadGrid, _: FromToken) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn hidden_states_and_logits_are_shown_to_those_who_need_them() {
+        let shown = |needy| watching(Shown { needy, ..Shown::default() });
+        let mut panel = Panel::new(vec![shown(true), shown(false)]);
+        assert_eq!(panel.needs(), Needs { hidden_states: true, logits: true, ..Needs::default() });
+        let sequences = [7, 9].map(|index| Sequence { index, ..Sequence::default() });
+        panel.begin(sequences.iter());
+        panel.hidden_states(1, 4, Rows::new(&[0.0; 6], 2));
+        panel.logits(0, 3, &[0.0; 5]);
+        panel.end();
+        let observers = panel.into_observers();
+        let (states, logits) = (vec![(9, 4, 3)], vec![(7, 3, 5)]);
+        assert_eq!(*sums::<Shown>(&*observers[0]), Shown { needy: true, states, logits, ended: vec![7, 9] });
+        assert_eq!(*sums::<Shown>(&*observers[1]), Shown { ended: vec![7, 9], ..Shown::default() });
     }
 }

@@ -17,6 +17,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::countable::ensure_countable;
 use super::identity::{Identity, RunInfo};
 use super::observation::{Observation, PassSums};
 use crate::sequences::shard::Shard;
@@ -77,8 +78,12 @@ pub fn render(shard: Shard, observation: &Observation) -> Result<Vec<u8>> {
     seal(&serde_json::to_string(&header)?, &postcard::to_stdvec(&body)?)
 }
 
-/// Packs `sums` and puts the file together.
-fn seal(header: &str, sums: &[u8]) -> Result<Vec<u8>> {
+/// Packs `sums` and puts the file together, whatever is in it: what fuzzing makes up passes the checksum, too.
+///
+/// # Errors
+///
+/// None that its arguments can cause.
+pub fn seal(header: &str, sums: &[u8]) -> Result<Vec<u8>> {
     let beginning = format!("{MAGIC}{FORMAT_VERSION}\n{header}\n").into_bytes();
     let mut packed = zstd::Encoder::new(beginning, zstd::DEFAULT_COMPRESSION_LEVEL)?;
     packed.write_all(sums)?;
@@ -125,6 +130,8 @@ fn parse(bytes: &[u8], restore: Restore<'_>) -> Result<(Shard, Observation)> {
     let packed = rest.len().checked_sub(CHECKSUM_BYTES).map(|end| &rest[..end]).context(damaged)?;
     let body: Vec<PassBytes> = postcard::from_bytes(&unpack(packed)?).context("its sums cannot be read")?;
     let Header { shard, identity, tally, run } = header;
+    ensure_countable(&(&tally, &run, body.iter().map(|pass| pass.left_out).collect::<Vec<_>>()))?;
+    ensure!(run.as_ref().is_none_or(|run| run.shards == 1), "its header has the run of several shards");
     let passes = restore(&identity, body)?;
     Ok((shard, Observation { identity, tally, passes, run }))
 }

@@ -5,6 +5,7 @@
 use super::control::{Control, ControlKind};
 use crate::model::forward::gates::{Gate, Gates};
 use crate::model::grid::HeadPlace;
+use crate::sequences::repeats::Repeats;
 
 /// One pass over a corpus.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub enum Sequences {
         /// The longest pair, in tokens, special tokens included; less if the model has fewer positions.
         max_tokens: usize,
     },
+    /// No sentences of the corpus: random tokens, twice, as [`crate::sequences::repeats`] makes them.
+    Repeats(Repeats),
 }
 
 /// Weights that an architecture can have.
@@ -88,16 +91,16 @@ impl Pass {
         gates
     }
 
-    /// The same pass with what `control` takes away.
+    /// The same pass with what `control` takes away; `None` if there is nothing of that in it.
     #[must_use]
-    pub fn under(self, control: Control) -> Self {
+    pub fn under(self, control: Control) -> Option<Self> {
         let seed = control.seed;
         match (control.kind, self.sequences) {
-            (ControlKind::RandomInit, _) => Self { weights: Weights::Fresh { seed }, ..self },
+            (ControlKind::RandomInit, _) => Some(Self { weights: Weights::Fresh { seed }, ..self }),
             (ControlKind::ShuffledWords, Sequences::Sentences | Sequences::Shuffled { .. }) => {
-                Self { sequences: Sequences::Shuffled { seed }, ..self }
+                Some(Self { sequences: Sequences::Shuffled { seed }, ..self })
             }
-            (ControlKind::ShuffledWords, Sequences::Pairs { .. }) => self,
+            (ControlKind::ShuffledWords, Sequences::Pairs { .. } | Sequences::Repeats(_)) => None,
         }
     }
 }
@@ -140,8 +143,10 @@ mod tests {
     fn a_control_takes_one_thing_away() {
         let control = |kind, seed| Control { kind, seed };
         let fresh = Pass::PLAIN.under(control(ControlKind::RandomInit, 2));
-        assert_eq!(fresh, Pass { weights: Weights::Fresh { seed: 2 }, ..Pass::PLAIN });
+        assert_eq!(fresh.unwrap(), Pass { weights: Weights::Fresh { seed: 2 }, ..Pass::PLAIN });
         let shuffled = Pass::PLAIN.under(control(ControlKind::ShuffledWords, 1));
-        assert_eq!(shuffled, Pass { sequences: Sequences::Shuffled { seed: 1 }, ..Pass::PLAIN });
+        assert_eq!(shuffled.unwrap(), Pass { sequences: Sequences::Shuffled { seed: 1 }, ..Pass::PLAIN });
+        let repeats = Pass { sequences: Sequences::Repeats(Repeats { masked: false }), ..Pass::PLAIN };
+        assert_eq!(repeats.under(control(ControlKind::ShuffledWords, 1)), None);
     }
 }

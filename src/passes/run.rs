@@ -17,6 +17,7 @@ use crate::model::forward::Encoder;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::sequences::counts::TokenCounts;
 use crate::sequences::pairs::Pairs;
+use crate::sequences::repeats::Repeats;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::shard::Shard;
 use crate::sequences::shuffle::shuffled;
@@ -65,10 +66,14 @@ impl Runner<'_> {
     pub fn run(&self, opened: Corpus, passes: Vec<(Pass, Vec<Box<dyn Observer>>)>) -> Result<Outcome> {
         let mut passes = passes.into_iter();
         let (pass, observers) = passes.next().expect("at least one pass");
-        let (first, tally, corpus) = self.pass(opened, pass, observers)?;
+        let (first, tally, corpus) = self.over_corpus(opened, pass, observers)?;
         let mut done = vec![first];
         for (pass, observers) in passes {
-            let (sums, _, again) = self.pass(Corpus::open(self.corpus)?, pass, observers)?;
+            if let Sequences::Repeats(repeats) = pass.sequences {
+                done.push(self.over_repeats(repeats, pass, observers)?);
+                continue;
+            }
+            let (sums, _, again) = self.over_corpus(Corpus::open(self.corpus)?, pass, observers)?;
             ensure!(
                 again == corpus,
                 "corpus `{}` changed while it was analysed, which reads it several times",
@@ -79,32 +84,21 @@ impl Runner<'_> {
         Ok(Outcome { tally, corpus, passes: done })
     }
 
-    fn pass(
+    /// A pass over what is made of the sentences of the corpus.
+    fn over_corpus(
         &self,
         corpus: Corpus,
         pass: Pass,
         observers: Vec<Box<dyn Observer>>,
     ) -> Result<(PassSums, Tally, CorpusIdentity)> {
         let Self { shard, model, protocol, .. } = *self;
-        let fresh;
-        let encoder: &dyn Encoder = match pass.weights {
-            Weights::Trained => &*model.encoder,
-            Weights::Fresh { seed } => {
-                fresh = model.untrained(seed)?;
-                &*fresh
-            }
-        };
         let progress = Analysis::new(protocol.limit, corpus.bytes(), corpus.bytes_read());
         let tokenizer =
             SentenceTokenizer::new(&model.tokenizer, protocol.max_tokens, protocol.truncate).strict(self.strict);
         let left = protocol.limit.unwrap_or(u64::MAX);
         let mut sentences = TokenizedSentences { corpus, encoder: tokenizer, shard, left };
-        let (mut panel, gates) = (Panel::new(observers), pass.gates());
-        panel.begin_pass(&Beforehand { embeddings: encoder.word_embeddings(), counts: self.counts.clone() });
-        let sum = |sequences: &mut (dyn Iterator<Item = Result<Sequence>> + Send)| {
-            sum_up(panel, encoder, &gates, sequences, self.threads, &progress)
-        };
-        let (panel, left_out) = match pass.sequences {
+        let sum = |sequences: &mut Sequencer<'_>| self.sum(&pass, observers, sequences, &progress);
+        let (sums, left_out) = match pass.sequences {
             Sequences::Sentences => (sum(&mut sentences)?, 0),
             Sequences::Shuffled { seed } => {
                 let shuffle = |sentence: Result<Sequence>| sentence.map(|sentence| shuffled(&sentence, seed));
@@ -115,12 +109,47 @@ impl Runner<'_> {
                 let mut pairs = Pairs::new(sentences.by_ref(), max_tokens);
                 (sum(&mut pairs)?, pairs.dropped())
             }
+            Sequences::Repeats(_) => unreachable!("they are not made of the corpus"),
         };
         let TokenizedSentences { corpus, encoder, .. } = sentences;
-        let sums = PassSums { pass, left_out, sums: panel.into_observers() };
-        Ok((sums, encoder.into_tally(), corpus.into_identity()?))
+        Ok((PassSums { pass, left_out, sums }, encoder.into_tally(), corpus.into_identity()?))
+    }
+
+    /// A pass over sequences that need no corpus; of several shards each has its part of them.
+    fn over_repeats(&self, repeats: Repeats, pass: Pass, observers: Vec<Box<dyn Observer>>) -> Result<PassSums> {
+        let positions = self.model.architecture.config.positions();
+        let made = repeats.sequences(&self.model.tokenizer, positions)?;
+        let mut own = made.into_iter().filter(|sequence| self.shard.takes(sequence.index)).map(Ok);
+        let sums = self.sum(&pass, observers, &mut own, &Analysis::new(None, None, Arc::default()))?;
+        Ok(PassSums { pass, left_out: 0, sums })
+    }
+
+    /// Shows the sequences to the observers, by the weights and without the heads that the pass says.
+    fn sum(
+        &self,
+        pass: &Pass,
+        observers: Vec<Box<dyn Observer>>,
+        sequences: &mut Sequencer<'_>,
+        progress: &Analysis,
+    ) -> Result<Vec<Box<dyn Observer>>> {
+        let fresh;
+        let encoder: &dyn Encoder = match pass.weights {
+            Weights::Trained => &*self.model.encoder,
+            Weights::Fresh { seed } => {
+                fresh = self.model.untrained(seed)?;
+                &*fresh
+            }
+        };
+        let mut panel = Panel::new(observers);
+        panel.begin_pass(&Beforehand { embeddings: encoder.word_embeddings(), counts: self.counts.clone() });
+        let model = (self.model.id.as_str(), encoder);
+        let panel = sum_up(panel, model, &pass.gates(), sequences, self.threads, progress)?;
+        Ok(panel.into_observers())
     }
 }
+
+/// The sequences of a pass, as the workers take them.
+type Sequencer<'a> = dyn Iterator<Item = Result<Sequence>> + Send + 'a;
 
 /// The longest sequence that is run: what was asked for, or as many tokens as the model has positions.
 ///

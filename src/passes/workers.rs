@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::observer::Panel;
 use crate::corpus::Corpus;
@@ -68,7 +68,7 @@ impl Iterator for TokenizedSentences<'_> {
 /// If the corpus cannot be read on, or a forward pass fails.
 pub fn sum_up(
     panel: Panel,
-    encoder: &dyn Encoder,
+    (model, encoder): (&str, &dyn Encoder),
     gates: &Gates,
     sequences: impl Iterator<Item = Result<Sequence>> + Send,
     threads: NonZeroUsize,
@@ -86,7 +86,10 @@ pub fn sum_up(
             if !panel.is_empty() {
                 panel.begin(pack.sentences.iter());
                 let mut watcher = Watcher { panel: &mut panel, pack: &pack };
-                encoder.forward_from(Start::Embeddings, &pack.batch(), gates, &mut scratch, &mut watcher)?;
+                let start = Start::Embeddings;
+                encoder
+                    .forward_from(start, &pack.batch(), gates, &mut scratch, &mut watcher)
+                    .with_context(|| format!("cannot run `{model}` over the corpus, sentences counted from 0"))?;
                 panel.end();
             }
             progress.advance(pack.sentences.len(), pack.tokens());

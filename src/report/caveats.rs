@@ -1,7 +1,7 @@
 //! Caveats of a run: the general ones, and those of its studies. docs/LIMITS.md has the argument and the full
 //! references.
 
-use super::{Caveat, CorpusInfo, ModelInfo};
+use super::{Caveat, CorpusInfo, ModelInfo, TextInfo};
 use crate::stats::blocks::BLOCKS;
 use crate::studies::label::Verdict;
 use crate::studies::study::{About, Caveat as Known};
@@ -11,6 +11,13 @@ struct Run<'a> {
     model: &'a ModelInfo,
     corpus: &'a CorpusInfo,
     verdicts: &'a [Verdict],
+}
+
+impl Run<'_> {
+    /// Whether the corpus is such a text; reports of 0.1 do not say.
+    fn text(&self, is_such: impl Fn(&TextInfo) -> bool) -> bool {
+        self.corpus.text.as_ref().is_some_and(is_such)
+    }
 }
 
 /// A caveat, and the runs that it applies to.
@@ -56,6 +63,38 @@ const GENERAL: &[Entry] = &[
         ),
         |run| run.verdicts.iter().any(|verdict| verdict.labels.len() > 1),
     ),
+    (
+        meaning(
+            "unknown-tokens",
+            "Many tokens are unknown to the vocabulary, and to the model they are all the same word: labels say what it \
+                does with their places, not with this language.",
+        ),
+        |run| run.text(TextInfo::is_unknown),
+    ),
+    (
+        meaning(
+            "cut-up-words",
+            "Words have more than two tokens on average, so most neighbours are parts of one word: labels at an offset \
+                are about these, not about words.",
+        ),
+        |run| run.text(TextInfo::is_cut_up),
+    ),
+    (
+        meaning(
+            "hardly-running-text",
+            "Sentences have fewer than four words on average, so most words lack a neighbour on one side: what looks \
+                farther rests on the few longer ones, which may be of another kind.",
+        ),
+        |run| run.text(TextInfo::is_no_running_text),
+    ),
+    (
+        meaning(
+            "generated",
+            "The corpus says that sentences of it were generated: intervals and tests are about more of these, not about \
+                a language.",
+        ),
+        |run| run.corpus.files.iter().any(|file| file.generated.is_some()),
+    ),
     (certainty("borderline", "Some labels are borderline: their intervals reach across the threshold."), |run| {
         run.verdicts.iter().flat_map(|verdict| &verdict.labels).any(|label| label.borderline)
     }),
@@ -69,14 +108,25 @@ const GENERAL: &[Entry] = &[
     (
         certainty(
             "equal-files",
-            "Some files of the corpus have the same contents: their sentences count twice, so the intervals and \
-                q-values are too small.",
+            "Some files of the corpus have the same contents: their sentences count twice in every number, and once in \
+                intervals and tests.",
         ),
         |run| !run.corpus.repeated.is_empty(),
     ),
     (
-        certainty("few-sentences", "There are fewer sentences than blocks to resample: the intervals are too narrow."),
-        |run| run.corpus.sentences < BLOCKS as u64,
+        certainty(
+            "equal-sentences",
+            "Many sentences are copies of others: they count each time in every number, and once in intervals and tests.",
+        ),
+        |run| run.text(TextInfo::is_repetitive),
+    ),
+    (
+        certainty(
+            "few-sentences",
+            "There are fewer sentences that are independent of each other than blocks to resample: the intervals are too \
+                narrow.",
+        ),
+        |run| run.corpus.sentences < BLOCKS as u64 || run.text(TextInfo::is_small),
     ),
 ];
 

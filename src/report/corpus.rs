@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::text::TextInfo;
 use crate::corpus::{CorpusIdentity, FileIdentity, Format};
 use crate::sequences::tally::{FileTally, SkipReason, Tally};
 
 /// The corpus that a model was run over.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CorpusInfo {
     /// The names of what was given, joined by ` + `: of files, of folders, `-` for standard input.
     pub name: String,
@@ -34,6 +35,9 @@ pub struct CorpusInfo {
     /// Pairs of files whose bytes are the same, so that their sentences count twice; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repeated: Vec<[String; 2]>,
+    /// What kind of text it is; absent in reports of 0.1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<TextInfo>,
 }
 
 /// One file of the corpus.
@@ -44,7 +48,11 @@ pub struct CorpusFileInfo {
     /// The format it was read as.
     pub format: Format,
     /// SHA-256 of the whole file as it is stored, compressed or not.
+    #[schemars(extend("pattern" = "^[0-9a-f]{64}$"))]
     pub sha256: String,
+    /// By what its sentences were generated, where it says that they were; absent if it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generated: Option<String>,
     /// Sentences analysed.
     pub sentences: u64,
     /// Tokens of those, special tokens included.
@@ -60,9 +68,9 @@ impl CorpusInfo {
     #[must_use]
     pub fn new(identity: CorpusIdentity, tally: &Tally) -> Self {
         let count = |reason: SkipReason| (reason, tally.skipped.get(&reason).copied().unwrap_or(0));
-        let file = |(number, FileIdentity { name, format, sha256 }): (usize, FileIdentity)| {
+        let file = |(number, FileIdentity { name, format, sha256, generated }): (usize, FileIdentity)| {
             let FileTally { sentences, tokens, words, skipped } = tally.files.get(number).copied().unwrap_or_default();
-            CorpusFileInfo { name, format, sha256, sentences, tokens, words, skipped }
+            CorpusFileInfo { name, format, sha256, generated, sentences, tokens, words, skipped }
         };
         let repeated = identity.repeated().into_iter().map(|pair| pair.map(|file| file.name.clone())).collect();
         Self {
@@ -76,6 +84,7 @@ impl CorpusInfo {
             unannotated: tally.unannotated,
             passed_over: identity.passed_over,
             repeated,
+            text: Some(TextInfo::new(identity.repeats, tally)),
             files: identity.files.into_iter().enumerate().map(file).collect(),
         }
     }

@@ -1,10 +1,12 @@
 //! The report: what is written, with its JSON Schema. docs/REPORT.md explains each key.
 
 mod caveats;
+mod control;
 mod corpus;
 mod schema;
+mod text;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 
 use anyhow::Result;
@@ -15,19 +17,21 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::model::grid::head_name;
-use crate::passes::control::Control;
+use crate::passes::control::ControlKind;
 use crate::passes::identity::{ModelInfo, Protocol, RunInfo, Tool};
 use crate::stats::bootstrap::Bootstrap;
 use crate::studies::all;
 use crate::studies::findings::Findings;
 use crate::studies::label::{Label, Near, Verdict};
-use crate::studies::metric::{Denominator, Estimates, Intervals, Metrics, Values};
+use crate::studies::metric::{Denominator, Estimates, Intervals, Metrics, StandardErrors, Values};
 use crate::studies::plan;
 use crate::studies::policy::Policy;
 use crate::studies::section::Section;
 use crate::studies::study::{Study, columns};
 
+pub use control::{ControlHead, ControlReport, Controlled};
 pub use corpus::{CorpusFileInfo, CorpusInfo};
+pub use text::TextInfo;
 
 /// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -37,6 +41,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 #[schemars(title = "headscope report")]
 pub struct Report {
     /// The version of this schema.
+    #[schemars(extend("const" = SCHEMA_VERSION))]
     pub schema_version: u32,
     /// The program that wrote the report.
     pub tool: Tool,
@@ -57,8 +62,9 @@ pub struct Report {
     #[schemars(schema_with = "schema::denominators")]
     pub denominators: Metrics<Denominator>,
     /// How many labels of each family the heads have.
+    #[schemars(schema_with = "schema::counts")]
     pub label_counts: BTreeMap<String, u64>,
-    /// How many they have in each control; empty without `--control`.
+    /// The labels that they have in each control, and those that they keep; empty without `--control`.
     pub controls: Vec<ControlReport>,
     /// One object per head, layer by layer.
     pub heads: Vec<HeadReport>,
@@ -123,16 +129,6 @@ fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error
     all::default_policy().with_json(&values).map_err(D::Error::custom)
 }
 
-/// Labels found in a control: they are false.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ControlReport {
-    /// Which control, with its seed.
-    #[serde(flatten)]
-    pub control: Control,
-    /// How many labels of each family the heads have there.
-    pub label_counts: BTreeMap<String, u64>,
-}
-
 /// One head: its verdict and the evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadReport {
@@ -143,10 +139,13 @@ pub struct HeadReport {
     /// The name of the head, `L7H9`.
     pub name: String,
     /// The firm label with the largest margin over its threshold, a borderline one if none is firm, or `unlabelled`.
+    #[schemars(schema_with = "schema::primary")]
     pub primary: String,
     /// All labels: firm before borderline ones, and among these by falling margin.
+    #[schemars(schema_with = "schema::labels")]
     pub labels: Vec<Label>,
     /// For an unlabelled head the two labels it is nearest to; fewer if fewer rules are on.
+    #[schemars(schema_with = "schema::nearest")]
     pub nearest: Vec<Near>,
     /// The values of the metrics, by metric id.
     #[schemars(schema_with = "schema::values")]
@@ -154,6 +153,15 @@ pub struct HeadReport {
     /// The 95 % interval of each metric.
     #[schemars(schema_with = "schema::intervals")]
     pub ci95: Intervals,
+    /// The standard error of each metric, by leaving out one block of sentences at a time; empty in reports of 0.1.
+    #[serde(default)]
+    #[schemars(schema_with = "schema::values")]
+    pub standard_errors: StandardErrors,
+    /// The chance level of metrics whose chance depends on the head, by metric id; null where `chance` of the report has
+    /// it, or there is none. Empty if no study that was run has such metrics.
+    #[serde(default)]
+    #[schemars(schema_with = "schema::values")]
+    pub chance: Values,
 }
 
 /// A caveat that applies to the run.
@@ -175,8 +183,8 @@ pub struct Circumstances {
     pub corpus: CorpusInfo,
     /// Every option that the numbers depend on, and the label policy.
     pub settings: Settings,
-    /// The labels that each control has.
-    pub controls: Vec<ControlReport>,
+    /// The verdicts in each control.
+    pub controls: Vec<Controlled>,
     /// Facts about the run.
     pub run: Option<RunInfo>,
 }
@@ -189,12 +197,17 @@ impl Report {
         let (grid, policy) = (model.grid(), &settings.policy);
         let verdicts = findings.verdicts(policy);
         let caveats = caveats::of_run(&model, &corpus, &verdicts, findings.caveats(&verdicts, policy));
-        let label_counts = all::count(&findings.studies(), &verdicts);
-        let Findings { estimates: Estimates { heads, ci95, chance, chance_ci95, denominators }, sections } = findings;
-        let head = |(place, ((metrics, ci95), verdict)): (usize, ((Values, Intervals), Verdict))| {
+        let studies = findings.studies();
+        let labels = verdicts.iter().flat_map(|verdict| &verdict.labels).map(|label| label.label.as_str());
+        let label_counts = all::count(&studies, labels);
+        let controls = controls.into_iter().map(|there| ControlReport::new(there, &verdicts, grid)).collect();
+        let Findings { estimates, sections } = findings;
+        let Estimates { heads, ci95, standard_errors, own_chance, chance, chance_ci95, denominators, .. } = estimates;
+        let measured = heads.into_iter().zip(ci95).zip(standard_errors).zip(own_chance);
+        let head = |(place, ((((metrics, ci95), standard_errors), chance), verdict))| {
             let (layer, head) = grid.at(place);
-            let Verdict { primary, labels, nearest } = verdict;
-            HeadReport { layer, head, name: head_name(layer, head), primary, labels, nearest, metrics, ci95 }
+            let (name, Verdict { primary, labels, nearest }) = (head_name(layer, head), verdict);
+            HeadReport { layer, head, name, primary, labels, nearest, metrics, ci95, standard_errors, chance }
         };
         Self {
             schema_version: SCHEMA_VERSION,
@@ -207,7 +220,7 @@ impl Report {
             denominators,
             label_counts,
             controls,
-            heads: heads.into_iter().zip(ci95).zip(verdicts).enumerate().map(head).collect(),
+            heads: measured.zip(verdicts).enumerate().map(head).collect(),
             sections: Sections(sections),
             caveats,
             run,
@@ -219,13 +232,32 @@ impl Report {
     /// The labels of the controls under it cannot be told from a report, so they are left out.
     #[must_use]
     pub fn relabel(self, policy: Policy) -> Self {
-        let Self { tool, model, corpus, settings, chance, chance_ci95, denominators, heads, sections, run, .. } = self;
-        let (heads, ci95) = heads.into_iter().map(|head| (head.metrics, head.ci95)).unzip();
-        let estimates = Estimates { heads, ci95, chance, chance_ci95, denominators };
-        let mut findings = Findings { estimates, sections: sections.0 };
+        let (circumstances, mut findings) = self.apart();
         findings.correct(&policy);
-        let settings = Settings { policy, ..settings };
-        Self::new(Circumstances { tool, model, corpus, settings, controls: Vec::new(), run }, findings)
+        let settings = Settings { policy, ..circumstances.settings };
+        Self::new(Circumstances { settings, ..circumstances }, findings)
+    }
+
+    /// All that the report was made of but its controls, of which it has the outcome alone.
+    #[must_use]
+    pub fn apart(self) -> (Circumstances, Findings) {
+        let Self { tool, model, corpus, settings, chance, chance_ci95, denominators, heads, .. } = self;
+        let mut estimates = Estimates { chance, chance_ci95, denominators, ..Estimates::default() };
+        for head in heads {
+            estimates.heads.push(head.metrics);
+            estimates.ci95.push(head.ci95);
+            estimates.standard_errors.push(head.standard_errors);
+            estimates.own_chance.push(head.chance);
+        }
+        let findings = Findings { estimates, sections: self.sections.0 };
+        (Circumstances { tool, model, corpus, settings, controls: Vec::new(), run: self.run }, findings)
+    }
+
+    /// The controls that were run, those of one kind with all its seeds together.
+    #[must_use]
+    pub fn controls_by_kind(&self) -> Vec<(ControlKind, Vec<&ControlReport>)> {
+        let runs = |kind| self.controls.iter().filter(|run| run.control.kind == kind).collect::<Vec<_>>();
+        ControlKind::ALL.map(|kind| (kind, runs(kind))).into_iter().filter(|(_, runs)| !runs.is_empty()).collect()
     }
 
     /// Reads a report with the sections of all its studies.
@@ -243,30 +275,60 @@ impl Report {
         Ok(report)
     }
 
-    /// Puts all metrics in the order of the tables, and gives the first fault of a report that is not whole: a whole one
-    /// has every head with every metric of its studies.
+    /// The first fault of a report that is not whole, if there is any: a whole one has every head, each with the same
+    /// metrics, and whole sections.
     #[must_use]
-    pub fn complete(&mut self) -> Option<String> {
+    pub fn defect(&self) -> Option<String> {
         let grid = self.model.grid();
         let count = grid.layers.checked_mul(grid.heads).filter(|&count| count > 0 && count == self.heads.len());
         let listed = self.heads.iter().map(|head| (head.layer, head.head));
         if count.is_none() || !listed.eq((0..grid.count()).map(|place| grid.at(place))) {
             return Some(format!("`heads` does not list {} layers of {} heads", grid.layers, grid.heads));
         }
+        let names = |head: &HeadReport| {
+            let names = |names: BTreeSet<String>| (!names.is_empty()).then_some(names);
+            let metrics = names(head.metrics.cells().map(|(name, _)| name).collect())?;
+            (metrics == head.ci95.cells().map(|(name, _)| name).collect()).then_some(metrics)
+        };
+        let expected = names(&self.heads[0]);
+        if let Some(head) = self.heads.iter().find(|head| expected.is_none() || names(head) != expected) {
+            return Some(lacking(head));
+        }
+        self.sections.0.iter().find_map(|(_, section)| section.defect(grid))
+    }
+
+    /// Puts all metrics in the order of the tables, and gives the first fault of a report that this version could not have
+    /// written: it has every metric of its studies.
+    #[must_use]
+    pub fn complete(&mut self) -> Option<String> {
         let expected = self.sections.0.iter().flat_map(|(study, _)| columns(*study)).collect::<Vec<_>>();
         for head in &mut self.heads {
             let ordered = (take(&mut head.metrics).in_order(&expected), take(&mut head.ci95).in_order(&expected));
-            let (Some(metrics), Some(ci95)) = ordered else {
-                return Some(format!("the head `{}` does not have every metric", head.name));
-            };
+            let (Some(metrics), Some(ci95)) = ordered else { return Some(lacking(head)) };
             (head.metrics, head.ci95) = (metrics, ci95);
+            let Some(chance) = take(&mut head.chance).those_in_order(&expected) else {
+                return Some(format!("the head `{}` has a chance level of what is no metric", head.name));
+            };
+            head.chance = chance;
         }
         let chance = (take(&mut self.chance).in_order(&expected), take(&mut self.chance_ci95).in_order(&expected));
         let (Some(chance), Some(chance_ci95)) = chance else {
             return Some("`chance` does not have every metric".to_owned());
         };
         (self.chance, self.chance_ci95) = (chance, chance_ci95);
-        self.sections.0.iter().find_map(|(_, section)| section.defect(grid))
+        None
+    }
+}
+
+fn lacking(head: &HeadReport) -> String {
+    format!("the head `{}` does not have every metric", head.name)
+}
+
+impl HeadReport {
+    /// The labels that the head keeps in all of these runs of a control.
+    pub fn kept_always<'a>(&'a self, runs: &'a [&ControlReport]) -> impl Iterator<Item = &'a str> {
+        let labels = self.labels.iter().map(|label| label.label.as_str());
+        labels.filter(|label| runs.iter().all(|run| run.keeps(&self.name, label)))
     }
 }
 

@@ -3,6 +3,8 @@
 pub mod counts;
 pub mod pack;
 pub mod pairs;
+pub mod repeats;
+pub mod roles;
 pub mod sequence;
 pub mod shard;
 pub mod shuffle;

@@ -107,6 +107,7 @@ impl<I: Iterator<Item = Result<Sequence>>> Pairs<I> {
         Ok(Some(Sequence {
             index: first.index,
             document: first.document,
+            family: first.family,
             ids: tokens.iter().map(|token| token.id).collect(),
             // `extract_attention.py` gives both segments the id 0.
             segments: vec![0; tokens.len()],

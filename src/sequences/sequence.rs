@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::corpus::{Annotation, TreeHead};
+use crate::corpus::{Annotation, Family, TreeHead};
 
 /// A sentence ready for the encoder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct Sequence {
     /// [`SEGMENT_SENTENCES`](super::pack::SEGMENT_SENTENCES) sentences: documents end there, so that shards can be made
     /// apart.
     pub document: u64,
+    /// The sentences that it is no independent evidence beside: they are in one block.
+    pub family: Family,
     /// Token ids, `[tokens]`, special tokens included.
     pub ids: Vec<u32>,
     /// Segment (token type) ids, `[tokens]`.

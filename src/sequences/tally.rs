@@ -53,6 +53,10 @@ pub struct Tally {
     pub sentences: u64,
     /// Tokens of those, special tokens included.
     pub tokens: u64,
+    /// Tokens of text of those.
+    pub text_tokens: u64,
+    /// Tokens of text of those that stand for whatever the vocabulary lacks.
+    pub unknown: u64,
     /// Words of those.
     pub words: u64,
     /// Tokens of the longest of those.
@@ -87,6 +91,8 @@ impl Tally {
     pub fn merge(&mut self, other: &Self) {
         self.sentences += other.sentences;
         self.tokens += other.tokens;
+        self.text_tokens += other.text_tokens;
+        self.unknown += other.unknown;
         self.words += other.words;
         self.longest = self.longest.max(other.longest);
         self.truncated += other.truncated;
@@ -111,15 +117,20 @@ impl Tally {
         &mut self.files[number]
     }
 
-    /// Counts a sequence that was made of a sentence of this file.
-    pub(super) fn count(&mut self, file: usize, sequence: &Sequence) {
+    /// Counts a sequence that was made of a sentence of this file; `unknown` is the token for what the vocabulary lacks.
+    pub(super) fn count(&mut self, file: usize, sequence: &Sequence, unknown: Option<u32>) {
         let (tokens, words) = (sequence.ids.len() as u64, sequence.words.len() as u64);
         self.sentences += 1;
         self.tokens += tokens;
+        let text = sequence.ids.iter().zip(&sequence.kinds).filter(|(_, kind)| !kind.is_special());
+        for (&id, _) in text {
+            self.text_tokens += 1;
+            self.unknown += u64::from(Some(id) == unknown);
+        }
         self.words += words;
         self.longest = self.longest.max(tokens);
-        let unknown = |arc: &GoldArc| arc.head == TreeHead::Unknown;
-        self.unannotated += u64::from(sequence.tree.as_ref().is_some_and(|tree| tree.iter().any(unknown)));
+        let without = |arc: &GoldArc| arc.head == TreeHead::Unknown;
+        self.unannotated += u64::from(sequence.tree.as_ref().is_some_and(|tree| tree.iter().any(without)));
         self.untagged += u64::from(sequence.annotations.iter().any(|annotation| annotation.upos.is_none()));
         let file = self.file(file);
         file.sentences += 1;

@@ -62,7 +62,7 @@ impl<'a> SentenceTokenizer<'a> {
     ///
     /// If the tokenizer fails, or the sentence must be left out and that is an error; both name file and line.
     pub fn encode(&mut self, sentence: Sentence) -> Result<Tokenized> {
-        let Sentence { index, origin, document, entity_fields, content } = sentence;
+        let Sentence { index, origin, document, family, entity_fields, content } = sentence;
         let at = || format!("{origin}: cannot tokenise sentence {index}");
         let tokenized = match content {
             Content::Text(text) => self.text(&text).with_context(at)?,
@@ -71,8 +71,8 @@ impl<'a> SentenceTokenizer<'a> {
         match tokenized {
             Tokenized::Sequence(sequence) => {
                 let segment = index / SEGMENT_SENTENCES * SEGMENT_SENTENCES;
-                let sequence = Sequence { index, document: document.max(segment), entity_fields, ..sequence };
-                self.tally.count(origin.file, &sequence);
+                let sequence = Sequence { index, document: document.max(segment), family, entity_fields, ..sequence };
+                self.tally.count(origin.file, &sequence, self.tokenizer.unknown());
                 Ok(Tokenized::Sequence(sequence))
             }
             Tokenized::Skipped(reason) if self.strict => {

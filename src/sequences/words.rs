@@ -122,6 +122,15 @@ mod tests {
     }
 
     #[test]
+    fn words_with_tokens_of_no_word_between_them_are_apart() {
+        let view = AttentionView::new(0, 0, 5, &WEIGHTS);
+        let mut words = WordAttention::default();
+        words.fold(view, &[1..2, 3..4], FromToken::Mean);
+        let expected = [1, 3].map(|from| [1, 3].map(|to| f64::from(WEIGHTS[from * 5 + to])));
+        assert_eq!([0, 1].map(|from| [0, 1].map(|to| words.get(from, to))), expected);
+    }
+
+    #[test]
     fn to_a_split_word_is_the_sum_and_from_it_the_mean() {
         let words = folded(FromToken::Mean);
         // From un ##do: ((0.5 + 0.25) + (0 + 0.25)) / 2 to itself, (0.25 + 0) / 2 to it.

@@ -4,6 +4,7 @@ use multiversion::multiversion;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use schemars::JsonSchema;
+use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
 
 use super::blocks::BLOCKS;
@@ -33,8 +34,19 @@ const CHUNK: usize = 40;
 const _: () = assert!(RESAMPLES.is_multiple_of(CHUNK));
 
 /// An interval, written `[low, high]`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Interval(pub f64, pub f64);
+
+impl<'de> Deserialize<'de> for Interval {
+    /// What was read from a file may be anything: an interval begins before it ends.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (low, high) = Deserialize::deserialize(deserializer)?;
+        if low > high {
+            return Err(D::Error::custom(format!("the interval from {low} to {high} ends before it begins")));
+        }
+        Ok(Self(low, high))
+    }
+}
 
 impl Interval {
     /// The lower end.
@@ -225,6 +237,15 @@ mod tests {
             let mean = only.sums.iter().sum::<f64>() / RESAMPLES as f64;
             assert!((mean - 1.0).abs() < 5.0 * 0.0222, "block {block} is drawn {mean} times");
         }
+    }
+
+    #[test]
+    fn an_interval_is_read_the_right_way_round() {
+        let read = serde_json::from_str::<Interval>;
+        assert_eq!(read("[-1, 0.5]").unwrap(), Interval(-1.0, 0.5));
+        assert_eq!(read("[0.5, 0.5]").unwrap(), Interval(0.5, 0.5));
+        let error = read("[0.5, -1]").unwrap_err().to_string();
+        assert!(error.contains("the interval from 0.5 to -1 ends before it begins"), "{error}");
     }
 
     #[test]

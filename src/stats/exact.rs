@@ -30,7 +30,10 @@ impl AddAssign<f64> for ExactSum {
     #[expect(clippy::cast_possible_truncation, reason = "the range is argued at the type")]
     fn add_assign(&mut self, value: f64) {
         debug_assert!(value.is_finite(), "a sum of attention weights is finite");
-        self.0 += (value * ONE).round() as i128;
+        // Many sums are of what a sentence has nothing of.
+        if value != 0.0 {
+            self.0 += (value * ONE).round() as i128;
+        }
     }
 }
 
@@ -39,6 +42,84 @@ impl AddAssign for ExactSum {
         self.0 += other.0;
     }
 }
+
+/// The place in a sum of vectors: fixed-point like [`ExactSum`], in half of the room, for there are many.
+///
+/// 32 of the 64 bits are the fraction: a resolution of 2.3e-10 for what one sentence adds, and a range of 2.1e9, which
+/// vectors with components of 50 fill after 4 · 10^7 tokens of one block, 2.7 · 10^9 of a corpus.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Component(i64);
+
+/// 2^32, the fixed-point unit of [`Component`].
+const COMPONENT_ONE: f64 = 4_294_967_296.0;
+
+impl Component {
+    /// The sum as the nearest f64.
+    #[must_use]
+    pub fn value(self) -> f64 {
+        self.0 as f64 / COMPONENT_ONE
+    }
+}
+
+impl AddAssign<f64> for Component {
+    /// Rounds `value` to the resolution, then adds exactly.
+    #[expect(clippy::cast_possible_truncation, reason = "the range is argued at the type")]
+    fn add_assign(&mut self, value: f64) {
+        debug_assert!(value.is_finite(), "a sum of contexts is finite");
+        self.0 = self.0.wrapping_add((value * COMPONENT_ONE).round() as i64);
+    }
+}
+
+impl AddAssign for Component {
+    /// Without a check: sums of a damaged file may be anything.
+    fn add_assign(&mut self, other: Self) {
+        self.0 = self.0.wrapping_add(other.0);
+    }
+}
+
+/// Declares the sums of one head once: the fields, and the list of all their cells that adding goes by.
+///
+/// `N` is f64 within a sentence and [`ExactSum`] across sentences.
+macro_rules! sums_of_a_head {
+    (
+        $(#[$outer:meta])*
+        pub struct $name:ident;
+        several { $($(#[$doc:meta])* $several:ident: $count:expr,)* }
+        single { $($(#[$single_doc:meta])* $single:ident,)* }
+    ) => {
+        $(#[$outer])*
+        ///
+        /// `N` is f64 within a sentence and `ExactSum` across sentences.
+        #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        pub struct $name<N> {
+            $($(#[$doc])* pub $several: [N; $count],)*
+            $($(#[$single_doc])* pub $single: N,)*
+        }
+
+        impl<N> $name<N> {
+            fn cells(&self) -> impl Iterator<Item = &N> {
+                std::iter::empty()$(.chain(&self.$several))*.chain([$(&self.$single,)*])
+            }
+
+            fn cells_mut(&mut self) -> impl Iterator<Item = &mut N> {
+                std::iter::empty()$(.chain(&mut self.$several))*.chain([$(&mut self.$single,)*])
+            }
+        }
+
+        impl $name<$crate::stats::exact::ExactSum> {
+            /// Adds one sentence's sums.
+            pub fn add(&mut self, sentence: &$name<f64>) {
+                self.cells_mut().zip(sentence.cells()).for_each(|(sum, &value)| *sum += value);
+            }
+
+            /// Adds another block's or worker's sums.
+            pub fn merge(&mut self, other: &Self) {
+                self.cells_mut().zip(other.cells()).for_each(|(sum, &value)| *sum += value);
+            }
+        }
+    };
+}
+pub(crate) use sums_of_a_head;
 
 #[cfg(test)]
 mod tests {
@@ -54,6 +135,17 @@ mod tests {
     #[test]
     fn small_numbers_beside_large_ones_are_not_lost() {
         assert_eq!(sum(&[1e15, 1e-15, -1e15]).value(), 1e-15_f64.mul_add(ONE, 0.0).round() / ONE);
+    }
+
+    #[test]
+    fn components_are_exact_within_their_resolution() {
+        let mut sum = Component::default();
+        [0.25, -1e6, 1e-9, 1e6].into_iter().for_each(|value| sum += value);
+        let mut other = Component::default();
+        other += -0.25;
+        other += sum;
+        assert!((sum.value() - 0.25 - 1e-9).abs() < 2.4e-10, "{}", sum.value());
+        assert!((other.value() - 1e-9).abs() < 2.4e-10, "{}", other.value());
     }
 
     proptest! {

@@ -5,17 +5,21 @@ use std::collections::BTreeMap;
 use super::attention::Attention;
 use super::clark2019::Clark2019;
 use super::dependency::Dependency;
-use super::evidence::{MIN_QUERIES, MIN_SENTENCES};
+use super::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use super::explanation::Entry;
 use super::frequency::Frequency;
-use super::label::{Detector, NO_LABEL, Verdict};
+use super::label::{Detector, NO_LABEL};
+use super::norms::Norms;
 use super::policy::{Policy, Threshold};
+use super::repeats::RepeatedTokens;
 use super::study::Study;
+use super::terms::TERMS;
 use super::trees::Trees;
 use super::words::Words;
 
 /// Every study, in the order of reports: of metrics, of labels with equal margins, of sections, of the summary.
-pub const STUDIES: &[&dyn Study] = &[&Attention, &Trees, &Dependency, &Words, &Frequency, &Clark2019];
+pub const STUDIES: &[&dyn Study] =
+    &[&Attention, &Norms, &Trees, &Dependency, &Words, &Frequency, &RepeatedTokens, &Clark2019];
 
 /// The study of this name.
 #[must_use]
@@ -43,23 +47,23 @@ pub fn detector_of(label: &str) -> Option<&'static Detector> {
 #[must_use]
 pub fn default_policy() -> Policy {
     let thresholds = |detector: &'static Detector| -> &'static [&'static Threshold] { detector.thresholds };
-    let of_all: [&Threshold; 2] = [&MIN_QUERIES, &MIN_SENTENCES];
+    let of_all: [&Threshold; 3] = [&LABEL_Q, &MIN_QUERIES, &MIN_SENTENCES];
     Policy::of(detectors().flat_map(thresholds).copied().chain(of_all))
 }
 
-/// How many labels of each family these studies gave, by the name under which it is explained; a family without any has
-/// 0.
+/// How many labels of each family there are among those that these studies gave, by the name under which it is explained;
+/// a family without any has 0.
 ///
 /// # Panics
 ///
 /// If a label is of no detector of theirs.
 #[must_use]
-pub fn count(studies: &[&'static dyn Study], verdicts: &[Verdict]) -> BTreeMap<String, u64> {
+pub fn count<'a>(studies: &[&'static dyn Study], labels: impl Iterator<Item = &'a str>) -> BTreeMap<String, u64> {
     let families = studies.iter().flat_map(|study| study.detectors());
     let mut counts: BTreeMap<String, u64> =
         families.map(|detector| (detector.explanation.name.to_owned(), 0)).collect();
-    for label in verdicts.iter().flat_map(|verdict| &verdict.labels) {
-        let family = detector_of(&label.label).expect("labels come from detectors").explanation.name;
+    for label in labels {
+        let family = detector_of(label).expect("labels come from detectors").explanation.name;
         *counts.get_mut(family).expect("a detector of these studies") += 1;
     }
     counts
@@ -86,6 +90,12 @@ pub fn find(name: &str) -> Option<Entry> {
     labels().chain(metrics()).find(|entry| [name, family].contains(&entry.name()))
 }
 
+/// The threshold of this name.
+#[must_use]
+pub fn threshold(name: &str) -> Option<&'static Threshold> {
+    default_policy().thresholds().find(|threshold| threshold.name == name)
+}
+
 /// The known name most like `name`, for "did you mean".
 #[must_use]
 pub fn closest(name: &str) -> Option<&'static str> {
@@ -93,6 +103,8 @@ pub fn closest(name: &str) -> Option<&'static str> {
     let names = labels().chain(metrics()).map(|entry| entry.name());
     names
         .chain(STUDIES.iter().map(|study| study.card().name))
+        .chain(TERMS.iter().map(|term| term.name))
+        .chain(default_policy().thresholds().map(|threshold| threshold.name))
         .max_by(|a, b| similar(a).total_cmp(&similar(b)))
         // Below this two words share little more than a letter or two.
         .filter(|known| similar(known) > 0.7)
@@ -128,6 +140,13 @@ mod tests {
         assert_eq!(found("offset_mass.-1"), Some("offset_mass"));
         assert_eq!(found("unlabelled"), Some("unlabelled"));
         assert_eq!([found("offset:1"), found("offset:9"), found("syntactic:"), found("nothing")], [None; 4]);
+    }
+
+    #[test]
+    fn a_label_is_shown_by_its_code_its_parameter_or_itself() {
+        let code = |label: &'static str| detector_of(label).unwrap().code(label);
+        let shown = ["previous-token", "offset:-3", "syntactic:nsubj:pass", "broad"].map(code);
+        assert_eq!(shown, ["prev", "-3", "nsubj:pass", "broad"]);
     }
 
     #[test]

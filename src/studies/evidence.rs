@@ -20,8 +20,29 @@ pub const MIN_SENTENCES: Threshold = Threshold {
     name: "min_sentences",
     range: Range::Count("sentences"),
     default: Value::Count(30),
-    about: "fewest sentences with what a label rests on: intervals resample sentences, and of few they are too narrow",
+    about: "fewest sentences with what a label rests on, the first of each family alone: intervals resample families, and of \
+        few they are too narrow",
 };
+
+/// Largest q-value of a label that asks for a block test against its threshold.
+pub const LABEL_Q: Threshold = Threshold::rule(
+    "label_q",
+    0.05,
+    "largest q-value of a label that is tested against its threshold by blocks of sentences (all heads' tests of a label \
+        are one family): the rate of false discoveries among them; if off, no significance is asked of it",
+);
+
+/// The block test of a score against the threshold of a label.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MarginTest {
+    /// The standard error of the score, by leaving out one block at a time; null where fewer than 20 have a denominator.
+    pub standard_error: Option<f64>,
+    /// The one-sided p-value of the score being above the threshold; null where there is no standard error, or it is 0
+    /// and the score above the threshold.
+    pub p: Option<f64>,
+    /// `p` corrected by Benjamini & Hochberg for all heads' tests of labels of this family.
+    pub q: Option<f64>,
+}
 
 /// From which end of an arc the head is predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -84,20 +105,23 @@ impl<T> ByDirection<T> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
     /// The head's accuracy less the offset's.
+    #[schemars(range(min = -1, max = 1))]
     pub difference: f64,
     /// The 95 % interval of the difference; null where no two blocks have such a word.
     pub ci95: Option<Interval>,
     /// The standard error of the difference, by leaving out one block at a time; null where fewer than 20 have such a
     /// word.
     pub standard_error: Option<f64>,
-    /// Words on which the head alone is right.
+    /// Words on which the head alone is right, in sentences that are the first of their family.
     pub head_only: u64,
-    /// Words on which the offset alone is right.
+    /// Words on which the offset alone is right, likewise.
     pub offset_only: u64,
     /// The exact one-sided McNemar test: the chance of at least so many words of the head's own if both were equal.
+    #[schemars(range(min = 0, max = 1))]
     pub p: f64,
     /// `p` corrected by Benjamini & Hochberg for all tests of the run; null where the relation has too few words to
     /// be tested.
+    #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
 }
 
@@ -105,6 +129,7 @@ pub struct Comparison {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TagComparison {
     /// The head's accuracy less that of the tags.
+    #[schemars(range(min = -1, max = 1))]
     pub difference: f64,
     /// The 95 % interval of the difference; null where no two blocks have such a word.
     pub ci95: Option<Interval>,
@@ -115,12 +140,14 @@ pub struct TagComparison {
     pub head_only: u64,
     /// Words on which the tags alone are right.
     pub tags_only: u64,
-    /// The two-sided block test of the head's lead over the better of the tags and the best fixed offset against
-    /// `settings.policy.syntactic_beyond_margin`; null where there is no standard error, or it is 0 and the lead is not
-    /// the margin.
+    /// The one-sided block test of whether the head's lead over the better of the tags and the best fixed offset is
+    /// above `settings.policy.syntactic_beyond_margin`; null where there is no standard error, or it is 0 and the lead
+    /// above the margin.
+    #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
     /// `p` corrected by Benjamini & Hochberg for all such tests of the run; null where the relation has too few words
     /// to be tested.
+    #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
 }
 

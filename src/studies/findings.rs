@@ -1,11 +1,13 @@
 //! Findings: the metrics and sections of all studies of a run, and the verdicts that they come to.
 
 use super::evidence::{MIN_QUERIES, MIN_SENTENCES};
-use super::label::{Evidence, Measured, Verdict};
-use super::metric::{Bench, Denominator, Estimates};
+use super::label::{self, Assessment, Evidence, Measured, Verdict};
+use super::metric::{Bench, Denominator, Estimates, Metrics};
+use super::number::{Number, Part, most_blocks};
 use super::policy::Policy;
 use super::section::Section;
 use super::study::{Caveat, Judged, Observed, Study};
+use crate::stats::block_test::LeftOut;
 
 /// Ratios, and whatever else studies find.
 pub struct Findings {
@@ -37,26 +39,54 @@ impl Findings {
     /// The verdict on every head; `[layers * heads]`.
     #[must_use]
     pub fn verdicts(&self, policy: &Policy) -> Vec<Verdict> {
-        let Estimates { heads, ci95, chance, denominators, .. } = &self.estimates;
-        let least = Denominator { count: policy.count(&MIN_QUERIES), sentences: policy.count(&MIN_SENTENCES) };
+        self.assessments(policy).into_iter().map(Verdict::new).collect()
+    }
+
+    /// How every head stands to every label that it could have, in the order of the tables; `[layers * heads]`.
+    #[must_use]
+    pub fn assessments(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
+        let Estimates { heads, ci95, standard_errors, own_chance, chance, denominators, .. } = &self.estimates;
+        let least =
+            Denominator { count: policy.count(&MIN_QUERIES), sentences: policy.count(&MIN_SENTENCES), blocks: 0 };
         // What rests on too little gives no label. Reports of 0.1 do not say on how much.
         let enough = |known: Option<&Denominator>| {
             known.is_none_or(|known| known.count >= least.count && known.sentences >= least.sentences)
         };
-        let verdict = |place: usize| {
-            let measured = |score: &Option<f64>, ci95| Measured { score: *score, ci95, baseline: None };
-            let metrics = heads[place]
-                .zip_map(&ci95[place], |score, ci95| measured(score, ci95.copied().flatten()))
+        let measured = |place: usize| {
+            heads[place]
+                .zip_map(&ci95[place], |&score, ci95| Measured {
+                    score,
+                    ci95: ci95.copied().flatten(),
+                    ..Measured::default()
+                })
+                .zip_map(&standard_errors[place], |&measured, standard_error| Measured {
+                    standard_error: standard_error.copied().flatten(),
+                    ..measured
+                })
                 .zip_map(chance, |&measured, baseline| Measured { baseline: baseline.copied().flatten(), ..measured })
-                .zip_map(denominators, |&measured, known| if enough(known) { measured } else { Measured::default() });
-            let assessed = self.sections.iter().flat_map(|(study, section)| {
-                let evidence = Evidence { place, metrics: &metrics, section: &**section };
-                let assess = move |detector: &super::label::Detector| (detector.assess)(&evidence, policy);
-                study.detectors().iter().flat_map(assess).collect::<Vec<_>>()
-            });
-            Verdict::new(assessed.collect())
+                .zip_map(&own_chance[place], |&measured, own| Measured {
+                    baseline: own.copied().flatten().or(measured.baseline),
+                    ..measured
+                })
+                .zip_map(denominators, |&measured, known| {
+                    let blocks = known.map_or(0, |known| known.blocks);
+                    if enough(known) { Measured { blocks, ..measured } } else { Measured::default() }
+                })
         };
-        (0..heads.len()).map(verdict).collect()
+        let measured: Vec<Metrics<Measured>> = (0..heads.len()).map(measured).collect();
+        let mut assessed: Vec<Vec<Assessment>> = heads.iter().map(|_| Vec::new()).collect();
+        for (study, section) in &self.sections {
+            for detector in study.detectors() {
+                let of_head = |(place, metrics)| {
+                    let given = &assessed[place];
+                    (detector.assess)(&Evidence { place, metrics, section: &**section, given }, policy)
+                };
+                let mut of_heads: Vec<Vec<Assessment>> = measured.iter().enumerate().map(of_head).collect();
+                label::correct(of_heads.iter_mut().flatten(), policy);
+                assessed.iter_mut().zip(of_heads).for_each(|(all, more)| all.extend(more));
+            }
+        }
+        assessed
     }
 
     /// The studies that found all this.
@@ -72,6 +102,40 @@ impl Findings {
             study.caveats(&Judged { verdicts, policy, section: &**section })
         };
         self.sections.iter().flat_map(of).collect()
+    }
+}
+
+impl Findings {
+    /// Every number of every head; `sentences` are those of the corpus.
+    #[must_use]
+    pub fn numbers(&self, sentences: u64, policy: &Policy) -> Vec<Number<'_>> {
+        let Estimates { heads, ci95, denominators, without_blocks, .. } = &self.estimates;
+        let denominators = denominators.by_name();
+        let of_head = |place: usize| {
+            let intervals = ci95[place].by_name();
+            let without = without_blocks.get(place).map(Metrics::by_name).unwrap_or_default();
+            let number = |(name, value): (String, &Option<f64>)| {
+                let left_out = without.get(&name).copied().and_then(Option::as_ref);
+                // Reports of 0.1 do not say in how many blocks a metric has a denominator.
+                let known = denominators.get(&name).and_then(|denominator| usize::try_from(denominator.blocks).ok());
+                let blocks = known.filter(|&blocks| blocks > 0).unwrap_or_else(|| most_blocks(sentences));
+                Number {
+                    part: Part::Metrics,
+                    head: place,
+                    of: name.split_once('.').map_or(name.as_str(), |(metric, _)| metric).to_owned(),
+                    value: *value,
+                    ci95: intervals.get(&name).copied().copied().flatten(),
+                    blocks: left_out.map_or(blocks, LeftOut::blocks),
+                    trials: None,
+                    enough: true,
+                    left_out,
+                    name,
+                }
+            };
+            heads[place].cells().map(number).collect::<Vec<_>>()
+        };
+        let metrics = (0..heads.len()).flat_map(of_head);
+        metrics.chain(self.sections.iter().flat_map(|(_, section)| section.numbers(policy))).collect()
     }
 }
 

@@ -6,12 +6,14 @@ use anstyle::AnsiColor;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::evidence::{Comparison, Direction, Reach, TagComparison};
+use super::evidence::{Comparison, Direction, LABEL_Q, MarginTest, Reach, TagComparison};
 use super::explanation::Explanation;
 use super::metric::Metrics;
 use super::policy::{Policy, Threshold};
 use super::section::Section;
+use crate::stats::block_test::p_above;
 use crate::stats::bootstrap::Interval;
+use crate::stats::significance::benjamini_hochberg;
 
 /// The label of a head that has no other.
 pub const UNLABELLED: &str = "unlabelled";
@@ -96,6 +98,8 @@ pub struct Evidence<'a> {
     pub metrics: &'a Metrics<Measured>,
     /// Its study's other findings.
     pub section: &'a dyn Section,
+    /// What the detectors before this one in the table came to on it.
+    pub given: &'a [Assessment],
 }
 
 impl Evidence<'_> {
@@ -108,6 +112,12 @@ impl Evidence<'_> {
     pub fn metric(&self, id: &str, key: Option<&str>) -> Measured {
         *self.metrics.get(id, key).expect("a metric of the detector's own study")
     }
+
+    /// A label that the head has by a detector before this one, of whatever study.
+    #[must_use]
+    pub fn label(&self, name: &str) -> Option<&Label> {
+        self.given.iter().find(|given| given.fires && given.label.label == name).map(|given| &given.label)
+    }
 }
 
 /// A number with what it is to be read beside.
@@ -119,6 +129,10 @@ pub struct Measured {
     pub ci95: Option<Interval>,
     /// The chance level, or the baseline that it is held against.
     pub baseline: Option<f64>,
+    /// Its standard error.
+    pub standard_error: Option<f64>,
+    /// The blocks of sentences that it rests on.
+    pub blocks: u64,
 }
 
 /// How a head stands to a rule.
@@ -130,6 +144,8 @@ pub struct Assessment {
     pub fires: bool,
     /// Whether it would fire at the upper end of the interval.
     pub may_fire: bool,
+    /// The number that the rule holds against its threshold, as the rule names it.
+    pub metric: String,
 }
 
 /// A label of a head with its evidence.
@@ -145,14 +161,25 @@ pub struct Label {
     pub baseline: Option<f64>,
     /// The threshold that the score must reach.
     pub threshold: f64,
-    /// How far the score is beyond the threshold, in units of `1 - threshold`.
+    /// How far the score is beyond the threshold, in units of `1 - threshold`; of a label that rests on another one, not
+    /// more than that one's.
     pub margin: f64,
     /// The rule.
     pub rule: String,
     /// Whether the rule fails somewhere in the interval: another corpus of the kind might not give the label.
     pub borderline: bool,
+    /// Whether it might as well stand first: it is as firm as the first label of the head, and the intervals of their
+    /// margins meet. Of the first label false.
+    #[serde(default)]
+    pub tied: bool,
+    /// The label of the head that this one says more of, if it does: it stands after that one, and never ties with it.
+    #[serde(default)]
+    pub rests_on: Option<String>,
     /// The direction, where the label has one.
     pub direction: Option<Direction>,
+    /// The block test of the score against the threshold: of labels that ask for one, null for others.
+    #[serde(default)]
+    pub test: Option<MarginTest>,
     /// The head against the offset baseline: of a syntactic label, null for others.
     pub versus_offset: Option<Comparison>,
     /// How far a syntactic label reaches; null for others, and where no word of the relation has a UPOS.
@@ -201,6 +228,9 @@ impl Verdict {
         let by_margin = |a: &Label, b: &Label| b.margin.total_cmp(&a.margin);
         let mut labels: Vec<Label> = fired.into_iter().map(|assessment| assessment.label).collect();
         labels.sort_by(|a, b| a.borderline.cmp(&b.borderline).then_with(|| by_margin(a, b)));
+        if let Some((first, others)) = labels.split_first_mut() {
+            others.iter_mut().for_each(|other| other.tied = other.ties_with(first));
+        }
         let mut nearest: Vec<Label> = missed.into_iter().map(|assessment| assessment.label).collect();
         nearest.sort_by(by_margin);
         nearest.truncate(if labels.is_empty() { NEAREST } else { 0 });
@@ -210,6 +240,22 @@ impl Verdict {
             labels,
         }
     }
+}
+
+impl Label {
+    /// Whether another label of the head, which has the larger margin, is no surer to have it than this one.
+    fn ties_with(&self, first: &Self) -> bool {
+        let at = |label: &Self, end: fn(Interval) -> f64| margin(label.ci95.map_or(label.score, end), label.threshold);
+        let alone = self.rests_on.is_none() && self.borderline == first.borderline;
+        alone && at(self, Interval::high) >= at(first, Interval::low)
+    }
+}
+
+/// How far a score is beyond a threshold, in units of the room above that.
+fn margin(score: f64, threshold: f64) -> f64 {
+    // A threshold of 1 or more leaves no room to exceed it; such a label is its own limit.
+    let room = 1.0 - threshold;
+    if room > 0.0 { (score - threshold) / room } else { (score - threshold).min(0.0) }
 }
 
 impl From<Label> for Near {
@@ -251,32 +297,91 @@ pub fn assess(
     bound: Bound,
     threshold: Option<f64>,
 ) -> Option<Assessment> {
-    let Measured { score, ci95, baseline } = measured;
+    let Measured { score, ci95, baseline, .. } = measured;
     let (score, threshold) = (score?, threshold?);
     let sign = match bound {
         Bound::AtLeast => ">=",
         Bound::Above => ">",
     };
-    // A threshold of 1 or more leaves no room to exceed it; such a label is its own limit.
-    let room = 1.0 - threshold;
-    let margin = if room > 0.0 { (score - threshold) / room } else { (score - threshold).min(0.0) };
     let label = Label {
         label: label.to_owned(),
         score,
         ci95,
         baseline,
         threshold,
-        margin,
+        margin: margin(score, threshold),
         rule: format!("{metric} {sign} {threshold}"),
         // Without an interval there is nothing to be sure by.
         borderline: ci95.is_none_or(|interval| !bound.holds(interval.low(), threshold)),
+        tied: false,
+        rests_on: None,
         direction: None,
+        test: None,
         versus_offset: None,
         beyond: None,
         versus_tags: None,
     };
     let may_fire = bound.holds(ci95.map_or(score, Interval::high), threshold);
-    Some(Assessment { label, fires: bound.holds(score, threshold), may_fire })
+    Some(Assessment { label, fires: bound.holds(score, threshold), may_fire, metric: metric.to_owned() })
+}
+
+/// Holds a score against `threshold` as [`assess`] does, and tests by blocks of sentences whether it is above it.
+///
+/// The label then asks for a q-value of at most [`LABEL_Q`], which [`correct`] knows once all heads are assessed.
+#[must_use]
+pub fn assess_tested(
+    label: &str,
+    metric: &str,
+    measured: Measured,
+    threshold: Option<f64>,
+    policy: &Policy,
+) -> Option<Assessment> {
+    assess_all_tested(label, [(metric.to_owned(), measured, threshold)], policy)
+}
+
+/// The same of several scores, each with the name of its metric and its threshold, all of which must reach theirs: the
+/// one that is least above its threshold is the label's, and the test is the least sure of theirs (Berger 1982).
+#[must_use]
+pub fn assess_all_tested(
+    label: &str,
+    scores: impl IntoIterator<Item = (String, Measured, Option<f64>)>,
+    policy: &Policy,
+) -> Option<Assessment> {
+    let one = |(metric, measured, threshold): (String, Measured, Option<f64>)| {
+        let mut assessment = assess(label, &metric, measured, Bound::AtLeast, threshold)?;
+        let Measured { standard_error, blocks, .. } = measured;
+        let excess = assessment.label.score - assessment.label.threshold;
+        let blocks = usize::try_from(blocks).ok();
+        let p = standard_error.zip(blocks).and_then(|(error, blocks)| p_above(excess, error, blocks));
+        assessment.label.test = Some(MarginTest { standard_error, p, q: None });
+        Some(assessment)
+    };
+    let all: Vec<Assessment> = scores.into_iter().map(one).collect::<Option<_>>()?;
+    let rules: Vec<String> = all.iter().map(|one| one.label.rule.clone()).collect();
+    let (fires, may_fire) = (all.iter().all(|one| one.fires), all.iter().all(|one| one.may_fire));
+    let borderline = all.iter().any(|one| one.label.borderline);
+    let p = all.iter().map(|one| one.label.test?.p).collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::max);
+    let mut least = all.into_iter().min_by(|a, b| a.label.margin.total_cmp(&b.label.margin))?;
+    (least.fires, least.may_fire, least.label.borderline) = (fires, may_fire, borderline);
+    least.label.test = least.label.test.map(|test| MarginTest { p, ..test });
+    let significant = policy.rule(&LABEL_Q).map(|most| format!("q <= {most}"));
+    least.label.rule = rules.into_iter().chain(significant).collect::<Vec<_>>().join(" and ");
+    Some(least)
+}
+
+/// Corrects the tests of one detector's labels for their number, `[heads][labels]`: one without enough significance
+/// does not fire.
+pub fn correct<'a>(assessed: impl IntoIterator<Item = &'a mut Assessment>, policy: &Policy) {
+    let mut tested: Vec<&mut Assessment> =
+        assessed.into_iter().filter(|assessment| assessment.label.test.is_some()).collect();
+    let p_of = |assessment: &Assessment| assessment.label.test.and_then(|test| test.p);
+    let p: Vec<f64> = tested.iter().filter_map(|assessment| p_of(assessment)).collect();
+    let mut q = benjamini_hochberg(&p).into_iter();
+    for assessment in &mut tested {
+        let q = p_of(assessment).and_then(|_| q.next());
+        assessment.label.test.as_mut().expect("those that are tested").q = q;
+        assessment.fires &= policy.rule(&LABEL_Q).is_none_or(|most| q.is_some_and(|q| q <= most));
+    }
 }
 
 /// Of several rules for one label the one with the largest margin, a rule that fires before one that does not.

@@ -1,5 +1,6 @@
 //! Metrics: ratios of exact sums, each one line of its study's table, with their chance levels and intervals.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::num::NonZeroUsize;
@@ -11,6 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::explanation::Explanation;
 use crate::model::grid::HeadGrid;
+use crate::sequences::roles::{OFFSETS, offset_at};
+use crate::stats::block_test::LeftOut;
 use crate::stats::blocks::BLOCKS;
 use crate::stats::bootstrap::{Interval, PerBlock, Resampled, Resamples};
 use crate::system::parallel::in_parallel;
@@ -46,6 +49,9 @@ pub enum Keys {
 }
 
 impl Keys {
+    /// The offsets -8 to 8.
+    pub const BY_OFFSET: Self = Self::Each(OFFSETS, |slot| offset_at(slot).to_string());
+
     /// The places of the cells.
     #[must_use]
     pub fn places(self) -> std::ops::Range<usize> {
@@ -82,13 +88,17 @@ pub struct Fraction {
 pub struct Denominator {
     /// The things that were eligible: queries of the token level, words of a relation, edges of trees.
     pub count: u64,
-    /// Sentences with any.
+    /// Sentences with any, the first of each family alone: those after it are no independent evidence.
     pub sentences: u64,
+    /// Blocks of sentences with any; 0 in reports that do not say.
+    #[serde(default)]
+    pub blocks: u64,
 }
 
 impl Fraction {
     /// Nothing of nothing: a ratio without a value.
-    pub const NONE: Self = Self { numerator: 0.0, denominator: 0.0, rests_on: Denominator { count: 0, sentences: 0 } };
+    pub const NONE: Self =
+        Self { numerator: 0.0, denominator: 0.0, rests_on: Denominator { count: 0, sentences: 0, blocks: 0 } };
 
     /// `numerator / denominator`
     #[must_use]
@@ -99,7 +109,13 @@ impl Fraction {
     /// The same, resting on so much.
     #[must_use]
     pub fn resting_on(self, count: u64, sentences: u64) -> Self {
-        Self { rests_on: Denominator { count, sentences }, ..self }
+        Self { rests_on: Denominator { count, sentences, blocks: 0 }, ..self }
+    }
+
+    /// The same without a value: of what only each head has, but all rest on alike.
+    #[must_use]
+    pub fn unknown(&self) -> Self {
+        Self { numerator: f64::NAN, denominator: self.rests_on.count as f64, ..*self }
     }
 
     /// The number above the line.
@@ -147,8 +163,15 @@ struct Named<T>(Vec<(String, T)>);
 /// The metrics of one head; `null` where nothing in the corpus was eligible.
 pub type Values = Metrics<Option<f64>>;
 
+/// The standard errors of the metrics of one head, by leaving out one block of sentences at a time; `null` where fewer
+/// than 20 blocks have a denominator.
+pub type StandardErrors = Metrics<Option<f64>>;
+
 /// The 95 % intervals of the metrics of one head; `null` where there is no value, or no two blocks to resample.
 pub type Intervals = Metrics<Option<Interval>>;
+
+/// The metrics of one head without each block; none where there is no value.
+pub type WithoutBlocks = Metrics<Option<LeftOut>>;
 
 impl<T> Metrics<T> {
     /// The cells of `columns` in order.
@@ -197,6 +220,13 @@ impl<T> Metrics<T> {
         self.0.0.is_empty().then_some(Self(Named(ordered)))
     }
 
+    /// The same of metrics of which some may be missing.
+    #[must_use]
+    pub fn those_in_order(self, columns: &[Column]) -> Option<Self> {
+        let present: Vec<Column> = columns.iter().filter(|(id, _)| self.0.get(id).is_some()).copied().collect();
+        self.in_order(&present)
+    }
+
     /// Every single value with its name: the id, and the key after a dot where there are several.
     pub fn cells(&self) -> impl Iterator<Item = (String, &T)> {
         self.0.0.iter().flat_map(|(id, cells)| -> Vec<(String, &T)> {
@@ -205,6 +235,12 @@ impl<T> Metrics<T> {
                 Cells::Keyed(values) => values.0.iter().map(|(key, value)| (format!("{id}.{key}"), value)).collect(),
             }
         })
+    }
+
+    /// Every single value by its name, as [`Metrics::cells`] has it.
+    #[must_use]
+    pub fn by_name(&self) -> BTreeMap<String, &T> {
+        self.cells().collect()
     }
 
     /// The value of the metric `id`, at `key` if it has several; `None` if there is none of that name.
@@ -299,6 +335,8 @@ pub struct Bench {
     pub threads: NonZeroUsize,
     /// The resamples that intervals are made by; empty where none are wanted.
     pub resamples: Resamples,
+    /// Whether every ratio is also worked out without each block, for the block test of two analyses.
+    pub leaves_out: bool,
 }
 
 /// The metrics of all heads, with their chance levels and how sure each of them is.
@@ -308,19 +346,31 @@ pub struct Estimates {
     pub heads: Vec<Values>,
     /// Their 95 % intervals, `[layers * heads]`.
     pub ci95: Vec<Intervals>,
+    /// Their standard errors, `[layers * heads]`.
+    pub standard_errors: Vec<StandardErrors>,
+    /// What is chance for one head and not for another, `[layers * heads]`: of the studies that have such metrics, all.
+    pub own_chance: Vec<Values>,
     /// The metrics of a head without any preference.
     pub chance: Values,
     /// The 95 % intervals of those.
     pub chance_ci95: Intervals,
     /// How much each metric rests on; the same for all heads.
     pub denominators: Metrics<Denominator>,
+    /// The metrics of each head without each block, `[layers * heads]`; empty unless the bench leaves blocks out.
+    pub without_blocks: Vec<WithoutBlocks>,
 }
 
 impl Estimates {
     /// No metrics of so many heads.
     #[must_use]
     pub fn none(heads: usize) -> Self {
-        Self { heads: vec![Values::default(); heads], ci95: vec![Intervals::default(); heads], ..Self::default() }
+        Self {
+            heads: vec![Values::default(); heads],
+            ci95: vec![Intervals::default(); heads],
+            standard_errors: vec![StandardErrors::default(); heads],
+            own_chance: vec![Values::default(); heads],
+            ..Self::default()
+        }
     }
 
     /// Divides, and resamples the blocks.
@@ -333,21 +383,50 @@ impl Estimates {
         of_head: impl Fn(Option<usize>, usize) -> Vec<Fraction> + Sync,
         of_chance: impl Fn(Option<usize>) -> Vec<Fraction>,
     ) -> Self {
+        let by_block = |of: &dyn Fn(Option<usize>) -> Vec<Fraction>| -> Vec<Vec<Fraction>> {
+            (0..BLOCKS).map(|block| of(Some(block))).collect()
+        };
         let estimate = |divided: &mut Denominators<'_>, of: &dyn Fn(Option<usize>) -> Vec<Fraction>| {
-            let values: Vec<Option<f64>> = of(None).iter().map(Fraction::value).collect();
-            let ci95 = divided.intervals(&values, of);
-            (Metrics::new(columns, values), Metrics::new(columns, ci95))
+            let (values, blocks): (Vec<Option<f64>>, _) =
+                (of(None).iter().map(Fraction::value).collect(), by_block(of));
+            let ci95 = divided.intervals(&values, &blocks);
+            let without = left_out(&values, &blocks);
+            let errors = without.iter().map(|without| without.as_ref().and_then(LeftOut::standard_error));
+            let (errors, ci95) = (Metrics::new(columns, errors), Metrics::new(columns, ci95));
+            (Metrics::new(columns, values), ci95, errors, Metrics::new(columns, without))
         };
         let grid = bench.grid;
-        let (chance, chance_ci95) = estimate(&mut Denominators::new(&bench.resamples), &of_chance);
+        let (chance, chance_ci95, ..) = estimate(&mut Denominators::new(&bench.resamples), &of_chance);
         let layers = in_parallel(bench.threads, 0..grid.layers, |layer| {
             let mut divided = Denominators::new(&bench.resamples);
             let of_head = |head| estimate(&mut divided, &|block| of_head(block, grid.index(layer, head)));
             (0..grid.heads).map(of_head).collect::<Vec<_>>()
         });
-        let (heads, ci95) = layers.into_iter().flatten().unzip();
-        let denominators = Metrics::new(columns, of_chance(None).iter().map(|fraction| fraction.rests_on));
-        Self { heads, ci95, chance, chance_ci95, denominators }
+        let mut found = Self { chance, chance_ci95, ..Self::default() };
+        for (values, ci95, errors, without) in layers.into_iter().flatten() {
+            found.heads.push(values);
+            found.ci95.push(ci95);
+            found.standard_errors.push(errors);
+            if bench.leaves_out {
+                found.without_blocks.push(without);
+            }
+        }
+        let blocks = by_block(&of_chance);
+        let denominator = |(cell, fraction): (usize, &Fraction)| {
+            let present = blocks.iter().filter(|block| block[cell].denominator != 0.0).count();
+            Denominator { blocks: present as u64, ..fraction.rests_on }
+        };
+        found.own_chance = vec![Values::default(); grid.count()];
+        found.denominators = Metrics::new(columns, of_chance(None).iter().enumerate().map(denominator));
+        found
+    }
+
+    /// The same with the chance levels of each head, in the order of `columns`: what a head without any preference for
+    /// keys, but with this head's values, would score.
+    #[must_use]
+    pub fn with_own_chance(self, columns: &[Column], of_heads: impl Iterator<Item = Vec<Fraction>>) -> Self {
+        let chance = |cells: Vec<Fraction>| Metrics::new(columns, cells.iter().map(Fraction::value));
+        Self { own_chance: of_heads.map(chance).collect(), ..self }
     }
 
     /// Adds the metrics of another study after these.
@@ -359,10 +438,32 @@ impl Estimates {
         assert_eq!((self.heads.len(), self.ci95.len()), (other.heads.len(), other.ci95.len()), "the same heads");
         self.heads.iter_mut().zip(other.heads).for_each(|(head, other)| head.extend(other));
         self.ci95.iter_mut().zip(other.ci95).for_each(|(head, other)| head.extend(other));
+        self.standard_errors.iter_mut().zip(other.standard_errors).for_each(|(head, other)| head.extend(other));
+        self.own_chance.iter_mut().zip(other.own_chance).for_each(|(head, other)| head.extend(other));
         self.chance.extend(other.chance);
         self.chance_ci95.extend(other.chance_ci95);
         self.denominators.extend(other.denominators);
+        if self.without_blocks.is_empty() {
+            self.without_blocks = other.without_blocks;
+        } else {
+            self.without_blocks.iter_mut().zip(other.without_blocks).for_each(|(head, other)| head.extend(other));
+        }
     }
+}
+
+/// The numerators and the denominators of a cell, by block; `blocks` are `[BLOCKS][cells]`.
+fn columns_of(blocks: &[Vec<Fraction>], cell: usize) -> [PerBlock; 2] {
+    [|fraction: &Fraction| fraction.numerator, |fraction: &Fraction| fraction.denominator]
+        .map(|part| std::array::from_fn(|block| part(&blocks[block][cell])))
+}
+
+/// Each cell that has a value without each block; `blocks` are `[BLOCKS][cells]`.
+fn left_out(values: &[Option<f64>], blocks: &[Vec<Fraction>]) -> Vec<Option<LeftOut>> {
+    let cell = |(cell, value): (usize, &Option<f64>)| {
+        let [above, below] = columns_of(blocks, cell);
+        value.map(|_| LeftOut::new(&above, &below))
+    };
+    values.iter().enumerate().map(cell).collect()
 }
 
 /// The resampled denominators of the head before, by cell: most do not depend on the head.
@@ -376,24 +477,19 @@ impl<'a> Denominators<'a> {
         Self { resamples, known: Vec::new() }
     }
 
-    /// The interval of each cell that has a value.
-    fn intervals(
-        &mut self,
-        values: &[Option<f64>],
-        of: &dyn Fn(Option<usize>) -> Vec<Fraction>,
-    ) -> Vec<Option<Interval>> {
+    /// The interval of each cell that has a value; `blocks` are `[BLOCKS][cells]`.
+    fn intervals(&mut self, values: &[Option<f64>], blocks: &[Vec<Fraction>]) -> Vec<Option<Interval>> {
         if self.resamples.is_empty() {
             return vec![None; values.len()];
         }
-        let blocks: Vec<Vec<Fraction>> = (0..BLOCKS).map(|block| of(Some(block))).collect();
         let interval = |(cell, value): (usize, &Option<f64>)| {
-            let denominators = std::array::from_fn(|block| blocks[block][cell].denominator);
+            let [numerators, denominators] = columns_of(blocks, cell);
             match self.known.get_mut(cell) {
                 Some((known, _)) if *known == denominators => {}
                 Some(other) => *other = (denominators, self.resamples.sums(&denominators)),
                 None => self.known.push((denominators, self.resamples.sums(&denominators))),
             }
-            let numerators = self.resamples.sums(&std::array::from_fn(|block| blocks[block][cell].numerator));
+            let numerators = self.resamples.sums(&numerators);
             value.and_then(|_| numerators.over(&self.known[cell].1))
         };
         values.iter().enumerate().map(interval).collect()
@@ -407,6 +503,22 @@ mod tests {
     fn metrics() -> Values {
         let keys = Keys::Each(2, |place| ["-1", "0"][place].to_owned());
         Metrics::new(&[("b", keys), ("a", Keys::Single)], [Some(7.0), None, Some(0.5)])
+    }
+
+    #[test]
+    fn a_head_with_denominators_of_its_own_has_intervals_of_its_own() {
+        let resamples = Resamples::new();
+        // Block b has b in b mod 2 times `more`, and 1.
+        let of = |more: f64| {
+            let block = |block: usize| vec![Fraction::new(block as f64, 1.0 + (block % 2) as f64 * more)];
+            (0..BLOCKS).map(block).collect::<Vec<_>>()
+        };
+        let alone = |more| Denominators::new(&resamples).intervals(&[Some(0.5)], &of(more));
+        assert_ne!(alone(0.0), alone(3.0));
+        let mut denominators = Denominators::new(&resamples);
+        for more in [0.0, 3.0, 3.0, 0.0] {
+            assert_eq!(denominators.intervals(&[Some(0.5)], &of(more)), alone(more));
+        }
     }
 
     #[test]

@@ -16,14 +16,18 @@ pub mod frequency;
 
 pub mod label;
 pub mod metric;
+pub mod norms;
+pub mod number;
 pub mod plan;
 pub mod policy;
 pub mod position;
 pub mod presets;
+pub mod repeats;
 pub mod section;
 #[cfg(test)]
 mod simulation;
 pub mod study;
+pub mod terms;
 pub mod trees;
 pub mod wording;
 pub mod words;

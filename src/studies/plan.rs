@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 
 use super::all::{self, STUDIES};
 use super::study::{Observed, Study, Subject};
+use crate::model::config::MOST_HEADS;
 use crate::passes::control::Control;
 use crate::passes::identity::{Identity, Protocol, Studies};
 use crate::passes::observation::PassSums;
@@ -74,11 +75,13 @@ impl Plan {
             protocol.removed.iter().map(|&head| Removal { head, by: Replacement::Zero }).collect();
         let wants = |study: &'static dyn Study, control: Option<Control>| {
             let pass = |pass: Pass| match control {
-                Some(control) => pass.under(control).without(&removed),
-                None => pass.without(&removed),
+                Some(control) => Some(pass.under(control)?.without(&removed)),
+                None => Some(pass.without(&removed)),
             };
-            let wanted = study.passes().into_iter().enumerate();
-            wanted.map(|(place, wanted)| (pass(wanted), Some(Want { study, place, control }))).collect::<Vec<_>>()
+            // A control that takes nothing away from some pass of a study says nothing of the study.
+            let passes: Option<Vec<Pass>> = study.passes().into_iter().map(pass).collect();
+            let wanted = passes.unwrap_or_default().into_iter().enumerate();
+            wanted.map(|(place, pass)| (pass, Some(Want { study, place, control }))).collect::<Vec<_>>()
         };
         let analysis = studies.iter().flat_map(|study| wants(*study, None));
         // A control counts labels, so it is for the studies that have any.
@@ -116,8 +119,13 @@ impl Plan {
     /// If they are not those of such a run.
     pub fn restore(identity: &Identity, passes: Vec<PassBytes>) -> Result<Vec<PassSums>> {
         let (grid, from) = (identity.model.grid(), identity.protocol.from_token);
-        let heads = grid.layers.checked_mul(grid.heads).is_some_and(|heads| heads > 0);
-        ensure!(heads, "its header has a model of {} x {} heads", grid.layers, grid.heads);
+        let heads = grid.layers.checked_mul(grid.heads);
+        ensure!(
+            heads.is_some_and(|heads| (1..=MOST_HEADS).contains(&heads)),
+            "its header has a model of {} x {} heads",
+            grid.layers,
+            grid.heads
+        );
         let plan = Self::new(&identity.protocol)?;
         let unfit = "its sums do not fit its header";
         ensure!(plan.0.len() == passes.len(), unfit);

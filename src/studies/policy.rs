@@ -11,6 +11,7 @@ use serde_json::{Map, json};
 use toml::de::{DeFloat, DeInteger, DeTable, DeValue};
 
 use crate::system::input;
+use crate::system::terminal::shortened;
 
 /// A threshold of a label.
 #[derive(Debug, PartialEq)]
@@ -205,7 +206,7 @@ impl Policy {
                 return Err(refused(key.span().start, self.unknown(name)));
             };
             *current = threshold.toml_value(value.get_ref()).ok_or_else(|| {
-                let given = text[value.span()].lines().next().unwrap_or_default();
+                let given = shortened(text[value.span()].lines().next().unwrap_or_default());
                 let expected = threshold.expected();
                 refused(value.span().start, format!("`{name}` is {given}: it must be {expected}"))
             })?;
@@ -248,6 +249,7 @@ impl Policy {
         let nearest = names().max_by(|a, b| similar(a).total_cmp(&similar(b)));
         let known = nearest.filter(|known| similar(known) > 0.8).map(|known| format!("; did you mean `{known}`?"));
         let all = || names().collect::<Vec<_>>().join(", ");
+        let name = shortened(name);
         let name = name.escape_debug();
         format!("there is no threshold `{name}`{}", known.unwrap_or_else(|| format!(": there are {}", all())))
     }

@@ -48,6 +48,11 @@ pub const PRESETS: &[Preset] = &[
             ("entropy_ratio", Value::Off),
             ("content_mass", Value::Off),
             ("similarity_gain", Value::Off),
+            ("repeat_score", Value::Off),
+            ("sink_no_op_output", Value::Off),
+            ("sink_no_op_part", Value::Off),
+            ("sink_parked_part", Value::Off),
+            ("sink_same", Value::Off),
             ("syntactic_q", Value::Off),
         ],
         summary: Some(voita2019),
@@ -133,7 +138,7 @@ mod tests {
             thresholds.filter_map(|(name, threshold)| Some((name.as_str(), threshold.as_f64()?))).collect();
         // Those of the paper, and numbers that are never off.
         let expected = [
-            ("content_q", 0.05),
+            ("label_q", 0.05),
             ("min_queries", 100.0),
             ("min_sentences", 30.0),
             ("offset_argmax", 0.9),
@@ -155,7 +160,10 @@ mod tests {
             margin: 1.0,
             rule: String::new(),
             borderline: true,
+            tied: false,
+            rests_on: None,
             direction: None,
+            test: None,
             versus_offset: None,
             beyond: None,
             versus_tags: None,

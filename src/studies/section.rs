@@ -2,6 +2,7 @@
 
 use std::any::Any;
 
+use super::number::Number;
 use super::policy::Policy;
 use crate::model::grid::HeadGrid;
 
@@ -18,6 +19,11 @@ pub trait Section: Any + Send + Sync {
     /// Its words for the summary, in whole lines; empty if it has none.
     fn summary(&self, _policy: &Policy) -> String {
         String::new()
+    }
+
+    /// The numbers beside the metrics by which two analyses can be compared.
+    fn numbers(&self, _policy: &Policy) -> Vec<Number<'_>> {
+        Vec::new()
     }
 
     /// The first thing that is missing for it to be whole, if anything.
@@ -40,4 +46,17 @@ impl Section for Nothing {}
 #[must_use]
 pub fn section<S: Section>(section: &dyn Section) -> &S {
     (section as &dyn Any).downcast_ref().expect("a study gets back the section that it made")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::studies::all::default_policy;
+
+    #[test]
+    fn a_study_without_a_section_says_nothing() {
+        assert!(Nothing.entries().is_empty());
+        assert_eq!(Nothing.summary(&default_policy()), "");
+        assert_eq!(Nothing.defect(HeadGrid { layers: 1, heads: 1 }), None);
+    }
 }

@@ -1,4 +1,4 @@
-//! Do 95 % intervals cover 95 % of the time, and are discoveries true? Corpora are drawn from heads whose behaviour is
+//! Do 95 % intervals cover 95 % of the time, do tests reject what is true 5 % of the time, and are discoveries true? Corpora are drawn from heads whose behaviour is
 //! known, and go the way of real ones: sums by block, measurements, labels.
 
 use std::collections::BTreeMap;
@@ -14,6 +14,7 @@ use rand_distr::Beta;
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::watching;
 use crate::sequences::words::FromToken;
+use crate::stats::block_test::p_value;
 use crate::stats::blocks::BLOCKS;
 use crate::stats::bootstrap::{Interval, Resamples};
 use crate::studies::all::{default_policy, named};
@@ -122,15 +123,18 @@ fn corpus(sentences: u64, accuracies: &[Vec<[f64; 2]>], policy: &Policy, rng: &m
     let seen = |sums| vec![Observed { sums, left_out: 0 }];
     let observed =
         [(named("attention").unwrap(), seen(&*attention)), (named("dependency").unwrap(), seen(&*dependency))];
-    let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::new() };
+    let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: false };
     Findings::new(&observed, &bench, policy)
 }
 
-/// Of 2,000 corpora the share that covers has a standard error of 0.5 %.
+/// Of 2,000 corpora the share that covers, or rejects, has a standard error of 0.5 %.
 const CORPORA: u64 = 2000;
 
-/// The intervals of the corpora of one size cover what is true of them.
-fn check_coverage(sentences: u64) {
+/// How often something is so, by what it is of.
+type Shares = BTreeMap<&'static str, f64>;
+
+/// How often the intervals of corpora of one size cover what is true of them, and the block test rejects it at 5 %.
+fn simulate(sentences: u64) -> [Shares; 2] {
     let [good, poor] = [0.6, 0.35];
     let mass = {
         let weight = |kind: &Kind| {
@@ -141,13 +145,19 @@ fn check_coverage(sentences: u64) {
         weighted / KINDS.iter().map(weight).sum::<f64>()
     };
     let mut rng = ChaCha8Rng::seed_from_u64(sentences);
-    let mut covered: BTreeMap<&str, u64> = BTreeMap::new();
+    let [mut covered, mut rejected] = [Shares::new(), Shares::new()];
     for _ in 0..CORPORA {
         let found = corpus(sentences, &[vec![[good, poor]]], &default_policy(), &mut rng);
         let relation = &section::<Relations>(&*found.sections[1].1).relations[0];
         let [first, second] = Direction::BOTH.map(|direction| {
             (relation.by_head[0].ci95.get(direction), &relation.by_head[0].versus_offset.get(direction).ci95)
         });
+        for (name, direction, truth) in [("a good head", 0, good - OFFSET), ("a poor head", 1, poor - OFFSET)] {
+            let comparison = relation.by_head[0].versus_offset.get(Direction::BOTH[direction]);
+            let error = comparison.standard_error.expect("there are words in enough blocks");
+            let p = p_value(comparison.difference - truth, error, relation.blocks).expect("something varies");
+            *rejected.entry(name).or_default() += f64::from(u8::from(p <= 0.05)) / CORPORA as f64;
+        }
         let cases: [(&str, &Option<Interval>, f64); 7] = [
             ("accuracy of a good head", first.0, good),
             ("accuracy of a poor head", second.0, poor),
@@ -160,25 +170,45 @@ fn check_coverage(sentences: u64) {
         for (name, interval, truth) in cases {
             let interval = interval.expect("there are words in many blocks");
             let covers = interval.low() <= truth && truth <= interval.high();
-            *covered.entry(name).or_default() += u64::from(covers);
+            *covered.entry(name).or_default() += f64::from(u8::from(covers)) / CORPORA as f64;
         }
     }
-    for (name, covered) in covered {
-        let share = covered as f64 / CORPORA as f64;
-        println!("{sentences} sentences, {name}: {:.1} %", share * 100.0);
-        assert!((0.93..=0.97).contains(&share), "{name} is covered {share} of the time, with {sentences} sentences");
+    [covered, rejected]
+}
+
+/// The shares of what is simulated are between these bounds.
+fn check(sentences: u64, what: &str, shares: Shares, bounds: RangeInclusive<f64>) {
+    for (name, share) in shares {
+        println!("{sentences} sentences, {name} {what}: {:.1} %", share * 100.0);
+        assert!(bounds.contains(&share), "{name} is {what} {share} of the time, with {sentences} sentences");
     }
 }
 
+const COVERED: RangeInclusive<f64> = 0.93..=0.97;
+
+/// Of a true margin 5 % are rejected if the test is exact.
+const REJECTED: RangeInclusive<f64> = 0.03..=0.07;
+
 #[test]
-fn intervals_cover_with_as_few_words_as_are_tested() {
+fn intervals_and_tests_hold_with_as_few_words_as_are_tested() {
     // A sentence in each block, with 1.8 words on average: 115 words, and 100 are enough for a test.
-    check_coverage(BLOCKS as u64);
+    let [covered, rejected] = simulate(BLOCKS as u64);
+    check(BLOCKS as u64, "covered", covered, COVERED);
+    check(BLOCKS as u64, "rejected", rejected, REJECTED);
 }
 
 #[test]
-fn intervals_cover_in_a_corpus_of_a_thousand_sentences() {
-    check_coverage(1000);
+fn intervals_and_tests_hold_in_a_corpus_of_a_thousand_sentences() {
+    let [covered, rejected] = simulate(1000);
+    check(1000, "covered", covered, COVERED);
+    check(1000, "rejected", rejected, REJECTED);
+}
+
+#[test]
+fn the_block_test_holds_with_hardly_more_blocks_than_it_needs() {
+    // Four sentences in five have words: about 29 of 36, where 20 are enough, with 65 words.
+    let [_, rejected] = simulate(36);
+    check(36, "rejected", rejected, REJECTED);
 }
 
 #[test]

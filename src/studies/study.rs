@@ -1,5 +1,7 @@
 //! A study: one question asked of every head.
 
+use std::ops::RangeInclusive;
+
 use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
@@ -43,6 +45,11 @@ pub trait Study: Sync {
     /// Its metrics, in the order of its table.
     fn metrics(&self) -> Vec<(&'static Explanation, Keys)> {
         Vec::new()
+    }
+
+    /// The least and the most that a metric of its can be, for the schema of the report; by default nothing is said.
+    fn range(&self, _metric: &str) -> RangeInclusive<f64> {
+        f64::NEG_INFINITY..=f64::INFINITY
     }
 
     /// Its labels, in the order in which ties between them are broken.

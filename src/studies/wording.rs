@@ -16,10 +16,18 @@ pub fn plus_minus(interval: Option<Interval>) -> String {
     interval.map_or_else(String::new, |interval| format!(" ±{:.1}", interval.half_width() * 100.0))
 }
 
-/// A q-value, to one digit where it is small.
+/// A q-value, to one digit where it is small; one that may have underflowed, as being below a bound.
 #[must_use]
 pub fn significance(q: f64) -> String {
-    if q < 0.001 { format!("{q:.0e}") } else { format!("{q:.3}") }
+    // Below 1e-308 an f64 loses digits, and then is 0.
+    const LEAST: f64 = 1e-300;
+    if q < LEAST {
+        format!("< {LEAST:.0e}")
+    } else if q < 0.001 {
+        format!("{q:.0e}")
+    } else {
+        format!("{q:.3}")
+    }
 }
 
 /// A table without lines.
@@ -29,4 +37,15 @@ pub fn plain_table() -> Table {
     table.load_style(presets::NOTHING);
     table.set_content_arrangement(ContentArrangement::Disabled);
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn significance_of_any_size() {
+        let shown = [0.0, 4e-320, 1e-300, 9e-28, 0.0009, 0.001, 0.0764, 1.0].map(significance);
+        assert_eq!(shown, ["< 1e-300", "< 1e-300", "1e-300", "9e-28", "9e-4", "0.001", "0.076", "1.000"]);
+    }
 }

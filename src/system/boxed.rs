@@ -66,9 +66,13 @@ pub fn meant(name: &str) -> Option<&'static str> {
 }
 
 fn unknown(what: &str, name: &str, all: &[&str]) -> String {
-    let name = name.escape_debug();
-    format!(
-        "there is no {what} `{name}` in the box: it has {}. What is on disk under that name is `./{name}`",
-        all.join(" and ")
-    )
+    // Below it two names have little in common but the prefix.
+    const ALIKE: f64 = 0.85;
+    let likeness = |known: &&str| strsim::jaro_winkler(known, name);
+    let closest = all.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|known| likeness(known) > ALIKE);
+    let meant = closest.map_or_else(String::new, |known| format!("; did you mean `{known}`?"));
+    let on_disk = Path::new(name).symlink_metadata().is_ok();
+    let shown = name.escape_debug();
+    let there = if on_disk { format!(" What is on disk under that name is `./{shown}`.") } else { String::new() };
+    format!("there is no {what} `{shown}` in the box: it has {}{meant}{there}", all.join(" and "))
 }

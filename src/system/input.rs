@@ -4,6 +4,23 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+/// The beginning of a file that stands for one in git's large file storage
+/// (<https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md>, "The Pointer").
+pub const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
+
+/// Makes sure that a file with this beginning does not only stand for one that git has not fetched.
+///
+/// # Errors
+///
+/// If it does.
+pub fn ensure_fetched(beginning: &[u8]) -> io::Result<()> {
+    if beginning.starts_with(LFS_POINTER) {
+        let way_out = "it is a pointer of git LFS and not the file itself: run `git lfs pull` in its folder";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, way_out));
+    }
+    Ok(())
+}
+
 /// Opens a file for reading. From now on no [`Output`](super::output::Output) of this process replaces it.
 ///
 /// # Errors
@@ -37,14 +54,16 @@ pub fn stdin() -> io::Result<io::Stdin> {
 ///
 /// # Errors
 ///
-/// As [`open`], or if it cannot be read or is longer; of a longer one no more than `most` bytes are read.
+/// As [`open`], or if it cannot be read, is longer (no more than `most` bytes are read then) or is a pointer of git LFS.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     let bytes = file.metadata()?.len();
     if bytes > most {
         return Err(too_long(most));
     }
-    read_all(file, most)
+    let bytes = read_all(file, most)?;
+    ensure_fetched(&bytes)?;
+    Ok(bytes)
 }
 
 /// The same of a file of UTF-8.

@@ -32,6 +32,24 @@ pub fn moments(weights: &[f32], factors: &[f32]) -> (f64, f64) {
     (across(mass, |a, b| a + b), across(moment, |a, b| a + b))
 }
 
+/// The dot product of two rows of equal length.
+#[inline(always)]
+#[must_use]
+pub fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut partial = [0.0; LANES];
+    let (a, a_rest) = a.as_chunks::<LANES>();
+    let (b, b_rest) = b.as_chunks::<LANES>();
+    for (a, b) in a.iter().zip(b) {
+        for lane in 0..LANES {
+            partial[lane] = a[lane].mul_add(b[lane], partial[lane]);
+        }
+    }
+    for ((partial, a), b) in partial.iter_mut().zip(a_rest).zip(b_rest) {
+        *partial = a.mul_add(*b, *partial);
+    }
+    across(partial, |a, b| a + b)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,6 +60,13 @@ mod tests {
         (weights[3], weights[LANES + 1]) = (0.25, 0.5);
         let factors: Vec<f32> = (0_u8..32).map(f32::from).collect();
         assert_eq!(moments(&weights, &factors), (0.75, 0.75 + 8.5));
+    }
+
+    #[test]
+    fn dot_products_have_every_value() {
+        let row: Vec<f32> = (0..37_u8).map(f32::from).collect();
+        assert_eq!(dot(&row, &row), 36.0 * 37.0 * 73.0 / 6.0);
+        assert_eq!(dot(&row[..3], &row[1..4]), 8.0);
     }
 
     #[test]

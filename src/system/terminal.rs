@@ -30,8 +30,13 @@ pub fn say(text: &str) {
 
 /// Prints an error. No line after the first begins at the margin, so that a name with line ends in it cannot pass for
 /// another error.
+///
+/// Of a message as long as a file the middle is left out, where a value of that file is: what went wrong stands before it,
+/// the way out after it.
 pub fn say_error(error: &Error) {
-    say(&format!("error: {}", indented(&format!("{error:#}"))));
+    /// Longer than any message with values of ordinary length.
+    const END: usize = 3000;
+    say(&format!("error: {}", indented(&ellipsis(&format!("{error:#}"), END, END))));
 }
 
 /// The text with all lines after the first indented.
@@ -84,6 +89,24 @@ pub fn is_obeyed(c: char) -> bool {
         )
 }
 
+/// A value from a file or an argument for a message: of a long one its beginning.
+#[must_use]
+pub fn shortened(text: &str) -> String {
+    /// Names of models, relations and tensors are shorter.
+    const LONGEST: usize = 100;
+    ellipsis(text, LONGEST, 0)
+}
+
+/// The first characters of a text and the last ones, if it has more than both.
+fn ellipsis(text: &str, first: usize, last: usize) -> String {
+    let mut starts = text.char_indices().map(|(start, _)| start);
+    let Some(cut) = starts.clone().nth(first).filter(|_| text.chars().count() > first + last) else {
+        return text.to_owned();
+    };
+    let rest = starts.nth_back(last.saturating_sub(1)).filter(|_| last > 0).unwrap_or(text.len());
+    format!("{}...{}", &text[..cut], &text[rest..])
+}
+
 fn finish(mut stdout: impl Write, bytes: &[u8]) -> Result<()> {
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -104,6 +127,15 @@ mod tests {
         assert_eq!(printable("a\nb\r"), "a\nb\\r");
         // Persian and emoji are spelt with joiners.
         assert_eq!(one_line("می\u{200c}خواهم 👩\u{200d}🔬"), "می\u{200c}خواهم 👩\u{200d}🔬");
+    }
+
+    #[test]
+    fn of_a_long_text_the_middle_is_left_out() {
+        assert_eq!(ellipsis("äöüß", 2, 1), "äö...ß");
+        assert_eq!(ellipsis("äöüß", 2, 2), "äöüß");
+        assert_eq!(ellipsis("äöüß", 3, 0), "äöü...");
+        assert_eq!(shortened("short"), "short");
+        assert_eq!(shortened(&"é".repeat(1000)), format!("{}...", "é".repeat(100)));
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! Properties that hold of any bytes: the fuzz targets, and the tests that replay what they found.
 
+#[path = "saved.rs"]
+mod saved;
+
 use std::cell::RefCell;
 use std::fmt::Write;
 use std::fs;
@@ -34,6 +37,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("tokenizer", tokenizer),
     ("policy", policy),
     ("terminal", terminal),
+    ("report", saved::report),
+    ("partial", saved::partial),
 ];
 
 /// The target of this name.
@@ -73,6 +78,7 @@ fn jsonl(data: &[u8]) -> bool {
 /// Reads all sentences up to the first error, if there is one, and checks what holds in every format.
 fn read(data: &[u8], format: Format) -> (Vec<Sentence>, bool) {
     let mut sentences: Vec<Sentence> = Vec::new();
+    let mut families = 0;
     let lines = data.split(|&byte| byte == b'\n').count() as u64;
     let mut corpus = Corpus::from_bytes("fuzz", data.to_vec(), format);
     for sentence in &mut corpus {
@@ -94,6 +100,10 @@ fn read(data: &[u8], format: Format) -> (Vec<Sentence>, bool) {
         } else {
             assert_eq!(sentence.document, 0);
         }
+        // Families are numbered as they begin.
+        assert_eq!(sentence.family.is_first, sentence.family.number == families);
+        assert!(sentence.family.number <= families);
+        families += u64::from(sentence.family.is_first);
         if let Content::Words(words) = &sentence.content {
             check_tree(words);
             check_size(words);

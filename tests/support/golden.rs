@@ -37,6 +37,12 @@ pub struct Forward {
     pub output_grams: Vec<f32>,
     /// `[layers, heads, n, head_dim]`
     pub contexts: Vec<f32>,
+    /// `[layers, heads, n, head_dim]`
+    pub outputs: Vec<f32>,
+    /// The same after the Gram matrix.
+    pub output_products: Vec<f32>,
+    /// `[layers, heads, n]`
+    pub input_norms: Vec<f32>,
     /// `[layers + 1, n, hidden]`
     pub hidden_states: Vec<f32>,
     /// `[positions, vocab]`
@@ -100,8 +106,15 @@ pub fn encode(model: &Model, words: &[String]) -> Sequence {
 }
 
 /// All that can be lent.
-pub const EVERYTHING: Needs =
-    Needs { attention: true, values: true, value_norms: true, contexts: true, hidden_states: true, logits: true };
+pub const EVERYTHING: Needs = Needs {
+    attention: true,
+    values: true,
+    value_norms: true,
+    contexts: true,
+    outputs: true,
+    hidden_states: true,
+    logits: true,
+};
 
 /// Attention and hidden states of sentences that run in one pack.
 pub fn forward(encoder: &dyn Encoder, sentences: Vec<Sequence>) -> Vec<Forward> {
@@ -162,6 +175,12 @@ impl Visitor for Recorder {
         }
         if let Some(context) = view.context {
             to.contexts.extend(context.iter().flatten());
+        }
+        if let Some(output) = view.output {
+            to.outputs.extend(output.contexts.iter().flatten());
+            to.output_products.extend(output.products.iter().flatten());
+            to.input_norms.extend(output.input_norms);
+            assert!(view.value_norms.is_none_or(|norms| norms.gram == output.gram));
         }
     }
 

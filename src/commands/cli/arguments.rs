@@ -8,7 +8,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use crate::model::grid::HeadPlace;
 use crate::sequences::shard::Shard;
 use crate::studies::all::STUDIES;
-use crate::studies::presets::PRESETS;
+use crate::studies::presets::{PRESETS, Preset};
 use crate::studies::study::Study;
 
 const EXIT_STATUS: &str = "Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
@@ -30,8 +30,7 @@ pub(super) enum Action {
     Maps(MapsArguments),
     Counts(CountsArguments),
     Explain(ExplainArguments),
-    /// Print the JSON Schema of the report
-    Schema,
+    Schema(SchemaArguments),
 }
 
 const ANALYZE_EXAMPLES: &str = "\
@@ -56,7 +55,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 #[derive(Args)]
 #[command(after_help = ANALYZE_EXAMPLES)]
 pub(super) struct AnalyzeArguments {
-    /// A Hub id (`google-bert/bert-base-uncased`, `org/name@revision`), a folder with config.json, tokenizer.json and
+    /// A Hub id (`google-bert/bert-base-uncased`, `org/name@revision`) or its address, a folder with config.json, tokenizer.json and
     /// weights, or a model in the binary: `box:small`, which was trained, or `box:planted`, whose heads are known
     /// [default: box:small]
     pub(super) model: Option<String>,
@@ -77,8 +76,8 @@ pub(super) struct AnalyzeArguments {
     /// Which token speaks for a word that the tokenizer split
     #[arg(long, value_enum, default_value_t = FromTokenArgument::Mean)]
     pub(super) from_token: FromTokenArgument,
-    /// Also count the labels that an untrained model has, or sentences with their words in random order; not of a corpus on
-    /// standard input. May be repeated
+    /// Also label an untrained model, or sentences with their words in random order, and say which labels heads keep; not of
+    /// a corpus on standard input. May be repeated
     #[arg(long = "control", value_name = "CONTROL", value_enum)]
     pub(super) controls: Vec<ControlArgument>,
     /// Run each control so many times, with seeds from 0
@@ -97,6 +96,9 @@ pub(super) struct AnalyzeArguments {
     /// Take how often each token is from this file, and not from the corpus: JSON, as `headscope counts` writes it
     #[arg(long, value_name = "FILE")]
     pub(super) counts: Option<PathBuf>,
+    /// Follow a published analysis. May be repeated
+    #[arg(long = "preset", value_name = "PRESET", value_parser = presets())]
+    pub(super) presets: Vec<String>,
     /// Run shard I of N, counted from 1, and write with `-o FILE.headscope` what `headscope merge` makes the report of
     #[arg(long, value_name = "I/N")]
     pub(super) shard: Option<Shard>,
@@ -113,9 +115,6 @@ pub(super) struct ReportArguments {
     /// Do not print the summary
     #[arg(short, long)]
     pub(super) quiet: bool,
-    /// Follow a published analysis. May be repeated
-    #[arg(long = "preset", value_name = "PRESET", value_parser = presets())]
-    pub(super) presets: Vec<String>,
     /// Set thresholds of the labels: a TOML file with any of the keys of `settings.policy` in a report; "off" switches a
     /// rule off
     #[arg(long, value_name = "FILE")]
@@ -150,6 +149,9 @@ pub(super) struct MergeArguments {
     /// The partials of all shards
     #[arg(required = true, value_name = "PART")]
     pub(super) parts: Vec<PathBuf>,
+    /// Label by the thresholds of a published analysis. May be repeated
+    #[arg(long = "preset", value_name = "PRESET", value_parser = policies())]
+    pub(super) presets: Vec<String>,
     #[command(flatten)]
     pub(super) report: ReportArguments,
 }
@@ -181,7 +183,7 @@ pub(super) struct RelabelArguments {
     #[arg(long, value_name = "FILE", group = "labels")]
     pub(super) policy: Option<PathBuf>,
     /// The thresholds of a published analysis; the policy file changes them
-    #[arg(long = "preset", value_name = "PRESET", value_parser = presets(), group = "labels")]
+    #[arg(long = "preset", value_name = "PRESET", value_parser = policies(), group = "labels")]
     pub(super) presets: Vec<String>,
     /// Write the new report, as JSON or as CSV by the extension; `-` writes JSON to standard output. May be repeated
     #[arg(short, long = "output", value_name = "FILE")]
@@ -191,33 +193,87 @@ pub(super) struct RelabelArguments {
 const DIFF_EXAMPLES: &str = "\
 Examples:
   headscope diff before.json after.json
-  headscope diff before.json after.json --tolerance 0.01 --json
+  headscope diff before.json after.json --only labels --json
+  headscope analyze ./before -c treebank.conllu --shard 1/1 -o before.headscope
+  headscope analyze ./after -c treebank.conllu --shard 1/1 -o after.headscope
+  headscope diff before.headscope after.headscope    # the same sentences, pairwise: sees the most
 
-Differences are: a head with another primary label, a number of a head or relation whose 95 % intervals do not overlap,
-a relation with another best head, and models with different numbers of heads. What the reports do not share (model,
-corpus, settings, versions) and what only one of them has is said, and is no difference.
+Every metric of every head is tested, and its accuracy on every relation with enough words, as one family corrected by
+Benjamini & Hochberg: if nothing changed, something is said to have in at most RATE of all comparisons. A label changes
+where it is firm on one side and out of reach on the other, over the whole of both intervals, and the number that it rests
+on differs. What the two do not share (model, corpus, settings, versions), and what could not be tested, is said and is no
+change; models with other numbers of heads are one.
 
-With --tolerance T, intervals may be up to T apart; a best head may move between two that are within T of each other in
-both reports; and a primary label may change, if the policy is the same, where the scores of both labels moved by at most
-T.
-
-Exit status: 0 nothing differs beyond the tolerance, 1 something does, 2 trouble or wrong usage, 130 interrupted.
+Exit status: 0 nothing changed, 1 something did, 2 trouble or wrong usage, 130 interrupted.
 ";
 
-/// Compare two reports: which labels, numbers and best heads differ by more than their uncertainty
+/// Say what changed between two analyses, beyond chance
+///
+/// Takes reports, and partials of `headscope analyze --shard`. Partials of the same shard of the same files are compared
+/// pairwise, sentence block by sentence block; anything else by the intervals of both.
 #[derive(Args)]
 #[command(after_help = DIFF_EXAMPLES)]
 pub(super) struct DiffArguments {
-    /// A report in JSON; `-` reads standard input
+    /// A report in JSON, or a partial (.headscope); `-` reads a report from standard input
     pub(super) a: PathBuf,
-    /// Another report
+    /// Another
     pub(super) b: PathBuf,
-    /// How far apart numbers may be and still count as the same
-    #[arg(long, value_name = "T", default_value_t = 0.0)]
+    /// The rate of false discoveries: the largest q-value of a change
+    #[arg(long, value_name = "RATE", default_value_t = 0.01)]
+    pub(super) rate: f64,
+    /// Differences up to T are none: numbers are tested for being farther apart. The default is above what the arithmetic
+    /// of another processor does
+    #[arg(long, value_name = "T", default_value_t = 1e-5)]
     pub(super) tolerance: f64,
-    /// Print the differences as JSON
+    /// Tell of these parts alone, which then decide the exit status; the correction is for all numbers still
+    #[arg(long, value_name = "PART", value_enum, value_delimiter = ',')]
+    pub(super) only: Vec<PartArgument>,
+    /// Print everything that changed, not one page
+    #[arg(long, conflicts_with = "json")]
+    pub(super) full: bool,
+    /// Print everything that changed as JSON (`headscope schema diff`)
     #[arg(long)]
     pub(super) json: bool,
+    /// Label both sides by a published analysis. May be repeated
+    #[arg(long = "preset", value_name = "PRESET", value_parser = presets())]
+    pub(super) presets: Vec<String>,
+    /// Set thresholds of both sides: a TOML file; what it leaves out stays as each report has it, or has its default
+    #[arg(long, value_name = "FILE")]
+    pub(super) policy: Option<PathBuf>,
+    /// Fewest words of a relation, on either side, for it to be compared [default: that of the policy, 100]
+    #[arg(long, value_name = "N")]
+    pub(super) min_count: Option<u64>,
+    /// Threads that work out the numbers of partials [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(super) threads: Option<u16>,
+}
+
+/// A part of an analysis.
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum PartArgument {
+    /// Labels of heads
+    Labels,
+    /// Accuracies on relations
+    Relations,
+    /// Metrics of heads
+    Metrics,
+}
+
+/// Print the JSON Schema of a report, or of what `diff --json` prints
+#[derive(Args)]
+pub(super) struct SchemaArguments {
+    /// Which of the two
+    #[arg(value_enum, default_value_t = SchemaArgument::Report)]
+    pub(super) of: SchemaArgument,
+}
+
+/// What has a schema.
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum SchemaArgument {
+    /// A report in JSON
+    Report,
+    /// The outcome of `headscope diff --json`
+    Diff,
 }
 
 const MAPS_EXAMPLES: &str = "\
@@ -307,13 +363,14 @@ pub(super) struct CorpusArguments {
     pub(super) format: Option<FormatArgument>,
 }
 
-/// Say what a label, a metric or a study is
+/// Say what a label, a metric, a study or another word of a report is
 ///
 /// Prints what it measures, its formula, its chance level, its threshold and where that comes from, and what it does
 /// not show. Without a name, lists all of them.
 #[derive(Args)]
 pub(super) struct ExplainArguments {
-    /// A label (`previous-token`, `offset:-2`, `syntactic:nsubj`), a metric (`separator_mass`) or a study (`dependency`)
+    /// A label (`previous-token`, `offset:-2`, `syntactic:nsubj`), a metric (`separator_mass`), a study (`dependency`), a
+    /// threshold (`min_queries`) or another word of a report or a summary (`primary`, `held-out`, `q`)
     pub(super) name: Option<String>,
     /// Print all explanations as the page docs/detectors.md
     #[arg(long, conflicts_with = "name")]
@@ -333,6 +390,13 @@ pub(super) enum FormatArgument {
 /// The names of all presets.
 fn presets() -> PossibleValuesParser {
     PossibleValuesParser::new(PRESETS.iter().map(|preset| PossibleValue::new(preset.name).help(preset.about)))
+}
+
+/// The same where nothing is measured: presets that are more than a policy are not offered. They are refused in words of
+/// their own.
+fn policies() -> PossibleValuesParser {
+    let value = |preset: &Preset| PossibleValue::new(preset.name).help(preset.about).hide(!preset.studies.is_empty());
+    PossibleValuesParser::new(PRESETS.iter().map(value))
 }
 
 /// The names of all studies.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
+use crate::commands::diff::outcome;
 use crate::commands::explain;
 use crate::commands::options::{
     AnalyzeOptions, CountsOptions, DiffOptions, MapsOptions, MergeOptions, ONLY_ONCE, Outcome, PolicyOptions,
@@ -25,6 +26,7 @@ use crate::report;
 use crate::sequences::shard::Shard;
 use crate::sequences::words::FromToken;
 use crate::studies::all::STUDIES;
+use crate::studies::number::Part;
 use crate::studies::presets::{PRESETS, Preset};
 use crate::studies::study::Study;
 use crate::system::boxed;
@@ -34,8 +36,8 @@ use crate::system::terminal::{is_obeyed, one_line, say};
 
 use arguments::{
     Action, AnalyzeArguments, Arguments, ControlArgument, CorpusArguments, CountsArguments, DiffArguments,
-    ExplainArguments, FormatArgument, FromTokenArgument, MapsArguments, MergeArguments, RelabelArguments,
-    ReportArguments,
+    ExplainArguments, FormatArgument, FromTokenArgument, MapsArguments, MergeArguments, PartArgument, RelabelArguments,
+    ReportArguments, SchemaArgument, SchemaArguments,
 };
 
 /// A command with its options, validated.
@@ -46,7 +48,7 @@ pub enum Command {
     Merge(MergeOptions),
     /// Apply another policy to a saved report.
     Relabel(RelabelOptions),
-    /// Compare two saved reports.
+    /// Compare two analyses.
     Diff(DiffOptions),
     /// Write attention maps.
     Maps(MapsOptions),
@@ -68,7 +70,7 @@ pub fn parse() -> Command {
         Action::Maps(arguments) => ("maps", arguments.validate().map(Command::Maps)),
         Action::Counts(arguments) => ("counts", arguments.validate().map(Command::Counts)),
         Action::Explain(arguments) => ("explain", arguments.text().map(Command::Print)),
-        Action::Schema => ("schema", Ok(Command::Print(schema()))),
+        Action::Schema(arguments) => ("schema", Ok(Command::Print(arguments.text()))),
     };
     command.unwrap_or_else(|usage| {
         let mut root = Arguments::command();
@@ -114,14 +116,14 @@ impl AnalyzeArguments {
             return Err("--truncate is for plain text: a sentence without its end has another tree".to_owned());
         }
         refuse_overlap(&self.report.outputs, &corpus)?;
-        let studies = studies(&self.report.presets, &self.with, &self.without)?;
+        let studies = studies(&self.presets, &self.with, &self.without)?;
         let (studies, left_out) = can_count(&corpus, studies, &self.with, self.counts.is_some())?;
         refuse_reading_again(&corpus, &studies, !self.controls.is_empty())?;
         let (run_info, threads) = (!self.report.no_run_info, self.report.threads());
         let controls = controls(&self.controls, self.control_seeds);
         let outcome = match self.shard {
-            None => Outcome::Report(self.report.validate()?),
-            Some(shard) => self.report.validate_partial(shard)?,
+            None => Outcome::Report(self.report.validate(&self.presets)?),
+            Some(shard) => self.report.validate_partial(shard, &self.presets)?,
         };
         Ok(AnalyzeOptions {
             model,
@@ -148,23 +150,23 @@ impl AnalyzeArguments {
 
 impl ReportArguments {
     fn threads(&self) -> NonZeroUsize {
-        self.threads.map_or_else(all_cores, |threads| NonZeroUsize::new(threads.into()).expect("in range"))
+        threads_or_all(self.threads)
     }
 
-    fn validate(self) -> Result<ReportOptions, Usage> {
+    fn validate(self, named: &[String]) -> Result<ReportOptions, Usage> {
         let outputs = targets(&self.outputs)?;
         Ok(ReportOptions {
             threads: self.threads(),
             summary: !self.quiet && !outputs.contains(&Target::Stdout),
             outputs,
-            policy: PolicyOptions { presets: presets(&self.presets), file: self.policy, min_count: self.min_count },
+            policy: PolicyOptions { presets: presets(named), file: self.policy, min_count: self.min_count },
         })
     }
 
     /// The outcome of a shard: it has no labels yet, so options of labels are refused.
-    fn validate_partial(self, shard: Shard) -> Result<Outcome, Usage> {
+    fn validate_partial(self, shard: Shard, named: &[String]) -> Result<Outcome, Usage> {
         let wanted = format!("--shard {shard} writes a partial: give one -o FILE.{}", partial::EXTENSION);
-        let preset = presets(&self.presets).into_iter().find(|preset| preset.is_policy());
+        let preset = presets(named).into_iter().find(|preset| preset.is_policy());
         let of_labels = [
             self.min_count.map(|_| "--min-count".to_owned()),
             self.policy.as_ref().map(|_| "--policy".to_owned()),
@@ -184,9 +186,9 @@ impl ReportArguments {
 impl MergeArguments {
     fn validate(self) -> Result<MergeOptions, Usage> {
         refuse_overlap(&self.report.outputs, &[])?;
-        refuse_studies(&self.report.presets, "headscope analyze --shard, whose partials carry it")?;
+        refuse_studies(&self.presets, "headscope analyze --shard, whose partials carry it")?;
         let run_info = !self.report.no_run_info;
-        Ok(MergeOptions { parts: self.parts, run_info, report: self.report.validate()? })
+        Ok(MergeOptions { parts: self.parts, run_info, report: self.report.validate(&self.presets)? })
     }
 }
 
@@ -201,14 +203,25 @@ impl RelabelArguments {
 
 impl DiffArguments {
     fn validate(self) -> Result<DiffOptions, Usage> {
-        let Self { a, b, tolerance, json } = self;
+        let Self { a, b, rate, tolerance, only, full, json, presets: named, policy, min_count, threads } = self;
         if !tolerance.is_finite() || tolerance < 0.0 {
             return Err(format!("--tolerance {tolerance} is no distance: give a number of 0 or more"));
+        }
+        if !(rate > 0.0 && rate < 1.0) {
+            return Err(format!("--rate {rate} is no rate of false discoveries: give a number between 0 and 1"));
         }
         if a == Path::new("-") && a == b {
             return Err("standard input can be one of the reports, not both".to_owned());
         }
-        Ok(DiffOptions { a, b, tolerance, json })
+        refuse_studies(&named, "headscope analyze")?;
+        let part = |part| match part {
+            PartArgument::Labels => Part::Labels,
+            PartArgument::Relations => Part::Relations,
+            PartArgument::Metrics => Part::Metrics,
+        };
+        let only = only.into_iter().map(part).collect();
+        let policy = PolicyOptions { presets: presets(&named), file: policy, min_count };
+        Ok(DiffOptions { a, b, rate, tolerance, only, policy, full, json, threads: threads_or_all(threads) })
     }
 }
 
@@ -249,6 +262,11 @@ impl ExplainArguments {
         }
         self.name.map_or_else(|| Ok(explain::list()), |name| explain::one(&name))
     }
+}
+
+/// So many threads, or one per core.
+fn threads_or_all(threads: Option<u16>) -> NonZeroUsize {
+    threads.map_or_else(all_cores, |threads| NonZeroUsize::new(threads.into()).expect("in range"))
 }
 
 fn model(argument: Option<&str>) -> ModelRef {
@@ -371,7 +389,12 @@ fn lower_extension(path: &Path) -> String {
     path.extension().map(|extension| extension.to_string_lossy().to_lowercase()).unwrap_or_default()
 }
 
-fn schema() -> String {
-    let schema = serde_json::to_string_pretty(&report::schema()).expect("a schema is JSON");
-    format!("{schema}\n")
+impl SchemaArguments {
+    fn text(&self) -> String {
+        let schema = match self.of {
+            SchemaArgument::Report => report::schema(),
+            SchemaArgument::Diff => outcome::schema(),
+        };
+        serde_json::to_string_pretty(&schema).expect("a schema is JSON") + "\n"
+    }
 }

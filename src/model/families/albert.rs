@@ -7,7 +7,7 @@ use super::{Family, LayerNames, MaskedLmNames, Names};
 use crate::model::config::{Config, fields};
 
 pub(super) const ALBERT: Family =
-    Family { model_type: "albert", class: "Albert", prefix: "albert.", masked_lm: HEAD, read };
+    Family { model_type: "albert", class: "Albert", prefix: "albert.", wrappers: &[], masked_lm: HEAD, read };
 
 const HEAD: MaskedLmNames = MaskedLmNames {
     dense: "predictions.dense",

@@ -5,11 +5,17 @@ use anyhow::Result;
 use super::{Family, LayerNames, MaskedLmNames, Names};
 use crate::model::config::Config;
 
-pub(super) const BERT: Family = Family { model_type: "bert", class: "Bert", prefix: "bert.", masked_lm: HEAD, read };
+pub(super) const BERT: Family =
+    Family { model_type: "bert", class: "Bert", prefix: "bert.", wrappers: &[], masked_lm: HEAD, read };
 
-/// DPR's encoders of questions and of passages (Karpukhin et al. 2020); what stands before their names in a checkpoint,
-/// beside this prefix, is taken away where checkpoints are read.
-pub(super) const DPR: Family = Family { model_type: "dpr", class: "DPR", prefix: "bert_model.", ..BERT };
+/// DPR's encoders of questions and of passages (Karpukhin et al. 2020).
+pub(super) const DPR: Family = Family {
+    model_type: "dpr",
+    class: "DPR",
+    prefix: "bert_model.",
+    wrappers: &["question_encoder.", "ctx_encoder."],
+    ..BERT
+};
 
 /// Splinter (Ram et al. 2021), without its selection of spans.
 pub(super) const SPLINTER: Family = Family { model_type: "splinter", class: "Splinter", prefix: "splinter.", ..BERT };

@@ -8,8 +8,14 @@ use crate::model::config::{
     Activation, Config, PositionEmbedding, default_initializer_range, fields, initializer_range, tied_by_default,
 };
 
-pub(super) const DISTILBERT: Family =
-    Family { model_type: "distilbert", class: "DistilBert", prefix: "distilbert.", masked_lm: HEAD, read };
+pub(super) const DISTILBERT: Family = Family {
+    model_type: "distilbert",
+    class: "DistilBert",
+    prefix: "distilbert.",
+    wrappers: &[],
+    masked_lm: HEAD,
+    read,
+};
 
 const HEAD: MaskedLmNames = MaskedLmNames {
     dense: "vocab_transform",

@@ -7,7 +7,7 @@ use super::{Family, MaskedLmNames, Names, bert};
 use crate::model::config::{Activation, Config, fields};
 
 pub(super) const ELECTRA: Family =
-    Family { model_type: "electra", class: "Electra", prefix: "electra.", masked_lm: HEAD, read };
+    Family { model_type: "electra", class: "Electra", prefix: "electra.", wrappers: &[], masked_lm: HEAD, read };
 
 /// The generator's; a discriminator has none.
 const HEAD: MaskedLmNames = MaskedLmNames {

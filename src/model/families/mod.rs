@@ -27,6 +27,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::config::{Config, PositionEmbedding, named};
+use crate::system::terminal::shortened;
 pub use names::{Groups, LayerNames, Markup, MaskedLmNames, Names, PlainText, TableRow};
 
 /// The families that can be loaded.
@@ -71,6 +72,9 @@ pub struct Family {
     pub class: &'static str,
     /// The prefix of the names of the encoder's tensors in a model with a task head.
     pub prefix: &'static str,
+    /// The prefixes of all names in a checkpoint, before [`prefix`](Self::prefix), where its encoders are parts of
+    /// something larger.
+    pub wrappers: &'static [&'static str],
     /// The names of the parts of its masked-LM head.
     pub masked_lm: MaskedLmNames,
     /// Reads the text of its `config.json`; the sizes are checked.
@@ -109,7 +113,7 @@ impl Architecture {
                 Some(Value::Bool(true)) => {
                     bail!("{flag} is true: only encoders are supported, whose tokens attend in both directions")
                 }
-                Some(other) => bail!("{flag} is {}: expected true or false", shortened(other)),
+                Some(other) => bail!("{flag} is {}: expected true or false", shortened(&other.to_string())),
             }
         }
         let (config, names) = (family.read)(text)?;
@@ -146,15 +150,10 @@ fn family(json: &Value) -> Result<Family> {
                 )
             })
         }
-        Some(other) => bail!("model_type is {}: expected a text (supported: {})", shortened(other), supported()),
+        Some(other) => {
+            bail!("model_type is {}: expected a text (supported: {})", shortened(&other.to_string()), supported())
+        }
     }
-}
-
-/// A value for a message: one of a megabyte is of no use there.
-fn shortened(value: &Value) -> String {
-    const LONGEST: usize = 60;
-    let text = value.to_string();
-    if text.chars().count() <= LONGEST { text } else { text.chars().take(LONGEST).chain("...".chars()).collect() }
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! MPNet (Song et al. 2020): BERT without segments, positions counted from the padding index, and a bias by distance
 //! that all layers add to their scores.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
+use serde::Deserialize;
 
 use super::{Family, LayerNames, Names, roberta};
-use crate::model::config::{Config, PositionEmbedding};
+use crate::model::config::{Config, DISTANCE_BUCKETS, LARGEST_SIZE, PositionEmbedding, fields};
 
 pub(super) const MPNET: Family =
-    Family { model_type: "mpnet", class: "MPNet", prefix: "mpnet.", masked_lm: roberta::HEAD, read };
+    Family { model_type: "mpnet", class: "MPNet", prefix: "mpnet.", wrappers: &[], masked_lm: roberta::HEAD, read };
 
 const LAYER: LayerNames = LayerNames {
     query_key_value: ["attention.attn.q", "attention.attn.k", "attention.attn.v"],
@@ -22,6 +23,18 @@ const LAYER: LayerNames = LayerNames {
 /// `MPNetEmbeddings` has no other, whatever the config says.
 const PADDING: u32 = 1;
 
+/// The rows of the embedding of distances. `MPNetEncoder` takes the first ones, so that there may be more.
+#[derive(Deserialize)]
+struct Buckets {
+    #[serde(default = "buckets")]
+    relative_attention_num_buckets: usize,
+}
+
+/// transformers' `MPNetConfig` default, for configs that leave the field out.
+fn buckets() -> usize {
+    DISTANCE_BUCKETS
+}
+
 fn read(text: &str) -> Result<(Config, Names)> {
     let config = Config {
         padding: Some(PADDING),
@@ -30,6 +43,12 @@ fn read(text: &str) -> Result<(Config, Names)> {
         ..Config::parse(text)?
     }
     .checked()?;
+    let Buckets { relative_attention_num_buckets: rows } = fields(text)?;
+    ensure!(
+        (DISTANCE_BUCKETS..=LARGEST_SIZE).contains(&rows),
+        "relative_attention_num_buckets is {rows}: distances are sorted into {DISTANCE_BUCKETS}, whatever it is, and each \
+         has a row",
+    );
     let names = Names::numbered(&LAYER, "encoder.layer", &config);
-    Ok((config, Names { position_bias: Some("encoder.relative_attention_bias"), ..names }))
+    Ok((config, Names { position_bias: Some(("encoder.relative_attention_bias", rows)), ..names }))
 }

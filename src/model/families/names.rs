@@ -20,8 +20,8 @@ pub struct Names {
     pub layers: Vec<String>,
     /// The groups of the convolutions that stand in place of a layer's linear layers.
     pub convolutions: Option<Groups>,
-    /// The embedding of distances that gives each head's addition to the scores, MPNet's.
-    pub position_bias: Option<&'static str>,
+    /// The embedding of distances that gives each head's addition to the scores, MPNet's, and its rows.
+    pub position_bias: Option<(&'static str, usize)>,
     /// The layer normalisation after the last layer, in families whose layers normalise what goes into their blocks.
     pub final_norm: Option<&'static str>,
 }

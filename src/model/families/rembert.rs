@@ -7,7 +7,7 @@ use super::{Family, MaskedLmNames, Names, bert};
 use crate::model::config::{Config, fields};
 
 pub(super) const REMBERT: Family =
-    Family { model_type: "rembert", class: "RemBert", prefix: "rembert.", masked_lm: HEAD, read };
+    Family { model_type: "rembert", class: "RemBert", prefix: "rembert.", wrappers: &[], masked_lm: HEAD, read };
 
 const HEAD: MaskedLmNames = MaskedLmNames {
     dense: "cls.predictions.dense",

@@ -5,11 +5,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use sha2::{Digest, Sha256};
 
 use crate::system::digest::hex;
-use crate::system::input;
+use crate::system::input::{self, LFS_POINTER};
 
 /// A file of a model. Whoever reads it and whoever hashes it see the same file, whatever is renamed into its place
 /// meanwhile.
@@ -25,10 +25,6 @@ enum Content {
     OnDisk { file: Arc<File>, opened: Metadata },
     InTheBinary(&'static [u8]),
 }
-
-/// The beginning of a file that stands for one in git's large file storage
-/// (<https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md>, "The Pointer").
-const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 
 /// As much as is hashed at a time, in bytes.
 const CHUNK: usize = 1 << 20;
@@ -48,12 +44,8 @@ impl ModelFile {
         let content = Content::OnDisk { file: Arc::new(file), opened };
         let file = Self { path: path.to_owned(), content, sha256: Arc::default() };
         let mut beginning = [0; LFS_POINTER.len()];
-        if file.size() >= beginning.len() as u64 && file.read_at(&mut beginning, 0).is_ok() && beginning == LFS_POINTER
-        {
-            bail!(
-                "`{}` is a pointer of git LFS and not the file itself: run `git lfs pull` in its folder",
-                path.display()
-            );
+        if file.size() >= beginning.len() as u64 && file.read_at(&mut beginning, 0).is_ok() {
+            input::ensure_fetched(&beginning).with_context(unreadable)?;
         }
         Ok(file)
     }
@@ -252,7 +244,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.safetensors");
         fs::write(&path, "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 438\n").unwrap();
-        let error = ModelFile::open(&path).unwrap_err().to_string();
+        let error = format!("{:#}", ModelFile::open(&path).unwrap_err());
         assert!(error.ends_with("of git LFS and not the file itself: run `git lfs pull` in its folder"), "{error}");
     }
 

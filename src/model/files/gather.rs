@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::file::ModelFile;
 use super::index;
 use super::missing::{Missing, Place};
-use super::names::{self, CONFIG, LONGEST_CONFIG, TOKENIZER, WEIGHTS};
+use super::names::{self, CONFIG, LONGEST_CONFIG, LONGEST_INDEX, TOKENIZER, WEIGHTS};
 use super::store::{FileStore, ModelFiles, TokenizerFiles};
 use crate::model::families::Architecture;
 
@@ -23,7 +23,7 @@ pub(in crate::model) fn gather(
     if !names.contains(CONFIG) {
         bail!(place.explain_missing(CONFIG, names));
     }
-    let config = files.fetch(CONFIG)?;
+    let config = files.fetch(CONFIG, LONGEST_CONFIG)?;
     let architecture = Architecture::parse(&config.text(LONGEST_CONFIG)?)
         .with_context(|| format!("cannot use `{}`", config.path().display()))?;
     let Some(tokenizer) = names::tokenizer(names) else {
@@ -33,22 +33,27 @@ pub(in crate::model) fn gather(
         bail!(place.explain_missing(WEIGHTS[0], names));
     };
     let tokenizer = TokenizerFiles::fetch(&tokenizer, files)?;
-    let weights = weight_files(weights, place, files)?;
+    let weights = weight_files(weights, largest(&architecture), place, files)?;
     ensure_plausible(&weights, &architecture)?;
     Ok(ModelFiles { id, revision, config, architecture, tokenizer, weights })
 }
 
-/// Fetches weights: the file of that name, or the shards that it lists if it is an index.
-fn weight_files(name: &str, place: &Place, files: &dyn FileStore) -> Result<Vec<ModelFile>> {
-    let file = files.fetch(name)?;
+/// Fetches weights of `most` bytes: the file of that name, or the shards that it lists if it is an index.
+fn weight_files(name: &str, most: u64, place: &Place, files: &dyn FileStore) -> Result<Vec<ModelFile>> {
     if !names::is_index(name) {
-        return Ok(vec![file]);
+        return Ok(vec![files.fetch(name, most)?]);
     }
-    let shards = index::shards(&file)?;
+    let shards = index::shards(&files.fetch(name, LONGEST_INDEX)?)?;
     if let Some(shard) = shards.iter().find(|shard| !files.names().contains(*shard)) {
         bail!(Missing(format!("{}, but {name} lists it: the model is not whole", place.lacks(shard))));
     }
-    shards.iter().map(|shard| files.fetch(shard)).collect()
+    let mut left = most;
+    let fetch = |shard: &String| {
+        let file = files.fetch(shard, left)?;
+        left = left.saturating_sub(file.size());
+        Ok(file)
+    };
+    shards.iter().map(fetch).collect()
 }
 
 /// How many times the encoder's size its files may have. The largest real ones hold float64 (twice), a masked-LM head
@@ -58,11 +63,20 @@ const LARGEST_RATIO: u64 = 16;
 /// Files below this size, in bytes, are never too large: tiny models may lie beside something else.
 const SMALL: u64 = 1 << 30;
 
+/// The most bytes that the weights of an encoder may have.
+fn largest(architecture: &Architecture) -> u64 {
+    encoder_bytes(architecture).saturating_mul(LARGEST_RATIO).max(SMALL)
+}
+
+/// The bytes of an encoder in float32.
+fn encoder_bytes(architecture: &Architecture) -> u64 {
+    architecture.config.parameters().saturating_mul(4)
+}
+
 /// Refuses weights that are far larger than the encoder that `config.json` describes, before they are hashed and read.
 fn ensure_plausible(weights: &[ModelFile], architecture: &Architecture) -> Result<()> {
     let found = weights.iter().map(ModelFile::size).fold(0, u64::saturating_add);
-    let encoder = architecture.config.parameters().saturating_mul(4);
-    let most = encoder.saturating_mul(LARGEST_RATIO).max(SMALL);
+    let (encoder, most) = (encoder_bytes(architecture), largest(architecture));
     ensure!(
         found <= most,
         "the weights, `{}`, have {found} bytes, and config.json describes an encoder of {encoder}: more than {most} are \

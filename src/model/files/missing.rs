@@ -67,7 +67,8 @@ impl Place<'_> {
         if let Some(name) = SENTENCEPIECE.into_iter().find(|name| names.contains(*name)) {
             return Some(format!(
                 "{name} is there, a sentencepiece model, which is not read. To make {TOKENIZER} of it, run in Python \
-                 with transformers 4, sentencepiece and protobuf installed:\n{}",
+                 after `pip install \"transformers<5\" sentencepiece protobuf` (transformers 5 fails on some, and can \
+                 write a tokenizer of special tokens alone):\n{}",
                 self.recipe("AutoTokenizer", "")
             ));
         }

@@ -34,19 +34,6 @@ pub(in crate::model) const LONGEST_TOKENIZER: u64 = 1 << 28;
 /// tensors each come to 2 MB.
 pub(in crate::model) const LONGEST_INDEX: u64 = 1 << 24;
 
-/// How many bytes a file of this name may have; `None` for weights, which are held against `config.json`.
-#[cfg(feature = "hub")]
-pub(in crate::model) fn longest(name: &str) -> Option<u64> {
-    match name {
-        CONFIG => Some(LONGEST_CONFIG),
-        _ if is_index(name) => Some(LONGEST_INDEX),
-        _ if TOKENIZERS.iter().copied().flatten().chain(&BESIDE_TOKENIZERS).any(|known| *known == name) => {
-            Some(LONGEST_TOKENIZER)
-        }
-        _ => None,
-    }
-}
-
 /// Whether a file lists the shards that the weights are in.
 pub(in crate::model) fn is_index(name: &str) -> bool {
     name.ends_with(".index.json")

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::file::ModelFile;
-use super::names;
+use super::names::{self, LONGEST_TOKENIZER};
 use crate::model::families::Architecture;
 
 /// The files of one model, all on this machine, and what its `config.json` says.
@@ -33,8 +33,9 @@ pub(in crate::model) trait FileStore {
     /// The names of all files that the model has, as paths relative to it; none leads out of it.
     fn names(&self) -> &BTreeSet<String>;
 
-    /// Brings one of the [`names`](Self::names) to this machine and opens it.
-    fn fetch(&self, name: &str) -> Result<ModelFile>;
+    /// Brings one of the [`names`](Self::names) to this machine and opens it. What would have to come from elsewhere and
+    /// has more than `most` bytes is refused before it comes.
+    fn fetch(&self, name: &str, most: u64) -> Result<ModelFile>;
 }
 
 /// The files of one tokenizer by their names; the one that holds the vocabulary comes first.
@@ -44,7 +45,7 @@ pub struct TokenizerFiles(Vec<(&'static str, ModelFile)>);
 impl TokenizerFiles {
     /// Fetches files by their names.
     pub(super) fn fetch(wanted: &[&'static str], files: &dyn FileStore) -> Result<Self> {
-        wanted.iter().map(|name| Ok((*name, files.fetch(name)?))).collect::<Result<_>>().map(Self)
+        wanted.iter().map(|name| Ok((*name, files.fetch(name, LONGEST_TOKENIZER)?))).collect::<Result<_>>().map(Self)
     }
 
     /// The tokenizer's files in a folder.

@@ -9,7 +9,7 @@
 
 use multiversion::multiversion;
 
-use crate::system::lanes::{LANES, across};
+use crate::system::lanes::{LANES, across, dot};
 
 #[cfg(test)]
 mod tests;
@@ -69,18 +69,30 @@ pub fn bias_scale(from: &[f32], stride: usize, bias: &[f32], scale: f32, into: &
 /// The dot product of each row of `a` with that of `b`, `[rows, width]` both, into `dots`, `[rows]`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn dot_rows(a: &[f32], b: &[f32], width: usize, dots: &mut [f32]) {
-    for ((a, b), dot) in a.chunks_exact(width).zip(b.chunks_exact(width)).zip(dots) {
-        let mut partial = [0.0; LANES];
-        let whole = width - width % LANES;
-        for (a, b) in a[..whole].chunks_exact(LANES).zip(b.chunks_exact(LANES)) {
-            for lane in 0..LANES {
-                partial[lane] = a[lane].mul_add(b[lane], partial[lane]);
+    for ((a, b), sum) in a.chunks_exact(width).zip(b.chunks_exact(width)).zip(dots) {
+        *sum = dot(a, b);
+    }
+}
+
+/// Each row times a square matrix, `[width, width]`: of the small products of one head over one sentence, where gemm's
+/// own preparations would take longer. Rows follow each other in both.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn times_square(rows: &[f32], square: &[f32], width: usize, into: &mut [f32]) {
+    for (row, out) in rows.chunks_exact(width).zip(into.chunks_exact_mut(width)) {
+        for (block, out) in out.chunks_mut(LANES).enumerate() {
+            let mut sums = [0.0; LANES];
+            for (x, entries) in row.iter().zip(square.chunks_exact(width)) {
+                let entries = &entries[block * LANES..][..out.len()];
+                if let Ok(entries) = <&[f32; LANES]>::try_from(entries) {
+                    for lane in 0..LANES {
+                        sums[lane] = x.mul_add(entries[lane], sums[lane]);
+                    }
+                } else {
+                    sums.iter_mut().zip(entries).for_each(|(sum, entry)| *sum = x.mul_add(*entry, *sum));
+                }
             }
+            out.copy_from_slice(&sums[..out.len()]);
         }
-        for ((partial, a), b) in partial.iter_mut().zip(&a[whole..]).zip(&b[whole..]) {
-            *partial = a.mul_add(*b, *partial);
-        }
-        *dot = across(partial, |a, b| a + b);
     }
 }
 

@@ -23,6 +23,12 @@ pub struct Scratch {
     pub(super) distances: Vec<f32>,
     /// For the norms of its values.
     pub(super) values: ValueScratch,
+    /// `[n, head_dim]`: its contexts without the value bias.
+    pub(super) bare: Vec<f32>,
+    /// `[n, head_dim]`: those times the Gram matrix of the output projection.
+    pub(super) products: Vec<f32>,
+    /// `[tokens]`: the norms of the residual stream below the layer.
+    pub(super) input_norms: Vec<f32>,
     /// `[n, stride]`: one head's attention over one sentence; `stride` is `n` rounded up to whole vectors.
     pub(super) attention: Vec<f32>,
     /// `[n]`: the entropy of each row of it.

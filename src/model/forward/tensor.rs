@@ -129,7 +129,7 @@ impl TensorEncoder {
             let after = |norm: &LayerNorm, sum: Tensor| {
                 if self.final_norm.is_some() { Ok(sum) } else { norm.forward(&sum) }
             };
-            let context = self.attend(number, &before(&layer.attention_norm, &states)?, pass, keeps)?;
+            let context = self.attend(number, (&states, &before(&layer.attention_norm, &states)?), pass, keeps)?;
             let attended = after(&layer.attention_norm, (layer.attention_output.forward(&context)? + &states)?)?;
             let wide = layer.intermediate.forward(&before(&layer.output_norm, &attended)?)?;
             let output = layer.output.forward(&activate(self.config.hidden_act, &wide)?)?;

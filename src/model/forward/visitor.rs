@@ -18,6 +18,8 @@ pub struct Needs {
     pub value_norms: bool,
     /// Each head's context vectors.
     pub contexts: bool,
+    /// What each head writes, as far as norms and projections go.
+    pub outputs: bool,
     /// The hidden states below and above each layer.
     pub hidden_states: bool,
     /// The masked-LM head's logits at the predicted positions.
@@ -31,18 +33,19 @@ impl Needs {
         values: false,
         value_norms: false,
         contexts: false,
+        outputs: false,
         hidden_states: false,
         logits: false,
     };
 
     /// Whether [`Visitor::head`] is to be called.
     pub(super) fn heads(self) -> bool {
-        self.attention || self.values || self.value_norms || self.contexts
+        self.attention || self.values || self.value_norms || self.contexts || self.outputs
     }
 
     /// Whether heads are to be shown with more than their attention, so that the last layer needs values, too.
     pub(super) fn beyond_attention(self) -> bool {
-        self.values || self.value_norms || self.contexts || self.last_states()
+        self.values || self.value_norms || self.contexts || self.outputs || self.last_states()
     }
 
     /// Whether the last layer is to be computed to its end, beyond its heads.
@@ -60,6 +63,7 @@ impl BitOr for Needs {
             values: self.values | other.values,
             value_norms: self.value_norms | other.value_norms,
             contexts: self.contexts | other.contexts,
+            outputs: self.outputs | other.outputs,
             hidden_states: self.hidden_states | other.hidden_states,
             logits: self.logits | other.logits,
         }
@@ -91,13 +95,15 @@ pub struct HeadView<'a> {
     /// `[n, head_dim]`, if needed: the rows that go into the output projection, `z_i = sum_j A[i,j] v_j`, the value
     /// bias included, after the head's gate.
     pub context: Option<Rows<'a>>,
+    /// What it writes, if needed.
+    pub output: Option<Output<'a>>,
 }
 
 /// A head of which nothing is needed but its attention.
 impl<'a> From<AttentionView<'a>> for HeadView<'a> {
     fn from(attention: AttentionView<'a>) -> Self {
         let AttentionView { layer, head, .. } = attention;
-        Self { layer, head, attention, values: None, value_norms: None, context: None }
+        Self { layer, head, attention, values: None, value_norms: None, context: None, output: None }
     }
 }
 
@@ -120,6 +126,22 @@ pub struct ValueNorms<'a> {
     pub gram: &'a [f32],
 }
 
+/// What one head writes to the residual stream, `o_i = z_i W_O`, told without vectors as wide as the hidden states.
+///
+/// The value bias is left out (`°`): weights sum to 1, so it is the same in every row, whatever is attended to.
+/// The head's gate has not acted: this is what attention and values come to.
+#[derive(Clone, Copy, Debug)]
+pub struct Output<'a> {
+    /// `[n, head_dim]`: `z°_i = sum_j A[i,j] v°_j`.
+    pub contexts: Rows<'a>,
+    /// `[n, head_dim]`: `z°_i W_O W_Oᵀ`, whose product with any vector `y` of the head is `o°_i · y W_O`.
+    pub products: Rows<'a>,
+    /// `[head_dim, head_dim]`: `W_O W_Oᵀ`, as in [`ValueNorms`].
+    pub gram: &'a [f32],
+    /// `[n]`: the norms of the residual stream below the layer, `|x_i|`.
+    pub input_norms: &'a [f32],
+}
+
 /// Something that looks at a forward pass.
 ///
 /// Calls come layer by layer, within a layer sequence by sequence, within those head by head. Sequences are numbered
@@ -128,7 +150,7 @@ pub trait Visitor {
     /// The parts of the forward pass that are to be computed and lent.
     fn needs(&self) -> Needs;
 
-    /// One head over one sequence; called if attention, values, value norms or contexts are needed.
+    /// One head over one sequence; called if any part of a head is needed.
     fn head(&mut self, _sequence: usize, _view: &HeadView<'_>) {}
 
     /// The hidden states of one sequence, `[n, hidden]`; called if they are needed. Those of layer `l` go into layer

@@ -226,7 +226,7 @@ impl FileStore for Snapshot<'_> {
         &self.names
     }
 
-    fn fetch(&self, name: &str) -> Result<ModelFile> {
+    fn fetch(&self, name: &str, _: u64) -> Result<ModelFile> {
         self.cache.open(&self.folder.join(name), None)
     }
 }

@@ -1,25 +1,22 @@
 //! The Hub's protocol: what a revision holds, where a file's bytes are, and what a refusal means.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use hf_hub::api::sync::{ApiBuilder, ApiRepo};
 use hf_hub::{Cache as HubCache, Repo};
-use serde::Deserialize;
 
-use super::cache::{Cache, is_file_name, is_relative_path};
+use super::answer::Answer;
+use super::cache::{Cache, is_file_name};
+use super::commit::Commit;
 use super::environment::Environment;
 use super::failure::{Failure, unavailable};
 use super::promise::{Digest, Promise};
-use crate::model::files::names::longest;
+use super::url::{follow, origin};
 
 /// How often a file's address may lead on to another one.
 const HOPS: usize = 5;
-
-/// The longest description of a model that is read, in bytes; one with ten thousand files has about three megabytes.
-const LONGEST_INFO: u64 = 1 << 24;
 
 /// How long the description of a model may take to come.
 const INFO_TIME: Duration = Duration::from_secs(60);
@@ -33,55 +30,6 @@ pub(super) struct Client<'a> {
     cache: &'a Cache,
     /// hf-hub's own connection to the model, with the token and TLS set up.
     repo: ApiRepo,
-}
-
-/// The commit that a revision stands for, and the names of its files.
-#[derive(Debug)]
-pub(super) struct Commit {
-    pub(super) sha: String,
-    pub(super) names: BTreeSet<String>,
-    /// The size and digest promised of each, where the Hub says them beforehand.
-    promises: BTreeMap<String, Promise>,
-}
-
-impl Commit {
-    /// The digest that the file of this name is to have, if it is known before the file is asked for.
-    pub(super) fn digest(&self, file: &str) -> Option<&Digest> {
-        self.promises.get(file).map(|promise| &promise.digest)
-    }
-}
-
-/// The description of a model, as far as it matters (<https://huggingface.co/docs/hub/api>, with `blobs=true`).
-#[derive(Deserialize)]
-struct Info {
-    sha: String,
-    siblings: Vec<Sibling>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Sibling {
-    rfilename: String,
-    size: Option<u64>,
-    blob_id: Option<String>,
-    lfs: Option<LargeFile>,
-}
-
-#[derive(Deserialize)]
-struct LargeFile {
-    sha256: String,
-    size: u64,
-}
-
-impl Sibling {
-    /// Of a large file, `blobId` is the hash of a pointer to it.
-    fn promise(&self) -> Option<Promise> {
-        let (name, bytes) = match &self.lfs {
-            Some(LargeFile { sha256, size }) => (sha256, *size),
-            None => (self.blob_id.as_ref()?, self.size?),
-        };
-        Some(Promise { bytes, digest: Digest::of(name)? })
-    }
 }
 
 /// Where a file is, and what is known of it before it comes.
@@ -100,36 +48,6 @@ pub(super) struct Incoming {
     /// How many bytes at its beginning are left out.
     pub(super) start: u64,
     pub(super) body: Box<dyn Read>,
-}
-
-/// An HTTP answer of any status.
-struct Answer {
-    status: u16,
-    /// Names in lower case.
-    headers: Vec<(String, String)>,
-    body: Box<dyn Read>,
-}
-
-impl Answer {
-    fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
-    }
-
-    /// How long to wait before asking again: `Retry-After` in seconds, or the `t` of a `RateLimit` header, the seconds
-    /// until the Hub counts anew (draft-ietf-httpapi-ratelimit-headers).
-    fn wait(&self) -> Option<Duration> {
-        let after = self.header("retry-after").and_then(|value| value.trim().parse().ok());
-        let reset = || {
-            let parameters = self.header("ratelimit")?.split(';');
-            parameters.filter_map(|parameter| parameter.trim().strip_prefix("t=")).find_map(|value| value.parse().ok())
-        };
-        after.or_else(reset).map(Duration::from_secs)
-    }
-
-    /// Which byte an answer to a request for a range begins with.
-    fn range_start(&self) -> Option<u64> {
-        self.header("content-range")?.strip_prefix("bytes ")?.split('-').next()?.trim().parse().ok()
-    }
 }
 
 impl<'a> Client<'a> {
@@ -162,7 +80,7 @@ impl<'a> Client<'a> {
         for _ in 0..HOPS {
             let answer = self.get(&url, 0, Some(INFO_TIME))?;
             match answer.status {
-                200 => return self.described(answer),
+                200 => return Commit::read(answer.body, endpoint, self.id),
                 // A renamed model leads on to its new name.
                 301 | 302 | 303 | 307 | 308 => url = self.next(&url, &answer)?,
                 _ => return Err(self.failure(&answer)),
@@ -171,30 +89,13 @@ impl<'a> Client<'a> {
         Err(self.endless("the description"))
     }
 
-    fn described(&self, answer: Answer) -> Result<Commit, Failure> {
-        let Info { sha, siblings } = serde_json::from_reader(answer.body.take(LONGEST_INFO))
-            .context("it answered with something other than the description of a model")
-            .map_err(unavailable)?;
-        if !is_file_name(&sha) {
-            let endpoint = &self.environment.endpoint;
-            return Err(Failure::Refused(anyhow!("{endpoint} calls `{sha}` a commit of `{}`", self.id)));
-        }
-        let files = || siblings.iter().filter(|sibling| is_relative_path(&sibling.rfilename));
-        let promise = |sibling: &Sibling| Some((sibling.rfilename.clone(), sibling.promise()?));
-        Ok(Commit {
-            sha,
-            names: files().map(|sibling| sibling.rfilename.clone()).collect(),
-            promises: files().filter_map(promise).collect(),
-        })
-    }
-
-    /// Asks where a file is.
+    /// Asks where a file is that has `most` bytes at most.
     ///
     /// The Hub itself answers for the file's name and size, then sends on to where the bytes are: small files
     /// to another path of its own, large ones to another host, which must not see the token. So redirects are
     /// followed here, one by one. `ApiRepo::download` of hf-hub 0.5 would not do: it insists on a
     /// `Content-Range`, which the Hub leaves out for small files (hf-hub issue 141), and it trusts their size.
-    pub(super) fn locate(&self, commit: &Commit, file: &str) -> Result<Remote, Failure> {
+    pub(super) fn locate(&self, commit: &Commit, file: &str, most: u64) -> Result<Remote, Failure> {
         let mut url = format!("{}/{}/resolve/{}/{file}", self.environment.endpoint, self.id, commit.sha);
         let (mut etag, mut linked_etag, mut linked_size) = (None, None, None);
         for _ in 0..HOPS {
@@ -229,6 +130,10 @@ impl<'a> Client<'a> {
                 .map_err(Failure::Refused)?;
             let bytes = size.and_then(|bytes| bytes.parse().ok());
             let promise = self.promise(commit, file, &etag, bytes).map_err(Failure::Refused)?;
+            if promise.bytes > most {
+                let found = format!("{file} of `{}` has {} bytes", self.id, promise.bytes);
+                return Err(Failure::Refused(anyhow!("{found}: more than {most} are not read")));
+            }
             let opened = (answer.status == 200).then_some(answer.body);
             return Ok(Remote { etag, promise, url, opened });
         }
@@ -239,7 +144,7 @@ impl<'a> Client<'a> {
     /// the file's address. Nothing enters the cache that could not be held against them.
     fn promise(&self, commit: &Commit, file: &str, etag: &str, bytes: Option<u64>) -> Result<Promise> {
         let (endpoint, id) = (&self.environment.endpoint, self.id);
-        let described = commit.promises.get(file);
+        let described = commit.promise(file);
         let named = Digest::of(etag);
         if let (Some(Promise { digest, .. }), Some(named)) = (described, &named) {
             ensure!(digest == named, "{endpoint} describes {file} of `{id}` as {digest} and sends {named}: try again");
@@ -252,9 +157,6 @@ impl<'a> Client<'a> {
                  HF_ENDPOINT to the Hub itself, or download the model in another way and give its folder"
             ),
         };
-        if let Some(most) = longest(file).filter(|most| promise.bytes > *most) {
-            bail!("{file} of `{id}` has {} bytes: more than {most} are not read", promise.bytes);
-        }
         Ok(promise)
     }
 
@@ -400,32 +302,6 @@ impl<'a> Client<'a> {
     }
 }
 
-/// `https://host:port` of a URL.
-fn origin(url: &str) -> &str {
-    let host = url.find("://").map_or(0, |at| at + 3);
-    let end = url[host..].find(['/', '?', '#']).map_or(url.len(), |at| host + at);
-    &url[..end]
-}
-
-/// The URL that the `Location` of an answer from `url` means (RFC 3986, section 5, as far as servers use it).
-fn follow(url: &str, location: &str) -> String {
-    let origin = origin(url);
-    let has_scheme =
-        location.split_once("://").is_some_and(|(scheme, _)| scheme.chars().all(|char| char.is_ascii_alphanumeric()));
-    if has_scheme {
-        location.to_owned()
-    } else if location.starts_with("//") {
-        let scheme = origin.split("//").next().unwrap_or_default();
-        format!("{scheme}{location}")
-    } else if location.starts_with('/') {
-        format!("{origin}{location}")
-    } else {
-        let path = url.split(['?', '#']).next().unwrap_or(url);
-        let folder = path.rfind('/').filter(|&at| at >= origin.len()).map_or(origin, |at| &path[..at]);
-        format!("{folder}/{location}")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -436,51 +312,5 @@ mod tests {
         let cache = Cache::new(&environment, "acme/tiny-bert");
         let error = Client::new(&environment, &cache, "acme/tiny-bert", "main").err().unwrap();
         assert_eq!(error.to_string(), "HF_ENDPOINT is `mirror.example`: give a URL such as https://huggingface.co");
-    }
-
-    fn answer(name: &str, value: &str) -> Answer {
-        Answer { status: 429, headers: vec![(name.to_owned(), value.to_owned())], body: Box::new(std::io::empty()) }
-    }
-
-    #[test]
-    fn a_server_says_when_to_come_back() {
-        for (name, value, expected) in [
-            ("retry-after", "7", Some(7)),
-            ("ratelimit", "\"api\";r=0;t=55", Some(55)),
-            ("retry-after", "soon", None),
-            ("ratelimit", "\"api\";r=0", None),
-            ("etag", "7", None),
-        ] {
-            assert_eq!(answer(name, value).wait(), expected.map(Duration::from_secs), "{name}: {value}");
-        }
-    }
-
-    #[test]
-    fn a_range_begins_where_its_header_says() {
-        assert_eq!(answer("content-range", "bytes 5-9/10").range_start(), Some(5));
-        assert_eq!(answer("content-range", "bytes */10").range_start(), None);
-    }
-
-    #[test]
-    fn locations_are_taken_relative_to_the_url() {
-        let url = "http://hub:80/a/b?c=/d";
-        for (location, expected) in [
-            ("https://cdn/x", "https://cdn/x"),
-            ("//cdn/x", "http://cdn/x"),
-            ("/x?to=http://y", "http://hub:80/x?to=http://y"),
-            ("x", "http://hub:80/a/x"),
-        ] {
-            assert_eq!(follow(url, location), expected);
-        }
-        assert_eq!(follow("http://hub", "x"), "http://hub/x");
-    }
-
-    #[test]
-    fn an_origin_is_scheme_host_and_port() {
-        assert_eq!(origin("http://hub:80/a"), "http://hub:80");
-        assert_eq!(origin("http://hub"), "http://hub");
-        assert_eq!(origin("http://hub?a=/b"), "http://hub");
-        // A host that merely begins like the Hub's is another one.
-        assert_ne!(origin("https://hub.evil/a"), origin("https://hub/a"));
     }
 }

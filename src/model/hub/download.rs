@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, ensure};
 
 use super::cache::{Cache, cannot_write, create_parent};
-use super::client::{Client, Commit, Remote};
+use super::client::{Client, Remote};
+use super::commit::Commit;
 use super::failure::{Failure, unavailable};
 use super::patience::Patience;
 use super::promise::{Hasher, Promise};
@@ -21,6 +22,8 @@ pub(super) struct Download<'a> {
     pub(super) cache: &'a Cache,
     pub(super) commit: &'a Commit,
     pub(super) file: &'a str,
+    /// The most bytes that it may have.
+    pub(super) most: u64,
     pub(super) progress: &'a dyn DownloadProgress,
 }
 
@@ -49,7 +52,7 @@ impl Download<'_> {
 
     /// One try; `most` grows to the number of bytes that are there, unless they came too slowly.
     fn attempt(&self, most: &mut u64) -> Result<(), Failure> {
-        let mut remote = self.client.locate(self.commit, self.file)?;
+        let mut remote = self.client.locate(self.commit, self.file, self.most)?;
         let lock = self.cache.lock(&remote.etag, self.progress).map_err(Failure::Refused)?;
         let blob = self.cache.blob(&remote.etag);
         // The same bytes may be there already, from another commit or another process.

@@ -36,7 +36,12 @@ pub(super) struct Environment {
     pub(super) piece_timeout: Duration,
     /// `HEADSCOPE_HUB_WAIT` is its first pause.
     pub(super) patience: Patience,
+    /// The variable that names a proxy, if one does. Its value can hold a password, and is in no message.
+    pub(super) proxy: Option<&'static str>,
 }
+
+/// The variables that can name a proxy, in the order in which the HTTP client asks them.
+const PROXIES: [&str; 6] = ["ALL_PROXY", "all_proxy", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"];
 
 #[derive(Clone)]
 pub(super) struct Token {
@@ -105,6 +110,7 @@ impl Environment {
             offline: flag("HF_HUB_OFFLINE").or_else(|| flag("TRANSFORMERS_OFFLINE")).unwrap_or(false),
             answer_timeout: timeout("HF_HUB_ETAG_TIMEOUT")?,
             piece_timeout: timeout("HF_HUB_DOWNLOAD_TIMEOUT")?,
+            proxy: PROXIES.into_iter().find(|name| text(name).is_some()),
             patience: Patience { first: seconds("HEADSCOPE_HUB_WAIT", Patience::DEFAULT.first)?, ..Patience::DEFAULT },
         })
     }

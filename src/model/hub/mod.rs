@@ -5,13 +5,16 @@
 //!
 //! The only folder of this crate that reaches the network.
 
+mod answer;
 mod cache;
 mod client;
+mod commit;
 mod download;
 mod environment;
 mod failure;
 mod patience;
 mod promise;
+mod url;
 
 use std::collections::BTreeSet;
 
@@ -20,21 +23,24 @@ use anyhow::{Result, anyhow};
 use super::files::{FileStore, ModelFile, ModelFiles, Place, gather};
 use crate::system::progress::DownloadProgress;
 use cache::{Cache, Unusable};
-use client::{Client, Commit};
+use client::Client;
+use commit::Commit;
 use download::Download;
 use environment::Environment;
 use failure::Failure;
 use patience::Patience;
 
-/// The files of a Hub model, as the process's environment says where to look.
-pub(super) fn resolve(id: &str, revision: &str, progress: &dyn DownloadProgress) -> Result<ModelFiles> {
-    resolve_in(&Environment::from_process()?, id, revision, progress)
+/// The files of a Hub model, as the process's environment says where to look. If the Hub does not answer, it is asked
+/// again unless the name may be a slip, `patient` being false.
+pub(super) fn resolve(id: &str, revision: &str, patient: bool, progress: &dyn DownloadProgress) -> Result<ModelFiles> {
+    resolve_in(&Environment::from_process()?, id, revision, patient, progress)
 }
 
 fn resolve_in(
     environment: &Environment,
     id: &str,
     revision: &str,
+    patient: bool,
     progress: &dyn DownloadProgress,
 ) -> Result<ModelFiles> {
     let cache = Cache::new(environment, id);
@@ -55,17 +61,18 @@ fn resolve_in(
         });
     }
     let client = Client::new(environment, &cache, id, revision)?;
-    // What is in the cache can stand in at once; for anything else it is worth waiting.
-    let patience = if cached.is_ok() { Patience::NONE } else { environment.patience };
+    // What is in the cache can stand in at once; for anything else it is worth waiting, unless the name is a slip.
+    let patience = if cached.is_ok() || !patient { Patience::NONE } else { environment.patience };
     let commit = match ask(&client, patience, progress) {
         Ok(commit) => commit,
         Err(Failure::Refused(error)) => return Err(error),
         Err(Failure::Unavailable { error, .. }) => {
             let endpoint = &environment.endpoint;
+            let proxy = environment.proxy.map_or_else(String::new, |name| format!(", the proxy in {name}"));
             let files = cached.map_err(|unusable| match unusable {
                 Unusable::Lacking(lack) => error.context(format!(
-                    "cannot reach the Hub at {endpoint}, and {lack}: check the network and HF_ENDPOINT, \
-                     or give a model folder"
+                    "cannot reach the Hub at {endpoint}, and {lack}: check the network{proxy} and HF_ENDPOINT, or give a \
+                     model folder"
                 )),
                 Unusable::Wrong(wrong) => wrong.context(format!("cannot reach the Hub at {endpoint}")),
             })?;
@@ -110,7 +117,7 @@ impl FileStore for OnHub<'_> {
     }
 
     /// A file in the cache that is not what it is called is fetched again.
-    fn fetch(&self, name: &str) -> Result<ModelFile> {
+    fn fetch(&self, name: &str, most: u64) -> Result<ModelFile> {
         let Self { client, cache, commit, progress, .. } = *self;
         let path = cache.snapshot(&commit.sha).join(name);
         let open = || cache.open(&path, commit.digest(name));
@@ -119,7 +126,7 @@ impl FileStore for OnHub<'_> {
         {
             return Ok(file);
         }
-        Download { client, cache, commit, file: name, progress }.run(self.patience)?;
+        Download { client, cache, commit, file: name, most, progress }.run(self.patience)?;
         open()
     }
 }
@@ -142,7 +149,7 @@ mod tests {
     #[test]
     fn offline_a_model_that_is_not_there_says_where_it_was_looked_for() {
         let folder = tempfile::tempdir().unwrap();
-        let error = resolve_in(&offline(folder.path()), "acme/tiny-bert", "v2", &()).unwrap_err();
+        let error = resolve_in(&offline(folder.path()), "acme/tiny-bert", "v2", true, &()).unwrap_err();
         assert_eq!(
             error.to_string(),
             format!(
@@ -162,7 +169,7 @@ mod tests {
         fs::write(snapshot.join("config.json"), SMALL).unwrap();
         fs::create_dir(model.join("refs")).unwrap();
         fs::write(model.join("refs/main"), COMMIT).unwrap();
-        let error = resolve_in(&offline(folder.path()), "acme/tiny-bert", "main", &()).unwrap_err();
+        let error = resolve_in(&offline(folder.path()), "acme/tiny-bert", "main", true, &()).unwrap_err();
         assert_eq!(
             error.to_string(),
             format!(

@@ -11,16 +11,18 @@ use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::processors::bert::BertProcessing;
-use tokenizers::{AddedToken, ModelWrapper, NormalizerWrapper, Tokenizer};
+use tokenizers::{AddedToken, ModelWrapper, NormalizerWrapper, PostProcessor, Tokenizer};
 
-use super::config::{TokenizerConfig, named};
+use super::config::{Kind, TokenizerConfig, named};
 use super::each;
 use crate::model::files::ModelFile;
 use crate::model::files::names::{LONGEST_TOKENIZER, TOKENIZER_CONFIG};
 
 /// A tokenizer that is in one file.
 ///
-/// Switches that `tokenizer_config.json` names win over it, as in transformers.
+/// As in transformers, a class that cuts words as BERT's does has its own switches, those that `tokenizer_config.json`
+/// names and the defaults of the class, whatever the file says; and, as in transformers 5, a class that puts special tokens
+/// around a text does so where the file has none.
 pub(super) fn whole(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
     let at = path.display();
@@ -32,19 +34,15 @@ pub(super) fn whole(file: &ModelFile, settings: &TokenizerConfig) -> Result<Toke
     {
         bail!("tokenizer `{at}` has a BPE dropout of {dropout}: its tokens are drawn by lot; set it to null");
     }
-    if let Some(NormalizerWrapper::BertNormalizer(normalizer)) = tokenizer.get_normalizer() {
-        let mut wanted = *normalizer;
-        if settings.class.as_deref().is_none_or(|class| WORDPIECE_CLASSES.contains(&class)) {
-            wanted.lowercase = settings.switch("do_lower_case")?.unwrap_or(wanted.lowercase);
-            wanted.handle_chinese_chars =
-                settings.switch("tokenize_chinese_chars")?.unwrap_or(wanted.handle_chinese_chars);
-            if settings.values.contains_key("strip_accents") {
-                wanted.strip_accents = settings.switch("strip_accents")?;
-            }
-        }
+    let kind = settings.kind();
+    if kind == Some(Kind::WordPiece)
+        && let Some(NormalizerWrapper::BertNormalizer(normalizer)) = tokenizer.get_normalizer()
+    {
+        let mut wanted = bert_normalizer(settings)?;
+        wanted.clean_text = normalizer.clean_text;
         tokenizer.with_normalizer(Some(wanted)).map_err(|error| anyhow!("cannot use tokenizer `{at}`: {error}"))?;
     }
-    if settings.class.as_deref().is_some_and(|class| BYTE_LEVEL_CLASSES.contains(&class))
+    if kind == Some(Kind::ByteLevel)
         && let Some(prefix_space) = settings.switch("add_prefix_space")?
         && let Some(mut pre_tokenizer) = tokenizer.get_pre_tokenizer().cloned()
     {
@@ -55,33 +53,26 @@ pub(super) fn whole(file: &ModelFile, settings: &TokenizerConfig) -> Result<Toke
         });
         tokenizer.with_pre_tokenizer(Some(pre_tokenizer));
     }
-    if tokenizer.get_post_processor().is_none() {
-        let (cls, sep) = around(&tokenizer, settings);
-        surround(&mut tokenizer, &cls, &sep, path)?;
+    let special = tokenizer.get_post_processor().map_or(0, |processor| processor.added_tokens(false));
+    if special == 0
+        && let Some(defaults) = defaults(settings)
+    {
+        surround(&mut tokenizer, settings, defaults, path)?;
     }
     Ok(tokenizer)
 }
 
-/// Classes that cut words as BERT's does.
-const WORDPIECE_CLASSES: [&str; 9] = [
-    "BertTokenizer",
-    "DistilBertTokenizer",
-    "ElectraTokenizer",
-    "MPNetTokenizer",
-    "MobileBertTokenizer",
-    "DPRContextEncoderTokenizer",
-    "DPRQuestionEncoderTokenizer",
-    "LayoutLMTokenizer",
-    "SqueezeBertTokenizer",
-];
-
-/// Classes that cut words as RoBERTa's does.
-const BYTE_LEVEL_CLASSES: [&str; 2] = ["RobertaTokenizer", "LongformerTokenizer"];
+/// The normalizer of a class that cuts words as BERT's does; the defaults are those of transformers.
+fn bert_normalizer(settings: &TokenizerConfig) -> Result<BertNormalizer> {
+    let chinese = settings.switch("tokenize_chinese_chars")?.unwrap_or(true);
+    let lowercase = settings.switch("do_lower_case")?.unwrap_or(true);
+    Ok(BertNormalizer::new(true, chinese, settings.switch("strip_accents")?, lowercase))
+}
 
 /// BERT's tokenizer of a `vocab.txt`; its defaults are those of transformers' `BertTokenizer` and `MPNetTokenizer`.
 pub(super) fn wordpiece(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
-    settings.ensure_class(&WORDPIECE_CLASSES, path)?;
+    settings.ensure_kind(Kind::WordPiece, path)?;
     let unusable = |error: tokenizers::Error| anyhow!("cannot use vocabulary `{}`: {error}", path.display());
     let bytes = file.bytes(LONGEST_TOKENIZER)?;
     let vocabulary = WordPiece::read_bytes(&bytes).map_err(unusable)?;
@@ -93,23 +84,11 @@ pub(super) fn wordpiece(file: &ModelFile, settings: &TokenizerConfig) -> Result<
     );
     let model = WordPiece::builder().vocab(vocabulary).unk_token(unknown).build().map_err(unusable)?;
     let mut tokenizer = Tokenizer::new(model);
-    let chinese = settings.switch("tokenize_chinese_chars")?.unwrap_or(true);
-    let lowercase = settings.switch("do_lower_case")?.unwrap_or(true);
-    let normalizer = BertNormalizer::new(true, chinese, settings.switch("strip_accents")?, lowercase);
-    tokenizer.with_normalizer(Some(normalizer)).map_err(unusable)?;
+    tokenizer.with_normalizer(Some(bert_normalizer(settings)?)).map_err(unusable)?;
     tokenizer.with_pre_tokenizer(Some(BertPreTokenizer));
-    let mpnet = match &settings.class {
-        Some(class) => class == "MPNetTokenizer",
-        None => settings.model_type == "mpnet",
-    };
-    let defaults = if mpnet { MPNET } else { BERT };
-    add_tokens(&mut tokenizer, settings, &defaults, path)?;
-    surround(
-        &mut tokenizer,
-        &settings.special("cls_token", defaults.first),
-        &settings.special("sep_token", defaults.separator),
-        path,
-    )?;
+    let defaults = if settings.is_mpnet() { &MPNET } else { &BERT };
+    add_tokens(&mut tokenizer, settings, defaults, path)?;
+    surround(&mut tokenizer, settings, defaults, path)?;
     Ok(tokenizer)
 }
 
@@ -121,7 +100,7 @@ pub(super) fn byte_level_bpe(
     settings: &TokenizerConfig,
 ) -> Result<Tokenizer> {
     let path = vocabulary.path();
-    settings.ensure_class(&BYTE_LEVEL_CLASSES, path)?;
+    settings.ensure_kind(Kind::ByteLevel, path)?;
     let shown = format!("`{}` and `{}`", path.display(), merges.path().display());
     let unusable = |error: tokenizers::Error| anyhow!("cannot use vocabulary {shown}: {error}");
     let ids: BTreeMap<String, u32> = serde_json::from_str(&vocabulary.text(LONGEST_TOKENIZER)?)
@@ -134,12 +113,7 @@ pub(super) fn byte_level_bpe(
     let prefix_space = settings.switch("add_prefix_space")?.unwrap_or(false);
     tokenizer.with_pre_tokenizer(Some(ByteLevel::default().add_prefix_space(prefix_space)));
     add_tokens(&mut tokenizer, settings, &ROBERTA, path)?;
-    surround(
-        &mut tokenizer,
-        &settings.special("cls_token", ROBERTA.first),
-        &settings.special("sep_token", ROBERTA.separator),
-        path,
-    )?;
+    surround(&mut tokenizer, settings, &ROBERTA, path)?;
     Ok(tokenizer)
 }
 
@@ -186,6 +160,15 @@ const ROBERTA: Defaults = Defaults {
 /// MPNet has RoBERTa's special tokens, in a vocabulary that holds BERT's too.
 const MPNET: Defaults = Defaults { unknown: "[UNK]", mask_takes_space: true, ..ROBERTA };
 
+/// The special tokens that a tokenizer's class has where no file names them; `None` if it is left as its file has it.
+fn defaults(settings: &TokenizerConfig) -> Option<&'static Defaults> {
+    match settings.kind()? {
+        Kind::WordPiece if settings.is_mpnet() => Some(&MPNET),
+        Kind::WordPiece => Some(&BERT),
+        Kind::ByteLevel => Some(&ROBERTA),
+    }
+}
+
 /// Makes the special tokens whole in a text that has them literally, and adds those that the vocabulary lacks.
 fn add_tokens(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &Defaults, path: &Path) -> Result<()> {
     let cannot = |error: tokenizers::Error| anyhow!("cannot use vocabulary `{}`: {error}", path.display());
@@ -227,15 +210,18 @@ fn add_tokens(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &
     Ok(())
 }
 
-/// The first special token and the separator that a tokenizer without a post-processor is to put around a text.
-fn around(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> (String, String) {
-    let known = |defaults: &&Defaults| tokenizer.token_to_id(defaults.first).is_some();
-    let defaults = [&BERT, &ROBERTA].into_iter().find(known).unwrap_or(&BERT);
-    (settings.special("cls_token", defaults.first), settings.special("sep_token", defaults.separator))
+/// The id of the mask: of the token that `mask_token` names, else of a family's default, if the vocabulary has it.
+pub(super) fn mask(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Option<u32> {
+    match named(&settings.values, "mask_token") {
+        Some((name, _)) => tokenizer.token_to_id(name),
+        None => [&BERT, &ROBERTA].into_iter().find_map(|defaults| tokenizer.token_to_id(defaults.mask)),
+    }
 }
 
-/// Puts `cls` before and `sep` after each text.
-fn surround(tokenizer: &mut Tokenizer, cls: &str, sep: &str, path: &Path) -> Result<()> {
+/// Puts the first special token before each text and the separator after it.
+fn surround(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &Defaults, path: &Path) -> Result<()> {
+    let cls = settings.special("cls_token", defaults.first);
+    let sep = settings.special("sep_token", defaults.separator);
     let id = |token: &str| {
         tokenizer.token_to_id(token).with_context(|| {
             format!(
@@ -246,7 +232,8 @@ fn surround(tokenizer: &mut Tokenizer, cls: &str, sep: &str, path: &Path) -> Res
             )
         })
     };
-    let (cls, sep) = ((cls.to_owned(), id(cls)?), (sep.to_owned(), id(sep)?));
+    let ids = (id(&cls)?, id(&sep)?);
+    let (cls, sep) = ((cls, ids.0), (sep, ids.1));
     tokenizer.with_post_processor(Some(BertProcessing::new(sep, cls)));
     Ok(())
 }

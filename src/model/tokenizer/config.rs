@@ -69,8 +69,24 @@ impl TokenizerConfig {
         named(&self.values, name).map_or_else(|| default.to_owned(), |(content, _)| content.to_owned())
     }
 
-    /// Refuses a class that cuts words in another way than those in `known`.
-    pub fn ensure_class(&self, known: &[&str], file: &Path) -> Result<()> {
+    /// The kind of the tokenizer's class, by its name or, where no file names one, by the family's own; `None` if it is
+    /// another one, which is left as its file has it.
+    pub fn kind(&self) -> Option<Kind> {
+        let Some(class) = &self.class else {
+            let of_family = |(families, _): &&(&[&str], Kind)| families.contains(&self.model_type.as_str());
+            return KIND_OF_FAMILIES.iter().find(of_family).map(|(_, kind)| *kind);
+        };
+        [Kind::WordPiece, Kind::ByteLevel].into_iter().find(|kind| kind.classes().contains(&class.as_str()))
+    }
+
+    /// Whether the special tokens are those of MPNet, where no file names them.
+    pub fn is_mpnet(&self) -> bool {
+        self.class.as_ref().map_or(self.model_type == "mpnet", |class| class == "MPNetTokenizer")
+    }
+
+    /// Refuses a vocabulary whose class, if a file names one, is of another kind.
+    pub fn ensure_kind(&self, kind: Kind, file: &Path) -> Result<()> {
+        let known = kind.classes();
         match &self.class {
             Some(class) if !known.contains(&class.as_str()) => bail!(
                 "`{}` belongs to a tokenizer of class {class}, which is read as {TOKENIZER} only (read as it is: {}): \
@@ -82,6 +98,57 @@ impl TokenizerConfig {
         }
     }
 }
+
+/// A kind of classes whose tokenizer is made of a vocabulary, and has defaults of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Words are cut as BERT's are.
+    WordPiece,
+    /// Words are cut as RoBERTa's are.
+    ByteLevel,
+}
+
+impl Kind {
+    /// The classes of transformers that are of this kind.
+    fn classes(self) -> &'static [&'static str] {
+        match self {
+            Self::WordPiece => &[
+                "BertTokenizer",
+                "DistilBertTokenizer",
+                "ElectraTokenizer",
+                "MPNetTokenizer",
+                "MobileBertTokenizer",
+                "DPRContextEncoderTokenizer",
+                "DPRQuestionEncoderTokenizer",
+                "LayoutLMTokenizer",
+                "SqueezeBertTokenizer",
+                "SplinterTokenizer",
+            ],
+            Self::ByteLevel => &["RobertaTokenizer", "LongformerTokenizer"],
+        }
+    }
+}
+
+/// The families whose own class in transformers is of a kind, by their `model_type`.
+const KIND_OF_FAMILIES: [(&[&str], Kind); 2] = [
+    (
+        &[
+            "bert",
+            "distilbert",
+            "electra",
+            "mpnet",
+            "dpr",
+            "ernie",
+            "layoutlm",
+            "megatron-bert",
+            "splinter",
+            "squeezebert",
+            "visual_bert",
+        ],
+        Kind::WordPiece,
+    ),
+    (&["roberta", "data2vec-text", "ibert", "longformer", "luke", "roberta-prelayernorm"], Kind::ByteLevel),
+];
 
 fn read_json<T: DeserializeOwned>(file: &ModelFile) -> Result<T> {
     serde_json::from_str(&file.text(LONGEST_TOKENIZER)?)

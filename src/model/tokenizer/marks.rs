@@ -34,6 +34,16 @@ impl Marks {
         marks
     }
 
+    /// Whether a token stands at the beginning of a word.
+    fn begins_word(&self, token: &str) -> bool {
+        match self {
+            Self::Continuation(mark) => !token.starts_with(mark.as_str()),
+            Self::ByteLevel => token.starts_with(BYTE_LEVEL_SPACE),
+            Self::Begin(mark) => token.starts_with(*mark),
+            Self::None => true,
+        }
+    }
+
     /// The text that a token stands for.
     fn surface(&self, token: &str) -> String {
         match self {
@@ -49,6 +59,23 @@ impl Marks {
             Self::None => token.to_owned(),
         }
     }
+}
+
+/// A space among the letters that stand for bytes.
+const BYTE_LEVEL_SPACE: char = 'Ġ';
+
+/// The ids of the tokens that begin a word and hold a letter, ascending; none in brackets.
+pub(super) fn word_beginnings(tokenizer: &Tokenizer) -> Vec<u32> {
+    let marks = Marks::of(tokenizer);
+    let is_word = |token: &str| {
+        let bracketed =
+            [('[', ']'), ('<', '>')].iter().any(|&(open, close)| token.starts_with(open) && token.ends_with(close));
+        !bracketed && marks.begins_word(token) && marks.surface(token).chars().any(char::is_alphabetic)
+    };
+    let vocabulary = tokenizer.get_vocab(true);
+    let mut ids: Vec<u32> = vocabulary.into_iter().filter(|(token, _)| is_word(token)).map(|(_, id)| id).collect();
+    ids.sort_unstable();
+    ids
 }
 
 /// For each id of the vocabulary whether the token's surface is all Unicode punctuation.
@@ -92,6 +119,10 @@ mod tests {
         ] {
             assert_eq!(marks.surface(token), surface, "{token}");
         }
+        let begins = |marks: Marks| ["##a", "a", "Ġa", "▁a"].map(|token| marks.begins_word(token));
+        assert_eq!(begins(continuation()), [false, true, true, true]);
+        assert_eq!(begins(Marks::ByteLevel), [false, false, true, false]);
+        assert_eq!(begins(Marks::Begin('▁')), [false, false, false, true]);
         assert!(is_punctuation("…") && is_punctuation("?!") && is_punctuation("。"));
         assert!(!is_punctuation("") && !is_punctuation("\u{fffd}") && !is_punctuation("$") && !is_punctuation("a."));
     }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
-use tokenizers::{EncodeInput, Encoding, InputSequence, Tokenizer, TruncationDirection};
+use tokenizers::{EncodeInput, Encoding, InputSequence, ModelWrapper, Tokenizer, TruncationDirection};
 
 use super::files::names::{BPE_MERGES, BPE_VOCABULARY, WORDPIECE_VOCABULARY};
 use super::files::{ModelFile, TokenizerFiles};
@@ -33,6 +33,8 @@ pub struct ModelTokenizer {
     /// Rows of the token embedding: ids are below.
     rows: usize,
     separator: Option<u32>,
+    mask: Option<u32>,
+    unknown: Option<u32>,
     /// For each id whether its surface is all Unicode punctuation.
     punctuation: Vec<bool>,
     splits_at_spaces: bool,
@@ -65,6 +67,8 @@ impl ModelTokenizer {
                 path: path.to_owned(),
                 rows,
                 separator: separator(&text, &settings)?,
+                mask: build::mask(&text, &settings),
+                unknown: unknown(&text, &settings),
                 punctuation: marks::punctuation_table(&text),
                 splits_at_spaces: splits_at_spaces(&text),
                 words: for_words(&text),
@@ -138,6 +142,29 @@ impl ModelTokenizer {
         self.separator
     }
 
+    /// The id of the mask: `[MASK]`, `<mask>`.
+    #[must_use]
+    pub fn mask(&self) -> Option<u32> {
+        self.mask
+    }
+
+    /// The id of the token that stands for whatever is not in the vocabulary: `[UNK]`, `<unk>`.
+    #[must_use]
+    pub fn unknown(&self) -> Option<u32> {
+        self.unknown
+    }
+
+    /// The tokens of the vocabulary that begin a word and hold a letter, ascending by id; special tokens are left out,
+    /// and those in brackets such as `[unused1]`, which stand for no text.
+    #[must_use]
+    pub fn word_beginnings(&self) -> Vec<u32> {
+        let added = self.text.get_added_tokens_decoder();
+        let special = |id: u32| self.unknown == Some(id) || added.get(&id).is_some_and(|token| token.special);
+        let mut words = marks::word_beginnings(&self.text);
+        words.retain(|&id| !special(id));
+        words
+    }
+
     /// Whether all characters of a token are Unicode punctuation (general category P), what marks it as the beginning
     /// or the continuation of a word left out.
     #[must_use]
@@ -184,6 +211,17 @@ fn separator(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Result<Option
     }
     let empty = tokenizer.encode("", true).map_err(|error| anyhow!("the tokenizer fails on an empty text: {error}"))?;
     Ok(empty.get_ids().iter().skip(1).last().copied())
+}
+
+/// The unknown token: what the model of the vocabulary puts there; a unigram model does not tell it.
+fn unknown(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Option<u32> {
+    let token = match tokenizer.get_model() {
+        ModelWrapper::WordPiece(model) => Some(model.unk_token.as_str()),
+        ModelWrapper::WordLevel(model) => Some(model.unk_token.as_str()),
+        ModelWrapper::BPE(model) => model.unk_token.as_deref(),
+        ModelWrapper::Unigram(_) => Some(named(&settings.values, "unk_token").map_or("<unk>", |(name, _)| name)),
+    };
+    token.and_then(|token| tokenizer.token_to_id(token))
 }
 
 /// The tokenizer for words split beforehand, where it is another one: with a space before each of them.

@@ -15,6 +15,7 @@ use std::ops::Range;
 use anyhow::{Context, Result, bail, ensure};
 use candle_core::{DType, Device, Tensor};
 
+use super::families::Family;
 use super::files::ModelFile;
 use super::files::names::is_pickle;
 
@@ -23,8 +24,10 @@ pub struct Checkpoint {
     files: Vec<ModelFile>,
     /// Each tensor with the number of its file.
     tensors: HashMap<String, (usize, StoredTensor)>,
-    /// The prefix of every name, often empty.
-    prefix: &'static str,
+    /// The family whose prefixes stand before names.
+    family: Family,
+    /// How many more values the tensors have than there are in the files.
+    expanded: usize,
 }
 
 /// Where a tensor is in its file, and in which form.
@@ -65,9 +68,13 @@ impl ValueType {
 /// (`google-bert/bert-base-uncased`, for one).
 const ALIASES: [(&str, &str); 2] = [("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")];
 
-/// The prefixes of all names of a model that is part of another: `torch.nn.DataParallel`, and DPR's encoders of
-/// questions and of passages.
-const WRAPPERS: [&str; 3] = ["module.", "question_encoder.", "ctx_encoder."];
+/// The prefix of all names of a model within `torch.nn.DataParallel`.
+const DATA_PARALLEL: &str = "module.";
+
+/// Values that a checkpoint may have beyond those in its files, in tensors that were expanded: 256 MiB of float32. A
+/// file of a few bytes could ask for any amount of memory otherwise; the embedding of segments of the largest models,
+/// expanded from one row, has some thousands.
+const MOST_EXPANDED: usize = 1 << 26;
 
 /// Where parameters come from, by their names.
 pub trait Tensors: Sync {
@@ -88,19 +95,19 @@ impl Tensors for Checkpoint {
     }
 
     fn has_tensor(&self, name: &str) -> bool {
-        candidates(self.prefix, name).iter().any(|name| self.tensors.contains_key(name))
+        candidates(self.family.prefix, name).iter().any(|name| self.tensors.contains_key(name))
     }
 }
 
 impl Checkpoint {
-    /// Opens the files of a model's weights and reads their headers. In a model with a task head, `prefix` stands
-    /// before every name.
+    /// Opens the files of a model's weights and reads their headers. In a model with a task head, the prefix of `family`
+    /// stands before every name.
     ///
     /// # Errors
     ///
     /// If a file cannot be opened, or is damaged, or a tensor is in two of them.
-    pub fn open(files: Vec<ModelFile>, prefix: &'static str) -> Result<Self> {
-        let mut checkpoint = Self { files: Vec::new(), tensors: HashMap::new(), prefix };
+    pub fn open(files: Vec<ModelFile>, family: Family) -> Result<Self> {
+        let mut checkpoint = Self { files: Vec::new(), tensors: HashMap::new(), family, expanded: 0 };
         for file in files {
             let path = file.path().to_owned();
             checkpoint.add(file).with_context(|| format!("cannot read weights from `{}`", path.display()))?;
@@ -116,7 +123,9 @@ impl Checkpoint {
             safetensors::tensors(&file)?
         };
         for (name, stored) in tensors {
-            let bare = WRAPPERS.iter().find_map(|wrapper| name.strip_prefix(wrapper)).map(str::to_owned);
+            self.expanded = self.expanded.saturating_add(stored.expanded());
+            let mut wrappers = self.family.wrappers.iter().chain([&DATA_PARALLEL]);
+            let bare = wrappers.find_map(|wrapper| name.strip_prefix(wrapper)).map(str::to_owned);
             let name = bare.unwrap_or(name);
             if let Some((other, _)) = self.tensors.insert(name.clone(), (self.files.len(), stored)) {
                 let other = self.files.get(other).unwrap_or(&file).path().display();
@@ -139,7 +148,7 @@ impl Checkpoint {
     ///
     /// If no name is there (all that were tried are listed), the shape is not `shape`, or a value is not finite.
     pub fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
-        let names = candidates(self.prefix, name);
+        let names = candidates(self.family.prefix, name);
         let Some((found, (file, stored))) = names.iter().find_map(|name| Some((name, self.tensors.get(name)?))) else {
             let files: Vec<String> = self.files.iter().map(|file| format!("`{}`", file.path().display())).collect();
             let verb = if files.len() == 1 { "has" } else { "have" };
@@ -149,6 +158,13 @@ impl Checkpoint {
         let path = file.path();
         let at = || format!("tensor {found} of `{}`", path.display());
         ensure!(stored.shape == shape, "{} has shape {:?}: config.json implies {shape:?}", at(), stored.shape);
+        ensure!(
+            stored.expanded() == 0 || self.expanded <= MOST_EXPANDED,
+            "{} has values that lie in the same place, and all such tensors together {} more than there are in the file: \
+             more than {MOST_EXPANDED} are not read; save it again, with .contiguous()",
+            at(),
+            self.expanded,
+        );
         let values = stored.read(file).with_context(at)?;
         // In chunks, for the compiler to check several values at once.
         let damaged = values.chunks(1 << 12).position(|chunk| !chunk.iter().fold(true, |fine, x| fine & x.is_finite()));
@@ -191,8 +207,17 @@ impl StoredTensor {
         };
         let fits = count.zip(span).filter(|(_, span)| *span as u64 <= room);
         let (count, span) = fits.context("reaches beyond its storage: the file is damaged")?;
-        ensure!(count <= span, "has values that lie in the same place: save it again, with .contiguous()");
         Ok((count, span))
+    }
+
+    /// How many more values it has than lie in the file, several being in the same place, as in a tensor that was
+    /// expanded.
+    fn expanded(&self) -> usize {
+        let Some(strides) = &self.strides else { return 0 };
+        let steps = self.shape.iter().zip(strides);
+        let span = steps
+            .fold(1_usize, |span, (size, stride)| span.saturating_add(size.saturating_sub(1).saturating_mul(*stride)));
+        self.shape.iter().fold(1_usize, |count, size| count.saturating_mul(*size)).saturating_sub(span)
     }
 
     fn is_contiguous(&self, strides: &[usize]) -> bool {

@@ -8,11 +8,17 @@
 //! Hostile programs cost no more than their length: an instruction makes one object at most, objects refer to each
 //! other by number, and nothing is ever copied or visited in depth.
 
-use std::collections::HashMap;
-use std::error::Error;
-use std::fmt;
+mod bytes;
+mod object;
+mod unusual;
+
+use std::collections::{HashMap, HashSet};
 
 use anyhow::{Context, Result, bail, ensure};
+
+use bytes::Bytes;
+use object::{Global, Id, Object};
+pub(super) use unusual::Unusual;
 
 #[cfg(test)]
 mod tests;
@@ -32,79 +38,18 @@ pub struct PickledTensor<'a> {
     pub strides: Vec<u64>,
 }
 
-/// The tensors are in a dict within the dict, under this key.
-#[derive(Debug)]
-pub(super) struct Nested(pub(super) String);
-
-impl fmt::Display for Nested {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "its tensors are not at the top but under `{}`, as what trains models saves them",
-            self.0.escape_debug()
-        )
-    }
-}
-
-impl Error for Nested {}
-
-/// The longest text that has a place in a state dict; names of tensors are the longest, with about 100 bytes.
-const LONGEST_TEXT: u32 = 1000;
-
-/// The number of an object.
-type Id = usize;
-
-#[derive(Debug)]
-enum Object<'a> {
-    None,
-    Bool,
-    Int(i64),
-    Float,
-    Text(&'a str),
-    Global(Global<'a>),
-    Tuple(Vec<Id>),
-    List,
-    Dict(Vec<(Id, Id)>),
-    Storage { storage_type: &'a str, key: &'a str },
-    Tensor { storage: Id, offset: Id, shape: Id, strides: Id },
-}
-
-/// Python's names that a pickle may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Global<'a> {
-    OrderedDict,
-    RebuildTensor,
-    RebuildParameter,
-    Storage(&'a str),
-}
-
-impl<'a> Global<'a> {
-    fn named(module: &'a str, name: &'a str) -> Result<Self> {
-        Ok(match (module, name) {
-            ("collections", "OrderedDict") => Self::OrderedDict,
-            ("torch._utils", "_rebuild_tensor_v2") => Self::RebuildTensor,
-            ("torch._utils", "_rebuild_parameter") => Self::RebuildParameter,
-            ("torch", name) if name.ends_with("Storage") => Self::Storage(name),
-            _ => bail!(
-                "it refers to `{}.{}`, which has no place in a state dict: nothing of it was executed",
-                module.escape_debug(),
-                name.escape_debug()
-            ),
-        })
-    }
-}
-
 /// The tensors of a pickled state dict by name. Entries that are no tensors are left out.
 ///
 /// # Errors
 ///
 /// If the pickle is damaged, or is not that of a state dict.
 pub fn tensors(pickle: &[u8]) -> Result<HashMap<&str, PickledTensor<'_>>> {
-    Machine { rest: pickle, objects: Vec::new(), stack: Vec::new(), marks: Vec::new(), memo: HashMap::new() }.run()
+    Machine { rest: Bytes(pickle), objects: Vec::new(), stack: Vec::new(), marks: Vec::new(), memo: HashMap::new() }
+        .run()
 }
 
 struct Machine<'a> {
-    rest: &'a [u8],
+    rest: Bytes<'a>,
     objects: Vec<Object<'a>>,
     stack: Vec<Id>,
     /// How high the stack was at each mark.
@@ -114,10 +59,10 @@ struct Machine<'a> {
 
 impl<'a> Machine<'a> {
     fn run(mut self) -> Result<HashMap<&'a str, PickledTensor<'a>>> {
-        let whole = self.rest.len();
+        let whole = self.rest.0.len();
         loop {
-            let place = whole - self.rest.len();
-            let [instruction] = self.take()?;
+            let place = whole - self.rest.0.len();
+            let [instruction] = self.rest.take()?;
             if instruction == b'.' {
                 return self.finish();
             }
@@ -131,13 +76,7 @@ impl<'a> Machine<'a> {
             bail!("it holds {}, not a state dict", self.describe(top));
         };
         let mut tensors = HashMap::new();
-        let mut nested = None;
         for (key, value) in items {
-            if let (Object::Text(name), Object::Dict(inner)) = (&self.objects[*key], &self.objects[*value])
-                && inner.iter().any(|(_, value)| matches!(self.objects[*value], Object::Tensor { .. }))
-            {
-                nested = Some(*name);
-            }
             if let Object::Text(name) = &self.objects[*key]
                 && let Some(tensor) =
                     self.tensor(*value).with_context(|| format!("tensor `{}`", name.escape_debug()))?
@@ -145,10 +84,42 @@ impl<'a> Machine<'a> {
                 tensors.insert(*name, tensor);
             }
         }
-        match nested {
-            Some(name) if tensors.is_empty() => bail!(Nested(name.to_owned())),
+        match self.nested(top) {
+            Some(keys) if tensors.is_empty() => bail!(Unusual::Nested(keys)),
             _ => Ok(tensors),
         }
+    }
+
+    /// The keys that lead from a dict without tensors to the nearest that has some. Each dict is visited once.
+    fn nested(&self, top: Id) -> Option<Vec<String>> {
+        /// Programs that train models put them no deeper.
+        const DEPTH: usize = 3;
+        // Each with the place of the dict that it is in, and its key there.
+        let mut found: Vec<(Id, usize, Id)> = vec![(top, 0, top)];
+        let mut seen = HashSet::from([top]);
+        let mut next = 0;
+        let is_tensor = |(_, value): &(Id, Id)| matches!(self.objects[*value], Object::Tensor { .. });
+        while let Some(&(dict, ..)) = found.get(next) {
+            let Object::Dict(items) = &self.objects[dict] else { unreachable!("only dicts are listed") };
+            if items.iter().any(is_tensor) {
+                break;
+            }
+            found.extend(items.iter().filter_map(|(key, value)| {
+                let is_dict =
+                    matches!((&self.objects[*key], &self.objects[*value]), (Object::Text(_), Object::Dict(_)));
+                (is_dict && seen.insert(*value)).then_some((*value, next, *key))
+            }));
+            next += 1;
+        }
+        let mut keys = Vec::new();
+        while next > 0 && keys.len() <= DEPTH {
+            let (_, above, key) = *found.get(next)?;
+            let Object::Text(key) = self.objects[key] else { unreachable!("only texts are followed") };
+            keys.push(key.to_owned());
+            next = above;
+        }
+        keys.reverse();
+        Some(keys).filter(|keys| (1..=DEPTH).contains(&keys.len()))
     }
 
     /// Does what one instruction says.
@@ -156,8 +127,8 @@ impl<'a> Machine<'a> {
         match instruction {
             // PROTO
             0x80 => {
-                let [protocol] = self.take()?;
-                ensure!(protocol == 2, "it has protocol {protocol}: `torch.save` writes protocol 2");
+                let [protocol] = self.rest.take()?;
+                ensure!(protocol == 2, Unusual::Protocol(protocol));
             }
             b'N' => self.push(Object::None),
             // NEWTRUE, NEWFALSE
@@ -167,29 +138,27 @@ impl<'a> Machine<'a> {
             b'J' => self.push_number(4, true)?,
             // LONG1
             0x8a => {
-                let [length] = self.take()?;
+                let [length] = self.rest.take()?;
                 self.push_number(length, true)?;
             }
             b'G' => {
-                self.take::<8>()?;
+                self.rest.take::<8>()?;
                 self.push(Object::Float);
             }
             b'X' => {
-                let length = u32::from_le_bytes(self.take()?);
-                ensure!(length <= LONGEST_TEXT, "a text of {length} bytes has no place in a state dict");
-                let text = std::str::from_utf8(self.take_slice(length)?).context("a name that is not UTF-8")?;
+                let text = self.rest.text()?;
                 self.push(Object::Text(text));
             }
             b'c' => {
-                let (module, name) = (self.take_line()?, self.take_line()?);
+                let (module, name) = (self.rest.line()?, self.rest.line()?);
                 self.push(Object::Global(Global::named(module, name)?));
             }
             b'q' | b'r' => {
-                let place = self.take_place(instruction == b'r')?;
+                let place = self.rest.place(instruction == b'r')?;
                 self.memo.insert(place, self.top()?);
             }
             b'h' | b'j' => {
-                let place = self.take_place(instruction == b'j')?;
+                let place = self.rest.place(instruction == b'j')?;
                 let id = *self.memo.get(&place).with_context(|| format!("object {place} was never there"))?;
                 self.stack.push(id);
             }
@@ -305,18 +274,7 @@ impl<'a> Machine<'a> {
     }
 
     fn describe(&self, id: Id) -> &'static str {
-        match &self.objects[id] {
-            Object::None => "None",
-            Object::Bool => "a truth value",
-            Object::Int(_) | Object::Float => "a number",
-            Object::Text(_) => "a text",
-            Object::Global(_) => "a function",
-            Object::Tuple(_) => "a tuple",
-            Object::List => "a list",
-            Object::Dict(_) => "a dict",
-            Object::Storage { .. } => "a storage",
-            Object::Tensor { .. } => "a tensor",
-        }
+        self.objects[id].describe()
     }
 
     fn push(&mut self, object: Object<'a>) {
@@ -359,45 +317,8 @@ impl<'a> Machine<'a> {
 
     /// Pushes a number of so many bytes.
     fn push_number(&mut self, length: u8, signed: bool) -> Result<()> {
-        let bytes = self.take_slice(length.into())?;
-        ensure!(bytes.len() <= 8, "a number of {length} bytes");
-        let negative = signed && bytes.last().is_some_and(|byte| byte & 0x80 != 0);
-        let mut value = [if negative { 0xff } else { 0 }; 8];
-        value[..bytes.len()].copy_from_slice(bytes);
-        self.push(Object::Int(i64::from_le_bytes(value)));
+        let number = self.rest.number(length, signed)?;
+        self.push(Object::Int(number));
         Ok(())
-    }
-
-    /// Where an object is remembered: in one byte or in four.
-    fn take_place(&mut self, wide: bool) -> Result<u32> {
-        if wide {
-            return Ok(u32::from_le_bytes(self.take()?));
-        }
-        let [place] = self.take()?;
-        Ok(place.into())
-    }
-
-    fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
-        let (bytes, rest) = self.rest.split_first_chunk().context("it is cut short: download it again")?;
-        self.rest = rest;
-        Ok(*bytes)
-    }
-
-    fn take_slice(&mut self, length: u32) -> Result<&'a [u8]> {
-        let (bytes, rest) = usize::try_from(length)
-            .ok()
-            .and_then(|length| self.rest.split_at_checked(length))
-            .context("it is cut short: download it again")?;
-        self.rest = rest;
-        Ok(bytes)
-    }
-
-    /// A line of text, without its end.
-    fn take_line(&mut self) -> Result<&'a str> {
-        let line = &self.rest[..self.rest.len().min(LONGEST_TEXT as usize)];
-        let length = line.iter().position(|byte| *byte == b'\n').context("a name that does not end")?;
-        let (line, rest) = self.rest.split_at(length);
-        self.rest = &rest[1..];
-        std::str::from_utf8(line).context("a name that is not UTF-8")
     }
 }

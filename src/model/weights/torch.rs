@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
+use super::pickle::Unusual;
 use super::{StoredTensor, ValueType, pickle, zip};
 use crate::model::files::ModelFile;
 
@@ -14,13 +15,35 @@ const LARGEST_PICKLE: u64 = 1 << 23;
 /// Says how to make a file of it that can be read.
 pub(super) fn with_way_out(problem: &anyhow::Error, path: &Path) -> anyhow::Error {
     let path = path.display().to_string();
-    let part = problem.downcast_ref::<pickle::Nested>().map_or_else(String::new, |nested| format!("[{:?}]", nested.0));
+    let load =
+        |safely: &str, part: &str| format!("torch.load({path:?}, map_location=\"cpu\", weights_only={safely}){part}");
+    let (trust, lines) = match problem.downcast_ref::<Unusual>() {
+        // Python's reader of weights alone takes neither: what does take them obeys the file. So nobody is told to use it
+        // on a file that names anything but a module.
+        Some(unusual) if unusual.needs_all_of_pickle() => (
+            "you trust it, for this runs the code that it holds",
+            vec![
+                format!("model = {}", load("False", "")),
+                "model = model.state_dict() if hasattr(model, \"state_dict\") else model.get(\"state_dict\", model)"
+                    .to_owned(),
+                format!("torch.save(model, {path:?})"),
+            ],
+        ),
+        unusual => {
+            let keys = if let Some(Unusual::Nested(keys)) = unusual { keys.as_slice() } else { &[] };
+            let part = keys.iter().map(|key| format!("[{key:?}]")).collect::<Vec<_>>().concat();
+            ("you trust it", vec![format!("torch.save({}, {path:?})", load("True", &part))])
+        }
+    };
     anyhow!(
-        "{problem:#}. If the file is whole and you trust it, make one of it that can be read, in Python:\n  \
-         import torch\n  \
-         torch.save(torch.load({path:?}, map_location=\"cpu\", weights_only=True){part}, {path:?})"
+        "{problem:#}. If the file is whole and {trust}, make one of it that can be read, in Python:\n  \
+         import torch\n  {}",
+        lines.join("\n  "),
     )
 }
+
+/// Where a header of a tar archive has this mark (POSIX.1-1988, ustar).
+const TAR_MARK: (u64, [u8; 5]) = (257, *b"ustar");
 
 /// The tensors of a file, by name.
 pub(super) fn tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
@@ -28,6 +51,10 @@ pub(super) fn tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
     let mut magic = zip::MAGIC;
     if size >= 4 {
         file.read_at(&mut magic, 0)?;
+    }
+    let mut mark = [0; TAR_MARK.1.len()];
+    if magic != zip::MAGIC && file.read_at(&mut mark, TAR_MARK.0).is_ok() && mark == TAR_MARK.1 {
+        bail!(Unusual::Tar);
     }
     ensure!(size >= 4 && magic == zip::MAGIC, "it is not a zip archive, as PyTorch has written since version 1.6");
     let entries = zip::entries(file)?;

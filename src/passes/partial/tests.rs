@@ -1,5 +1,5 @@
 use super::*;
-use crate::corpus::{CorpusIdentity, FileIdentity, Format};
+use crate::corpus::{CorpusIdentity, FileIdentity, Format, Repeats};
 use crate::model::grid::HeadGrid;
 use crate::passes::control::{Control, ControlKind};
 use crate::passes::identity::{ModelInfo, Protocol, Studies, Tool};
@@ -73,14 +73,17 @@ fn observation() -> Observation {
     };
     let corpus = CorpusIdentity {
         name: text("corpus"),
-        files: vec![FileIdentity { name: text("corpus"), format: Format::Conllu, sha256: text("s") }],
+        files: vec![FileIdentity { name: text("corpus"), format: Format::Conllu, sha256: text("s"), generated: None }],
         passed_over: 0,
+        repeats: Repeats::default(),
     };
     Observation {
         identity: Identity { tool: Tool::default(), model, corpus, protocol },
         tally: Tally {
             sentences: 1,
             tokens: 4,
+            text_tokens: 2,
+            unknown: 0,
             words: 2,
             longest: 4,
             skipped: [(SkipReason::NoTokens, 1)].into(),
@@ -126,6 +129,30 @@ fn damage_is_noticed_wherever_it_is() {
     let mut longer = whole;
     longer.push(0);
     assert!(refusal(&longer).contains("damaged"));
+}
+
+#[test]
+fn counts_that_cannot_be_added_up_are_refused() {
+    let changed = |change: &dyn Fn(&mut Observation)| {
+        let mut observation = observation();
+        change(&mut observation);
+        refusal(&render(Shard::WHOLE, &observation).unwrap())
+    };
+    assert!(changed(&|it| it.tally.tokens = u64::MAX).contains("a count of more than 70368744177664"));
+    assert!(changed(&|it| it.passes[1].left_out = 1 << 47).contains("a count of more than"));
+    let run = |shards| RunInfo {
+        shards,
+        started_at: String::new(),
+        duration_seconds: 1.0,
+        analysis_seconds: 1.0,
+        threads: 1,
+        os: String::new(),
+        arch: String::new(),
+    };
+    assert!(changed(&|it| it.run = Some(run(2))).contains("the run of several shards"));
+    let mut of_one = observation();
+    of_one.run = Some(run(1));
+    assert!(parse(&render(Shard::WHOLE, &of_one).unwrap(), &restore).is_ok());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 use super::*;
 use crate::corpus::{Annotation, Upos};
+use crate::sequences::sequence::TokenKind;
 
 /// A sequence of so many tokens, with a word for each of these: whether its head and its part of speech are known.
 fn sequence(tokens: usize, words: &[(bool, bool)]) -> Sequence {
@@ -9,6 +10,7 @@ fn sequence(tokens: usize, words: &[(bool, bool)]) -> Sequence {
         |&(_, tagged): &(bool, bool)| Annotation { upos: tagged.then_some(Upos::Noun), ..Annotation::default() };
     Sequence {
         ids: vec![0; tokens],
+        kinds: [vec![TokenKind::FirstSpecial], vec![TokenKind::Text; tokens - 1]].concat(),
         words: (0..words.len()).map(|word| word..word + 1).collect(),
         tree: Some(words.iter().map(arc).collect()),
         annotations: words.iter().map(annotation).collect(),
@@ -18,9 +20,12 @@ fn sequence(tokens: usize, words: &[(bool, bool)]) -> Sequence {
 
 fn tally() -> Tally {
     let mut tally = Tally::default();
-    tally.count(0, &sequence(5, &[(true, true); 3]));
-    tally.count(2, &sequence(7, &[(true, false), (false, true)]));
-    tally.count(2, &Sequence { ids: vec![0; 4], words: vec![1..2, 2..3], ..Sequence::default() });
+    tally.count(0, &sequence(5, &[(true, true); 3]), None);
+    tally.count(2, &sequence(7, &[(true, false), (false, true)]), Some(1));
+    // Two tokens of text, the second of them unknown; the special token is no text, whatever its id.
+    let kinds = vec![TokenKind::FirstSpecial, TokenKind::Text, TokenKind::Punctuation, TokenKind::Separator];
+    let text = Sequence { ids: vec![1, 0, 1, 1], kinds, words: vec![1..2, 2..3], ..Sequence::default() };
+    tally.count(2, &text, Some(1));
     tally.skip(2, SkipReason::NoTokens);
     tally.skip(0, SkipReason::TooManyTokens);
     tally.skip(0, SkipReason::TooManyTokens);
@@ -37,6 +42,8 @@ fn sentences_are_counted_by_file_and_reason() {
     let expected = Tally {
         sentences: 3,
         tokens: 16,
+        text_tokens: 12,
+        unknown: 1,
         words: 7,
         longest: 7,
         skipped: [(SkipReason::TooManyTokens, 2), (SkipReason::NoTokens, 1)].into(),
@@ -52,14 +59,16 @@ fn sentences_are_counted_by_file_and_reason() {
 #[test]
 fn merging_loses_no_count() {
     let mut other = Tally::default();
-    other.count(3, &sequence(9, &[(false, false)]));
-    other.count(0, &sequence(2, &[(true, true)]));
+    other.count(3, &sequence(9, &[(false, false)]), Some(0));
+    other.count(0, &sequence(2, &[(true, true)]), None);
     other.skip(1, SkipReason::WordWithoutTokens);
     other.skip(1, SkipReason::NoTokens);
     other.truncated = 4;
     let expected = Tally {
         sentences: 5,
         tokens: 27,
+        text_tokens: 21,
+        unknown: 9,
         words: 9,
         longest: 9,
         skipped: [(SkipReason::TooManyTokens, 2), (SkipReason::WordWithoutTokens, 1), (SkipReason::NoTokens, 2)].into(),

@@ -1,6 +1,6 @@
 //! The metrics of the token level: one table.
 
-use super::tokens::{OFFSETS, TokenExposure, TokenSums, offset_at};
+use super::tokens::{TokenExposure, TokenSums};
 use crate::stats::exact::ExactSum;
 use crate::studies::explanation::Explanation;
 use crate::studies::metric::{Fraction, Keys, Metric};
@@ -45,8 +45,7 @@ impl<'a> Seen<'a> {
 
     /// A ratio that rests on the first special tokens.
     fn of_first_specials(&self, fraction: Fraction) -> Fraction {
-        // There is one in a sentence.
-        fraction.resting_on(self.exposure.first_specials, self.exposure.first_specials)
+        fraction.resting_on(self.exposure.first_specials, self.exposure.first_special_sentences)
     }
 
     /// The same of attention to tokens of which the corpus has so many.
@@ -60,9 +59,6 @@ impl<'a> Seen<'a> {
         Fraction::new(sum.value(), queries as f64).resting_on(queries, sentences)
     }
 }
-
-/// The offsets -8 to 8.
-const BY_OFFSET: Keys = Keys::Each(OFFSETS, |slot| offset_at(slot).to_string());
 
 const CLARK_3: &str = "Clark et al. 2019, section 3.";
 const OURS: &str = "Defined here.";
@@ -79,7 +75,7 @@ pub const METRICS: &[Metric<Ratio>] = &[
             caveats: "The denominator is the number of tokens that have such a neighbour, not all tokens as in the \
                 notebook of Clark et al.",
         },
-        keys: BY_OFFSET,
+        keys: Keys::BY_OFFSET,
         value: |seen, slot| seen.at_offset(slot, seen.sums.offset_mass[slot]),
         chance: None,
     },
@@ -92,7 +88,7 @@ pub const METRICS: &[Metric<Ratio>] = &[
             source: "Voita et al. 2019, section 5.1.",
             caveats: "It does not say how large the largest weight is: see confidence.",
         },
-        keys: BY_OFFSET,
+        keys: Keys::BY_OFFSET,
         value: |seen, slot| seen.at_offset(slot, seen.sums.offset_argmax[slot]),
         // The most attended key of uniform attention is any key with equal chance: 1/n, the same number as its mass.
         chance: Some(|seen, slot| seen.at_offset(slot, seen.sums.offset_mass[slot])),

@@ -7,6 +7,8 @@ mod positional;
 pub mod sums;
 pub mod tokens;
 
+use std::ops::RangeInclusive;
+
 use anyhow::Result;
 
 use super::explanation::Explanation;
@@ -42,6 +44,11 @@ impl Study for Attention {
 
     fn metrics(&self) -> Vec<(&'static Explanation, Keys)> {
         metric::listed(METRICS)
+    }
+
+    /// Shares of mass are not bounded by 1: a row of f32 weights sums to 1 but for rounding.
+    fn range(&self, metric: &str) -> RangeInclusive<f64> {
+        0.0..=if metric == "offset_argmax" { 1.0 } else { f64::INFINITY }
     }
 
     fn detectors(&self) -> &'static [Detector] {

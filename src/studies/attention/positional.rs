@@ -3,7 +3,7 @@
 
 use anstyle::AnsiColor;
 
-use super::tokens::MAX_OFFSET;
+use crate::sequences::roles::MAX_OFFSET;
 use crate::studies::explanation::Explanation;
 use crate::studies::label::{Assessment, Bound, Detector, Evidence, Parameter, Shown, assess, best};
 use crate::studies::policy::{Policy, Threshold};

@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::tokens::{self, RowBuffers, TokenExposure, TokenRoles, TokenSums};
+use super::tokens::{self, RowBuffers, TokenExposure, TokenSums};
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Lent, Sums};
+use crate::sequences::roles::TokenRoles;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::words::FromToken;
 use crate::stats::blocks::{BLOCKS, block_of};
@@ -104,7 +105,7 @@ impl Sums for AttentionSums {
     type Begun = Begun;
 
     fn begin(&mut self, sequence: &Sequence) -> Begun {
-        let (block, roles) = (block_of(sequence.index), TokenRoles::new(sequence));
+        let (block, roles) = (block_of(sequence.family.number), TokenRoles::new(sequence));
         let sums = &mut self.blocks[block];
         sums.exposure.add(&roles);
         sums.uniform.add(&tokens::observe(&roles, self.uniform.view(sequence.ids.len()), &mut self.row));

@@ -2,142 +2,26 @@
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 
-use std::ops::Range;
-
 use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
 use crate::model::forward::attention::AttentionView;
-use crate::sequences::sequence::{Sequence, TokenKind};
-
-use crate::stats::exact::ExactSum;
+use crate::sequences::roles::{OFFSETS, REACH, TokenRoles, WINDOW, slot};
+use crate::stats::exact::{ExactSum, sums_of_a_head};
 use crate::stats::search::{first_at_least, largest, largest_kept};
 use crate::system::lanes::{LANES, across};
 
 #[cfg(test)]
 mod tests;
 
-/// The farthest offset that is kept apart: `offset_mass` runs over -8..=8.
-pub const MAX_OFFSET: i32 = 8;
-
-/// The same as a distance.
-const REACH: usize = MAX_OFFSET as usize;
-
-/// How many offsets that is: both directions and 0.
-pub const OFFSETS: usize = 2 * REACH + 1;
-
-/// The offset of a slot, -8 first.
-#[must_use]
-pub fn offset_at(slot: usize) -> i32 {
-    i32::try_from(slot).expect("one of few slots") - MAX_OFFSET
-}
-
-/// The farthest distance that counts as local in `window_mass`.
-pub const WINDOW: usize = 2;
-
-/// The roles of a sentence's tokens in the token-level metrics, worked out once for all heads.
-#[derive(Clone, Debug)]
-pub struct TokenRoles {
-    tokens: usize,
-    /// The runs of tokens that are not special: one in a single sentence, two in a pair.
-    text: Vec<Range<usize>>,
-    first_special: Option<usize>,
-    separators: Vec<usize>,
-    punctuation: Vec<usize>,
-    /// 1 for tokens of text, 0 for others; `[tokens]` rounded up to whole vectors.
-    is_text: Vec<f32>,
-    /// 1 for tokens that are not separators, likewise.
-    is_unseparated: Vec<f32>,
-}
-
-impl TokenRoles {
-    /// Sorts a sentence's tokens by the role they play.
-    #[must_use]
-    pub fn new(sentence: &Sequence) -> Self {
-        let kinds = &sentence.kinds;
-        let positions =
-            |wanted: TokenKind| -> Vec<usize> { (0..kinds.len()).filter(|&token| kinds[token] == wanted).collect() };
-        Self {
-            tokens: kinds.len(),
-            text: runs(kinds, |kind| !kind.is_special()),
-            first_special: kinds.iter().position(|&kind| kind == TokenKind::FirstSpecial),
-            separators: positions(TokenKind::Separator),
-            punctuation: positions(TokenKind::Punctuation),
-            is_text: mask(kinds, |kind| !kind.is_special()),
-            is_unseparated: mask(kinds, |kind| kind != TokenKind::Separator),
-        }
-    }
-
-    fn queries(&self) -> impl Iterator<Item = usize> {
-        self.text.iter().cloned().flatten()
-    }
-
-    /// The tokens of text within `distance` of `query`, itself included.
-    fn neighbours(&self, query: usize, distance: usize) -> impl Iterator<Item = Range<usize>> {
-        let near = query.saturating_sub(distance)..query + distance + 1;
-        self.text
-            .iter()
-            .map(move |run| run.start.max(near.start)..run.end.min(near.end))
-            .filter(|overlap| overlap.start < overlap.end)
-    }
-}
-
-/// The slot of the offset from `query` to `key`: 0 is -8.
-fn slot(query: usize, key: usize) -> usize {
-    key + REACH - query
-}
-
-/// 1 for tokens of a wanted kind, 0 for others and for what fills the last vector.
-fn mask(kinds: &[TokenKind], wanted: impl Fn(TokenKind) -> bool) -> Vec<f32> {
-    let mut mask: Vec<f32> = kinds.iter().map(|&kind| if wanted(kind) { 1.0 } else { 0.0 }).collect();
-    mask.resize(kinds.len().next_multiple_of(LANES), 0.0);
-    mask
-}
-
-/// The maximal ranges of tokens of a wanted kind.
-fn runs(kinds: &[TokenKind], wanted: impl Fn(TokenKind) -> bool) -> Vec<Range<usize>> {
-    let mut runs: Vec<Range<usize>> = Vec::new();
-    for (token, _) in kinds.iter().enumerate().filter(|&(_, &kind)| wanted(kind)) {
-        match runs.last_mut() {
-            Some(run) if run.end == token => run.end += 1,
-            _ => runs.push(token..token + 1),
-        }
-    }
-    runs
-}
-
-/// Declares the numerators once: the fields, and the list of all their cells that adding goes by.
-macro_rules! numerators {
-    (
-        by offset { $($(#[$doc:meta])* $by_offset:ident,)* }
-        single { $($(#[$single_doc:meta])* $single:ident,)* }
-    ) => {
-        /// The numerators of one head's token-level metrics: `N` is f64 within a sentence and [`ExactSum`] across
-        /// sentences.
-        #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-        pub struct TokenSums<N> {
-            $($(#[$doc])* pub $by_offset: [N; OFFSETS],)*
-            $($(#[$single_doc])* pub $single: N,)*
-        }
-
-        impl<N> TokenSums<N> {
-            fn cells(&self) -> impl Iterator<Item = &N> {
-                std::iter::empty()$(.chain(&self.$by_offset))*.chain([$(&self.$single,)*])
-            }
-
-            fn cells_mut(&mut self) -> impl Iterator<Item = &mut N> {
-                std::iter::empty()$(.chain(&mut self.$by_offset))*.chain([$(&mut self.$single,)*])
-            }
-        }
-    };
-}
-
-numerators! {
-    by offset {
+sums_of_a_head! {
+    /// The numerators of one head's token-level metrics.
+    pub struct TokenSums;
+    several {
         /// Attention to the token at each offset, -8 first.
-        offset_mass,
+        offset_mass: OFFSETS,
         /// Queries whose most attended key is at each offset, -8 first.
-        offset_argmax,
+        offset_argmax: OFFSETS,
     }
     single {
         /// Attention to text tokens at most two away, the token itself left out.
@@ -163,34 +47,24 @@ numerators! {
     }
 }
 
-impl TokenSums<ExactSum> {
-    /// Adds one sentence's sums.
-    pub fn add(&mut self, sentence: &TokenSums<f64>) {
-        self.cells_mut().zip(sentence.cells()).for_each(|(sum, &value)| *sum += value);
-    }
-
-    /// Adds another block's or worker's sums.
-    pub fn merge(&mut self, other: &Self) {
-        self.cells_mut().zip(other.cells()).for_each(|(sum, &value)| *sum += value);
-    }
-}
-
 /// The denominators of the token-level metrics: they depend on the sentences, not on the head.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenExposure {
     /// Text queries.
     pub queries: u64,
-    /// Sentences with any.
+    /// Sentences with any, the first of each family alone: those after it are no independent evidence.
     pub sentences: u64,
     /// Queries with a text token at each offset, -8 first.
     pub offset_queries: [u64; OFFSETS],
-    /// Sentences with any.
+    /// Sentences with any, likewise.
     pub offset_sentences: [u64; OFFSETS],
     /// First special tokens.
     pub first_specials: u64,
+    /// Sentences with any, likewise.
+    pub first_special_sentences: u64,
     /// Separators.
     pub separators: u64,
-    /// Sentences with any.
+    /// Sentences with any, likewise.
     pub separator_sentences: u64,
     /// The sum of `ln n` over text queries: the entropy of uniform attention, nats.
     ///
@@ -204,14 +78,8 @@ impl TokenExposure {
     /// Counts one sentence.
     pub fn add(&mut self, roles: &TokenRoles) {
         let max_entropy = (roles.tokens as f64).ln();
-        let (mut queries, mut offset_queries) = (0, [0; OFFSETS]);
-        for query in roles.queries() {
-            queries += 1;
-            for key in roles.neighbours(query, REACH).flatten() {
-                offset_queries[slot(query, key)] += 1;
-            }
-        }
-        let any = |count: u64| u64::from(count > 0);
+        let (queries, offset_queries) = (roles.queries().count() as u64, roles.offset_queries());
+        let any = |count: u64| u64::from(count > 0 && roles.is_first);
         self.queries += queries;
         self.sentences += any(queries);
         add(&mut self.offset_queries, &offset_queries);
@@ -221,6 +89,7 @@ impl TokenExposure {
         self.separator_sentences += any(separators);
         if roles.first_special.is_some() {
             self.first_specials += 1;
+            self.first_special_sentences += any(1);
             self.first_special_max_entropy += max_entropy;
         }
         self.max_entropy += max_entropy * queries as f64;
@@ -233,6 +102,7 @@ impl TokenExposure {
         add(&mut self.offset_queries, &other.offset_queries);
         add(&mut self.offset_sentences, &other.offset_sentences);
         self.first_specials += other.first_specials;
+        self.first_special_sentences += other.first_special_sentences;
         self.separators += other.separators;
         self.separator_sentences += other.separator_sentences;
         self.max_entropy += other.max_entropy;

@@ -55,14 +55,14 @@ impl Study for Clark2019 {
                 let marks = [".", ","].into_iter().filter_map(subject.token_id).collect();
                 watching(TokenMeans::new(subject.grid, marks))
             }
-            Sequences::Sentences | Sequences::Shuffled { .. } => watching(SyntaxHits::new(subject.grid)),
+            _ => watching(SyntaxHits::new(subject.grid)),
         }
     }
 
     fn restore(&self, place: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
         match PASSES[place] {
             Sequences::Pairs { .. } => observer::restored::<TokenMeans>(bytes),
-            Sequences::Sentences | Sequences::Shuffled { .. } => observer::restored::<SyntaxHits>(bytes),
+            _ => observer::restored::<SyntaxHits>(bytes),
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
-use super::tags::Cue;
+use super::tags::{CUES, Cue};
 use crate::corpus::relation::scored_as;
 use crate::corpus::{Annotation, TreeHead};
 use crate::sequences::sequence::GoldArc;
@@ -82,7 +82,7 @@ pub fn scored_arcs(
 pub struct RelationSums {
     /// Arcs scored.
     pub count: u64,
-    /// Sentences with such an arc.
+    /// Sentences with such an arc, the first of each family alone.
     pub sentences: u64,
     /// Arcs whose head is at each of the [`PLACES`].
     pub places: [u64; PLACES],
@@ -104,6 +104,14 @@ impl RelationSums {
         if let Some(cue) = arc.cue {
             *self.cues.entry(cue).or_default() += 1;
         }
+    }
+
+    /// Whether no part is more than the whole that it is of, as it may be in a file.
+    #[must_use]
+    pub fn adds_up(&self) -> bool {
+        let parts = [self.sentences, self.tagged, self.places.iter().sum()];
+        parts.iter().chain(self.hits.as_flattened()).all(|&part| part <= self.count)
+            && self.cues.values().sum::<u64>() <= self.tagged
     }
 
     /// Adds another block's counts.
@@ -159,6 +167,23 @@ impl Agreement {
         }
     }
 
+    /// Whether these are among the right predictions of the heads, and among those of the baselines, that `total` counts.
+    #[must_use]
+    pub fn is_within(&self, total: &RelationSums) -> bool {
+        let mut met = vec![0; self.cues.len().max(CUES)];
+        total.cues.iter().for_each(|(cue, count)| met[cue.place()] = *count);
+        let within = |head: usize, direction: usize| {
+            let right = total.hits.get(head).map_or(0, |hits| hits[direction]);
+            let places = self.places[head][direction].iter().zip(&total.places);
+            let cues = self.cues.iter().map(|heads| heads.get(head).map_or(0, |both| both[direction]));
+            places.clone().all(|(both, baseline)| both <= baseline)
+                && cues.clone().zip(&met).all(|(both, baseline)| both <= *baseline)
+                && places.map(|(both, _)| both).sum::<u64>() <= right
+                && cues.sum::<u64>() <= right
+        };
+        (0..self.places.len()).all(|head| within(head, 0) && within(head, 1))
+    }
+
     /// The right predictions of a head in a direction among those of one cue.
     #[must_use]
     pub fn of_cue(&self, cue: Cue, head: usize, direction: usize) -> u64 {
@@ -182,6 +207,44 @@ impl Agreement {
 fn add<const N: usize>(sums: &mut [[u64; N]], counts: &[[u64; N]]) {
     let (sums, counts) = (sums.as_flattened_mut(), counts.as_flattened());
     sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+}
+
+/// The arcs of one relation in sentences that are not the first of their family: no independent evidence, so the test of a
+/// head against an offset leaves them out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Later {
+    /// Arcs whose head is at each of the [`PLACES`].
+    pub words: [u64; PLACES],
+    /// Right predictions as in [`Agreement::places`]; `[layers * heads]`, empty without such arcs.
+    pub right: Vec<[[u64; PLACES]; 2]>,
+}
+
+impl Later {
+    /// Counts an arc.
+    pub fn count(&mut self, arc: &ScoredArc, heads: usize) {
+        self.right.resize(heads, [[0; PLACES]; 2]);
+        self.words[arc.place] += 1;
+    }
+
+    /// Adds 1 for each direction in which a head was right about an arc that was counted.
+    pub fn add(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
+        for (places, right) in self.right[head].iter_mut().zip(right) {
+            places[arc.place] += right;
+        }
+    }
+
+    /// The right predictions of a head in a direction: of all arcs, and of those whose head is at `place`.
+    #[must_use]
+    pub fn right(&self, (head, direction): (usize, usize), place: usize) -> [u64; 2] {
+        self.right.get(head).map_or([0; 2], |both| [both[direction].iter().sum(), both[direction][place]])
+    }
+
+    /// Adds another worker's counts.
+    pub fn merge(&mut self, other: &Self) {
+        self.words.iter_mut().zip(other.words).for_each(|(sum, count)| *sum += count);
+        self.right.resize(self.right.len().max(other.right.len()), [[0; PLACES]; 2]);
+        add(self.right.as_flattened_mut(), other.right.as_flattened());
+    }
 }
 
 /// The head that one attention head predicts for each word; the buffers are reused from sentence to sentence.

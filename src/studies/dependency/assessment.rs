@@ -6,6 +6,11 @@ use crate::studies::evidence::{Direction, MIN_SENTENCES, Reach};
 use crate::studies::label::{Assessment, Bound, Measured, assess, best};
 use crate::studies::policy::Policy;
 
+/// The accuracy of a head on a relation, as rules name it.
+pub(super) fn accuracy_of(relation: &str, direction: Direction) -> String {
+    format!("accuracy({relation}, {})", direction.name())
+}
+
 /// The better of the two directions of one head on one relation; `None` if the relation has too few words, or they are
 /// of too few sentences.
 pub(super) fn of_relation(relation: &RelationMetrics, place: usize, policy: &Policy) -> Option<Assessment> {
@@ -19,8 +24,8 @@ pub(super) fn of_relation(relation: &RelationMetrics, place: usize, policy: &Pol
     best(Direction::BOTH.into_iter().filter_map(|direction| {
         let (accuracy, ci95) = (*head.accuracy.get(direction), *head.ci95.get(direction));
         let comparison = head.versus_offset.get(direction);
-        let metric = format!("accuracy({}, {})", relation.relation, direction.name());
-        let measured = Measured { score: Some(accuracy), ci95, baseline: Some(baseline) };
+        let metric = accuracy_of(&relation.relation, direction);
+        let measured = Measured { score: Some(accuracy), ci95, baseline: Some(baseline), ..Measured::default() };
         let mut assessment = assess(&label, &metric, measured, Bound::AtLeast, Some(baseline + margin))?;
         // The baseline varies with the words too, so it is the difference that must keep its distance.
         let holds = |difference: f64| Bound::AtLeast.holds(difference, margin);

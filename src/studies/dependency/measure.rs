@@ -1,30 +1,31 @@
 //! From the sums of one relation to accuracies, baselines and comparisons.
 
-use super::arcs::{Agreement, BASELINE_OFFSETS, MAX_BASELINE_OFFSET, PLACES, RelationSums, baseline_offsets};
+use super::arcs::{Agreement, BASELINE_OFFSETS, Later, MAX_BASELINE_OFFSET, PLACES, RelationSums, baseline_offsets};
 use super::relation::{
     AtDistance, BaselineIntervals, HeadAccuracy, OffsetBaseline, RelationIntervals, RelationMetrics, SingleRule,
     TagBaseline,
 };
 use super::tags::{Rules, Side, single};
-use crate::model::grid::HeadGrid;
-use crate::stats::block_test::standard_error;
+use crate::stats::block_test::{LeftOut, standard_error};
 use crate::stats::bootstrap::{Interval, PerBlock, Resampled, Resamples};
 use crate::stats::significance::mcnemar;
 use crate::studies::evidence::{ByDirection, Comparison, Direction, TagComparison};
+use crate::studies::metric::Bench;
 
 #[cfg(test)]
 mod tests;
 
 impl RelationMetrics {
-    /// Of the sums of each block; `None` for a block without such a word.
+    /// Of the sums of each block, `None` for a block without such a word; with the agreements over all blocks, and what is
+    /// left out of the test.
     pub(super) fn new(
         name: &str,
-        grid: HeadGrid,
         blocks: &[Option<&RelationSums>],
-        agreement: &Agreement,
-        resamples: &Resamples,
+        (agreement, later): (&Agreement, &Later),
+        bench: &Bench,
     ) -> Self {
-        let scored = Scored::new(blocks, grid.count(), resamples);
+        let grid = bench.grid;
+        let scored = Scored::new(blocks, grid.count(), &bench.resamples);
         let total = &scored.total;
         let best = best_head(total);
         let (heldout_accuracy, heldout_interval) = scored.held_out(best_head, |sums, &best| sums.hits_of(best));
@@ -38,23 +39,35 @@ impl RelationMetrics {
         let of_head = |place: usize| {
             let compared = [0, 1].map(|direction| {
                 let head = scored.predicted(|sums| sums.hits_of((place, direction)));
-                let offset = scored.versus_offset(&head, &by_offset, agreement.places[place][direction][offset]);
+                let both = agreement.places[place][direction][offset];
+                let alone = head.right - both;
+                let [later_right, later_both] = later.right((place, direction), offset);
+                let later_alone = [later_right, later.words[offset]].map(|right| right - later_both);
+                let offset = scored.versus_offset(&head, &by_offset, both, later_alone);
                 let tags = tags.as_ref().map(|tags| {
                     let both = tags.rules.cues().map(|cue| agreement.of_cue(cue, place, direction)).sum();
                     scored.versus_tags(&head, &tags.predicted, both)
                 });
-                (scored.share(head.right), scored.interval(&head), offset, tags)
+                Compared {
+                    accuracy: scored.share(head.right),
+                    ci95: scored.interval(&head),
+                    alone,
+                    offset,
+                    tags,
+                    left_out: bench.leaves_out.then(|| LeftOut::new(&head.by_block, &scored.words)),
+                }
             });
             let missed = total.count - by_offset.right;
             let (layer, head) = grid.at(place);
             HeadAccuracy {
                 layer,
                 head,
-                accuracy: ByDirection::new(|direction| compared[direction].0),
-                ci95: ByDirection::new(|direction| compared[direction].1),
-                where_offset_wrong: ByDirection::new(|direction| ratio(compared[direction].2.head_only, missed)),
-                versus_offset: ByDirection::new(|direction| compared[direction].2.clone()),
-                versus_tags: ByDirection::new(|direction| compared[direction].3.clone()),
+                accuracy: ByDirection::new(|direction| compared[direction].accuracy),
+                ci95: ByDirection::new(|direction| compared[direction].ci95),
+                where_offset_wrong: ByDirection::new(|direction| ratio(compared[direction].alone, missed)),
+                versus_offset: ByDirection::new(|direction| compared[direction].offset.clone()),
+                versus_tags: ByDirection::new(|direction| compared[direction].tags.clone()),
+                left_out: ByDirection::new(|direction| compared[direction].left_out.clone()),
             }
         };
         let by_head: Vec<HeadAccuracy> = (0..grid.count()).map(of_head).collect();
@@ -94,12 +107,23 @@ impl RelationMetrics {
     }
 }
 
+/// One head in one direction beside the baselines.
+struct Compared {
+    accuracy: f64,
+    ci95: Option<Interval>,
+    /// Words on which the head is right and the best offset is not.
+    alone: u64,
+    offset: Comparison,
+    tags: Option<TagComparison>,
+    left_out: Option<LeftOut>,
+}
+
 /// The sums of one relation, and what its accuracies are worked out with.
 struct Scored<'a> {
     blocks: &'a [Option<&'a RelationSums>],
     resamples: &'a Resamples,
     total: RelationSums,
-    /// Even and odd sentences: blocks are sentence numbers modulo an even number.
+    /// Even and odd families: blocks are their numbers modulo an even number.
     folds: [RelationSums; 2],
     /// Scored words.
     words: PerBlock,
@@ -165,10 +189,11 @@ impl<'a> Scored<'a> {
         )
     }
 
-    /// `both` are the words on which both are right.
-    fn versus_offset(&self, head: &Predicted, offset: &Predicted, both: u64) -> Comparison {
+    /// `both` are the words on which both are right; `later` those on which only the one or the other is, in sentences that
+    /// are not the first of their family, which the test leaves out.
+    fn versus_offset(&self, head: &Predicted, offset: &Predicted, both: u64, later: [u64; 2]) -> Comparison {
         let (difference, ci95, standard_error) = self.difference(head, offset);
-        let (head_only, offset_only) = (head.right - both, offset.right - both);
+        let (head_only, offset_only) = (head.right - both - later[0], offset.right - both - later[1]);
         let p = mcnemar(head_only, offset_only);
         Comparison { difference, ci95, standard_error, head_only, offset_only, p, q: None }
     }

@@ -12,6 +12,8 @@ mod table;
 pub mod tags;
 mod thresholds;
 
+use std::ops::RangeInclusive;
+
 use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
@@ -80,6 +82,10 @@ impl Study for Dependency {
         metric::listed(METRICS)
     }
 
+    fn range(&self, _metric: &str) -> RangeInclusive<f64> {
+        0.0..=1.0
+    }
+
     fn detectors(&self) -> &'static [Detector] {
         const { &[syntactic::SYNTACTIC] }
     }
@@ -88,7 +94,7 @@ impl Study for Dependency {
         let sums: &DependencySums = sums(observed[0].sums);
         let relations = in_parallel(bench.threads, sums.relations(), |(name, &place)| {
             let blocks = sums.blocks().iter().map(|block| block.get(place)).collect::<Vec<_>>();
-            RelationMetrics::new(name, bench.grid, &blocks, &sums.agreements()[place], &bench.resamples)
+            RelationMetrics::new(name, &blocks, (&sums.agreements()[place], &sums.later()[place]), bench)
         });
 
         let none = RelationSums::default();

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::tags::{Side, TagRule};
-use crate::stats::block_test::p_value;
+use crate::stats::block_test::{LeftOut, p_above};
 use crate::stats::bootstrap::Interval;
 use crate::studies::evidence::{ByDirection, Comparison, Direction, TagComparison};
 
@@ -17,7 +17,7 @@ pub struct RelationMetrics {
     pub relation: String,
     /// Scored words.
     pub count: u64,
-    /// Sentences with such a word; null in reports of 0.1.
+    /// Sentences with such a word, the first of each family alone; null in reports of 0.1.
     pub sentences: Option<u64>,
     /// Blocks of sentences with such a word.
     #[serde(default)]
@@ -29,9 +29,11 @@ pub struct RelationMetrics {
     /// The direction in which it is best.
     pub direction: Direction,
     /// Its accuracy on all data: biased upwards, since it was chosen on the same data.
+    #[schemars(range(min = 0, max = 1))]
     pub accuracy: f64,
     /// Accuracy of the heads chosen on one half of the sentences and scored on the other, pooled;
     /// null where one half has no such word.
+    #[schemars(range(min = 0, max = 1))]
     pub heldout_accuracy: Option<f64>,
     /// The best fixed offset.
     pub baseline: OffsetBaseline,
@@ -56,8 +58,10 @@ pub struct OffsetBaseline {
     /// The offset in words that is best on all data.
     pub offset: i32,
     /// Its accuracy on all data.
+    #[schemars(range(min = 0, max = 1))]
     pub accuracy: f64,
     /// Accuracy of the offsets chosen on one half of the sentences and scored on the other, pooled.
+    #[schemars(range(min = 0, max = 1))]
     pub heldout_accuracy: Option<f64>,
 }
 
@@ -66,8 +70,10 @@ pub struct OffsetBaseline {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TagBaseline {
     /// The accuracy of the rules that are best on all data.
+    #[schemars(range(min = 0, max = 1))]
     pub accuracy: f64,
     /// Accuracy of the rules chosen on one half of the sentences and scored on the other, pooled.
+    #[schemars(range(min = 0, max = 1))]
     pub heldout_accuracy: Option<f64>,
     /// The rules, by the UPOS of the dependent; without those for which no rule is ever right.
     pub rules: BTreeMap<String, TagRule>,
@@ -82,6 +88,7 @@ pub struct SingleRule {
     #[serde(flatten)]
     pub rule: TagRule,
     /// Its accuracy on all data.
+    #[schemars(range(min = 0, max = 1))]
     pub accuracy: f64,
 }
 
@@ -117,6 +124,7 @@ pub struct AtDistance {
     /// Scored words.
     pub count: u64,
     /// The accuracy of the relation's best head on them; null where there are none.
+    #[schemars(range(min = 0, max = 1))]
     pub accuracy: Option<f64>,
 }
 
@@ -140,6 +148,9 @@ pub struct HeadAccuracy {
     /// The head against the relation's best tags; null where no such word has a UPOS.
     #[serde(default)]
     pub versus_tags: ByDirection<Option<TagComparison>>,
+    /// Its accuracy without each block, for the block test of two analyses.
+    #[serde(skip)]
+    pub left_out: ByDirection<Option<LeftOut>>,
 }
 
 /// The better of a relation's baselines, as a head stands to it.
@@ -183,7 +194,7 @@ impl RelationMetrics {
     pub(super) fn tests_beyond(&self, margin: f64) -> Vec<Option<f64>> {
         let of_head =
             |head| Direction::BOTH.into_iter().filter_map(move |direction| self.versus_better(head, direction));
-        let p = |better: Better| p_value(better.difference - margin, better.standard_error?, self.blocks);
+        let p = |better: Better| p_above(better.difference - margin, better.standard_error?, self.blocks);
         self.by_head.iter().flat_map(of_head).map(p).collect()
     }
 

@@ -6,13 +6,14 @@ use std::fmt::{self, Write};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::assessment::of_relation;
+use super::assessment::{accuracy_of, of_relation};
 use super::relation::RelationMetrics;
 use super::table::table;
 use super::thresholds::{BEYOND_MARGIN, MIN_COUNT, Q};
 use crate::model::grid::HeadGrid;
 use crate::stats::significance::benjamini_hochberg;
-use crate::studies::evidence::Reach;
+use crate::studies::evidence::{Direction, Reach};
+use crate::studies::number::{Number, Part, most_blocks};
 use crate::studies::policy::Policy;
 use crate::studies::section::Section;
 use crate::studies::study::{About, Caveat, Judged};
@@ -52,6 +53,14 @@ impl Relations {
         let mut shown: Vec<&RelationMetrics> =
             self.relations.iter().filter(|relation| relation.count >= least).collect();
         shown.sort_by_key(|relation| Reverse(relation.count));
+        if shown.is_empty() {
+            let most = self.relations.iter().max_by_key(|relation| relation.count).map_or(0, |relation| relation.count);
+            return writeln!(
+                out,
+                "No relation has {least} words, the fewest that are tested, so there is no syntactic label; the most that \
+                 one has is {most}. `--min-count` sets the fewest."
+            );
+        }
         writeln!(
             out,
             "Best head of each relation with at least {least} words, in % of words, ± half of the 95 % interval:\n"
@@ -153,6 +162,33 @@ static NO_TREES: Caveat = Caveat {
     about: About::Certainty,
 };
 
+impl RelationMetrics {
+    /// The accuracy of each head in each direction.
+    fn numbers(&self, min_count: u64) -> Vec<Number<'_>> {
+        // Reports of 0.1 do not say in how many blocks it has a word.
+        let most = most_blocks(self.sentences.unwrap_or(self.count));
+        let (blocks, enough) = (if self.blocks > 0 { self.blocks } else { most }, self.count >= min_count);
+        let mut numbers = Vec::new();
+        for (head, entry) in self.by_head.iter().enumerate() {
+            for direction in Direction::BOTH {
+                numbers.push(Number {
+                    part: Part::Relations,
+                    head,
+                    of: self.relation.clone(),
+                    name: accuracy_of(&self.relation, direction),
+                    value: Some(*entry.accuracy.get(direction)),
+                    ci95: *entry.ci95.get(direction),
+                    blocks,
+                    trials: Some(self.count),
+                    enough,
+                    left_out: entry.left_out.get(direction).as_ref(),
+                });
+            }
+        }
+        numbers
+    }
+}
+
 impl Section for Relations {
     fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
         vec![("relations", &self.relations), ("tests", &self.tests)]
@@ -178,6 +214,12 @@ impl Section for Relations {
         let mut text = String::new();
         self.write_summary(&mut text, policy).expect("writing to a string does not fail");
         text
+    }
+
+    /// Of every relation the accuracy of each head in each direction. The interval of what was chosen, the best head or the
+    /// held-out ones, is not about choosing, so that no test of those would hold what it promises.
+    fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
+        self.relations.iter().flat_map(|relation| relation.numbers(policy.count(&MIN_COUNT))).collect()
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::arcs::{Agreement, Predictions, RelationSums, ScoredArc, scored_arcs};
+use super::arcs::{Agreement, Later, Predictions, RelationSums, ScoredArc, scored_arcs};
 use super::tags::CUES;
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Lent, Sums};
@@ -21,6 +21,8 @@ pub struct DependencySums {
     relations: BTreeMap<String, usize>,
     /// For each relation, by its place, where heads and baselines are right on the same arcs.
     agreements: Vec<Agreement>,
+    /// For each relation, by its place, what of it is in sentences that are not the first of their family.
+    later: Vec<Later>,
     /// `[BLOCKS]`: each block's relations by their places; shorter where the last ones were not met.
     blocks: Vec<Vec<RelationSums>>,
     #[serde(skip)]
@@ -34,7 +36,7 @@ impl DependencySums {
         Self::of(grid, from, BTreeMap::new(), vec![Vec::new(); BLOCKS], Vec::new())
     }
 
-    /// Sums of these blocks and agreements, which list the relations by their places.
+    /// Sums of these blocks and agreements, which list the relations by their places; every sentence is a family.
     #[must_use]
     pub fn of(
         grid: HeadGrid,
@@ -43,7 +45,8 @@ impl DependencySums {
         blocks: Vec<Vec<RelationSums>>,
         agreements: Vec<Agreement>,
     ) -> Self {
-        Self { grid, from, relations, agreements, blocks, predictions: Predictions::default() }
+        let later = vec![Later::default(); relations.len()];
+        Self { grid, from, relations, agreements, later, blocks, predictions: Predictions::default() }
     }
 
     /// The relations that were met, by name, with their place in each block.
@@ -64,8 +67,23 @@ impl DependencySums {
         &self.agreements
     }
 
+    /// The part in sentences that are not the first of their family, over all blocks; by the places of
+    /// [`DependencySums::relations`].
+    #[must_use]
+    pub fn later(&self) -> &[Later] {
+        &self.later
+    }
+
+    /// The sums of the relation at this place over all blocks.
+    fn total(&self, place: usize) -> RelationSums {
+        let mut total = RelationSums::default();
+        self.blocks.iter().filter_map(|block| block.get(place)).for_each(|sums| total.merge(sums));
+        total
+    }
+
     /// Makes room for every relation that has a place.
-    fn resize_agreements(&mut self) {
+    fn resize(&mut self) {
+        self.later.resize(self.relations.len(), Later::default());
         self.agreements.resize(self.relations.len(), Agreement::default());
         self.agreements.iter_mut().for_each(|agreement| agreement.resize(self.grid.count()));
     }
@@ -76,9 +94,10 @@ impl DependencySums {
         for (name, &theirs) in &other.relations {
             places[theirs] = place(&mut self.relations, name);
         }
-        self.resize_agreements();
-        for (agreement, &place) in other.agreements.iter().zip(&places) {
+        self.resize();
+        for ((agreement, later), &place) in other.agreements.iter().zip(&other.later).zip(&places) {
             self.agreements[place].merge(agreement);
+            self.later[place].merge(later);
         }
         for (number, theirs) in other.blocks.iter().enumerate() {
             let block = &mut self.blocks[into(number)];
@@ -111,6 +130,7 @@ fn at(block: &mut Vec<RelationSums>, place: usize) -> &mut RelationSums {
 #[derive(Debug)]
 pub struct Begun {
     block: usize,
+    is_first: bool,
     arcs: Vec<ScoredArc>,
 }
 
@@ -121,23 +141,27 @@ impl Sums for DependencySums {
         let (relations, heads) = (&mut self.relations, self.grid.count());
         let tree = sequence.tree.as_deref().unwrap_or_default();
         let arcs = scored_arcs(tree, &sequence.annotations, |name| place(relations, name));
-        self.resize_agreements();
-        let block = block_of(sequence.index);
+        self.resize();
+        let is_first = sequence.family.is_first;
+        let block = block_of(sequence.family.number);
         let mut met = BTreeSet::new();
         for arc in &arcs {
             for &relation in &arc.relations {
                 let sums = at(&mut self.blocks[block], relation);
                 sums.count(arc, heads);
-                sums.sentences += u64::from(met.insert(relation));
+                sums.sentences += u64::from(met.insert(relation) && is_first);
+                if !is_first {
+                    self.later[relation].count(arc, heads);
+                }
                 if let Some(cue) = arc.cue {
                     self.agreements[relation].resize_for(cue, heads);
                 }
             }
         }
-        Begun { block, arcs }
+        Begun { block, is_first, arcs }
     }
 
-    fn head(&mut self, Begun { block, arcs }: &mut Begun, lent: &mut Lent<'_>) {
+    fn head(&mut self, Begun { block, is_first, arcs }: &mut Begun, lent: &mut Lent<'_>) {
         if arcs.is_empty() {
             return;
         }
@@ -151,6 +175,9 @@ impl Sums for DependencySums {
                 hits[0] += right[0];
                 hits[1] += right[1];
                 self.agreements[relation].add(arc, head, right);
+                if !*is_first {
+                    self.later[relation].add(arc, head, right);
+                }
             }
         }
     }
@@ -180,7 +207,7 @@ impl Sums for DependencySums {
         let (heads, relations) = (grid.count(), self.relations.len());
         let sound = |relation: &RelationSums| {
             let known = relation.cues.keys().all(|cue| cue.place() < CUES);
-            known && relation.hits.len() == if relation.count > 0 { heads } else { 0 }
+            known && relation.adds_up() && relation.hits.len() == if relation.count > 0 { heads } else { 0 }
         };
         let fits = |agreement: &Agreement| {
             let of_cues = agreement.cues.iter().all(|of_heads| of_heads.is_empty() || of_heads.len() == heads);
@@ -190,14 +217,18 @@ impl Sums for DependencySums {
             && places.into_iter().eq(0..relations)
             && self.agreements.len() == relations
             && self.agreements.iter().all(fits)
+            && self.later.len() == relations
+            && self.later.iter().all(|later| [0, heads].contains(&later.right.len()))
             && self.blocks.len() == BLOCKS
             && self.blocks.iter().all(|block| block.len() <= relations && block.iter().all(sound))
+            && self.agreements.iter().enumerate().all(|(place, agreement)| agreement.is_within(&self.total(place)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::corpus::Family;
     use crate::model::forward::attention::AttentionView;
     use crate::passes::observer::Folder;
     use crate::sequences::test_support::sentence;
@@ -229,6 +260,79 @@ mod tests {
             assert_eq!(places.map(|by_place| by_place.iter().sum::<u64>()), *hits);
         }
         assert_eq!(*sentences, 1);
+    }
+
+    #[test]
+    fn a_family_is_in_one_block_and_counts_once_as_a_sentence() {
+        let mut sums = empty();
+        // Each word but the first attends most to the one before it, its head.
+        let mut weights = [0.125; 36];
+        (2..5).for_each(|token| weights[token * 6 + token - 1] = 0.5);
+        let first = sentence(3, 4, "nsubj");
+        let again = Sequence { index: 70, family: Family { number: 3, is_first: false }, ..first.clone() };
+        let mut both = empty();
+        add(&mut sums, &first, &weights);
+        add(&mut both, &again, &weights);
+        both.merge(&sums);
+        let (place, minus_one) =
+            (both.relations()["nsubj"], baseline_offsets().position(|offset| offset == -1).unwrap());
+        let RelationSums { count, sentences, .. } = both.blocks()[3][place];
+        assert_eq!((count, sentences), (6, 1));
+        let later = &both.later()[place];
+        assert_eq!((later.words[minus_one], later.right((0, 0), minus_one)), (3, [3, 3]));
+        assert_eq!(both.agreements()[place].places[0][0][minus_one], 6);
+        assert_eq!(sums.later()[sums.relations()["nsubj"]], Later::default());
+        assert!(both.fits(both.grid, both.from) && both.in_order().later() == both.later());
+    }
+
+    #[test]
+    fn a_cue_that_there_is_not_does_not_fit() {
+        let mut sums = empty();
+        add(&mut sums, &sentence(0, 4, "nsubj"), &[0.1; 36]);
+        let mut with_cue = |place: usize| {
+            let cue = serde_json::from_value(place.into()).unwrap();
+            (sums.blocks[0][0].tagged, sums.blocks[0][0].cues) = (1, [(cue, 1)].into());
+            sums.fits(sums.grid, sums.from)
+        };
+        assert!(with_cue(CUES - 1));
+        assert!(!with_cue(CUES));
+    }
+
+    #[test]
+    fn a_part_that_is_more_than_its_whole_does_not_fit() {
+        let mut whole = empty();
+        // Three arcs, of which the head predicts some.
+        add(&mut whole, &sentence(0, 4, "nsubj"), &[0.1; 36]);
+        let fits = |change: &dyn Fn(&mut RelationSums, &mut Agreement)| {
+            let mut sums = whole.clone();
+            change(&mut sums.blocks[0][0], &mut sums.agreements[0]);
+            sums.fits(sums.grid, sums.from)
+        };
+        assert!(fits(&|_, _| {}));
+        assert!(fits(&|sums, _| (sums.sentences, sums.tagged, sums.hits[0]) = (3, 3, [3, 3])));
+        assert!(!fits(&|sums, _| sums.sentences = 4));
+        assert!(!fits(&|sums, _| sums.tagged = 4));
+        assert!(!fits(&|sums, _| sums.places[0] += 1));
+        assert!(!fits(&|sums, _| sums.hits[0][1] = 4));
+        let cue = serde_json::from_value(0.into()).unwrap();
+        assert!(!fits(&|sums, _| sums.cues = [(cue, 1)].into()));
+        // Both are right on arcs on which each of them is.
+        let place = whole.blocks[0][0].places.iter().position(|&count| count == 3).unwrap();
+        let shared = |right: [u64; 2], both: u64| {
+            fits(&move |sums, agreement| {
+                sums.hits[0] = right;
+                agreement.places[0] = Default::default();
+                agreement.places[0][1][place] = both;
+            })
+        };
+        assert!(shared([0, 2], 2) && !shared([3, 2], 3) && !shared([3, 3], 4));
+        let of_cue = |right: u64, met: u64, both: u64| {
+            fits(&move |sums, agreement| {
+                (sums.hits[0], sums.tagged, sums.cues) = ([right; 2], 3, [(cue, met)].into());
+                (agreement.places[0], agreement.cues) = (Default::default(), vec![vec![[both, 0]]]);
+            })
+        };
+        assert!(of_cue(2, 3, 2) && !of_cue(1, 3, 2) && !of_cue(3, 1, 2));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 use super::*;
 use crate::stats::bootstrap::Interval;
 use crate::stats::significance::mcnemar;
-use crate::studies::all::{default_policy, detectors, find, named};
+use crate::studies::all::{default_policy, find, named};
 use crate::studies::dependency::section::{Relations, Tests};
 use crate::studies::dependency::tags::{Side, TagRule};
 use crate::studies::dependency::{
@@ -34,9 +34,12 @@ fn estimates(metrics: Given<'_>, intervals: &[(&str, Interval)]) -> Estimates {
     Estimates {
         heads: vec![Values::new(&columns, names.iter().map(value))],
         ci95: vec![Intervals::new(&columns, names.iter().map(interval))],
+        standard_errors: vec![none()],
+        own_chance: vec![Values::default()],
         chance: none(),
         chance_ci95: Metrics::new(&columns, std::iter::repeat(None)),
-        denominators: Metrics::new(&columns, std::iter::repeat(Denominator { count: 100, sentences: 30 })),
+        denominators: Metrics::new(&columns, std::iter::repeat(Denominator { count: 100, sentences: 30, blocks: 30 })),
+        without_blocks: Vec::new(),
     }
 }
 
@@ -108,6 +111,7 @@ fn relation(count: u64, baseline: u64, hits: [u64; 2], both: [u64; 2]) -> Relati
             where_offset_wrong: ByDirection::default(),
             versus_offset,
             versus_tags: ByDirection::default(),
+            left_out: ByDirection::default(),
         }],
     }
 }
@@ -118,7 +122,8 @@ fn syntactic(count: u64, baseline: u64, hits: [u64; 2]) -> Vec<String> {
     verdict(&[], vec![relation]).labels.into_iter().map(|label| label.label).collect()
 }
 
-/// For every detector of the table metrics on which it fires, and metrics just short of that.
+/// For every detector of these studies metrics on which it fires, and metrics just short of that; labels that are tested
+/// by blocks have their planted heads in the folders of their studies.
 #[test]
 fn every_detector_fires_at_its_threshold_and_not_below() {
     let cases: [(&str, Given<'_>, Given<'_>); 11] = [
@@ -140,9 +145,7 @@ fn every_detector_fires_at_its_threshold_and_not_below() {
         assert_eq!(labels(does_not), [""; 0], "{name} just below");
     }
     covered.push("syntactic:obj");
-    // Those of content have heads planted for them where they are.
-    covered.extend(["tag:NOUN", "same-tag", "similar-words", "same-token", "rare-words"]);
-    for detector in detectors() {
+    for detector in ["attention", "dependency"].into_iter().flat_map(|study| named(study).unwrap().detectors()) {
         let name = detector.explanation.name;
         assert!(covered.iter().any(|case| detector.gives(case)), "{name} has no case here");
         assert_eq!(find(name).unwrap().name(), name);
@@ -295,7 +298,7 @@ fn a_label_rests_on_enough_queries_of_enough_sentences() {
             let cells = || given.denominators.cells();
             (cells().map(|(name, _)| name).collect::<Vec<_>>(), cells().map(|(_, all)| *all).collect::<Vec<_>>())
         };
-        let little = Denominator { count, sentences };
+        let little = Denominator { count, sentences, blocks: 30 };
         let of = |(name, all): (&String, &Denominator)| if name == "offset_mass.5" { little } else { *all };
         given.denominators = Metrics::new(&columns(named("attention").unwrap()), names.iter().zip(&all).map(of));
         let sections: Vec<(&'static dyn Study, Box<dyn Section>)> =
@@ -331,6 +334,28 @@ fn a_firm_label_comes_before_a_borderline_one() {
     assert_eq!((verdict.primary.as_str(), labels), ("separator", vec!["separator", "punctuation", "broad"]));
 }
 
+#[test]
+fn labels_that_might_as_well_stand_first_are_tied() {
+    // On the scale of the margin: broad 0.5 to 0.9; separator 0.25 to 0.5 meets it, punctuation 0.15 to 0.45 does not.
+    let metrics =
+        [("entropy_ratio", 0.95), ("separator_mass", 0.75), ("punctuation_mass", 0.7), ("first_special_mass", 0.9)];
+    let ci95 = [
+        ("entropy_ratio", Interval(0.9, 0.98)),
+        ("separator_mass", Interval(0.7, 0.8)),
+        ("punctuation_mass", Interval(0.66, 0.78)),
+        // Borderline, so it is behind them for another reason, however far it may reach.
+        ("first_special_mass", Interval(0.5, 1.0)),
+    ];
+    let tied = |metrics: Given<'_>| -> Vec<(String, bool)> {
+        let labels = verdict_within(metrics, &ci95, Vec::new()).labels;
+        labels.into_iter().map(|label| (label.label, label.tied)).collect()
+    };
+    let named = |all: &[(&str, bool)]| all.iter().map(|(name, tied)| ((*name).to_owned(), *tied)).collect::<Vec<_>>();
+    let expected = [("broad", false), ("separator", true), ("punctuation", false), ("first-special", false)];
+    assert_eq!(tied(&metrics), named(&expected));
+    assert_eq!(tied(&metrics[..1]), named(&expected[..1]));
+}
+
 /// The relation with tags that are right on `tags` of its words, and the best head's lead over them in this interval.
 fn tagged(tags: u64, ci95: Interval, standard_error: f64) -> RelationMetrics {
     let mut relation = relation(100, 30, [60, 0], [30, 0]);
@@ -358,12 +383,12 @@ fn a_syntactic_label_reaches_beyond_tags_if_the_head_is_surely_above_both_baseli
         let label = verdict(&[], vec![relation]).labels.remove(0);
         (label.beyond.unwrap(), label.versus_tags.unwrap())
     };
-    // 0.6 against 0.4, and two points less: 0.18 at 0.05 is t = 3.6 with 63 degrees of freedom, p = 0.00063.
+    // 0.6 against 0.4, and two points less: 0.18 at 0.05 is t = 3.6 with 63 degrees of freedom, p = 0.000315.
     let (found, versus) = reach(tagged(40, Interval(0.1, 0.3), 0.05));
     assert_eq!(found, Reach::Tags);
-    assert!((versus.p.unwrap() - 0.000_63).abs() < 1e-5, "{:?}", versus.p);
-    // The other direction, 0.4 below the tags, is as far from the margin and more, and comes first.
-    assert!((versus.q.unwrap() / versus.p.unwrap() - 1.0).abs() < 1e-9);
+    assert!((versus.p.unwrap() - 0.000_315).abs() < 2e-6, "{:?}", versus.p);
+    // The other direction, 0.4 below the tags, is a test as well: two in all.
+    assert!((versus.q.unwrap() / versus.p.unwrap() - 2.0).abs() < 1e-9);
     // The interval comes too near, or the test does not show it.
     assert_eq!(reach(tagged(40, Interval(0.019, 0.3), 0.05)).0, Reach::Offset);
     assert_eq!(reach(tagged(40, Interval(0.1, 0.3), 0.1)).0, Reach::Offset);

@@ -1,6 +1,7 @@
 //! The metrics of attention by how common tokens are: one table.
 
 use super::sums::{Exposure, HeadSums};
+use crate::studies::content::{TIMES_EXPECTED, expected, over_chance, over_position};
 use crate::studies::explanation::Explanation;
 use crate::studies::metric::{Fraction, Keys, Metric};
 use crate::studies::position::ByBin;
@@ -19,6 +20,21 @@ pub(super) struct Seen<'a> {
 pub(super) type Ratio = for<'a> fn(&Seen<'a>, usize) -> Fraction;
 
 impl Seen<'_> {
+    /// How many queries would have one of the rarest as their most attended token, by offsets alone.
+    fn expected_argmax(&self) -> f64 {
+        self.sums.argmax_profile.expected(&self.rates[0])
+    }
+
+    /// What the rarest would be given, by offsets alone.
+    fn expected_mass(&self) -> f64 {
+        self.sums.mass_profile.expected(&self.rates[1])
+    }
+
+    /// `rare_argmax` less a baseline, both as sums over queries.
+    fn rare_argmax_over(&self, baseline: f64) -> Fraction {
+        self.of_others(self.sums.argmax as f64 - baseline)
+    }
+
     /// A mean over the queries that are not among the rarest.
     fn of_others(&self, sum: f64) -> Fraction {
         let Exposure { others, others_sentences, .. } = self.exposure;
@@ -37,9 +53,6 @@ impl Seen<'_> {
 }
 
 const VOITA: &str = "Voita et al. 2019, section 5.3: rare tokens.";
-const MATCHED: &str = "that of the metric: what uniform attention scores is what its offsets let expect";
-const MATCHED_CAVEATS: &str =
-    "It takes the preference for offsets as the same for all queries: right to about a tenth.";
 const COUNTED: &str = "R are the sentence's tokens of least count in the corpus; sentences of which they are among the 500 \
     commonest tokens do not count, so that a corpus of few words has no value.";
 const OURS: &str = "Defined here.";
@@ -59,20 +72,20 @@ pub(super) const METRICS: &[Metric<Ratio>] = &[
         value: |seen, _| seen.of_others(seen.sums.argmax as f64),
         chance: Some(|seen, _| seen.of_others(seen.exposure.argmax.value())),
     },
-    Metric {
-        explanation: Explanation {
-            name: "rare_argmax_expected",
-            measures: "The `rare_argmax` of a head with the same preference for offsets that is blind otherwise.",
-            formula: "sum over bins k of M[k] X[k]: M how often the most attended token is in the bin, X the share of keys in \
-                the bin that are in R, each weighted by 1/|T|",
-            chance: MATCHED,
-            source: OURS,
-            caveats: MATCHED_CAVEATS,
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.of_others(seen.sums.argmax_profile.expected(&seen.rates[0])),
-        chance: Some(|seen, _| seen.of_others(seen.exposure.argmax.value())),
-    },
+    expected!("rare_argmax", Keys::Single, |seen, _| seen.of_others(seen.expected_argmax()), |seen, _| seen
+        .of_others(seen.exposure.argmax.value())),
+    over_chance!(
+        "rare_argmax",
+        Keys::Single,
+        |seen, _| seen.rare_argmax_over(seen.exposure.argmax.value()),
+        |seen, _| seen.of_others(0.0)
+    ),
+    over_position!(
+        "rare_argmax",
+        Keys::Single,
+        |seen, _| seen.rare_argmax_over(TIMES_EXPECTED * seen.expected_argmax()),
+        |seen, _| seen.of_others((1.0 - TIMES_EXPECTED) * seen.exposure.argmax.value())
+    ),
     Metric {
         explanation: Explanation {
             name: "rare_mass",
@@ -86,20 +99,8 @@ pub(super) const METRICS: &[Metric<Ratio>] = &[
         value: |seen, _| seen.of_others(seen.sums.mass.value()),
         chance: Some(|seen, _| seen.of_others(seen.exposure.mass.value())),
     },
-    Metric {
-        explanation: Explanation {
-            name: "rare_mass_expected",
-            measures: "The `rare_mass` of a head with the same preference for offsets that is blind otherwise.",
-            formula: "sum over bins k of M[k] X[k]: M the mean mass in the bin, X the share of keys in the bin that are in R, \
-                each weighted by 1/n",
-            chance: MATCHED,
-            source: OURS,
-            caveats: MATCHED_CAVEATS,
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.of_others(seen.sums.mass_profile.expected(&seen.rates[1])),
-        chance: Some(|seen, _| seen.of_others(seen.exposure.mass.value())),
-    },
+    expected!("rare_mass", Keys::Single, |seen, _| seen.of_others(seen.expected_mass()), |seen, _| seen
+        .of_others(seen.exposure.mass.value())),
     Metric {
         explanation: Explanation {
             name: "frequency_shift",

@@ -7,14 +7,14 @@ mod tests;
 
 use anstyle::AnsiColor;
 use anyhow::Result;
-use schemars::{Schema, SchemaGenerator};
-use serde::Deserialize;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
 
-use super::content::{CONTENT_Q, Content, ContentLabel, Family, tested};
+use super::content::{assess_content, thresholds};
 use super::explanation::Explanation;
 use super::label::{Detector, Parameter, Shown};
 use super::metric::{self, Bench, Estimates, Fraction, Keys};
-use super::policy::Threshold;
+use super::policy::{Policy, Threshold};
 use super::section::Section;
 use super::study::{Card, Observed, Study, Subject, columns};
 use crate::passes::observer::{self, Observer, sums, watching};
@@ -24,9 +24,6 @@ use sums::{FrequencyBlock, FrequencySums, HeadSums};
 /// Whether each head goes to rare or to common words.
 pub struct Frequency;
 
-/// The key of its section.
-const KEY: &str = "frequency";
-
 const RARE_ARGMAX: Threshold = Threshold::rule(
     "rare_argmax",
     0.1,
@@ -34,33 +31,49 @@ const RARE_ARGMAX: Threshold = Threshold::rule(
         one of the other labels by what a head attends to",
 );
 
-const RARE_FAMILY: Family = Family { name: "rare-words", margin: &RARE_ARGMAX };
-
 const RARE_WORDS: Detector = Detector {
     explanation: Explanation {
         name: "rare-words",
         measures: "The head's most attended token is one of the rarest of the sentence.",
-        formula: "rare_argmax > chance + {rare_argmax} and > 1.25 rare_argmax_expected, both with q <= {content_q}",
+        formula: "rare_argmax_over_chance >= {rare_argmax} and rare_argmax_over_position >= 0, by blocks of sentences, q <= {label_q}",
         chance: "chance.rare_argmax: |R|/|T|, and the head's own rare_argmax_expected",
         source: "Voita et al. 2019, section 5.3: a head that points to the least frequent tokens of a sentence.",
         caveats: "Special tokens are left out of the argmax, so most of the head's attention may be there. \
             Rare is what is rare in this corpus, unless counts of another are given.",
     },
-    thresholds: &[&RARE_ARGMAX, &CONTENT_Q],
+    thresholds: &thresholds(&RARE_ARGMAX),
     parameter: Parameter::None,
     shown: Shown { code: Some("rare"), colour: AnsiColor::BrightMagenta, in_controls: false },
-    assess: |evidence, policy| Content::assess(evidence, &RARE_FAMILY, policy),
+    assess: |evidence, policy| {
+        assess_content("rare-words", "rare_argmax", None, &RARE_ARGMAX, (evidence, policy)).into_iter().collect()
+    },
 };
 
-/// A saved section.
+/// The section `frequency` of the report.
 #[derive(Deserialize)]
-struct Saved {
-    frequency: Vec<ContentLabel>,
+struct FrequencySection {
+    frequency: Counted,
 }
 
-fn section(labels: Vec<ContentLabel>) -> Box<dyn Section> {
-    let none = "Too few sentences have a token beyond the 500 commonest: no label of rare words was tested.";
-    Box::new(Content::new(KEY, &[RARE_FAMILY], none, labels))
+/// Queries that metrics of rare words rest on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+struct Counted {
+    /// Tokens that are not among the rarest of their sentence, in sentences whose rarest are not among the commonest of
+    /// the corpus.
+    queries: u64,
+}
+
+impl Section for FrequencySection {
+    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
+        vec![("frequency", &self.frequency)]
+    }
+
+    fn summary(&self, _: &Policy) -> String {
+        match self.frequency.queries {
+            0 => "No sentence has a token beyond the 500 commonest: no label of rare words was tested.\n".to_owned(),
+            _ => String::new(),
+        }
+    }
 }
 
 impl Study for Frequency {
@@ -111,16 +124,15 @@ impl Study for Frequency {
             seen(block, &block.heads[place], false)
         };
         let of_chance = |number: Option<usize>| seen(block(number), &uniform, true);
-        let label = ("rare-words".to_owned(), "rare_argmax".to_owned());
-        let labels = tested([label], &columns(self), bench, of_head, of_chance);
-        (Estimates::new(&columns(self), bench, of_head, of_chance), section(labels))
+        let frequency = Counted { queries: total.exposure.others };
+        (Estimates::new(&columns(self), bench, of_head, of_chance), Box::new(FrequencySection { frequency }))
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
-        vec![(KEY, generator.subschema_for::<Vec<ContentLabel>>())]
+        vec![("frequency", generator.subschema_for::<Counted>())]
     }
 
     fn read(&self, report: &str) -> serde_json::Result<Box<dyn Section>> {
-        Ok(section(serde_json::from_str::<Saved>(report)?.frequency))
+        Ok(Box::new(serde_json::from_str::<FrequencySection>(report)?))
     }
 }

@@ -72,15 +72,15 @@ impl HeadSums {
 pub struct Exposure {
     /// Queries that are not among the rarest of their sentence, in sentences that count.
     pub others: u64,
-    /// Sentences with any.
+    /// Sentences with any, the first of each family alone.
     pub others_sentences: u64,
     /// Queries with another token of text.
     pub queries: u64,
-    /// Sentences with any.
+    /// Sentences with any, the first of each family alone.
     pub sentences: u64,
     /// Queries among the rarest, in sentences that count.
     pub rarest: u64,
-    /// Sentences with any.
+    /// Sentences with any, the first of each family alone.
     pub rarest_sentences: u64,
     /// How many of the queries have one of the rarest by chance: the sum of `|R|/|T|`.
     pub argmax: ExactSum,
@@ -290,18 +290,18 @@ impl Sums for FrequencySums {
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Begun {
-        let block = block_of(sequence.index);
+        let (block, is_first) = (block_of(sequence.family.number), sequence.family.is_first);
         let sentence = self.counts.as_ref().and_then(|counts| Commonness::new(sequence, counts));
         if let Some(sentence) = &sentence {
             let (text, rare) = (sentence.text.len() as u64, sentence.rare.len() as u64);
             let others = sentence.others().count() as u64;
             let exposure = &mut self.blocks[block].exposure;
             exposure.queries += text;
-            exposure.sentences += 1;
+            exposure.sentences += u64::from(is_first);
             exposure.others += others;
-            exposure.others_sentences += u64::from(others > 0);
+            exposure.others_sentences += u64::from(others > 0 && is_first);
             exposure.rarest += rare;
-            exposure.rarest_sentences += u64::from(rare > 0);
+            exposure.rarest_sentences += u64::from(rare > 0 && is_first);
             let [by_text, by_all] = [text as f64, sequence.ids.len() as f64].map(|keys| 1.0 / keys);
             exposure.argmax += (others * rare) as f64 * by_text;
             exposure.mass += (others * rare) as f64 * by_all;

@@ -73,7 +73,7 @@ fn findings(corpus: &[Sequence], heads: &[Head]) -> Findings {
         panel.end();
     }
     let observers = panel.into_observers();
-    let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none() };
+    let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
     let seen = vec![Observed { sums: &*observers[0], left_out: 0 }];
     Findings::new(&[(named("frequency").unwrap(), seen)], &bench, &default_policy())
 }
@@ -137,7 +137,7 @@ fn a_corpus_of_few_words_has_no_rare_ones() {
     let value = |name: &str| *found.estimates.heads[0].get(name, None).unwrap();
     assert_eq!([value("rare_argmax"), value("rare_mass"), value("frequency_shift_rare")], [None; 3]);
     assert!(value("frequency_shift").is_some());
-    assert!(found.sections[0].1.summary(&default_policy()).starts_with("Too few sentences"));
+    assert!(found.sections[0].1.summary(&default_policy()).starts_with("No sentence has a token beyond"));
 }
 
 /// `[CLS] the cat the [SEP]` in a corpus of 600 more kinds of words that are there twice.
@@ -167,7 +167,7 @@ fn shares_by_hand() {
     panel.head(0, &sequence, AttentionView::new(0, 0, 5, &weights).into());
     panel.end();
     let observers = panel.into_observers();
-    let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none() };
+    let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
     let (estimates, _) = Frequency.measure(&[Observed { sums: &*observers[0], left_out: 0 }], &bench);
     let close = |of: &crate::studies::metric::Values, name: &str, by_hand: f64| {
         let value = of.get(name, None).unwrap().unwrap();

@@ -1,10 +1,13 @@
 use super::*;
 use crate::model::forward::attention::AttentionView;
+use crate::model::forward::rows::Rows;
+use crate::model::forward::visitor::{HeadView, Output, ValueNorms, Values};
 use crate::model::grid::HeadGrid;
 use crate::passes::control::ControlKind;
 use crate::passes::observer::Panel;
 use crate::passes::partial::FORMAT_VERSION;
 use crate::passes::pass::{Sequences, Weights};
+use crate::sequences::repeats::Repeats;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
 use crate::sequences::words::FromToken;
@@ -34,6 +37,23 @@ fn subject() -> Subject<'static> {
     Subject { grid: GRID, from: FromToken::Mean, token_id: &|_| None }
 }
 
+fn identity() -> Identity {
+    let model = serde_json::json!({
+        "id": "model", "revision": null, "family": "bert", "layers": 1, "heads": 2, "head_dim": 1, "hidden_size": 2,
+        "vocab_size": 3, "masked_lm_head": false, "config_sha256": "", "weights_sha256": "", "tokenizer_sha256": {},
+    });
+    let identity = serde_json::json!({
+        "tool": { "name": "headscope", "version": "0" },
+        "model": model,
+        "corpus": {
+            "name": "corpus", "files": [], "passed_over": 0,
+            "repeats": { "read": 0, "different": 0, "repeated": 0, "families": 0, "not_remembered": 0 },
+        },
+        "protocol": protocol(STUDIES, Vec::new()),
+    });
+    serde_json::from_value(identity).unwrap()
+}
+
 /// The sums of all observers of a pass over these sentences.
 fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[f32]) -> Panel {
     let mut panel = Panel::new(observers);
@@ -43,7 +63,27 @@ fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[
         // Head 1 sees the transpose: another matrix of the same size.
         let transposed: Vec<f32> = (0..tokens * tokens).map(|i| weights[i % tokens * tokens + i / tokens]).collect();
         for (head, weights) in [&weights[..tokens * tokens], &transposed].into_iter().enumerate() {
-            panel.head(0, sentence, AttentionView::new(0, head, tokens, weights).into());
+            let attention = AttentionView::new(0, head, tokens, weights);
+            // Values of one number each, and a projection that leaves them as they are.
+            let values: Vec<f32> = (0..tokens).map(|token| token as f32 - 1.5).collect();
+            let norms: Vec<f32> = values.iter().map(|value| value.abs()).collect();
+            let contexts: Vec<f32> = attention
+                .rows()
+                .map(|row| row.iter().zip(&values).map(|(weight, value)| weight * value).sum())
+                .collect();
+            let (gram, rows) = (&[1.0], |values| Rows::new(values, 1));
+            let view = HeadView {
+                values: Some(Values { rows: rows(&values), bias: &[0.0] }),
+                value_norms: Some(ValueNorms { norms: &norms, gram }),
+                output: Some(Output {
+                    contexts: rows(&contexts),
+                    products: rows(&contexts),
+                    gram,
+                    input_norms: &norms,
+                }),
+                ..attention.into()
+            };
+            panel.head(0, sentence, view);
         }
         panel.end();
     }
@@ -107,13 +147,34 @@ proptest! {
     }
 }
 
+#[test]
+fn sums_fit_the_heads_that_they_are_of_and_no_others() {
+    let sentences = [sentence(3, 2, "nsubj"), sentence(64, 3, "obl:tmod")];
+    for sums in summed(everybody(), &sentences, &[0.25; 25]).into_observers() {
+        assert!(sums.fits(GRID, FromToken::Mean) && sums.pooled().fits(GRID, FromToken::Mean));
+        for (layers, heads) in [(2, 1), (1, 1), (1, 3), (2, 2)] {
+            assert!(!sums.fits(HeadGrid { layers, heads }, FromToken::Mean), "{layers} x {heads}");
+        }
+    }
+}
+
+#[test]
+fn a_header_describes_a_model_that_there_can_be() {
+    let mut identity = identity();
+    for (layers, heads) in [(0, 2), (1, MOST_HEADS + 1), (usize::MAX, 2)] {
+        (identity.model.layers, identity.model.heads) = (layers, heads);
+        let refusal = Plan::restore(&identity, Vec::new()).err().unwrap().to_string();
+        assert_eq!(refusal, format!("its header has a model of {layers} x {heads} heads"));
+    }
+}
+
 /// If this fails, the format has changed: raise [`FORMAT_VERSION`] if a release has written it, and write the new
 /// digest here.
 #[test]
 fn a_changed_layout_of_sums_has_a_new_version() {
     let sums = bytes(summed(everybody(), &[sentence(3, 2, "nsubj")], &[0.25; 16]));
     let layout = Sha256::digest(sums.concat());
-    assert_eq!((FORMAT_VERSION, &hex(&layout)[..16]), (2, "51881c5866c212e7"));
+    assert_eq!((FORMAT_VERSION, &hex(&layout)[..16]), (3, "6b2148255c3fdc7e"));
 }
 
 #[test]
@@ -122,12 +183,16 @@ fn a_pass_runs_once_for_all_who_want_it() {
         Plan::new(protocol).unwrap().0.iter().map(|(pass, wants)| (pass.clone(), wants.len())).collect()
     };
     let pairs = Pass { sequences: Sequences::Pairs { max_tokens: 128 }, ..Pass::PLAIN };
-    // All other studies look at the sentences, and so does the preset's syntax.
-    assert_eq!(passes(&protocol(STUDIES, Vec::new())), [(Pass::PLAIN, 6), (pairs.clone(), 1)]);
+    let repeats = |masked, pass: &Pass| Pass { sequences: Sequences::Repeats(Repeats { masked }), ..pass.clone() };
+    let [plain, masked] = [false, true].map(|masked| (repeats(masked, &Pass::PLAIN), 1));
+    // Six studies look at the sentences, and the preset's syntax is the seventh.
+    let all = [(Pass::PLAIN, 7), plain, masked, (pairs.clone(), 1)];
+    assert_eq!(passes(&protocol(STUDIES, Vec::new())), all);
     // A control is for the studies that have labels; without studies the sentences are read all the same.
     let control = Control { kind: ControlKind::RandomInit, seed: 1 };
     let fresh = Pass { weights: Weights::Fresh { seed: 1 }, ..Pass::PLAIN };
-    assert_eq!(passes(&protocol(STUDIES, vec![control])), [(Pass::PLAIN, 6), (pairs.clone(), 1), (fresh, 4)]);
+    let controlled = [(fresh.clone(), 5), (repeats(false, &fresh), 1), (repeats(true, &fresh), 1)];
+    assert_eq!(passes(&protocol(STUDIES, vec![control])), [&all[..], &controlled].concat());
     assert_eq!(passes(&protocol(&STUDIES[STUDIES.len() - 1..], vec![control])), [(Pass::PLAIN, 1), (pairs, 1)]);
 }
 
@@ -136,7 +201,7 @@ fn studies_of_a_report_are_those_that_it_lists_or_had_by_default() {
     let found = |studies: &Studies| -> Vec<&str> {
         self::studies(studies).unwrap().iter().map(|study| study.card().name).collect()
     };
-    assert_eq!(found(&names(&STUDIES[1..2])), ["trees"]);
+    assert_eq!(found(&names(&STUDIES[2..3])), ["trees"]);
     let flags = |flag: bool| Studies { names: Vec::new(), flags: [("clark2019".to_owned(), flag)].into() };
     assert_eq!(found(&flags(false)), ["attention", "trees", "dependency"]);
     assert_eq!(found(&flags(true)), ["attention", "trees", "dependency", "clark2019"]);
@@ -144,6 +209,6 @@ fn studies_of_a_report_are_those_that_it_lists_or_had_by_default() {
     let refusal = self::studies(&unknown).err().unwrap().to_string();
     assert_eq!(
         refusal,
-        "there is no study `cats`: there are attention, trees, dependency, words, frequency, clark2019"
+        "there is no study `cats`: there are attention, norms, trees, dependency, words, frequency, repeats, clark2019"
     );
 }

@@ -3,6 +3,8 @@
 pub mod spanning;
 mod sums;
 
+use std::ops::RangeInclusive;
+
 use anyhow::Result;
 
 use super::explanation::Explanation;
@@ -55,6 +57,10 @@ impl Study for Trees {
 
     fn metrics(&self) -> Vec<(&'static Explanation, Keys)> {
         metric::listed(METRICS)
+    }
+
+    fn range(&self, _metric: &str) -> RangeInclusive<f64> {
+        0.0..=1.0
     }
 
     fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {

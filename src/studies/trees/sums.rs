@@ -14,7 +14,7 @@ use crate::stats::blocks::{BLOCKS, block_of};
 pub struct TreeCounts {
     /// Gold edges.
     pub edges: u64,
-    /// Sentences with any.
+    /// Sentences with any, the first of each family alone.
     pub sentences: u64,
     /// Those in the chain of adjacent words.
     pub chain_hits: u64,
@@ -80,10 +80,10 @@ impl Sums for TreeSums {
 
     fn begin(&mut self, sequence: &Sequence) -> Begun {
         let gold = GoldEdges::new(sequence.tree.as_deref().unwrap_or_default());
-        let block = block_of(sequence.index);
+        let block = block_of(sequence.family.number);
         let counts = &mut self.blocks[block];
         counts.edges += gold.count();
-        counts.sentences += u64::from(gold.count() > 0);
+        counts.sentences += u64::from(gold.count() > 0 && sequence.family.is_first);
         counts.chain_hits += gold.in_chain();
         Begun { block, gold }
     }
@@ -111,5 +111,21 @@ impl Sums for TreeSums {
         (self.grid, self.from) == (grid, from)
             && self.blocks.len() == BLOCKS
             && self.blocks.iter().all(|counts| counts.hits.len() == grid.count())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sequences::test_support::sentence;
+
+    #[test]
+    fn a_sentence_without_an_edge_is_not_counted() {
+        let mut sums = TreeSums::new(HeadGrid { layers: 1, heads: 1 }, FromToken::Mean);
+        // One word has no edge, four have three.
+        sums.begin(&sentence(0, 1, "root"));
+        sums.begin(&sentence(1, 4, "nsubj"));
+        let TreeCounts { edges, sentences, .. } = sums.total();
+        assert_eq!((edges, sentences), (3, 1));
     }
 }

@@ -3,7 +3,7 @@
 use anstyle::AnsiColor;
 
 use crate::corpus::Upos;
-use crate::studies::content::{CONTENT_Q, Content, Family};
+use crate::studies::content::{assess_content, thresholds};
 use crate::studies::explanation::Explanation;
 use crate::studies::label::{Detector, Parameter, Shown};
 use crate::studies::policy::Threshold;
@@ -20,22 +20,14 @@ const SIMILARITY_GAIN: Threshold = Threshold::rule(
     "`similarity_gain` above which a head is `similar-words`, in standard deviations of the likeness of its keys",
 );
 
-pub(super) const TAG_FAMILY: Family = Family { name: "tag", margin: &CONTENT_MASS };
-pub(super) const SAME_TAG_FAMILY: Family = Family { name: "same-tag", margin: &CONTENT_MASS };
-pub(super) const SIMILAR_FAMILY: Family = Family { name: "similar-words", margin: &SIMILARITY_GAIN };
-pub(super) const SAME_TOKEN_FAMILY: Family = Family { name: "same-token", margin: &CONTENT_MASS };
-
-/// The families of all labels.
-pub(super) const FAMILIES: &[Family] = &[TAG_FAMILY, SAME_TAG_FAMILY, SIMILAR_FAMILY, SAME_TOKEN_FAMILY];
-
-const MASS_THRESHOLDS: &[&Threshold] = &[&CONTENT_MASS, &CONTENT_Q];
+const MASS_THRESHOLDS: &[&Threshold] = &thresholds(&CONTENT_MASS);
 
 const fn shown(code: Option<&'static str>) -> Shown {
     Shown { code, colour: AnsiColor::BrightMagenta, in_controls: false }
 }
 
 /// Whether a head can be labelled by going to words of this class: punctuation has a label of its own.
-pub(super) fn is_labelled(tag: Upos) -> bool {
+fn is_labelled(tag: Upos) -> bool {
     tag != Upos::Punct
 }
 
@@ -46,8 +38,9 @@ pub(super) const TAG: Detector = Detector {
     explanation: Explanation {
         name: "tag:<UPOS>",
         measures: "The head attends to words of one universal part of speech.",
-        formula: "tag_mass[p] > chance + {content_mass} and > 1.25 tag_mass_expected[p], both with q <= {content_q}",
-        chance: "chance.tag_mass[p], and the head's own tag_mass_expected[p]",
+        formula: "tag_mass_over_chance[p] >= {content_mass} and tag_mass_over_position[p] >= 0, by blocks of sentences, q <= {label_q}",
+        chance: "chance.tag_mass[p], and the head's own tag_mass_expected[p]: the score is what it is above the one that it is \
+            less far above",
         source: "Heads by word class: Vig & Belinkov 2019, section 4.3.",
         caveats: "The class may be a by-product of something else that such words have in common, such as being rare. \
             Punctuation has a label of its own.",
@@ -55,14 +48,20 @@ pub(super) const TAG: Detector = Detector {
     thresholds: MASS_THRESHOLDS,
     parameter: Parameter::Of("tag", |tag| Upos::of(tag).is_some_and(is_labelled)),
     shown: shown(None),
-    assess: |evidence, policy| Content::assess(evidence, &TAG_FAMILY, policy),
+    assess: |evidence, policy| {
+        let tags = Upos::ALL.into_iter().filter(|tag| is_labelled(*tag)).map(Upos::tag);
+        let label =
+            |tag| assess_content(&format!("tag:{tag}"), "tag_mass", Some(tag), &CONTENT_MASS, (evidence, policy));
+        tags.filter_map(label).collect()
+    },
 };
 
 pub(super) const SAME_TAG: Detector = Detector {
     explanation: Explanation {
         name: "same-tag",
         measures: "The head attends from a word to others of its own part of speech.",
-        formula: "same_tag_mass > chance + {content_mass} and > 1.25 same_tag_mass_expected, both with q <= {content_q}",
+        formula: "same_tag_mass_over_chance >= {content_mass} and same_tag_mass_over_position >= 0, by blocks of sentences, q <= \
+            {label_q}",
         chance: "chance.same_tag_mass, and the head's own same_tag_mass_expected",
         source: BOTH_BASELINES,
         caveats: "A head that goes to the same token, or to one frequent class, does this as well.",
@@ -70,29 +69,37 @@ pub(super) const SAME_TAG: Detector = Detector {
     thresholds: MASS_THRESHOLDS,
     parameter: Parameter::None,
     shown: shown(None),
-    assess: |evidence, policy| Content::assess(evidence, &SAME_TAG_FAMILY, policy),
+    assess: |evidence, policy| {
+        assess_content("same-tag", "same_tag_mass", None, &CONTENT_MASS, (evidence, policy)).into_iter().collect()
+    },
 };
 
 pub(super) const SIMILAR_WORDS: Detector = Detector {
     explanation: Explanation {
         name: "similar-words",
         measures: "The head attends to tokens whose word embedding is like that of the query.",
-        formula: "similarity_gain > {similarity_gain} and > 1.25 similarity_gain_expected, both with q <= {content_q}",
+        formula: "similarity_gain_over_chance >= {similarity_gain} and similarity_gain_over_position >= 0, by blocks of sentences, \
+            q <= {label_q}",
         chance: "0, and the head's own similarity_gain_expected",
         source: BOTH_BASELINES,
         caveats: "Likeness is that of the model's own word embeddings, which are alike in spelling and frequency, too.",
     },
-    thresholds: &[&SIMILARITY_GAIN, &CONTENT_Q],
+    thresholds: &thresholds(&SIMILARITY_GAIN),
     parameter: Parameter::None,
     shown: shown(Some("similar")),
-    assess: |evidence, policy| Content::assess(evidence, &SIMILAR_FAMILY, policy),
+    assess: |evidence, policy| {
+        assess_content("similar-words", "similarity_gain", None, &SIMILARITY_GAIN, (evidence, policy))
+            .into_iter()
+            .collect()
+    },
 };
 
 pub(super) const SAME_TOKEN: Detector = Detector {
     explanation: Explanation {
         name: "same-token",
         measures: "The head attends from a token to its other occurrences in the sentence.",
-        formula: "same_token_mass > chance + {content_mass} and > 1.25 same_token_mass_expected, both with q <= {content_q}",
+        formula: "same_token_mass_over_chance >= {content_mass} and same_token_mass_over_position >= 0, by blocks of sentences, q <= \
+            {label_q}",
         chance: "chance.same_token_mass, and the head's own same_token_mass_expected",
         source: "On text, the duplicate-token heads of Wang et al. 2022, section 3.",
         caveats: "Most of what is there again is commas and articles: compare same_word_token_mass.",
@@ -100,5 +107,7 @@ pub(super) const SAME_TOKEN: Detector = Detector {
     thresholds: MASS_THRESHOLDS,
     parameter: Parameter::None,
     shown: shown(None),
-    assess: |evidence, policy| Content::assess(evidence, &SAME_TOKEN_FAMILY, policy),
+    assess: |evidence, policy| {
+        assess_content("same-token", "same_token_mass", None, &CONTENT_MASS, (evidence, policy)).into_iter().collect()
+    },
 };

@@ -3,6 +3,7 @@
 use super::observe::{LIKENESS, SAME_TAG, SAME_TOKEN, SAME_WORD, TAGS, queries_of};
 use super::sums::Seen;
 use crate::corpus::Upos;
+use crate::studies::content::{TIMES_EXPECTED, expected, over_chance, over_position};
 use crate::studies::explanation::Explanation;
 use crate::studies::metric::{Fraction, Keys, Metric};
 
@@ -23,6 +24,22 @@ impl Seen<'_> {
         self.over_queries(mass, profile.expected(&self.rates[mass]))
     }
 
+    /// How far the mean is above that of uniform attention.
+    fn over_chance(&self, mass: usize) -> Fraction {
+        self.over_queries(mass, self.sums.masses[mass].value() - self.uniform[mass].value())
+    }
+
+    /// How far it is above so many times the position-matched chance.
+    fn over_position(&self, mass: usize) -> Fraction {
+        let expected = self.expected(mass).numerator();
+        self.over_queries(mass, self.sums.masses[mass].value() - TIMES_EXPECTED * expected)
+    }
+
+    /// The same of uniform attention, of which as much is expected as there is.
+    fn blind(&self, mass: usize) -> Fraction {
+        self.over_queries(mass, (1.0 - TIMES_EXPECTED) * self.sums.masses[mass].value())
+    }
+
     fn over_queries(&self, mass: usize, sum: f64) -> Fraction {
         if mass < TAGS && self.corpus.tags[mass] == 0 {
             return Fraction::NONE;
@@ -33,11 +50,6 @@ impl Seen<'_> {
 }
 
 const OURS: &str = "Defined here.";
-const MATCHED: &str = "that of the metric: what uniform attention scores is what its offsets let expect";
-const MATCHED_FORMULA: &str = "sum over bins k of M[k] X[k]: M the head's mean weight in the bin over the queries of the \
-    metric, X the mean of the target over pairs in the bin, weighted as uniform attention would";
-const MATCHED_CAVEATS: &str =
-    "It takes the preference for offsets as the same for all queries: right to about a tenth.";
 const LIKENESS_CAVEATS: &str = "The model's own word embeddings are the only likeness that needs no other resource: \
     they are not everybody's, and alike in spelling and frequency, too.";
 
@@ -56,19 +68,9 @@ pub(super) const METRICS: &[Metric<Ratio>] = &[
         value: |seen, tag| seen.mean(tag),
         chance: None,
     },
-    Metric {
-        explanation: Explanation {
-            name: "tag_mass_expected",
-            measures: "The `tag_mass` of a head with the same preference for offsets that is blind otherwise.",
-            formula: MATCHED_FORMULA,
-            chance: MATCHED,
-            source: OURS,
-            caveats: MATCHED_CAVEATS,
-        },
-        keys: BY_TAG,
-        value: |seen, tag| seen.expected(tag),
-        chance: Some(|seen, tag| seen.mean(tag)),
-    },
+    expected!("tag_mass", BY_TAG, |seen, tag| seen.expected(tag), |seen, tag| seen.mean(tag)),
+    over_chance!("tag_mass", BY_TAG, |seen, tag| seen.over_chance(tag), |seen, tag| seen.over_chance(tag)),
+    over_position!("tag_mass", BY_TAG, |seen, tag| seen.over_position(tag), |seen, tag| seen.blind(tag)),
     Metric {
         explanation: Explanation {
             name: "same_tag_mass",
@@ -82,19 +84,11 @@ pub(super) const METRICS: &[Metric<Ratio>] = &[
         value: |seen, _| seen.mean(SAME_TAG),
         chance: None,
     },
-    Metric {
-        explanation: Explanation {
-            name: "same_tag_mass_expected",
-            measures: "The `same_tag_mass` of a head with the same preference for offsets that is blind otherwise.",
-            formula: MATCHED_FORMULA,
-            chance: MATCHED,
-            source: OURS,
-            caveats: MATCHED_CAVEATS,
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.expected(SAME_TAG),
-        chance: Some(|seen, _| seen.mean(SAME_TAG)),
-    },
+    expected!("same_tag_mass", Keys::Single, |seen, _| seen.expected(SAME_TAG), |seen, _| seen.mean(SAME_TAG)),
+    over_chance!("same_tag_mass", Keys::Single, |seen, _| seen.over_chance(SAME_TAG), |seen, _| seen
+        .over_chance(SAME_TAG)),
+    over_position!("same_tag_mass", Keys::Single, |seen, _| seen.over_position(SAME_TAG), |seen, _| seen
+        .blind(SAME_TAG)),
     Metric {
         explanation: Explanation {
             name: "similarity_gain",
@@ -110,19 +104,11 @@ pub(super) const METRICS: &[Metric<Ratio>] = &[
         value: |seen, _| seen.mean(LIKENESS),
         chance: None,
     },
-    Metric {
-        explanation: Explanation {
-            name: "similarity_gain_expected",
-            measures: "The `similarity_gain` of a head with the same preference for offsets that is blind otherwise.",
-            formula: MATCHED_FORMULA,
-            chance: MATCHED,
-            source: OURS,
-            caveats: MATCHED_CAVEATS,
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.expected(LIKENESS),
-        chance: Some(|seen, _| seen.mean(LIKENESS)),
-    },
+    expected!("similarity_gain", Keys::Single, |seen, _| seen.expected(LIKENESS), |seen, _| seen.mean(LIKENESS)),
+    over_chance!("similarity_gain", Keys::Single, |seen, _| seen.over_chance(LIKENESS), |seen, _| seen
+        .over_chance(LIKENESS)),
+    over_position!("similarity_gain", Keys::Single, |seen, _| seen.over_position(LIKENESS), |seen, _| seen
+        .blind(LIKENESS)),
     Metric {
         explanation: Explanation {
             name: "same_token_mass",
@@ -136,19 +122,11 @@ pub(super) const METRICS: &[Metric<Ratio>] = &[
         value: |seen, _| seen.mean(SAME_TOKEN),
         chance: None,
     },
-    Metric {
-        explanation: Explanation {
-            name: "same_token_mass_expected",
-            measures: "The `same_token_mass` of a head with the same preference for offsets that is blind otherwise.",
-            formula: MATCHED_FORMULA,
-            chance: MATCHED,
-            source: OURS,
-            caveats: MATCHED_CAVEATS,
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.expected(SAME_TOKEN),
-        chance: Some(|seen, _| seen.mean(SAME_TOKEN)),
-    },
+    expected!("same_token_mass", Keys::Single, |seen, _| seen.expected(SAME_TOKEN), |seen, _| seen.mean(SAME_TOKEN)),
+    over_chance!("same_token_mass", Keys::Single, |seen, _| seen.over_chance(SAME_TOKEN), |seen, _| seen
+        .over_chance(SAME_TOKEN)),
+    over_position!("same_token_mass", Keys::Single, |seen, _| seen.over_position(SAME_TOKEN), |seen, _| seen
+        .blind(SAME_TOKEN)),
     Metric {
         explanation: Explanation {
             name: "same_word_token_mass",
@@ -162,17 +140,5 @@ pub(super) const METRICS: &[Metric<Ratio>] = &[
         value: |seen, _| seen.mean(SAME_WORD),
         chance: None,
     },
-    Metric {
-        explanation: Explanation {
-            name: "same_word_token_mass_expected",
-            measures: "The `same_word_token_mass` of a head with the same preference for offsets that is blind otherwise.",
-            formula: MATCHED_FORMULA,
-            chance: MATCHED,
-            source: OURS,
-            caveats: MATCHED_CAVEATS,
-        },
-        keys: Keys::Single,
-        value: |seen, _| seen.expected(SAME_WORD),
-        chance: Some(|seen, _| seen.mean(SAME_WORD)),
-    },
+    expected!("same_word_token_mass", Keys::Single, |seen, _| seen.expected(SAME_WORD), |seen, _| seen.mean(SAME_WORD)),
 ];

@@ -10,18 +10,16 @@ pub mod sums;
 mod tests;
 
 use anyhow::Result;
-use schemars::{Schema, SchemaGenerator};
-use serde::Deserialize;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
 
-use super::content::{Content, ContentLabel, tested};
 use super::explanation::Explanation;
 use super::label::Detector;
 use super::metric::{self, Bench, Estimates, Fraction, Keys};
+use super::policy::Policy;
 use super::section::Section;
 use super::study::{Card, Observed, Study, Subject, columns};
-use crate::corpus::Upos;
 use crate::passes::observer::{self, Observer, sums, watching};
-use labels::{FAMILIES, is_labelled};
 use metrics::METRICS;
 use observe::Queries;
 use sums::{HeadSums, Seen, WordsBlock, WordsSums};
@@ -29,29 +27,32 @@ use sums::{HeadSums, Seen, WordsBlock, WordsSums};
 /// Which words each head attends to, by word class and likeness.
 pub struct Words;
 
-/// The key of its section.
-const KEY: &str = "words";
-
-/// The metric of each label but those of tags.
-const SINGLE: [(&str, &str); 3] =
-    [("same-tag", "same_tag_mass"), ("similar-words", "similarity_gain"), ("same-token", "same_token_mass")];
-
-/// The labels, each with its metric.
-fn label_metrics() -> impl Iterator<Item = (String, String)> {
-    let tags = Upos::ALL.into_iter().filter(|tag| is_labelled(*tag));
-    let tags = tags.map(|tag| (format!("tag:{}", tag.tag()), format!("tag_mass.{}", tag.tag())));
-    tags.chain(SINGLE.map(|(label, metric)| (label.to_owned(), metric.to_owned())))
-}
-
-/// A saved section.
+/// The section `words` of the report.
 #[derive(Deserialize)]
-struct Saved {
-    words: Vec<ContentLabel>,
+struct WordsSection {
+    words: Looked,
 }
 
-fn section(labels: Vec<ContentLabel>) -> Box<dyn Section> {
-    let none = "Too few words have a UPOS or are there again: no label of word classes or meaning was tested.";
-    Box::new(Content::new(KEY, FAMILIES, none, labels))
+/// Queries that metrics of words rest on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+struct Looked {
+    /// Words of sentences in which some word has a universal part of speech.
+    tagged: u64,
+    /// Tokens of text that are there again in their sentence.
+    repeated: u64,
+}
+
+impl Section for WordsSection {
+    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
+        vec![("words", &self.words)]
+    }
+
+    fn summary(&self, _: &Policy) -> String {
+        match self.words.tagged {
+            0 => "No word has a part of speech (UPOS): no label of word classes was tested.\n".to_owned(),
+            _ => String::new(),
+        }
+    }
 }
 
 impl Study for Words {
@@ -87,7 +88,8 @@ impl Study for Words {
         let (total, rates) = (sums.total(), sums.rates());
         let block = |block: Option<usize>| block.map_or(&total, |block| &sums.blocks()[block]);
         let cells = |block: &WordsBlock, sums: &HeadSums, of_chance: bool| -> Vec<Fraction> {
-            let seen = Seen { exposure: &block.exposure, corpus: &total.exposure, sums, rates: &rates };
+            let (corpus, uniform) = (&total.exposure, &block.uniform);
+            let seen = Seen { exposure: &block.exposure, corpus, sums, uniform, rates: &rates };
             let value = |metric: &'static metric::Metric<_>| match metric.chance {
                 Some(chance) if of_chance => chance,
                 _ => metric.value,
@@ -106,15 +108,16 @@ impl Study for Words {
             let likened = block.exposure.queries[Queries::Likened as usize];
             cells(block, &HeadSums { masses: block.uniform, likened, ..HeadSums::default() }, true)
         };
-        let estimates = Estimates::new(&columns(self), bench, of_head, of_chance);
-        (estimates, section(tested(label_metrics(), &columns(self), bench, of_head, of_chance)))
+        let queries = |queries: Queries| total.exposure.queries[queries as usize];
+        let words = Looked { tagged: queries(Queries::Words), repeated: queries(Queries::Repeated) };
+        (Estimates::new(&columns(self), bench, of_head, of_chance), Box::new(WordsSection { words }))
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
-        vec![(KEY, generator.subschema_for::<Vec<ContentLabel>>())]
+        vec![("words", generator.subschema_for::<Looked>())]
     }
 
     fn read(&self, report: &str) -> serde_json::Result<Box<dyn Section>> {
-        Ok(section(serde_json::from_str::<Saved>(report)?.words))
+        Ok(Box::new(serde_json::from_str::<WordsSection>(report)?))
     }
 }

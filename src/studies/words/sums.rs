@@ -48,7 +48,7 @@ impl HeadSums {
 pub struct Exposure {
     /// Queries of each set.
     pub queries: [u64; QUERIES],
-    /// Sentences with any.
+    /// Sentences with any, the first of each family alone.
     pub sentences: [u64; QUERIES],
     /// Words of each tag.
     pub tags: [u64; TAGS],
@@ -147,7 +147,7 @@ impl WordsSums {
     }
 
     /// Counts the words of a sentence, and their pairs.
-    fn count_words(&mut self, block: usize, words: &TaggedWords) {
+    fn count_words(&mut self, (block, is_first): (usize, bool), words: &TaggedWords) {
         let TaggedWords { tags, shares, fellows, .. } = words;
         let keys = |query: usize| (0..tags.len()).filter(move |&key| key != query);
         let with_fellows = || (0..tags.len()).filter(|&word| fellows[word].is_some());
@@ -155,7 +155,7 @@ impl WordsSums {
         let counts = [(Queries::Words, tags.len()), (Queries::Tagged, with_fellows().count())];
         for (queries, count) in counts {
             exposure.queries[queries as usize] += count as u64;
-            exposure.sentences[queries as usize] += u64::from(count > 0);
+            exposure.sentences[queries as usize] += u64::from(count > 0 && is_first);
         }
         tags.iter().flatten().for_each(|&tag| exposure.tags[tag] += 1);
         // What every other word gives a word.
@@ -187,7 +187,7 @@ impl WordsSums {
     }
 
     /// Counts the tokens of a sentence, and their pairs.
-    fn count_tokens(&mut self, block: usize, n: usize, tokens: &Tokens) {
+    fn count_tokens(&mut self, (block, is_first): (usize, bool), n: usize, tokens: &Tokens) {
         let Tokens { text, likeness, .. } = tokens;
         let share = 1.0 / n as f64;
         let repeated = |token: &&Text| token.same.len() > 1;
@@ -227,7 +227,7 @@ impl WordsSums {
         let counts = sets.iter().map(|(queries, _, tokens)| (*queries, tokens.len()));
         for (queries, count) in counts.chain([(Queries::Likened, likened().count())]) {
             exposure.queries[queries as usize] += count as u64;
-            exposure.sentences[queries as usize] += u64::from(count > 0);
+            exposure.sentences[queries as usize] += u64::from(count > 0 && is_first);
         }
     }
 }
@@ -254,13 +254,13 @@ impl Sums for WordsSums {
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Begun {
-        let block = block_of(sequence.index);
+        let block = block_of(sequence.family.number);
         let (words, tokens) = (TaggedWords::new(sequence), Tokens::new(sequence, self.embeddings.as_ref()));
         let before = self.blocks[block].exposure.queries;
         if let Some(words) = &words {
-            self.count_words(block, words);
+            self.count_words((block, sequence.family.is_first), words);
         }
-        self.count_tokens(block, sequence.ids.len(), &tokens);
+        self.count_tokens((block, sequence.family.is_first), sequence.ids.len(), &tokens);
         let after = self.blocks[block].exposure.queries;
         Begun { block, words, tokens, met: std::array::from_fn(|queries| after[queries] > before[queries]) }
     }
@@ -298,6 +298,8 @@ pub(super) struct Seen<'a> {
     pub corpus: &'a Exposure,
     /// The sums of a head.
     pub sums: &'a HeadSums,
+    /// The masses of a head that attends uniformly.
+    pub uniform: &'a [ExactSum; MASSES],
     /// The rates by which offsets alone find each mass.
     pub rates: &'a [ByBin<f64>],
 }

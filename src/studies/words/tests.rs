@@ -5,7 +5,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::*;
-use crate::corpus::Annotation;
+use crate::corpus::{Annotation, Upos};
 use crate::model::forward::WordEmbeddings;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
@@ -82,7 +82,7 @@ fn labels(corpus: &[Sequence], heads: &[Head]) -> Vec<Vec<String>> {
         panel.end();
     }
     let observers = panel.into_observers();
-    let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none() };
+    let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
     let seen = vec![Observed { sums: &*observers[0], left_out: 0 }];
     let policy = default_policy();
     let findings = Findings::new(&[(named("words").unwrap(), seen)], &bench, &policy);
@@ -162,8 +162,10 @@ fn a_corpus_without_tags_has_no_metrics_of_them() {
     assert_eq!(labels(&untagged, &heads), [["same-token"]]);
     let grid = HeadGrid { layers: 1, heads: 1 };
     let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None };
-    let (observer, bench) =
-        (Words.observer(0, &subject), Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none() });
+    let (observer, bench) = (
+        Words.observer(0, &subject),
+        Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false },
+    );
     let (estimates, section) = Words.measure(&[Observed { sums: &*observer, left_out: 0 }], &bench);
     assert!(estimates.heads[0].cells().all(|(_, value)| value.is_none()));
     assert!(section.summary(&default_policy()).starts_with("Too few words"));
@@ -195,7 +197,7 @@ fn masses_by_hand() {
     panel.head(0, &sequence, AttentionView::new(0, 0, 6, &weights).into());
     panel.end();
     let observers = panel.into_observers();
-    let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none() };
+    let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
     let (estimates, _) = Words.measure(&[Observed { sums: &*observers[0], left_out: 0 }], &bench);
     let close = |metrics: &crate::studies::metric::Values, name: &str, key: Option<&str>, by_hand: f64| {
         let value = metrics.get(name, key).unwrap().unwrap();

@@ -90,3 +90,19 @@ proptest! {
         prop_assert!(mean.abs() < 1e-5 && (variance - 1.0).abs() < 1e-4, "mean {mean}, variance {variance}");
     }
 }
+
+#[test]
+fn rows_times_a_square_matrix() {
+    // Whole vectors, less than one, and both.
+    for width in [1, LANES, 2 * LANES + 3] {
+        let rows: Vec<f32> = (0..3 * width).map(|place| (place % 7) as f32 - 3.0).collect();
+        let square: Vec<f32> = (0..width * width).map(|place| (place % 5) as f32 - 2.0).collect();
+        let mut found = vec![9.0; 3 * width];
+        times_square(&rows, &square, width, &mut found);
+        for (place, found) in found.iter().enumerate() {
+            let (row, column) = (place / width, place % width);
+            let terms = (0..width).map(|k| rows[row * width + k] * square[k * width + column]);
+            assert_eq!(*found, terms.sum::<f32>());
+        }
+    }
+}

@@ -4,11 +4,11 @@ use anyhow::{Context, Result};
 
 use super::{PackedEncoder, Pass, Scratch, sized};
 use crate::model::forward::attention::AttentionView;
-use crate::model::forward::matmul::{Matrix, MatrixMut, multiply, multiply_add};
+use crate::model::forward::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::relative::Scores;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::scratch::ValueScratch;
-use crate::model::forward::visitor::{HeadView, ValueNorms, Values};
+use crate::model::forward::visitor::{HeadView, Output, ValueNorms, Values};
 use crate::model::forward::{check_finite, kernels};
 use crate::system::lanes::LANES;
 
@@ -66,10 +66,16 @@ impl PackedEncoder {
         let (hidden, head_dim) = (config.hidden_size, config.head_dim());
         let (place, needs) = (self.parameters.order[number], pass.needs);
         let bias = self.parameters.layers[place].query_key_value.bias.as_slice();
-        let Scratch { projected, context, query, key, distances, attention, entropies, values, .. } = scratch;
+        let Scratch { states, projected, context, query, key, distances, attention, entropies, .. } = scratch;
+        let Scratch { values, bare, products, input_norms, .. } = scratch;
         let tokens = pass.batch.tokens();
         let width = projected.len() / tokens;
         let writes = needs.contexts || needs.last_states() || number + 1 < self.parameters.order.len();
+        if needs.outputs {
+            let norms = sized(input_norms, tokens);
+            kernels::dot_rows(states, states, hidden, norms);
+            norms.iter_mut().for_each(|square| *square = square.sqrt());
+        }
         if writes {
             // A row's weights sum to 1, so the values' bias comes out of the product unchanged.
             let context = sized(context, tokens * hidden);
@@ -108,7 +114,26 @@ impl PackedEncoder {
                         .then(|| Values { rows: parts.lent(VALUE, head), bias: parts.bias(VALUE, head) }),
                     value_norms: needs.value_norms.then(|| self.value_norms(place, head, &parts, values)),
                     context: None,
+                    output: None,
                 };
+                let gate = pass.gates.of(number, head);
+                let bare = sized(bare, n * head_dim);
+                if needs.outputs || (writes && gate.is_none_or(|gate| !gate.is_closed())) {
+                    let weights = Matrix::strided(attention, n, n, stride);
+                    multiply(MatrixMut::new(bare, n, head_dim), weights, parts.matrix(VALUE, head));
+                }
+                let bare = &*bare;
+                let output = needs.outputs.then(|| {
+                    let (products, gram) = (sized(products, n * head_dim), self.output_gram(place, head));
+                    kernels::times_square(bare, gram, head_dim, products);
+                    Output {
+                        contexts: Rows::new(bare, head_dim),
+                        products: Rows::new(products, head_dim),
+                        gram,
+                        input_norms: &input_norms[span.clone()],
+                    }
+                });
+                let view = HeadView { output, ..view };
                 if needs.heads() && !needs.contexts {
                     // At once, while attention is in cache.
                     pass.visitor.head(sequence, &view);
@@ -117,10 +142,10 @@ impl PackedEncoder {
                     continue;
                 }
                 let context = &mut context[span.start * hidden + head * head_dim..span.end * hidden];
-                let gate = pass.gates.of(number, head);
                 if gate.is_none_or(|gate| !gate.is_closed()) {
-                    let weights = Matrix::strided(attention, n, n, stride);
-                    multiply_add(MatrixMut::strided(context, n, head_dim, hidden), weights, parts.matrix(VALUE, head));
+                    for (row, bare) in context.chunks_mut(hidden).zip(bare.chunks_exact(head_dim)) {
+                        row.iter_mut().zip(bare).for_each(|(value, bare)| *value += bare);
+                    }
                 }
                 if let Some(gate) = gate {
                     gate.apply(context, head_dim, hidden, input.classes);
@@ -147,8 +172,8 @@ impl PackedEncoder {
         let ValueScratch { biased, products, norms } = scratch;
         let gram = self.output_gram(place, head);
         let (products, norms) = (sized(products, n * head_dim), sized(norms, n));
-        let values = parts.biased(VALUE, head, 1.0, biased);
-        multiply(MatrixMut::new(products, n, head_dim), values, Matrix::new(gram, head_dim, head_dim));
+        parts.biased(VALUE, head, 1.0, biased);
+        kernels::times_square(biased, gram, head_dim, products);
         kernels::dot_rows(biased, products, head_dim, norms);
         // Rounding can take a norm of almost nothing below 0.
         norms.iter_mut().for_each(|square| *square = square.max(0.0).sqrt());

@@ -11,15 +11,16 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::forward::batch::Input;
 use crate::model::forward::gates::Gates;
 use crate::model::forward::rows::Rows;
-use crate::model::forward::visitor::{HeadView, ValueNorms, Values};
+use crate::model::forward::visitor::{HeadView, Output, ValueNorms, Values};
 use crate::model::parameters::PositionBias;
 
 impl TensorEncoder {
-    /// Self-attention of all sequences of the batch, `[tokens, hidden]` in and out, before the output projection.
+    /// Self-attention of all sequences of the batch, `[tokens, hidden]` in and out, before the output projection:
+    /// from the residual stream below the layer, and what of it goes into its heads.
     pub(super) fn attend(
         &self,
         number: usize,
-        states: &Tensor,
+        (states, input): (&Tensor, &Tensor),
         pass: &mut Pass<'_>,
         keeps: Option<&Tensor>,
     ) -> Result<Tensor> {
@@ -29,10 +30,11 @@ impl TensorEncoder {
         let layer = &self.layers[self.order[number]];
         let projected = layer
             .query_key_value
-            .forward(states)?
+            .forward(input)?
             .reshape((tokens, 3, heads, head_dim))?
             .permute((1, 2, 0, 3))?
             .contiguous()?;
+        let input_norms = flat(&states.sqr()?.sum(1)?.sqrt()?)?;
         let mut contexts = Vec::with_capacity(pass.batch.inputs.len());
         for (sequence, span) in pass.batch.spans().enumerate() {
             let input = pass.batch.inputs[sequence];
@@ -50,7 +52,9 @@ impl TensorEncoder {
             let weights = flat(&attention)?;
             check_finite(&weights, number).with_context(in_sentence)?;
             if pass.needs.heads() {
-                self.lend_heads(number, sequence, pass, &weights, &value, &context)?;
+                let input_norms = &input_norms[span.clone()];
+                let heads = Heads { weights: &weights, attention, value: &value, context: &context, input_norms };
+                self.lend_heads(number, sequence, pass, &heads)?;
             }
             contexts.push(context.transpose(0, 1)?.reshape((span.len(), hidden))?);
         }
@@ -127,30 +131,32 @@ impl TensorEncoder {
         Ok((&replacement + (context - &replacement)?.broadcast_mul(&keep.reshape((heads, 1, 1))?)?)?)
     }
 
-    /// Lends each head, with `weights` `[heads, n, n]`, `value` (bias included) and `context` `[heads, n, head_dim]`.
-    fn lend_heads(
-        &self,
-        number: usize,
-        sequence: usize,
-        pass: &mut Pass<'_>,
-        weights: &[f32],
-        value: &Tensor,
-        context: &Tensor,
-    ) -> Result<()> {
+    /// Lends each head of a layer over one sequence.
+    fn lend_heads(&self, number: usize, sequence: usize, pass: &mut Pass<'_>, at_work: &Heads<'_>) -> Result<()> {
+        let Heads { weights, attention, value, context, input_norms } = at_work;
         let (heads, n, head_dim) = value.dims3()?;
         let hidden = heads * head_dim;
         let layer = &self.layers[self.order[number]];
         let bias = layer.query_key_value.bias().context("there is one")?.narrow(0, 2 * hidden, hidden)?;
         let bare = value.broadcast_sub(&bias.reshape((heads, 1, head_dim))?)?;
         let part = |head: usize| head * n * head_dim..(head + 1) * n * head_dim;
+        let written = attention.matmul(&bare)?;
         let (bare, bias, context) = (flat(&bare)?, flat(&bias)?, flat(context)?);
         for head in 0..heads {
             let (rows, bias) = (&bare[part(head)], &bias[head * head_dim..][..head_dim]);
             // [head_dim, hidden]
             let output = layer.attention_output.weight().narrow(1, head * head_dim, head_dim)?.t()?;
             let norms = flat(&value.i(head)?.matmul(&output)?.sqr()?.sum(1)?.sqrt()?)?;
-            let gram = flat(&output.matmul(&output.t()?)?)?;
+            let gram = output.matmul(&output.t()?)?;
+            let (written, products) = (flat(&written.i(head)?)?, flat(&written.i(head)?.matmul(&gram)?)?);
+            let gram = flat(&gram)?;
             let needs = pass.needs;
+            let output = Output {
+                contexts: Rows::new(&written, head_dim),
+                products: Rows::new(&products, head_dim),
+                gram: &gram,
+                input_norms,
+            };
             let view = HeadView {
                 layer: number,
                 head,
@@ -158,11 +164,26 @@ impl TensorEncoder {
                 values: needs.values.then(|| Values { rows: Rows::new(rows, head_dim), bias }),
                 value_norms: needs.value_norms.then_some(ValueNorms { norms: &norms, gram: &gram }),
                 context: needs.contexts.then(|| Rows::new(&context[part(head)], head_dim)),
+                output: needs.outputs.then_some(output),
             };
             pass.visitor.head(sequence, &view);
         }
         Ok(())
     }
+}
+
+/// The heads of a layer over one sequence of `n` tokens.
+struct Heads<'a> {
+    /// `[heads, n, n]`
+    weights: &'a [f32],
+    /// The same as a tensor.
+    attention: Tensor,
+    /// `[heads, n, head_dim]`, the bias included.
+    value: &'a Tensor,
+    /// `[heads, n, head_dim]`, after the heads' gates.
+    context: &'a Tensor,
+    /// `[n]`: the norms of the residual stream below the layer.
+    input_norms: &'a [f32],
 }
 
 /// All pairs of query and key of a sentence.

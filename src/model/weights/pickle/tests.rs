@@ -95,3 +95,19 @@ proptest! {
         let _ = tensors(&pickle);
     }
 }
+
+#[test]
+fn tensors_within_dicts_are_found_and_dicts_within_themselves_are_not_followed() {
+    let inner = state_dict(&[2], "0");
+    let inner = &inner[2..inner.len() - 1];
+    let nested = |outer: &[u8], after: &[u8]| error(&[b"\x80\x02".as_slice(), outer, inner, after].concat());
+    let key = |key: u8| [b"X\x01\0\0\0".as_slice(), &[key]].concat();
+    assert_eq!(
+        nested(&[b"}".as_slice(), &key(b'a'), b"}", &key(b'b')].concat(), b"ss."),
+        "its tensors are not at the top but under `a`, and there under `b`, as what trains models saves them"
+    );
+    // A dict that is under a thousand keys of itself.
+    let item = [key(b'a').as_slice(), b"h\0s"].concat();
+    let itself = [b"\x80\x02}q\0".as_slice(), &item.repeat(1000), b"."].concat();
+    assert_eq!(tensors(&itself).unwrap(), HashMap::new());
+}

@@ -1,4 +1,5 @@
 use super::*;
+use crate::sequences::sequence::TokenKind;
 use crate::sequences::test_support::sequence as sentence;
 use TokenKind::{FirstSpecial, Punctuation, Separator, Text};
 

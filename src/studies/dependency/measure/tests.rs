@@ -1,6 +1,10 @@
+use std::num::NonZeroUsize;
+
 use super::*;
 use crate::corpus::{Annotation, Upos};
+use crate::model::grid::HeadGrid;
 use crate::stats::blocks::BLOCKS;
+use crate::stats::bootstrap::Resamples;
 use crate::studies::dependency::tags::{Cue, TagRule};
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
@@ -20,7 +24,29 @@ fn slot(offset: i32) -> usize {
 fn measure(blocks: &[Option<&RelationSums>], agreement: &Agreement) -> RelationMetrics {
     let absent = std::iter::repeat_n(None, BLOCKS - blocks.len());
     let blocks: Vec<_> = blocks.iter().copied().chain(absent).collect();
-    RelationMetrics::new("obj", GRID, &blocks, agreement, &Resamples::new())
+    let bench = Bench { grid: GRID, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: true };
+    RelationMetrics::new("obj", &blocks, (agreement, &Later::default()), &bench)
+}
+
+#[test]
+fn the_test_leaves_out_what_is_not_the_first_of_its_family() {
+    // Of 20 words the head has 12 and the offset +1 has 10, 7 of them the same; of the 8 words that come later 5, 4 and 3.
+    let sums = relation(20, [[12, 0], [0, 0]], &[(1, 10)]);
+    let mut agreement = no_agreement();
+    agreement.places[0][0][slot(1)] = 7;
+    let mut later = Later { right: vec![[[0; PLACES]; 2]; 2], ..Later::default() };
+    (later.words[slot(1)], later.words[slot(-2)]) = (4, 4);
+    (later.right[0][0][slot(1)], later.right[0][0][slot(-2)]) = (3, 2);
+    let none = std::iter::repeat_n(None, BLOCKS - 1);
+    let blocks: Vec<_> = [Some(&sums)].into_iter().chain(none).collect();
+    let bench = Bench { grid: GRID, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: true };
+    let measured = RelationMetrics::new("obj", &blocks, (&agreement, &later), &bench);
+    let Comparison { difference, head_only, offset_only, p, .. } = measured.versus_offset;
+    // Alone the head is right on 12 - 7 = 5 words and the offset on 3; of these 5 - 3 = 2 and 4 - 3 = 1 come later.
+    assert_eq!((head_only, offset_only, p), (3, 2, mcnemar(3, 2)));
+    // Everything else is of all words.
+    assert_eq!((difference, measured.count), (0.1, 20));
+    assert_eq!(*measured.by_head[0].where_offset_wrong.get(Direction::DependentToHead), Some(0.5));
 }
 
 fn no_agreement() -> Agreement {
@@ -171,8 +197,8 @@ fn the_test_is_against_the_better_of_both_baselines() {
     let tests = measured.tests_beyond(0.02);
     assert_eq!(tests.len(), 4);
     assert!(tests[0].unwrap() < 1e-12);
-    // What is always exactly 0.4 less does not vary, and shows nothing.
-    assert_eq!(tests[1..], [None; 3]);
+    // What is always exactly 0.4 less is not above.
+    assert_eq!(tests[1..], [Some(1.0); 3]);
     measured.baseline.accuracy = 0.5;
     assert!((of_best(&measured) - 0.5).abs() < 1e-15, "the difference from the offset");
 }

@@ -1,13 +1,16 @@
 //! Where a model comes from: a folder, the Hub, or the box.
 
+mod address;
+mod nearby;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::files::names::{CONFIG, TOKENIZER, WEIGHTS};
-use super::files::{FileStore, ModelFile, ModelFiles, Place, gather};
+use crate::model::files::names::{CONFIG, TOKENIZER, WEIGHTS};
+use crate::model::files::{FileStore, ModelFile, ModelFiles, Place, gather};
 use crate::system::boxed::{self, BoxedFiles};
 use crate::system::progress::DownloadProgress;
 
@@ -48,7 +51,7 @@ impl FileStore for Folder<'_> {
         &self.names
     }
 
-    fn fetch(&self, name: &str) -> Result<ModelFile> {
+    fn fetch(&self, name: &str, _: u64) -> Result<ModelFile> {
         ModelFile::open(&self.path.join(name))
     }
 }
@@ -65,14 +68,14 @@ impl FileStore for InTheBox<'_> {
         &self.names
     }
 
-    fn fetch(&self, name: &str) -> Result<ModelFile> {
+    fn fetch(&self, name: &str, _: u64) -> Result<ModelFile> {
         let (_, bytes) = self.files.iter().find(|(known, _)| *known == name).context("not in the box")?;
         Ok(ModelFile::in_the_binary(&format!("{}/{name}", self.name), bytes))
     }
 }
 
 impl ModelRef {
-    /// Reads `FOLDER`, `name`, `org/name`, `org/name@revision` or `box:name`.
+    /// Reads `FOLDER`, `name`, `org/name`, `org/name@revision`, the address of one of these on the Hub, or `box:name`.
     ///
     /// A name that begins with `box:` is in the box. Any other that exists on disk is meant as such; so is everything
     /// that cannot be a Hub id. Nothing is refused here: [`resolve`](Self::resolve) says what is wrong with a folder
@@ -85,9 +88,11 @@ impl ModelRef {
         if Path::new(text).exists() {
             return Self::Folder(text.into());
         }
-        let (id, revision) = match text.split_once('@') {
+        let on_the_hub = address::model(text);
+        let name = on_the_hub.as_deref().unwrap_or(text);
+        let (id, revision) = match name.split_once('@') {
             Some((id, revision)) => (id, Some(revision)),
-            None => (text, None),
+            None => (name, None),
         };
         if !is_hub_id(id) || !revision.is_none_or(is_revision) {
             return Self::Folder(text.into());
@@ -105,11 +110,18 @@ impl ModelRef {
     /// If a file is missing, the Hub refuses the model, a download breaks off, or a Hub model is asked for in a
     /// build without the feature `hub`.
     pub fn resolve(&self, progress: &dyn DownloadProgress) -> Result<ModelFiles> {
+        let nearby = self.nearby();
         let outcome = match self {
             Self::Folder(path) => folder(path),
             Self::InTheBox(name) => in_the_box(name),
             #[cfg(feature = "hub")]
-            Self::Hub { id, revision } => super::hub::resolve(id, revision.as_deref().unwrap_or("main"), progress),
+            Self::Hub { id, revision } => {
+                if let Some(meant) = &nearby {
+                    progress.note(&format!("there is no folder `{id}`: the Hub is asked; or is `{meant}` meant?"));
+                }
+                let revision = revision.as_deref().unwrap_or("main");
+                crate::model::hub::resolve(id, revision, nearby.is_none(), progress)
+            }
             #[cfg(not(feature = "hub"))]
             Self::Hub { .. } => {
                 let _ = progress;
@@ -118,8 +130,21 @@ impl ModelRef {
         };
         outcome.map_err(|error| match boxed::meant(&self.to_string()) {
             Some(meant) => anyhow!("{error:#}; or is `{meant}` meant, which is in the binary?"),
-            None => error,
+            None => match nearby {
+                Some(meant) => anyhow!("{error:#}; or is the folder `{meant}` meant?"),
+                None => error,
+            },
         })
+    }
+
+    /// A model folder of much the same name as one that is not there.
+    fn nearby(&self) -> Option<String> {
+        let path = match self {
+            Self::Folder(path) if !path.exists() => path.as_path(),
+            Self::Hub { id, .. } => Path::new(id),
+            Self::Folder(_) | Self::InTheBox(_) => return None,
+        };
+        nearby::folder(path).map(|folder| folder.display().to_string())
     }
 }
 
@@ -157,6 +182,10 @@ fn folder(path: &Path) -> Result<ModelFiles> {
     let shown = path.display();
     let metadata = match path.metadata() {
         Ok(metadata) => metadata,
+        Err(_) if address::is_address(&shown.to_string()) => bail!(
+            "`{shown}` is an address, and no model on the Hub: models are folders, or are named `org/name` or \
+             `org/name@revision`"
+        ),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             bail!("no such model folder: `{shown}`; a model on the Hub is named `org/name` or `org/name@revision`")
         }
@@ -189,5 +218,4 @@ fn files_in(folder: &Path) -> io::Result<BTreeSet<String>> {
 }
 
 #[cfg(test)]
-#[path = "source_tests.rs"]
 mod tests;

@@ -37,6 +37,8 @@ fn names_of_models_on_the_hub() {
         ("acme/tiny_bert.v1@main", hub_ref("acme/tiny_bert.v1", Some("main"))),
         ("acme/tiny-bert@v1.0", hub_ref("acme/tiny-bert", Some("v1.0"))),
         ("acme/tiny-bert@refs/pr/5", hub_ref("acme/tiny-bert", Some("refs/pr/5"))),
+        ("https://huggingface.co/acme/tiny-bert", hub_ref("acme/tiny-bert", None)),
+        ("https://huggingface.co/acme/tiny-bert/tree/v1.0", hub_ref("acme/tiny-bert", Some("v1.0"))),
     ] {
         assert_eq!(ModelRef::parse(text), expected);
     }
@@ -156,6 +158,28 @@ fn a_folder_that_is_not_there() {
 }
 
 #[test]
+fn an_address_of_something_else() {
+    for address in ["https://example.org/acme/tiny-bert", "https://huggingface.co/datasets/acme/words"] {
+        let error = ModelRef::parse(address).resolve(&()).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            format!(
+                "`{address}` is an address, and no model on the Hub: models are folders, or are named `org/name` or \
+                 `org/name@revision`"
+            )
+        );
+    }
+}
+
+#[test]
+fn a_misspelt_folder_names_the_one_nearby() {
+    let (parent, folder) = model_folder(&[CONFIG, TOKENIZER, SAFETENSORS]);
+    let error = ModelRef::Folder(parent.path().join("my-brt")).resolve(&()).unwrap_err().to_string();
+    let expected = format!("; or is the folder `{}` meant?", folder.display());
+    assert!(error.starts_with("no such model folder: ") && error.ends_with(&expected), "{error}");
+}
+
+#[test]
 fn a_file_in_place_of_a_folder() {
     let error = ModelRef::parse("Cargo.toml").resolve(&()).unwrap_err().to_string();
     assert_eq!(
@@ -192,7 +216,8 @@ fn what_is_no_tokenizer() {
     assert_eq!(
         error_of(&[CONFIG, SAFETENSORS, "sentencepiece.bpe.model"]),
         "`DIR/tokenizer.json` is missing, but sentencepiece.bpe.model is there, a sentencepiece model, which is not \
-         read. To make tokenizer.json of it, run in Python with transformers 4, sentencepiece and protobuf installed:\n  \
+         read. To make tokenizer.json of it, run in Python after `pip install \"transformers<5\" sentencepiece protobuf` \
+         (transformers 5 fails on some, and can write a tokenizer of special tokens alone):\n  \
          from transformers import AutoTokenizer\n  \
          AutoTokenizer.from_pretrained(\"DIR\").save_pretrained(\"DIR\")"
     );

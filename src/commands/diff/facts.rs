@@ -1,0 +1,48 @@
+//! The facts about two runs that they do not share.
+
+use serde_json::{Value, json};
+
+use super::outcome::Fact;
+use super::side::Side;
+
+/// The single values in which the descriptions of two runs differ, by their keys in a report.
+pub fn not_shared(a: &Side, b: &Side) -> Vec<Fact> {
+    let [a, b] = [a, b].map(|side| {
+        let of = &side.circumstances;
+        json!({ "tool": of.tool, "model": of.model, "corpus": of.corpus, "settings": of.settings })
+    });
+    facts("", &a, &b)
+}
+
+fn facts(at: &str, a: &Value, b: &Value) -> Vec<Fact> {
+    match (a, b) {
+        _ if a == b => Vec::new(),
+        (Value::Object(ours), Value::Object(theirs)) => {
+            let more = theirs.keys().filter(|key| !ours.contains_key(*key));
+            let inner = |key: &String| if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
+            ours.keys().chain(more).flat_map(|key| facts(&inner(key), &a[key], &b[key])).collect()
+        }
+        _ => vec![Fact { key: at.to_owned(), a: a.clone(), b: b.clone() }],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn single_values_are_named_by_their_keys() {
+        let a = json!({ "model": { "id": "x", "layers": 2, "old": [1] }, "same": 1 });
+        let b = json!({ "model": { "id": "y", "layers": 2, "new": true }, "same": 1 });
+        let found = facts("", &a, &b);
+        let named = |key: &str, a: Value, b: Value| Fact { key: key.to_owned(), a, b };
+        assert_eq!(
+            found,
+            [
+                named("model.id", json!("x"), json!("y")),
+                named("model.old", json!([1]), Value::Null),
+                named("model.new", Value::Null, json!(true)),
+            ]
+        );
+    }
+}

@@ -1,0 +1,116 @@
+//! Families of sentences: those that are no independent evidence, because their words are equal or the corpus says so.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::bounds::MAX_REMEMBERED;
+use super::sentence::{Content, Family};
+
+#[cfg(test)]
+mod tests;
+
+/// How often sentences occur again; sentences that are skipped later are counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repeats {
+    /// Sentences read.
+    pub read: u64,
+    /// Different ones among them.
+    pub different: u64,
+    /// Those whose words another one has, too.
+    pub repeated: u64,
+    /// Families.
+    pub families: u64,
+    /// Sentences that could not be remembered: whatever is equal to one of them counts as different, and as a family.
+    pub not_remembered: u64,
+}
+
+/// The families met so far.
+#[derive(Default)]
+pub(super) struct Families {
+    /// By the digest of words or of a name.
+    known: HashMap<u64, Known>,
+    counts: Repeats,
+}
+
+/// Eight bytes, so that an entry has sixteen.
+struct Known {
+    family: u32,
+    /// Whether such words were met twice.
+    again: bool,
+}
+
+impl Families {
+    /// The family of the next sentence; `name` is what the corpus calls it, if it does.
+    pub(super) fn of(&mut self, content: &Content, name: Option<&str>) -> Family {
+        self.counts.read += 1;
+        let (words, name) = (digest_of(content), name.map(|name| digest(NAME, [name])));
+        let family = match self.known.get_mut(&words) {
+            Some(known) => {
+                let fresh = !std::mem::replace(&mut known.again, true);
+                self.counts.repeated += 1 + u64::from(fresh);
+                Family { number: known.family.into(), is_first: false }
+            }
+            None => self.of_new(words, name),
+        };
+        if let Some(name) = name {
+            self.remember(name, family.number);
+        }
+        family
+    }
+
+    fn of_new(&mut self, words: u64, name: Option<u64>) -> Family {
+        self.counts.different += 1;
+        let named = name.and_then(|name| self.known.get(&name));
+        let family = named.map_or(Family::alone(self.counts.families), |known| Family {
+            number: known.family.into(),
+            is_first: false,
+        });
+        self.counts.families += u64::from(family.is_first);
+        if self.remember(words, family.number) {
+            return family;
+        }
+        self.counts.not_remembered += 1;
+        // By its digest, so that it is in one block with whatever is equal to it all the same.
+        if family.is_first { Family::alone(name.unwrap_or(words)) } else { family }
+    }
+
+    /// Keeps the family of a digest that is not known yet; false if there is no room.
+    fn remember(&mut self, digest: u64, family: u64) -> bool {
+        let room = self.known.len() < MAX_REMEMBERED;
+        let Some(family) = u32::try_from(family).ok().filter(|_| room) else { return false };
+        self.known.entry(digest).or_insert(Known { family, again: false });
+        true
+    }
+
+    pub(super) fn counts(&self) -> Repeats {
+        self.counts
+    }
+}
+
+/// Kinds of what is digested: a text is not equal to words.
+const TEXT: u8 = 0;
+const WORDS: u8 = 1;
+const NAME: u8 = 2;
+
+/// The digest of a sentence's words, without annotations; of running text that of what is between white space.
+fn digest_of(content: &Content) -> u64 {
+    match content {
+        Content::Text(text) => digest(TEXT, text.split_whitespace()),
+        Content::Words(words) => digest(WORDS, words.iter().map(|word| word.form.as_str())),
+    }
+}
+
+/// 64 bits of SHA-256: with as many as are remembered, the chance that any two of them collide is below one in a million
+/// (`n² / 2^65`).
+fn digest<'a>(kind: u8, pieces: impl IntoIterator<Item = &'a str>) -> u64 {
+    let mut hash = Sha256::new();
+    hash.update([kind]);
+    for piece in pieces {
+        hash.update((piece.len() as u64).to_le_bytes());
+        hash.update(piece);
+    }
+    let hash = hash.finalize();
+    u64::from_le_bytes(std::array::from_fn(|byte| hash[byte]))
+}

@@ -1,0 +1,101 @@
+use proptest::prelude::*;
+
+use super::super::{TreeHead, Word};
+use super::*;
+
+fn words(forms: &str) -> Content {
+    Content::Words(forms.split(' ').map(|form| Word::new(form, TreeHead::Unknown, "_")).collect())
+}
+
+/// The families of sentences of these words and names, as their numbers; negative where the sentence is not the first.
+fn numbers(sentences: &[(&str, Option<&str>)]) -> (Vec<(u64, bool)>, Repeats) {
+    let mut families = Families::default();
+    let numbers = sentences.iter().map(|(forms, name)| families.of(&words(forms), *name));
+    let numbers = numbers.map(|family| (family.number, family.is_first)).collect();
+    (numbers, families.counts())
+}
+
+#[test]
+fn equal_words_are_one_family() {
+    let (found, counts) = numbers(&[("a b", None), ("c", None), ("a b", None), ("d", None), ("a b", None)]);
+    // Families are numbered as they begin: `d` is the third of them.
+    assert_eq!(found, [(0, true), (1, true), (0, false), (2, true), (0, false)]);
+    assert_eq!(counts, Repeats { read: 5, different: 3, repeated: 3, families: 3, not_remembered: 0 });
+}
+
+#[test]
+fn sentences_under_one_name_are_one_family() {
+    let (x, y) = (Some("x"), Some("y"));
+    let (found, counts) = numbers(&[("a", x), ("b", None), ("c", x), ("d", y), ("b", y), ("e", y)]);
+    // Equal words come first: the second `b` stays with the first one, whatever it is called.
+    assert_eq!(found, [(0, true), (1, true), (0, false), (2, true), (1, false), (2, false)]);
+    assert_eq!(counts, Repeats { read: 6, different: 5, repeated: 2, families: 3, not_remembered: 0 });
+    // A name that comes up first at a sentence that is known is that sentence's family.
+    let (found, _) = numbers(&[("a", None), ("a", x), ("b", x)]);
+    assert_eq!(found, [(0, true), (0, false), (0, false)]);
+}
+
+#[test]
+fn the_annotation_does_not_matter_and_the_pieces_do() {
+    let tree = Content::Words(vec![Word::new("a", TreeHead::Root, "root"), Word::new("b", TreeHead::Word(0), "obj")]);
+    assert_eq!(digest_of(&words("a b")), digest_of(&tree));
+    let text = |text: &str| digest_of(&Content::Text(text.to_owned()));
+    assert_eq!(text("a b"), text(" a\t b "));
+    let different = [
+        text("a b"),
+        text("ab"),
+        text("A b"),
+        digest_of(&words("a b")),
+        digest_of(&words("ab")),
+        digest(NAME, ["a b"]),
+    ];
+    for (place, one) in different.iter().enumerate() {
+        assert!(!different[..place].contains(one), "{place}");
+    }
+}
+
+#[test]
+fn what_cannot_be_remembered_keeps_to_its_block_all_the_same() {
+    let mut families = Families::default();
+    let known = families.of(&words("a"), None);
+    families.known.extend((0..MAX_REMEMBERED as u64).map(|digest| (digest, Known { family: 0, again: false })));
+    let [b, c, b_again, a_again, named, named_again] =
+        [("b", None), ("c", None), ("b", None), ("a", None), ("d", Some("x")), ("e", Some("x"))]
+            .map(|(forms, name)| families.of(&words(forms), name));
+    assert_eq!((b.number, b.is_first, b_again.is_first), (b_again.number, true, true));
+    assert_ne!(b.number, c.number);
+    assert_eq!((a_again.number, a_again.is_first), (known.number, false));
+    assert_eq!(named.number, named_again.number);
+    let counts = families.counts();
+    assert_eq!(counts, Repeats { read: 7, different: 6, repeated: 2, families: 6, not_remembered: 5 });
+}
+
+proptest! {
+    /// Whatever the corpus: families count from 0 without a gap, the first of each is the first one met, and there are as
+    /// many as are counted.
+    #[test]
+    fn families_begin_once(sentences in prop::collection::vec((0..9_u8, prop::option::of(0..4_u8)), 0..60)) {
+        let mut families = Families::default();
+        let mut begun = 0;
+        let mut of_words = std::collections::HashMap::new();
+        for (number, name) in sentences {
+            let name = name.map(|name| name.to_string());
+            let family = families.of(&words(&number.to_string()), name.as_deref());
+            prop_assert_eq!(family.is_first, family.number == begun);
+            begun += u64::from(family.is_first);
+            prop_assert!(family.number < begun);
+            prop_assert_eq!(*of_words.entry(number).or_insert(family.number), family.number);
+        }
+        let counts = families.counts();
+        prop_assert_eq!((counts.families, counts.different), (begun, of_words.len() as u64));
+    }
+
+    /// Where no sentence occurs again and none is named, its family is its number.
+    #[test]
+    fn sentences_of_their_own_are_families_of_their_own(count in 0..80_u64) {
+        let mut families = Families::default();
+        for number in 0..count {
+            prop_assert_eq!(families.of(&words(&number.to_string()), None), Family::alone(number));
+        }
+    }
+}

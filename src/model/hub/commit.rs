@@ -1,0 +1,85 @@
+//! A commit of a model, as the Hub describes it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+
+use anyhow::{Context, Result, anyhow};
+use serde::Deserialize;
+
+use super::cache::{is_file_name, is_relative_path};
+use super::failure::{Failure, unavailable};
+use super::promise::{Digest, Promise};
+
+/// The longest description of a model that is read, in bytes; one with ten thousand files has about three megabytes.
+const LONGEST_INFO: u64 = 1 << 24;
+
+/// The commit that a revision stands for, and the names of its files.
+#[derive(Debug)]
+pub(super) struct Commit {
+    pub(super) sha: String,
+    pub(super) names: BTreeSet<String>,
+    /// The size and digest promised of each, where the Hub says them beforehand.
+    promises: BTreeMap<String, Promise>,
+}
+
+impl Commit {
+    /// Reads the description of the model `id` that `endpoint` gave.
+    pub(super) fn read(body: impl Read, endpoint: &str, id: &str) -> Result<Self, Failure> {
+        let Info { sha, siblings } = serde_json::from_reader(body.take(LONGEST_INFO))
+            .context("it answered with something other than the description of a model")
+            .map_err(unavailable)?;
+        if !is_file_name(&sha) {
+            return Err(Failure::Refused(anyhow!("{endpoint} calls `{sha}` a commit of `{id}`")));
+        }
+        let files = || siblings.iter().filter(|sibling| is_relative_path(&sibling.rfilename));
+        let promise = |sibling: &Sibling| Some((sibling.rfilename.clone(), sibling.promise()?));
+        Ok(Self {
+            sha,
+            names: files().map(|sibling| sibling.rfilename.clone()).collect(),
+            promises: files().filter_map(promise).collect(),
+        })
+    }
+
+    /// The size and digest promised of a file, if they are.
+    pub(super) fn promise(&self, file: &str) -> Option<&Promise> {
+        self.promises.get(file)
+    }
+
+    /// The digest that the file of this name is to have, if it is known before the file is asked for.
+    pub(super) fn digest(&self, file: &str) -> Option<&Digest> {
+        self.promise(file).map(|promise| &promise.digest)
+    }
+}
+
+/// The description of a model, as far as it matters (<https://huggingface.co/docs/hub/api>, with `blobs=true`).
+#[derive(Deserialize)]
+struct Info {
+    sha: String,
+    siblings: Vec<Sibling>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Sibling {
+    rfilename: String,
+    size: Option<u64>,
+    blob_id: Option<String>,
+    lfs: Option<LargeFile>,
+}
+
+#[derive(Deserialize)]
+struct LargeFile {
+    sha256: String,
+    size: u64,
+}
+
+impl Sibling {
+    /// Of a large file, `blobId` is the hash of a pointer to it.
+    fn promise(&self) -> Option<Promise> {
+        let (name, bytes) = match &self.lfs {
+            Some(LargeFile { sha256, size }) => (sha256, *size),
+            None => (self.blob_id.as_ref()?, self.size?),
+        };
+        Some(Promise { bytes, digest: Digest::of(name)? })
+    }
+}

@@ -1,0 +1,53 @@
+use super::*;
+
+/// `first special, r_1 .. r_3, filler, r_1 .. r_3, last special`, with the tokens of the text numbered from 10.
+fn sequence(number: usize) -> (Sequence, Draw) {
+    let frame =
+        Frame { before: vec![(1, TokenKind::FirstSpecial)], after: vec![(2, TokenKind::Separator)], segment: 0 };
+    let draw = Draw { number, length: 3, filler: 1 };
+    (frame.around(&draw, &[10, 11, 12, 13]), draw)
+}
+
+#[test]
+fn two_copies_in_a_frame() {
+    let (sequence, _) = sequence(7);
+    assert_eq!(sequence.ids, [1, 10, 11, 12, 13, 10, 11, 12, 2]);
+    assert_eq!(
+        (sequence.index, sequence.kinds[0], sequence.kinds[8]),
+        (7, TokenKind::FirstSpecial, TokenKind::Separator)
+    );
+    assert_eq!(sequence.words, (1..8).map(|token| token..token + 1).collect::<Vec<_>>());
+    let copies = Copies::of(&sequence).unwrap();
+    assert_eq!(copies, Copies { text: 1..8, length: 3, shift: 4, masked: None });
+    assert_eq!(copies.twins().collect::<Vec<_>>(), [(1, 5), (2, 6), (3, 7), (5, 1), (6, 2), (7, 3)]);
+}
+
+#[test]
+fn one_mask_at_a_time_in_the_second_copy() {
+    let (sequence, draw) = sequence(0);
+    let variants = masked(&sequence, 9, 1, &draw);
+    let mut places: Vec<usize> = variants.iter().map(|variant| Copies::of(variant).unwrap().masked.unwrap()).collect();
+    assert!(variants.iter().all(|variant| variant.ids.iter().filter(|&&id| id == 9).count() == 1));
+    places.sort_unstable();
+    assert_eq!(places, [5, 6, 7]);
+}
+
+#[test]
+fn text_without_copies_has_none() {
+    let (mut sequence, _) = sequence(0);
+    sequence.ids = (0..9).collect();
+    assert_eq!(Copies::of(&sequence), None);
+    assert_eq!(Copies::of(&Sequence::default()), None);
+}
+
+/// By Python: `sorted(range(5), key=lambda i: hashlib.sha256(f"headscope/repeat-mask/1/3/{i}".encode()).digest())`.
+#[test]
+fn choices_are_those_of_the_digests() {
+    assert_eq!(chosen("repeat-mask", "3", (0..5).collect::<Vec<usize>>()), [3, 2, 0, 4, 1]);
+    let draws: Vec<Draw> = (0..BLOCKS).map(Draw::new).collect();
+    assert!(draws.iter().all(|draw| LENGTHS.contains(&draw.length) && FILLERS.contains(&draw.filler)));
+    let mut shifts: Vec<usize> = draws.iter().map(|draw| draw.length + draw.filler).collect();
+    shifts.sort_unstable();
+    shifts.dedup();
+    assert!(shifts.len() > 10, "no fixed offset fits: {shifts:?}");
+}

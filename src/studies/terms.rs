@@ -1,0 +1,164 @@
+//! The words of reports and summaries that are neither labels, metrics nor studies.
+
+/// A word of reports and summaries.
+#[derive(Debug)]
+pub struct Term {
+    /// The word.
+    pub name: &'static str,
+    /// Other words for it, such as its key in a report.
+    pub also: &'static [&'static str],
+    /// Its meaning.
+    pub meaning: &'static str,
+    /// The heading of docs/METHODOLOGY.md that defines it.
+    pub section: &'static str,
+}
+
+/// Every word, in the order in which a reader of a summary meets them.
+pub const TERMS: &[Term] = &[
+    Term {
+        name: "primary",
+        also: &[],
+        meaning: "The label of a head that stands first: the firm one with the largest margin, a borderline one only where \
+            none is firm, or `unlabelled`. The report lists all labels of the head; the grid shows how many more there \
+            are (`case+7`).",
+        section: "Labels",
+    },
+    Term {
+        name: "margin",
+        also: &[],
+        meaning: "How far a score is beyond its threshold, as a share of the room that is left above it: (score - threshold) \
+            / (1 - threshold). Labels of one head are ordered by it.",
+        section: "Labels",
+    },
+    Term {
+        name: "borderline",
+        also: &["?", "firm"],
+        meaning: "A label whose rule fails somewhere in the 95 % interval of its score (`?` in the grid): another sample of \
+            such sentences might not give it. A label that is not borderline is firm.",
+        section: "Labels",
+    },
+    Term {
+        name: "nearest",
+        also: &["shortfall"],
+        meaning: "Of an unlabelled head the two labels with the largest margins, and by how much the score falls short of the \
+            threshold.",
+        section: "Labels",
+    },
+    Term {
+        name: "interval",
+        also: &["ci95", "±"],
+        meaning: "The 95 % interval of a number, by resampling blocks of sentences; `±` is half of its width. It is about more \
+            sentences of the same kind, not about another kind of text.",
+        section: "Intervals",
+    },
+    Term {
+        name: "chance",
+        also: &["baseline"],
+        meaning: "What a head without any preference would score on the same corpus; of a relation the baseline is what a rule \
+            without a head scores: the best fixed offset, or the best word classes.",
+        section: "Chance levels",
+    },
+    Term {
+        name: "direction",
+        also: &["dep->head", "head->dep"],
+        meaning: "From which end of an arc the syntactic head is found: `dep->head`, the word that the dependent attends to \
+            most; `head->dep`, the word that attends to the dependent most.",
+        section: "Dependency alignment",
+    },
+    Term {
+        name: "accuracy",
+        also: &[],
+        meaning: "Of the words of a relation, the share whose syntactic head is the word that the head's attention points to. \
+            That of the best head is biased upwards, since it is the best of many.",
+        section: "Dependency alignment",
+    },
+    Term {
+        name: "held-out",
+        also: &["heldout", "heldout_accuracy"],
+        meaning: "The accuracy of the head that is best on one half of the sentences, scored on the other half, both ways: what \
+            choosing the best of many heads has added to `accuracy` is gone from it.",
+        section: "Held-out selection",
+    },
+    Term {
+        name: "offset",
+        also: &["offset baseline"],
+        meaning: "The best rule `the syntactic head is the word so many places away`, with its accuracy: `+1: 58.9` is the next \
+            word, right for 58.9 % of the words of the relation.",
+        section: "Fixed-offset baseline",
+    },
+    Term {
+        name: "tags",
+        also: &["tag baseline", "tag_baseline"],
+        meaning: "The accuracy of the best rules `the syntactic head is the nearest word of this word class on this side`, one \
+            rule for each word class of the dependent.",
+        section: "Tag baseline",
+    },
+    Term {
+        name: "gain",
+        also: &["over offset", "over tags", "difference", "versus_offset", "versus_tags"],
+        meaning: "A head's accuracy less that of a baseline on the same words, in percentage points: `over offset` and `over \
+            tags` in the summary, `difference` in the report.",
+        section: "Labels",
+    },
+    Term {
+        name: "beyond",
+        also: &[],
+        meaning: "How far a syntactic label reaches: `offset`, or `tags` if the head is also above the better of both baselines \
+            by two points or more, with the whole interval and a q-value that is small enough.",
+        section: "Labels",
+    },
+    Term {
+        name: "p",
+        also: &["p-value"],
+        meaning: "How likely a lead over the baseline as large as the one found is if there is none, for one test by itself.",
+        section: "Significance",
+    },
+    Term {
+        name: "q",
+        also: &["q-value", "significant"],
+        meaning: "A p-value corrected for the number of heads and relations that were tried (Benjamini & Hochberg 1995): of all \
+            tests with q of at most 0.05, 5 % are expected to be false. `< 1e-300` is below what can be told apart from 0.",
+        section: "Significance",
+    },
+    Term {
+        name: "block",
+        also: &["blocks"],
+        meaning: "One of 64 parts of the corpus, sentence s being in part s mod 64. Intervals resample whole parts, so that words \
+            of one sentence stay together.",
+        section: "Uncertainty",
+    },
+    Term {
+        name: "control",
+        also: &["controls", "kept", "random-init", "shuffled-words"],
+        meaning: "The same analysis with something taken away: what was learned (`random-init`), where labels are false \
+            positives, or the order of words (`shuffled-words`), where a label that its head keeps does not rest on order.",
+        section: "Controls",
+    },
+];
+
+/// The word, by its name or another word for it.
+#[must_use]
+pub fn named(name: &str) -> Option<&'static Term> {
+    TERMS.iter().find(|term| term.name == name || term.also.contains(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::studies::all;
+
+    #[test]
+    fn every_word_is_defined_on_the_page_on_methodology_and_means_one_thing() {
+        let page = include_str!("../../docs/METHODOLOGY.md");
+        let headings: BTreeSet<&str> = page.lines().filter_map(|line| Some(line.split_once("# ")?.1)).collect();
+        let mut known = BTreeSet::new();
+        for term in TERMS {
+            assert!(headings.contains(term.section), "there is no section {}", term.section);
+            for name in term.also.iter().chain([&term.name]) {
+                assert!(known.insert(*name) && all::find(name).is_none(), "{name} is explained twice");
+            }
+        }
+    }
+}

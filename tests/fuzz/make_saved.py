@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Makes the first inputs of corpus/{report,partial}/: what headscope writes of model/ over two sentences.
+
+Run it with zstandard installed: tests/fuzz/make_saved.py HEADSCOPE. Needed again when the format of partials changes.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import zstandard
+
+HERE = Path(__file__).parent
+CHECKSUM = 32
+TWO = """\
+1	a	a	DET	_	_	2	det	_	_
+2	b	b	NOUN	_	_	0	root	_	_
+
+1	b	b	NOUN	_	_	0	root	_	_
+2	a	a	DET	_	_	1	det	_	_
+
+"""
+# Each below the 16 KiB that an input may have.
+OPTIONS = dict(
+    two=[],
+    clark2019=["--preset", "clark2019"],
+    control=["--without", "attention", "--without", "dependency", "--control", "shuffled-words"],
+)
+
+
+def run(*arguments: object) -> None:
+    subprocess.run([sys.argv[1], *map(str, arguments)], check=True, capture_output=True)
+
+
+def save(target: str, name: str, content: bytes) -> None:
+    folder = HERE / "corpus" / target
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(content)
+
+
+def unpacked(partial: bytes) -> bytes:
+    """Header and sums: what the target packs again, whatever has become of them."""
+    _, header, sums = partial[:-CHECKSUM].split(b"\n", 2)
+    return header + b"\n" + zstandard.ZstdDecompressor().decompressobj().decompress(sums)
+
+
+with tempfile.TemporaryDirectory() as scratch:
+    corpus, report, partial = (Path(scratch) / name for name in ["two.conllu", "report.json", "part.headscope"])
+    corpus.write_text(TWO)
+    for name, options in OPTIONS.items():
+        analyze = ["analyze", HERE / "model", "-c", corpus, "--no-run-info", "--quiet", *options]
+        run(*analyze, "-o", report)
+        run(*analyze, "--shard", "1/1", "-o", partial)
+        whole = json.loads(report.read_text())
+        save("report", name, json.dumps(whole, separators=(",", ":")).encode())
+        save("partial", name, unpacked(partial.read_bytes()))
+    save("report", "bad-no-heads", json.dumps(whole | dict(heads=[]), separators=(",", ":")).encode())
+    save("partial", "bad-cut", partial.read_bytes()[:-1])
