@@ -74,12 +74,10 @@ fn metrics(value: impl Fn(&RangeInclusive<f64>) -> Schema) -> Schema {
 fn label() -> Schema {
     let of_detector = |detector: &Detector| match detector.parameter {
         Parameter::None => json!({ "const": detector.explanation.name }),
-        // What is not any text is a number.
-        Parameter::Of(family, valid) if !valid("any text") => {
-            let numbers = (i8::MIN..=i8::MAX).map(|number| number.to_string()).filter(|number| valid(number));
-            json!({ "enum": numbers.map(|number| format!("{family}:{number}")).collect::<Vec<_>>() })
+        Parameter::OneOf(family, all) => {
+            json!({ "enum": all().iter().map(|one| format!("{family}:{one}")).collect::<Vec<_>>() })
         }
-        Parameter::Of(family, _) => json!({ "pattern": format!("^{family}:.") }),
+        Parameter::Any(family) => json!({ "pattern": format!("^{family}:.") }),
     };
     json_schema!({ "type": "string", "anyOf": all::detectors().map(of_detector).collect::<Vec<_>>() })
 }

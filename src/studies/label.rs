@@ -47,8 +47,10 @@ pub struct Detector {
 pub enum Parameter {
     /// There is one label, of the detector's own name.
     None,
-    /// Labels are `family:parameter`.
-    Of(&'static str, fn(&str) -> bool),
+    /// Labels are `family:parameter`, with any words for the parameter.
+    Any(&'static str),
+    /// Labels are `family:parameter`, with one of these.
+    OneOf(&'static str, fn() -> Vec<String>),
 }
 
 /// How the grid of a summary shows a label.
@@ -68,18 +70,19 @@ impl Detector {
     pub fn gives(&self, label: &str) -> bool {
         match self.parameter {
             Parameter::None => label == self.explanation.name,
-            Parameter::Of(..) => self.parameter_of(label).is_some(),
+            Parameter::Any(_) | Parameter::OneOf(..) => self.parameter_of(label).is_some(),
         }
     }
 
     /// The parameter of a label of this family.
     fn parameter_of<'a>(&self, label: &'a str) -> Option<&'a str> {
-        match (self.parameter, label.split_once(':')) {
-            (Parameter::Of(family, valid), Some((name, parameter))) if name == family && valid(parameter) => {
-                Some(parameter)
-            }
-            _ => None,
-        }
+        let (name, parameter) = label.split_once(':')?;
+        let valid = match self.parameter {
+            Parameter::None => false,
+            Parameter::Any(family) => name == family && !parameter.is_empty(),
+            Parameter::OneOf(family, all) => name == family && all().iter().any(|one| one == parameter),
+        };
+        valid.then_some(parameter)
     }
 
     /// The label as the grid of a summary shows it.

@@ -65,6 +65,11 @@ pub(super) const NEXT_TOKEN: Detector = Detector {
     assess: |evidence, policy| offset("next-token", 1, evidence, policy).into_iter().collect(),
 };
 
+/// The offsets of `offset:k`: those of the neighbours have labels of their own.
+fn farther() -> impl Iterator<Item = i32> {
+    (-MAX_OFFSET..=MAX_OFFSET).filter(|offset| offset.abs() >= 2)
+}
+
 pub(super) const OFFSET: Detector = Detector {
     explanation: Explanation {
         name: "offset:k",
@@ -75,14 +80,9 @@ pub(super) const OFFSET: Detector = Detector {
         caveats: "Only tokens with a token k places away count, so in short sentences a large k rests on few tokens.",
     },
     thresholds: AT_OFFSET,
-    parameter: Parameter::Of("offset", |k| k.parse::<i32>().is_ok_and(|k| (2..=MAX_OFFSET).contains(&k.abs()))),
+    parameter: Parameter::OneOf("offset", || farther().map(|k| k.to_string()).collect()),
     shown: shown(None, AnsiColor::Blue),
-    assess: |evidence, policy| {
-        (-MAX_OFFSET..=MAX_OFFSET)
-            .filter(|offset| offset.abs() >= 2)
-            .filter_map(|k| offset(&format!("offset:{k}"), k, evidence, policy))
-            .collect()
-    },
+    assess: |evidence, policy| farther().filter_map(|k| offset(&format!("offset:{k}"), k, evidence, policy)).collect(),
 };
 
 pub(super) const SELF: Detector = Detector {

@@ -32,7 +32,7 @@ pub(super) const SYNTACTIC: Detector = Detector {
             A tree is one theory of syntax, and the labels depend on it.",
     },
     thresholds: &[&MARGIN, &MIN_COUNT, &Q, &BEYOND_MARGIN],
-    parameter: Parameter::Of("syntactic", |relation| !relation.is_empty()),
+    parameter: Parameter::Any("syntactic"),
     shown: Shown { code: None, colour: AnsiColor::Green, in_controls: true },
     assess: |evidence, policy| {
         let Relations { relations, .. } = section(evidence.section);

@@ -26,9 +26,9 @@ const fn shown(code: Option<&'static str>) -> Shown {
     Shown { code, colour: AnsiColor::BrightMagenta, in_controls: false }
 }
 
-/// Whether a head can be labelled by going to words of this class: punctuation has a label of its own.
-fn is_labelled(tag: Upos) -> bool {
-    tag != Upos::Punct
+/// The classes of words that a head can be labelled by: punctuation has a label of its own.
+fn labelled() -> impl Iterator<Item = &'static str> {
+    Upos::ALL.into_iter().filter(|tag| *tag != Upos::Punct).map(Upos::tag)
 }
 
 const BOTH_BASELINES: &str = "Two baselines: uniform attention, and a head with the same preference for offsets that is \
@@ -46,13 +46,12 @@ pub(super) const TAG: Detector = Detector {
             Punctuation has a label of its own.",
     },
     thresholds: MASS_THRESHOLDS,
-    parameter: Parameter::Of("tag", |tag| Upos::of(tag).is_some_and(is_labelled)),
+    parameter: Parameter::OneOf("tag", || labelled().map(str::to_owned).collect()),
     shown: shown(None),
     assess: |evidence, policy| {
-        let tags = Upos::ALL.into_iter().filter(|tag| is_labelled(*tag)).map(Upos::tag);
         let label =
             |tag| assess_content(&format!("tag:{tag}"), "tag_mass", Some(tag), &CONTENT_MASS, (evidence, policy));
-        tags.filter_map(label).collect()
+        labelled().filter_map(label).collect()
     },
 };
 
