@@ -10,6 +10,7 @@ use super::policy::{Policy, Threshold};
 pub const TIMES_EXPECTED: f64 = 1.25;
 
 /// The thresholds of a label whose margin over uniform attention is `margin`.
+#[must_use]
 pub const fn thresholds(margin: &'static Threshold) -> [&'static Threshold; 2] {
     [margin, &LABEL_Q]
 }

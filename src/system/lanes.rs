@@ -20,6 +20,7 @@ pub fn across<T: Copy>(mut lanes: [T; LANES], combine: impl Fn(T, T) -> T) -> T 
 
 /// The sum of some weights, and that of their products with others; whole vectors of both.
 #[inline(always)]
+#[must_use]
 pub fn moments(weights: &[f32], factors: &[f32]) -> (f64, f64) {
     let (mut mass, mut moment) = ([0.0; LANES], [0.0; LANES]);
     for (weights, factors) in weights.as_chunks::<LANES>().0.iter().zip(factors.as_chunks::<LANES>().0) {

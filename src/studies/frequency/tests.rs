@@ -181,7 +181,8 @@ fn shares_by_hand() {
     close(chance, "rare_mass", 1.0 / 5.0);
     // Once 0.5/1203; the others, the too, are twice: (1 + 1202/2)/1203.
     let (cat, the) = (0.5 / 1203.0, 602.0 / 1203.0);
-    let from_the = |to_cat: f64, to_the: f64| (to_cat * cat + to_the * the) / (to_cat + to_the) - (cat + the) / 2.0;
+    let from_the =
+        |to_cat: f64, to_the: f64| (to_cat * cat + to_the * the) / (to_cat + to_the) - f64::midpoint(cat, the);
     close(head, "frequency_shift", (from_the(0.2, 0.2) + from_the(0.4, 0.1)) / 3.0);
     close(head, "frequency_shift_rare", 0.0);
 }

@@ -54,6 +54,7 @@ const LIKENESS_CAVEATS: &str = "The model's own word embeddings are the only lik
     they are not everybody's, and alike in spelling and frequency, too.";
 
 /// All metrics of words and meaning, in the order of the report.
+#[expect(clippy::redundant_closure_for_method_calls, reason = "the methods are of one lifetime, the table is of all")]
 pub(super) const METRICS: &[Metric<Ratio>] = &[
     Metric {
         explanation: Explanation {
