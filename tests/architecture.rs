@@ -255,6 +255,7 @@ fn only_the_writers_and_readers_know_json_text() {
         "studies/clark2019/mod.rs",
         "studies/words/mod.rs",
         "studies/frequency/mod.rs",
+        "studies/explained/mod.rs",
         "sequences/counts.rs",
         "studies/repeats/mod.rs",
         "passes/partial.rs",

@@ -1,5 +1,5 @@
-//! Word classes, likeness and frequency: against a reference that shares no code with the program, and with the counts
-//! that a corpus on standard input cannot have beforehand.
+//! Word classes, likeness and frequency, and what they and other cues explain: against references that share no code with
+//! the program, and with the counts that a corpus on standard input cannot have beforehand.
 
 mod support;
 
@@ -28,18 +28,31 @@ fn check(at: &str, actual: &Value, expected: &Value) {
     }
 }
 
-#[test]
-fn every_number_is_that_of_the_reference() {
-    let report = analyze(&fixture("corpus/gold.conllu"), &["--limit", "200"]);
-    let golden = fs::read_to_string(fixture("goldens/tiny-bert-content.json"));
-    let golden: Value =
-        serde_json::from_str(&golden.expect("python fixtures/reference_content.py makes the golden")).unwrap();
+/// What `fixtures/reference_NAME.py` made of tiny-bert.
+fn golden(name: &str) -> Value {
+    let golden = fs::read_to_string(fixture(&format!("goldens/tiny-bert-{name}.json")));
+    serde_json::from_str(&golden.expect("python fixtures/reference_NAME.py makes the golden")).unwrap()
+}
+
+/// Asserts that a report has the metrics and the chance levels of a golden.
+fn check_heads(report: &Value, golden: &Value) {
     check("chance", &report["chance"], &golden["chance"]);
     let (heads, expected) = (report["heads"].as_array().unwrap(), golden["heads"].as_array().unwrap());
     assert_eq!(heads.len(), expected.len());
     for (head, expected) in heads.iter().zip(expected) {
         check(head["name"].as_str().unwrap(), &head["metrics"], expected);
     }
+}
+
+#[test]
+fn what_explains_a_head_is_that_of_the_reference() {
+    check_heads(&analyze(&fixture("corpus/gold.conllu"), &["--limit", "120"]), &golden("explained"));
+}
+
+#[test]
+fn every_number_is_that_of_the_reference() {
+    let (report, golden) = (analyze(&fixture("corpus/gold.conllu"), &["--limit", "200"]), golden("content"));
+    check_heads(&report, &golden);
     for (metric, count) in golden["counts"].as_object().unwrap() {
         let of = |found: &Value| found["count"].clone();
         match count.as_object() {

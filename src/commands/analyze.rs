@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use super::conclude::conclude;
 use super::options::{AnalyzeOptions, ONLY_ONCE, Outcome};
 use super::outputs;
-use crate::corpus::{Corpus, CorpusIdentity};
+use crate::corpus::{Corpus, CorpusIdentity, Input};
 use crate::export::summary;
 use crate::model::{Fingerprint, Model};
 use crate::passes::counting::count;
@@ -20,7 +20,7 @@ use crate::sequences::counts::{Counting, TokenCounts};
 use crate::sequences::shard::Shard;
 use crate::stats::blocks::BLOCKS;
 use crate::studies::plan::{self, Plan};
-use crate::studies::study::Subject;
+use crate::studies::study::{Counts, Subject};
 use crate::system::output::Output;
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::{print, say};
@@ -113,12 +113,15 @@ fn known(options: &AnalyzeOptions, model: &Model, max_tokens: usize) -> Result<K
     for study in &options.left_out {
         say(&format!("the study {} is left out: {ONLY_ONCE}", study.card().name));
     }
-    if !options.studies.iter().any(|study| study.needs_counts()) {
+    if options.studies.iter().all(|study| study.counts() == Counts::Unused) {
         return Ok(Known::default());
     }
     if let Some(file) = &options.counts {
         let (counts, sha256) = Counting::read(file, &model.tokenizer)?;
         return Ok(Known { counts: Some(Arc::new(counts.finish())), sha256: Some(sha256), counted: None });
+    }
+    if !options.corpus.iter().all(Input::can_be_read_again) {
+        return Ok(Known::default());
     }
     let counting = progress::step("counting tokens");
     let (counts, corpus) = count(&options.corpus, &model.tokenizer, max_tokens, options.truncate, options.limit)?;

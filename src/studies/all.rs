@@ -6,6 +6,7 @@ use super::attention::Attention;
 use super::clark2019::Clark2019;
 use super::dependency::Dependency;
 use super::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
+use super::explained::Explained;
 use super::explanation::Entry;
 use super::frequency::Frequency;
 use super::label::{Detector, NO_LABEL};
@@ -19,7 +20,7 @@ use super::words::Words;
 
 /// Every study, in the order of reports: of metrics, of labels with equal margins, of sections, of the summary.
 pub const STUDIES: &[&dyn Study] =
-    &[&Attention, &Norms, &Trees, &Dependency, &Words, &Frequency, &RepeatedTokens, &Clark2019];
+    &[&Attention, &Norms, &Trees, &Dependency, &Words, &Frequency, &Explained, &RepeatedTokens, &Clark2019];
 
 /// The study of this name.
 #[must_use]

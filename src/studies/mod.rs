@@ -8,12 +8,13 @@ pub mod all;
 pub mod attention;
 pub mod clark2019;
 pub mod content;
+pub mod cosines;
 pub mod dependency;
 pub mod evidence;
+pub mod explained;
 pub mod explanation;
 pub mod findings;
 pub mod frequency;
-
 pub mod label;
 pub mod metric;
 pub mod norms;
@@ -22,6 +23,7 @@ pub mod plan;
 pub mod policy;
 pub mod position;
 pub mod presets;
+pub mod pseudo_values;
 pub mod repeats;
 pub mod section;
 #[cfg(test)]

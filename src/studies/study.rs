@@ -27,9 +27,9 @@ pub trait Study: Sync {
         vec![Pass::PLAIN]
     }
 
-    /// Whether it must know how often each token is in the whole corpus before any pass over it begins.
-    fn needs_counts(&self) -> bool {
-        false
+    /// Its need to know how often each token is in the whole corpus before any pass over it begins.
+    fn counts(&self) -> Counts {
+        Counts::Unused
     }
 
     /// Empty sums for the pass at `place` of [`Study::passes`].
@@ -93,6 +93,17 @@ pub struct Card {
     pub by_default: bool,
     /// The key of `settings` that says by itself whether it ran: reports had it before they listed their studies.
     pub settings_key: Option<&'static str>,
+}
+
+/// The need of a study for the counts of the tokens of a whole corpus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counts {
+    /// It does not ask for them.
+    Unused,
+    /// It says more where there are any.
+    Useful,
+    /// It cannot do without.
+    Needed,
 }
 
 /// The model and the settings that sums must know beforehand.

@@ -28,7 +28,7 @@ use crate::sequences::words::FromToken;
 use crate::studies::all::STUDIES;
 use crate::studies::number::Part;
 use crate::studies::presets::{PRESETS, Preset};
-use crate::studies::study::Study;
+use crate::studies::study::{Counts, Study};
 use crate::system::boxed;
 use crate::system::output::{self};
 use crate::system::parallel::all_cores;
@@ -356,7 +356,7 @@ fn can_count(
     if given || corpus.iter().all(Input::can_be_read_again) {
         return Ok((studies, Vec::new()));
     }
-    let (left_out, kept): (Vec<_>, Vec<_>) = studies.into_iter().partition(|study| study.needs_counts());
+    let (left_out, kept): (Vec<_>, Vec<_>) = studies.into_iter().partition(|study| study.counts() == Counts::Needed);
     match left_out.iter().map(|study| study.card().name).find(|name| with.iter().any(|wanted| wanted == name)) {
         Some(name) => Err(format!("--with {name}: {ONLY_ONCE}")),
         None => Ok((kept, left_out)),

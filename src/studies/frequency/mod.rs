@@ -16,7 +16,7 @@ use super::label::{Detector, Parameter, Shown};
 use super::metric::{self, Bench, Estimates, Fraction, Keys};
 use super::policy::{Policy, Threshold};
 use super::section::Section;
-use super::study::{Card, Observed, Study, Subject, columns};
+use super::study::{Card, Counts, Observed, Study, Subject, columns};
 use crate::passes::observer::{self, Observer, sums, watching};
 use metrics::{METRICS, Seen};
 use sums::{FrequencyBlock, FrequencySums, HeadSums};
@@ -88,8 +88,8 @@ impl Study for Frequency {
         }
     }
 
-    fn needs_counts(&self) -> bool {
-        true
+    fn counts(&self) -> Counts {
+        Counts::Needed
     }
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {

@@ -4,6 +4,7 @@
 use super::observe::{SINK_KINDS, VECTORS};
 use super::sums::{AllNorms, Exposure, NormBlock};
 use crate::studies::metric::Fraction;
+use crate::studies::pseudo_values::{Without, fractions};
 
 /// The shares of one head, each with a fraction for every block and, last, one for the whole corpus.
 #[derive(Clone, Debug)]
@@ -113,9 +114,7 @@ impl Shares {
             let without: Vec<Option<Squares>> = sums.blocks().iter().zip(&by_block).map(without).collect();
             (with_mean(whole, square), without)
         });
-        let by = |(whole, without): &(Squares, Vec<Option<Squares>>), share: fn(&Squares) -> Option<f64>| {
-            fractions(whole, without, share)
-        };
+        let by = |(whole, without): &(Squares, Vec<Option<Squares>>), share| pseudo_values(whole, without, share);
         Self {
             constant: by(&output, Squares::constant),
             sentence: by(&output, Squares::component),
@@ -155,25 +154,13 @@ impl Squares {
     }
 }
 
-/// A share as fractions of blocks: with `θ_(b)` without block `b`, which has the part `w_b` of the queries,
-/// `(x - θ_(b) (1 - w_b)) / w_b`, `x` being the sum over blocks of `θ_(b) (1 - w_b)`, divided by their number less one.
-///
-/// The ratio of the sums of all blocks but one is then `θ_(b)` itself: whatever is done with ratios of sums by leaving out
-/// and by resampling blocks can be done with a share that is none (Efron & Tibshirani 1993, section 11.5: pseudo-values).
-fn fractions(whole: &Squares, without: &[Option<Squares>], share: fn(&Squares) -> Option<f64>) -> ByBlock {
-    let others: Vec<Option<(f64, f64)>> = without
-        .iter()
-        .map(|without| without.as_ref().and_then(|without| Some((share(without)?, without.count / whole.count))))
-        .collect();
-    let (count, sum) =
-        others.iter().flatten().fold((0.0, 0.0), |(count, sum), (theta, rest)| (count + 1.0, sum + theta * rest));
-    let mean = sum / (count - 1.0);
-    let of_block = |other: &Option<(f64, f64)>| match other {
-        Some((theta, rest)) if mean.is_finite() => Fraction::new(mean - theta * rest, 1.0 - rest),
-        _ => Fraction::NONE,
+/// A share as fractions of blocks, whose weights are their queries.
+fn pseudo_values(whole: &Squares, without: &[Option<Squares>], share: fn(&Squares) -> Option<f64>) -> ByBlock {
+    let left = |without: &Option<Squares>| {
+        let without = without.as_ref()?;
+        Some(Without { value: share(without)?, rest: without.count / whole.count })
     };
-    let all = share(whole).map_or(Fraction::NONE, |all| Fraction::new(all, 1.0));
-    others.iter().map(of_block).chain([all]).collect()
+    fractions(share(whole), &without.iter().map(left).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

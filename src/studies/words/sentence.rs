@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use crate::corpus::Upos;
 use crate::model::forward::WordEmbeddings;
 use crate::sequences::sequence::{Sequence, TokenKind};
-use crate::system::lanes::{LANES, across};
-use multiversion::multiversion;
+use crate::studies::cosines::cosines;
+use crate::system::lanes::LANES;
 
 /// The words of a sentence of which some have a UPOS.
 #[derive(Clone, Debug)]
@@ -100,18 +100,9 @@ impl Tokens {
 /// over them; rows as wide as `width`, 0 for all but these keys.
 #[expect(clippy::cast_possible_truncation, reason = "weights are f32, and so is what they are multiplied with")]
 fn likeness(sequence: &Sequence, text: &mut [Text], width: usize, embeddings: &WordEmbeddings) -> Vec<f32> {
-    let rows: Vec<&[f32]> = text.iter().map(|token| embeddings.of(sequence.ids[token.place])).collect();
-    let norms: Vec<f64> = rows.iter().map(|row| dot(row, row).sqrt()).collect();
-    let count = rows.len();
-    let mut cosines = vec![0.0; count * count];
-    for query in 0..count {
-        for key in 0..query {
-            let product = norms[query] * norms[key];
-            let cosine = if product > 0.0 { dot(rows[query], rows[key]) / product } else { 0.0 };
-            cosines[query * count + key] = cosine;
-            cosines[key * count + query] = cosine;
-        }
-    }
+    let count = text.len();
+    let ids: Vec<u32> = text.iter().map(|token| sequence.ids[token.place]).collect();
+    let cosines = cosines(&ids, embeddings);
     let places: Vec<(usize, u32)> = text.iter().map(|token| (token.place, sequence.ids[token.place])).collect();
     let mut likeness = Vec::new();
     for (query, token) in text.iter_mut().enumerate() {
@@ -132,18 +123,4 @@ fn likeness(sequence: &Sequence, text: &mut [Text], width: usize, embeddings: &W
         keys().for_each(|((place, _), cosine)| likeness[start + place] = ((cosine - mean) / variance.sqrt()) as f32);
     }
     likeness
-}
-
-/// The product of two embeddings in f64.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn dot(a: &[f32], b: &[f32]) -> f64 {
-    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
-    let mut sums = [0.0; LANES];
-    for (a, b) in a.iter().zip(b) {
-        for lane in 0..LANES {
-            sums[lane] = f64::from(a[lane]).mul_add(f64::from(b[lane]), sums[lane]);
-        }
-    }
-    let rest: f64 = a_rest.iter().zip(b_rest).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum();
-    across(sums, |a, b| a + b) + rest
 }

@@ -27,7 +27,9 @@ fn nothing_of_nothing_is_no_share() {
     // One sentence alone does not show how much sentences differ.
     let one = Squares { each: 10.0, of_sentences: 8.0, of_mean: 8.0, count: 2.0, sentences: 1.0, squared: 4.0 };
     assert_eq!(one.component(), None);
-    assert!(fractions(&nothing, &vec![None; BLOCKS], Squares::constant).iter().all(|share| share.value().is_none()));
+    assert!(
+        pseudo_values(&nothing, &vec![None; BLOCKS], Squares::constant).iter().all(|share| share.value().is_none())
+    );
 }
 
 #[test]
@@ -42,7 +44,7 @@ fn fractions_without_a_block_are_the_share_without_it() {
         Some(Squares { each: 18.0, of_sentences: 16.0, of_mean: 16.0, count: 4.0, sentences: 2.0, squared: 8.0 });
     without[2] = Some(two_sentences());
     for share in [Squares::constant, Squares::between, Squares::component] {
-        let found = fractions(&whole, &without, share);
+        let found = pseudo_values(&whole, &without, share);
         let theta = share(&whole).unwrap();
         close(found[BLOCKS].value(), theta);
         assert!(found[3..BLOCKS].iter().all(|fraction| fraction.value().is_none()));
