@@ -64,6 +64,7 @@ fn write_summary(out: &mut String, report: &Report, presets: &[&Preset]) -> fmt:
     writeln!(out, "\nPrimary label of each head (layers down, heads across):\n")?;
     writeln!(out, "{}", grid(report))?;
     legend(out, &report.heads)?;
+    firm(out, &report.heads)?;
     tied(out, &report.heads)?;
     borderline(out, &report.heads)?;
     controls::write(out, report)?;
@@ -170,6 +171,14 @@ fn legend(out: &mut String, heads: &[HeadReport]) -> fmt::Result {
         writeln!(out, "{count:>5}  {style}{meaning}{style:#}{code}")?;
     }
     Ok(())
+}
+
+/// How many heads have a label that is sure.
+fn firm(out: &mut String, heads: &[HeadReport]) -> fmt::Result {
+    let has_firm = |head: &&HeadReport| head.labels.iter().any(|label| !label.borderline);
+    let firm = heads.iter().filter(has_firm).count();
+    let share = 100.0 * firm as f64 / heads.len().max(1) as f64;
+    writeln!(out, "\n{firm} of {} heads ({share:.0} %) have a firm label.", heads.len())
 }
 
 /// The mark of a label in the grid whose interval crosses its threshold.

@@ -73,7 +73,7 @@ const SHARED: &str =
 pub(super) const METRICS: &[Metric<Ratio>] = &[
     Metric {
         explanation: Explanation {
-            name: "explained",
+            name: "explained_all",
             measures: "How much of what varies within the rows of a head's attention all known cues explain together.",
             formula: "R² = b' G^-1 b / Y, G the sum of x x', b of x y, Y of y², over queries i in T, all centred within the row; \
                 all-keys: y = A[i, j] over all keys; text: y = A[i, j] over the sum of the row, j in T without i",
@@ -89,7 +89,7 @@ pub(super) const METRICS: &[Metric<Ratio>] = &[
         explanation: Explanation {
             name: "explained_alone",
             measures: "How much of a head's attention over all keys each group of cues explains alone.",
-            formula: "explained[all-keys] by the cues of the group",
+            formula: "explained_all[all-keys] by the cues of the group",
             chance: CHANCE,
             source: OURS,
             caveats: CAVEATS,
@@ -102,7 +102,7 @@ pub(super) const METRICS: &[Metric<Ratio>] = &[
         explanation: Explanation {
             name: "explained_unique",
             measures: "How much of a head's attention over all keys each group of cues explains that the others do not.",
-            formula: "explained[all-keys] less the same by the cues of all other groups",
+            formula: "explained_all[all-keys] less the same by the cues of all other groups",
             chance: CHANCE,
             source: OURS,
             caveats: SHARED,

@@ -70,13 +70,13 @@ impl Summed {
 const NAMED: usize = 3;
 
 impl FormSummed {
-    /// The share in words: `59 % over all keys (sinks 33, position 7, classes 2)`.
+    /// The share as a line: `59 % over all keys (sinks 33, position 7, classes 2)`.
     fn words(&self, over: &str) -> Option<String> {
         let mut groups: Vec<(&String, f64)> = self.unique.iter().map(|(name, share)| (name, *share)).collect();
         groups.sort_by(|a, b| b.1.total_cmp(&a.1));
         let named = groups.iter().take(NAMED).map(|(name, share)| format!("{name} {:.0}", 100.0 * share));
         let named = named.collect::<Vec<_>>().join(", ");
-        Some(format!("{:.0} % over {over} ({named})", 100.0 * self.explained?))
+        Some(format!("  {:.0} % over {over} ({named})\n", 100.0 * self.explained?))
     }
 }
 
@@ -88,14 +88,12 @@ impl Section for ExplainedSection {
     fn summary(&self, _: &Policy) -> String {
         let Summed { all_keys, text } = &self.explained;
         let forms = [all_keys.words("all keys"), text.words("other tokens of text")];
-        let forms: Vec<String> = forms.into_iter().flatten().collect();
+        let forms: String = forms.into_iter().flatten().collect();
         if forms.is_empty() {
-            return String::new();
+            return forms;
         }
         format!(
-            "Known cues explain of the variance of attention {}, in the mean of heads;\n\
-             in brackets what those groups of cues that add most explain that no others do.\n",
-            forms.join(" and ")
+            "Variance of attention that known cues explain, mean of heads (what a group adds to all others):\n{forms}"
         )
     }
 }

@@ -103,7 +103,10 @@ impl Numbers {
             let explained = factors.map(|factor| if varies { factor.explained(products) / squares } else { f64::NAN });
             let all = explained.all;
             // More cues explain no less but for rounding.
-            let found = Shares { unique: explained.unique.map(|others| (all - others).max(0.0)), ..explained };
+            let found = Shares {
+                unique: explained.unique.map(|others| if others > all { 0.0 } else { all - others }),
+                ..explained
+            };
             found.where_any(&any)
         };
         self.heads.iter().map(of_head).collect()

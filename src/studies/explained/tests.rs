@@ -119,18 +119,18 @@ fn a_head_of_one_cue_is_explained_by_its_group() {
         assert!(shares.iter().all(|share| *share > 0.5), "{group} {shares:?}");
         // What goes to the first special token is not in this form.
         assert!(group == "sinks" || of(head, "explained_text_alone", group) > 0.5, "{group}");
-        let all = of(head, "explained", "all-keys");
+        let all = of(head, "explained_all", "all-keys");
         for other in GROUPS {
             let (alone, unique) = (of(head, "explained_alone", other.name), of(head, "explained_unique", other.name));
             assert!(unique <= all + 1e-9 && alone <= all + 1e-9 && unique > -1e-9, "{group} {}", other.name);
         }
     }
     // What is random is explained as much as by chance.
-    let chance = |key: &str| estimates.chance.get("explained", Some(key)).unwrap().unwrap();
+    let chance = |key: &str| estimates.chance.get("explained_all", Some(key)).unwrap().unwrap();
     for form in ["all-keys", "text"] {
-        assert!(chance(form) > 0.0 && of(5, "explained", form) < 3.0 * chance(form), "{form}");
-        assert!(estimates.ci95[0].get("explained", Some(form)).unwrap().unwrap().low() > 0.5);
-        assert!(estimates.standard_errors[0].get("explained", Some(form)).unwrap().unwrap() < 0.02);
+        assert!(chance(form) > 0.0 && of(5, "explained_all", form) < 3.0 * chance(form), "{form}");
+        assert!(estimates.ci95[0].get("explained_all", Some(form)).unwrap().unwrap().low() > 0.5);
+        assert!(estimates.standard_errors[0].get("explained_all", Some(form)).unwrap().unwrap() < 0.02);
     }
 }
 
@@ -159,5 +159,5 @@ fn a_head_without_attention_to_vary_has_no_share() {
     let heads: [Head; 1] = [|_, _, _| 1.0];
     let (estimates, _) = explained(&corpus(), &heads);
     assert!(estimates.heads[0].cells().all(|(_, share)| share.is_none()));
-    assert!(estimates.chance.get("explained", Some("text")).unwrap().is_some());
+    assert!(estimates.chance.get("explained_all", Some("text")).unwrap().is_some());
 }

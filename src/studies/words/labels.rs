@@ -31,9 +31,6 @@ fn labelled() -> impl Iterator<Item = &'static str> {
     Upos::ALL.into_iter().filter(|tag| *tag != Upos::Punct).map(Upos::tag)
 }
 
-const BOTH_BASELINES: &str = "Two baselines: uniform attention, and a head with the same preference for offsets that is \
-    blind otherwise";
-
 pub(super) const TAG: Detector = Detector {
     explanation: Explanation {
         name: "tag:<UPOS>",
@@ -62,7 +59,7 @@ pub(super) const SAME_TAG: Detector = Detector {
         formula: "same_tag_mass_over_chance >= {content_mass} and same_tag_mass_over_position >= 0, by blocks of sentences, q <= \
             {label_q}",
         chance: "chance.same_tag_mass, and the head's own same_tag_mass_expected",
-        source: BOTH_BASELINES,
+        source: "Defined here.",
         caveats: "A head that goes to the same token, or to one frequent class, does this as well.",
     },
     thresholds: MASS_THRESHOLDS,
@@ -80,7 +77,7 @@ pub(super) const SIMILAR_WORDS: Detector = Detector {
         formula: "similarity_gain_over_chance >= {similarity_gain} and similarity_gain_over_position >= 0, by blocks of sentences, \
             q <= {label_q}",
         chance: "0, and the head's own similarity_gain_expected",
-        source: BOTH_BASELINES,
+        source: "Defined here.",
         caveats: "Likeness is that of the model's own word embeddings, which are alike in spelling and frequency, too.",
     },
     thresholds: &thresholds(&SIMILARITY_GAIN),
