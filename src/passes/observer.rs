@@ -17,6 +17,7 @@ use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadView, Needs};
 use crate::model::grid::HeadGrid;
 use crate::sequences::sequence::Sequence;
+use crate::sequences::text::TextAttention;
 use crate::sequences::words::{FromToken, WordAttention};
 
 /// Sums of what every head does in the sequences of a pass.
@@ -76,25 +77,29 @@ pub struct Lent<'a> {
     /// The head at work: its attention, and what else is needed.
     pub view: HeadView<'a>,
     sequence: &'a Sequence,
-    folded: &'a mut [Folded; 2],
+    folded: &'a mut Folder,
 }
 
-/// Room to fold attention to words, reused from head to head.
+/// Room to fold attention to words and to text, reused from head to head.
 #[derive(Clone, Debug, Default)]
-pub struct Folder([Folded; 2]);
+pub struct Folder {
+    words: [Folded<WordAttention>; 2],
+    text: Folded<TextAttention>,
+}
 
 impl Folder {
     /// One head over `sequence`, with room to fold it.
     pub fn lend<'a>(&'a mut self, sequence: &'a Sequence, view: HeadView<'a>) -> Lent<'a> {
-        self.0.iter_mut().for_each(|folded| folded.done = false);
-        Lent { view, sequence, folded: &mut self.0 }
+        self.words.iter_mut().for_each(|folded| folded.done = false);
+        self.text.done = false;
+        Lent { view, sequence, folded: self }
     }
 }
 
-/// Attention between words by one way of folding: worked out when it is first asked for.
+/// Attention by one way of folding: worked out when it is first asked for.
 #[derive(Clone, Debug, Default)]
-struct Folded {
-    words: WordAttention,
+struct Folded<T> {
+    attention: T,
     done: bool,
 }
 
@@ -107,12 +112,22 @@ impl<'a> Lent<'a> {
 
     /// The attention between words, `[words, words]`, folded by `from`; whoever asks again gets the same one.
     pub fn words(&mut self, from: FromToken) -> &WordAttention {
-        let folded = &mut self.folded[usize::from(from == FromToken::First)];
+        let folded = &mut self.folded.words[usize::from(from == FromToken::First)];
         if !folded.done {
-            folded.words.fold(self.view.attention, &self.sequence.words, from);
+            folded.attention.fold(self.view.attention, &self.sequence.words, from);
             folded.done = true;
         }
-        &folded.words
+        &folded.attention
+    }
+
+    /// The attention between tokens of text; whoever asks again gets the same.
+    pub fn text(&mut self) -> &TextAttention {
+        let folded = &mut self.folded.text;
+        if !folded.done {
+            folded.attention.fold(self.view.attention, &self.sequence.kinds);
+            folded.done = true;
+        }
+        &folded.attention
     }
 }
 

@@ -11,5 +11,6 @@ pub mod shuffle;
 pub mod tally;
 #[cfg(test)]
 pub(crate) mod test_support;
+pub mod text;
 pub mod tokenize;
 pub mod words;

@@ -61,6 +61,26 @@ impl Component {
     }
 }
 
+/// Added to a number below 2^51 in magnitude it leaves the nearest whole number in the lowest bits.
+const WHOLE: f64 = 6_755_399_441_055_744.0;
+
+/// The nearest whole number (ties to even) of one below 2^51 in magnitude: no processor needs a function call for it.
+#[must_use]
+#[inline]
+pub fn nearest(value: f64) -> i64 {
+    debug_assert!(value.abs() < 2_251_799_813_685_248.0, "{value} is too large");
+    (value + WHOLE).to_bits().cast_signed().wrapping_sub(WHOLE.to_bits().cast_signed())
+}
+
+impl Component {
+    /// Adds values below 2^19 in magnitude, such as what a sentence adds up of attention, each rounded to the resolution.
+    pub fn add_all(sums: &mut [Self], values: &[f64]) {
+        for (sum, value) in sums.iter_mut().zip(values) {
+            sum.0 = sum.0.wrapping_add(nearest(value * COMPONENT_ONE));
+        }
+    }
+}
+
 impl AddAssign<f64> for Component {
     /// Rounds `value` to the resolution, then adds exactly.
     #[expect(clippy::cast_possible_truncation, reason = "the range is argued at the type")]
@@ -149,6 +169,17 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn the_nearest_whole_number_is_found(value in -2e15..2e15_f64, small in -9.0..9.0_f64) {
+            for value in [value, small, value.trunc() + 0.5, small.trunc() - 0.5, 0.0] {
+                prop_assert_eq!(nearest(value) as f64, value.round_ties_even());
+            }
+            let (mut sums, mut one) = ([Component::default()], Component::default());
+            Component::add_all(&mut sums, &[small]);
+            one += small;
+            prop_assert!((sums[0].value() - one.value()).abs() < 2.4e-10);
+        }
+
         #[test]
         fn the_order_of_addition_does_not_matter(mut values in prop::collection::vec(-1e6..1e6_f64, 0..50)) {
             let forward = sum(&values);

@@ -8,10 +8,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::stats::exact::ExactSum;
+use crate::sequences::roles::{OFFSETS, REACH};
+use crate::sequences::text::TextAttention;
+use crate::stats::exact::{ExactSum, nearest};
 
 /// The farthest offset with a bin of its own.
-const NEAR: usize = 8;
+const NEAR: usize = REACH;
 
 /// The farthest distance of the first and of the second far bin on either side; the third has all that is farther.
 const FAR: [usize; 2] = [16, 32];
@@ -52,6 +54,13 @@ impl Profile {
         let (start, end) = (query.saturating_sub(NEAR), row.len().min(query + NEAR + 1));
         let near = &mut self.0[start + NEAR - query..end + NEAR - query];
         near.iter_mut().zip(&row[start..end]).for_each(|(sum, &weight)| *sum += scale * weight.into());
+        self.add_all_far(row, query, scale);
+    }
+
+    /// Adds the weights of a query to keys beyond [`NEAR`].
+    #[inline(always)]
+    fn add_all_far<W: Copy + Into<f64>>(&mut self, row: &[W], query: usize, scale: f64) {
+        let (start, end) = (query.saturating_sub(NEAR), row.len().min(query + NEAR + 1));
         if start > 0 {
             self.add_far(LEFT, scale, |nearest, farthest| {
                 &row[query.saturating_sub(farthest)..(query + 1).saturating_sub(nearest)]
@@ -61,6 +70,14 @@ impl Profile {
             let at = |distance: usize| row.len().min(query.saturating_add(distance));
             self.add_far(RIGHT, scale, |nearest, farthest| &row[at(nearest)..at(farthest.saturating_add(1))]);
         }
+    }
+
+    /// Adds `scale` times the attention of a query to other tokens of text.
+    #[inline(always)]
+    pub fn add_text(&mut self, text: &TextAttention, query: usize, scale: f64) {
+        let near = self.0[..OFFSETS].iter_mut().zip(text.window(query));
+        near.for_each(|(sum, &weight)| *sum += scale * f64::from(weight));
+        self.add_all_far(&text.row(query)[..text.tokens()], query, scale);
     }
 
     /// Adds what is between two distances, both included, for each far bin of a side.
@@ -107,10 +124,9 @@ pub struct ProfileSums(ByBin<i64>);
 impl ProfileSums {
     /// Adds a sequence's profile.
     #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "the range is argued at the type")]
     pub fn add(&mut self, profile: &Profile) {
         for (sum, &weight) in self.0.iter_mut().zip(&profile.0) {
-            *sum += (weight * ONE).round_ties_even() as i64;
+            *sum += nearest(weight * ONE);
         }
     }
 

@@ -4,11 +4,12 @@
 
 use multiversion::multiversion;
 
-use super::cues::{COMMONNESS, COSINE, CUES, FAR_LEFT, LIST, OFFSET, TAG};
+use super::cues::{COMMONNESS, COSINE, CUES, FAR_LEFT, LIST, LISTED, OFFSET, TAG};
 use super::sentence::{ALL_KEYS, FORMS, SentenceCues, TEXT};
 use crate::model::forward::attention::AttentionView;
-use crate::sequences::roles::REACH;
-use crate::system::lanes::{LANES, moments};
+use crate::sequences::roles::{OFFSETS, REACH};
+use crate::sequences::text::TextAttention;
+use crate::system::lanes::dot;
 
 /// One head's attention in one sentence, centred within rows, in both forms.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,72 +20,90 @@ pub struct Seen {
     pub squares: [f64; FORMS],
 }
 
-/// Room for one row and for sums over columns; reused from head to head.
-#[derive(Clone, Debug, Default)]
-pub struct Room {
-    /// The weights on other tokens of text.
-    row: Vec<f32>,
-    columns: [Vec<f64>; FORMS],
-}
+/// Sums over columns in both forms; reused from head to head.
+pub type Columns = [Vec<f64>; FORMS];
 
-/// Multiplies a head's attention with the cues of a sentence; `forms` are those that the sentence has.
+/// The cues that depend on query and key and are not offsets.
+const OTHERS: usize = 1 + LISTED + 1;
+
+/// Multiplies a head's attention with the cues of a sentence.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn observe<'a>(cues: &'a SentenceCues, forms: [bool; FORMS], view: AttentionView<'a>, room: &'a mut Room) -> Seen {
-    let mut seen = Seen { products: [[0.0; CUES]; FORMS], squares: [0.0; FORMS] };
-    let (n, Room { row, columns }) = (view.tokens(), room);
-    row.clear();
-    row.resize(cues.width, 0.0);
-    for columns in &mut *columns {
+pub fn observe<'a>(
+    cues: &'a SentenceCues,
+    text: &'a TextAttention,
+    view: AttentionView<'a>,
+    columns: &'a mut Columns,
+) -> Seen {
+    let [mut all, mut other] = [[0.0; OFFSETS]; FORMS];
+    let [mut others_all, mut others_text] = [[0.0; OTHERS]; FORMS];
+    let mut squares = [0.0; FORMS];
+    let mut silent = [0.0; CUES];
+    let [columns_all, columns_text] = columns;
+    for columns in [&mut *columns_all, &mut *columns_text] {
         columns.clear();
-        columns.resize(n, 0.0);
+        columns.resize(cues.width, 0.0);
     }
+    let even = [cues.tokens, cues.text.len().saturating_sub(1)].map(|keys| 1.0 / keys as f64);
     for (number, &query) in cues.text.iter().enumerate() {
-        let weights = view.row(query);
-        for ((kept, &weight), is_text) in row.iter_mut().zip(weights).zip(&cues.is_text) {
-            *kept = weight * is_text;
+        let (row, weights, mass) = (text.row(query), view.row(query), text.mass(query));
+        let own = f64::from(weights[query]);
+        // A query without any attention on other tokens of text has no row in the form TEXT.
+        let scale = if mass > 0.0 { 1.0 / mass } else { 0.0 };
+        for ((all, other), &weight) in all.iter_mut().zip(&mut other).zip(text.window(query)) {
+            *all += f64::from(weight);
+            *other = f64::from(weight).mul_add(scale, *other);
         }
-        let own = f64::from(std::mem::take(&mut row[query]));
-        let (mass, squares) = moments(row, row);
-        let mut here = [0.0; CUES];
-        pairs(cues, number, row, &mut here);
-        let [all, text] = &mut seen.products;
-        if forms[ALL_KEYS] {
-            add(all, &here, 1.0);
-            all[OFFSET + REACH] += own;
-            add(all, cues.means(ALL_KEYS, number), -1.0);
-            columns[ALL_KEYS].iter_mut().zip(weights).for_each(|(sum, &weight)| *sum += f64::from(weight));
-            let special: f64 = cues.special.iter().map(|&(key, _)| f64::from(weights[key]).powi(2)).sum();
-            seen.squares[ALL_KEYS] += squares + own * own + special - 1.0 / n as f64;
+        all[REACH] += own;
+        for ((all, other), &weight) in columns_all.iter_mut().zip(&mut *columns_text).zip(row) {
+            *all += f64::from(weight);
+            *other = f64::from(weight).mul_add(scale, *other);
         }
-        // A query without any attention on other tokens of text has no row in this form.
-        if forms[TEXT] && mass > 0.0 {
-            add(text, &here, 1.0 / mass);
-            add(text, cues.means(TEXT, number), -1.0);
-            columns[TEXT].iter_mut().zip(&*row).for_each(|(sum, &weight)| *sum += f64::from(weight) / mass);
-            seen.squares[TEXT] += squares / (mass * mass) - 1.0 / (cues.text.len() - 1) as f64;
+        columns_all[query] += own;
+        let here = pairs(cues, number, row);
+        for ((all, text), value) in others_all.iter_mut().zip(&mut others_text).zip(here) {
+            *all += value;
+            *text = value.mul_add(scale, *text);
+        }
+        let square = f64::from(dot(row, row));
+        let mut special = own * own;
+        for &(key, _) in &cues.special {
+            let weight = f64::from(weights[key]);
+            columns_all[key] += weight;
+            special += weight * weight;
+        }
+        squares[ALL_KEYS] += square + special - even[ALL_KEYS];
+        if mass > 0.0 {
+            squares[TEXT] += square * scale * scale - even[TEXT];
+        } else {
+            silent.iter_mut().zip(cues.means(number)).for_each(|(sum, mean)| *sum += mean);
         }
     }
-    for (products, columns) in seen.products.iter_mut().zip(&*columns) {
+    let mut products = cues.total_means().map(|means| means.map(|mean| -mean));
+    products[TEXT].iter_mut().zip(silent).for_each(|(product, mean)| *product += mean);
+    let sums = [(all, others_all, columns_all), (other, others_text, columns_text)];
+    for (products, (window, others, columns)) in products.iter_mut().zip(sums) {
+        products[OFFSET..OFFSET + OFFSETS].iter_mut().zip(window).for_each(|(product, value)| *product += value);
+        products[FAR_LEFT] += others[0];
+        products[LIST..LIST + LISTED].iter_mut().zip(&others[1..]).for_each(|(product, value)| *product += value);
+        products[COSINE] += others[OTHERS - 1];
         keys(cues, columns, products);
     }
-    seen
+    Seen { products, squares }
 }
 
-/// Adds the weights of a row, `[width]` with its own place empty, on the cues that depend on query and key.
+/// The weights of a row on the cues that depend on query and key, but for offsets: far to the left, those listed, the cosine.
 #[inline(always)]
-fn pairs(cues: &SentenceCues, number: usize, row: &[f32], here: &mut [f64; CUES]) {
+fn pairs(cues: &SentenceCues, number: usize, row: &[f32]) -> [f64; OTHERS] {
     let query = cues.text[number];
-    let (start, end) = (query.saturating_sub(REACH), row.len().min(query + REACH + 1));
-    let window = &mut here[OFFSET + start + REACH - query..OFFSET + end + REACH - query];
-    window.iter_mut().zip(&row[start..end]).for_each(|(sum, &weight)| *sum = f64::from(weight));
-    here[FAR_LEFT] = row[..start].iter().map(|&weight| f64::from(weight)).sum();
-    for (list, keys) in cues.listed[number].iter().enumerate() {
-        here[LIST + list] = keys.iter().map(|&key| f64::from(row[key])).sum();
+    let mut here = [0.0; OTHERS];
+    here[0] = row[..query.saturating_sub(REACH)].iter().map(|&weight| f64::from(weight)).sum();
+    for (sum, keys) in here[1..].iter_mut().zip(&cues.listed[number]) {
+        *sum = keys.iter().map(|&key| f64::from(row[key])).sum();
     }
     if !cues.cosines.is_empty() {
-        debug_assert!(cues.width.is_multiple_of(LANES), "whole vectors");
-        here[COSINE] = moments(row, &cues.cosines[number * cues.width..][..cues.width]).1;
+        here[OTHERS - 1] = f64::from(dot(row, &cues.cosines[number * cues.width..][..cues.width]));
     }
+    here
 }
 
 /// Adds the weights on the cues that depend on the key alone, from the sums over columns.
@@ -101,9 +120,4 @@ fn keys(cues: &SentenceCues, columns: &[f64], products: &mut [f64; CUES]) {
             products[TAG + tag] += columns[key];
         }
     }
-}
-
-#[inline(always)]
-fn add(sums: &mut [f64; CUES], values: &[f64; CUES], times: f64) {
-    sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += times * value);
 }

@@ -43,8 +43,8 @@ pub struct SentenceCues {
     pub text: Vec<usize>,
     /// The places of all others, with the cue that they are, if one.
     pub special: Vec<(usize, Option<usize>)>,
-    /// 1 for tokens of text, 0 for others and for what fills the last vector; `[width]`.
-    pub is_text: Vec<f32>,
+    /// How many tokens it has, special ones included.
+    pub tokens: usize,
     /// The part of speech of each key, as its place in [`Upos::ALL`].
     pub tags: Vec<Option<usize>>,
     /// How common each key is; 0 for special tokens.
@@ -55,8 +55,10 @@ pub struct SentenceCues {
     pub width: usize,
     /// For each row the keys that have one of the cues that are listed, cue after cue.
     pub listed: Vec<[Vec<usize>; LISTED]>,
-    /// For each form and row the sum of each cue over its keys, divided by their number.
+    /// For each form and row the mean of each cue over its keys.
     means: [Vec<[f64; CUES]>; FORMS],
+    /// The sum of those of all rows.
+    total_means: [[f64; CUES]; FORMS],
 }
 
 /// The cues that a key has for a query, in ascending order.
@@ -83,6 +85,7 @@ impl SentenceCues {
             others.iter_mut().zip(&*text).for_each(|(sum, text)| *sum += text);
             for form in [ALL_KEYS, TEXT] {
                 let means = row_sums[form].map(|sum| sum / keys[form].max(1) as f64);
+                cues.total_means[form].iter_mut().zip(means).for_each(|(sum, mean)| *sum += mean);
                 cues.means[form].push(means);
             }
         }
@@ -116,15 +119,24 @@ impl SentenceCues {
             |token: usize| known.counts.as_ref().map_or(0.0, |counts| counts.of(sequence.ids[token]).commonness);
         let commonness = (0..n).map(|token| if is_text(token) { common(token) } else { 0.0 }).collect();
         let width = n.next_multiple_of(LANES);
-        let mut mask = vec![0.0; width];
-        text.iter().for_each(|&token| mask[token] = 1.0);
         let listed = vec![<[Vec<usize>; LISTED]>::default(); text.len()];
         let cosines = known.embeddings.as_ref().map_or_else(Vec::new, |embeddings| {
             let ids: Vec<u32> = text.iter().map(|&token| sequence.ids[token]).collect();
             spread(&cosines(&ids, embeddings), &ids, &text, width)
         });
         let means = [Vec::with_capacity(text.len()), Vec::with_capacity(text.len())];
-        Self { text, special, is_text: mask, tags, commonness, cosines, width, listed, means }
+        Self {
+            text,
+            special,
+            tokens: n,
+            tags,
+            commonness,
+            cosines,
+            width,
+            listed,
+            means,
+            total_means: [[0.0; CUES]; FORMS],
+        }
     }
 
     /// Fills in the cues that a key has for the query of a row, and lists those that are listed.
@@ -166,10 +178,16 @@ impl SentenceCues {
         }
     }
 
-    /// The mean of each cue over the keys of a row.
+    /// The mean of each cue over the keys of a row in the form [`TEXT`].
     #[must_use]
-    pub fn means(&self, form: usize, row: usize) -> &[f64; CUES] {
-        &self.means[form][row]
+    pub fn means(&self, row: usize) -> &[f64; CUES] {
+        &self.means[TEXT][row]
+    }
+
+    /// The sum of such means of all rows, in each form.
+    #[must_use]
+    pub fn total_means(&self) -> [[f64; CUES]; FORMS] {
+        self.total_means
     }
 }
 

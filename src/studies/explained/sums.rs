@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::cues::CUES;
-use super::observe::{Room, Seen, observe};
+use super::observe::{Columns, Seen, observe};
 use super::sentence::{FORMS, PAIRS, Products, SentenceCues};
 use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
@@ -80,7 +80,7 @@ pub struct ExplainedSums {
     #[serde(skip)]
     known: Beforehand,
     #[serde(skip)]
-    room: Room,
+    columns: Columns,
 }
 
 impl ExplainedSums {
@@ -88,7 +88,7 @@ impl ExplainedSums {
     #[must_use]
     pub fn new(grid: HeadGrid) -> Self {
         let block = std::array::from_fn(|_| FormSums::new(grid.count()));
-        Self { grid, blocks: vec![block; BLOCKS], known: Beforehand::default(), room: Room::default() }
+        Self { grid, blocks: vec![block; BLOCKS], known: Beforehand::default(), columns: Columns::default() }
     }
 
     /// The sums of a form in each block.
@@ -135,15 +135,10 @@ impl Sums for ExplainedSums {
     fn head(&mut self, Begun { block, cues, forms }: &mut Begun, lent: &mut Lent<'_>) {
         let view = lent.attention();
         let place = self.grid.index(view.layer, view.head);
-        let Seen { products, squares } = observe(cues, *forms, view, &mut self.room);
+        let Seen { products, squares } = observe(cues, lent.text(), view, &mut self.columns);
         for (form, sums) in self.blocks[*block].iter_mut().enumerate().filter(|(form, _)| forms[*form]) {
             let head = &mut sums.heads[place];
-            let values = products[form].iter();
-            head.products
-                .iter_mut()
-                .zip(values)
-                .filter(|(_, value)| **value != 0.0)
-                .for_each(|(sum, &value)| *sum += value);
+            Component::add_all(&mut head.products, &products[form]);
             head.squares += squares[form];
         }
     }

@@ -11,12 +11,13 @@ use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Lent, Sums};
 use crate::sequences::counts::TokenCounts;
 use crate::sequences::sequence::Sequence;
+use crate::sequences::text::TextAttention;
 use crate::sequences::words::FromToken;
 use crate::stats::blocks::{BLOCKS, block_of};
 use crate::stats::exact::ExactSum;
 use crate::stats::search::{first_at_least, largest};
 use crate::studies::position::{ByBin, Pair, Pairs, Profile, ProfileSums};
-use crate::system::lanes::{LANES, moments};
+use crate::system::lanes::{LANES, dot};
 
 /// The rank that the rarest tokens of a sentence must be beyond: those of Voita et al. 2019, section 5.3, are not among
 /// the 500 most frequent.
@@ -128,8 +129,6 @@ pub struct FrequencySums {
     mass_pairs: Pairs,
     #[serde(skip)]
     counts: Option<Arc<TokenCounts>>,
-    #[serde(skip)]
-    room: Room,
 }
 
 impl FrequencySums {
@@ -138,7 +137,7 @@ impl FrequencySums {
     pub fn new(grid: HeadGrid) -> Self {
         let blocks = vec![FrequencyBlock::new(grid); BLOCKS];
         let pairs = || Pairs::new(1);
-        Self { grid, blocks, argmax_pairs: pairs(), mass_pairs: pairs(), counts: None, room: Room::default() }
+        Self { grid, blocks, argmax_pairs: pairs(), mass_pairs: pairs(), counts: None }
     }
 
     /// The sums of each block; `[BLOCKS]`.
@@ -170,8 +169,6 @@ impl FrequencySums {
 pub struct Commonness {
     /// The places of the tokens of text.
     text: Vec<usize>,
-    /// 0 for tokens of text, -2 for others and for what fills the last vector: less than any weight when added to it.
-    below: Vec<f32>,
     /// The share of occurrences in the corpus that are of rarer tokens; 0 for tokens that are not of text.
     common: Vec<f32>,
     /// The sum of those.
@@ -192,10 +189,9 @@ impl Commonness {
             return None;
         }
         let width = n.next_multiple_of(LANES);
-        let (mut below, mut common, mut is_rare) = (vec![-2.0; width], vec![0.0; width], vec![false; n]);
+        let (mut common, mut is_rare) = (vec![0.0; width], vec![false; n]);
         let of = |token: usize| counts.of(sequence.ids[token]);
         for &token in &text {
-            below[token] = 0.0;
             common[token] = of(token).commonness as f32;
         }
         let rarest = text.iter().map(|&token| of(token)).min_by_key(|frequency| frequency.count)?;
@@ -204,7 +200,7 @@ impl Commonness {
         }
         let sum = common.iter().map(|&share| f64::from(share)).sum();
         let rare = (0..n).filter(|&token| is_rare[token]).collect();
-        Some(Self { text, below, common, sum, is_rare, rare })
+        Some(Self { text, common, sum, is_rare, rare })
     }
 
     /// The tokens of text that are not among the rarest; none where the sentence does not count.
@@ -226,35 +222,14 @@ struct Observed {
     mass_profile: Profile,
 }
 
-/// Room for one row, reused from row to row.
-#[derive(Clone, Debug, Default)]
-struct Room {
-    /// The weights on text; less than any weight elsewhere.
-    row: Vec<f32>,
-    /// The same, 0 elsewhere.
-    text: Vec<f32>,
-}
-
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn observe<'a>(sentence: &'a Commonness, view: AttentionView<'a>, room: &'a mut Room) -> Observed {
+fn observe<'a>(sentence: &'a Commonness, text: &'a TextAttention, view: AttentionView<'a>) -> Observed {
     let mut seen = Observed::default();
-    let (width, Room { row, text }) = (sentence.below.len(), room);
-    row.clear();
-    row.resize(width, 0.0);
-    text.clear();
-    text.resize(width, 0.0);
     for &query in &sentence.text {
-        let weights = view.row(query);
-        row[..weights.len()].copy_from_slice(weights);
-        for ((kept, text), below) in row.iter_mut().zip(&mut *text).zip(&sentence.below) {
-            *kept += below;
-            *text = kept.max(0.0);
-        }
-        let own = std::mem::take(&mut text[query]);
-        let (mass, common) = moments(text, &sentence.common);
-        text[query] = own;
+        let (row, mass) = (text.row(query), text.mass(query));
         if mass > 0.0 {
             let others = (sentence.text.len() - 1) as f64;
+            let common = f64::from(dot(row, &sentence.common));
             let shift = common / mass - (sentence.sum - f64::from(sentence.common[query])) / others;
             seen.shift += shift;
             seen.shifted += 1;
@@ -266,13 +241,27 @@ fn observe<'a>(sentence: &'a Commonness, view: AttentionView<'a>, room: &'a mut 
         if sentence.rare.is_empty() || sentence.is_rare[query] {
             continue;
         }
-        let favourite = first_at_least(row, largest(row));
+        let favourite = favourite(sentence, row, query, view.row(query)[query]);
         seen.argmax += u64::from(sentence.is_rare[favourite]);
         seen.argmax_profile.add_one(query, favourite);
-        seen.mass += sentence.rare.iter().map(|&rare| f64::from(weights[rare])).sum::<f64>();
-        seen.mass_profile.add(&text[..weights.len()], query, 1.0);
+        seen.mass += sentence.rare.iter().map(|&rare| f64::from(row[rare])).sum::<f64>();
+        seen.mass_profile.add_text(text, query, 1.0);
     }
     seen
+}
+
+/// The token of text with the largest weight, which may be the query, whose weight is not in its row; the lowest of equals.
+#[inline(always)]
+fn favourite(sentence: &Commonness, row: &[f32], query: usize, own: f32) -> usize {
+    let most = largest(row);
+    if own > most {
+        query
+    } else if most > 0.0 {
+        let other = first_at_least(row, most);
+        if own < most { other } else { other.min(query) }
+    } else {
+        sentence.text[0]
+    }
 }
 
 /// The block of a sequence, and its tokens.
@@ -319,7 +308,7 @@ impl Sums for FrequencySums {
         let Some(sentence) = sentence else { return };
         let view = lent.attention();
         let head = self.grid.index(view.layer, view.head);
-        self.blocks[*block].heads[head].add(&observe(sentence, view, &mut self.room));
+        self.blocks[*block].heads[head].add(&observe(sentence, lent.text(), view));
     }
 
     fn merge(&mut self, other: &Self) {

@@ -5,10 +5,10 @@ use multiversion::multiversion;
 
 use super::sentence::{TaggedWords, Tokens};
 use crate::corpus::Upos;
-use crate::model::forward::attention::AttentionView;
+use crate::sequences::text::TextAttention;
 use crate::sequences::words::WordAttention;
 use crate::studies::position::Profile;
-use crate::system::lanes::moments;
+use crate::system::lanes::{dot, sum};
 
 /// How many word classes there are: [`Upos::ALL`].
 pub const TAGS: usize = Upos::ALL.len();
@@ -102,36 +102,37 @@ pub(super) fn words(words: &TaggedWords, attention: &WordAttention, room: &mut R
 
 /// Adds the attention between tokens.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub(super) fn tokens<'a>(tokens: &'a Tokens, view: AttentionView<'a>, room: &'a mut Room, seen: &'a mut Observed) {
-    let (width, row) = (tokens.is_text.len(), &mut room.row);
-    row.clear();
-    row.resize(width, 0.0);
+pub(super) fn tokens<'a>(tokens: &'a Tokens, text: &'a TextAttention, room: &'a mut Room, seen: &'a mut Observed) {
     for token in &tokens.text {
+        let row = text.row(token.place);
+        let mut rest = text.mass(token.place);
         let repeated = token.same.len() > 1;
-        if !repeated && token.likeness.is_none() {
-            continue;
-        }
-        let weights = view.row(token.place);
-        for ((kept, &weight), is_text) in row.iter_mut().zip(weights).zip(&tokens.is_text) {
-            *kept = weight * is_text;
-        }
         if repeated {
-            let mass: f64 =
-                token.same.iter().map(|&same| f64::from(row[same])).sum::<f64>() - f64::from(row[token.place]);
+            let mass: f64 = token.same.iter().map(|&same| f64::from(row[same])).sum();
             seen.masses[SAME_TOKEN] += mass;
-            seen.profiles[Queries::Repeated as usize].add(&row[..weights.len()], token.place, 1.0);
+            seen.profiles[Queries::Repeated as usize].add_text(text, token.place, 1.0);
             if !token.is_punctuation {
                 seen.masses[SAME_WORD] += mass;
-                seen.profiles[Queries::RepeatedWords as usize].add(&row[..weights.len()], token.place, 1.0);
+                seen.profiles[Queries::RepeatedWords as usize].add_text(text, token.place, 1.0);
             }
         }
-        if let Some(start) = token.likeness {
-            token.same.iter().for_each(|&same| row[same] = 0.0);
-            let (mass, likeness) = moments(row, &tokens.likeness[start..start + width]);
-            if mass > 0.0 {
-                seen.likened += 1;
-                seen.masses[LIKENESS] += likeness / mass;
-                seen.profiles[Queries::Likened as usize].add(&row[..weights.len()], token.place, 1.0 / mass);
+        let Some(start) = token.likeness else { continue };
+        let likeness = &tokens.likeness[start..start + row.len()];
+        if repeated {
+            // What is left beside the token itself may be next to nothing, which a difference would not tell.
+            room.row.clear();
+            room.row.extend_from_slice(row);
+            token.same.iter().for_each(|&same| room.row[same] = 0.0);
+            rest = sum(&room.row);
+        }
+        if rest > 0.0 {
+            seen.likened += 1;
+            seen.masses[LIKENESS] += f64::from(dot(row, likeness)) / rest;
+            let profile = &mut seen.profiles[Queries::Likened as usize];
+            if repeated {
+                profile.add(&room.row[..text.tokens()], token.place, 1.0 / rest);
+            } else {
+                profile.add_text(text, token.place, 1.0 / rest);
             }
         }
     }

@@ -47,11 +47,9 @@ impl TaggedWords {
 /// The tokens of a sentence as queries and keys.
 #[derive(Clone, Debug)]
 pub(super) struct Tokens {
-    /// 1 for tokens of text, 0 for others and for what fills the last vector.
-    pub is_text: Vec<f32>,
     /// The tokens of text.
     pub text: Vec<Text>,
-    /// How alike the keys of each query are to it, row after row; as wide as `is_text`.
+    /// How alike the keys of each query are to it, row after row, each of whole vectors.
     pub likeness: Vec<f32>,
 }
 
@@ -78,8 +76,6 @@ impl Tokens {
     pub fn new(sequence: &Sequence, embeddings: Option<&WordEmbeddings>) -> Self {
         let width = sequence.ids.len().next_multiple_of(LANES);
         let places: Vec<usize> = (0..sequence.ids.len()).filter(|&token| !sequence.kinds[token].is_special()).collect();
-        let mut is_text = vec![0.0; width];
-        places.iter().for_each(|&place| is_text[place] = 1.0);
         let mut by_id: HashMap<u32, Vec<usize>> = HashMap::new();
         places.iter().for_each(|&place| by_id.entry(sequence.ids[place]).or_default().push(place));
         let mut text: Vec<Text> = places
@@ -92,7 +88,7 @@ impl Tokens {
             })
             .collect();
         let likeness = embeddings.map(|embeddings| likeness(sequence, &mut text, width, embeddings));
-        Self { is_text, text, likeness: likeness.unwrap_or_default() }
+        Self { text, likeness: likeness.unwrap_or_default() }
     }
 }
 

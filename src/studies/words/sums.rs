@@ -272,7 +272,7 @@ impl Sums for WordsSums {
         if let Some(words) = &begun.words {
             observe::words(words, lent.words(self.from), &mut self.room, &mut seen);
         }
-        observe::tokens(&begun.tokens, view, &mut self.room, &mut seen);
+        observe::tokens(&begun.tokens, lent.text(), &mut self.room, &mut seen);
         self.blocks[begun.block].heads[head].add(&seen, begun.met);
     }
 
