@@ -251,7 +251,7 @@ fn observe<'a>(sentence: &'a Commonness, text: &'a TextAttention, view: Attentio
 }
 
 /// The token of text with the largest weight, which may be the query, whose weight is not in its row; the lowest of equals.
-#[inline(always)]
+#[inline]
 fn favourite(sentence: &Commonness, row: &[f32], query: usize, own: f32) -> usize {
     let most = largest(row);
     if own > most {
