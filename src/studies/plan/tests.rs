@@ -72,7 +72,7 @@ fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[
             let (gram, rows) = (&[1.0], |values| Rows::new(values, 1));
             let view = HeadView {
                 values: Some(Values { rows: rows(&values), bias: &[0.0] }),
-                value_norms: Some(ValueNorms { norms: &norms, gram }),
+                value_norms: Some(ValueNorms { norms: &norms, products: rows(&values), bias_product: &[0.0], gram }),
                 output: Some(Output {
                     contexts: rows(&contexts),
                     products: rows(&contexts),
