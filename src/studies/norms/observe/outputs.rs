@@ -50,13 +50,15 @@ pub fn add(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &Written<'_>, buf
             totals[4][lane] += if input > 0.0 { 0.0 } else { 1.0 };
         }
     }
-    let [square, bare_output, output, output_ratio, output_ratio_silent] =
-        totals.map(|lanes| across(lanes, |a, b| a + b));
-    sums.square = square;
-    sums.bare_output = bare_output;
-    sums.output = output;
-    sums.output_ratio = output_ratio;
-    sums.output_ratio_silent = output_ratio_silent;
+    for (total, sum) in totals.into_iter().zip([
+        &mut sums.square,
+        &mut sums.bare_output,
+        &mut sums.output,
+        &mut sums.output_ratio,
+        &mut sums.output_ratio_silent,
+    ]) {
+        *sum = across(total, |a, b| a + b);
+    }
 }
 
 /// Outputs and sinks of a head that attends uniformly and has the same values.

@@ -1,6 +1,8 @@
 //! The vectors that are written, `o°_i`, and the part of them that comes from each kind of sink,
 //! `s_i = sum_j A[i,j] f°_j`.
 
+use std::ops::Range;
+
 use super::vectors::{add_rows, inner};
 use super::{NormSums, Written, places, queries};
 use crate::sequences::roles::TokenRoles;
@@ -28,71 +30,114 @@ pub fn add(
         if places.is_empty() {
             continue;
         }
-        for run in &roles.text {
-            for query in run.clone() {
-                let (row, output) = (head.attention.row(query), head.output.products.row(query));
-                let (square, with_output) = Query { head, row, output, places }.add(vector, product);
-                sums.sink_square[kind] += square;
-                sums.sink_product[kind] += with_output;
-            }
+        let mut dots = Dots { square: [0.0; LANES], with_output: [0.0; LANES] };
+        let part = Part { head, text: &roles.text, places };
+        let whole = width - width % LANES;
+        for column in (0..whole).step_by(LANES) {
+            part.add_columns::<LANES>(column, &mut dots, vector, product);
         }
+        for column in whole..width {
+            part.add_columns::<1>(column, &mut dots, vector, product);
+        }
+        sums.sink_square[kind] = across(dots.square, |a, b| a + b);
+        sums.sink_product[kind] = across(dots.with_output, |a, b| a + b);
         sums.sink_mean_square[kind] = inner(vector, product) / queries;
     }
 }
 
-/// One text query and the sinks of one kind.
-struct Query<'a> {
+/// The queries that are looked at together: the values of a sink are loaded once for all of them, and their partial
+/// results are half of the registers of AVX-512.
+const TOGETHER: usize = 8;
+
+/// By lane, the terms of dot products.
+struct Dots {
+    /// Of the sum of `|s_i|²`.
+    square: [f64; LANES],
+    /// Of the sum of `<s_i, o°_i>`.
+    with_output: [f64; LANES],
+}
+
+/// The part that comes from the sinks of one kind.
+struct Part<'a> {
     head: &'a Written<'a>,
-    /// `[n]`: its attention.
-    row: &'a [f32],
-    /// `[head_dim]`: its output after the product with `W_O W_Oᵀ`.
-    output: &'a [f32],
+    text: &'a [Range<usize>],
     places: &'a [usize],
 }
 
-impl Query<'_> {
-    /// `|s_i|²` and `<s_i, o°_i>`; `s_i` is added to the sums of vectors before and after the product, `[head_dim]`.
+impl Part<'_> {
+    /// Adds `C` columns of `s_i` to the dot products and to the sums of vectors, `[head_dim]`.
     #[inline(always)]
-    fn add(&self, vector: &mut [f64], product: &mut [f64]) -> (f64, f64) {
-        let mut dots = [[0.0; LANES]; 2];
-        let width = vector.len();
-        let whole = width - width % LANES;
-        for column in (0..whole).step_by(LANES) {
-            self.add_columns(column, LANES, &mut dots, (vector, product));
-        }
-        if whole < width {
-            self.add_columns(whole, width - whole, &mut dots, (vector, product));
-        }
-        let [square, with_output] = dots.map(|lanes| f64::from(across(lanes, |a, b| a + b)));
-        (square, with_output)
-    }
-
-    /// The same of some columns, at most a vector of them; the terms of both dot products by lane.
-    #[inline(always)]
-    fn add_columns(
-        &self,
-        first: usize,
-        columns: usize,
-        dots: &mut [[f32; LANES]; 2],
-        (vector, product): (&mut [f64], &mut [f64]),
-    ) {
-        let (mut part, mut through) = ([0.0; LANES], [0.0; LANES]);
-        for &place in self.places {
-            let weight = self.row[place];
-            let value = &self.head.values.rows.row(place)[first..][..columns];
-            let value_product = &self.head.norms.products.row(place)[first..][..columns];
-            for lane in 0..columns {
-                part[lane] = weight.mul_add(value[lane], part[lane]);
-                through[lane] = weight.mul_add(value_product[lane], through[lane]);
+    fn add_columns<const C: usize>(&self, column: usize, dots: &mut Dots, vector: &mut [f64], product: &mut [f64]) {
+        let (mut square, mut with_output, mut part, mut through) = ([0.0; C], [0.0; C], [0.0; C], [0.0; C]);
+        for run in self.text {
+            for first in run.clone().step_by(TOGETHER) {
+                let count = TOGETHER.min(run.end - first);
+                let sums = if count == TOGETHER {
+                    self.of_queries::<TOGETHER, C>(first, column)
+                } else {
+                    let mut sums = [[0.0; C]; 4];
+                    for query in first..run.end {
+                        let own = self.of_queries::<1, C>(query, column);
+                        for lane in 0..C {
+                            sums[0][lane] += own[0][lane];
+                            sums[1][lane] += own[1][lane];
+                            sums[2][lane] += own[2][lane];
+                            sums[3][lane] += own[3][lane];
+                        }
+                    }
+                    sums
+                };
+                for lane in 0..C {
+                    square[lane] += f64::from(sums[0][lane]);
+                    with_output[lane] += f64::from(sums[1][lane]);
+                    part[lane] += f64::from(sums[2][lane]);
+                    through[lane] += f64::from(sums[3][lane]);
+                }
             }
         }
-        let output = &self.output[first..][..columns];
-        let (vector, product) = (&mut vector[first..][..columns], &mut product[first..][..columns]);
-        for lane in 0..columns {
-            dots[0][lane] = part[lane].mul_add(through[lane], dots[0][lane]);
-            dots[1][lane] = part[lane].mul_add(output[lane], dots[1][lane]);
-            vector[lane] += f64::from(part[lane]);
-            product[lane] += f64::from(through[lane]);
+        for lane in 0..C {
+            dots.square[lane] += square[lane];
+            dots.with_output[lane] += with_output[lane];
         }
+        vector[column..][..C].copy_from_slice(&part);
+        product[column..][..C].copy_from_slice(&through);
     }
+
+    /// Over `Q` queries, the sums of some columns of `s_i` times its product with `W_O W_Oᵀ`, of `s_i` times that of the
+    /// output, of `s_i`, and of its product. A few queries are summed as f32, as the values are.
+    #[inline(always)]
+    fn of_queries<const Q: usize, const C: usize>(&self, first: usize, column: usize) -> [[f32; C]; 4] {
+        let Written { attention, values, norms, output } = self.head;
+        let rows: [&[f32]; Q] = std::array::from_fn(|query| attention.row(first + query));
+        let (mut parts, mut throughs) = ([[0.0; C]; Q], [[0.0; C]; Q]);
+        for &place in self.places {
+            let value = columns::<C>(values.rows.row(place), column);
+            let value_product = columns::<C>(norms.products.row(place), column);
+            for query in 0..Q {
+                let weight = rows[query][place];
+                for lane in 0..C {
+                    parts[query][lane] = weight.mul_add(value[lane], parts[query][lane]);
+                    throughs[query][lane] = weight.mul_add(value_product[lane], throughs[query][lane]);
+                }
+            }
+        }
+        let mut sums = [[0.0; C]; 4];
+        for query in 0..Q {
+            let output = columns::<C>(output.products.row(first + query), column);
+            for lane in 0..C {
+                let (part, through) = (parts[query][lane], throughs[query][lane]);
+                sums[0][lane] = part.mul_add(through, sums[0][lane]);
+                sums[1][lane] = part.mul_add(output[lane], sums[1][lane]);
+                sums[2][lane] += part;
+                sums[3][lane] += through;
+            }
+        }
+        sums
+    }
+}
+
+/// `C` values of a row from a column on.
+#[inline(always)]
+fn columns<const C: usize>(row: &[f32], column: usize) -> &[f32; C] {
+    row[column..].first_chunk().expect("columns of the row")
 }
