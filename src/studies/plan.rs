@@ -52,9 +52,8 @@ pub fn studies(names: &Studies) -> Result<Vec<&'static dyn Study>> {
     }
     let flag = |study: &dyn Study| study.card().settings_key.is_some_and(|key| names.flags.get(key) == Some(&true));
     let ran = |study: &&&'static dyn Study| {
-        // Reports of 0.1 list no studies.
         let listed = names.names.iter().any(|name| name == study.card().name);
-        listed || (names.names.is_empty() && (study.card().by_default || flag(**study)))
+        listed || (names.names.is_empty() && (study.in_unlisted_reports() || flag(**study)))
     };
     Ok(STUDIES.iter().filter(ran).copied().collect())
 }

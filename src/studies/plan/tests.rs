@@ -195,7 +195,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
 }
 
 #[test]
-fn studies_of_a_report_are_those_that_it_lists_or_had_by_default() {
+fn studies_of_a_report_are_those_that_it_lists_or_had_before_it_listed_them() {
     let found = |studies: &Studies| -> Vec<&str> {
         self::studies(studies).unwrap().iter().map(|study| study.card().name).collect()
     };
