@@ -1,9 +1,9 @@
 //! Attention weighted by norms, `A[i,j] |f_j|`, and its shares.
 
-use super::vectors::{sized, sum_of_products, total};
+use super::vectors::{products_by_lane, sized, total};
 use super::{NormSums, Written, places, queries};
 use crate::sequences::roles::{OFFSETS, REACH, TokenRoles, WINDOW, slot};
-use crate::system::lanes::LANES;
+use crate::system::lanes::{LANES, across};
 
 /// The queries that are looked at together: what is written of one is read when those of the others are written, too.
 const TOGETHER: usize = 8;
@@ -43,15 +43,19 @@ pub fn add(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &Written<'_>, buf
     for run in &roles.text {
         for first in run.clone().step_by(TOGETHER) {
             let block = first..run.end.min(first + TOGETHER);
-            let mut shares = [0.0; TOGETHER];
-            for ((query, row), share) in block.clone().zip(rows.chunks_exact_mut(stride)).zip(&mut shares) {
+            let (mut by_lane, mut shares) = ([[0.0; LANES]; TOGETHER], [0.0; TOGETHER]);
+            for ((query, row), by_lane) in block.clone().zip(rows.chunks_exact_mut(stride)).zip(&mut by_lane) {
+                // What is left of longer rows beyond n has a norm of 0.
                 let row = &mut row[REACH..][..width];
                 row[..n].copy_from_slice(head.attention.row(query));
-                // What is left of longer rows beyond n has a norm of 0.
-                let spent = sum_of_products(row, norms);
+                *by_lane = products_by_lane(row, norms);
+            }
+            for ((query, lanes), share) in block.clone().zip(by_lane).zip(&mut shares) {
+                let spent = across(lanes, |a, b| a + b);
                 sums.spent += spent;
                 if spent > 0.0 {
                     *share = spent.recip();
+                    let row = head.attention.row(query);
                     for (sum, places) in sums.sink_mass.iter_mut().zip(places(roles)) {
                         *sum += *share * mass(row, norms, places);
                     }

@@ -46,8 +46,8 @@ pub fn add(
 }
 
 /// The queries that are looked at together: the values of a sink are loaded once for all of them, and their partial
-/// results are half of the registers of AVX-512.
-const TOGETHER: usize = 8;
+/// results are a quarter of the registers of AVX-512, so that few queries are left over in short sentences.
+const TOGETHER: usize = 4;
 
 /// By lane, the terms of dot products.
 struct Dots {

@@ -68,16 +68,16 @@ pub fn inner_with_row(row: &[f32], sums: &[f64]) -> f64 {
     across(partial, |a, b| a + b)
 }
 
-/// The sum of products of two lists of whole vectors, each product rounded as f32.
+/// The sums by lane of the products of two lists of whole vectors, each product rounded as f32.
 #[inline(always)]
-pub fn sum_of_products(a: &[f32], b: &[f32]) -> f64 {
+pub fn products_by_lane(a: &[f32], b: &[f32]) -> [f64; LANES] {
     let mut partial = [0.0; LANES];
     for (a, b) in a.as_chunks::<LANES>().0.iter().zip(b.as_chunks::<LANES>().0) {
         for lane in 0..LANES {
             partial[lane] += f64::from(a[lane] * b[lane]);
         }
     }
-    across(partial, |a, b| a + b)
+    partial
 }
 
 /// The sum of whole vectors of values.
