@@ -41,13 +41,13 @@ impl AddAssign<f64> for ExactSum {
 /// A product with a power of two is a shift: by the bits of the number it is several times as fast as by conversion from
 /// f64 to i128, for which processors have no instruction.
 fn fixed(value: f64) -> i128 {
-    const MANTISSA: u64 = 1 << f64::MANTISSA_DIGITS - 1;
+    const MANTISSA: u64 = 1 << (f64::MANTISSA_DIGITS - 1);
     /// The exponent as it is stored, of a number whose last binary digit is 2^-64.
     const UNIT: i64 = 1023 + 52 - 64;
     let bits = value.to_bits();
     // Without its first digit a subnormal number would be smaller still: it is 0 either way.
-    let digits = i128::from(bits & (MANTISSA - 1) | MANTISSA);
-    let shift = (bits >> 52 & 0x7ff).cast_signed() - UNIT;
+    let digits = i128::from((bits & (MANTISSA - 1)) | MANTISSA);
+    let shift = ((bits >> 52) & 0x7ff).cast_signed() - UNIT;
     let magnitude = match shift {
         // 53 digits and a sign.
         0..=74 => digits << shift,
