@@ -72,6 +72,8 @@ proptest! {
             let others = [
                 ("values", &slow.values, &fast.values),
                 ("value norms", &slow.value_norms, &fast.value_norms),
+                ("values after the Gram matrix", &slow.value_products, &fast.value_products),
+                ("biases after it", &slow.bias_products, &fast.bias_products),
                 ("Gram matrices", &slow.output_grams, &fast.output_grams),
                 ("contexts", &slow.contexts, &fast.contexts),
                 ("outputs", &slow.outputs, &fast.outputs),

@@ -208,6 +208,8 @@ proptest! {
                     attentions: of(attention, all.attentions),
                     values: of(values, all.values),
                     value_norms: of(value_norms, all.value_norms),
+                    value_products: of(value_norms, all.value_products),
+                    bias_products: of(value_norms, all.bias_products),
                     output_grams: of(value_norms, all.output_grams),
                     contexts: of(contexts, all.contexts),
                     outputs: of(outputs, all.outputs),

@@ -26,9 +26,6 @@ struct Want {
 /// The passes of a run, each with those who want it.
 pub struct Plan(Vec<(Pass, Vec<Want>)>);
 
-/// The studies that every run of 0.1 had.
-const ALWAYS_IN_0_1: [&str; 3] = ["attention", "trees", "dependency"];
-
 /// The names of these studies for a protocol.
 #[must_use]
 pub fn names(studies: &[&'static dyn Study]) -> Studies {
@@ -55,10 +52,8 @@ pub fn studies(names: &Studies) -> Result<Vec<&'static dyn Study>> {
     }
     let flag = |study: &dyn Study| study.card().settings_key.is_some_and(|key| names.flags.get(key) == Some(&true));
     let ran = |study: &&&'static dyn Study| {
-        // Reports of 0.1 list no studies.
-        let card = study.card();
-        let listed = names.names.iter().any(|name| name == card.name);
-        listed || (names.names.is_empty() && (ALWAYS_IN_0_1.contains(&card.name) || flag(**study)))
+        let listed = names.names.iter().any(|name| name == study.card().name);
+        listed || (names.names.is_empty() && (study.in_unlisted_reports() || flag(**study)))
     };
     Ok(STUDIES.iter().filter(ran).copied().collect())
 }

@@ -74,6 +74,11 @@ pub trait Study: Sync {
         Ok(Box::new(Nothing))
     }
 
+    /// Whether reports that list no studies, as those of 0.1.0, have it.
+    fn in_unlisted_reports(&self) -> bool {
+        false
+    }
+
     /// Its caveats that apply to a run: what its labels do not show.
     fn caveats(&self, _judged: &Judged<'_>) -> Vec<&'static Caveat> {
         Vec::new()

@@ -49,6 +49,28 @@ pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     across(partial, |a, b| a + b)
 }
 
+/// `(a + a_shift) · (b + b_shift)` of rows of equal length: what is left when a shift cancels most of a row is not lost in
+/// the rounding of larger terms.
+#[inline(always)]
+#[must_use]
+pub fn shifted_dot(a: &[f32], a_shift: &[f32], b: &[f32], b_shift: &[f32]) -> f32 {
+    let mut partial = [0.0; LANES];
+    let (a, a_rest) = a.as_chunks::<LANES>();
+    let (b, b_rest) = b.as_chunks::<LANES>();
+    let (a_shift, a_shift_rest) = a_shift.as_chunks::<LANES>();
+    let (b_shift, b_shift_rest) = b_shift.as_chunks::<LANES>();
+    for (((a, a_shift), b), b_shift) in a.iter().zip(a_shift).zip(b).zip(b_shift) {
+        for lane in 0..LANES {
+            partial[lane] = (a[lane] + a_shift[lane]).mul_add(b[lane] + b_shift[lane], partial[lane]);
+        }
+    }
+    let rest = a_rest.iter().zip(a_shift_rest).zip(b_rest).zip(b_shift_rest);
+    for (partial, (((a, a_shift), b), b_shift)) in partial.iter_mut().zip(rest) {
+        *partial = (a + a_shift).mul_add(b + b_shift, *partial);
+    }
+    across(partial, |a, b| a + b)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,6 +86,10 @@ mod tests {
         let row: Vec<f32> = (0..37_u8).map(f32::from).collect();
         assert_eq!(dot(&row, &row), 36.0 * 37.0 * 73.0 / 6.0);
         assert_eq!(dot(&row[..3], &row[1..4]), 8.0);
+        // (x + 2)(2x - 1) = 2x² + 3x - 2
+        let (twos, ones, doubled) = ([2.0; 37], [-1.0; 37], row.iter().map(|x| 2.0 * x).collect::<Vec<_>>());
+        let expected = 2.0 * 36.0 * 37.0 * 73.0 / 6.0 + 3.0 * 36.0 * 37.0 / 2.0 - 2.0 * 37.0;
+        assert_eq!(shifted_dot(&row, &twos, &doubled, &ones), expected);
     }
 
     #[test]

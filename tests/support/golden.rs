@@ -33,6 +33,10 @@ pub struct Forward {
     pub values: Vec<f32>,
     /// `[layers, heads, n]`
     pub value_norms: Vec<f32>,
+    /// `[layers, heads, n, head_dim]`, of values without their biases.
+    pub value_products: Vec<f32>,
+    /// `[layers, heads, head_dim]`
+    pub bias_products: Vec<f32>,
     /// `[layers, heads, head_dim, head_dim]`
     pub output_grams: Vec<f32>,
     /// `[layers, heads, n, head_dim]`
@@ -171,6 +175,8 @@ impl Visitor for Recorder {
         }
         if let Some(norms) = view.value_norms {
             to.value_norms.extend(norms.norms);
+            to.value_products.extend(norms.products.iter().flatten());
+            to.bias_products.extend(norms.bias_product);
             to.output_grams.extend(norms.gram);
         }
         if let Some(context) = view.context {

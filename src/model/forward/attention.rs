@@ -51,6 +51,7 @@ impl<'a> AttentionView<'a> {
     }
 
     /// The attention of token `query`: `n` weights that sum to 1.
+    #[inline]
     #[must_use]
     pub fn row(&self, query: usize) -> &'a [f32] {
         self.weights.row(query)

@@ -9,7 +9,7 @@
 
 use multiversion::multiversion;
 
-use crate::system::lanes::{LANES, across, dot};
+use crate::system::lanes::{LANES, across, dot, shifted_dot};
 
 #[cfg(test)]
 mod tests;
@@ -74,24 +74,75 @@ pub fn dot_rows(a: &[f32], b: &[f32], width: usize, dots: &mut [f32]) {
     }
 }
 
-/// Each row times a square matrix, `[width, width]`: of the small products of one head over one sentence, where gemm's
-/// own preparations would take longer. Rows follow each other in both.
+/// The norm by a Gram matrix of each row plus a bias: `sqrt((x + b) G (x + b)ᵀ)`, from the rows, which begin `stride`
+/// values apart, and from the products of rows and bias with `G`; into `norms`, `[rows]`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn times_square(rows: &[f32], square: &[f32], width: usize, into: &mut [f32]) {
-    for (row, out) in rows.chunks_exact(width).zip(into.chunks_exact_mut(width)) {
-        for (block, out) in out.chunks_mut(LANES).enumerate() {
-            let mut sums = [0.0; LANES];
-            for (x, entries) in row.iter().zip(square.chunks_exact(width)) {
-                let entries = &entries[block * LANES..][..out.len()];
-                if let Ok(entries) = <&[f32; LANES]>::try_from(entries) {
-                    for lane in 0..LANES {
-                        sums[lane] = x.mul_add(entries[lane], sums[lane]);
-                    }
-                } else {
-                    sums.iter_mut().zip(entries).for_each(|(sum, entry)| *sum = x.mul_add(*entry, *sum));
+pub fn biased_norms(
+    rows: &[f32],
+    stride: usize,
+    bias: &[f32],
+    products: &[f32],
+    bias_product: &[f32],
+    norms: &mut [f32],
+) {
+    let width = bias.len();
+    for ((row, product), norm) in rows.chunks(stride).zip(products.chunks_exact(width)).zip(norms) {
+        // Rounding can take a square of almost nothing below 0.
+        *norm = shifted_dot(&row[..width], bias, product, bias_product).max(0.0).sqrt();
+    }
+}
+
+/// The rows that are multiplied at once: each entry of the matrix is loaded once for all of them, and their partial
+/// results, two vectors each, take half of the registers of AVX-512.
+const ROWS: usize = 4;
+
+/// Each row, `stride` values from the next, times a square matrix, `[width, width]`: of the small products of one head over
+/// one sentence, where gemm's own preparations would take longer. What comes of it has no room between rows.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn times_square(rows: &[f32], stride: usize, square: &[f32], width: usize, into: &mut [f32]) {
+    let count = into.len() / width;
+    let whole = count - count % ROWS;
+    for first in (0..whole).step_by(ROWS) {
+        let rows = std::array::from_fn(|row| &rows[(first + row) * stride..][..width]);
+        rows_times_square::<ROWS>(rows, square, &mut into[first * width..][..ROWS * width]);
+    }
+    for row in whole..count {
+        rows_times_square([&rows[row * stride..][..width]], square, &mut into[row * width..][..width]);
+    }
+}
+
+/// A few rows times a square matrix.
+#[inline(always)]
+fn rows_times_square<const R: usize>(rows: [&[f32]; R], square: &[f32], into: &mut [f32]) {
+    let width = rows[0].len();
+    let pairs = width - width % (2 * LANES);
+    for column in (0..pairs).step_by(2 * LANES) {
+        let mut sums = [[0.0; 2 * LANES]; R];
+        for (inner, entries) in square.chunks_exact(width).enumerate() {
+            let entries = entries[column..].first_chunk::<{ 2 * LANES }>().expect("a pair of vectors");
+            for row in 0..R {
+                let x = rows[row][inner];
+                for lane in 0..2 * LANES {
+                    sums[row][lane] = x.mul_add(entries[lane], sums[row][lane]);
                 }
             }
-            out.copy_from_slice(&sums[..out.len()]);
+        }
+        for row in 0..R {
+            into[row * width + column..][..2 * LANES].copy_from_slice(&sums[row]);
+        }
+    }
+    for column in (pairs..width).step_by(LANES) {
+        let columns = LANES.min(width - column);
+        let mut sums = [[0.0; LANES]; R];
+        for (inner, entries) in square.chunks_exact(width).enumerate() {
+            for (lane, entry) in entries[column..][..columns].iter().enumerate() {
+                for row in 0..R {
+                    sums[row][lane] = rows[row][inner].mul_add(*entry, sums[row][lane]);
+                }
+            }
+        }
+        for row in 0..R {
+            into[row * width + column..][..columns].copy_from_slice(&sums[row][..columns]);
         }
     }
 }

@@ -27,8 +27,16 @@ pub struct PackedEncoder {
     parameters: Parameters,
     /// The term of the scores that depends on the tokens' distance, in models that have one.
     relative: Option<Relative>,
-    /// `W_O W_Oᵀ` of each head, `[heads, head_dim, head_dim]` for each of the stored layers, made when first needed.
-    output_grams: Vec<OnceLock<Vec<f32>>>,
+    /// For each of the stored layers, made when first needed.
+    output_grams: Vec<OnceLock<OutputGrams>>,
+}
+
+/// The Gram matrices of a layer's output projection.
+struct OutputGrams {
+    /// `[heads, head_dim, head_dim]`: `W_O W_Oᵀ` of each head.
+    grams: Vec<f32>,
+    /// `[hidden]`: the value bias of each head times that.
+    bias_products: Vec<f32>,
 }
 
 impl PackedEncoder {

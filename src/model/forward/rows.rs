@@ -47,6 +47,7 @@ impl<'a> Rows<'a> {
     }
 
     /// One row, `[width]`.
+    #[inline]
     #[must_use]
     pub fn row(&self, index: usize) -> &'a [f32] {
         &self.values[index * self.stride..][..self.width]

@@ -38,9 +38,7 @@ pub struct Scratch {
 /// Buffers for the norms of one head's values over one sentence.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ValueScratch {
-    /// `[n, head_dim]`: the values with their bias.
-    pub biased: Vec<f32>,
-    /// `[n, head_dim]`: those times the Gram matrix of the output projection.
+    /// `[n, head_dim]`: the values, without their bias, times the Gram matrix of the output projection.
     pub products: Vec<f32>,
     /// `[n]`
     pub norms: Vec<f32>,

@@ -121,6 +121,10 @@ pub struct Values<'a> {
 pub struct ValueNorms<'a> {
     /// `[n]`: the norm of `f_j = v_j W_O`, the value bias included, the projection's own bias left out.
     pub norms: &'a [f32],
+    /// `[n, head_dim]`: `v°_j W_O W_Oᵀ`, the value bias left out.
+    pub products: Rows<'a>,
+    /// `[head_dim]`: the same of the value bias.
+    pub bias_product: &'a [f32],
     /// `[head_dim, head_dim]`: `W_O W_Oᵀ`, where `W_O`, `[head_dim, hidden]`, is the head's part of the output
     /// projection. With it `x W_O · y W_O = x (W_O W_Oᵀ) yᵀ` for any vectors of the head.
     pub gram: &'a [f32],

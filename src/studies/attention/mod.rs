@@ -34,6 +34,10 @@ impl Study for Attention {
         }
     }
 
+    fn in_unlisted_reports(&self) -> bool {
+        true
+    }
+
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
         watching(AttentionSums::new(subject.grid))
     }

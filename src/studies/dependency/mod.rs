@@ -70,6 +70,10 @@ impl Study for Dependency {
         }
     }
 
+    fn in_unlisted_reports(&self) -> bool {
+        true
+    }
+
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
         watching(DependencySums::new(subject.grid, subject.from))
     }

@@ -138,7 +138,7 @@ impl Sums for ExplainedSums {
         let Seen { products, squares } = observe(cues, lent.text(), view, &mut self.columns);
         for (form, sums) in self.blocks[*block].iter_mut().enumerate().filter(|(form, _)| forms[*form]) {
             let head = &mut sums.heads[place];
-            Component::add_all(&mut head.products, &products[form]);
+            head.products.iter_mut().zip(products[form]).for_each(|(sum, value)| *sum += value);
             head.squares += squares[form];
         }
     }

@@ -1,6 +1,6 @@
 //! The metrics of the study: one table.
 
-use super::observe::{NormSums, SINK_KINDS, SINKS};
+use super::head_sums::{NormSums, SINK_KINDS, SINKS};
 use super::shares::{ByBlock, Shares};
 use super::sums::{Exposure, NormBlock};
 use crate::model::grid::HeadGrid;

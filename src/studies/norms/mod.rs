@@ -1,5 +1,6 @@
 //! The norms of what each head writes, and the heads whose attention rests on a sink (METHODOLOGY, "Norms and sinks").
 
+mod head_sums;
 mod metrics;
 pub mod observe;
 mod shares;

@@ -1,7 +1,7 @@
 //! Shares of the vectors that a head writes, which are no ratios of sums: the part that is the same everywhere, and the
 //! part that differs from sentence to sentence (METHODOLOGY, "Norms and sinks").
 
-use super::observe::{SINK_KINDS, VECTORS};
+use super::head_sums::{SINK_KINDS, VECTORS};
 use super::sums::{AllNorms, Exposure, NormBlock};
 use crate::studies::metric::Fraction;
 use crate::studies::pseudo_values::{Without, fractions};

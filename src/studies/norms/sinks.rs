@@ -3,7 +3,7 @@
 
 use anstyle::AnsiColor;
 
-use super::observe::SINKS;
+use super::head_sums::SINKS;
 use crate::stats::bootstrap::Interval;
 use crate::studies::explanation::Explanation;
 use crate::studies::label::{Assessment, Detector, Evidence, Measured, Parameter, Shown, assess_all_tested};

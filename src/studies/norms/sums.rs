@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::observe::{Buffers, NormSums, SINK_KINDS, VECTORS, Written, observe};
+use super::head_sums::{NormSums, SINK_KINDS, VECTORS};
+use super::observe::{Buffers, Written, observe};
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Lent, Sums};
@@ -10,7 +11,7 @@ use crate::sequences::roles::{OFFSETS, TokenRoles};
 use crate::sequences::sequence::Sequence;
 use crate::sequences::words::FromToken;
 use crate::stats::blocks::{BLOCKS, block_of};
-use crate::stats::exact::{Component, ExactSum};
+use crate::stats::exact::{Component, ExactSum, add_each};
 
 /// What the metrics rest on: it depends on the sentences, not on the head.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,7 +87,7 @@ impl NormBlock {
         self.heads[place].add(sums);
         self.vectors.resize(self.heads.len() * vectors.len(), Component::default());
         let own = &mut self.vectors[place * vectors.len()..][..vectors.len()];
-        own.iter_mut().zip(vectors).for_each(|(sum, &value)| *sum += value);
+        add_each(own, vectors);
     }
 
     fn merge(&mut self, other: &Self) {
@@ -95,7 +96,7 @@ impl NormBlock {
         if !other.vectors.is_empty() {
             self.vectors.resize(other.vectors.len(), Component::default());
         }
-        self.vectors.iter_mut().zip(&other.vectors).for_each(|(sum, &value)| *sum += value);
+        add_each(&mut self.vectors, &other.vectors);
     }
 }
 

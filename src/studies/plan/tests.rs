@@ -74,7 +74,7 @@ fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[
             let (gram, rows) = (&[1.0], |values| Rows::new(values, 1));
             let view = HeadView {
                 values: Some(Values { rows: rows(&values), bias: &[0.0] }),
-                value_norms: Some(ValueNorms { norms: &norms, gram }),
+                value_norms: Some(ValueNorms { norms: &norms, products: rows(&values), bias_product: &[0.0], gram }),
                 output: Some(Output {
                     contexts: rows(&contexts),
                     products: rows(&contexts),
@@ -197,7 +197,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
 }
 
 #[test]
-fn studies_of_a_report_are_those_that_it_lists_or_had_by_default() {
+fn studies_of_a_report_are_those_that_it_lists_or_had_before_it_listed_them() {
     let found = |studies: &Studies| -> Vec<&str> {
         self::studies(studies).unwrap().iter().map(|study| study.card().name).collect()
     };

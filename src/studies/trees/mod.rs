@@ -47,6 +47,10 @@ impl Study for Trees {
         }
     }
 
+    fn in_unlisted_reports(&self) -> bool {
+        true
+    }
+
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
         watching(TreeSums::new(subject.grid, subject.from))
     }

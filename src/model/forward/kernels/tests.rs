@@ -93,16 +93,27 @@ proptest! {
 
 #[test]
 fn rows_times_a_square_matrix() {
-    // Whole vectors, less than one, and both.
-    for width in [1, LANES, 2 * LANES + 3] {
-        let rows: Vec<f32> = (0..3 * width).map(|place| (place % 7) as f32 - 3.0).collect();
+    // Whole pairs of vectors, less than one vector, and all at once; rows by fours and by themselves, with room between.
+    for (width, count, room) in [(1, 3, 0), (LANES, 4, 2), (2 * LANES, 9, 0), (5 * LANES + 3, 6, 5)] {
+        let stride = width + room;
+        let rows: Vec<f32> = (0..count * stride).map(|place| (place % 7) as f32 - 3.0).collect();
         let square: Vec<f32> = (0..width * width).map(|place| (place % 5) as f32 - 2.0).collect();
-        let mut found = vec![9.0; 3 * width];
-        times_square(&rows, &square, width, &mut found);
+        let mut found = vec![9.0; count * width];
+        times_square(&rows, stride, &square, width, &mut found);
         for (place, found) in found.iter().enumerate() {
             let (row, column) = (place / width, place % width);
-            let terms = (0..width).map(|k| rows[row * width + k] * square[k * width + column]);
+            let terms = (0..width).map(|k| rows[row * stride + k] * square[k * width + column]);
             assert_eq!(*found, terms.sum::<f32>());
         }
     }
+}
+
+#[test]
+fn norms_of_rows_with_a_bias() {
+    // (3, 4) is (1, 2) and (2, 2); G doubles every norm. What is left of a row of its own bias with the other sign is 0.
+    let (rows, bias) = ([1.0, 2.0, 9.0, -2.0, -2.0], [2.0, 2.0]);
+    let products: Vec<f32> = [1.0, 2.0, -2.0, -2.0].map(|x| 4.0 * x).to_vec();
+    let mut norms = [9.0; 2];
+    biased_norms(&rows, 3, &bias, &products, &[8.0, 8.0], &mut norms);
+    assert_eq!(norms, [10.0, 0.0]);
 }

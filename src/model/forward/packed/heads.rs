@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 
-use super::{PackedEncoder, Pass, Scratch, sized};
+use super::{OutputGrams, PackedEncoder, Pass, Scratch, sized};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::relative::Scores;
@@ -124,8 +124,8 @@ impl PackedEncoder {
                 }
                 let bare = &*bare;
                 let output = needs.outputs.then(|| {
-                    let (products, gram) = (sized(products, n * head_dim), self.output_gram(place, head));
-                    kernels::times_square(bare, gram, head_dim, products);
+                    let (products, gram) = (sized(products, n * head_dim), self.output_gram(place, head).0);
+                    kernels::times_square(bare, head_dim, gram, head_dim, products);
                     Output {
                         contexts: Rows::new(bare, head_dim),
                         products: Rows::new(products, head_dim),
@@ -165,36 +165,36 @@ impl PackedEncoder {
         &'a self,
         place: usize,
         head: usize,
-        parts: &Projected<'_>,
+        parts: &Projected<'a>,
         scratch: &'a mut ValueScratch,
     ) -> ValueNorms<'a> {
-        let Projected { n, head_dim, .. } = *parts;
-        let ValueScratch { biased, products, norms } = scratch;
-        let gram = self.output_gram(place, head);
-        let (products, norms) = (sized(products, n * head_dim), sized(norms, n));
-        parts.biased(VALUE, head, 1.0, biased);
-        kernels::times_square(biased, gram, head_dim, products);
-        kernels::dot_rows(biased, products, head_dim, norms);
-        // Rounding can take a norm of almost nothing below 0.
-        norms.iter_mut().for_each(|square| *square = square.max(0.0).sqrt());
-        ValueNorms { norms, gram }
+        let Projected { n, head_dim, width, .. } = *parts;
+        let (gram, bias_product) = self.output_gram(place, head);
+        let (products, norms) = (sized(&mut scratch.products, n * head_dim), sized(&mut scratch.norms, n));
+        let rows = &parts.rows[parts.start(VALUE, head)..];
+        kernels::times_square(rows, width, gram, head_dim, products);
+        kernels::biased_norms(rows, width, parts.bias(VALUE, head), products, bias_product, norms);
+        ValueNorms { norms, products: Rows::new(products, head_dim), bias_product, gram }
     }
 
-    /// `W_O W_Oᵀ`, `[head_dim, head_dim]`, of a head of the `place`-th stored layer.
-    fn output_gram(&self, place: usize, head: usize) -> &[f32] {
+    /// `W_O W_Oᵀ`, `[head_dim, head_dim]`, of a head of the `place`-th stored layer, and its product with the value bias.
+    fn output_gram(&self, place: usize, head: usize) -> (&[f32], &[f32]) {
         let (heads, head_dim) = (self.parameters.config.num_attention_heads, self.parameters.config.head_dim());
-        let hidden = heads * head_dim;
-        let grams = self.output_grams[place].get_or_init(|| {
-            let mut grams = vec![0.0; heads * head_dim * head_dim];
+        let (hidden, square) = (heads * head_dim, head_dim * head_dim);
+        let OutputGrams { grams, bias_products } = self.output_grams[place].get_or_init(|| {
+            let (mut grams, mut bias_products) = (vec![0.0; heads * square], vec![0.0; hidden]);
+            let layer = &self.parameters.layers[place];
             // Transposed, so that a head's part are rows.
-            let weight = &self.parameters.layers[place].attention_output.weight;
-            let parts = weight.chunks_exact(head_dim * hidden);
-            for (gram, part) in grams.chunks_exact_mut(head_dim * head_dim).zip(parts) {
+            let parts = layer.attention_output.weight.chunks_exact(head_dim * hidden);
+            let biases = layer.query_key_value.bias[2 * hidden..].chunks_exact(head_dim);
+            let into = grams.chunks_exact_mut(square).zip(bias_products.chunks_exact_mut(head_dim));
+            for ((gram, bias_product), (part, bias)) in into.zip(parts.zip(biases)) {
                 let part = Matrix::new(part, head_dim, hidden);
                 multiply(MatrixMut::new(gram, head_dim, head_dim), part, part.transposed());
+                kernels::times_square(bias, head_dim, gram, head_dim, bias_product);
             }
-            grams
+            OutputGrams { grams, bias_products }
         });
-        &grams[head * head_dim * head_dim..][..head_dim * head_dim]
+        (&grams[head * square..][..square], &bias_products[head * head_dim..][..head_dim])
     }
 }

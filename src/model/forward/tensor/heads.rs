@@ -138,17 +138,19 @@ impl TensorEncoder {
         let hidden = heads * head_dim;
         let layer = &self.layers[self.order[number]];
         let bias = layer.query_key_value.bias().context("there is one")?.narrow(0, 2 * hidden, hidden)?;
-        let bare = value.broadcast_sub(&bias.reshape((heads, 1, head_dim))?)?;
-        let part = |head: usize| head * n * head_dim..(head + 1) * n * head_dim;
+        let bias = bias.reshape((heads, 1, head_dim))?;
+        let bare = value.broadcast_sub(&bias)?;
         let written = attention.matmul(&bare)?;
-        let (bare, bias, context) = (flat(&bare)?, flat(&bias)?, flat(context)?);
+        let context = flat(context)?;
         for head in 0..heads {
-            let (rows, bias) = (&bare[part(head)], &bias[head * head_dim..][..head_dim]);
             // [head_dim, hidden]
             let output = layer.attention_output.weight().narrow(1, head * head_dim, head_dim)?.t()?;
             let norms = flat(&value.i(head)?.matmul(&output)?.sqr()?.sum(1)?.sqrt()?)?;
             let gram = output.matmul(&output.t()?)?;
-            let (written, products) = (flat(&written.i(head)?)?, flat(&written.i(head)?.matmul(&gram)?)?);
+            let through = |rows: &Tensor| flat(&rows.matmul(&gram)?);
+            let (written, products) = (flat(&written.i(head)?)?, through(&written.i(head)?)?);
+            let (value_products, bias_product) = (through(&bare.i(head)?)?, through(&bias.i(head)?)?);
+            let (rows, bias) = (flat(&bare.i(head)?)?, flat(&bias.i(head)?)?);
             let gram = flat(&gram)?;
             let needs = pass.needs;
             let output = Output {
@@ -161,9 +163,14 @@ impl TensorEncoder {
                 layer: number,
                 head,
                 attention: AttentionView::new(number, head, n, &weights[head * n * n..][..n * n]),
-                values: needs.values.then(|| Values { rows: Rows::new(rows, head_dim), bias }),
-                value_norms: needs.value_norms.then_some(ValueNorms { norms: &norms, gram: &gram }),
-                context: needs.contexts.then(|| Rows::new(&context[part(head)], head_dim)),
+                values: needs.values.then(|| Values { rows: Rows::new(&rows, head_dim), bias: &bias }),
+                value_norms: needs.value_norms.then(|| ValueNorms {
+                    norms: &norms,
+                    products: Rows::new(&value_products, head_dim),
+                    bias_product: &bias_product,
+                    gram: &gram,
+                }),
+                context: needs.contexts.then(|| Rows::new(&context[head * n * head_dim..][..n * head_dim], head_dim)),
                 output: needs.outputs.then_some(output),
             };
             pass.visitor.head(sequence, &view);

@@ -1,5 +1,7 @@
 use super::*;
+use crate::model::forward::attention::AttentionView;
 use crate::model::forward::rows::Rows;
+use crate::sequences::roles::{OFFSETS, slot};
 use crate::sequences::sequence::TokenKind::{self, FirstSpecial, Punctuation, Separator, Text};
 use crate::sequences::test_support::sequence;
 use proptest::prelude::*;
@@ -12,6 +14,8 @@ struct Made {
     bias: Vec<f32>,
     gram: Vec<f32>,
     norms: Vec<f32>,
+    value_products: Vec<f32>,
+    bias_product: Vec<f32>,
     contexts: Vec<f32>,
     products: Vec<f32>,
     input_norms: Vec<f32>,
@@ -43,6 +47,8 @@ impl Made {
             bias: bias.to_vec(),
             gram: gram.to_vec(),
             norms: values.chunks(head_dim).map(norm).collect(),
+            value_products: values.chunks(head_dim).flat_map(through).collect(),
+            bias_product: through(bias),
             products: contexts.chunks(head_dim).flat_map(through).collect(),
             contexts,
             input_norms: (0..n).map(|i| 2.0 + i as f32).collect(),
@@ -54,7 +60,12 @@ impl Made {
         let head = Written {
             attention: AttentionView::new(0, 0, kinds.len(), &self.weights),
             values: Values { rows: rows(&self.values), bias: &self.bias },
-            norms: &self.norms,
+            norms: ValueNorms {
+                norms: &self.norms,
+                products: rows(&self.value_products),
+                bias_product: &self.bias_product,
+                gram: &self.gram,
+            },
             output: Output {
                 contexts: rows(&self.contexts),
                 products: rows(&self.products),
