@@ -11,4 +11,5 @@ pub mod tally;
 #[cfg(test)]
 pub(crate) mod test_support;
 pub mod tokenize;
+pub mod windows;
 pub mod words;

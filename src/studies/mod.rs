@@ -7,6 +7,7 @@
 pub mod all;
 pub mod attention;
 pub mod clark2019;
+pub mod coreference;
 pub mod dependency;
 pub mod evidence;
 pub mod explanation;
