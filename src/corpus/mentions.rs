@@ -1,4 +1,4 @@
-//! Mentions of entities, as `Entity=` in MISC has them: CorefUD 1 and GUM
+//! Mentions of entities, as `Entity=` in MISC has them: `CorefUD` 1 and GUM
 //! (<https://universaldependencies.org/coref-format.html>).
 //!
 //! `(e1-person-2` opens a mention of `e1` and `e1)` closes it, `(e1-person-1)` is one of a single word; several follow one
@@ -13,7 +13,7 @@ use super::sentence::TreeHead;
 #[cfg(test)]
 mod tests;
 
-/// Names of the field with the place of a mention's head word within its span: CorefUD's and GUM's.
+/// Names of the field with the place of a mention's head word within its span: that of `CorefUD` and of GUM.
 const HEAD_FIELDS: [&str; 2] = ["head", "minspan"];
 
 /// Names of the field with the entity.
@@ -138,7 +138,9 @@ impl<'a> Finder<'a> {
         let before = self.unfinished.remove(&(entity, of));
         let (head, parts) = match before {
             // Parts come in their order, and none begins before the one before it has ended.
-            Some(Unfinished { head, mut parts }) if parts.len() + 1 == part as usize && parts[parts.len() - 1].end <= start => {
+            Some(Unfinished { head, mut parts })
+                if parts.len() + 1 == part as usize && parts[parts.len() - 1].end <= start =>
+            {
                 parts.push(span);
                 (head, parts)
             }

@@ -17,7 +17,8 @@ use super::terms::TERMS;
 use super::trees::Trees;
 
 /// Every study, in the order of reports: of metrics, of labels with equal margins, of sections, of the summary.
-pub const STUDIES: &[&dyn Study] = &[&Attention, &Norms, &Trees, &Dependency, &RepeatedTokens, &Antecedents, &Clark2019];
+pub const STUDIES: &[&dyn Study] =
+    &[&Attention, &Norms, &Trees, &Dependency, &RepeatedTokens, &Antecedents, &Clark2019];
 
 /// The study of this name.
 #[must_use]

@@ -87,9 +87,8 @@ fn the_head_of_a_mention_is_named_or_leads_out_of_it() {
     use TreeHead::{Root, Unknown, Word};
     // 0 the 1 man 2 who 3 left: "man" is the root.
     let tree = [Word(1), Root, Word(3), Word(1)];
-    let head = |named_head, tree: &[TreeHead]| {
-        Mention { entity: "a", parts: vec![0..4], named_head }.head(|word| tree[word])
-    };
+    let head =
+        |named_head, tree: &[TreeHead]| Mention { entity: "a", parts: vec![0..4], named_head }.head(|word| tree[word]);
     assert_eq!(head(None, &tree), Some(1));
     assert_eq!(head(Some(3), &tree), Some(3));
     assert_eq!(head(None, &[Unknown; 4]), None);

@@ -56,8 +56,7 @@ pub fn key(kind: usize, way: usize) -> String {
 
 const BY_KIND: Keys = Keys::Each(KINDS.len() * WAYS.len(), |cell| key(cell / WAYS.len(), cell % WAYS.len()));
 
-const SOURCE: &str =
-    "Clark et al. 2019, section 4.3, whose code for it was not released: candidates, kinds and baselines as they stand here.";
+const SOURCE: &str = "Clark et al. 2019, section 4.3, whose code for it was not released: candidates, kinds and baselines as they stand here.";
 
 /// All metrics of coreference, in the order of the report.
 pub const METRICS: &[Metric<Ratio>] = &[

@@ -39,6 +39,10 @@ impl Study for Antecedents {
         }
     }
 
+    fn in_first_run(&self) -> bool {
+        true
+    }
+
     fn passes(&self) -> Vec<Pass> {
         vec![Pass { sequences: Sequences::Windows, ..Pass::PLAIN }]
     }

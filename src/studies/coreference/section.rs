@@ -11,6 +11,7 @@ use super::metrics::best_baselines;
 use super::sums::{CoreferenceSums, KindSums, Met, WAYS};
 use crate::model::grid::{HeadGrid, head_name};
 use crate::stats::bootstrap::{Interval, PerBlock};
+use crate::studies::evidence::MIN_QUERIES;
 use crate::studies::metric::Bench;
 use crate::studies::policy::Policy;
 use crate::studies::section::Section;
@@ -38,12 +39,12 @@ pub struct Coreference {
     /// Anaphors that are not scored, since every candidate is right.
     pub unscored: u64,
     /// One object for each kind of anaphors that there are.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<KindMetrics>,
 }
 
 /// How well heads and rules find the antecedents of one kind of anaphors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Kind {
+pub struct KindMetrics {
     /// `all`; by the UPOS of the head word `pronoun` (PRON), `proper` (PROPN) and `common` (others); `other-lemma`, those
     /// none of whose antecedents has the same lemma.
     pub kind: String,
@@ -106,28 +107,40 @@ impl Coreference {
         let best = best_baselines(&total);
         let kinds = (0..KINDS.len()).filter(|&kind| total[kind].anaphors > 0).map(|kind| {
             let blocks: Vec<&KindSums> = sums.blocks().iter().map(|block| &block[kind]).collect();
-            Kind::new(kind, &blocks, (&total[kind], folds.each_ref().map(|fold| &fold[kind])), best[kind], bench)
+            KindMetrics::new(kind, &blocks, (&total[kind], folds.each_ref().map(|fold| &fold[kind])), best[kind], bench)
         });
         Self { windows, mentions, headless, unmatched, unscored, kinds: kinds.collect() }
     }
 
-    fn write_summary(&self, out: &mut String) -> fmt::Result {
+    fn write_summary(&self, out: &mut String, policy: &Policy) -> fmt::Result {
         let Self { windows, mentions, headless, unmatched, unscored, kinds } = self;
         if *mentions == 0 {
-            writeln!(out, "No word of the corpus has an entity annotated (`Entity=`), so no coreference label was tested.")?;
+            writeln!(
+                out,
+                "No word of the corpus has an entity annotated (`Entity=`), so no coreference label was tested."
+            )?;
         } else if let Some(all) = kinds.first() {
             writeln!(
                 out,
                 "Coreference, {mentions} mentions in {windows} windows of whole sentences: best head for each kind of anaphor, in \
                  % of anaphors, ± half of the 95 % interval, beside rules without a head:\n"
             )?;
-            writeln!(out, "{}", table(kinds))?;
+            let least = policy.count(&MIN_QUERIES);
+            // What no label can rest on is in the report only, unless there is nothing else.
+            let shown: Vec<&KindMetrics> =
+                kinds.iter().filter(|kind| kind.kind == all.kind || kind.count >= least).collect();
+            writeln!(out, "{}\n", table(&shown))?;
+            if all.count < least {
+                writeln!(out, "A coreference label needs {least} anaphors, so none was tested.")?;
+            }
             if *unscored > 0 {
-                let scored = all.count;
-                writeln!(out, "\n{unscored} anaphors beside these {scored} are not scored: every candidate is right.")?;
+                writeln!(out, "{unscored} more anaphors are not scored: every candidate is right.")?;
             }
         } else {
-            writeln!(out, "No mention of the corpus has right and wrong candidates before it, so no coreference was tested.")?;
+            writeln!(
+                out,
+                "No mention of the corpus has right and wrong candidates before it, so no coreference was tested."
+            )?;
         }
         if headless + unmatched > 0 {
             writeln!(
@@ -147,7 +160,7 @@ fn best_head(sums: &KindSums) -> (usize, usize) {
     cells.reduce(|best, next| if right(next) > right(best) { next } else { best }).expect("there are heads")
 }
 
-impl Kind {
+impl KindMetrics {
     /// Of the sums of each block, of all of them and of the two halves; `best` is the best of the baselines.
     fn new(
         kind: usize,
@@ -199,7 +212,7 @@ impl Kind {
 }
 
 /// A column: its name, whether it holds text, and what it says of a kind.
-type Column = (&'static str, bool, fn(&Kind) -> String);
+type Column = (&'static str, bool, fn(&KindMetrics) -> String);
 
 const COLUMNS: [Column; 11] = [
     ("anaphors", true, |kind| printable(&kind.kind)),
@@ -217,7 +230,7 @@ const COLUMNS: [Column; 11] = [
 
 const _: () = assert!(BASELINES.len() == 3, "the table has a column for each");
 
-fn table(kinds: &[Kind]) -> comfy_table::Table {
+fn table(kinds: &[&KindMetrics]) -> comfy_table::Table {
     let mut table = plain_table();
     table.set_header(COLUMNS.map(|(name, ..)| name));
     for kind in kinds {
@@ -234,14 +247,14 @@ impl Section for CoreferenceSection {
         vec![("coreference", &self.coreference)]
     }
 
-    fn summary(&self, _: &Policy) -> String {
+    fn summary(&self, policy: &Policy) -> String {
         let mut text = String::new();
-        self.coreference.write_summary(&mut text).expect("writing to a string does not fail");
+        self.coreference.write_summary(&mut text, policy).expect("writing to a string does not fail");
         text
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let is_beside = |kind: &&Kind| kind.layer >= grid.layers || kind.head >= grid.heads;
+        let is_beside = |kind: &&KindMetrics| kind.layer >= grid.layers || kind.head >= grid.heads;
         let broken = self.coreference.kinds.iter().find(is_beside);
         broken.map(|kind| format!("the best head for anaphors of the kind `{}` is none of the model's", kind.kind))
     }
