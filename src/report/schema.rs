@@ -79,6 +79,9 @@ fn label() -> Schema {
             let numbers = (i8::MIN..=i8::MAX).map(|number| number.to_string()).filter(|number| valid(number));
             json!({ "enum": numbers.map(|number| format!("{family}:{number}")).collect::<Vec<_>>() })
         }
+        Parameter::Among(family, parameters) => {
+            json!({ "enum": parameters.iter().map(|parameter| format!("{family}:{parameter}")).collect::<Vec<_>>() })
+        }
         Parameter::Of(family, _) => json!({ "pattern": format!("^{family}:.") }),
     };
     json_schema!({ "type": "string", "anyOf": all::detectors().map(of_detector).collect::<Vec<_>>() })

@@ -5,15 +5,18 @@ use super::*;
 const GUM: &str = "GRP-etype-infstat-salience-centering-minspan-link-identity";
 const COREFUD: &str = "eid-etype-head-other";
 
-/// Entity, parts and named head of each mention, and what is unmatched.
-fn found<'a>(words: &[&'a str], fields: Option<&str>) -> (Vec<(&'a str, Vec<Range<usize>>, Option<usize>)>, u64) {
+/// Entity, parts and named head.
+type Found<'a> = (&'a str, Vec<Range<usize>>, Option<usize>);
+
+/// The mentions of these words, and what is unmatched.
+fn found<'a>(words: &[&'a str], fields: Option<&str>) -> (Vec<Found<'a>>, u64) {
     let given = words.iter().map(|value| (!value.is_empty()).then_some(*value));
     let Mentions { mentions, unmatched } = Mentions::of(given, fields);
     let mention = |Mention { entity, parts, named_head }: Mention<'a>| (entity, parts, named_head);
     (mentions.into_iter().map(mention).collect(), unmatched)
 }
 
-fn whole(entity: &str, span: Range<usize>, head: Option<usize>) -> (&str, Vec<Range<usize>>, Option<usize>) {
+fn whole(entity: &str, span: Range<usize>, head: Option<usize>) -> Found<'_> {
     (entity, vec![span], head)
 }
 
@@ -87,8 +90,10 @@ fn the_head_of_a_mention_is_named_or_leads_out_of_it() {
     use TreeHead::{Root, Unknown, Word};
     // 0 the 1 man 2 who 3 left: "man" is the root.
     let tree = [Word(1), Root, Word(3), Word(1)];
-    let head =
-        |named_head, tree: &[TreeHead]| Mention { entity: "a", parts: vec![0..4], named_head }.head(|word| tree[word]);
+    let all = 0..tree.len();
+    let head = |named_head, tree: &[TreeHead]| {
+        Mention { parts: vec![all.clone()], entity: "a", named_head }.head(|word| tree[word])
+    };
     assert_eq!(head(None, &tree), Some(1));
     assert_eq!(head(Some(3), &tree), Some(3));
     assert_eq!(head(None, &[Unknown; 4]), None);
@@ -119,20 +124,23 @@ proptest! {
     /// Any nesting of mentions is read back.
     #[test]
     fn balanced_brackets_are_all_read(lengths in prop::collection::vec((0..8_usize, 1..4_usize), 1..8)) {
-        let mut words = vec![String::new(); 12];
+        // At each word what ends stands before what is one word, and that before what begins.
+        let [mut ends, mut singles, mut begins] = [(); 3].map(|()| vec![String::new(); 12]);
         for (name, &(start, length)) in lengths.iter().enumerate() {
             if length == 1 {
-                words[start] = format!("(e{name}){}", words[start]);
+                singles[start] = format!("{}(e{name})", singles[start]);
             } else {
-                words[start].push_str(&format!("(e{name}"));
-                words[start + length - 1].push_str(&format!("e{name})"));
+                begins[start] = format!("{}(e{name}", begins[start]);
+                ends[start + length - 1] = format!("{}e{name})", ends[start + length - 1]);
             }
         }
+        let words: Vec<String> = (0..12).map(|word| [&*ends[word], &singles[word], &begins[word]].concat()).collect();
         let read = Mentions::of(words.iter().map(|word| Some(word.as_str())), None);
         prop_assert_eq!((read.mentions.len(), read.unmatched), (lengths.len(), 0));
         for Mention { entity, parts, .. } in read.mentions {
             let (start, length) = lengths[entity[1..].parse::<usize>().unwrap()];
-            prop_assert_eq!(parts, [start..start + length]);
+            let span = start..start + length;
+            prop_assert_eq!(parts, [span]);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use anstyle::AnsiColor;
 
-use super::anaphors::{ALL, OTHER_LEMMA};
+use super::anaphors::{ALL, KINDS, OTHER_LEMMA};
 use super::metrics::key;
 use super::sums::WAYS;
 use crate::studies::evidence::LABEL_Q;
@@ -19,11 +19,11 @@ const MARGIN: Threshold = Threshold::rule(
 
 pub(super) const COREFERENCE: Detector = Detector {
     explanation: Explanation {
-        name: "coreference",
+        name: "coreference:<kind>",
         measures: "The head's attention points from a mention of an entity to an earlier mention of it, more often than any rule \
-            that goes by nearness, by the same lemma or by agreement.",
-        formula: "coreference_gain >= {coreference_margin} of all anaphors, or of those none of whose antecedents has the same \
-            lemma, in either direction; by blocks of windows, q <= {label_q} over all heads, both kinds and both directions",
+            that goes by nearness, by the same lemma or by agreement: of all anaphors, or of those none of whose antecedents has the \
+            same lemma.",
+        formula: "coreference_gain >= {coreference_margin} of the kind all or other-lemma, in either direction; by blocks of windows, q <= {label_q} over all heads, both kinds and both directions",
         chance: "0: the accuracy less that of the best rule on the same anaphors",
         source: "Clark et al. 2019, section 4.3: head 5-4 of BERT-base is right for 65 % of the mentions with an antecedent in \
             CoNLL-2012, where the nearest mention is for 27 %, the nearest with the same head word for 52 %. The margin is \
@@ -32,14 +32,15 @@ pub(super) const COREFERENCE: Detector = Detector {
             is ruled out only as far as the rule of the same lemma does.",
     },
     thresholds: &[&MARGIN, &LABEL_Q],
-    parameter: Parameter::None,
+    parameter: Parameter::Among("coreference", &[KINDS[ALL], KINDS[OTHER_LEMMA]]),
     shown: Shown { code: Some("coref"), colour: AnsiColor::Green, in_controls: true },
     assess: |evidence, policy| {
-        let keys = [ALL, OTHER_LEMMA].into_iter().flat_map(|kind| (0..WAYS.len()).map(move |way| key(kind, way)));
-        let tested = keys.filter_map(|key| {
+        let cells = [ALL, OTHER_LEMMA].into_iter().flat_map(|kind| (0..WAYS.len()).map(move |way| (kind, way)));
+        let tested = cells.filter_map(|(kind, way)| {
+            let (label, key) = (format!("coreference:{}", KINDS[kind]), key(kind, way));
             let measured = evidence.metric("coreference_gain", Some(&key));
             let metric = format!("coreference_gain.{key}");
-            assess_tested("coreference", &metric, measured, policy.rule(&MARGIN), policy)
+            assess_tested(&label, &metric, measured, policy.rule(&MARGIN), policy)
         });
         tested.collect()
     },

@@ -62,7 +62,7 @@ const SOURCE: &str = "Clark et al. 2019, section 4.3, whose code for it was not 
 pub const METRICS: &[Metric<Ratio>] = &[
     Metric {
         explanation: Explanation {
-            name: "coreference",
+            name: "coreference_accuracy",
             measures: "How often, of the head words of all mentions before an anaphor, the one that it attends to most, or \
                 that attends to it most, heads a mention of the same entity.",
             formula: "share of anaphors whose chosen candidate is right: the candidate c with the largest W[anaphor, c] \
@@ -81,7 +81,7 @@ pub const METRICS: &[Metric<Ratio>] = &[
         explanation: Explanation {
             name: "coreference_gain",
             measures: "How much more often a head is right about an anaphor than the best rule without a head.",
-            formula: "coreference less the accuracy of the best of three rules on the same anaphors: the nearest candidate; the \
+            formula: "coreference_accuracy less the accuracy of the best of three rules on the same anaphors: the nearest candidate; the \
                 nearest with the same lemma, else the nearest; the nearest that agrees in Number, Gender and Person where \
                 both are annotated, else the nearest",
             chance: "right candidates / candidates, less the accuracy of the best rule",

@@ -60,7 +60,7 @@ impl Study for Antecedents {
     }
 
     fn range(&self, metric: &str) -> RangeInclusive<f64> {
-        if metric == "coreference" { 0.0..=1.0 } else { -1.0..=1.0 }
+        if metric == "coreference_accuracy" { 0.0..=1.0 } else { -1.0..=1.0 }
     }
 
     fn detectors(&self) -> &'static [Detector] {
