@@ -47,6 +47,7 @@ pub const PRESETS: &[Preset] = &[
             ("punctuation_mass", Value::Off),
             ("entropy_ratio", Value::Off),
             ("repeat_score", Value::Off),
+            ("coreference_margin", Value::Off),
             ("sink_no_op_output", Value::Off),
             ("sink_no_op_part", Value::Off),
             ("sink_parked_part", Value::Off),
