@@ -78,7 +78,9 @@ fn parts_add_up_to_the_whole() {
     assert_eq!(fs::read(&merged).unwrap(), fs::read(&whole).unwrap());
     // A saved report has all that its labels rest on.
     let again = folder.path().join("again.json");
-    run(&["relabel", path(&merged), "-o", path(&again)]).unwrap();
+    let policy = folder.path().join("policy.toml");
+    fs::write(&policy, "min_queries = 100\n").unwrap();
+    run(&["relabel", path(&merged), "--policy", path(&policy), "-o", path(&again)]).unwrap();
     let [merged, again]: [Value; 2] =
         [merged, again].map(|file| serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap());
     assert_eq!((&merged["heads"], &merged["coreference"]), (&again["heads"], &again["coreference"]));
