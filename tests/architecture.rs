@@ -258,6 +258,7 @@ fn only_the_writers_and_readers_know_json_text() {
         "studies/explained/mod.rs",
         "sequences/counts.rs",
         "studies/repeats/mod.rs",
+        "studies/coreference/mod.rs",
         "passes/partial.rs",
         "passes/identity.rs",
         "passes/countable.rs",

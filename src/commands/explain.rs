@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::studies::all::{self, STUDIES};
 use crate::studies::explanation::Entry;
 use crate::studies::policy::Threshold;
-use crate::studies::study::{Card, columns};
+use crate::studies::study::{Card, Study, columns};
 use crate::studies::terms::{self, TERMS, Term};
 
 /// A line for each label, metric and study, and the other words.
@@ -35,6 +35,15 @@ pub fn list() -> String {
     text
 }
 
+/// When a study runs.
+fn runs(study: &dyn Study) -> &'static str {
+    match (study.card().by_default, study.in_first_run()) {
+        (true, _) => "by default",
+        (false, true) => "where no corpus is named, on others with `--with`",
+        (false, false) => "with `--with`",
+    }
+}
+
 /// The whole text on one label, metric, study, threshold or other word.
 ///
 /// # Errors
@@ -47,7 +56,7 @@ pub fn one(name: &str) -> Result<String, String> {
         let labels: Vec<&str> = study.detectors().iter().map(|detector| detector.explanation.name).collect();
         let or_none = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         let switch = if *by_default { "--without" } else { "--with" };
-        let runs = if *by_default { "by default" } else { "on request" };
+        let runs = runs(study);
         return Ok(format!(
             "{name} (study)\n\n{question}\n\nMetrics: {}\nLabels: {}\nNeeds: {needs}\nRuns: {runs}; `analyze {switch} \
              {name}` changes that\n",
@@ -98,8 +107,8 @@ pub fn markdown() -> String {
     }
     page.push_str("\n## Studies\n");
     for study in STUDIES {
-        let Card { name, question, needs, by_default, .. } = study.card();
-        let runs = if *by_default { "by default" } else { "with `--with`" };
+        let Card { name, question, needs, .. } = study.card();
+        let runs = runs(*study);
         write!(page, "\n### `{name}`\n\n{question}\n\n- Needs: {needs}\n- Runs: {runs}\n").expect("as above");
     }
     page

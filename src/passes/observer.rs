@@ -36,6 +36,11 @@ pub trait Sums: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
     /// Counts a sequence, and all that does not depend on a head.
     fn begin(&mut self, sequence: &Sequence) -> Self::Begun;
 
+    /// Whether there is anything to see in a sequence that was begun: what nobody looks at does not run.
+    fn looks(_begun: &Self::Begun) -> bool {
+        true
+    }
+
     /// Adds what one head does in a sequence that was begun.
     fn head(&mut self, begun: &mut Self::Begun, lent: &mut Lent<'_>);
 
@@ -142,6 +147,9 @@ pub trait Observer: Send + Sync {
     /// Begins the next sequence of a pack.
     fn begin(&mut self, sequence: &Sequence);
 
+    /// [`Sums::looks`], at some sequence of those begun.
+    fn looks(&self) -> bool;
+
     /// Adds what one head does in the `sequence`-th of those begun.
     fn head(&mut self, sequence: usize, lent: &mut Lent<'_>);
 
@@ -227,6 +235,10 @@ impl<S: Sums> Observer for Watching<S> {
         self.begun.push(begun);
     }
 
+    fn looks(&self) -> bool {
+        self.begun.iter().any(S::looks)
+    }
+
     fn head(&mut self, sequence: usize, lent: &mut Lent<'_>) {
         self.sums.head(&mut self.begun[sequence], lent);
     }
@@ -284,10 +296,10 @@ impl Panel {
         Self { observers, folder: Folder::default() }
     }
 
-    /// Whether nobody looks.
+    /// Whether somebody looks at some sequence of the pack that was begun.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.observers.is_empty()
+    pub fn looks(&self) -> bool {
+        self.observers.iter().any(|observer| observer.looks())
     }
 
     /// All that some observer needs.
@@ -402,6 +414,7 @@ mod tests {
         assert_eq!(panel.needs(), Needs { hidden_states: true, logits: true, ..Needs::default() });
         let sequences = [7, 9].map(|index| Sequence { index, ..Sequence::default() });
         panel.begin(sequences.iter());
+        assert!(panel.looks());
         panel.hidden_states(1, 4, Rows::new(&[0.0; 6], 2));
         panel.logits(0, 3, &[0.0; 5]);
         panel.end();

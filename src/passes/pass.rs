@@ -49,6 +49,8 @@ pub enum Sequences {
         /// The longest pair, in tokens, special tokens included; less if the model has fewer positions.
         max_tokens: usize,
     },
+    /// Windows of documents, as [`crate::sequences::windows`] makes them, of at most as many tokens as a sentence.
+    Windows,
     /// No sentences of the corpus: random tokens, twice, as [`crate::sequences::repeats`] makes them.
     Repeats(Repeats),
 }
@@ -100,7 +102,7 @@ impl Pass {
             (ControlKind::ShuffledWords, Sequences::Sentences | Sequences::Shuffled { .. }) => {
                 Some(Self { sequences: Sequences::Shuffled { seed }, ..self })
             }
-            (ControlKind::ShuffledWords, Sequences::Pairs { .. } | Sequences::Repeats(_)) => None,
+            (ControlKind::ShuffledWords, Sequences::Pairs { .. } | Sequences::Windows | Sequences::Repeats(_)) => None,
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::sequences::shard::Shard;
 use crate::sequences::shuffle::shuffled;
 use crate::sequences::tally::Tally;
 use crate::sequences::tokenize::SentenceTokenizer;
+use crate::sequences::windows::Windows;
 use crate::system::progress::Analysis;
 
 /// Everything that the passes over one shard of a corpus have in common.
@@ -109,6 +110,7 @@ impl Runner<'_> {
                 let mut pairs = Pairs::new(sentences.by_ref(), max_tokens);
                 (sum(&mut pairs)?, pairs.dropped())
             }
+            Sequences::Windows => (sum(&mut Windows::new(sentences.by_ref(), protocol.max_tokens))?, 0),
             Sequences::Repeats(_) => unreachable!("they are not made of the corpus"),
         };
         let TokenizedSentences { corpus, encoder, .. } = sentences;

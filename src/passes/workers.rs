@@ -61,7 +61,7 @@ impl Iterator for TokenizedSentences<'_> {
 /// Each worker takes the next pack when it is done with one, and whoever takes a pack reads and tokenises it:
 /// no queue, and reading overlaps with the other workers' forward passes.
 /// The sums are exact, so it does not matter who took which pack.
-/// A panel without observers sees no forward pass: the sequences are read and counted only.
+/// Where no observer looks there is no forward pass: the sequences are read and counted only.
 ///
 /// # Errors
 ///
@@ -83,15 +83,15 @@ pub fn sum_up(
         let mut scratch = Scratch::default();
         while !failed.load(Ordering::Relaxed) {
             let Some(pack) = take()? else { break };
-            if !panel.is_empty() {
-                panel.begin(pack.sentences.iter());
+            panel.begin(pack.sentences.iter());
+            if panel.looks() {
                 let mut watcher = Watcher { panel: &mut panel, pack: &pack };
                 let start = Start::Embeddings;
                 encoder
                     .forward_from(start, &pack.batch(), gates, &mut scratch, &mut watcher)
                     .with_context(|| format!("cannot run `{model}` over the corpus, sentences counted from 0"))?;
-                panel.end();
             }
+            panel.end();
             progress.advance(pack.sentences.len(), pack.tokens());
         }
         std::mem::forget(stop_others);

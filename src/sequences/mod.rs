@@ -13,4 +13,5 @@ pub mod tally;
 pub(crate) mod test_support;
 pub mod text;
 pub mod tokenize;
+pub mod windows;
 pub mod words;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::attention::Attention;
 use super::clark2019::Clark2019;
+use super::coreference::Antecedents;
 use super::dependency::Dependency;
 use super::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use super::explained::Explained;
@@ -19,8 +20,18 @@ use super::trees::Trees;
 use super::words::Words;
 
 /// Every study, in the order of reports: of metrics, of labels with equal margins, of sections, of the summary.
-pub const STUDIES: &[&dyn Study] =
-    &[&Attention, &Norms, &Trees, &Dependency, &Words, &Frequency, &Explained, &RepeatedTokens, &Clark2019];
+pub const STUDIES: &[&dyn Study] = &[
+    &Attention,
+    &Norms,
+    &Trees,
+    &Dependency,
+    &Words,
+    &Frequency,
+    &Explained,
+    &RepeatedTokens,
+    &Antecedents,
+    &Clark2019,
+];
 
 /// The study of this name.
 #[must_use]

@@ -83,7 +83,7 @@ impl Findings {
                 };
                 let mut of_heads: Vec<Vec<Assessment>> = measured.iter().enumerate().map(of_head).collect();
                 label::correct(of_heads.iter_mut().flatten(), policy);
-                assessed.iter_mut().zip(of_heads).for_each(|(all, more)| all.extend(more));
+                assessed.iter_mut().zip(of_heads).for_each(|(all, more)| all.extend(label::one_of_each(more)));
             }
         }
         assessed

@@ -387,6 +387,19 @@ pub fn correct<'a>(assessed: impl IntoIterator<Item = &'a mut Assessment>, polic
     }
 }
 
+/// One assessment of each label: of several the [`best`] one, which is known once all are corrected.
+#[must_use]
+pub fn one_of_each(assessed: Vec<Assessment>) -> Vec<Assessment> {
+    let mut labels: Vec<(String, Vec<Assessment>)> = Vec::new();
+    for assessment in assessed {
+        match labels.iter_mut().find(|(label, _)| *label == assessment.label.label) {
+            Some((_, same)) => same.push(assessment),
+            None => labels.push((assessment.label.label.clone(), vec![assessment])),
+        }
+    }
+    labels.into_iter().filter_map(|(_, same)| best(same)).collect()
+}
+
 /// Of several rules for one label the one with the largest margin, a rule that fires before one that does not.
 ///
 /// The label is borderline only if none of its rules fires over the whole of its interval.

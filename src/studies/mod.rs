@@ -8,6 +8,7 @@ pub mod all;
 pub mod attention;
 pub mod clark2019;
 pub mod content;
+pub mod coreference;
 pub mod cosines;
 pub mod dependency;
 pub mod evidence;

@@ -49,6 +49,7 @@ pub const PRESETS: &[Preset] = &[
             ("content_mass", Value::Off),
             ("similarity_gain", Value::Off),
             ("repeat_score", Value::Off),
+            ("coreference_margin", Value::Off),
             ("sink_no_op_output", Value::Off),
             ("sink_no_op_part", Value::Off),
             ("sink_parked_part", Value::Off),

@@ -22,6 +22,11 @@ pub trait Study: Sync {
     /// Its name, its question and its needs.
     fn card(&self) -> &'static Card;
 
+    /// Whether it runs on the corpus in the box, where no corpus is named, unless it is switched off.
+    fn in_first_run(&self) -> bool {
+        self.card().by_default
+    }
+
     /// The passes that it looks at, each with sums of its own; by default the corpus as it is.
     fn passes(&self) -> Vec<Pass> {
         vec![Pass::PLAIN]

@@ -9,7 +9,9 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use headscope::corpus::{Content, Corpus, Format, MAX_SENTENCE_BYTES, MAX_WORDS, Sentence, TreeHead, Upos, Word};
+use headscope::corpus::{
+    Content, Corpus, Format, MAX_SENTENCE_BYTES, MAX_WORDS, Mentions, Sentence, TreeHead, Upos, Word,
+};
 use headscope::model::Model;
 use headscope::model::forward::attention::AttentionView;
 use headscope::model::source::ModelRef;
@@ -51,6 +53,7 @@ fn conllu(data: &[u8]) -> bool {
     for sentence in &sentences {
         let Content::Words(words) = &sentence.content else { panic!("CoNLL-U has words") };
         assert!(words.iter().all(|word| !word.form.contains(['\t', '\n'])));
+        mentions(words, sentence.entity_fields.as_deref());
     }
     // What was read can be written, and reads as the same.
     let (again, _) = read(write_conllu(&sentences).as_bytes(), Format::Conllu);
@@ -60,6 +63,20 @@ fn conllu(data: &[u8]) -> bool {
     expected.retain(|content| !matches!(content, Content::Words(words) if words.is_empty()));
     assert_eq!(contents(&again), expected);
     whole
+}
+
+/// Every mention has words that there are, in order, and a head among them if it has one.
+fn mentions(words: &[Word], fields: Option<&str>) {
+    let found = Mentions::of(words.iter().map(|word| word.annotation.entity.as_deref()), fields);
+    for mention in found.mentions {
+        assert!(!mention.parts.is_empty() && mention.parts.iter().all(|part| !part.is_empty()));
+        assert!(
+            mention.parts.is_sorted_by(|a, b| a.end <= b.start)
+                && mention.parts.iter().all(|part| part.end <= words.len())
+        );
+        let head = mention.head(|word| words[word].head);
+        assert!(head.is_none_or(|head| mention.parts.iter().any(|part| part.contains(&head))));
+    }
 }
 
 fn text(data: &[u8]) -> bool {

