@@ -22,6 +22,8 @@ FAMILIES = {
     "special and punctuation": {"first-special", "separator", "punctuation"},
     "broad": {"broad"},
     "syntactic": {"syntactic"},
+    "content": {"tag", "same-tag", "similar-words", "same-token", "rare-words"},
+    "repeats": {"duplicate-token", "induction", "induction-mirror", "masked-copy"},
 }
 
 
@@ -38,8 +40,8 @@ def enough(report, label):
         known = next((entry for entry in report["relations"] if entry["relation"] == relation), None)
         return bool(known) and (known["count"] >= policy["syntactic_min_count"]
                                 and known["sentences"] >= policy["min_sentences"])
-    metric, key = re.match(r"(\w+)(?:\[(-?\d+)\])?", label["rule"]).groups()
-    rests = report["denominators"][metric]
+    metric, in_brackets, after_dot = re.match(r"(\w+)(?:\[([^\]]+)\]|\.(\w+))?", label["rule"]).groups()
+    rests, key = report["denominators"][metric], in_brackets or after_dot
     rests = rests[key] if key else rests
     return rests["count"] >= policy["min_queries"] and rests["sentences"] >= policy["min_sentences"]
 

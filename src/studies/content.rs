@@ -95,3 +95,6 @@ macro_rules! over_position {
 }
 
 pub(super) use {expected, over_chance, over_position};
+
+#[cfg(test)]
+mod simulation;
