@@ -49,6 +49,8 @@ pub enum Sequences {
         /// The longest pair, in tokens, special tokens included; less if the model has fewer positions.
         max_tokens: usize,
     },
+    /// Pairs of sentences, as [`crate::sequences::sentence_pairs`] makes them.
+    SentencePairs,
     /// No sentences of the corpus: random tokens, twice, as [`crate::sequences::repeats`] makes them.
     Repeats(Repeats),
 }
@@ -100,7 +102,11 @@ impl Pass {
             (ControlKind::ShuffledWords, Sequences::Sentences | Sequences::Shuffled { .. }) => {
                 Some(Self { sequences: Sequences::Shuffled { seed }, ..self })
             }
-            (ControlKind::ShuffledWords, Sequences::Pairs { .. } | Sequences::Repeats(_)) => None,
+            // Of a pair the words' sentences count, and shuffling leaves every word in its own.
+            (
+                ControlKind::ShuffledWords,
+                Sequences::Pairs { .. } | Sequences::SentencePairs | Sequences::Repeats(_),
+            ) => None,
         }
     }
 }
@@ -146,7 +152,10 @@ mod tests {
         assert_eq!(fresh.unwrap(), Pass { weights: Weights::Fresh { seed: 2 }, ..Pass::PLAIN });
         let shuffled = Pass::PLAIN.under(control(ControlKind::ShuffledWords, 1));
         assert_eq!(shuffled.unwrap(), Pass { sequences: Sequences::Shuffled { seed: 1 }, ..Pass::PLAIN });
-        let repeats = Pass { sequences: Sequences::Repeats(Repeats { masked: false }), ..Pass::PLAIN };
-        assert_eq!(repeats.under(control(ControlKind::ShuffledWords, 1)), None);
+        for sequences in [Sequences::Repeats(Repeats { masked: false }), Sequences::SentencePairs] {
+            let pass = Pass { sequences, ..Pass::PLAIN };
+            assert_eq!(pass.clone().under(control(ControlKind::ShuffledWords, 1)), None);
+            assert_eq!(pass.under(control(ControlKind::RandomInit, 1)).unwrap().sequences, sequences);
+        }
     }
 }

@@ -14,8 +14,10 @@ use crate::corpus::{Corpus, CorpusIdentity, Input};
 use crate::model::Model;
 use crate::model::forward::Encoder;
 use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::sequences::frame::Frame;
 use crate::sequences::pairs::Pairs;
 use crate::sequences::repeats::Repeats;
+use crate::sequences::sentence_pairs::SentencePairs;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::shard::Shard;
 use crate::sequences::shuffle::shuffled;
@@ -104,6 +106,12 @@ impl Runner<'_> {
                 let max_tokens = max_tokens.min(model.architecture.config.positions());
                 let mut pairs = Pairs::new(sentences.by_ref(), max_tokens);
                 (sum(&mut pairs)?, pairs.dropped())
+            }
+            Sequences::SentencePairs => {
+                let segments = model.architecture.config.type_vocab_size;
+                let frame = Frame::of_pair(&model.tokenizer)?.map(|frame| frame.with_segments(segments));
+                let mut pairs = SentencePairs::new(sentences.by_ref(), frame, protocol.max_tokens);
+                (sum(&mut pairs)?, pairs.left_out())
             }
             Sequences::Repeats(_) => unreachable!("they are not made of the corpus"),
         };

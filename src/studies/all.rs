@@ -11,12 +11,13 @@ use super::label::{Detector, NO_LABEL};
 use super::norms::Norms;
 use super::policy::{Policy, Threshold};
 use super::repeats::RepeatedTokens;
+use super::segments::Segments;
 use super::study::Study;
 use super::terms::TERMS;
 use super::trees::Trees;
 
 /// Every study, in the order of reports: of metrics, of labels with equal margins, of sections, of the summary.
-pub const STUDIES: &[&dyn Study] = &[&Attention, &Norms, &Trees, &Dependency, &RepeatedTokens, &Clark2019];
+pub const STUDIES: &[&dyn Study] = &[&Attention, &Norms, &Trees, &Dependency, &RepeatedTokens, &Segments, &Clark2019];
 
 /// The study of this name.
 #[must_use]

@@ -20,6 +20,7 @@ pub mod policy;
 pub mod presets;
 pub mod repeats;
 pub mod section;
+pub mod segments;
 #[cfg(test)]
 mod simulation;
 pub mod study;
