@@ -254,6 +254,7 @@ fn only_the_writers_and_readers_know_json_text() {
         "studies/dependency/mod.rs",
         "studies/clark2019/mod.rs",
         "studies/repeats/mod.rs",
+        "studies/segments/mod.rs",
         "passes/partial.rs",
         "passes/identity.rs",
         "passes/countable.rs",

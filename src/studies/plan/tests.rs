@@ -183,15 +183,17 @@ fn a_pass_runs_once_for_all_who_want_it() {
     let pairs = Pass { sequences: Sequences::Pairs { max_tokens: 128 }, ..Pass::PLAIN };
     let repeats = |masked, pass: &Pass| Pass { sequences: Sequences::Repeats(Repeats { masked }), ..pass.clone() };
     let [plain, masked] = [false, true].map(|masked| (repeats(masked, &Pass::PLAIN), 1));
+    let sentence_pairs = |pass: &Pass| (Pass { sequences: Sequences::SentencePairs, ..pass.clone() }, 1);
     // Four studies look at the sentences, and the preset's syntax is the fifth.
-    let all = [(Pass::PLAIN, 5), plain, masked, (pairs.clone(), 1)];
+    let all = [(Pass::PLAIN, 5), plain, masked, sentence_pairs(&Pass::PLAIN), (pairs.clone(), 1)];
     assert_eq!(passes(&protocol(STUDIES, Vec::new())), all);
     // A control is for the studies that have labels; without studies the sentences are read all the same.
     let control = Control { kind: ControlKind::RandomInit, seed: 1 };
     let fresh = Pass { weights: Weights::Fresh { seed: 1 }, ..Pass::PLAIN };
-    let controlled = [(fresh.clone(), 3), (repeats(false, &fresh), 1), (repeats(true, &fresh), 1)];
+    let controlled =
+        [(fresh.clone(), 3), (repeats(false, &fresh), 1), (repeats(true, &fresh), 1), sentence_pairs(&fresh)];
     assert_eq!(passes(&protocol(STUDIES, vec![control])), [&all[..], &controlled].concat());
-    assert_eq!(passes(&protocol(&STUDIES[5..], vec![control])), [(Pass::PLAIN, 1), (pairs, 1)]);
+    assert_eq!(passes(&protocol(&STUDIES[6..], vec![control])), [(Pass::PLAIN, 1), (pairs, 1)]);
 }
 
 #[test]
@@ -205,5 +207,5 @@ fn studies_of_a_report_are_those_that_it_lists_or_had_by_default() {
     assert_eq!(found(&flags(true)), ["attention", "trees", "dependency", "clark2019"]);
     let unknown = Studies { names: vec!["cats".to_owned()], ..Studies::default() };
     let refusal = self::studies(&unknown).err().unwrap().to_string();
-    assert_eq!(refusal, "there is no study `cats`: there are attention, norms, trees, dependency, repeats, clark2019");
+    assert_eq!(refusal, "there is no study `cats`: there are attention, norms, trees, dependency, repeats, segments, clark2019");
 }

@@ -115,7 +115,8 @@ impl SegmentSums {
 #[derive(Debug)]
 pub struct Begun {
     block: usize,
-    texts: [Range<usize>; 2],
+    /// Of a sequence that is no pair nothing is counted.
+    texts: Option<[Range<usize>; 2]>,
     design: Option<Design>,
 }
 
@@ -123,32 +124,36 @@ impl Sums for SegmentSums {
     type Begun = Begun;
 
     fn begin(&mut self, sequence: &Sequence) -> Begun {
-        let block = block_of(sequence.family.number);
-        let texts: [Range<usize>; 2] = sequence.texts.clone().try_into().expect("the pass makes pairs of two texts");
-        let design = Design::new(sequence.ids.len(), texts.clone());
-        let (n, [a, b]) = (sequence.ids.len() as f64, texts.each_ref().map(|text| text.len() as f64));
-        let exposure = &mut self.blocks[block].exposure;
-        exposure.pairs += 1;
-        exposure.first += u64::from(sequence.family.is_first);
-        exposure.queries += texts.iter().map(|text| text.len() as u64).sum::<u64>();
-        exposure.rows += if design.is_some() { sequence.ids.len() as u64 } else { 0 };
-        exposure.same += (a * (a - 1.0) + b * (b - 1.0)) / n;
-        exposure.any += (a + b) * (a + b - 1.0) / n;
+        let (block, tokens) = (block_of(sequence.family.number), sequence.ids.len());
+        let texts: Option<[Range<usize>; 2]> = sequence.texts.clone().try_into().ok();
+        let design = texts.clone().and_then(|texts| Design::new(tokens, texts));
+        if let Some(texts) = &texts {
+            let (n, [a, b]) = (tokens as f64, texts.each_ref().map(|text| text.len() as f64));
+            let exposure = &mut self.blocks[block].exposure;
+            exposure.pairs += 1;
+            exposure.first += u64::from(sequence.family.is_first);
+            exposure.queries += texts.iter().map(|text| text.len() as u64).sum::<u64>();
+            exposure.rows += if design.is_some() { tokens as u64 } else { 0 };
+            exposure.same += (a * (a - 1.0) + b * (b - 1.0)) / n;
+            exposure.any += (a + b) * (a + b - 1.0) / n;
+        }
         Begun { block, texts, design }
     }
 
     fn head(&mut self, begun: &mut Begun, lent: &mut Lent<'_>) {
         let view = lent.attention();
-        let Begun { block, texts: [a, b], design } = begun;
-        let between = |queries: &Range<usize>, keys: &Range<usize>| between(view, queries, keys);
-        let same = between(a, a) + between(b, b);
-        let mut sums = HeadSums { same, any: same + between(a, b) + between(b, a), ..HeadSums::default() };
-        if let Some(design) = design {
+        let mut sums = HeadSums::default();
+        if let Some([a, b]) = &begun.texts {
+            let between = |queries: &Range<usize>, keys: &Range<usize>| between(view, queries, keys);
+            sums.same = between(a, a) + between(b, b);
+            sums.any = sums.same + between(a, b) + between(b, a);
+        }
+        if let Some(design) = &mut begun.design {
             let variation = design.variation(view);
             (sums.total, sums.column) = (variation.total, variation.column);
             (sums.offset, sums.segment) = (variation.offset, variation.segment);
         }
-        self.blocks[*block].heads[self.grid.index(view.layer, view.head)].add(&sums);
+        self.blocks[begun.block].heads[self.grid.index(view.layer, view.head)].add(&sums);
     }
 
     fn merge(&mut self, other: &Self) {
