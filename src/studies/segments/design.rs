@@ -65,21 +65,22 @@ impl Design {
         let contrast: Vec<f64> = (0..tokens).map(|token| side(token) - mean).collect();
         let (mut seen, mut sees) = (vec![vec![0.0; tokens]; BINS], vec![vec![0.0; tokens]; BINS]);
         let mut products = [[0.0; TERMS]; TERMS];
-        for query in 0..tokens {
-            for key in 0..tokens {
+        for (query, from) in contrast.iter().enumerate() {
+            for (key, to) in contrast.iter().enumerate() {
                 let bin = bin(query, key);
                 seen[bin][key] += 1.0;
                 sees[bin][query] += 1.0;
-                products[BINS][bin] += contrast[query] * contrast[key];
+                products[BINS][bin] += from * to;
             }
         }
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
         let cells: Vec<f64> = seen.iter().map(|keys| keys.iter().sum()).collect();
-        for a in 0..BINS {
-            products[a][a] = cells[a];
-            for b in 0..=a {
-                products[a][b] += (cells[a] * cells[b] / n - dot(&seen[a], &seen[b]) - dot(&sees[a], &sees[b])) / n;
-            }
+        let product = |a: usize, b: usize| {
+            let shared = if a == b { cells[a] } else { 0.0 };
+            shared + (cells[a] * cells[b] / n - dot(&seen[a], &seen[b]) - dot(&sees[a], &sees[b])) / n
+        };
+        for (a, row) in products[..BINS].iter_mut().enumerate() {
+            row[..=a].iter_mut().enumerate().for_each(|(b, cell)| *cell = product(a, b));
         }
         // The sentences are the product of the contrast with itself, whose rows and columns sum to 0.
         products[BINS][BINS] = dot(&contrast, &contrast).powi(2);
