@@ -140,7 +140,8 @@ fn the_preset_needs_the_study() {
     let folder = TempDir::new().unwrap();
     let report = folder.path().join("report.json");
     let corpus = fixture("corpus/gold.conllu");
-    run(&["analyze", path(&tiny_bert()), "-c", path(&corpus), "--limit", "40", "-o", path(&report), "--quiet"]).unwrap();
+    run(&["analyze", path(&tiny_bert()), "-c", path(&corpus), "--limit", "40", "-o", path(&report), "--quiet"])
+        .unwrap();
     let (status, error) = run(&["relabel", path(&report), "--preset", "kovaleva2019", "-o", "-"]).unwrap_err();
     assert_eq!(status, 1);
     let why = "--preset kovaleva2019 labels what the study `segments` measures, which was not run: headscope analyze \

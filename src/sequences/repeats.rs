@@ -61,9 +61,7 @@ impl Repeats {
         Ok(match (self.masked, tokenizer.mask()) {
             (false, _) => plain.map(|(sequence, _)| sequence).collect(),
             (true, None) => Vec::new(),
-            (true, Some(mask)) => {
-                plain.flat_map(|(sequence, draw)| masked(&sequence, mask, &draw)).collect()
-            }
+            (true, Some(mask)) => plain.flat_map(|(sequence, draw)| masked(&sequence, mask, &draw)).collect(),
         })
     }
 }

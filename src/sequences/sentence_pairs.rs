@@ -87,8 +87,9 @@ mod tests {
 
     /// Sentences by index, document and number of words.
     fn pairs(sentences: &[(u64, u64, usize)], max_tokens: usize) -> (Vec<Sequence>, u64) {
-        let sentences =
-            sentences.iter().map(|&(index, document, words)| Ok(Sequence { document, ..sentence(index, words, "dep") }));
+        let sentences = sentences
+            .iter()
+            .map(|&(index, document, words)| Ok(Sequence { document, ..sentence(index, words, "dep") }));
         let mut pairs = SentencePairs::new(sentences, Some(Frame::of_bert(2)), max_tokens);
         let made = pairs.by_ref().map(Result::unwrap).collect();
         (made, pairs.left_out())

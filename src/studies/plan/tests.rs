@@ -207,5 +207,8 @@ fn studies_of_a_report_are_those_that_it_lists_or_had_by_default() {
     assert_eq!(found(&flags(true)), ["attention", "trees", "dependency", "clark2019"]);
     let unknown = Studies { names: vec!["cats".to_owned()], ..Studies::default() };
     let refusal = self::studies(&unknown).err().unwrap().to_string();
-    assert_eq!(refusal, "there is no study `cats`: there are attention, norms, trees, dependency, repeats, segments, clark2019");
+    assert_eq!(
+        refusal,
+        "there is no study `cats`: there are attention, norms, trees, dependency, repeats, segments, clark2019"
+    );
 }

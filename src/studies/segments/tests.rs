@@ -80,8 +80,9 @@ fn an_example_by_hand() {
     let pair = pair(0, 2, 3);
     let mut sums = SegmentSums::new(GRID);
     // Text gives half to its own sentence and half to [CLS].
-    let weights = head(&pair, |pair, query, key| own(pair, query, key) / 2.0 + is(key == 0) * [0.5, 1.0, 1.5][
-        text_of(pair, query).map_or(0, |text| text + 1)]);
+    let weights = head(&pair, |pair, query, key| {
+        own(pair, query, key) / 2.0 + is(key == 0) * [0.5, 1.0, 1.5][text_of(pair, query).map_or(0, |text| text + 1)]
+    });
     see(&mut sums, &pair, &weights);
     let total = sums.total();
     assert_eq!((total.exposure.pairs, total.exposure.queries, total.exposure.rows), (1, 5, 8));

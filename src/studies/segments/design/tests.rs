@@ -53,9 +53,7 @@ fn sentences_alone() {
     let other = variation(20, 20, |query, key| -sides(query, key));
     near(other, [1600.0, 0.0, found.offset, -found.segment]);
     // Not the special token of one's own sentence: those are two columns.
-    let separator = variation(20, 20, |query, key| {
-        f32::from(u8::from(key == if query <= 21 { 21 } else { 42 }))
-    });
+    let separator = variation(20, 20, |query, key| f32::from(u8::from(key == if query <= 21 { 21 } else { 42 })));
     assert!(separator.segment.abs() < 0.01 * separator.total, "{separator:?}");
 }
 
@@ -77,7 +75,8 @@ fn offsets_have_so_many_degrees_of_freedom() {
         let expected = bins - 1 - usize::from(tokens <= 10);
         assert_eq!(design.freedom[1], expected as f64, "{tokens} tokens");
         assert_eq!(design.freedom[2], 1.0, "{tokens} tokens");
-        let own = design.factor.iter().enumerate().map(|(term, row)| (row[term], row.iter().map(|a| a * a).sum::<f64>()));
+        let own =
+            design.factor.iter().enumerate().map(|(term, row)| (row[term], row.iter().map(|a| a * a).sum::<f64>()));
         let shares = own.filter(|(own, _)| *own > 0.0).map(|(own, whole)| own * own / whole);
         least = shares.fold(least, f64::min);
     }
