@@ -80,6 +80,9 @@ fn label() -> Schema {
             json!({ "enum": numbers.map(|number| format!("{family}:{number}")).collect::<Vec<_>>() })
         }
         Parameter::Of(family, _) => json!({ "pattern": format!("^{family}:.") }),
+        Parameter::Among(family, known) => {
+            json!({ "enum": known.iter().map(|parameter| format!("{family}:{parameter}")).collect::<Vec<_>>() })
+        }
     };
     json_schema!({ "type": "string", "anyOf": all::detectors().map(of_detector).collect::<Vec<_>>() })
 }

@@ -49,6 +49,8 @@ pub enum Parameter {
     None,
     /// Labels are `family:parameter`.
     Of(&'static str, fn(&str) -> bool),
+    /// The same, the parameter being one of these.
+    Among(&'static str, &'static [&'static str]),
 }
 
 /// How the grid of a summary shows a label.
@@ -68,18 +70,19 @@ impl Detector {
     pub fn gives(&self, label: &str) -> bool {
         match self.parameter {
             Parameter::None => label == self.explanation.name,
-            Parameter::Of(..) => self.parameter_of(label).is_some(),
+            Parameter::Of(..) | Parameter::Among(..) => self.parameter_of(label).is_some(),
         }
     }
 
     /// The parameter of a label of this family.
     fn parameter_of<'a>(&self, label: &'a str) -> Option<&'a str> {
-        match (self.parameter, label.split_once(':')) {
-            (Parameter::Of(family, valid), Some((name, parameter))) if name == family && valid(parameter) => {
-                Some(parameter)
-            }
-            _ => None,
-        }
+        let (name, parameter) = label.split_once(':')?;
+        let is_own = match self.parameter {
+            Parameter::None => false,
+            Parameter::Of(family, valid) => name == family && valid(parameter),
+            Parameter::Among(family, known) => name == family && known.contains(&parameter),
+        };
+        is_own.then_some(parameter)
     }
 
     /// The label as the grid of a summary shows it.

@@ -82,7 +82,7 @@ pub(super) const CLASS: Detector = Detector {
             the variation of all.",
     },
     thresholds: &[&COLUMN, &OFFSET, &BOTH, &BLOCK],
-    parameter: Parameter::Of("class", |pattern| CLASSES.contains(&pattern)),
+    parameter: Parameter::Among("class", &CLASSES),
     shown: shown(None),
     assess: classes,
 };
