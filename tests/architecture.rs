@@ -259,6 +259,7 @@ fn only_the_writers_and_readers_know_json_text() {
         "sequences/counts.rs",
         "studies/repeats/mod.rs",
         "studies/coreference/mod.rs",
+        "studies/segments/mod.rs",
         "passes/partial.rs",
         "passes/identity.rs",
         "passes/countable.rs",

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use headscope::model::files::{ModelFile, TokenizerFiles};
 use headscope::model::tokenizer::ModelTokenizer;
+use headscope::sequences::frame::Frame;
+use headscope::sequences::sequence::{Token, TokenKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use support::fixture;
@@ -71,6 +73,28 @@ fn token_ids_and_word_ids_are_those_of_transformers() {
         forms += 1;
     }
     assert_eq!(forms, 11);
+}
+
+#[test]
+fn pairs_in_a_frame_are_those_of_the_tokenizer() {
+    for entry in fs::read_dir(fixture("tokenizers")).unwrap() {
+        let path = entry.unwrap().path();
+        let tokenizer = load(&path).unwrap();
+        let pair = ["the ferry left", "a harbour, the street"];
+        let texts = pair.map(|text| {
+            let bare = tokenizer.encode_text(text, false).unwrap();
+            bare.get_ids().iter().map(|&id| Token { id, kind: TokenKind::Text }).collect::<Vec<_>>()
+        });
+        let framed = Frame::of_pair(&tokenizer).unwrap().unwrap().around(&texts);
+        let own = tokenizer.encode_pair(pair[0], pair[1]).unwrap();
+        let at = path.display();
+        assert_eq!((&framed.ids[..], &framed.segments[..]), (own.get_ids(), own.get_type_ids()), "{at}");
+        let special: Vec<u32> = framed.kinds.iter().map(|kind| u32::from(kind.is_special())).collect();
+        assert_eq!(special, own.get_special_tokens_mask(), "{at}");
+        for (text, place) in framed.texts.iter().zip(0..) {
+            assert!(text.clone().all(|token| own.token_to_sequence(token) == Some(place)), "{at}");
+        }
+    }
 }
 
 /// Whether the last token of each of these words is punctuation; the first may be the mark of a word's beginning.

@@ -17,6 +17,7 @@ pub fn merge(options: &MergeOptions) -> Result<()> {
     let outputs = outputs::open(&options.report.outputs)?;
     let policy = options.report.policy.policy()?;
     let mut observation = merge::all(&options.parts, &Plan::restore)?;
+    options.report.policy.ensure_measured(&observation.identity.protocol.studies)?;
     observation.run = observation.run.filter(|_| options.run_info);
     conclude(observation, policy, outputs, &options.report)
 }

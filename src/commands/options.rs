@@ -3,16 +3,18 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::corpus::Input;
 use crate::export::Target;
 use crate::model::grid::HeadPlace;
 use crate::model::source::ModelRef;
 use crate::passes::control::Control;
+use crate::passes::identity::Studies;
 use crate::sequences::shard::Shard;
 use crate::sequences::words::FromToken;
 use crate::studies::number::Part;
+use crate::studies::plan;
 use crate::studies::policy::{Policy, Value};
 use crate::studies::presets::{self, Preset};
 use crate::studies::study::Study;
@@ -100,6 +102,21 @@ pub struct PolicyOptions {
 }
 
 impl PolicyOptions {
+    /// Makes sure that these studies measured what the presets label.
+    ///
+    /// # Errors
+    ///
+    /// If one that a preset needs is not among them.
+    pub fn ensure_measured(&self, studies: &Studies) -> Result<()> {
+        match presets::missing(&self.presets, &plan::studies(studies)?) {
+            Some((preset, study)) => bail!(
+                "--preset {preset} labels what the study `{study}` measures, which was not run: \
+                headscope analyze --with {study}"
+            ),
+            None => Ok(()),
+        }
+    }
+
     /// The default policy or that of presets, with what the policy file and the command line set.
     ///
     /// # Errors

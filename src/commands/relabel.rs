@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::options::RelabelOptions;
 use super::outputs;
@@ -21,6 +21,8 @@ pub fn relabel(options: &RelabelOptions) -> Result<()> {
     let policy = options.policy.policy()?;
     let (name, text) = (options.report.display().to_string(), json::read_text(&options.report)?);
     let report = json::parse(&name, &text)?;
+    let measured = options.policy.ensure_measured(&report.settings.protocol.studies);
+    measured.with_context(|| format!("cannot label `{name}`"))?;
     let relabelled = json::parse(&name, &text)?.relabel(policy);
     outputs::write(&relabelled, outputs)?;
     if options.outputs.contains(&Target::Stdout) {

@@ -51,6 +51,8 @@ pub enum Sequences {
     },
     /// Windows of documents, as [`crate::sequences::windows`] makes them, of at most as many tokens as a sentence.
     Windows,
+    /// Pairs of sentences, as [`crate::sequences::sentence_pairs`] makes them.
+    SentencePairs,
     /// No sentences of the corpus: random tokens, twice, as [`crate::sequences::repeats`] makes them.
     Repeats(Repeats),
 }
@@ -102,7 +104,11 @@ impl Pass {
             (ControlKind::ShuffledWords, Sequences::Sentences | Sequences::Shuffled { .. }) => {
                 Some(Self { sequences: Sequences::Shuffled { seed }, ..self })
             }
-            (ControlKind::ShuffledWords, Sequences::Pairs { .. } | Sequences::Windows | Sequences::Repeats(_)) => None,
+            // Of a pair the words' sentences count, and shuffling leaves every word in its own.
+            (
+                ControlKind::ShuffledWords,
+                Sequences::Pairs { .. } | Sequences::SentencePairs | Sequences::Windows | Sequences::Repeats(_),
+            ) => None,
         }
     }
 }
@@ -148,7 +154,10 @@ mod tests {
         assert_eq!(fresh.unwrap(), Pass { weights: Weights::Fresh { seed: 2 }, ..Pass::PLAIN });
         let shuffled = Pass::PLAIN.under(control(ControlKind::ShuffledWords, 1));
         assert_eq!(shuffled.unwrap(), Pass { sequences: Sequences::Shuffled { seed: 1 }, ..Pass::PLAIN });
-        let repeats = Pass { sequences: Sequences::Repeats(Repeats { masked: false }), ..Pass::PLAIN };
-        assert_eq!(repeats.under(control(ControlKind::ShuffledWords, 1)), None);
+        for sequences in [Sequences::Repeats(Repeats { masked: false }), Sequences::SentencePairs] {
+            let pass = Pass { sequences, ..Pass::PLAIN };
+            assert_eq!(pass.clone().under(control(ControlKind::ShuffledWords, 1)), None);
+            assert_eq!(pass.under(control(ControlKind::RandomInit, 1)).unwrap().sequences, sequences);
+        }
     }
 }

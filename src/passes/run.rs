@@ -16,8 +16,10 @@ use crate::model::Model;
 use crate::model::forward::Encoder;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::sequences::counts::TokenCounts;
+use crate::sequences::frame::Frame;
 use crate::sequences::pairs::Pairs;
 use crate::sequences::repeats::Repeats;
+use crate::sequences::sentence_pairs::SentencePairs;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::shard::Shard;
 use crate::sequences::shuffle::shuffled;
@@ -111,6 +113,12 @@ impl Runner<'_> {
                 (sum(&mut pairs)?, pairs.dropped())
             }
             Sequences::Windows => (sum(&mut Windows::new(sentences.by_ref(), protocol.max_tokens))?, 0),
+            Sequences::SentencePairs => {
+                let segments = model.architecture.config.type_vocab_size;
+                let frame = Frame::of_pair(&model.tokenizer)?.map(|frame| frame.with_segments(segments));
+                let mut pairs = SentencePairs::new(sentences.by_ref(), frame, protocol.max_tokens);
+                (sum(&mut pairs)?, pairs.left_out())
+            }
             Sequences::Repeats(_) => unreachable!("they are not made of the corpus"),
         };
         let TokenizedSentences { corpus, encoder, .. } = sentences;

@@ -1,10 +1,12 @@
 //! From sentences of a corpus to what goes through the model, and which part of it a shard takes.
 
 pub mod counts;
+pub mod frame;
 pub mod pack;
 pub mod pairs;
 pub mod repeats;
 pub mod roles;
+pub mod sentence_pairs;
 pub mod sequence;
 pub mod shard;
 pub mod shuffle;

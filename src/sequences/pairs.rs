@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::sequence::{Sequence, TokenKind};
+use super::sequence::{Sequence, Token, TokenKind};
 
 #[cfg(test)]
 mod tests;
@@ -30,13 +30,6 @@ pub struct Pairs<I: Iterator> {
     sentences: Peekable<I>,
     max_tokens: usize,
     dropped: u64,
-}
-
-/// A token of text.
-#[derive(Clone, Copy)]
-struct Token {
-    id: u32,
-    kind: TokenKind,
 }
 
 impl<I: Iterator<Item = Result<Sequence>>> Pairs<I> {
@@ -88,6 +81,7 @@ impl<I: Iterator<Item = Result<Sequence>>> Pairs<I> {
         let mut random = ChaCha8Rng::seed_from_u64(SEED);
         random.set_stream(first.index);
         let (a, b) = chunk.split_at(random.random_range(1..chunk.len()));
+        let text = |sentences: &[Sequence]| -> Vec<Token> { sentences.iter().flat_map(Sequence::text).collect() };
         let (mut a, mut b) = (text(a), text(b));
         while a.len() + b.len() > self.max_tokens - SPECIAL {
             let longer = if a.len() > b.len() { &mut a } else { &mut b };
@@ -115,14 +109,6 @@ impl<I: Iterator<Item = Result<Sequence>>> Pairs<I> {
             ..Sequence::default()
         }))
     }
-}
-
-fn text(sentences: &[Sequence]) -> Vec<Token> {
-    let tokens = |sentence: &Sequence| -> Vec<Token> {
-        let tokens = sentence.ids.iter().zip(&sentence.kinds).map(|(&id, &kind)| Token { id, kind });
-        tokens.filter(|token| !token.kind.is_special()).collect()
-    };
-    sentences.iter().flat_map(tokens).collect()
 }
 
 impl<I: Iterator<Item = Result<Sequence>>> Iterator for Pairs<I> {

@@ -6,12 +6,11 @@
 //! Random choices order their items by the SHA-256 of `headscope/WHAT/SEED/SEQUENCE/ITEM`, lowest first: any program
 //! can repeat them.
 
-use std::iter::repeat_n;
-
 use anyhow::Result;
 use sha2::{Digest, Sha256};
 
-use super::sequence::{Sequence, TokenKind};
+use super::frame::Frame;
+use super::sequence::{Sequence, Token, TokenKind};
 use crate::corpus::Family;
 use crate::model::tokenizer::ModelTokenizer;
 use crate::stats::blocks::BLOCKS;
@@ -46,9 +45,9 @@ impl Repeats {
     ///
     /// If the tokenizer fails.
     pub fn sequences(self, tokenizer: &ModelTokenizer, positions: usize) -> Result<Vec<Sequence>> {
-        let frame = Frame::of(tokenizer)?;
+        let Some(frame) = Frame::of_text(tokenizer)? else { return Ok(Vec::new()) };
         let words = chosen("repeat-token", "all", tokenizer.word_beginnings());
-        let longest = frame.before.len() + LENGTHS.end() + FEWEST_WORDS + frame.after.len();
+        let longest = frame.special() + LENGTHS.end() + FEWEST_WORDS;
         if words.len() < FEWEST_WORDS || longest > positions {
             return Ok(Vec::new());
         }
@@ -58,13 +57,11 @@ impl Repeats {
             let tokens: Vec<u32> = words.by_ref().take(draw.length + draw.filler).collect();
             (draw, tokens)
         });
-        let plain = drawn.map(|(draw, tokens)| (frame.around(&draw, &tokens), draw));
+        let plain = drawn.map(|(draw, tokens)| (copied(&frame, &draw, &tokens), draw));
         Ok(match (self.masked, tokenizer.mask()) {
             (false, _) => plain.map(|(sequence, _)| sequence).collect(),
             (true, None) => Vec::new(),
-            (true, Some(mask)) => {
-                plain.flat_map(|(sequence, draw)| masked(&sequence, mask, frame.before.len(), &draw)).collect()
-            }
+            (true, Some(mask)) => plain.flat_map(|(sequence, draw)| masked(&sequence, mask, &draw)).collect(),
         })
     }
 }
@@ -92,56 +89,23 @@ fn chosen<T: ToString>(what: &str, sequence: &str, items: Vec<T>) -> Vec<T> {
     keyed.into_iter().map(|(_, item)| item).collect()
 }
 
-/// The special tokens before and after a text, each with its kind, and the segment of all.
-struct Frame {
-    before: Vec<(u32, TokenKind)>,
-    after: Vec<(u32, TokenKind)>,
-    segment: u32,
-}
-
-impl Frame {
-    /// As the tokenizer puts them around the shortest text.
-    fn of(tokenizer: &ModelTokenizer) -> Result<Self> {
-        let encoding = tokenizer.encode_text("a", true)?;
-        let special: Vec<bool> = encoding.get_special_tokens_mask().iter().map(|&mask| mask == 1).collect();
-        let text = special.iter().position(|special| !special).unwrap_or(special.len());
-        let last = special.iter().rposition(|special| !special).map_or(special.len(), |last| last + 1);
-        let mut first = Some(TokenKind::FirstSpecial);
-        let mut token = |&id: &u32| {
-            let other = if Some(id) == tokenizer.separator() { TokenKind::Separator } else { TokenKind::OtherSpecial };
-            (id, if other == TokenKind::Separator { other } else { first.take().unwrap_or(other) })
-        };
-        let ids = encoding.get_ids();
-        Ok(Self {
-            before: ids[..text].iter().map(&mut token).collect(),
-            after: ids[last..].iter().map(&mut token).collect(),
-            segment: encoding.get_type_ids().get(text).copied().unwrap_or(0),
-        })
-    }
-
-    /// The copies, with the filler between them, in the frame; `tokens` are those of a copy and then of the filler.
-    fn around(&self, draw: &Draw, tokens: &[u32]) -> Sequence {
-        let (copy, filler) = tokens.split_at(draw.length);
-        let text = [copy, filler, copy].concat();
-        let ids = |special: &[(u32, TokenKind)]| special.iter().map(|(id, _)| *id).collect::<Vec<_>>();
-        let kinds = |special: &[(u32, TokenKind)]| special.iter().map(|(_, kind)| *kind).collect::<Vec<_>>();
-        let start = self.before.len();
-        let ids = [ids(&self.before), text.clone(), ids(&self.after)].concat();
-        Sequence {
-            index: draw.number as u64,
-            family: Family::alone(draw.number as u64),
-            segments: vec![self.segment; ids.len()],
-            kinds: [kinds(&self.before), repeat_n(TokenKind::Text, text.len()).collect(), kinds(&self.after)].concat(),
-            words: (start..start + text.len()).map(|token| token..token + 1).collect(),
-            ids,
-            ..Sequence::default()
-        }
+/// The copies, with the filler between them, in the frame; `tokens` are those of a copy and then of the filler.
+fn copied(frame: &Frame, draw: &Draw, tokens: &[u32]) -> Sequence {
+    let (copy, filler) = tokens.split_at(draw.length);
+    let text: Vec<Token> =
+        [copy, filler, copy].concat().into_iter().map(|id| Token { id, kind: TokenKind::Text }).collect();
+    let sequence = frame.around(&[text]);
+    Sequence {
+        index: draw.number as u64,
+        family: Family::alone(draw.number as u64),
+        words: sequence.texts[0].clone().map(|token| token..token + 1).collect(),
+        ..sequence
     }
 }
 
 /// The sequence with one token of its second copy masked, for each of [`MASKED`] of them.
-fn masked(sequence: &Sequence, mask: u32, start: usize, draw: &Draw) -> Vec<Sequence> {
-    let second = start + draw.length + draw.filler;
+fn masked(sequence: &Sequence, mask: u32, draw: &Draw) -> Vec<Sequence> {
+    let second = sequence.texts[0].start + draw.length + draw.filler;
     let places = chosen("repeat-mask", &draw.number.to_string(), (0..draw.length).collect());
     let variant = |place: usize| {
         let mut variant = sequence.clone();

@@ -25,12 +25,31 @@ pub struct Sequence {
     pub kinds: Vec<TokenKind>,
     /// The token range of each word, in order; special tokens belong to none.
     pub words: Vec<Range<usize>>,
+    /// The token range of each text, where several are put into one [frame](super::frame); empty for a sentence as it is.
+    pub texts: Vec<Range<usize>>,
     /// The gold tree, one arc per word, where the corpus has one.
     pub tree: Option<Vec<GoldArc>>,
     /// The annotations of each word, `[words]`; empty for running text.
     pub annotations: Vec<Annotation>,
     /// The fields of [`Annotation::entity`] as the corpus declares them.
     pub entity_fields: Option<Arc<str>>,
+}
+
+impl Sequence {
+    /// Its tokens of text, without the special ones.
+    pub fn text(&self) -> impl Iterator<Item = Token> {
+        let tokens = self.ids.iter().zip(&self.kinds).map(|(&id, &kind)| Token { id, kind });
+        tokens.filter(|token| !token.kind.is_special())
+    }
+}
+
+/// A token without its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// Its id.
+    pub id: u32,
+    /// Its kind.
+    pub kind: TokenKind,
 }
 
 /// The kind of a token to the metrics (METHODOLOGY, "Notation").

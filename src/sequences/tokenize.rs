@@ -152,30 +152,32 @@ impl<'a> SentenceTokenizer<'a> {
         Tokenized::Sequence(Sequence {
             ids: encoding.get_ids().to_vec(),
             segments: encoding.get_type_ids().to_vec(),
-            kinds: self.kinds(encoding),
+            kinds: kinds(self.tokenizer, encoding),
             words,
             tree,
             annotations: annotations.unwrap_or_default(),
             ..Sequence::default()
         })
     }
+}
 
-    fn kinds(&self, encoding: &Encoding) -> Vec<TokenKind> {
-        let special = encoding.get_special_tokens_mask();
-        let first = special.iter().position(|&mask| mask == 1);
-        let kind = |(position, &id): (usize, &u32)| {
-            if special[position] == 0 {
-                if self.tokenizer.is_punctuation(id) { TokenKind::Punctuation } else { TokenKind::Text }
-            } else if Some(id) == self.tokenizer.separator() {
-                TokenKind::Separator
-            } else if Some(position) == first {
-                TokenKind::FirstSpecial
-            } else {
-                TokenKind::OtherSpecial
-            }
-        };
-        encoding.get_ids().iter().enumerate().map(kind).collect()
-    }
+/// The kind of each token of an encoding.
+#[must_use]
+pub fn kinds(tokenizer: &ModelTokenizer, encoding: &Encoding) -> Vec<TokenKind> {
+    let special = encoding.get_special_tokens_mask();
+    let first = special.iter().position(|&mask| mask == 1);
+    let kind = |(position, &id): (usize, &u32)| {
+        if special[position] == 0 {
+            if tokenizer.is_punctuation(id) { TokenKind::Punctuation } else { TokenKind::Text }
+        } else if Some(id) == tokenizer.separator() {
+            TokenKind::Separator
+        } else if Some(position) == first {
+            TokenKind::FirstSpecial
+        } else {
+            TokenKind::OtherSpecial
+        }
+    };
+    encoding.get_ids().iter().enumerate().map(kind).collect()
 }
 
 /// The token range of each word that has tokens, in order.

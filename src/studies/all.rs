@@ -14,6 +14,7 @@ use super::label::{Detector, NO_LABEL};
 use super::norms::Norms;
 use super::policy::{Policy, Threshold};
 use super::repeats::RepeatedTokens;
+use super::segments::Segments;
 use super::study::Study;
 use super::terms::TERMS;
 use super::trees::Trees;
@@ -30,6 +31,7 @@ pub const STUDIES: &[&dyn Study] = &[
     &Explained,
     &RepeatedTokens,
     &Antecedents,
+    &Segments,
     &Clark2019,
 ];
 

@@ -27,6 +27,7 @@ pub mod presets;
 pub mod pseudo_values;
 pub mod repeats;
 pub mod section;
+pub mod segments;
 #[cfg(test)]
 mod simulation;
 pub mod study;

@@ -243,6 +243,11 @@ impl Policy {
         self.0.iter().map(|(threshold, _)| *threshold)
     }
 
+    /// The names of the rules that may be switched off.
+    pub fn rules(&self) -> impl Iterator<Item = &'static str> {
+        self.thresholds().filter(|threshold| threshold.range == Range::Rule).map(|threshold| threshold.name)
+    }
+
     fn unknown(&self, name: &str) -> String {
         let similar = |known: &str| strsim::jaro_winkler(known, name);
         let names = || self.thresholds().map(|threshold| threshold.name);

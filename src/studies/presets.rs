@@ -1,9 +1,12 @@
 //! Presets: published analyses, as lists of studies that are switched on and of thresholds that are set.
 
+use std::collections::BTreeMap;
+
 use super::all;
 use super::label::Label;
 use super::metric::Values;
 use super::policy::{Policy, Value};
+use super::study::Study;
 
 /// A published analysis.
 #[derive(Debug)]
@@ -14,6 +17,8 @@ pub struct Preset {
     pub about: &'static str,
     /// The studies that it switches on.
     pub studies: &'static [&'static str],
+    /// Whether all rules that it does not set are off.
+    pub alone: bool,
     /// The thresholds that it sets.
     pub policy: &'static [(&'static str, Value)],
     /// Its line of the summary, of every head's labels and metrics.
@@ -29,6 +34,7 @@ pub const PRESETS: &[Preset] = &[
         name: "clark2019",
         about: "Clark et al. 2019: pairs of segments, its own metrics and labels, in a section of its own",
         studies: &["clark2019"],
+        alone: false,
         policy: &[],
         summary: None,
     },
@@ -38,27 +44,32 @@ pub const PRESETS: &[Preset] = &[
         name: "voita2019",
         about: "Voita et al. 2019: label positional, syntactic and rare-word heads by its definitions, and no others",
         studies: &[],
-        policy: &[
-            ("offset_mass", Value::Off),
-            ("self_mass", Value::Off),
-            ("window_mass", Value::Off),
-            ("separator_mass", Value::Off),
-            ("first_special_mass", Value::Off),
-            ("punctuation_mass", Value::Off),
-            ("entropy_ratio", Value::Off),
-            ("content_mass", Value::Off),
-            ("similarity_gain", Value::Off),
-            ("repeat_score", Value::Off),
-            ("coreference_margin", Value::Off),
-            ("sink_no_op_output", Value::Off),
-            ("sink_no_op_part", Value::Off),
-            ("sink_parked_part", Value::Off),
-            ("sink_same", Value::Off),
-            ("syntactic_q", Value::Off),
-        ],
+        alone: true,
+        policy: &[("offset_argmax", Value::Share(0.9)), ("rare_argmax", Value::Share(0.1)), LABEL_Q],
         summary: Some(voita2019),
     },
+    // Section 4.1 has the classes, and no numbers for them: a part of a half is most of it, and two of a quarter are half.
+    Preset {
+        name: "kovaleva2019",
+        about: "Kovaleva et al. 2019: pairs of sentences, and its five classes of patterns by rules, and no other labels",
+        studies: &["segments"],
+        alone: true,
+        policy: &[
+            ("class_column_r2", Value::Share(0.5)),
+            ("class_offset_r2", Value::Share(0.5)),
+            ("class_both_r2", Value::Share(0.25)),
+            ("class_segment_r2", Value::Share(0.25)),
+            LABEL_Q,
+            ("syntactic_q", Value::Share(0.05)),
+            // It cannot be off; no head is a whole above a baseline.
+            ("syntactic_margin", Value::Share(1.0)),
+        ],
+        summary: Some(kovaleva2019),
+    },
 ];
+
+/// No rule by itself: it stays for labels that a policy file switches on.
+const LABEL_Q: (&str, Value) = ("label_q", Value::Share(0.05));
 
 /// The preset of this name.
 #[must_use]
@@ -77,7 +88,19 @@ impl Preset {
 /// The default policy with the thresholds of some presets, the later ones having the last word.
 #[must_use]
 pub fn policy(presets: &[&Preset]) -> Policy {
-    presets.iter().fold(all::default_policy(), |policy, preset| policy.with(preset.policy.iter().copied()))
+    let policy = all::default_policy();
+    let alone = presets.iter().any(|preset| preset.alone);
+    let off: Vec<&str> = policy.rules().filter(|_| alone).collect();
+    let set = presets.iter().flat_map(|preset| preset.policy).copied();
+    policy.with(off.into_iter().map(|rule| (rule, Value::Off)).chain(set))
+}
+
+/// The first study that a preset needs and that is not among `studies`, with the preset.
+#[must_use]
+pub fn missing(presets: &[&'static Preset], studies: &[&'static dyn Study]) -> Option<(&'static str, &'static str)> {
+    let ran = |name: &str| studies.iter().any(|study| study.card().name == name);
+    let needs = presets.iter().flat_map(|preset| preset.studies.iter().map(|study| (preset.name, *study)));
+    needs.into_iter().find(|(_, study)| !ran(study))
 }
 
 /// The lines that presets add to a summary.
@@ -107,6 +130,16 @@ fn voita2019(heads: &[Labelled<'_>]) -> String {
         mean_confidence(&with_role),
         mean_confidence(&others),
     )
+}
+
+/// How many heads have each class of Kovaleva et al. 2019.
+fn kovaleva2019(heads: &[Labelled<'_>]) -> String {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    let classes = heads.iter().flat_map(|(labels, _)| *labels).filter_map(|label| label.label.strip_prefix("class:"));
+    classes.for_each(|class| *counts.entry(class).or_default() += 1);
+    let classes = ["vertical", "diagonal", "vertical+diagonal", "block", "heterogeneous"];
+    let counted = classes.map(|class| format!("{class} {}", counts.get(class).unwrap_or(&0)));
+    format!("Preset kovaleva2019: {}\n", counted.join(", "))
 }
 
 fn mean_confidence(heads: &[&Labelled<'_>]) -> String {
@@ -149,6 +182,45 @@ mod tests {
             ("syntactic_min_count", 100.0),
         ];
         assert_eq!(on, expected);
+    }
+
+    #[test]
+    fn kovaleva2019_has_its_classes_alone() {
+        let policy = serde_json::to_value(policy(&[named("kovaleva2019").unwrap()])).unwrap();
+        let shares = policy.as_object().unwrap().iter().filter(|(_, value)| value.is_f64());
+        let on: Vec<&str> = shares.map(|(name, _)| name.as_str()).collect();
+        let classes = ["class_both_r2", "class_column_r2", "class_offset_r2", "class_segment_r2"];
+        assert_eq!(on[..4], classes);
+        assert_eq!(on[4..], ["label_q", "syntactic_beyond_margin", "syntactic_margin", "syntactic_q"]);
+        // By default there are none.
+        let default = serde_json::to_value(super::policy(&[])).unwrap();
+        assert!(classes.iter().all(|class| default[*class].is_null()));
+    }
+
+    #[test]
+    fn presets_that_are_followed_together_leave_each_other_their_rules() {
+        let both = policy(&[named("voita2019").unwrap(), named("kovaleva2019").unwrap()]);
+        let both = serde_json::to_value(both).unwrap();
+        assert_eq!((both["offset_argmax"].as_f64(), both["class_both_r2"].as_f64()), (Some(0.9), Some(0.25)));
+        assert!(both["offset_mass"].is_null());
+    }
+
+    #[test]
+    fn the_line_of_kovaleva2019_counts_classes() {
+        let head = |class: &str| (vec![label(class)], Values::default());
+        let heads = ["class:vertical", "class:block", "class:vertical"].map(head);
+        let heads: Vec<Labelled<'_>> = heads.iter().map(|(labels, metrics)| (&labels[..], metrics)).collect();
+        let line = "Preset kovaleva2019: vertical 2, diagonal 0, vertical+diagonal 0, block 1, heterogeneous 0\n";
+        assert_eq!(kovaleva2019(&heads), line);
+    }
+
+    #[test]
+    fn a_preset_may_need_a_study() {
+        let kovaleva = [named("kovaleva2019").unwrap()];
+        let segments = all::named("segments").unwrap();
+        assert_eq!(missing(&kovaleva, &[]), Some(("kovaleva2019", "segments")));
+        assert_eq!(missing(&kovaleva, &[segments]), None);
+        assert_eq!(missing(&[named("voita2019").unwrap()], &[]), None);
     }
 
     fn label(label: &str) -> Label {

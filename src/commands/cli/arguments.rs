@@ -392,10 +392,10 @@ fn presets() -> PossibleValuesParser {
     PossibleValuesParser::new(PRESETS.iter().map(|preset| PossibleValue::new(preset.name).help(preset.about)))
 }
 
-/// The same where nothing is measured: presets that are more than a policy are not offered. They are refused in words of
-/// their own.
+/// The same where nothing is measured: presets that are no policy are not offered. They are refused in words of their
+/// own.
 fn policies() -> PossibleValuesParser {
-    let value = |preset: &Preset| PossibleValue::new(preset.name).help(preset.about).hide(!preset.studies.is_empty());
+    let value = |preset: &Preset| PossibleValue::new(preset.name).help(preset.about).hide(!preset.is_policy());
     PossibleValuesParser::new(PRESETS.iter().map(value))
 }
 

@@ -167,7 +167,8 @@ impl ReportArguments {
     /// The outcome of a shard: it has no labels yet, so options of labels are refused.
     fn validate_partial(self, shard: Shard, named: &[String]) -> Result<Outcome, Usage> {
         let wanted = format!("--shard {shard} writes a partial: give one -o FILE.{}", partial::EXTENSION);
-        let preset = presets(named).into_iter().find(|preset| preset.is_policy());
+        // One that measures more is about that here; its labels are given where all are.
+        let preset = presets(named).into_iter().find(|preset| preset.is_policy() && preset.studies.is_empty());
         let of_labels = [
             self.min_count.map(|_| "--min-count".to_owned()),
             self.policy.as_ref().map(|_| "--policy".to_owned()),
@@ -384,9 +385,9 @@ fn refuse_reading_again(corpus: &[Input], studies: &[&'static dyn Study], contro
     Err(format!("the corpus is read again for {readers}, and {shown} can be read only once: name a file"))
 }
 
-/// Refuses presets that measure more where nothing is measured; `instead` takes them.
+/// Refuses presets that only measure more where nothing is measured; `instead` takes them.
 fn refuse_studies(names: &[String], instead: &str) -> Result<(), Usage> {
-    match presets(names).iter().find(|preset| !preset.studies.is_empty()) {
+    match presets(names).iter().find(|preset| !preset.is_policy()) {
         Some(preset) => Err(format!("--preset {} is no policy, it measures more: give it to {instead}", preset.name)),
         None => Ok(()),
     }

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::outcome::{Described, LeftAside};
 use crate::commands::conclude::measure;
@@ -49,10 +49,15 @@ pub fn read(options: &DiffOptions) -> Result<[Side; 2]> {
     let policies = [0, 1].map(|place| [&files[place], &files[1 - place]].into_iter().find_map(policy_of));
     let [first, second] = files;
     let [ours, theirs] = policies.map(|policy| options.policy.over(policy.unwrap_or_else(all::default_policy)));
-    Ok([
+    let sides = [
         Side::new(first, &options.a, ours?, options.threads)?,
         Side::new(second, &options.b, theirs?, options.threads)?,
-    ])
+    ];
+    for side in &sides {
+        let measured = options.policy.ensure_measured(&side.circumstances.settings.protocol.studies);
+        measured.with_context(|| format!("cannot label `{}`", side.file))?;
+    }
+    Ok(sides)
 }
 
 fn read_file(path: &Path) -> Result<File> {

@@ -90,6 +90,15 @@ impl ModelTokenizer {
         self.tried(|| self.text.encode(text, special))
     }
 
+    /// Encodes two running texts as a pair, with the special tokens around and between them.
+    ///
+    /// # Errors
+    ///
+    /// If the tokenizer fails.
+    pub fn encode_pair(&self, first: &str, second: &str) -> Result<Encoding> {
+        self.tried(|| self.text.encode((first, second), true))
+    }
+
     /// Encodes words that were split beforehand, with the special tokens around them: as transformers does with
     /// `is_split_into_words=True`, and, for byte-level BPE, `add_prefix_space=True`, without which all words but the
     /// first would be cut as if they continued the word before.

@@ -2,10 +2,8 @@ use super::*;
 
 /// `first special, r_1 .. r_3, filler, r_1 .. r_3, last special`, with the tokens of the text numbered from 10.
 fn sequence(number: usize) -> (Sequence, Draw) {
-    let frame =
-        Frame { before: vec![(1, TokenKind::FirstSpecial)], after: vec![(2, TokenKind::Separator)], segment: 0 };
     let draw = Draw { number, length: 3, filler: 1 };
-    (frame.around(&draw, &[10, 11, 12, 13]), draw)
+    (copied(&Frame::of_bert(1), &draw, &[10, 11, 12, 13]), draw)
 }
 
 #[test]
@@ -25,7 +23,7 @@ fn two_copies_in_a_frame() {
 #[test]
 fn one_mask_at_a_time_in_the_second_copy() {
     let (sequence, draw) = sequence(0);
-    let variants = masked(&sequence, 9, 1, &draw);
+    let variants = masked(&sequence, 9, &draw);
     let mut places: Vec<usize> = variants.iter().map(|variant| Copies::of(variant).unwrap().masked.unwrap()).collect();
     assert!(variants.iter().all(|variant| variant.ids.iter().filter(|&&id| id == 9).count() == 1));
     places.sort_unstable();

@@ -186,13 +186,21 @@ fn a_pass_runs_once_for_all_who_want_it() {
     let repeats = |masked, pass: &Pass| Pass { sequences: Sequences::Repeats(Repeats { masked }), ..pass.clone() };
     let [plain, masked] = [false, true].map(|masked| (repeats(masked, &Pass::PLAIN), 1));
     let windows = |pass: &Pass| (Pass { sequences: Sequences::Windows, ..pass.clone() }, 1);
+    let sentence_pairs = |pass: &Pass| (Pass { sequences: Sequences::SentencePairs, ..pass.clone() }, 1);
     // Seven studies look at the sentences, and the preset's syntax is the eighth.
-    let all = [(Pass::PLAIN, 8), plain, masked, windows(&Pass::PLAIN), (pairs.clone(), 1)];
+    let all =
+        [(Pass::PLAIN, 8), plain, masked, windows(&Pass::PLAIN), sentence_pairs(&Pass::PLAIN), (pairs.clone(), 1)];
     assert_eq!(passes(&protocol(STUDIES, Vec::new())), all);
     // A control is for the studies that have labels; without studies the sentences are read all the same.
     let control = Control { kind: ControlKind::RandomInit, seed: 1 };
     let fresh = Pass { weights: Weights::Fresh { seed: 1 }, ..Pass::PLAIN };
-    let controlled = [(fresh.clone(), 5), (repeats(false, &fresh), 1), (repeats(true, &fresh), 1), windows(&fresh)];
+    let controlled = [
+        (fresh.clone(), 5),
+        (repeats(false, &fresh), 1),
+        (repeats(true, &fresh), 1),
+        windows(&fresh),
+        sentence_pairs(&fresh),
+    ];
     assert_eq!(passes(&protocol(STUDIES, vec![control])), [&all[..], &controlled].concat());
     assert_eq!(passes(&protocol(&STUDIES[STUDIES.len() - 1..], vec![control])), [(Pass::PLAIN, 1), (pairs, 1)]);
 }
@@ -211,6 +219,6 @@ fn studies_of_a_report_are_those_that_it_lists_or_had_before_it_listed_them() {
     assert_eq!(
         refusal,
         "there is no study `cats`: there are attention, norms, trees, dependency, words, frequency, explained, repeats, \
-            coreference, clark2019"
+            coreference, segments, clark2019"
     );
 }
