@@ -122,8 +122,8 @@ impl Coreference {
         } else if let Some(all) = kinds.first() {
             writeln!(
                 out,
-                "Coreference, {mentions} mentions in {windows} windows of whole sentences: best head for each kind of anaphor, in \
-                 % of anaphors, ± half of the 95 % interval, beside rules without a head:\n"
+                "Coreference, {mentions} mentions in {windows} windows of whole sentences: best head for each kind of anaphor\n\
+                 beside rules without a head, in % of anaphors, ± half of the 95 % interval:\n"
             )?;
             let least = policy.count(&MIN_QUERIES);
             // What no label can rest on is in the report only, unless there is nothing else.
