@@ -10,17 +10,19 @@ use super::options::{AnalyzeOptions, ONLY_ONCE, Outcome};
 use super::outputs;
 use crate::corpus::{Corpus, CorpusIdentity, Input};
 use crate::export::summary;
+use crate::model::files::ModelFiles;
 use crate::model::{Fingerprint, Model};
 use crate::passes::counting::count;
 use crate::passes::identity::{Identity, ModelInfo, Protocol, RunInfo, Tool};
 use crate::passes::observation::Observation;
 use crate::passes::partial;
+use crate::passes::pass::Pass;
 use crate::passes::run::{self, Runner, heads_of, token_limit};
 use crate::sequences::counts::{Counting, TokenCounts};
 use crate::sequences::shard::Shard;
 use crate::stats::blocks::BLOCKS;
 use crate::studies::plan::{self, Plan};
-use crate::studies::study::{Counts, Subject};
+use crate::studies::study::{Counts, Study, Subject};
 use crate::system::output::Output;
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::{print, say};
@@ -60,7 +62,7 @@ fn observe(options: &AnalyzeOptions, shard: Shard) -> Result<Observation> {
     let files = options.model.resolve(&Downloads::default())?;
     let fingerprint = Fingerprint::start(&files);
     let loading = progress::step("loading the model");
-    let model = Model::load(files)?;
+    let model = load(files, &options.studies)?;
     loading.finish_and_clear();
 
     let max_tokens = token_limit(&model, options.max_tokens)?;
@@ -73,6 +75,7 @@ fn observe(options: &AnalyzeOptions, shard: Shard) -> Result<Observation> {
         blocks: BLOCKS,
         controls: options.controls.clone(),
         removed: heads_of(&model, &options.removed)?,
+        ablation: options.ablation,
         counts: sha256,
         left_out: options.left_out.iter().map(|study| study.card().name.to_owned()).collect(),
         studies: plan::names(&options.studies),
@@ -96,6 +99,25 @@ fn observe(options: &AnalyzeOptions, shard: Shard) -> Result<Observation> {
     let model = ModelInfo::new(&model, fingerprint.finish()?);
     let run = options.run_info.then(|| RunInfo::new(started_at, started.elapsed(), analysis, threads));
     Ok(Observation { identity: Identity { tool: Tool::default(), model, corpus, protocol }, tally, passes, run })
+}
+
+/// Loads the model, with its masked-LM head if a study needs that.
+fn load(files: ModelFiles, studies: &[&'static dyn Study]) -> Result<Model> {
+    let predicting = studies.iter().find(|study| study.passes().iter().any(Pass::predicts));
+    let Some(study) = predicting else { return Model::load(files) };
+    let model = Model::load_with_masked_lm(files)?;
+    let (id, study) = (&model.id, study.card().name);
+    ensure!(
+        model.masked_lm_head,
+        "--with {study}: `{id}` has no masked-LM head, so it has no loss of masked tokens: name a checkpoint of a masked \
+         language model, which has one. Nothing stands in for that loss here in models without one, such as sentence \
+         encoders and discriminators"
+    );
+    ensure!(
+        model.tokenizer.mask().is_some(),
+        "--with {study}: the tokenizer of `{id}` has no mask token: name it as `mask_token` in tokenizer_config.json"
+    );
+    Ok(model)
 }
 
 /// How often each token is in the whole corpus, as far as some study must know.

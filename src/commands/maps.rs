@@ -12,7 +12,7 @@ use crate::model::forward::{Scratch, Start};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::{Fingerprint, Model};
 use crate::passes::identity::ModelInfo;
-use crate::passes::pass::{Pass, Removal, Replacement};
+use crate::passes::pass::Pass;
 use crate::passes::run::{heads_of, token_limit};
 use crate::sequences::pack::Pack;
 use crate::sequences::sequence::Sequence;
@@ -35,8 +35,7 @@ pub fn maps(options: &MapsOptions) -> Result<()> {
     loading.finish_and_clear();
 
     let removed = heads_of(&model, &options.removed)?;
-    let removals: Vec<Removal> = removed.iter().map(|&head| Removal { head, by: Replacement::Zero }).collect();
-    let gates = Pass::PLAIN.without(&removals).gates();
+    let gates = Pass::PLAIN.without(&removed).gates();
     let limit = token_limit(&model, options.max_tokens)?;
     let mut encoder = SentenceTokenizer::new(&model.tokenizer, limit, false).strict(options.strict);
     let sentences = chosen(&options.sentences, &mut encoder)?;

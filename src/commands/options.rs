@@ -9,6 +9,7 @@ use crate::corpus::Input;
 use crate::export::Target;
 use crate::model::grid::HeadPlace;
 use crate::model::source::ModelRef;
+use crate::passes::ablation::Ablation;
 use crate::passes::control::Control;
 use crate::passes::identity::Studies;
 use crate::sequences::shard::Shard;
@@ -51,6 +52,8 @@ pub struct AnalyzeOptions {
     pub controls: Vec<Control>,
     /// The heads that are removed from the model, ascending.
     pub removed: Vec<HeadPlace>,
+    /// How heads are removed in turn, if a study asks for that.
+    pub ablation: Option<Ablation>,
     /// The studies that are run.
     pub studies: Vec<&'static dyn Study>,
     /// Studies that would run, but for a corpus that can be read only once.

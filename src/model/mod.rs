@@ -52,12 +52,28 @@ impl Model {
     /// If a file cannot be read, the architecture is not supported, or the weights or the tokenizer
     /// do not fit `config.json`.
     pub fn load(files: ModelFiles) -> Result<Self> {
+        Self::load_as(files, false)
+    }
+
+    /// Loads a model with its masked-LM head, if it has one, so that it predicts tokens.
+    ///
+    /// # Errors
+    ///
+    /// As [`Model::load`].
+    pub fn load_with_masked_lm(files: ModelFiles) -> Result<Self> {
+        Self::load_as(files, true)
+    }
+
+    fn load_as(files: ModelFiles, masked_lm: bool) -> Result<Self> {
         let ModelFiles { id, revision, config, architecture, tokenizer, weights } = files;
         let tokenizer =
             ModelTokenizer::load(&tokenizer, &config, architecture.family.model_type, architecture.config.vocab_size)?;
         let checkpoint = Checkpoint::open(weights.clone(), architecture.family)?;
         let masked_lm_head = checkpoint.has(architecture.family.masked_lm.dense);
-        let parameters = Parameters::load(&checkpoint, &architecture)?;
+        let mut parameters = Parameters::load(&checkpoint, &architecture)?;
+        if masked_lm && masked_lm_head {
+            parameters = parameters.with_masked_lm(&checkpoint, &architecture)?;
+        }
         weights.iter().try_for_each(ModelFile::ensure_unchanged)?;
         let encoder = Box::new(PackedEncoder::new(parameters));
         Ok(Self { id, revision, architecture, masked_lm_head, tokenizer, encoder })

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::ablation::Replacement;
 use crate::model::forward::WordEmbeddings;
 use crate::sequences::counts::TokenCounts;
 
@@ -12,4 +13,6 @@ pub struct Beforehand {
     pub embeddings: Option<WordEmbeddings>,
     /// How often each token is in the whole corpus; `None` unless somebody asked for it.
     pub counts: Option<Arc<TokenCounts>>,
+    /// What stands for heads that are removed in turn; `None` in a pass that removes none so.
+    pub removal: Option<Replacement>,
 }

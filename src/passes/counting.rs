@@ -6,6 +6,7 @@ use super::workers::TokenizedSentences;
 use crate::corpus::{Corpus, CorpusIdentity, Input};
 use crate::model::tokenizer::ModelTokenizer;
 use crate::sequences::counts::Counting;
+use crate::sequences::sample::Sample;
 use crate::sequences::shard::Shard;
 use crate::sequences::tokenize::SentenceTokenizer;
 
@@ -24,7 +25,7 @@ pub fn count(
 ) -> Result<(Counting, CorpusIdentity)> {
     let encoder = SentenceTokenizer::new(tokenizer, max_tokens, truncate);
     let (corpus, left) = (Corpus::open(corpus)?, limit.unwrap_or(u64::MAX));
-    let mut sentences = TokenizedSentences { corpus, encoder, shard: Shard::WHOLE, left };
+    let mut sentences = TokenizedSentences { corpus, encoder, shard: Shard::WHOLE, sample: Sample::ALL, left };
     let mut counting = Counting::default();
     for sequence in sentences.by_ref() {
         counting.add(&sequence?);

@@ -11,6 +11,7 @@ use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::ablation::Ablation;
 use super::control::Control;
 use crate::corpus::CorpusIdentity;
 use crate::model::families::Architecture;
@@ -50,6 +51,10 @@ pub struct Protocol {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub removed: Vec<HeadPlace>,
+    /// How heads were removed in turn; absent if no study asked for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Ablation")]
+    pub ablation: Option<Ablation>,
     /// SHA-256 of the file with the counts of tokens; absent if those of the corpus were counted, or none were needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]

@@ -1,6 +1,8 @@
 //! Forward passes over a corpus, and what was observed in them.
 
+pub mod ablation;
 pub mod beforehand;
+pub mod contexts;
 pub mod control;
 pub mod countable;
 pub mod counting;
@@ -11,4 +13,5 @@ pub mod observer;
 pub mod partial;
 pub mod pass;
 pub mod run;
+pub mod turns;
 pub mod workers;

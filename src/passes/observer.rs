@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::beforehand::Beforehand;
 use super::countable::ensure_countable;
+use super::turns::Missing;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadView, Needs};
@@ -40,6 +41,10 @@ pub trait Sums: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
     fn looks(_begun: &Self::Begun) -> bool {
         true
     }
+
+    /// Is told which heads are missing from what is shown of a sequence from here on, in a pass that removes heads in turn;
+    /// before that none is.
+    fn turn(&mut self, _begun: &mut Self::Begun, _missing: Missing) {}
 
     /// Adds what one head does in a sequence that was begun.
     fn head(&mut self, begun: &mut Self::Begun, lent: &mut Lent<'_>);
@@ -150,6 +155,9 @@ pub trait Observer: Send + Sync {
     /// [`Sums::looks`], at some sequence of those begun.
     fn looks(&self) -> bool;
 
+    /// [`Sums::turn`], of all that were begun.
+    fn turn(&mut self, missing: Missing);
+
     /// Adds what one head does in the `sequence`-th of those begun.
     fn head(&mut self, sequence: usize, lent: &mut Lent<'_>);
 
@@ -239,6 +247,10 @@ impl<S: Sums> Observer for Watching<S> {
         self.begun.iter().any(S::looks)
     }
 
+    fn turn(&mut self, missing: Missing) {
+        self.begun.iter_mut().for_each(|begun| self.sums.turn(begun, missing));
+    }
+
     fn head(&mut self, sequence: usize, lent: &mut Lent<'_>) {
         self.sums.head(&mut self.begun[sequence], lent);
     }
@@ -318,6 +330,11 @@ impl Panel {
         for sequence in sequences {
             self.observers.iter_mut().for_each(|observer| observer.begin(sequence));
         }
+    }
+
+    /// Tells everybody which heads are missing from here on.
+    pub fn turn(&mut self, missing: Missing) {
+        self.observers.iter_mut().for_each(|observer| observer.turn(missing));
     }
 
     /// Shows one head over the `number`-th sequence of the pack, which is `sequence`.

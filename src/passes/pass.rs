@@ -14,24 +14,12 @@ pub struct Pass {
     pub sequences: Sequences,
     /// The weights that they go through.
     pub weights: Weights,
-    /// The heads that are removed, ascending.
-    pub removed: Vec<Removal>,
-}
-
-/// A head that is removed: what it writes is replaced at every position, before the output projection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Removal {
-    /// The head.
-    pub head: HeadPlace,
-    /// Its replacement.
-    pub by: Replacement,
-}
-
-/// The replacement of a head's context.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Replacement {
-    /// Zeros.
-    Zero,
+    /// The heads that are removed, ascending: at every position zeros stand for their contexts, before the output
+    /// projection.
+    pub removed: Vec<HeadPlace>,
+    /// Whether every sequence goes through the weights once more without each of the other heads, and once without all
+    /// of them: how, and of how many sentences, is for the [`Ablation`](super::ablation::Ablation) to say.
+    pub in_turn: bool,
 }
 
 /// Sequences that can be made of the sentences of a corpus.
@@ -53,6 +41,8 @@ pub enum Sequences {
     Windows,
     /// Pairs of sentences, as [`crate::sequences::sentence_pairs`] makes them.
     SentencePairs,
+    /// Each sentence with whole words masked, as [`crate::sequences::masked`] masks them; their tokens are predicted.
+    Masked,
     /// No sentences of the corpus: random tokens, twice, as [`crate::sequences::repeats`] makes them.
     Repeats(Repeats),
 }
@@ -71,11 +61,18 @@ pub enum Weights {
 
 impl Pass {
     /// The sentences through the checkpoint's weights.
-    pub const PLAIN: Self = Self { sequences: Sequences::Sentences, weights: Weights::Trained, removed: Vec::new() };
+    pub const PLAIN: Self =
+        Self { sequences: Sequences::Sentences, weights: Weights::Trained, removed: Vec::new(), in_turn: false };
+
+    /// Whether its weights are those of a masked-LM head, too.
+    #[must_use]
+    pub fn predicts(&self) -> bool {
+        self.sequences == Sequences::Masked
+    }
 
     /// The same pass without these heads as well.
     #[must_use]
-    pub fn without(mut self, removed: &[Removal]) -> Self {
+    pub fn without(mut self, removed: &[HeadPlace]) -> Self {
         self.removed.extend(removed);
         self.removed.sort_unstable();
         self.removed.dedup();
@@ -86,11 +83,8 @@ impl Pass {
     #[must_use]
     pub fn gates(&self) -> Gates {
         let mut gates = Gates::default();
-        for Removal { head: HeadPlace { layer, head }, by } in &self.removed {
-            let gate = match by {
-                Replacement::Zero => Gate::scale(0.0),
-            };
-            gates.set(*layer, *head, gate);
+        for &HeadPlace { layer, head } in &self.removed {
+            gates.set(layer, head, Gate::scale(0.0));
         }
         gates
     }
@@ -107,7 +101,11 @@ impl Pass {
             // Of a pair the words' sentences count, and shuffling leaves every word in its own.
             (
                 ControlKind::ShuffledWords,
-                Sequences::Pairs { .. } | Sequences::SentencePairs | Sequences::Windows | Sequences::Repeats(_),
+                Sequences::Pairs { .. }
+                | Sequences::SentencePairs
+                | Sequences::Windows
+                | Sequences::Masked
+                | Sequences::Repeats(_),
             ) => None,
         }
     }
@@ -139,7 +137,7 @@ mod tests {
 
     #[test]
     fn removals_are_a_part_of_the_pass() {
-        let removal = |layer, head| Removal { head: HeadPlace { layer, head }, by: Replacement::Zero };
+        let removal = |layer, head| HeadPlace { layer, head };
         let one = Pass::PLAIN.without(&[removal(1, 0), removal(0, 2)]).without(&[removal(1, 0)]);
         assert_eq!(one.removed, [removal(0, 2), removal(1, 0)]);
         assert_ne!(one, Pass::PLAIN);

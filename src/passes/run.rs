@@ -3,22 +3,28 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
+use super::ablation::Replacement;
 use super::beforehand::Beforehand;
+use super::contexts::ContextSums;
 use super::identity::Protocol;
 use super::observation::PassSums;
-use super::observer::{Observer, Panel};
+use super::observer::{self, Observer, Panel, watching};
 use super::pass::{Pass, Sequences, Weights};
+use super::turns::Turns;
 use super::workers::{TokenizedSentences, sum_up};
 use crate::corpus::{Corpus, CorpusIdentity, Input};
 use crate::model::Model;
 use crate::model::forward::Encoder;
+use crate::model::forward::gates::Gate;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::sequences::counts::TokenCounts;
 use crate::sequences::frame::Frame;
+use crate::sequences::masked::{Masked, Masks};
 use crate::sequences::pairs::Pairs;
 use crate::sequences::repeats::Repeats;
+use crate::sequences::sample::Sample;
 use crate::sequences::sentence_pairs::SentencePairs;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::shard::Shard;
@@ -69,19 +75,48 @@ impl Runner<'_> {
     pub fn run(&self, opened: Corpus, passes: Vec<(Pass, Vec<Box<dyn Observer>>)>) -> Result<Outcome> {
         let mut passes = passes.into_iter();
         let (pass, observers) = passes.next().expect("at least one pass");
-        let (first, tally, corpus) = self.over_corpus(opened, pass, observers)?;
-        let mut done = vec![first];
-        for (pass, observers) in passes {
-            if let Sequences::Repeats(repeats) = pass.sequences {
-                done.push(self.over_repeats(repeats, pass, observers)?);
-                continue;
-            }
-            let (sums, _, again) = self.over_corpus(Corpus::open(self.corpus)?, pass, observers)?;
+        let all = Part { shard: self.shard, sample: Sample::ALL, sequences: self.protocol.limit };
+        let once = Turns::once(pass.gates());
+        let (first, tally, corpus) = self.over_corpus(opened, all, pass, observers, &once)?;
+        let again = |part: Part, pass: Pass, observers: Vec<Box<dyn Observer>>, turns: &Turns| {
+            let (sums, _, again) = self.over_corpus(Corpus::open(self.corpus)?, part, pass, observers, turns)?;
             ensure!(
                 again == corpus,
                 "corpus `{}` changed while it was analysed, which reads it several times",
                 corpus.name
             );
+            Ok(sums)
+        };
+        let ablation = self.protocol.ablation.unwrap_or_default();
+        let sample = Sample::new(ablation.sample, corpus.repeats.read);
+        let sampled = |shard: Shard, pass: &Pass| {
+            let sentences = (0..corpus.repeats.read).filter(|&index| shard.takes(index) && sample.takes(index)).count();
+            let variants = if pass.sequences == Sequences::Masked { ablation.phases } else { 1 };
+            Part { shard, sample, sequences: Some(sentences as u64 * u64::from(variants)) }
+        };
+        let mut done = vec![first];
+        for (pass, observers) in passes {
+            let once = Turns::once(pass.gates());
+            let sums = match pass.sequences {
+                Sequences::Repeats(repeats) => self.over_repeats(repeats, pass, observers)?,
+                _ if pass.in_turn => {
+                    let (grid, head_dim) = (self.model.grid(), self.model.architecture.config.head_dim());
+                    let gates = match ablation.removal {
+                        Replacement::Zero => vec![Gate::scale(0.0); grid.count()],
+                        Replacement::Mean => {
+                            // Of all shards, so that each removes the same.
+                            let whole = Pass { in_turn: false, ..pass.clone() };
+                            let contexts = vec![watching(ContextSums::new(grid, head_dim))];
+                            let seen = again(sampled(Shard::WHOLE, &whole), whole, contexts, &once)?;
+                            let means = observer::sums::<ContextSums>(&*seen.sums[0]).means();
+                            means.into_iter().map(Gate::replace).collect()
+                        }
+                    };
+                    let turns = Turns::each_head(pass.gates(), grid, &gates);
+                    again(sampled(self.shard, &pass), pass, observers, &turns)?
+                }
+                _ => again(all, pass, observers, &once)?,
+            };
             done.push(sums);
         }
         Ok(Outcome { tally, corpus, passes: done })
@@ -91,16 +126,18 @@ impl Runner<'_> {
     fn over_corpus(
         &self,
         corpus: Corpus,
+        Part { shard, sample, sequences }: Part,
         pass: Pass,
         observers: Vec<Box<dyn Observer>>,
+        turns: &Turns,
     ) -> Result<(PassSums, Tally, CorpusIdentity)> {
-        let Self { shard, model, protocol, .. } = *self;
-        let progress = Analysis::new(protocol.limit, corpus.bytes(), corpus.bytes_read());
+        let Self { model, protocol, .. } = *self;
+        let progress = Analysis::new(sequences, corpus.bytes(), corpus.bytes_read());
         let tokenizer =
             SentenceTokenizer::new(&model.tokenizer, protocol.max_tokens, protocol.truncate).strict(self.strict);
         let left = protocol.limit.unwrap_or(u64::MAX);
-        let mut sentences = TokenizedSentences { corpus, encoder: tokenizer, shard, left };
-        let sum = |sequences: &mut Sequencer<'_>| self.sum(&pass, observers, sequences, &progress);
+        let mut sentences = TokenizedSentences { corpus, encoder: tokenizer, shard, sample, left };
+        let sum = |sequences: &mut Sequencer<'_>| self.sum(&pass, observers, turns, sequences, &progress);
         let (sums, left_out) = match pass.sequences {
             Sequences::Sentences => (sum(&mut sentences)?, 0),
             Sequences::Shuffled { seed } => {
@@ -119,6 +156,10 @@ impl Runner<'_> {
                 let mut pairs = SentencePairs::new(sentences.by_ref(), frame, protocol.max_tokens);
                 (sum(&mut pairs)?, pairs.left_out())
             }
+            Sequences::Masked => {
+                let mut masked = Masked::new(sentences.by_ref(), self.masks()?);
+                (sum(&mut masked)?, masked.left_out())
+            }
             Sequences::Repeats(_) => unreachable!("they are not made of the corpus"),
         };
         let TokenizedSentences { corpus, encoder, .. } = sentences;
@@ -130,15 +171,25 @@ impl Runner<'_> {
         let positions = self.model.architecture.config.positions();
         let made = repeats.sequences(&self.model.tokenizer, positions)?;
         let mut own = made.into_iter().filter(|sequence| self.shard.takes(sequence.index)).map(Ok);
-        let sums = self.sum(&pass, observers, &mut own, &Analysis::new(None, None, Arc::default()))?;
+        let (turns, progress) = (Turns::once(pass.gates()), Analysis::new(None, None, Arc::default()));
+        let sums = self.sum(&pass, observers, &turns, &mut own, &progress)?;
         Ok(PassSums { pass, left_out: 0, sums })
     }
 
-    /// Shows the sequences to the observers, by the weights and without the heads that the pass says.
+    /// The masks over sentences.
+    fn masks(&self) -> Result<Masks> {
+        let tokenizer = &self.model.tokenizer;
+        let mask = tokenizer.mask().with_context(|| format!("the tokenizer of `{}` has no mask token", self.model.id))?;
+        let phases = self.protocol.ablation.unwrap_or_default().phases;
+        Ok(Masks { phases, mask, unknown: tokenizer.unknown() })
+    }
+
+    /// Shows the sequences to the observers in all turns, by the weights that the pass says.
     fn sum(
         &self,
         pass: &Pass,
         observers: Vec<Box<dyn Observer>>,
+        turns: &Turns,
         sequences: &mut Sequencer<'_>,
         progress: &Analysis,
     ) -> Result<Vec<Box<dyn Observer>>> {
@@ -151,11 +202,22 @@ impl Runner<'_> {
             }
         };
         let mut panel = Panel::new(observers);
-        panel.begin_pass(&Beforehand { embeddings: encoder.word_embeddings(), counts: self.counts.clone() });
+        let removal = pass.in_turn.then(|| self.protocol.ablation.unwrap_or_default().removal);
+        let (embeddings, counts) = (encoder.word_embeddings(), self.counts.clone());
+        panel.begin_pass(&Beforehand { embeddings, counts, removal });
         let model = (self.model.id.as_str(), encoder);
-        let panel = sum_up(panel, model, &pass.gates(), sequences, self.threads, progress)?;
+        let panel = sum_up(panel, model, turns, sequences, self.threads, progress)?;
         Ok(panel.into_observers())
     }
+}
+
+/// The part of a corpus that is run: sentences that are in both.
+#[derive(Clone, Copy)]
+struct Part {
+    shard: Shard,
+    sample: Sample,
+    /// The most sequences that it makes, if that is known.
+    sequences: Option<u64>,
 }
 
 /// The sequences of a pass, as the workers take them.

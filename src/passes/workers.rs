@@ -7,12 +7,13 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result};
 
 use super::observer::Panel;
+use super::turns::{Turn, Turns};
 use crate::corpus::Corpus;
-use crate::model::forward::gates::Gates;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadView, Needs, Visitor};
 use crate::model::forward::{Encoder, Scratch, Start};
 use crate::sequences::pack::{Pack, Packs};
+use crate::sequences::sample::Sample;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::shard::Shard;
 use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
@@ -27,8 +28,16 @@ pub struct TokenizedSentences<'a> {
     pub encoder: SentenceTokenizer<'a>,
     /// Sentences of other shards are passed over.
     pub shard: Shard,
+    /// Sentences that are not in the sample are passed over, too.
+    pub sample: Sample,
     /// How many more sentences are read, those of other shards included.
     pub left: u64,
+}
+
+impl TokenizedSentences<'_> {
+    fn takes(&self, sentence: u64) -> bool {
+        self.shard.takes(sentence) && self.sample.takes(sentence)
+    }
 }
 
 impl Iterator for TokenizedSentences<'_> {
@@ -38,7 +47,7 @@ impl Iterator for TokenizedSentences<'_> {
         loop {
             self.left = self.left.checked_sub(1)?;
             let tokenized = match self.corpus.next()? {
-                Ok(sentence) if !self.shard.takes(sentence.index) => continue,
+                Ok(sentence) if !self.takes(sentence.index) => continue,
                 Ok(sentence) => self.encoder.encode(sentence),
                 Err(error) => Err(error),
             };
@@ -56,7 +65,7 @@ impl Iterator for TokenizedSentences<'_> {
     }
 }
 
-/// Shows all heads over all sequences to a panel that has seen nothing yet.
+/// Shows all sequences, in all turns, to a panel that has seen nothing yet.
 ///
 /// Each worker takes the next pack when it is done with one, and whoever takes a pack reads and tokenises it:
 /// no queue, and reading overlaps with the other workers' forward passes.
@@ -69,7 +78,7 @@ impl Iterator for TokenizedSentences<'_> {
 pub fn sum_up(
     panel: Panel,
     (model, encoder): (&str, &dyn Encoder),
-    gates: &Gates,
+    turns: &Turns,
     sequences: impl Iterator<Item = Result<Sequence>> + Send,
     threads: NonZeroUsize,
     progress: &Analysis,
@@ -80,15 +89,12 @@ pub fn sum_up(
     let work = || -> Result<Panel> {
         let stop_others = StopOnDrop(&failed);
         let mut panel = panel.duplicate();
-        let mut scratch = Scratch::default();
+        let (mut scratch, mut kept) = (Scratch::default(), Vec::new());
         while !failed.load(Ordering::Relaxed) {
             let Some(pack) = take()? else { break };
             panel.begin(pack.sentences.iter());
             if panel.looks() {
-                let mut watcher = Watcher { panel: &mut panel, pack: &pack };
-                let start = Start::Embeddings;
-                encoder
-                    .forward_from(start, &pack.batch(), gates, &mut scratch, &mut watcher)
+                run_turns(encoder, turns, &pack, &mut panel, (&mut scratch, &mut kept))
                     .with_context(|| format!("cannot run `{model}` over the corpus, sentences counted from 0"))?;
             }
             panel.end();
@@ -106,6 +112,31 @@ pub fn sum_up(
     Ok(whole)
 }
 
+/// What goes into each layer, `[layers][tokens, hidden]`.
+type Kept = Vec<Vec<f32>>;
+
+/// Shows a pack to the panel in all turns. `scratch` and `kept` are buffers.
+fn run_turns(
+    encoder: &dyn Encoder,
+    turns: &Turns,
+    pack: &Pack,
+    panel: &mut Panel,
+    (scratch, kept): (&mut Scratch, &mut Kept),
+) -> Result<()> {
+    let (classes, predicted) = (pack.classes(), pack.predicted());
+    let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
+    kept.iter_mut().for_each(Vec::clear);
+    let kept_for_others = (!turns.others.is_empty()).then_some(&mut *kept);
+    let mut watcher = Watcher { panel, pack, kept: kept_for_others };
+    encoder.forward_from(Start::Embeddings, &batch, &turns.first, scratch, &mut watcher)?;
+    for Turn { missing, layer, gates } in &turns.others {
+        panel.turn(*missing);
+        let start = Start::Layer { layer: *layer, states: &kept[*layer] };
+        encoder.forward_from(start, &batch, gates, scratch, &mut Watcher { panel, pack, kept: None })?;
+    }
+    Ok(())
+}
+
 /// Tells the other workers to stop when this one ends early, by an error or a panic.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
@@ -115,15 +146,17 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// Hands what the encoder lends to the panel.
+/// Hands what the encoder lends to the panel, and keeps what goes into each layer, if that is wanted.
 struct Watcher<'a> {
     panel: &'a mut Panel,
     pack: &'a Pack,
+    kept: Option<&'a mut Kept>,
 }
 
 impl Visitor for Watcher<'_> {
     fn needs(&self) -> Needs {
-        self.panel.needs()
+        let keeps = Needs { hidden_states: self.kept.is_some(), ..Needs::default() };
+        self.panel.needs() | keeps
     }
 
     fn head(&mut self, sequence: usize, view: &HeadView<'_>) {
@@ -131,6 +164,12 @@ impl Visitor for Watcher<'_> {
     }
 
     fn hidden_states(&mut self, sequence: usize, layer: usize, states: Rows<'_>) {
+        if let Some(kept) = &mut self.kept {
+            if kept.len() <= layer {
+                kept.resize_with(layer + 1, Vec::new);
+            }
+            states.iter().for_each(|row| kept[layer].extend_from_slice(row));
+        }
         self.panel.hidden_states(sequence, layer, states);
     }
 

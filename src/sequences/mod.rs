@@ -2,10 +2,12 @@
 
 pub mod counts;
 pub mod frame;
+pub mod masked;
 pub mod pack;
 pub mod pairs;
 pub mod repeats;
 pub mod roles;
+pub mod sample;
 pub mod sentence_pairs;
 pub mod sequence;
 pub mod shard;

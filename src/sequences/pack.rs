@@ -3,7 +3,7 @@
 //! The encoder's matrix products run over a pack's tokens together; attention stays within each sentence.
 
 use crate::model::forward::batch::{Batch, Input, TokenClass};
-use crate::sequences::sequence::{Sequence, TokenKind};
+use crate::sequences::sequence::Sequence;
 
 /// A pack is closed when the next sentence would take it beyond this many tokens.
 ///
@@ -41,21 +41,15 @@ impl Pack {
     }
 
     /// The class of each token, `[tokens]`, one sentence after the other, for [`Batch::with_classes`].
-    ///
-    /// None of them is a mask: whoever masks a token makes it one.
     #[must_use]
     pub fn classes(&self) -> Vec<TokenClass> {
-        self.sentences.iter().flat_map(|sentence| &sentence.kinds).map(|&kind| kind.into()).collect()
+        self.sentences.iter().flat_map(Sequence::classes).collect()
     }
-}
 
-impl From<TokenKind> for TokenClass {
-    fn from(kind: TokenKind) -> Self {
-        match kind {
-            TokenKind::FirstSpecial => Self::FirstSpecial,
-            TokenKind::Separator | TokenKind::OtherSpecial => Self::OtherSpecial,
-            TokenKind::Text | TokenKind::Punctuation => Self::Text,
-        }
+    /// The positions at which masked tokens are to be predicted, for each sentence, for [`Batch::with_predicted`].
+    #[must_use]
+    pub fn predicted(&self) -> Vec<Vec<usize>> {
+        self.sentences.iter().map(|sentence| sentence.predicted().collect()).collect()
     }
 }
 
@@ -111,7 +105,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sequences::sequence::TokenKind;
+    use crate::sequences::sequence::{MaskedToken, TokenKind};
     use proptest::prelude::*;
     use std::convert::Infallible;
 
@@ -145,14 +139,17 @@ mod tests {
     fn a_pack_as_a_batch() {
         let mut first = sentence(7, 3);
         first.kinds = vec![TokenKind::FirstSpecial, TokenKind::Punctuation, TokenKind::Separator];
-        let pack = Pack { sentences: vec![first, sentence(8, 2)] };
+        let masked = |position, truth| MaskedToken { position, word: 0, truth };
+        let second = Sequence { masked: vec![masked(0, Some(3)), masked(1, None)], ..sentence(8, 2) };
+        let pack = Pack { sentences: vec![first, second] };
+        assert_eq!(pack.predicted(), [vec![], vec![0]]);
         let classes = pack.classes();
         assert_eq!(classes[..3], [TokenClass::FirstSpecial, TokenClass::Text, TokenClass::OtherSpecial]);
         let batch = pack.batch().with_classes(&classes);
         assert_eq!((batch.tokens(), pack.tokens()), (5, 5));
         let numbers: Vec<_> = batch.inputs.iter().map(|input| (input.number, input.ids.len())).collect();
         assert_eq!(numbers, [(7, 3), (8, 2)]);
-        assert_eq!(batch.inputs[1].classes, [TokenClass::Text; 2]);
+        assert_eq!(batch.inputs[1].classes, [TokenClass::Mask; 2]);
     }
 
     proptest! {

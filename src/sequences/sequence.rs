@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::corpus::{Annotation, Family, TreeHead};
+use crate::model::forward::batch::TokenClass;
 
 /// A sentence ready for the encoder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub struct Sequence {
     pub annotations: Vec<Annotation>,
     /// The fields of [`Annotation::entity`] as the corpus declares them.
     pub entity_fields: Option<Arc<str>>,
+    /// The tokens that a mask stands for, ascending by position; empty for a sentence as it is.
+    pub masked: Vec<MaskedToken>,
 }
 
 impl Sequence {
@@ -41,6 +44,31 @@ impl Sequence {
         let tokens = self.ids.iter().zip(&self.kinds).map(|(&id, &kind)| Token { id, kind });
         tokens.filter(|token| !token.kind.is_special())
     }
+
+    /// The class of each token, `[tokens]`, by which a removed head is replaced.
+    #[must_use]
+    pub fn classes(&self) -> Vec<TokenClass> {
+        let mut classes: Vec<TokenClass> = self.kinds.iter().map(|&kind| kind.into()).collect();
+        self.masked.iter().for_each(|masked| classes[masked.position] = TokenClass::Mask);
+        classes
+    }
+
+    /// The positions at which the masked token is to be predicted, ascending.
+    pub fn predicted(&self) -> impl Iterator<Item = usize> {
+        self.masked.iter().filter(|masked| masked.truth.is_some()).map(|masked| masked.position)
+    }
+}
+
+/// A position at which a mask stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaskedToken {
+    /// Its place in the sequence.
+    pub position: usize,
+    /// The word that it is of.
+    pub word: usize,
+    /// The id of the token that the mask stands for; `None` where that is not scored, since it stands itself for whatever
+    /// is not in the vocabulary.
+    pub truth: Option<u32>,
 }
 
 /// A token without its place.
@@ -72,6 +100,16 @@ impl TokenKind {
     #[must_use]
     pub fn is_special(self) -> bool {
         !matches!(self, Self::Text | Self::Punctuation)
+    }
+}
+
+impl From<TokenKind> for TokenClass {
+    fn from(kind: TokenKind) -> Self {
+        match kind {
+            TokenKind::FirstSpecial => Self::FirstSpecial,
+            TokenKind::Separator | TokenKind::OtherSpecial => Self::OtherSpecial,
+            TokenKind::Text | TokenKind::Punctuation => Self::Text,
+        }
     }
 }
 

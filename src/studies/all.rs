@@ -6,6 +6,7 @@ use super::attention::Attention;
 use super::clark2019::Clark2019;
 use super::coreference::Antecedents;
 use super::dependency::Dependency;
+use super::effect::Effect;
 use super::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use super::explained::Explained;
 use super::explanation::Entry;
@@ -32,6 +33,7 @@ pub const STUDIES: &[&dyn Study] = &[
     &RepeatedTokens,
     &Antecedents,
     &Segments,
+    &Effect,
     &Clark2019,
 ];
 

@@ -11,6 +11,7 @@ pub mod content;
 pub mod coreference;
 pub mod cosines;
 pub mod dependency;
+pub mod effect;
 pub mod evidence;
 pub mod explained;
 pub mod explanation;

@@ -12,7 +12,7 @@ use crate::passes::identity::{Identity, Protocol, Studies};
 use crate::passes::observation::PassSums;
 use crate::passes::observer::Observer;
 use crate::passes::partial::PassBytes;
-use crate::passes::pass::{Pass, Removal, Replacement, shared};
+use crate::passes::pass::{Pass, shared};
 
 /// One study's interest in a pass.
 struct Want {
@@ -65,13 +65,11 @@ impl Plan {
     ///
     /// If a study is not known.
     pub fn new(protocol: &Protocol) -> Result<Self> {
-        let studies = studies(&protocol.studies)?;
-        let removed: Vec<Removal> =
-            protocol.removed.iter().map(|&head| Removal { head, by: Replacement::Zero }).collect();
+        let (studies, removed) = (studies(&protocol.studies)?, &protocol.removed);
         let wants = |study: &'static dyn Study, control: Option<Control>| {
             let pass = |pass: Pass| match control {
-                Some(control) => Some(pass.under(control)?.without(&removed)),
-                None => Some(pass.without(&removed)),
+                Some(control) => Some(pass.under(control)?.without(removed)),
+                None => Some(pass.without(removed)),
             };
             // A control that takes nothing away from some pass of a study says nothing of the study.
             let passes: Option<Vec<Pass>> = study.passes().into_iter().map(pass).collect();
@@ -83,7 +81,7 @@ impl Plan {
         let controlled = || studies.iter().copied().filter(|study| !study.detectors().is_empty());
         let controls =
             protocol.controls.iter().flat_map(|control| controlled().flat_map(|study| wants(study, Some(*control))));
-        let passes = shared([(Pass::PLAIN.without(&removed), None)].into_iter().chain(analysis).chain(controls));
+        let passes = shared([(Pass::PLAIN.without(removed), None)].into_iter().chain(analysis).chain(controls));
         Ok(Self(passes.into_iter().map(|(pass, wants)| (pass, wants.into_iter().flatten().collect())).collect()))
     }
 

@@ -93,6 +93,16 @@ pub(super) struct AnalyzeArguments {
     /// Switch a study off. May be repeated
     #[arg(long, value_name = "STUDY", value_parser = studies())]
     pub(super) without: Vec<String>,
+    /// Of studies that remove each head in turn: what stands for the context of a removed head [default: mean]
+    #[arg(long, value_name = "REPLACEMENT", value_enum)]
+    pub(super) removal: Option<RemovalArgument>,
+    /// Of studies that mask words: mask a seventh of the words, N times, each time others; with 7 every word is masked once
+    /// [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=7))]
+    pub(super) phases: Option<u8>,
+    /// Of studies that remove each head in turn: take at most N sentences, chosen evenly over the corpus [default: 500]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) sample: Option<u64>,
     /// Take how often each token is from this file, and not from the corpus: JSON, as `headscope counts` writes it
     #[arg(long, value_name = "FILE")]
     pub(super) counts: Option<PathBuf>,
@@ -104,6 +114,15 @@ pub(super) struct AnalyzeArguments {
     pub(super) shard: Option<Shard>,
     #[command(flatten)]
     pub(super) report: ReportArguments,
+}
+
+/// What stands for the context of a removed head.
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum RemovalArgument {
+    /// Its mean over the tokens of the same class: first special, other special, mask, text
+    Mean,
+    /// Zeros
+    Zero,
 }
 
 /// Options that `analyze` and `merge` have in common: where the report goes, and how it is labelled.

@@ -19,6 +19,7 @@ use crate::corpus::{Format, Input};
 use crate::export::{Target, Writer};
 use crate::model::grid::HeadPlace;
 use crate::model::source::ModelRef;
+use crate::passes::ablation::{Ablation, Replacement};
 use crate::passes::control::{Control, ControlKind};
 use crate::passes::partial;
 use crate::passes::pass::Pass;
@@ -37,7 +38,7 @@ use crate::system::terminal::{is_obeyed, one_line, say};
 use arguments::{
     Action, AnalyzeArguments, Arguments, ControlArgument, CorpusArguments, CountsArguments, DiffArguments,
     ExplainArguments, FormatArgument, FromTokenArgument, MapsArguments, MergeArguments, PartArgument, RelabelArguments,
-    ReportArguments, SchemaArgument, SchemaArguments,
+    RemovalArgument, ReportArguments, SchemaArgument, SchemaArguments,
 };
 
 /// A command with its options, validated.
@@ -120,6 +121,7 @@ impl AnalyzeArguments {
         let studies = studies(is_first_run, &self.presets, &self.with, &self.without)?;
         let (studies, left_out) = can_count(&corpus, studies, &self.with, self.counts.is_some())?;
         refuse_reading_again(&corpus, &studies, !self.controls.is_empty())?;
+        let ablation = ablation(&studies, self.removal, self.phases, self.sample)?;
         let (run_info, threads) = (!self.report.no_run_info, self.report.threads());
         let controls = controls(&self.controls, self.control_seeds);
         let outcome = match self.shard {
@@ -141,6 +143,7 @@ impl AnalyzeArguments {
             run_info,
             controls,
             removed: heads(self.removed),
+            ablation,
             studies,
             left_out,
             counts: self.counts,
@@ -369,6 +372,35 @@ fn can_count(
         Some(name) => Err(format!("--with {name}: {ONLY_ONCE}")),
         None => Ok((kept, left_out)),
     }
+}
+
+/// How heads are removed in turn by those of the studies that do; refuses the options of that where none does.
+fn ablation(
+    studies: &[&'static dyn Study],
+    removal: Option<RemovalArgument>,
+    phases: Option<u8>,
+    sample: Option<u64>,
+) -> Result<Option<Ablation>, Usage> {
+    let removes = |study: &dyn Study| study.passes().iter().any(|pass| pass.in_turn);
+    if !studies.iter().any(|study| removes(*study)) {
+        let given = [("--removal", removal.is_some()), ("--phases", phases.is_some()), ("--sample", sample.is_some())];
+        let names = STUDIES.iter().filter(|study| removes(**study)).map(|study| format!("--with {}", study.card().name));
+        let names = names.collect::<Vec<_>>().join(" or ");
+        return match given.into_iter().find(|(_, given)| *given) {
+            Some((option, _)) => Err(format!("{option} is about heads that are removed in turn: give {names} as well")),
+            None => Ok(None),
+        };
+    }
+    let default = Ablation::default();
+    let removal = removal.map(|removal| match removal {
+        RemovalArgument::Mean => Replacement::Mean,
+        RemovalArgument::Zero => Replacement::Zero,
+    });
+    Ok(Some(Ablation {
+        removal: removal.unwrap_or(default.removal),
+        phases: phases.unwrap_or(default.phases),
+        sample: sample.unwrap_or(default.sample),
+    }))
 }
 
 /// Refuses a corpus that can be read only once where it would be read again.

@@ -67,6 +67,7 @@ fn observation() -> Observation {
         blocks: BLOCKS,
         controls: vec![Control { kind: ControlKind::ShuffledWords, seed: 0 }],
         removed: Vec::new(),
+        ablation: None,
         counts: None,
         left_out: Vec::new(),
         studies: Studies { names: vec![text("attention")], flags: [(text("clark2019"), false)].into() },

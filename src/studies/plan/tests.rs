@@ -27,6 +27,7 @@ fn protocol(studies: &[&'static dyn Study], controls: Vec<Control>) -> Protocol 
         blocks: BLOCKS,
         controls,
         removed: Vec::new(),
+        ablation: None,
         counts: None,
         left_out: Vec::new(),
         studies: names(studies),

@@ -1,0 +1,83 @@
+//! What each head is worth: the loss of masked tokens without it (METHODOLOGY, "What removal does").
+
+mod metrics;
+mod section;
+mod sums;
+
+use anyhow::Result;
+use schemars::{Schema, SchemaGenerator};
+
+use super::explanation::Explanation;
+use super::metric::{self, Bench, Estimates, Keys};
+use super::section::{Section, section};
+use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
+use crate::passes::observer::{self, Observer, watching};
+use crate::passes::pass::{Pass, Sequences};
+use metrics::{METRICS, values};
+use section::{EffectSection, Effects};
+use sums::EffectSums;
+
+/// What the model loses without each head.
+pub struct Effect;
+
+impl Study for Effect {
+    fn card(&self) -> &'static Card {
+        &Card {
+            name: "effect",
+            question: "What does the model lose without each head?",
+            needs: "a model with a masked-LM head, and any corpus in files, read twice more: as many passes over a sample of its \
+                sentences as half of the heads, and two",
+            by_default: false,
+            settings_key: None,
+        }
+    }
+
+    fn passes(&self) -> Vec<Pass> {
+        vec![Pass { sequences: Sequences::Masked, in_turn: true, ..Pass::PLAIN }]
+    }
+
+    fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
+        watching(EffectSums::new(subject.grid))
+    }
+
+    fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
+        observer::restored::<EffectSums>(bytes)
+    }
+
+    fn metrics(&self) -> Vec<(&'static Explanation, Keys)> {
+        metric::listed(METRICS)
+    }
+
+    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+        let sums: &EffectSums = observer::sums(observed[0].sums);
+        let total = sums.total();
+        let block = |block: Option<usize>| block.map_or(&total, |block| &sums.blocks()[block]);
+        let of_head = |number: Option<usize>, place: usize| values(block(number), Some(place));
+        let of_chance = |number: Option<usize>| values(block(number), None);
+        let estimates = Estimates::new(&columns(self), bench, of_head, of_chance);
+        let effect = Effects::new(sums, observed[0].left_out, &estimates, bench);
+        (estimates, Box::new(EffectSection { effect }))
+    }
+
+    fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
+        vec![("effect", generator.subschema_for::<Effects>())]
+    }
+
+    fn read(&self, report: &str) -> serde_json::Result<Box<dyn Section>> {
+        Ok(Box::new(serde_json::from_str::<EffectSection>(report)?))
+    }
+
+    fn caveats(&self, judged: &Judged<'_>) -> Vec<&'static Caveat> {
+        const NO_ROLE: Caveat = Caveat {
+            id: "effect-no-role",
+            text: "An effect says that the model misses a head, not what for; other heads may compensate, so that of several \
+                negligible heads not all can go; and it depends on what stands for the head.",
+            about: About::Meaning,
+        };
+        let removed = section::<EffectSection>(judged.section).effect.masked_tokens > 0;
+        if removed { vec![&NO_ROLE] } else { Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,214 @@
+//! The loss of masked tokens with all heads, without each of them and without any, summed by block and by class of word.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::corpus::{TreeHead, Upos, relation};
+use crate::model::forward::visitor::Needs;
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::passes::ablation::Replacement;
+use crate::passes::beforehand::Beforehand;
+use crate::passes::observer::{Lent, Sums};
+use crate::passes::turns::Missing;
+use crate::sequences::masked::PERIOD;
+use crate::sequences::sequence::{MaskedToken, Sequence};
+use crate::sequences::words::FromToken;
+use crate::stats::blocks::{BLOCKS, block_of};
+use crate::stats::exact::ExactSum;
+
+/// Masked tokens that losses are summed over.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Group {
+    /// All of them.
+    All,
+    /// Those of words of a class, by its place in [`Upos::ALL`].
+    Class(u8),
+    /// Those of words with this relation to their head, by its base name.
+    Relation(String),
+}
+
+/// The loss of some masked tokens, `-ln p` of the true one in nats, summed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Losses {
+    /// Masked tokens.
+    pub tokens: u64,
+    /// Sentences with any, the first of each family alone.
+    pub sentences: u64,
+    /// With all heads.
+    pub whole: ExactSum,
+    /// Without any head.
+    pub bare: ExactSum,
+    /// Without each head; `[heads]`.
+    pub without: Vec<ExactSum>,
+}
+
+impl Losses {
+    /// No tokens, of a model with so many heads.
+    #[must_use]
+    pub fn new(heads: usize) -> Self {
+        Self { without: vec![ExactSum::default(); heads], ..Self::default() }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.tokens += other.tokens;
+        self.sentences += other.sentences;
+        self.whole += other.whole;
+        self.bare += other.bare;
+        self.without.iter_mut().zip(&other.without).for_each(|(sum, &more)| *sum += more);
+    }
+}
+
+/// The losses of a block, or of all of them.
+pub type ByGroup = BTreeMap<Group, Losses>;
+
+/// The sums of all blocks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EffectSums {
+    grid: HeadGrid,
+    /// What stands for removed heads, once the pass has begun.
+    removal: Option<Replacement>,
+    /// `[BLOCKS]`
+    blocks: Vec<ByGroup>,
+}
+
+impl EffectSums {
+    /// Empty sums for a model with `grid` heads.
+    #[must_use]
+    pub fn new(grid: HeadGrid) -> Self {
+        Self { grid, removal: None, blocks: vec![ByGroup::new(); BLOCKS] }
+    }
+
+    /// The sums of each block; `[BLOCKS]`.
+    #[must_use]
+    pub fn blocks(&self) -> &[ByGroup] {
+        &self.blocks
+    }
+
+    /// What stands for removed heads.
+    #[must_use]
+    pub fn removal(&self) -> Option<Replacement> {
+        self.removal
+    }
+
+    /// All blocks in one.
+    #[must_use]
+    pub fn total(&self) -> ByGroup {
+        let mut total = ByGroup::new();
+        self.blocks.iter().for_each(|block| merge(&mut total, block));
+        total
+    }
+}
+
+fn merge(mine: &mut ByGroup, more: &ByGroup) {
+    for (group, losses) in more {
+        mine.entry(group.clone()).or_insert_with(|| Losses::new(losses.without.len())).merge(losses);
+    }
+}
+
+/// A sequence as these sums see it.
+#[derive(Debug)]
+pub struct Begun {
+    block: usize,
+    missing: Missing,
+    /// The masked tokens that are scored, ascending by position.
+    scored: Vec<Scored>,
+}
+
+#[derive(Debug)]
+struct Scored {
+    position: usize,
+    truth: u32,
+    groups: Vec<Group>,
+}
+
+/// The groups of a word.
+fn groups(sequence: &Sequence, word: usize) -> Vec<Group> {
+    let class = sequence.annotations.get(word).and_then(|annotation| annotation.upos);
+    let arc = sequence.tree.as_ref().and_then(|tree| tree.get(word)).filter(|arc| match arc.head {
+        // Words whose distance is a multiple of the period are always masked together: what the head does for the
+        // relation cannot be seen there.
+        TreeHead::Word(head) => !head.abs_diff(word).is_multiple_of(PERIOD.into()),
+        TreeHead::Root => true,
+        TreeHead::Unknown => false,
+    });
+    let relation = arc.map(|arc| Group::Relation(relation::base(&arc.relation).to_owned()));
+    [Some(Group::All), class.map(|class| Group::Class(class as u8)), relation].into_iter().flatten().collect()
+}
+
+/// `-ln p` of an outcome, in nats, `p` being the softmax of the logits.
+#[must_use]
+pub fn surprisal(logits: &[f32], outcome: u32) -> f64 {
+    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = logits.iter().map(|&logit| f64::from((logit - largest).exp())).sum();
+    sum.ln() - f64::from(logits[outcome as usize] - largest)
+}
+
+impl Sums for EffectSums {
+    type Begun = Begun;
+
+    fn needs(&self) -> Needs {
+        Needs { logits: true, ..Needs::default() }
+    }
+
+    fn begin_pass(&mut self, known: &Beforehand) {
+        self.removal = known.removal;
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> Begun {
+        let block = block_of(sequence.family.number);
+        let score = |&MaskedToken { position, word, truth }: &MaskedToken| {
+            truth.map(|truth| Scored { position, truth, groups: groups(sequence, word) })
+        };
+        let scored: Vec<Scored> = sequence.masked.iter().filter_map(score).collect();
+        let (heads, sums) = (self.grid.count(), &mut self.blocks[block]);
+        for group in scored.iter().flat_map(|scored| &scored.groups) {
+            sums.entry(group.clone()).or_insert_with(|| Losses::new(heads)).tokens += 1;
+        }
+        if sequence.family.is_first {
+            for group in scored.iter().flat_map(|scored| &scored.groups).collect::<BTreeSet<_>>() {
+                sums.get_mut(group).expect("it was entered").sentences += 1;
+            }
+        }
+        Begun { block, missing: Missing::Nothing, scored }
+    }
+
+    fn looks(begun: &Begun) -> bool {
+        !begun.scored.is_empty()
+    }
+
+    fn turn(&mut self, begun: &mut Begun, missing: Missing) {
+        begun.missing = missing;
+    }
+
+    fn head(&mut self, _: &mut Begun, _: &mut Lent<'_>) {}
+
+    fn logits(&mut self, begun: &mut Begun, position: usize, logits: &[f32]) {
+        let Ok(at) = begun.scored.binary_search_by_key(&position, |scored| scored.position) else { return };
+        let Scored { truth, groups, .. } = &begun.scored[at];
+        let loss = surprisal(logits, *truth);
+        for group in groups {
+            let losses = self.blocks[begun.block].get_mut(group).expect("it was entered when the sequence began");
+            let sum = match begun.missing {
+                Missing::Nothing => &mut losses.whole,
+                Missing::All => &mut losses.bare,
+                Missing::Head(HeadPlace { layer, head }) => &mut losses.without[self.grid.index(layer, head)],
+            };
+            *sum += loss;
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        assert_eq!(self.grid, other.grid, "sums of one analysis");
+        self.removal = self.removal.or(other.removal);
+        self.blocks.iter_mut().zip(&other.blocks).for_each(|(block, other)| merge(block, other));
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        let fits = |(group, losses): (&Group, &Losses)| {
+            let known = !matches!(group, Group::Class(class) if usize::from(*class) >= Upos::ALL.len());
+            known && losses.without.len() == grid.count()
+        };
+        self.grid == grid && self.blocks.len() == BLOCKS && self.blocks.iter().flatten().all(fits)
+    }
+}
