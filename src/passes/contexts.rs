@@ -93,7 +93,7 @@ mod tests {
         // First special, text, mask, text, separator.
         let sequence = Sequence { masked, ..sentence(0, 3, "dep") };
         let show = |sums: &mut ContextSums, contexts: &[f32]| {
-            let attention = AttentionView::new(0, 0, &[0.2; 25], &[0.0; 5]);
+            let attention = AttentionView::new(0, 0, 5, &[0.2; 25]);
             let view = HeadView { context: Some(Rows::new(contexts, 2)), ..HeadView::from(attention) };
             let mut begun = sums.begin(&sequence);
             sums.head(&mut begun, &mut Folder::default().lend(&sequence, view));

@@ -1,0 +1,120 @@
+//! The study `effect`, held against `fixtures/reference_effect.py`, and as a user runs it.
+
+mod support;
+
+use std::fs;
+
+use serde_json::{Value, json};
+use support::{fixture, path, run, tiny_bert};
+
+/// Ours is float32, the reference float64.
+const TOLERANCE: f64 = 1e-4;
+
+fn report(model: &str, more: &[&str]) -> Value {
+    let corpus = fixture("corpus/gold.conllu");
+    let arguments = ["analyze", model, "-c", path(&corpus), "--with", "effect", "--no-run-info", "-o", "-"];
+    serde_json::from_str(&run(&[&arguments[..], &ONLY_EFFECT, more].concat()).unwrap()).unwrap()
+}
+
+/// Without the other studies, which have tests of their own.
+const ONLY_EFFECT: [&str; 12] = [
+    "--without", "attention", "--without", "trees", "--without", "dependency", "--without", "words", "--without",
+    "frequency", "--without", "explained",
+];
+
+fn near(at: &str, found: &Value, expected: &Value) {
+    let [a, b] = [found, expected].map(|value| value.as_f64().unwrap_or_else(|| panic!("{at} is {value}")));
+    assert!((a - b).abs() < TOLERANCE, "{at} is {a}, the reference {b}");
+}
+
+fn check(removal: &str, phases: &str, sample: &str) {
+    let golden = fs::read_to_string(fixture(&format!("goldens/small-effect-{removal}.json"))).unwrap();
+    let expected: Value = serde_json::from_str(&golden).unwrap();
+    let found = report("box:small", &["--removal", removal, "--phases", phases, "--sample", sample]);
+    let effect = &found["effect"];
+    for key in ["masked_tokens", "sentences"] {
+        assert_eq!(effect[key], expected[key], "{key}");
+    }
+    assert_eq!(effect["removal"], removal);
+    near("loss", &effect["loss"], &expected["loss"]);
+    near("loss without heads", &effect["loss_without_heads"], &expected["loss_without_heads"]);
+    let heads = expected["heads"].as_array().unwrap();
+    assert_eq!(effect["heads"].as_array().unwrap().len(), heads.len());
+    for (place, expected) in heads.iter().enumerate() {
+        let (head, found) = (&found["heads"][place], &effect["heads"][place]);
+        let name = head["name"].as_str().unwrap();
+        near(name, &found["effect"], &expected["effect"]);
+        assert_eq!(found["effect"], head["metrics"]["effect"]);
+        near(name, &head["metrics"]["effect_by_class"]["NOUN"], &expected["NOUN"]);
+        if expected["standard_error"].is_null() {
+            assert_eq!(head["standard_errors"]["effect"], Value::Null);
+        } else {
+            near(name, &head["standard_errors"]["effect"], &expected["standard_error"]);
+        }
+    }
+    let relations = effect["relations"].as_array().unwrap();
+    assert_eq!(relations.len(), expected["relations"].as_object().unwrap().len());
+    for found in relations {
+        let name = found["relation"].as_str().unwrap();
+        let expected = &expected["relations"][name];
+        assert_eq!(found["masked_tokens"], expected["masked_tokens"], "{name}");
+        near(name, &found["loss"], &expected["loss"]);
+        near(name, &found["effects"][0], &expected["first"]);
+    }
+}
+
+#[test]
+fn effects_by_the_mean_are_those_of_the_reference() {
+    check("mean", "1", "64");
+}
+
+#[test]
+fn effects_by_zero_in_all_phases_are_those_of_the_reference() {
+    check("zero", "7", "20");
+}
+
+#[test]
+fn parts_add_up_to_the_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let (corpus, whole) = (fixture("corpus/gold.conllu"), folder.path().join("whole.json"));
+    let common = ["analyze", "box:small", "-c", path(&corpus), "--with", "effect", "--sample", "24", "--no-run-info", "-q"];
+    let common = [&common[..], &ONLY_EFFECT].concat();
+    run(&[&common[..], &["-o", path(&whole), "--threads", "2"]].concat()).unwrap();
+    let parts: Vec<_> = (1..=2).map(|part| folder.path().join(format!("{part}.headscope"))).collect();
+    for (part, file) in (1..).zip(&parts) {
+        run(&[&common[..], &["--shard", &format!("{part}/2"), "-o", path(file), "--threads", "1"]].concat()).unwrap();
+    }
+    let merged = folder.path().join("merged.json");
+    run(&["merge", path(&parts[1]), path(&parts[0]), "--no-run-info", "-q", "-o", path(&merged)]).unwrap();
+    assert_eq!(fs::read(&merged).unwrap(), fs::read(&whole).unwrap());
+    // A report is read back whole, and verdicts follow the policy.
+    let policy = folder.path().join("policy.toml");
+    fs::write(&policy, "min_queries = 100000\n").unwrap();
+    let again = folder.path().join("again.json");
+    run(&["relabel", path(&whole), "--policy", path(&policy), "-o", path(&again)]).unwrap();
+    let again: Value = serde_json::from_slice(&fs::read(&again).unwrap()).unwrap();
+    assert_eq!(again["effect"]["verdicts"], json!({ "helpful": 0, "harmful": 0, "negligible": 0, "undecided": 16 }));
+}
+
+#[test]
+fn a_head_that_is_gone_for_good_is_not_missed() {
+    let found = report("box:small", &["--sample", "6", "--remove", "L0H0"]);
+    assert_eq!(found["effect"]["heads"][0]["effect"], 0.0);
+    assert_ne!(found["effect"]["heads"][1]["effect"], 0.0);
+    assert_eq!(found["settings"]["ablation"], json!({ "removal": "mean", "phases": 1, "sample": 6 }));
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused() {
+    let corpus = fixture("corpus/gold.conllu");
+    let refusal = |arguments: &[&str]| run(&[&["analyze"], arguments].concat()).unwrap_err();
+    let (status, error) = refusal(&[path(&tiny_bert()), "-c", path(&corpus), "--with", "effect"]);
+    assert_eq!(status, 1);
+    assert!(error.starts_with("error: --with effect: `tiny-bert` has no masked-LM head"), "{error}");
+    let (status, error) = refusal(&["box:small", "-c", path(&corpus), "--sample", "9"]);
+    assert_eq!(status, 2);
+    assert!(error.contains("--sample is about heads that are removed in turn: give --with effect as well"), "{error}");
+    let (status, error) = refusal(&["box:small", "-c", "-", "--format", "text", "--with", "effect"]);
+    assert_eq!(status, 2);
+    assert!(error.contains("read again for the study effect"), "{error}");
+}

@@ -1,0 +1,193 @@
+//! Heads removed in turn: what is shown of each turn is that of a whole pass without the head, and heads that write nothing,
+//! or always the same, are not missed.
+
+#[path = "support/golden.rs"]
+mod golden;
+#[path = "support/random.rs"]
+mod random;
+mod support;
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use golden::record;
+use headscope::model::forward::gates::{Gate, Gates};
+use headscope::model::forward::packed::PackedEncoder;
+use headscope::model::forward::visitor::Needs;
+use headscope::model::forward::{Encoder, Start};
+use headscope::model::grid::{HeadGrid, HeadPlace};
+use headscope::model::parameters::Parameters;
+use headscope::passes::ablation::Replacement;
+use headscope::passes::beforehand::Beforehand;
+use headscope::passes::contexts::ContextSums;
+use headscope::passes::observer::{Lent, Panel, Sums, sums, watching};
+use headscope::passes::turns::{Missing, Turns};
+use headscope::passes::workers::sum_up;
+use headscope::sequences::masked::{Masked, Masks};
+use headscope::sequences::pack::{Pack, Packs};
+use headscope::sequences::sequence::Sequence;
+use headscope::sequences::words::FromToken;
+use headscope::stats::bootstrap::Resamples;
+use headscope::studies::effect::Effect;
+use headscope::studies::metric::Bench;
+use headscope::studies::study::{Observed, Study, Subject};
+use headscope::system::progress::Analysis;
+use proptest::prelude::*;
+use random::{RandomEncoder, sentences};
+use serde::{Deserialize, Serialize};
+
+/// The logits that were shown, by what was missing, sentence and position.
+#[derive(Clone, Default, Serialize, Deserialize)]
+struct Shown(BTreeMap<String, Vec<f32>>);
+
+impl Sums for Shown {
+    type Begun = (u64, String);
+
+    fn needs(&self) -> Needs {
+        Needs { logits: true, ..Needs::default() }
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> Self::Begun {
+        (sequence.index, name(Missing::Nothing))
+    }
+
+    fn turn(&mut self, begun: &mut Self::Begun, missing: Missing) {
+        begun.1 = name(missing);
+    }
+
+    fn head(&mut self, _: &mut Self::Begun, _: &mut Lent<'_>) {}
+
+    fn logits(&mut self, (index, missing): &mut Self::Begun, position: usize, logits: &[f32]) {
+        let known = self.0.insert(format!("{missing} {index} {position}"), logits.to_vec());
+        assert!(known.is_none(), "each once");
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.0.extend(other.0.clone());
+    }
+
+    fn fits(&self, _: HeadGrid, _: FromToken) -> bool {
+        true
+    }
+}
+
+fn name(missing: Missing) -> String {
+    format!("{missing:?}")
+}
+
+/// Sentences of so many tokens, each a word, with every seventh masked.
+fn masked(lengths: &[usize]) -> Vec<Sequence> {
+    let with_words = |(index, sentence): (usize, Sequence)| Sequence {
+        index: index as u64,
+        family: headscope::corpus::Family::alone(index as u64),
+        words: (0..sentence.ids.len()).map(|token| token..token + 1).collect(),
+        ..sentence
+    };
+    let masks = Masks { phases: 1, mask: 7, unknown: None };
+    let sentences = sentences(lengths).into_iter().enumerate().map(with_words).map(Ok);
+    Masked::new(sentences, masks).map(Result::unwrap).collect()
+}
+
+fn run(encoder: &dyn Encoder, turns: &Turns, panel: Panel, sequences: &[Sequence]) -> Panel {
+    let progress = Analysis::new(None, None, Arc::default());
+    let sequences = sequences.iter().cloned().map(Ok);
+    sum_up(panel, ("random", encoder), turns, sequences, NonZeroUsize::new(2).unwrap(), &progress).unwrap()
+}
+
+/// The gates that put the mean of its contexts in the place of each head.
+fn means(encoder: &dyn Encoder, grid: HeadGrid, head_dim: usize, sequences: &[Sequence]) -> Vec<Gate> {
+    let panel = Panel::new(vec![watching(ContextSums::new(grid, head_dim))]);
+    let seen = run(encoder, &Turns::once(Gates::default()), panel, sequences).into_observers();
+    sums::<ContextSums>(&*seen[0]).means().into_iter().map(Gate::replace).collect()
+}
+
+fn grid(parameters: &Parameters) -> (HeadGrid, usize) {
+    let config = &parameters.config;
+    let grid = HeadGrid { layers: config.num_hidden_layers, heads: config.num_attention_heads };
+    (grid, config.head_dim())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn turns_are_whole_passes_without_the_head(random in RandomEncoder::any()) {
+        let (parameters, sequences) = (random.parameters(), masked(&[13, 1, 30, 9]));
+        let (grid, head_dim) = grid(&parameters);
+        let encoder = PackedEncoder::new(parameters);
+        let gates = means(&encoder, grid, head_dim, &sequences);
+        let turns = Turns::each_head(Gates::default(), grid, &gates);
+        let panel = Panel::new(vec![watching(Shown::default())]);
+        let found = run(&encoder, &turns, panel, &sequences).into_observers();
+        let shown = &sums::<Shown>(&*found[0]).0;
+
+        let pack = Packs::new(sequences.iter().cloned().map(Ok::<_, ()>)).next().unwrap().unwrap();
+        prop_assert_eq!(&pack, &Pack { sentences: sequences });
+        let (classes, predicted) = (pack.classes(), pack.predicted());
+        let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
+        let mut everything = Gates::default();
+        let mut expected = vec![(Missing::Nothing, Gates::default())];
+        for (place, gate) in gates.iter().enumerate() {
+            let (layer, head) = grid.at(place);
+            let mut one = Gates::default();
+            one.set(layer, head, gate.clone());
+            everything.set(layer, head, gate.clone());
+            expected.push((Missing::Head(HeadPlace { layer, head }), one));
+        }
+        expected.push((Missing::All, everything));
+        let mut count = 0;
+        for (missing, gates) in expected {
+            let needs = Needs { logits: true, ..Needs::default() };
+            let whole = record(&encoder, Start::Embeddings, &batch, &gates, needs);
+            for (sequence, whole) in pack.sentences.iter().zip(whole) {
+                let vocabulary = whole.logits.len() / whole.predicted.len().max(1);
+                for (position, logits) in whole.predicted.iter().zip(whole.logits.chunks_exact(vocabulary)) {
+                    let key = format!("{} {} {position}", name(missing), sequence.index);
+                    prop_assert_eq!(&shown[&key][..], logits);
+                    count += 1;
+                }
+            }
+        }
+        prop_assert_eq!(count, shown.len());
+    }
+}
+
+/// The effect of every head, by the study.
+fn effects(parameters: Parameters, removal: Replacement) -> Vec<f64> {
+    let (grid, head_dim) = grid(&parameters);
+    let encoder = PackedEncoder::new(parameters);
+    let sequences = masked(&[13, 8, 30, 9, 21]);
+    let gates = match removal {
+        Replacement::Mean => means(&encoder, grid, head_dim, &sequences),
+        Replacement::Zero => vec![Gate::scale(0.0); grid.count()],
+    };
+    let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None };
+    let mut panel = Panel::new(vec![Effect.observer(0, &subject)]);
+    panel.begin_pass(&Beforehand { removal: Some(removal), ..Beforehand::default() });
+    let seen = run(&encoder, &Turns::each_head(Gates::default(), grid, &gates), panel, &sequences).into_observers();
+    let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
+    let (estimates, _) = Effect.measure(&[Observed { sums: &*seen[0], left_out: 0 }], &bench);
+    estimates.heads.iter().map(|head| head.get("effect", None).unwrap().unwrap()).collect()
+}
+
+#[test]
+fn a_head_that_writes_nothing_has_no_effect_and_a_constant_one_only_if_it_becomes_zero() {
+    let random = RandomEncoder::plain(5);
+    let (hidden, dim) = (random.heads * random.head_dim, random.head_dim);
+    let mut parameters = random.parameters();
+    // Nothing of what L1H0 computes is read: its columns of the output projection, `[hidden, hidden]`, are 0.
+    for row in parameters.layers[1].attention_output.weight.chunks_exact_mut(hidden) {
+        row[..dim].fill(0.0);
+    }
+    // The values of L1H1, the last rows of the projections, are their bias, whatever the token.
+    let values = &mut parameters.layers[1].query_key_value;
+    values.weight[(2 * hidden + dim) * hidden..].fill(0.0);
+    values.bias[2 * hidden + dim..].fill(0.75);
+    let place = |head: usize| random.heads + head;
+    let (mean, zero) = (effects(parameters.clone(), Replacement::Mean), effects(parameters, Replacement::Zero));
+    assert_eq!((mean[place(0)], zero[place(0)]), (0.0, 0.0));
+    assert_eq!(mean[place(1)], 0.0);
+    assert!(zero[place(1)].abs() > 1e-3, "{}", zero[place(1)]);
+    assert!(mean[0].abs() > 1e-3 && zero[0].abs() > 1e-3, "heads that write are missed: {mean:?} {zero:?}");
+}
