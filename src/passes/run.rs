@@ -179,7 +179,8 @@ impl Runner<'_> {
     /// The masks over sentences.
     fn masks(&self) -> Result<Masks> {
         let tokenizer = &self.model.tokenizer;
-        let mask = tokenizer.mask().with_context(|| format!("the tokenizer of `{}` has no mask token", self.model.id))?;
+        let mask =
+            tokenizer.mask().with_context(|| format!("the tokenizer of `{}` has no mask token", self.model.id))?;
         let phases = self.protocol.ablation.unwrap_or_default().phases;
         Ok(Masks { phases, mask, unknown: tokenizer.unknown() })
     }

@@ -384,7 +384,8 @@ fn ablation(
     let removes = |study: &dyn Study| study.passes().iter().any(|pass| pass.in_turn);
     if !studies.iter().any(|study| removes(*study)) {
         let given = [("--removal", removal.is_some()), ("--phases", phases.is_some()), ("--sample", sample.is_some())];
-        let names = STUDIES.iter().filter(|study| removes(**study)).map(|study| format!("--with {}", study.card().name));
+        let names =
+            STUDIES.iter().filter(|study| removes(**study)).map(|study| format!("--with {}", study.card().name));
         let names = names.collect::<Vec<_>>().join(" or ");
         return match given.into_iter().find(|(_, given)| *given) {
             Some((option, _)) => Err(format!("{option} is about heads that are removed in turn: give {names} as well")),

@@ -129,8 +129,7 @@ impl Effects {
         let total = sums.total();
         let all = total.get(&Group::All);
         let mean = |sum: f64| all.map(|all| sum / all.tokens as f64);
-        let (loss, bare) =
-            (all.and_then(|all| mean(all.whole.value())), all.and_then(|all| mean(all.bare.value())));
+        let (loss, bare) = (all.and_then(|all| mean(all.whole.value())), all.and_then(|all| mean(all.bare.value())));
         let known = estimates.denominators.get("effect", None).copied().unwrap_or_default();
         let head = |place: usize| {
             let (layer, head) = bench.grid.at(place);
@@ -170,7 +169,11 @@ impl Effects {
             head.verdict = match (head.effect, head.q) {
                 _ if band.zip(head.ci95).is_some_and(within) => Verdict::Negligible,
                 (Some(effect), Some(q)) if enough && significant(q) && effect != 0.0 => {
-                    if effect > 0.0 { Verdict::Helpful } else { Verdict::Harmful }
+                    if effect > 0.0 {
+                        Verdict::Helpful
+                    } else {
+                        Verdict::Harmful
+                    }
                 }
                 _ => Verdict::Undecided,
             };
@@ -292,9 +295,8 @@ impl Section for EffectSection {
         if heads.iter().map(|head| (head.layer, head.head)).ne(places) {
             return Some("`effect.heads` does not have each head of the model once, layer by layer".to_owned());
         }
-        let beside = |relation: &&RelationEffects| {
-            relation.effects.len() != grid.count() || relation.ci95.len() != grid.count()
-        };
+        let beside =
+            |relation: &&RelationEffects| relation.effects.len() != grid.count() || relation.ci95.len() != grid.count();
         let broken = relations.iter().find(beside);
         broken.map(|broken| format!("the relation `{}` of `effect` has not an effect of each head", broken.relation))
     }

@@ -76,7 +76,8 @@ fn a_loss_by_hand() {
 #[test]
 fn losses_are_summed_by_group_and_turn() {
     let mut sums = EffectSums::new(GRID);
-    let turns = [(Missing::Nothing, [1.0, 2.0]), (head(0), [1.5, 2.25]), (head(1), [0.5, 2.0]), (Missing::All, [3.0; 2])];
+    let turns =
+        [(Missing::Nothing, [1.0, 2.0]), (head(0), [1.5, 2.25]), (head(1), [0.5, 2.0]), (Missing::All, [3.0; 2])];
     show(&mut sums, 5, &turns);
     let total = sums.total();
     let of = |group: &Group| {
@@ -155,7 +156,8 @@ fn heads_without_an_effect_are_hardly_ever_called_helpful_or_harmful() {
 
 #[test]
 fn sums_of_parts_are_those_of_the_whole() {
-    let turns = |first| [(Missing::Nothing, [first, 1.0]), (head(0), [2.0; 2]), (head(1), [1.0; 2]), (Missing::All, [3.0; 2])];
+    let turns =
+        |first| [(Missing::Nothing, [first, 1.0]), (head(0), [2.0; 2]), (head(1), [1.0; 2]), (Missing::All, [3.0; 2])];
     let (mut whole, mut left, mut right) = (EffectSums::new(GRID), EffectSums::new(GRID), EffectSums::new(GRID));
     for (index, first) in [(3, 0.1), (9, 0.7), (70, 1.3), (3 + 64, 0.2)] {
         show(&mut whole, index, &turns(first));

@@ -189,8 +189,16 @@ fn a_pass_runs_once_for_all_who_want_it() {
     let windows = |pass: &Pass| (Pass { sequences: Sequences::Windows, ..pass.clone() }, 1);
     let sentence_pairs = |pass: &Pass| (Pass { sequences: Sequences::SentencePairs, ..pass.clone() }, 1);
     // Seven studies look at the sentences, and the preset's syntax is the eighth.
-    let all =
-        [(Pass::PLAIN, 8), plain, masked, windows(&Pass::PLAIN), sentence_pairs(&Pass::PLAIN), (pairs.clone(), 1)];
+    let in_turn = Pass { sequences: Sequences::Masked, in_turn: true, ..Pass::PLAIN };
+    let all = [
+        (Pass::PLAIN, 8),
+        plain,
+        masked,
+        windows(&Pass::PLAIN),
+        sentence_pairs(&Pass::PLAIN),
+        (in_turn, 1),
+        (pairs.clone(), 1),
+    ];
     assert_eq!(passes(&protocol(STUDIES, Vec::new())), all);
     // A control is for the studies that have labels; without studies the sentences are read all the same.
     let control = Control { kind: ControlKind::RandomInit, seed: 1 };
@@ -220,6 +228,6 @@ fn studies_of_a_report_are_those_that_it_lists_or_had_before_it_listed_them() {
     assert_eq!(
         refusal,
         "there is no study `cats`: there are attention, norms, trees, dependency, words, frequency, explained, repeats, \
-            coreference, segments, clark2019"
+            coreference, segments, effect, clark2019"
     );
 }
