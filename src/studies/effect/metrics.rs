@@ -53,7 +53,7 @@ pub const METRICS: &[Metric<Ratio>] = &[
             caveats: "Null where the corpus has no word classes.",
         },
         keys: BY_CLASS,
-        value: |losses, head, cell| effect(losses, head, &Group::Class(u8::try_from(cell).expect("17 classes"))),
+        value: |losses, head, cell| effect(losses, head, &Group::Class(Upos::ALL[cell])),
         chance: None,
     },
 ];

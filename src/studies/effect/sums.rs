@@ -19,13 +19,40 @@ use crate::stats::exact::ExactSum;
 
 /// Masked tokens that losses are summed over.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub enum Group {
     /// All of them.
     All,
-    /// Those of words of a class, by its place in [`Upos::ALL`].
-    Class(u8),
+    /// Those of words of a class.
+    Class(Upos),
     /// Those of words with this relation to their head, by its base name.
     Relation(String),
+}
+
+/// Before the tag of a class, and before the name of a relation, in a partial.
+const PREFIXES: [&str; 2] = ["upos:", "relation:"];
+
+impl From<Group> for String {
+    fn from(group: Group) -> Self {
+        let [class, relation] = PREFIXES;
+        match group {
+            Group::All => "all".to_owned(),
+            Group::Class(upos) => format!("{class}{}", upos.tag()),
+            Group::Relation(name) => format!("{relation}{name}"),
+        }
+    }
+}
+
+impl TryFrom<String> for Group {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let [class, relation] = PREFIXES;
+        let of_class = || text.strip_prefix(class).and_then(Upos::of).map(Self::Class);
+        let of_relation = || text.strip_prefix(relation).map(|name| Self::Relation(name.to_owned()));
+        let group = if text == "all" { Some(Self::All) } else { of_class().or_else(of_relation) };
+        group.ok_or_else(|| format!("`{}` is no group of masked tokens", text.escape_debug()))
+    }
 }
 
 /// The loss of some masked tokens, `-ln p` of the true one in nats, summed.
@@ -133,7 +160,7 @@ fn groups(sequence: &Sequence, word: usize) -> Vec<Group> {
         TreeHead::Unknown => false,
     });
     let relation = arc.map(|arc| Group::Relation(relation::base(&arc.relation).to_owned()));
-    [Some(Group::All), class.map(|class| Group::Class(class as u8)), relation].into_iter().flatten().collect()
+    [Some(Group::All), class.map(Group::Class), relation].into_iter().flatten().collect()
 }
 
 /// `-ln p` of an outcome, in nats, `p` being the softmax of the logits.
@@ -205,10 +232,7 @@ impl Sums for EffectSums {
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
-        let fits = |(group, losses): (&Group, &Losses)| {
-            let known = !matches!(group, Group::Class(class) if usize::from(*class) >= Upos::ALL.len());
-            known && losses.without.len() == grid.count()
-        };
-        self.grid == grid && self.blocks.len() == BLOCKS && self.blocks.iter().flatten().all(fits)
+        let mut losses = self.blocks.iter().flat_map(ByGroup::values);
+        self.grid == grid && self.blocks.len() == BLOCKS && losses.all(|losses| losses.without.len() == grid.count())
     }
 }

@@ -86,8 +86,8 @@ fn losses_are_summed_by_group_and_turn() {
         (*tokens, *sentences, sums)
     };
     assert_eq!(of(&Group::All), (2, 1, [3.0, 6.0, 3.75, 2.5]));
-    assert_eq!(of(&Group::Class(Upos::Noun as u8)), (1, 1, [1.0, 3.0, 1.5, 0.5]));
-    assert_eq!(of(&Group::Class(Upos::Verb as u8)), (1, 1, [2.0, 3.0, 2.25, 2.0]));
+    assert_eq!(of(&Group::Class(Upos::Noun)), (1, 1, [1.0, 3.0, 1.5, 0.5]));
+    assert_eq!(of(&Group::Class(Upos::Verb)), (1, 1, [2.0, 3.0, 2.25, 2.0]));
     // By its base name, and without the word that is always masked together with its head.
     assert_eq!(of(&Group::Relation("obl".to_owned())), (1, 1, [1.0, 3.0, 1.5, 0.5]));
     assert_eq!(total.len(), 4);

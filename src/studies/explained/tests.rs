@@ -54,7 +54,7 @@ fn explained(corpus: &[Sequence], heads: &[Head]) -> (Estimates, Box<dyn Section
     let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None };
     let mut panel = Panel::new(vec![Explained.observer(0, &subject)]);
     let counts = Some(Arc::new(counting.finish()));
-    panel.begin_pass(&Beforehand { embeddings: Some(embeddings()), counts });
+    panel.begin_pass(&Beforehand { embeddings: Some(embeddings()), counts, ..Beforehand::default() });
     for sequence in corpus {
         let n = sequence.ids.len();
         panel.begin([sequence].into_iter());

@@ -57,7 +57,7 @@ fn findings(corpus: &[Sequence], heads: &[Head]) -> Findings {
     let grid = HeadGrid { layers: 1, heads: heads.len() };
     let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None };
     let mut panel = Panel::new(vec![Frequency.observer(0, &subject)]);
-    panel.begin_pass(&Beforehand { embeddings: None, counts: Some(Arc::new(counting.finish())) });
+    panel.begin_pass(&Beforehand { counts: Some(Arc::new(counting.finish())), ..Beforehand::default() });
     for sequence in corpus {
         let n = sequence.ids.len();
         panel.begin([sequence].into_iter());
@@ -162,7 +162,7 @@ fn shares_by_hand() {
     let grid = HeadGrid { layers: 1, heads: 1 };
     let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None };
     let mut panel = Panel::new(vec![Frequency.observer(0, &subject)]);
-    panel.begin_pass(&Beforehand { embeddings: None, counts: Some(Arc::new(counting.finish())) });
+    panel.begin_pass(&Beforehand { counts: Some(Arc::new(counting.finish())), ..Beforehand::default() });
     panel.begin([&sequence].into_iter());
     panel.head(0, &sequence, AttentionView::new(0, 0, 5, &weights).into());
     panel.end();

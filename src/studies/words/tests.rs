@@ -66,7 +66,7 @@ fn labels(corpus: &[Sequence], heads: &[Head]) -> Vec<Vec<String>> {
     let grid = HeadGrid { layers: 1, heads: heads.len() };
     let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None };
     let mut panel = Panel::new(vec![Words.observer(0, &subject)]);
-    panel.begin_pass(&Beforehand { embeddings: Some(embeddings()), counts: None });
+    panel.begin_pass(&Beforehand { embeddings: Some(embeddings()), ..Beforehand::default() });
     for sequence in corpus {
         let n = sequence.ids.len();
         panel.begin([sequence].into_iter());
@@ -192,7 +192,7 @@ fn masses_by_hand() {
     // The cosines of a: 0 with b, 1 with the comma; of b: 0 and 0.
     let rows = [[0.0_f32; 2], [0.0; 2], [0.0; 2], [0.0; 2], [0.0; 2], [1.0, 0.0], [0.0, 1.0], [2.0, 0.0]];
     let embeddings = Some(WordEmbeddings::new(Arc::new(rows.concat()), 2));
-    panel.begin_pass(&Beforehand { embeddings, counts: None });
+    panel.begin_pass(&Beforehand { embeddings, ..Beforehand::default() });
     panel.begin([&sequence].into_iter());
     panel.head(0, &sequence, AttentionView::new(0, 0, 6, &weights).into());
     panel.end();
