@@ -104,8 +104,12 @@ mod tests {
     fn words(index: u64, count: usize) -> Sequence {
         let mut words = sentence(index, count + 1, "dep");
         words.ids = (0..).take(words.ids.len()).collect();
-        words.words =
-            std::iter::once(1..2).chain([2..4]).chain((4..).map(|token| token..token + 1)).take(count).collect();
+        let span = |word: usize| match word {
+            0 => 1..2,
+            1 => 2..4,
+            _ => word + 2..word + 3,
+        };
+        words.words = (0..count).map(span).collect();
         words
     }
 

@@ -110,7 +110,12 @@ fn verdicts_of_planted_effects() {
     let mut sums = EffectSums::new(grid);
     for index in 0..128 {
         // From sentence to sentence different, and as often the one as the other way.
-        let noise = [0.02, -0.01, 0.03, -0.04][index as usize % 4 / 2 * 2 + index as usize / 64];
+        let noise = match (index % 4 < 2, index < 64) {
+            (true, true) => 0.02,
+            (true, false) => -0.01,
+            (false, true) => 0.03,
+            (false, false) => -0.04,
+        };
         let effects = [0.2 + noise, -0.2 + noise, 0.0, 0.001 * noise, 0.05 * noise];
         let mut turns = vec![(Missing::Nothing, [1.0; 2])];
         turns.extend(effects.iter().enumerate().map(|(place, effect)| (head(place), [1.0 + effect; 2])));
