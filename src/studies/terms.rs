@@ -134,6 +134,14 @@ pub const TERMS: &[Term] = &[
             positives, or the order of words (`shuffled-words`), where a label that its head keeps does not rest on order.",
         section: "Controls",
     },
+    Term {
+        name: "helpful",
+        also: &["harmful", "negligible", "undecided"],
+        meaning: "What comes of removing a head, of the study `effect`: without a helpful one the loss of masked tokens rises, \
+            without a harmful one it falls, both beyond chance; of a negligible one the change is surely below a hundredth \
+            of what all heads together are worth; of an undecided one none of these can be said.",
+        section: "What removal does",
+    },
 ];
 
 /// The word, by its name or another word for it.

@@ -3,6 +3,8 @@ use super::sums::{Group, Losses, surprisal};
 use super::*;
 use crate::corpus::{Annotation, Upos};
 use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::passes::ablation::Replacement;
+use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Sums, watching};
 use crate::passes::turns::Missing;
 use crate::sequences::sequence::{MaskedToken, Sequence};
@@ -108,6 +110,7 @@ fn losses_are_summed_by_group_and_turn() {
 fn verdicts_of_planted_effects() {
     let grid = HeadGrid { layers: 1, heads: 5 };
     let mut sums = EffectSums::new(grid);
+    sums.begin_pass(&Beforehand { removal: Some(Replacement::Mean), ..Beforehand::default() });
     for index in 0..128 {
         // From sentence to sentence different, and as often the one as the other way.
         let noise = match (index % 4 < 2, index < 64) {
