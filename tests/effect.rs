@@ -46,12 +46,12 @@ fn check(removal: &str, phases: &str, sample: &str) {
         let (head, found) = (&found["heads"][place], &effect["heads"][place]);
         let name = head["name"].as_str().unwrap();
         near(name, &found["effect"], &expected["effect"]);
-        assert_eq!(found["effect"], head["metrics"]["effect"]);
-        near(name, &head["metrics"]["effect_by_class"]["NOUN"], &expected["NOUN"]);
+        assert_eq!(found["effect"], head["metrics"]["loss_effect"]);
+        near(name, &head["metrics"]["loss_effect_by_class"]["NOUN"], &expected["NOUN"]);
         if expected["standard_error"].is_null() {
-            assert_eq!(head["standard_errors"]["effect"], Value::Null);
+            assert_eq!(head["standard_errors"]["loss_effect"], Value::Null);
         } else {
-            near(name, &head["standard_errors"]["effect"], &expected["standard_error"]);
+            near(name, &head["standard_errors"]["loss_effect"], &expected["standard_error"]);
         }
     }
     let relations = effect["relations"].as_array().unwrap();

@@ -168,7 +168,7 @@ fn effects(parameters: Parameters, removal: Replacement) -> Vec<f64> {
     let seen = run(&encoder, &Turns::each_head(Gates::default(), grid, &gates), panel, &sequences).into_observers();
     let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
     let (estimates, _) = Effect.measure(&[Observed { sums: &*seen[0], left_out: 0 }], &bench);
-    estimates.heads.iter().map(|head| head.get("effect", None).unwrap().unwrap()).collect()
+    estimates.heads.iter().map(|head| head.get("loss_effect", None).unwrap().unwrap()).collect()
 }
 
 #[test]

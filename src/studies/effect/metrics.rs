@@ -21,7 +21,7 @@ pub fn effect(losses: &ByGroup, head: Option<usize>, group: &Group) -> Fraction 
     Fraction::new(more, *tokens as f64).resting_on(*tokens, *sentences)
 }
 
-const FORMULA: &str = "effect = (sum of -ln p(t) without the head - sum of -ln p(t) with it) / masked tokens t, in nats; \
+const FORMULA: &str = "loss_effect = (sum of -ln p(t) without the head - sum of -ln p(t) with it) / masked tokens t, in nats; \
     masked are all tokens of word u of sentence s where (u + s) mod 7 = 0, u and s from 0";
 const CHANCE: &str = "0: the head is not missed";
 const BY_CLASS: Keys = Keys::Each(Upos::ALL.len(), |place| Upos::ALL[place].tag().to_owned());
@@ -30,7 +30,7 @@ const BY_CLASS: Keys = Keys::Each(Upos::ALL.len(), |place| Upos::ALL[place].tag(
 pub const METRICS: &[Metric<Ratio>] = &[
     Metric {
         explanation: Explanation {
-            name: "effect",
+            name: "loss_effect",
             measures: "How much the loss of masked tokens rises when the head is removed.",
             formula: FORMULA,
             chance: CHANCE,
@@ -45,11 +45,11 @@ pub const METRICS: &[Metric<Ratio>] = &[
     },
     Metric {
         explanation: Explanation {
-            name: "effect_by_class",
+            name: "loss_effect_by_class",
             measures: "The same over the masked tokens of words of one universal part of speech.",
             formula: FORMULA,
             chance: CHANCE,
-            source: "As `effect`; UPOS as annotated.",
+            source: "As `loss_effect`; UPOS as annotated.",
             caveats: "Null where the corpus has no word classes.",
         },
         keys: BY_CLASS,

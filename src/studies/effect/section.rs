@@ -53,7 +53,7 @@ pub struct Effects {
     pub band: Option<f64>,
     /// How many heads have each verdict.
     pub verdicts: Verdicts,
-    /// The effect of each head, layer by layer; its value, interval and standard error are the head's metric `effect`.
+    /// The effect of each head, layer by layer; its value, interval and standard error are the head's metric `loss_effect`.
     pub heads: Vec<HeadEffect>,
     /// The effects on words of each relation, by its base name.
     pub relations: Vec<RelationEffects>,
@@ -130,12 +130,12 @@ impl Effects {
         let all = total.get(&Group::All);
         let mean = |sum: f64| all.map(|all| sum / all.tokens as f64);
         let (loss, bare) = (all.and_then(|all| mean(all.whole.value())), all.and_then(|all| mean(all.bare.value())));
-        let known = estimates.denominators.get("effect", None).copied().unwrap_or_default();
+        let known = estimates.denominators.get("loss_effect", None).copied().unwrap_or_default();
         let head = |place: usize| {
             let (layer, head) = bench.grid.at(place);
-            let effect = estimates.heads[place].get("effect", None).copied().flatten();
-            let ci95 = estimates.ci95[place].get("effect", None).copied().flatten();
-            let error = estimates.standard_errors[place].get("effect", None).copied().flatten();
+            let effect = estimates.heads[place].get("loss_effect", None).copied().flatten();
+            let ci95 = estimates.ci95[place].get("loss_effect", None).copied().flatten();
+            let error = estimates.standard_errors[place].get("loss_effect", None).copied().flatten();
             let blocks = usize::try_from(known.blocks).unwrap_or(0);
             let p = effect.zip(error).and_then(|(effect, error)| p_value(effect, error, blocks));
             HeadEffect { layer, head, effect, ci95, p, q: None, verdict: Verdict::Undecided }

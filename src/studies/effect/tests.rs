@@ -99,8 +99,8 @@ fn losses_are_summed_by_group_and_turn() {
     assert!(near(found.loss, 1.5) && near(found.loss_without_heads, 3.0) && near(found.band, 0.015));
     assert_eq!((found.masked_tokens, found.sentences, found.sentences_left_out), (2, 1, 3));
     assert!(near(found.heads[0].effect, 0.375) && near(found.heads[1].effect, -0.25));
-    assert!(near(*estimates.heads[0].get("effect_by_class", Some("NOUN")).unwrap(), 0.5));
-    assert_eq!(estimates.heads[0].get("effect_by_class", Some("ADJ")), Some(&None));
+    assert!(near(*estimates.heads[0].get("loss_effect_by_class", Some("NOUN")).unwrap(), 0.5));
+    assert_eq!(estimates.heads[0].get("loss_effect_by_class", Some("ADJ")), Some(&None));
     assert!((found.relations[0].effects[1] + 0.5).abs() < 1e-5 && found.relations[0].relation == "obl");
     // One sentence decides nothing.
     assert!(found.heads.iter().all(|head| head.verdict == Verdict::Undecided && head.q.is_none()));
