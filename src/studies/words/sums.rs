@@ -19,11 +19,11 @@ use crate::studies::position::{BINS, ByBin, Pair, Pairs, ProfileSums};
 /// The sums of one head in a block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadSums {
-    /// [`Observed::masses`]
+    /// The summed attention of the eligible queries.
     pub masses: [ExactSum; MASSES],
-    /// [`Observed::likened`]
+    /// Queries with any attention on the keys that likeness is about.
     pub likened: u64,
-    /// [`Observed::profiles`]
+    /// Attention by offsets, of each set of queries.
     pub profiles: [ProfileSums; QUERIES],
 }
 
