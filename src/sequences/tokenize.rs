@@ -16,7 +16,6 @@ mod tests;
 
 /// A sentence once tokenised.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "it is taken apart where it is made, and few sentences are left out")]
 pub enum Tokenized {
     /// It goes through the encoder.
     Sequence(Box<Sequence>),

@@ -55,7 +55,6 @@ const VARIATION: &str = "least squares over all cells A[i, j] of a pair, each ro
 const NOISE: &str = "0: what noise would explain is taken off";
 
 /// All metrics of pairs of sentences, in the order of the report.
-#[expect(clippy::redundant_closure_for_method_calls, reason = "the methods are of one lifetime, the table is of all")]
 pub const METRICS: &[Metric<Ratio>] = &[
     Metric {
         explanation: Explanation {
