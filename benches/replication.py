@@ -23,7 +23,7 @@ FAMILIES = {
     "broad": {"broad"},
     "syntactic": {"syntactic"},
     "content": {"tag", "same-tag", "similar-words", "same-token", "rare-words"},
-    "repeats": {"duplicate-token", "induction", "induction-mirror", "masked-copy"},
+    "sinks": {"sink"},
 }
 
 
@@ -40,14 +40,20 @@ def enough(report, label):
         known = next((entry for entry in report["relations"] if entry["relation"] == relation), None)
         return bool(known) and (known["count"] >= policy["syntactic_min_count"]
                                 and known["sentences"] >= policy["min_sentences"])
-    metric, in_brackets, after_dot = re.match(r"(\w+)(?:\[([^\]]+)\]|\.(\w+))?", label["rule"]).groups()
-    rests, key = report["denominators"][metric], in_brackets or after_dot
+    named = (match.groups() for match in re.finditer(r"(\w+)(?:\[([^\]]+)\]|\.(\w+))?", label["rule"]))
+    metric, *keys = next(groups for groups in named if groups[0] in report["denominators"])
+    rests, key = report["denominators"][metric], keys[0] or keys[1]
     rests = rests[key] if key else rests
     return rests["count"] >= policy["min_queries"] and rests["sentences"] >= policy["min_sentences"]
 
 
+# They are labels of sequences that no corpus is in, and so found again in every report.
+OF_NO_CORPUS = {"duplicate-token", "induction", "induction-mirror", "masked-copy"}
+
+
 def firm(head, wanted):
-    return [label for label in head["labels"] if not label["borderline"] and wanted(label)]
+    labels = (label for label in head["labels"] if label["label"] not in OF_NO_CORPUS)
+    return [label for label in labels if not label["borderline"] and wanted(label)]
 
 
 def interval(of_heads):

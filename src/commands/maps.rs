@@ -98,7 +98,7 @@ fn chosen(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Resul
         SentenceChoice::Text(text) => {
             let encoded = encoder.encode(Sentence::single("--text", Content::Text(text.clone())))?;
             match encoded {
-                Tokenized::Sequence(sequence) => return Ok(vec![sequence]),
+                Tokenized::Sequence(sequence) => return Ok(vec![*sequence]),
                 Tokenized::Skipped(reason) => bail!("cannot map a text {}{}", reason.describe(), reason.way_out()),
             }
         }
@@ -118,7 +118,7 @@ fn chosen(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Resul
             continue;
         }
         match encoder.encode(sentence)? {
-            Tokenized::Sequence(sequence) => sentences.push(sequence),
+            Tokenized::Sequence(sequence) => sentences.push(*sequence),
             Tokenized::Skipped(reason) if named => {
                 bail!("{origin}: cannot map sentence {index}: it is one {}{}", reason.describe(), reason.way_out())
             }

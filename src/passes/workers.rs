@@ -52,7 +52,7 @@ impl Iterator for TokenizedSentences<'_> {
                 Err(error) => Err(error),
             };
             match tokenized {
-                Ok(Tokenized::Sequence(sequence)) => return Some(Ok(sequence)),
+                Ok(Tokenized::Sequence(sequence)) => return Some(Ok(*sequence)),
                 // Counted in the encoder's tally.
                 Ok(Tokenized::Skipped(_)) => {}
                 Err(error) => {

@@ -16,10 +16,9 @@ mod tests;
 
 /// A sentence once tokenised.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "it is taken apart where it is made, and few sentences are left out")]
 pub enum Tokenized {
     /// It goes through the encoder.
-    Sequence(Sequence),
+    Sequence(Box<Sequence>),
     /// It is left out.
     Skipped(SkipReason),
 }
@@ -29,7 +28,7 @@ impl Tokenized {
     #[must_use]
     pub fn sequence(self) -> Option<Sequence> {
         match self {
-            Self::Sequence(sequence) => Some(sequence),
+            Self::Sequence(sequence) => Some(*sequence),
             Self::Skipped(_) => None,
         }
     }
@@ -72,9 +71,9 @@ impl<'a> SentenceTokenizer<'a> {
         match tokenized {
             Tokenized::Sequence(sequence) => {
                 let segment = index / SEGMENT_SENTENCES * SEGMENT_SENTENCES;
-                let sequence = Sequence { index, document: document.max(segment), family, entity_fields, ..sequence };
+                let sequence = Sequence { index, document: document.max(segment), family, entity_fields, ..*sequence };
                 self.tally.count(origin.file, &sequence, self.tokenizer.unknown());
-                Ok(Tokenized::Sequence(sequence))
+                Ok(Tokenized::Sequence(Box::new(sequence)))
             }
             Tokenized::Skipped(reason) if self.strict => {
                 bail!("{origin}: sentence {index} would be skipped, it is one {} (--strict)", reason.describe())
@@ -150,7 +149,7 @@ impl<'a> SentenceTokenizer<'a> {
         }
         let split = |Word { head, relation, annotation, .. }| (GoldArc { head, relation }, annotation);
         let (tree, annotations) = given.map(|given| given.into_iter().map(split).unzip()).unzip();
-        Tokenized::Sequence(Sequence {
+        Tokenized::Sequence(Box::new(Sequence {
             ids: encoding.get_ids().to_vec(),
             segments: encoding.get_type_ids().to_vec(),
             kinds: kinds(self.tokenizer, encoding),
@@ -158,7 +157,7 @@ impl<'a> SentenceTokenizer<'a> {
             tree,
             annotations: annotations.unwrap_or_default(),
             ..Sequence::default()
-        })
+        }))
     }
 }
 

@@ -98,7 +98,7 @@ const WHOLE: f64 = 6_755_399_441_055_744.0;
 /// Up to here that is so: 2^51.
 const LARGEST: f64 = 2_251_799_813_685_248.0;
 
-/// The nearest whole number, ties to even, of one below [`LARGEST`] in magnitude: no processor needs a function call for it.
+/// The nearest whole number, ties to even, of one below 2^51 in magnitude: no processor needs a function call for it.
 #[must_use]
 #[inline]
 pub fn nearest(value: f64) -> i64 {

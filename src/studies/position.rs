@@ -116,7 +116,7 @@ const ONE: f64 = 4_294_967_296.0;
 /// The profiles of many sequences, as fixed-point integers, which add up exactly in any order.
 ///
 /// There are 23 for each head, block and set of queries, so they have 64 bits where
-/// [`ExactSum`](crate::stats::exact::ExactSum) has 128: 32 of them are the fraction, so a sequence's sum is rounded by
+/// [`ExactSum`] has 128: 32 of them are the fraction, so a sequence's sum is rounded by
 /// at most 1.2e-10, and a block holds the weights of 2^31 queries, which is 10^11 tokens of a corpus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProfileSums(ByBin<i64>);

@@ -15,7 +15,7 @@ use crate::model::grid::HeadGrid;
 use crate::passes::observer::watching;
 use crate::sequences::words::FromToken;
 use crate::stats::block_test::p_value;
-use crate::stats::blocks::BLOCKS;
+use crate::stats::blocks::{BLOCKS, Blocks};
 use crate::stats::bootstrap::{Interval, Resamples};
 use crate::studies::all::{default_policy, named};
 use crate::studies::attention::sums::{AttentionBlock, AttentionSums};
@@ -77,8 +77,8 @@ fn vary(mean: f64, rng: &mut ChaCha8Rng) -> f64 {
 fn corpus(sentences: u64, accuracies: &[Vec<[f64; 2]>], policy: &Policy, rng: &mut ChaCha8Rng) -> Findings {
     let heads = accuracies[0].len();
     let grid = HeadGrid { layers: 1, heads };
-    let mut attention =
-        vec![AttentionBlock { heads: vec![TokenSums::default(); heads], ..AttentionBlock::default() }; BLOCKS];
+    let empty = AttentionBlock { heads: vec![TokenSums::default(); heads], ..AttentionBlock::default() };
+    let mut attention = Blocks::new(empty);
     let mut relations = vec![vec![RelationSums::default(); accuracies.len()]; BLOCKS];
     let mut agreements = vec![Agreement::default(); accuracies.len()];
     agreements.iter_mut().for_each(|agreement| agreement.resize(heads));

@@ -34,7 +34,7 @@ pub(super) fn write(out: &mut String, report: &Report) -> fmt::Result {
     Ok(())
 }
 
-/// Each family with its mean over the seeds, beside the number in the analysis itself.
+/// Each family that there is any of, with its mean over the seeds beside the number in the analysis itself.
 fn families(
     report: &Report,
     runs: &[&ControlReport],
@@ -43,7 +43,7 @@ fn families(
     let shown = report.label_counts.iter().filter_map(|(family, here)| {
         let total: u64 = runs.iter().filter_map(|run| counts(run).get(family)).sum();
         let mean = total as f64 / runs.len() as f64;
-        (total > 0 || is_watched(family)).then(|| format!("{family} {mean:.1} (model {here})"))
+        (total > 0 || *here > 0 || is_watched(family)).then(|| format!("{family} {mean:.1} (model {here})"))
     });
     shown.collect()
 }

@@ -73,15 +73,14 @@ impl Study for Attention {
 
     fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
         let sums: &AttentionSums = sums(observed[0].sums);
-        let total = sums.total();
-        let block = |block: Option<usize>| block.map_or(&total, |block| &sums.blocks()[block]);
+        let blocks = sums.blocks().with_total();
         let of_head = |number: Option<usize>, place: usize| {
-            let block = block(number);
-            Seen::new(&block.exposure, &total.exposure, &block.heads[place]).values()
+            let block = blocks.at(number);
+            Seen::new(&block.exposure, &blocks.total().exposure, &block.heads[place]).values()
         };
         let of_chance = |number: Option<usize>| {
-            let block = block(number);
-            Seen::new(&block.exposure, &total.exposure, &block.uniform).chances()
+            let block = blocks.at(number);
+            Seen::new(&block.exposure, &blocks.total().exposure, &block.uniform).chances()
         };
         (Estimates::new(&columns(self), bench, of_head, of_chance), Box::new(Nothing))
     }

@@ -9,7 +9,7 @@ use crate::passes::observer::{Lent, Sums};
 use crate::sequences::roles::TokenRoles;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::words::FromToken;
-use crate::stats::blocks::{BLOCKS, block_of};
+use crate::stats::blocks::{Blocks, Merge, block_of};
 use crate::stats::exact::ExactSum;
 
 /// The sums of one block of sentences, or of several pooled.
@@ -27,7 +27,9 @@ impl AttentionBlock {
     fn new(grid: HeadGrid) -> Self {
         Self { heads: vec![TokenSums::default(); grid.count()], ..Self::default() }
     }
+}
 
+impl Merge for AttentionBlock {
     fn merge(&mut self, other: &Self) {
         self.exposure.merge(&other.exposure);
         self.uniform.merge(&other.uniform);
@@ -39,8 +41,7 @@ impl AttentionBlock {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AttentionSums {
     grid: HeadGrid,
-    /// `[BLOCKS]`
-    blocks: Vec<AttentionBlock>,
+    blocks: Blocks<AttentionBlock>,
     #[serde(skip)]
     row: RowBuffers,
     #[serde(skip)]
@@ -70,27 +71,19 @@ impl AttentionSums {
     /// Empty sums for a model with `grid` heads.
     #[must_use]
     pub fn new(grid: HeadGrid) -> Self {
-        Self::of(grid, vec![AttentionBlock::new(grid); BLOCKS])
+        Self::of(grid, Blocks::new(AttentionBlock::new(grid)))
     }
 
     /// Sums with these blocks.
     #[must_use]
-    pub fn of(grid: HeadGrid, blocks: Vec<AttentionBlock>) -> Self {
+    pub fn of(grid: HeadGrid, blocks: Blocks<AttentionBlock>) -> Self {
         Self { grid, blocks, row: RowBuffers::default(), uniform: Uniform::default() }
     }
 
-    /// The sums of each block; `[BLOCKS]`.
+    /// The sums of each block.
     #[must_use]
-    pub fn blocks(&self) -> &[AttentionBlock] {
+    pub fn blocks(&self) -> &Blocks<AttentionBlock> {
         &self.blocks
-    }
-
-    /// All blocks in one.
-    #[must_use]
-    pub fn total(&self) -> AttentionBlock {
-        let mut total = AttentionBlock::new(self.grid);
-        self.blocks.iter().for_each(|block| total.merge(block));
-        total
     }
 }
 
@@ -120,18 +113,16 @@ impl Sums for AttentionSums {
 
     fn merge(&mut self, other: &Self) {
         assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.blocks.iter_mut().zip(&other.blocks).for_each(|(block, other)| block.merge(other));
+        self.blocks.merge(&other.blocks);
     }
 
     fn pooled(&self) -> Self {
         let mut pooled = Self::new(self.grid);
-        pooled.blocks[0] = self.total();
+        pooled.blocks = self.blocks.pooled(AttentionBlock::new(self.grid));
         pooled
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
-        self.grid == grid
-            && self.blocks.len() == BLOCKS
-            && self.blocks.iter().all(|block| block.heads.len() == grid.count())
+        self.grid == grid && self.blocks.fit(|block| block.heads.len() == grid.count())
     }
 }

@@ -33,7 +33,7 @@ pub(super) const COREFERENCE: Detector = Detector {
     },
     thresholds: &[&MARGIN, &LABEL_Q],
     parameter: Parameter::OneOf("coreference", || [ALL, OTHER_LEMMA].map(|kind| KINDS[kind].to_owned()).to_vec()),
-    shown: Shown { code: Some("coref"), colour: AnsiColor::Green, in_controls: true },
+    shown: Shown { code: Some("coref"), colour: AnsiColor::Green, in_controls: false },
     assess: |evidence, policy| {
         let cells = [ALL, OTHER_LEMMA].into_iter().flat_map(|kind| (0..WAYS.len()).map(move |way| (kind, way)));
         let tested = cells.filter_map(|(kind, way)| {

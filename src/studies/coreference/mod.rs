@@ -69,11 +69,10 @@ impl Study for Antecedents {
 
     fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
         let sums = observer::sums::<CoreferenceSums>(observed[0].sums);
-        let total = sums.total();
-        let best = best_baselines(&total);
-        let block = |block: Option<usize>| block.map_or(&total, |block| &sums.blocks()[block]);
-        let of_head = |number: Option<usize>, place: usize| Seen::head(block(number), best, place).values();
-        let of_chance = |number: Option<usize>| Seen::chance(block(number), best).values();
+        let blocks = sums.blocks().with_total();
+        let best = best_baselines(blocks.total());
+        let of_head = |number: Option<usize>, place: usize| Seen::head(blocks.at(number), best, place).values();
+        let of_chance = |number: Option<usize>| Seen::chance(blocks.at(number), best).values();
         let section = CoreferenceSection { coreference: Coreference::new(sums, bench) };
         (Estimates::new(&columns(self), bench, of_head, of_chance), Box::new(section))
     }

@@ -103,7 +103,7 @@ impl Coreference {
     /// What these sums come to.
     pub fn new(sums: &CoreferenceSums, bench: &Bench) -> Self {
         let Met { windows, mentions, headless, unmatched, unscored } = sums.met();
-        let (total, folds) = (sums.total(), [sums.every(0, 2), sums.every(1, 2)]);
+        let (total, folds) = (sums.blocks().total(), sums.blocks().folds());
         let best = best_baselines(&total);
         let kinds = (0..KINDS.len()).filter(|&kind| total[kind].anaphors > 0).map(|kind| {
             let blocks: Vec<&KindSums> = sums.blocks().iter().map(|block| &block[kind]).collect();

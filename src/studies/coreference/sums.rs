@@ -7,7 +7,7 @@ use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Lent, Sums};
 use crate::sequences::sequence::Sequence;
 use crate::sequences::words::{FromToken, WordAttention};
-use crate::stats::blocks::{BLOCKS, block_of};
+use crate::stats::blocks::{Blocks, Merge, block_of};
 use crate::stats::exact::ExactSum;
 
 /// The ways attention can point from an anaphor to a candidate, by their place in all lists here: the candidate that it
@@ -34,20 +34,21 @@ impl KindSums {
         Self { heads: vec![[0; WAYS.len()]; grid.count()], ..Self::default() }
     }
 
-    /// Adds the sums of other windows.
-    pub fn merge(&mut self, other: &Self) {
+    /// Whether nothing is right more often than there are anaphors.
+    fn adds_up(&self) -> bool {
+        let right = self.baselines.iter().chain(self.heads.iter().flatten());
+        self.windows <= self.anaphors && right.copied().all(|right| right <= self.anaphors)
+    }
+}
+
+impl Merge for KindSums {
+    fn merge(&mut self, other: &Self) {
         self.anaphors += other.anaphors;
         self.windows += other.windows;
         self.baselines.iter_mut().zip(other.baselines).for_each(|(sum, other)| *sum += other);
         self.chance += other.chance;
         let heads = self.heads.iter_mut().flatten().zip(other.heads.iter().flatten());
         heads.for_each(|(sum, other)| *sum += other);
-    }
-
-    /// Whether nothing is right more often than there are anaphors.
-    fn adds_up(&self) -> bool {
-        let right = self.baselines.iter().chain(self.heads.iter().flatten());
-        self.windows <= self.anaphors && right.copied().all(|right| right <= self.anaphors)
     }
 }
 
@@ -75,16 +76,15 @@ pub struct CoreferenceSums {
     grid: HeadGrid,
     from: FromToken,
     met: Met,
-    /// `[BLOCKS]`
-    blocks: Vec<Block>,
+    blocks: Blocks<Block>,
 }
 
 impl CoreferenceSums {
     /// Empty sums for a model with `grid` heads, words folded by `from`.
     #[must_use]
     pub fn new(grid: HeadGrid, from: FromToken) -> Self {
-        let block = || std::array::from_fn(|_| KindSums::new(grid));
-        Self { grid, from, met: Met::default(), blocks: (0..BLOCKS).map(|_| block()).collect() }
+        let blocks = Blocks::new(std::array::from_fn(|_| KindSums::new(grid)));
+        Self { grid, from, met: Met::default(), blocks }
     }
 
     /// What was met.
@@ -93,26 +93,10 @@ impl CoreferenceSums {
         self.met
     }
 
-    /// The sums of each block; `[BLOCKS]`.
+    /// The sums of each block.
     #[must_use]
-    pub fn blocks(&self) -> &[Block] {
+    pub fn blocks(&self) -> &Blocks<Block> {
         &self.blocks
-    }
-
-    /// All blocks in one.
-    #[must_use]
-    pub fn total(&self) -> Block {
-        self.every(0, 1)
-    }
-
-    /// Every `step`-th block from `first` on in one.
-    #[must_use]
-    pub fn every(&self, first: usize, step: usize) -> Block {
-        std::array::from_fn(|kind| {
-            let mut total = KindSums::new(self.grid);
-            self.blocks.iter().skip(first).step_by(step).for_each(|block| total.merge(&block[kind]));
-            total
-        })
     }
 }
 
@@ -180,15 +164,12 @@ impl Sums for CoreferenceSums {
         met.headless += more.headless;
         met.unmatched += more.unmatched;
         met.unscored += more.unscored;
-        for (block, other) in self.blocks.iter_mut().flatten().zip(other.blocks.iter().flatten()) {
-            block.merge(other);
-        }
+        self.blocks.merge(&other.blocks);
     }
 
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
         (self.grid, self.from) == (grid, from)
-            && self.blocks.len() == BLOCKS
-            && self.blocks.iter().flatten().all(|sums| sums.heads.len() == grid.count() && sums.adds_up())
+            && self.blocks.fit(|block| block.iter().all(|sums| sums.heads.len() == grid.count() && sums.adds_up()))
     }
 }
 

@@ -262,7 +262,7 @@ fn a_window_is_in_the_block_of_its_family_and_counts_once() {
     add(&mut sums, &Sequence { index: 8, family: Family { number: 70, is_first: true }, ..example() }, 0, &[]);
     let all = &sums.blocks()[70 % BLOCKS][0];
     assert_eq!((all.anaphors, all.windows), (4, 1));
-    assert_eq!(&sums.total()[0], all);
+    assert_eq!(&sums.blocks().total()[0], all);
 }
 
 #[test]

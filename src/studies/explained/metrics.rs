@@ -13,7 +13,7 @@ pub(super) struct Seen<'a> {
     /// The shares of every head.
     pub shares: &'a [FormShares; FORMS],
     /// The sums of the block.
-    pub sums: [&'a FormSums; FORMS],
+    pub sums: &'a [FormSums; FORMS],
     /// The place of the head, or none for chance.
     pub head: Option<usize>,
     /// The place of the block, or none for all of them.
@@ -36,7 +36,7 @@ impl Seen<'_> {
         of_head: impl Fn(&Shares<Vec<Fraction>>) -> &Vec<Fraction>,
         of_chance: impl Fn(&Shares<Option<f64>>) -> Option<f64>,
     ) -> Fraction {
-        let FormSums { rows, sentences, .. } = *self.sums[form];
+        let FormSums { rows, sentences, .. } = self.sums[form];
         let fraction = match self.head {
             Some(head) => of_head(&self.shares[form].heads[head])[self.block.unwrap_or(BLOCKS)],
             None if rows == 0 => Fraction::NONE,

@@ -22,7 +22,6 @@ use super::study::{Card, Counts, Observed, Study, Subject, columns};
 use crate::passes::observer::{self, Observer, watching};
 use metrics::{METRICS, Seen};
 use section::{ExplainedSection, Summed};
-use sentence::{ALL_KEYS, TEXT};
 use shares::shares;
 use sums::ExplainedSums;
 
@@ -60,11 +59,9 @@ impl Study for Explained {
     fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
         let sums: &ExplainedSums = observer::sums(observed[0].sums);
         let shares = shares(sums, bench);
-        let total = [ALL_KEYS, TEXT].map(|form| sums.total(form));
-        let blocks: [Vec<_>; 2] = [ALL_KEYS, TEXT].map(|form| sums.blocks(form).collect());
+        let blocks = sums.blocks().with_total();
         let seen = |block: Option<usize>, head: Option<usize>| {
-            let sums = [ALL_KEYS, TEXT].map(|form| block.map_or(&total[form], |block| blocks[form][block]));
-            Seen { shares: &shares, sums, head, block }.values()
+            Seen { shares: &shares, sums: blocks.at(block), head, block }.values()
         };
         let of_head = |block: Option<usize>, place: usize| seen(block, Some(place));
         let of_chance = |block: Option<usize>| seen(block, None);

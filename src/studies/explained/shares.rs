@@ -140,16 +140,17 @@ impl Shares<f64> {
 
 /// The shares of every head in each form.
 pub fn shares(sums: &ExplainedSums, bench: &Bench) -> [FormShares; FORMS] {
+    let total = sums.blocks().total();
     std::array::from_fn(|form| {
-        let total = sums.total(form);
-        let whole = Numbers::new(&total);
+        let whole = Numbers::new(&total[form]);
         let without = |block: &FormSums| {
             let rest = whole.without(block);
             let part = rest.rows / whole.rows;
             // A block without a row takes nothing away.
             (block.rows > 0).then(|| (rest.shares(), part))
         };
-        let left_out = in_parallel(bench.threads, sums.blocks(form).collect::<Vec<_>>(), without);
+        let left_out =
+            in_parallel(bench.threads, sums.blocks().iter().map(|block| &block[form]).collect::<Vec<_>>(), without);
         let of_head = |(place, all): (usize, Shares<Option<f64>>)| {
             let one = |of: &dyn Fn(&Shares<Option<f64>>) -> Option<f64>| {
                 let without = |left_out: &Option<(Vec<Shares<Option<f64>>>, f64)>| {

@@ -10,7 +10,7 @@ use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Lent, Sums};
 use crate::sequences::sequence::Sequence;
 use crate::sequences::words::FromToken;
-use crate::stats::blocks::{BLOCKS, block_of};
+use crate::stats::blocks::{Blocks, Merge, block_of};
 use crate::stats::exact::{Component, ExactSum};
 
 /// The sums of one head in one form.
@@ -52,8 +52,15 @@ impl FormSums {
         self.cues.iter_mut().zip(&products.cells).for_each(|(sum, &value)| *sum += value);
     }
 
-    /// Adds the sums of other sentences.
-    pub fn merge(&mut self, other: &Self) {
+    fn fits(&self, heads: usize) -> bool {
+        self.cues.len() == PAIRS
+            && self.heads.len() == heads
+            && self.heads.iter().all(|head| head.products.len() == CUES)
+    }
+}
+
+impl Merge for FormSums {
+    fn merge(&mut self, other: &Self) {
         self.rows += other.rows;
         self.keys += other.keys;
         self.sentences += other.sentences;
@@ -63,20 +70,13 @@ impl FormSums {
             head.squares += other.squares;
         }
     }
-
-    fn fits(&self, heads: usize) -> bool {
-        self.cues.len() == PAIRS
-            && self.heads.len() == heads
-            && self.heads.iter().all(|head| head.products.len() == CUES)
-    }
 }
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExplainedSums {
     grid: HeadGrid,
-    /// `[BLOCKS]`
-    blocks: Vec<[FormSums; FORMS]>,
+    blocks: Blocks<[FormSums; FORMS]>,
     #[serde(skip)]
     known: Beforehand,
     #[serde(skip)]
@@ -88,20 +88,13 @@ impl ExplainedSums {
     #[must_use]
     pub fn new(grid: HeadGrid) -> Self {
         let block = std::array::from_fn(|_| FormSums::new(grid.count()));
-        Self { grid, blocks: vec![block; BLOCKS], known: Beforehand::default(), columns: Columns::default() }
+        Self { grid, blocks: Blocks::new(block), known: Beforehand::default(), columns: Columns::default() }
     }
 
-    /// The sums of a form in each block.
-    pub fn blocks(&self, form: usize) -> impl Iterator<Item = &FormSums> {
-        self.blocks.iter().map(move |block| &block[form])
-    }
-
-    /// The sums of a form in all blocks.
+    /// The sums of each block, in both forms.
     #[must_use]
-    pub fn total(&self, form: usize) -> FormSums {
-        let mut total = FormSums::new(self.grid.count());
-        self.blocks(form).for_each(|block| total.merge(block));
-        total
+    pub fn blocks(&self) -> &Blocks<[FormSums; FORMS]> {
+        &self.blocks
     }
 }
 
@@ -145,14 +138,10 @@ impl Sums for ExplainedSums {
 
     fn merge(&mut self, other: &Self) {
         assert_eq!(self.grid, other.grid, "sums of one analysis");
-        for (block, other) in self.blocks.iter_mut().zip(&other.blocks) {
-            block.iter_mut().zip(other).for_each(|(sums, other)| sums.merge(other));
-        }
+        self.blocks.merge(&other.blocks);
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
-        self.grid == grid
-            && self.blocks.len() == BLOCKS
-            && self.blocks.iter().flatten().all(|sums| sums.fits(grid.count()))
+        self.grid == grid && self.blocks.fit(|block| block.iter().all(|sums| sums.fits(grid.count())))
     }
 }

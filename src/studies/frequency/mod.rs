@@ -110,8 +110,7 @@ impl Study for Frequency {
 
     fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
         let sums: &FrequencySums = sums(observed[0].sums);
-        let (total, rates, uniform) = (sums.total(), sums.rates(), HeadSums::default());
-        let block = |block: Option<usize>| block.map_or(&total, |block| &sums.blocks()[block]);
+        let (blocks, rates, uniform) = (sums.blocks().with_total(), sums.rates(), HeadSums::default());
         let seen = |block: &FrequencyBlock, sums: &HeadSums, of_chance: bool| -> Vec<Fraction> {
             let seen = Seen { exposure: &block.exposure, sums, rates: &rates };
             let value = |metric: &metric::Metric<metrics::Ratio>| {
@@ -120,11 +119,11 @@ impl Study for Frequency {
             METRICS.iter().map(value).collect()
         };
         let of_head = |number: Option<usize>, place: usize| {
-            let block = block(number);
+            let block = blocks.at(number);
             seen(block, &block.heads[place], false)
         };
-        let of_chance = |number: Option<usize>| seen(block(number), &uniform, true);
-        let frequency = Counted { queries: total.exposure.others };
+        let of_chance = |number: Option<usize>| seen(blocks.at(number), &uniform, true);
+        let frequency = Counted { queries: blocks.total().exposure.others };
         (Estimates::new(&columns(self), bench, of_head, of_chance), Box::new(FrequencySection { frequency }))
     }
 

@@ -13,7 +13,7 @@ use crate::sequences::counts::TokenCounts;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::text::TextAttention;
 use crate::sequences::words::FromToken;
-use crate::stats::blocks::{BLOCKS, block_of};
+use crate::stats::blocks::{Blocks, Merge, block_of};
 use crate::stats::exact::ExactSum;
 use crate::stats::search::{first_at_least, largest};
 use crate::studies::position::{ByBin, Pair, Pairs, Profile, ProfileSums};
@@ -117,12 +117,18 @@ impl FrequencyBlock {
     }
 }
 
+impl Merge for FrequencyBlock {
+    fn merge(&mut self, other: &Self) {
+        self.exposure.merge(&other.exposure);
+        self.heads.iter_mut().zip(&other.heads).for_each(|(sum, head)| sum.merge(head));
+    }
+}
+
 /// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FrequencySums {
     grid: HeadGrid,
-    /// `[BLOCKS]`
-    blocks: Vec<FrequencyBlock>,
+    blocks: Blocks<FrequencyBlock>,
     /// The pairs of queries that are not among the rarest, each key as likely to be the most attended.
     argmax_pairs: Pairs,
     /// The same pairs as uniform attention weights them.
@@ -135,26 +141,15 @@ impl FrequencySums {
     /// Empty sums for a model with `grid` heads.
     #[must_use]
     pub fn new(grid: HeadGrid) -> Self {
-        let blocks = vec![FrequencyBlock::new(grid); BLOCKS];
+        let blocks = Blocks::new(FrequencyBlock::new(grid));
         let pairs = || Pairs::new(1);
         Self { grid, blocks, argmax_pairs: pairs(), mass_pairs: pairs(), counts: None }
     }
 
-    /// The sums of each block; `[BLOCKS]`.
+    /// The sums of each block.
     #[must_use]
-    pub fn blocks(&self) -> &[FrequencyBlock] {
+    pub fn blocks(&self) -> &Blocks<FrequencyBlock> {
         &self.blocks
-    }
-
-    /// All blocks in one.
-    #[must_use]
-    pub fn total(&self) -> FrequencyBlock {
-        let mut total = FrequencyBlock::new(self.grid);
-        for block in &self.blocks {
-            total.exposure.merge(&block.exposure);
-            total.heads.iter_mut().zip(&block.heads).for_each(|(sum, head)| sum.merge(head));
-        }
-        total
     }
 
     /// The rates by which offsets alone find the rarest: by the most attended token, and by mass.
@@ -313,18 +308,14 @@ impl Sums for FrequencySums {
 
     fn merge(&mut self, other: &Self) {
         assert_eq!(self.grid, other.grid, "sums of one analysis");
-        for (block, other) in self.blocks.iter_mut().zip(&other.blocks) {
-            block.exposure.merge(&other.exposure);
-            block.heads.iter_mut().zip(&other.heads).for_each(|(sum, head)| sum.merge(head));
-        }
+        self.blocks.merge(&other.blocks);
         self.argmax_pairs.merge(&other.argmax_pairs);
         self.mass_pairs.merge(&other.mass_pairs);
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
         self.grid == grid
-            && self.blocks.len() == BLOCKS
-            && self.blocks.iter().all(|block| block.heads.len() == grid.count())
+            && self.blocks.fit(|block| block.heads.len() == grid.count())
             && [&self.argmax_pairs, &self.mass_pairs].iter().all(|pairs| pairs.targets() == 1)
     }
 }

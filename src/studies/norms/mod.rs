@@ -52,11 +52,10 @@ impl Study for Norms {
 
     fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
         let sums: &AllNorms = sums(observed[0].sums);
-        let (grid, total) = (bench.grid, sums.total());
-        let shares = in_parallel(bench.threads, 0..grid.count(), |place| Shares::new(sums, &total, place));
+        let (grid, blocks) = (bench.grid, sums.blocks().with_total());
+        let shares = in_parallel(bench.threads, 0..grid.count(), |place| Shares::new(sums, blocks.total(), place));
         let seen = |number: Option<usize>, place: usize| {
-            let block = number.map_or(&total, |number| &sums.blocks()[number]);
-            Seen::new((number, block, &total), grid, place, &shares[place])
+            Seen::new((number, blocks.at(number), blocks.total()), grid, place, &shares[place])
         };
         let of_head = |number: Option<usize>, place: usize| seen(number, place).values();
         // What chance is depends on the head; what the metrics rest on does not.

@@ -41,7 +41,7 @@ const NOT_NEEDED: &str = "It does not say that the model can do without the head
 const BARE: &str = "The value bias, which is written whatever is attended to, is left out.";
 
 const fn shown(code: &'static str) -> Shown {
-    Shown { code: Some(code), colour: AnsiColor::Yellow, in_controls: true }
+    Shown { code: Some(code), colour: AnsiColor::Yellow, in_controls: false }
 }
 
 pub(super) const NO_OP: Detector = Detector {

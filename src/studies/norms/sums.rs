@@ -10,7 +10,7 @@ use crate::passes::observer::{Lent, Sums};
 use crate::sequences::roles::{OFFSETS, TokenRoles};
 use crate::sequences::sequence::Sequence;
 use crate::sequences::words::FromToken;
-use crate::stats::blocks::{BLOCKS, block_of};
+use crate::stats::blocks::{Blocks, Merge, block_of};
 use crate::stats::exact::{Component, ExactSum, add_each};
 
 /// What the metrics rest on: it depends on the sentences, not on the head.
@@ -89,7 +89,9 @@ impl NormBlock {
         let own = &mut self.vectors[place * vectors.len()..][..vectors.len()];
         add_each(own, vectors);
     }
+}
 
+impl Merge for NormBlock {
     fn merge(&mut self, other: &Self) {
         self.exposure.merge(&other.exposure);
         self.heads.iter_mut().zip(&other.heads).for_each(|(sum, head)| sum.merge(head));
@@ -104,8 +106,7 @@ impl NormBlock {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AllNorms {
     grid: HeadGrid,
-    /// `[BLOCKS]`
-    blocks: Vec<NormBlock>,
+    blocks: Blocks<NormBlock>,
     /// `W_O W_Oᵀ` of each head, `[layers * heads]`; `[head_dim, head_dim]`, or empty as long as it was not seen.
     grams: Vec<Vec<f32>>,
     #[serde(skip)]
@@ -118,24 +119,16 @@ impl AllNorms {
     pub fn new(grid: HeadGrid) -> Self {
         Self {
             grid,
-            blocks: vec![NormBlock::new(grid); BLOCKS],
+            blocks: Blocks::new(NormBlock::new(grid)),
             grams: vec![Vec::new(); grid.count()],
             buffers: Buffers::default(),
         }
     }
 
-    /// The sums of each block; `[BLOCKS]`.
+    /// The sums of each block.
     #[must_use]
-    pub fn blocks(&self) -> &[NormBlock] {
+    pub fn blocks(&self) -> &Blocks<NormBlock> {
         &self.blocks
-    }
-
-    /// All blocks in one.
-    #[must_use]
-    pub fn total(&self) -> NormBlock {
-        let mut total = NormBlock::new(self.grid);
-        self.blocks.iter().for_each(|block| total.merge(block));
-        total
     }
 
     /// `W_O W_Oᵀ` of a head, `[head_dim, head_dim]`; empty if the head was not seen.
@@ -177,7 +170,7 @@ impl Sums for AllNorms {
 
     fn merge(&mut self, other: &Self) {
         assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.blocks.iter_mut().zip(&other.blocks).for_each(|(block, other)| block.merge(other));
+        self.blocks.merge(&other.blocks);
         for (own, other) in self.grams.iter_mut().zip(&other.grams).filter(|(own, _)| own.is_empty()) {
             own.extend(other);
         }
@@ -185,7 +178,7 @@ impl Sums for AllNorms {
 
     fn pooled(&self) -> Self {
         let mut pooled = Self::new(self.grid);
-        pooled.blocks[0] = self.total();
+        pooled.blocks = self.blocks.pooled(NormBlock::new(self.grid));
         pooled.grams.clone_from(&self.grams);
         pooled
     }
@@ -199,8 +192,7 @@ impl Sums for AllNorms {
             && self.grams.len() == grid.count()
             && head_dim * head_dim == square
             && self.grams.iter().all(|gram| gram.len() == square)
-            && self.blocks.len() == BLOCKS
-            && self.blocks.iter().all(|block| {
+            && self.blocks.fit(|block| {
                 block.heads.len() == grid.count() && (block.vectors.is_empty() || block.vectors.len() == vectors)
             })
     }

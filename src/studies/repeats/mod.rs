@@ -60,14 +60,13 @@ impl Study for RepeatedTokens {
 
     fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
         let both = RepeatSums::both(observed.iter().map(|observed| observer::sums::<RepeatSums>(observed.sums)));
-        let total = both.total();
-        let block = |block: Option<usize>| block.map_or(&total, |block| &both.blocks()[block]);
+        let blocks = both.blocks().with_total();
         let of_head = |number: Option<usize>, place: usize| {
-            let block = block(number);
+            let block = blocks.at(number);
             Seen::new(&block.exposure, &block.heads[place]).values()
         };
-        let of_chance = |number: Option<usize>| Seen::chances(&block(number).exposure);
-        let [plain, masked] = total.exposure.sequences;
+        let of_chance = |number: Option<usize>| Seen::chances(&blocks.at(number).exposure);
+        let [plain, masked] = blocks.total().exposure.sequences;
         let section = RepeatsSection { repeats: Made { plain, masked } };
         (Estimates::new(&columns(self), bench, of_head, of_chance), Box::new(section))
     }

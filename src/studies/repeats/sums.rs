@@ -8,7 +8,7 @@ use crate::passes::observer::{Lent, Sums};
 use crate::sequences::repeats::Copies;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::words::FromToken;
-use crate::stats::blocks::{BLOCKS, block_of};
+use crate::stats::blocks::{Blocks, Merge, block_of};
 use crate::stats::exact::ExactSum;
 
 /// The keys that a query is held against, by their place in all lists here.
@@ -77,7 +77,9 @@ impl RepeatBlock {
     fn new(grid: HeadGrid) -> Self {
         Self { heads: vec![HeadSums::default(); grid.count()], ..Self::default() }
     }
+}
 
+impl Merge for RepeatBlock {
     fn merge(&mut self, other: &Self) {
         let (mine, more) = (&mut self.exposure, &other.exposure);
         add(&mut mine.sequences, &more.sequences);
@@ -98,15 +100,14 @@ impl RepeatBlock {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RepeatSums {
     grid: HeadGrid,
-    /// `[BLOCKS]`
-    blocks: Vec<RepeatBlock>,
+    blocks: Blocks<RepeatBlock>,
 }
 
 impl RepeatSums {
     /// Empty sums for a model with `grid` heads.
     #[must_use]
     pub fn new(grid: HeadGrid) -> Self {
-        Self { grid, blocks: vec![RepeatBlock::new(grid); BLOCKS] }
+        Self { grid, blocks: Blocks::new(RepeatBlock::new(grid)) }
     }
 
     /// The sums of all passes in one: they have no key in common.
@@ -120,18 +121,10 @@ impl RepeatSums {
         both
     }
 
-    /// The sums of each block; `[BLOCKS]`.
+    /// The sums of each block.
     #[must_use]
-    pub fn blocks(&self) -> &[RepeatBlock] {
+    pub fn blocks(&self) -> &Blocks<RepeatBlock> {
         &self.blocks
-    }
-
-    /// All blocks in one.
-    #[must_use]
-    pub fn total(&self) -> RepeatBlock {
-        let mut total = RepeatBlock::new(self.grid);
-        self.blocks.iter().for_each(|block| total.merge(block));
-        total
     }
 }
 
@@ -221,13 +214,11 @@ impl Sums for RepeatSums {
 
     fn merge(&mut self, other: &Self) {
         assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.blocks.iter_mut().zip(&other.blocks).for_each(|(block, other)| block.merge(other));
+        self.blocks.merge(&other.blocks);
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
-        self.grid == grid
-            && self.blocks.len() == BLOCKS
-            && self.blocks.iter().all(|block| block.heads.len() == grid.count())
+        self.grid == grid && self.blocks.fit(|block| block.heads.len() == grid.count())
     }
 }
 

@@ -32,21 +32,21 @@ impl<'a> Seen<'a> {
         METRICS.iter().map(|metric| metric.chance.unwrap_or(metric.value)(&seen)).collect()
     }
 
-    fn share(&self) -> Fraction {
-        let Exposure { queries, first, .. } = *self.exposure;
-        Fraction::new(self.sums.same.value(), self.sums.any.value()).resting_on(queries, first)
-    }
-
     fn of_variation(&self, part: ExactSum) -> Fraction {
         let Exposure { rows, first, .. } = *self.exposure;
         Fraction::new(part.value(), self.sums.total.value()).resting_on(rows, first)
     }
+}
 
-    /// Noise has nothing that is explained beyond noise.
-    fn of_noise(&self) -> Fraction {
-        let Exposure { rows, first, .. } = *self.exposure;
-        Fraction::new(0.0, rows as f64).resting_on(rows, first)
-    }
+fn share(seen: &Seen<'_>) -> Fraction {
+    let Exposure { queries, first, .. } = *seen.exposure;
+    Fraction::new(seen.sums.same.value(), seen.sums.any.value()).resting_on(queries, first)
+}
+
+/// Noise has nothing that is explained beyond noise.
+fn noise(seen: &Seen<'_>) -> Fraction {
+    let Exposure { rows, first, .. } = *seen.exposure;
+    Fraction::new(0.0, rows as f64).resting_on(rows, first)
 }
 
 const VARIATION: &str = "least squares over all cells A[i, j] of a pair, each row less its mean; columns first, then \
@@ -55,7 +55,6 @@ const VARIATION: &str = "least squares over all cells A[i, j] of a pair, each ro
 const NOISE: &str = "0: what noise would explain is taken off";
 
 /// All metrics of pairs of sentences, in the order of the report.
-#[expect(clippy::redundant_closure_for_method_calls, reason = "the methods are of one lifetime, the table is of all")]
 pub const METRICS: &[Metric<Ratio>] = &[
     Metric {
         explanation: Explanation {
@@ -68,7 +67,7 @@ pub const METRICS: &[Metric<Ratio>] = &[
             caveats: "A head that attends to neighbours is near 1 without knowing of sentences: segment_r2 is beyond that.",
         },
         keys: Keys::Single,
-        value: |seen| seen.share(),
+        value: share,
         chance: None,
     },
     Metric {
@@ -83,7 +82,7 @@ pub const METRICS: &[Metric<Ratio>] = &[
         },
         keys: Keys::Single,
         value: |seen| seen.of_variation(seen.sums.column),
-        chance: Some(|seen| seen.of_noise()),
+        chance: Some(noise),
     },
     Metric {
         explanation: Explanation {
@@ -96,7 +95,7 @@ pub const METRICS: &[Metric<Ratio>] = &[
         },
         keys: Keys::Single,
         value: |seen| seen.of_variation(seen.sums.offset),
-        chance: Some(|seen| seen.of_noise()),
+        chance: Some(noise),
     },
     Metric {
         explanation: Explanation {
@@ -110,6 +109,6 @@ pub const METRICS: &[Metric<Ratio>] = &[
         },
         keys: Keys::Single,
         value: |seen| seen.of_variation(seen.sums.segment),
-        chance: Some(|seen| seen.of_noise()),
+        chance: Some(noise),
     },
 ];

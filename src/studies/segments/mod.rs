@@ -63,15 +63,14 @@ impl Study for Segments {
 
     fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
         let sums: &SegmentSums = observer::sums(observed[0].sums);
-        let total = sums.total();
-        let block = |block: Option<usize>| block.map_or(&total, |block| &sums.blocks()[block]);
+        let blocks = sums.blocks().with_total();
         let of_head = |number: Option<usize>, place: usize| {
-            let block = block(number);
+            let block = blocks.at(number);
             Seen::new(&block.exposure, &block.heads[place]).values()
         };
-        let of_chance = |number: Option<usize>| Seen::chances(&block(number).exposure);
+        let of_chance = |number: Option<usize>| Seen::chances(&blocks.at(number).exposure);
         let section = SegmentsSection {
-            segments: Pairs { pairs: total.exposure.pairs, sentences_left_out: observed[0].left_out },
+            segments: Pairs { pairs: blocks.total().exposure.pairs, sentences_left_out: observed[0].left_out },
         };
         (Estimates::new(&columns(self), bench, of_head, of_chance), Box::new(section))
     }

@@ -10,7 +10,7 @@ use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Lent, Sums};
 use crate::sequences::sequence::Sequence;
 use crate::sequences::words::FromToken;
-use crate::stats::blocks::{BLOCKS, block_of};
+use crate::stats::blocks::{Blocks, Merge, block_of};
 use crate::stats::exact::{ExactSum, sums_of_a_head};
 
 sums_of_a_head! {
@@ -74,7 +74,9 @@ impl SegmentBlock {
     fn new(grid: HeadGrid) -> Self {
         Self { heads: vec![HeadSums::default(); grid.count()], ..Self::default() }
     }
+}
 
+impl Merge for SegmentBlock {
     fn merge(&mut self, other: &Self) {
         self.exposure.merge(&other.exposure);
         self.heads.iter_mut().zip(&other.heads).for_each(|(sums, other)| sums.merge(other));
@@ -85,29 +87,20 @@ impl SegmentBlock {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SegmentSums {
     grid: HeadGrid,
-    /// `[BLOCKS]`
-    blocks: Vec<SegmentBlock>,
+    blocks: Blocks<SegmentBlock>,
 }
 
 impl SegmentSums {
     /// Empty sums for a model with `grid` heads.
     #[must_use]
     pub fn new(grid: HeadGrid) -> Self {
-        Self { grid, blocks: vec![SegmentBlock::new(grid); BLOCKS] }
+        Self { grid, blocks: Blocks::new(SegmentBlock::new(grid)) }
     }
 
-    /// The sums of each block; `[BLOCKS]`.
+    /// The sums of each block.
     #[must_use]
-    pub fn blocks(&self) -> &[SegmentBlock] {
+    pub fn blocks(&self) -> &Blocks<SegmentBlock> {
         &self.blocks
-    }
-
-    /// All blocks in one.
-    #[must_use]
-    pub fn total(&self) -> SegmentBlock {
-        let mut total = SegmentBlock::new(self.grid);
-        self.blocks.iter().for_each(|block| total.merge(block));
-        total
     }
 }
 
@@ -158,13 +151,11 @@ impl Sums for SegmentSums {
 
     fn merge(&mut self, other: &Self) {
         assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.blocks.iter_mut().zip(&other.blocks).for_each(|(block, other)| block.merge(other));
+        self.blocks.merge(&other.blocks);
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
-        self.grid == grid
-            && self.blocks.len() == BLOCKS
-            && self.blocks.iter().all(|block| block.heads.len() == grid.count())
+        self.grid == grid && self.blocks.fit(|block| block.heads.len() == grid.count())
     }
 }
 

@@ -69,13 +69,12 @@ impl Study for Trees {
 
     fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
         let sums: &TreeSums = sums(observed[0].sums);
-        let total = sums.total();
-        let block = |block: Option<usize>| block.map_or(&total, |block| &sums.blocks()[block]);
+        let blocks = sums.blocks().with_total();
         let of_head = |number: Option<usize>, place: usize| {
-            METRICS.iter().map(|metric| (metric.value)(block(number), place)).collect()
+            METRICS.iter().map(|metric| (metric.value)(blocks.at(number), place)).collect()
         };
         let of_chance = |number: Option<usize>| {
-            METRICS.iter().map(|metric| metric.chance.unwrap_or(metric.value)(block(number), 0)).collect()
+            METRICS.iter().map(|metric| metric.chance.unwrap_or(metric.value)(blocks.at(number), 0)).collect()
         };
         (Estimates::new(&columns(self), bench, of_head, of_chance), Box::new(Nothing))
     }

@@ -7,7 +7,7 @@ use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Lent, Sums};
 use crate::sequences::sequence::Sequence;
 use crate::sequences::words::FromToken;
-use crate::stats::blocks::{BLOCKS, block_of};
+use crate::stats::blocks::{Blocks, Merge, block_of};
 
 /// Gold edges that were found in one block of sentences, or in several pooled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +26,9 @@ impl TreeCounts {
     fn new(grid: HeadGrid) -> Self {
         Self { hits: vec![0; grid.count()], ..Self::default() }
     }
+}
 
+impl Merge for TreeCounts {
     fn merge(&mut self, other: &Self) {
         self.edges += other.edges;
         self.sentences += other.sentences;
@@ -40,8 +42,7 @@ impl TreeCounts {
 pub struct TreeSums {
     grid: HeadGrid,
     from: FromToken,
-    /// `[BLOCKS]`
-    blocks: Vec<TreeCounts>,
+    blocks: Blocks<TreeCounts>,
     #[serde(skip)]
     buffers: TreeBuffers,
 }
@@ -50,21 +51,13 @@ impl TreeSums {
     /// Empty sums for a model with `grid` heads, words folded by `from`.
     #[must_use]
     pub fn new(grid: HeadGrid, from: FromToken) -> Self {
-        Self { grid, from, blocks: vec![TreeCounts::new(grid); BLOCKS], buffers: TreeBuffers::default() }
+        Self { grid, from, blocks: Blocks::new(TreeCounts::new(grid)), buffers: TreeBuffers::default() }
     }
 
-    /// The counts of each block; `[BLOCKS]`.
+    /// The sums of each block.
     #[must_use]
-    pub fn blocks(&self) -> &[TreeCounts] {
+    pub fn blocks(&self) -> &Blocks<TreeCounts> {
         &self.blocks
-    }
-
-    /// All blocks in one.
-    #[must_use]
-    pub fn total(&self) -> TreeCounts {
-        let mut total = TreeCounts::new(self.grid);
-        self.blocks.iter().for_each(|block| total.merge(block));
-        total
     }
 }
 
@@ -98,19 +91,17 @@ impl Sums for TreeSums {
 
     fn merge(&mut self, other: &Self) {
         assert_eq!((self.grid, self.from), (other.grid, other.from), "sums of one analysis");
-        self.blocks.iter_mut().zip(&other.blocks).for_each(|(block, other)| block.merge(other));
+        self.blocks.merge(&other.blocks);
     }
 
     fn pooled(&self) -> Self {
         let mut pooled = Self::new(self.grid, self.from);
-        pooled.blocks[0] = self.total();
+        pooled.blocks = self.blocks.pooled(TreeCounts::new(self.grid));
         pooled
     }
 
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
-        (self.grid, self.from) == (grid, from)
-            && self.blocks.len() == BLOCKS
-            && self.blocks.iter().all(|counts| counts.hits.len() == grid.count())
+        (self.grid, self.from) == (grid, from) && self.blocks.fit(|counts| counts.hits.len() == grid.count())
     }
 }
 
@@ -125,7 +116,7 @@ mod tests {
         // One word has no edge, four have three.
         sums.begin(&sentence(0, 1, "root"));
         sums.begin(&sentence(1, 4, "nsubj"));
-        let TreeCounts { edges, sentences, .. } = sums.total();
+        let TreeCounts { edges, sentences, .. } = sums.blocks().total();
         assert_eq!((edges, sentences), (3, 1));
     }
 }

@@ -85,10 +85,9 @@ impl Study for Words {
 
     fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
         let sums: &WordsSums = sums(observed[0].sums);
-        let (total, rates) = (sums.total(), sums.rates());
-        let block = |block: Option<usize>| block.map_or(&total, |block| &sums.blocks()[block]);
+        let (blocks, rates) = (sums.blocks().with_total(), sums.rates());
         let cells = |block: &WordsBlock, sums: &HeadSums, of_chance: bool| -> Vec<Fraction> {
-            let (corpus, uniform) = (&total.exposure, &block.uniform);
+            let (corpus, uniform) = (&blocks.total().exposure, &block.uniform);
             let seen = Seen { exposure: &block.exposure, corpus, sums, uniform, rates: &rates };
             let value = |metric: &'static metric::Metric<_>| match metric.chance {
                 Some(chance) if of_chance => chance,
@@ -100,15 +99,15 @@ impl Study for Words {
                 .collect()
         };
         let of_head = |number: Option<usize>, place: usize| {
-            let block = block(number);
+            let block = blocks.at(number);
             cells(block, &block.heads[place], false)
         };
         let of_chance = |number: Option<usize>| {
-            let block = block(number);
+            let block = blocks.at(number);
             let likened = block.exposure.queries[Queries::Likened as usize];
             cells(block, &HeadSums { masses: block.uniform, likened, ..HeadSums::default() }, true)
         };
-        let queries = |queries: Queries| total.exposure.queries[queries as usize];
+        let queries = |queries: Queries| blocks.total().exposure.queries[queries as usize];
         let words = Looked { tagged: queries(Queries::Words), repeated: queries(Queries::Repeated) };
         (Estimates::new(&columns(self), bench, of_head, of_chance), Box::new(WordsSection { words }))
     }

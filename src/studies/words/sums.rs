@@ -12,18 +12,18 @@ use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Lent, Sums};
 use crate::sequences::sequence::Sequence;
 use crate::sequences::words::FromToken;
-use crate::stats::blocks::{BLOCKS, block_of};
+use crate::stats::blocks::{Blocks, Merge, block_of};
 use crate::stats::exact::ExactSum;
 use crate::studies::position::{BINS, ByBin, Pair, Pairs, ProfileSums};
 
 /// The sums of one head in a block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadSums {
-    /// [`Observed::masses`]
+    /// The summed attention of the eligible queries.
     pub masses: [ExactSum; MASSES],
-    /// [`Observed::likened`]
+    /// Queries with any attention on the keys that likeness is about.
     pub likened: u64,
-    /// [`Observed::profiles`]
+    /// Attention by offsets, of each set of queries.
     pub profiles: [ProfileSums; QUERIES],
 }
 
@@ -78,7 +78,9 @@ impl WordsBlock {
     fn new(grid: HeadGrid) -> Self {
         Self { heads: vec![HeadSums::default(); grid.count()], ..Self::default() }
     }
+}
 
+impl Merge for WordsBlock {
     fn merge(&mut self, other: &Self) {
         self.exposure.merge(&other.exposure);
         self.uniform.iter_mut().zip(other.uniform).for_each(|(sum, mass)| *sum += mass);
@@ -91,8 +93,7 @@ impl WordsBlock {
 pub struct WordsSums {
     grid: HeadGrid,
     from: FromToken,
-    /// `[BLOCKS]`
-    blocks: Vec<WordsBlock>,
+    blocks: Blocks<WordsBlock>,
     /// The pairs of each set of queries, with the targets that [`targets`] says.
     pairs: [Pairs; QUERIES],
     #[serde(skip)]
@@ -113,25 +114,17 @@ impl WordsSums {
         Self {
             grid,
             from,
-            blocks: vec![WordsBlock::new(grid); BLOCKS],
+            blocks: Blocks::new(WordsBlock::new(grid)),
             pairs: std::array::from_fn(|queries| Pairs::new(targets(queries))),
             embeddings: None,
             room: Room::default(),
         }
     }
 
-    /// The sums of each block; `[BLOCKS]`.
+    /// The sums of each block.
     #[must_use]
-    pub fn blocks(&self) -> &[WordsBlock] {
+    pub fn blocks(&self) -> &Blocks<WordsBlock> {
         &self.blocks
-    }
-
-    /// All blocks in one.
-    #[must_use]
-    pub fn total(&self) -> WordsBlock {
-        let mut total = WordsBlock::new(self.grid);
-        self.blocks.iter().for_each(|block| total.merge(block));
-        total
     }
 
     /// For each mass its mean over the pairs of each bin.
@@ -278,14 +271,13 @@ impl Sums for WordsSums {
 
     fn merge(&mut self, other: &Self) {
         assert_eq!((self.grid, self.from), (other.grid, other.from), "sums of one analysis");
-        self.blocks.iter_mut().zip(&other.blocks).for_each(|(block, other)| block.merge(other));
+        self.blocks.merge(&other.blocks);
         self.pairs.iter_mut().zip(&other.pairs).for_each(|(pairs, other)| pairs.merge(other));
     }
 
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
         (self.grid, self.from) == (grid, from)
-            && self.blocks.len() == BLOCKS
-            && self.blocks.iter().all(|block| block.heads.len() == grid.count())
+            && self.blocks.fit(|block| block.heads.len() == grid.count())
             && self.pairs.iter().enumerate().all(|(queries, pairs)| pairs.targets() == targets(queries))
     }
 }
