@@ -50,10 +50,9 @@ impl Study for Effect {
 
     fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
         let sums: &EffectSums = observer::sums(observed[0].sums);
-        let total = sums.total();
-        let block = |block: Option<usize>| block.map_or(&total, |block| &sums.blocks()[block]);
-        let of_head = |number: Option<usize>, place: usize| values(block(number), Some(place));
-        let of_chance = |number: Option<usize>| values(block(number), None);
+        let blocks = sums.blocks().with_total();
+        let of_head = |number: Option<usize>, place: usize| values(blocks.at(number), Some(place));
+        let of_chance = |number: Option<usize>| values(blocks.at(number), None);
         let estimates = Estimates::new(&columns(self), bench, of_head, of_chance);
         let effect = Effects::new(sums, observed[0].left_out, &estimates, bench);
         (estimates, Box::new(EffectSection { effect }))

@@ -126,7 +126,7 @@ pub struct RelationEffects {
 impl Effects {
     /// What these sums come to; `estimates` are the metrics of the same.
     pub fn new(sums: &EffectSums, sentences_left_out: u64, estimates: &Estimates, bench: &Bench) -> Self {
-        let total = sums.total();
+        let total = sums.blocks().total();
         let all = total.get(&Group::All);
         let mean = |sum: f64| all.map(|all| sum / all.tokens as f64);
         let (loss, bare) = (all.and_then(|all| mean(all.whole.value())), all.and_then(|all| mean(all.bare.value())));

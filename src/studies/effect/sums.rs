@@ -14,7 +14,7 @@ use crate::passes::turns::Missing;
 use crate::sequences::masked::PERIOD;
 use crate::sequences::sequence::{MaskedToken, Sequence};
 use crate::sequences::words::FromToken;
-use crate::stats::blocks::{BLOCKS, block_of};
+use crate::stats::blocks::{Blocks, Merge, block_of};
 use crate::stats::exact::ExactSum;
 
 /// Masked tokens that losses are summed over.
@@ -76,7 +76,9 @@ impl Losses {
     pub fn new(heads: usize) -> Self {
         Self { without: vec![ExactSum::default(); heads], ..Self::default() }
     }
+}
 
+impl Merge for Losses {
     fn merge(&mut self, other: &Self) {
         self.tokens += other.tokens;
         self.sentences += other.sentences;
@@ -89,26 +91,33 @@ impl Losses {
 /// The losses of a block, or of all of them.
 pub type ByGroup = BTreeMap<Group, Losses>;
 
+impl Merge for ByGroup {
+    fn merge(&mut self, other: &Self) {
+        for (group, losses) in other {
+            self.entry(group.clone()).or_insert_with(|| Losses::new(losses.without.len())).merge(losses);
+        }
+    }
+}
+
 /// The sums of all blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EffectSums {
     grid: HeadGrid,
     /// What stands for removed heads, once the pass has begun.
     removal: Option<Replacement>,
-    /// `[BLOCKS]`
-    blocks: Vec<ByGroup>,
+    blocks: Blocks<ByGroup>,
 }
 
 impl EffectSums {
     /// Empty sums for a model with `grid` heads.
     #[must_use]
     pub fn new(grid: HeadGrid) -> Self {
-        Self { grid, removal: None, blocks: vec![ByGroup::new(); BLOCKS] }
+        Self { grid, removal: None, blocks: Blocks::new(ByGroup::new()) }
     }
 
-    /// The sums of each block; `[BLOCKS]`.
+    /// The sums of each block.
     #[must_use]
-    pub fn blocks(&self) -> &[ByGroup] {
+    pub fn blocks(&self) -> &Blocks<ByGroup> {
         &self.blocks
     }
 
@@ -116,20 +125,6 @@ impl EffectSums {
     #[must_use]
     pub fn removal(&self) -> Option<Replacement> {
         self.removal
-    }
-
-    /// All blocks in one.
-    #[must_use]
-    pub fn total(&self) -> ByGroup {
-        let mut total = ByGroup::new();
-        self.blocks.iter().for_each(|block| merge(&mut total, block));
-        total
-    }
-}
-
-fn merge(mine: &mut ByGroup, more: &ByGroup) {
-    for (group, losses) in more {
-        mine.entry(group.clone()).or_insert_with(|| Losses::new(losses.without.len())).merge(losses);
     }
 }
 
@@ -228,11 +223,11 @@ impl Sums for EffectSums {
     fn merge(&mut self, other: &Self) {
         assert_eq!(self.grid, other.grid, "sums of one analysis");
         self.removal = self.removal.or(other.removal);
-        self.blocks.iter_mut().zip(&other.blocks).for_each(|(block, other)| merge(block, other));
+        self.blocks.merge(&other.blocks);
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
-        let mut losses = self.blocks.iter().flat_map(ByGroup::values);
-        self.grid == grid && self.blocks.len() == BLOCKS && losses.all(|losses| losses.without.len() == grid.count())
+        let fits = |losses: &Losses| losses.without.len() == grid.count();
+        self.grid == grid && self.blocks.fit(|block| block.values().all(fits))
     }
 }

@@ -81,7 +81,7 @@ fn losses_are_summed_by_group_and_turn() {
     let turns =
         [(Missing::Nothing, [1.0, 2.0]), (head(0), [1.5, 2.25]), (head(1), [0.5, 2.0]), (Missing::All, [3.0; 2])];
     show(&mut sums, 5, &turns);
-    let total = sums.total();
+    let total = sums.blocks().total();
     let of = |group: &Group| {
         let Losses { tokens, sentences, whole, bare, without } = &total[group];
         let sums = [*whole, *bare, without[0], without[1]].map(|sum| (sum.value() * 1e4).round() / 1e4);
