@@ -16,12 +16,13 @@ use headscope::model::forward::gates::{Gate, Gates};
 use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::visitor::Needs;
 use headscope::model::forward::{Encoder, Start};
-use headscope::model::grid::HeadGrid;
+use headscope::model::grid::{HeadGrid, HeadPlace};
 use headscope::model::parameters::Parameters;
 use headscope::passes::ablation::Replacement;
 use headscope::passes::beforehand::Beforehand;
 use headscope::passes::contexts::ContextSums;
 use headscope::passes::observer::{Lent, Panel, Sums, sums, watching};
+use headscope::passes::trials::Trial;
 use headscope::passes::turns::{Missing, Turns, all_heads, each_head};
 use headscope::passes::workers::sum_up;
 use headscope::sequences::masked::{Masked, Masks};
@@ -44,9 +45,11 @@ struct Shown {
     logits: BTreeMap<(Option<usize>, u64, usize), Vec<f32>>,
 }
 
-/// Without each head, and without all.
+/// Without each head, and without all, where that is another turn.
 fn missing(grid: HeadGrid) -> Vec<Missing> {
-    each_head(grid).chain([all_heads(grid)]).collect()
+    let mut missing: Vec<Missing> = each_head(grid).chain([all_heads(grid)]).collect();
+    missing.dedup();
+    missing
 }
 
 impl Sums for Shown {
@@ -143,7 +146,9 @@ proptest! {
             everything.set(layer, head, gate.clone());
             expected.push((Some(place), one));
         }
-        expected.push((Some(grid.count()), everything));
+        if grid.count() > 1 {
+            expected.push((Some(grid.count()), everything));
+        }
         let mut count = 0;
         for (turn, gates) in expected {
             let needs = Needs { logits: true, ..Needs::default() };
@@ -160,6 +165,85 @@ proptest! {
     }
 }
 
+/// The logits of trials: of every sequence, one head's weight from its first token to its second cut.
+#[derive(Clone, Serialize, Deserialize)]
+struct Tried {
+    place: HeadPlace,
+    logits: BTreeMap<(u64, usize), Vec<f32>>,
+}
+
+impl Sums for Tried {
+    type Begun = (u64, Vec<usize>);
+
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> Self::Begun {
+        (sequence.index, sequence.predicted().collect())
+    }
+
+    fn head(&mut self, _: &mut Self::Begun, _: &mut Lent<'_>) {}
+
+    fn tries(&self) -> bool {
+        true
+    }
+
+    fn trials(&mut self, (index, predicted): &mut Self::Begun) -> Vec<Trial> {
+        let trial = Trial { place: self.place, queries: 0..1, keys: 1..2, predicted: predicted.clone() };
+        // Every other sequence is tried twice: together they are more than a pack.
+        vec![trial; 1 + (*index % 2) as usize]
+    }
+
+    fn tried(&mut self, (index, _): &mut Self::Begun, number: usize, position: usize, logits: &[f32]) {
+        let known = self.logits.insert((*index * 10 + number as u64, position), logits.to_vec());
+        assert!(known.is_none(), "each once");
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.logits.extend(other.logits.clone());
+    }
+
+    fn fits(&self, _: HeadGrid, _: FromToken) -> bool {
+        true
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn trials_are_whole_passes_with_the_weight_cut(random in RandomEncoder::any()) {
+        let (parameters, sequences) = (random.parameters(), masked(&[30; 18]));
+        let (grid, _) = grid(&parameters);
+        let place = HeadPlace { layer: grid.layers - 1, head: grid.heads - 1 };
+        let encoder = PackedEncoder::new(parameters);
+        let panel = Panel::new(vec![watching(Tried { place, logits: BTreeMap::new() })]);
+        let found = run(&encoder, &Turns::default(), panel, &sequences).into_observers();
+        let tried = &sums::<Tried>(&*found[0]).logits;
+        let mut count = 0;
+        for sequence in &sequences {
+            let pack = Pack { sentences: vec![sequence.clone()] };
+            let (classes, predicted) = (pack.classes(), pack.predicted());
+            let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
+            let mut gates = Gates::default();
+            gates.cut(place.layer, place.head, 0, 0..1, 1..2);
+            let needs = Needs { logits: true, ..Needs::default() };
+            let whole = &record(&encoder, Start::Embeddings, &batch, &gates, needs)[0];
+            let vocabulary = whole.logits.len() / whole.predicted.len().max(1);
+            for number in 0..=sequence.index % 2 {
+                for (position, logits) in whole.predicted.iter().zip(whole.logits.chunks_exact(vocabulary)) {
+                    let largest = logits.iter().fold(1.0_f32, |most, logit| most.max(logit.abs()));
+                    let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-5 * largest;
+                    prop_assert!(tried[&(sequence.index * 10 + number, *position)].iter().zip(logits).all(near));
+                    count += 1;
+                }
+            }
+        }
+        prop_assert_eq!(count, tried.len());
+    }
+}
+
 /// The effect of every head, by the study.
 fn effects(parameters: Parameters, removal: Replacement) -> Vec<f64> {
     let (grid, head_dim) = grid(&parameters);
@@ -169,7 +253,7 @@ fn effects(parameters: Parameters, removal: Replacement) -> Vec<f64> {
         Replacement::Mean => means(&encoder, grid, head_dim, &sequences),
         Replacement::Zero => vec![Gate::scale(0.0); grid.count()],
     };
-    let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None };
+    let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None, claims: &[] };
     let mut panel = Panel::new(vec![Effect.observer(0, &subject)]);
     panel.begin_pass(&Beforehand { removal: Some(removal), ..Beforehand::default() });
     let seen =

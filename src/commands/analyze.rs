@@ -21,7 +21,12 @@ use crate::passes::run::{self, Runner, heads_of, token_limit};
 use crate::sequences::counts::{Counting, TokenCounts};
 use crate::sequences::shard::Shard;
 use crate::stats::blocks::BLOCKS;
+use crate::stats::bootstrap::Resamples;
+use crate::studies::all;
+use crate::studies::findings::Findings;
+use crate::studies::metric::Bench;
 use crate::studies::plan::{self, Plan};
+use crate::studies::policy::Policy;
 use crate::studies::study::{Counts, Study, Subject};
 use crate::system::output::Output;
 use crate::system::progress::{self, Downloads};
@@ -37,12 +42,12 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
         Outcome::Report(wanted) => {
             let outputs = outputs::open(&wanted.outputs)?;
             let policy = wanted.policy.policy()?;
-            let observation = observe(options, Shard::WHOLE)?;
+            let observation = observe(options, Shard::WHOLE, &policy)?;
             conclude(observation, policy, outputs, wanted)
         }
         Outcome::Partial { shard, path, summary } => {
             let mut output = Output::open(path)?;
-            let observation = observe(options, *shard)?;
+            let observation = observe(options, *shard, &all::default_policy())?;
             output.write(&partial::render(*shard, &observation)?)?;
             output.commit()?;
             if *summary {
@@ -53,8 +58,8 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
     }
 }
 
-/// Observes the sentences of a shard.
-fn observe(options: &AnalyzeOptions, shard: Shard) -> Result<Observation> {
+/// Observes the sentences of a shard; what follows from labels, from those by `policy`.
+fn observe(options: &AnalyzeOptions, shard: Shard, policy: &Policy) -> Result<Observation> {
     let (started_at, started) = (SystemTime::now(), Instant::now());
     ensure!(!options.studies.is_empty(), "every study is switched off: there is nothing to analyse");
     let corpus = Corpus::open(&options.corpus)?;
@@ -82,17 +87,23 @@ fn observe(options: &AnalyzeOptions, shard: Shard) -> Result<Observation> {
     };
     let plan = Plan::new(&protocol)?;
     let token_id = |token: &str| model.tokenizer.id(token);
-    let subject = Subject { grid: model.grid(), from: protocol.from_token, token_id: &token_id };
+    let subject = Subject { grid: model.grid(), from: protocol.from_token, token_id: &token_id, claims: &[] };
 
     let loaded = Instant::now();
     let (strict, threads) = (options.strict, options.threads);
     let runner = Runner { corpus: &options.corpus, shard, model: &model, protocol: &protocol, strict, threads, counts };
-    let run::Outcome { tally, corpus, passes } = runner.run(corpus, plan.observers(&subject))?;
+    let run::Outcome { tally, corpus, mut passes } = runner.run(corpus, plan.observers(&subject))?;
     ensure!(
         counted.is_none_or(|counted| counted == corpus),
         "corpus `{}` changed while it was analysed, which reads it several times",
         corpus.name
     );
+    if plan.has_followers() && tally.sentences > 0 {
+        // No label depends on an interval.
+        let bench = Bench { grid: subject.grid, threads, resamples: Resamples::none(), leaves_out: false };
+        let claims = Findings::new(&plan.observed(&passes, None), &bench, policy).claims(policy);
+        passes.extend(runner.run_again(&corpus, plan.followers(&Subject { claims: &claims, ..subject }))?);
+    }
     let passes = plan.pooled(passes);
     let analysis = loaded.elapsed();
 

@@ -195,7 +195,7 @@ impl Report {
     pub fn new(circumstances: Circumstances, findings: Findings) -> Self {
         let Circumstances { tool, model, corpus, settings, controls, run } = circumstances;
         let (grid, policy) = (model.grid(), &settings.policy);
-        let verdicts = findings.verdicts(policy);
+        let verdicts = findings.tested(findings.verdicts(policy), grid);
         let caveats = caveats::of_run(&model, &corpus, &verdicts, findings.caveats(&verdicts, policy));
         let studies = findings.studies();
         let labels = verdicts.iter().flat_map(|verdict| &verdict.labels).map(|label| label.label.as_str());

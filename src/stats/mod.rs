@@ -9,3 +9,4 @@ pub mod difference;
 pub mod exact;
 pub mod search;
 pub mod significance;
+pub mod surprisal;

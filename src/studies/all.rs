@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::arc_use::ArcUse;
 use super::attention::Attention;
 use super::clark2019::Clark2019;
 use super::coreference::Antecedents;
@@ -34,6 +35,7 @@ pub const STUDIES: &[&dyn Study] = &[
     &Antecedents,
     &Segments,
     &Effect,
+    &ArcUse,
     &Clark2019,
 ];
 

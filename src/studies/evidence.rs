@@ -44,6 +44,31 @@ pub struct MarginTest {
     pub q: Option<f64>,
 }
 
+/// The test of whether the model uses the arcs that a head is labelled for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UseTest {
+    /// Arcs that were tried: the query word masked, its partner not, and not at the relation's best offset.
+    pub arcs: u64,
+    /// Blocks of sentences with such an arc.
+    pub blocks: usize,
+    /// The mean loss of the query word without the head's weight to its partner, less that without an equal weight
+    /// elsewhere, in nats; null without an arc.
+    #[serde(rename = "use")]
+    pub loss: Option<f64>,
+    /// The 95 % interval of that.
+    pub ci95: Option<Interval>,
+    /// Its standard error, by leaving out one block at a time; null where fewer than 20 have such an arc.
+    pub standard_error: Option<f64>,
+    /// The one-sided p-value of its being above 0; null where there is no standard error, or too few arcs.
+    #[schemars(range(min = 0, max = 1))]
+    pub p: Option<f64>,
+    /// `p` corrected by Benjamini & Hochberg for all labels.
+    #[schemars(range(min = 0, max = 1))]
+    pub q: Option<f64>,
+    /// Whether it is above 0 with a q-value of at most `settings.policy.label_q`; null where it was not tested.
+    pub used: Option<bool>,
+}
+
 /// From which end of an arc the head is predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum Direction {

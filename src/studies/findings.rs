@@ -1,5 +1,6 @@
 //! Findings: the metrics and sections of all studies of a run, and the verdicts that they come to.
 
+use super::claim::ArcClaim;
 use super::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use super::label::{self, Assessment, Evidence, Measured, Verdict};
 use super::metric::{Bench, Denominator, Estimates, Metrics};
@@ -7,6 +8,7 @@ use super::number::{Number, Part, most_blocks};
 use super::policy::Policy;
 use super::section::Section;
 use super::study::{Caveat, Judged, Observed, Study};
+use crate::model::grid::HeadGrid;
 use crate::stats::block_test::LeftOut;
 
 /// Ratios, and whatever else studies find.
@@ -40,6 +42,28 @@ impl Findings {
     #[must_use]
     pub fn verdicts(&self, policy: &Policy) -> Vec<Verdict> {
         self.assessments(policy).into_iter().map(Verdict::new).collect()
+    }
+
+    /// The verdicts with the tests of their labels beside them.
+    #[must_use]
+    pub fn tested(&self, mut verdicts: Vec<Verdict>, grid: HeadGrid) -> Vec<Verdict> {
+        for (place, verdict) in grid.places().zip(&mut verdicts) {
+            for label in &mut verdict.labels {
+                let test = |(_, section): &(_, Box<dyn Section>)| section.use_of(place, &label.label, label.direction);
+                label.use_of_arcs = self.sections.iter().find_map(test);
+            }
+        }
+        verdicts
+    }
+
+    /// The arcs that labels claim heads to follow, by `policy`.
+    #[must_use]
+    pub fn claims(&self, policy: &Policy) -> Vec<ArcClaim> {
+        let verdicts = self.verdicts(policy);
+        let of = |(study, section): &(&'static dyn Study, Box<dyn Section>)| {
+            study.claims(&Judged { verdicts: &verdicts, policy, section: &**section })
+        };
+        self.sections.iter().flat_map(of).collect()
     }
 
     /// How every head stands to every label that it could have, in the order of the tables; `[layers * heads]`.

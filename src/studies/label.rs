@@ -6,7 +6,7 @@ use anstyle::AnsiColor;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::evidence::{Comparison, Direction, LABEL_Q, MarginTest, Reach, TagComparison};
+use super::evidence::{Comparison, Direction, LABEL_Q, MarginTest, Reach, TagComparison, UseTest};
 use super::explanation::Explanation;
 use super::metric::Metrics;
 use super::policy::{Policy, Threshold};
@@ -189,6 +189,9 @@ pub struct Label {
     pub beyond: Option<Reach>,
     /// The head against the tag baseline; null as `beyond` is.
     pub versus_tags: Option<TagComparison>,
+    /// Whether the model uses the arcs that a syntactic label is about: null unless the study `use` tested it.
+    #[serde(default)]
+    pub use_of_arcs: Option<UseTest>,
 }
 
 /// A label that a head does not have, and how far off it is.
@@ -323,6 +326,7 @@ pub fn assess(
         versus_offset: None,
         beyond: None,
         versus_tags: None,
+        use_of_arcs: None,
     };
     let may_fire = bound.holds(ci95.map_or(score, Interval::high), threshold);
     Some(Assessment { label, fires: bound.holds(score, threshold), may_fire, metric: metric.to_owned() })

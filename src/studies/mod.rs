@@ -5,7 +5,9 @@
 //! the summary; the files here are what they have in common.
 
 pub mod all;
+pub mod arc_use;
 pub mod attention;
+pub mod claim;
 pub mod clark2019;
 pub mod content;
 pub mod coreference;

@@ -24,7 +24,11 @@ struct Want {
 }
 
 /// The passes of a run, each with those who want it.
-pub struct Plan(Vec<(Pass, Vec<Want>)>);
+pub struct Plan {
+    wanted: Vec<(Pass, Vec<Want>)>,
+    /// From here on the passes begin when those before are over: they are of studies that follow the others.
+    followers: usize,
+}
 
 /// The names of these studies for a protocol.
 #[must_use]
@@ -81,15 +85,36 @@ impl Plan {
         let controlled = || studies.iter().copied().filter(|study| !study.detectors().is_empty());
         let controls =
             protocol.controls.iter().flat_map(|control| controlled().flat_map(|study| wants(study, Some(*control))));
-        let passes = shared([(Pass::PLAIN.without(removed), None)].into_iter().chain(analysis).chain(controls));
-        Ok(Self(passes.into_iter().map(|(pass, wants)| (pass, wants.into_iter().flatten().collect())).collect()))
+        let follows = |(_, want): &(Pass, Option<Want>)| want.as_ref().is_some_and(|want| want.study.follows());
+        let all = [(Pass::PLAIN.without(removed), None)].into_iter().chain(analysis).chain(controls);
+        let (later, first): (Vec<_>, Vec<_>) = all.partition(follows);
+        let (first, later) = (shared(first), shared(later));
+        let followers = first.len();
+        let all = first.into_iter().chain(later);
+        Ok(Self { wanted: all.map(|(pass, wants)| (pass, wants.into_iter().flatten().collect())).collect(), followers })
     }
 
-    /// Empty sums for everybody.
+    /// Empty sums for everybody who does not follow others.
     #[must_use]
     pub fn observers(&self, subject: &Subject<'_>) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
+        Self::sums(&self.wanted[..self.followers], subject)
+    }
+
+    /// Empty sums for those who follow, if there are any: the passes of the others are over.
+    #[must_use]
+    pub fn followers(&self, subject: &Subject<'_>) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
+        Self::sums(&self.wanted[self.followers..], subject)
+    }
+
+    /// Whether some study follows others.
+    #[must_use]
+    pub fn has_followers(&self) -> bool {
+        self.followers < self.wanted.len()
+    }
+
+    fn sums(wanted: &[(Pass, Vec<Want>)], subject: &Subject<'_>) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
         let observer = |want: &Want| want.study.observer(want.place, subject);
-        self.0.iter().map(|(pass, wants)| (pass.clone(), wants.iter().map(observer).collect())).collect()
+        wanted.iter().map(|(pass, wants)| (pass.clone(), wants.iter().map(observer).collect())).collect()
     }
 
     /// The sums of what was run by this plan: those of controls with all blocks in one, since nothing depends on theirs.
@@ -102,7 +127,7 @@ impl Plan {
             };
             PassSums { sums: sums.map(pool).collect(), ..pass }
         };
-        self.0.iter().zip(passes).map(pool).collect()
+        self.wanted.iter().zip(passes).map(pool).collect()
     }
 
     /// The sums of the passes of a run of this identity, from the bytes of a partial.
@@ -121,8 +146,8 @@ impl Plan {
         );
         let plan = Self::new(&identity.protocol)?;
         let unfit = "its sums do not fit its header";
-        ensure!(plan.0.len() == passes.len(), unfit);
-        let restored = plan.0.iter().zip(passes).map(|((pass, wants), PassBytes { left_out, sums })| {
+        ensure!(plan.wanted.len() == passes.len(), unfit);
+        let restored = plan.wanted.iter().zip(passes).map(|((pass, wants), PassBytes { left_out, sums })| {
             ensure!(wants.len() == sums.len(), unfit);
             let restore = |(want, bytes): (&Want, Vec<u8>)| -> Result<Box<dyn Observer>> {
                 let sums = want.study.restore(want.place, &bytes)?;
@@ -144,7 +169,7 @@ impl Plan {
         control: Option<Control>,
     ) -> Vec<(&'static dyn Study, Vec<Observed<'a>>)> {
         let mut found: BTreeMap<usize, BTreeMap<usize, Observed<'a>>> = BTreeMap::new();
-        for ((_, wants), pass) in self.0.iter().zip(passes) {
+        for ((_, wants), pass) in self.wanted.iter().zip(passes) {
             for (want, sums) in wants.iter().zip(&pass.sums).filter(|(want, _)| want.control == control) {
                 let study = STUDIES.iter().position(|study| study.card().name == want.study.card().name);
                 let study = study.expect("a study of the table");

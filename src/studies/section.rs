@@ -2,9 +2,10 @@
 
 use std::any::Any;
 
+use super::evidence::{Direction, UseTest};
 use super::number::Number;
 use super::policy::Policy;
-use crate::model::grid::HeadGrid;
+use crate::model::grid::{HeadGrid, HeadPlace};
 
 /// The part that a study adds to a report beside metrics and labels.
 pub trait Section: Any + Send + Sync {
@@ -24,6 +25,11 @@ pub trait Section: Any + Send + Sync {
     /// The numbers beside the metrics by which two analyses can be compared.
     fn numbers(&self, _policy: &Policy) -> Vec<Number<'_>> {
         Vec::new()
+    }
+
+    /// The test of whether the model uses the arcs that a label of a head is about, if it was made.
+    fn use_of(&self, _head: HeadPlace, _label: &str, _direction: Option<Direction>) -> Option<UseTest> {
+        None
     }
 
     /// The first thing that is missing for it to be whole, if anything.

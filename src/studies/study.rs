@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
+use super::claim::ArcClaim;
 use super::explanation::Explanation;
 use super::label::{Detector, Verdict};
 use super::metric::{Bench, Column, Estimates, Keys};
@@ -30,6 +31,11 @@ pub trait Study: Sync {
     /// The passes that it looks at, each with sums of its own; by default the corpus as it is.
     fn passes(&self) -> Vec<Pass> {
         vec![Pass::PLAIN]
+    }
+
+    /// Whether it asks about what the other studies find: its passes begin when theirs are over.
+    fn follows(&self) -> bool {
+        false
     }
 
     /// Its need to know how often each token is in the whole corpus before any pass over it begins.
@@ -64,6 +70,11 @@ pub trait Study: Sync {
 
     /// Ratios with intervals and chance, and its section of the report; `observed` are by the places of its passes.
     fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>);
+
+    /// The arcs that its labels claim heads to follow, for the studies that put such claims to the test.
+    fn claims(&self, _judged: &Judged<'_>) -> Vec<ArcClaim> {
+        Vec::new()
+    }
 
     /// The keys of its section in the report, with the schema of each.
     fn schema(&self, _generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
@@ -124,6 +135,8 @@ pub struct Subject<'a> {
     pub from: FromToken,
     /// The id of a token in the model's vocabulary.
     pub token_id: &'a dyn Fn(&str) -> Option<u32>,
+    /// The arcs that labels claim heads to follow: for a study that follows the others, none before they are done.
+    pub claims: &'a [ArcClaim],
 }
 
 /// The sums of a study over one of its passes.

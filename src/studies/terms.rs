@@ -142,6 +142,13 @@ pub const TERMS: &[Term] = &[
             of what all heads together are worth; of an undecided one none of these can be said.",
         section: "What removal does",
     },
+    Term {
+        name: "used",
+        also: &["use_of_arcs"],
+        meaning: "Of a syntactic label, by the study `use`: masked words are harder to predict without the head's weight to their \
+            partner than without an equal weight elsewhere, beyond chance.",
+        section: "Use of an arc",
+    },
 ];
 
 /// The word, by its name or another word for it.

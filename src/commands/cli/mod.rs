@@ -124,6 +124,13 @@ impl AnalyzeArguments {
         let ablation = ablation(&studies, self.removal, self.phases, self.sample)?;
         let (run_info, threads) = (!self.report.no_run_info, self.report.threads());
         let controls = controls(&self.controls, self.control_seeds);
+        if let Some((shard, study)) = self.shard.zip(studies.iter().find(|study| study.follows())) {
+            let study = study.card().name;
+            return Err(format!(
+                "--shard {shard}: the study {study} follows what the others find in the whole corpus, which no shard knows: \
+                 run it over all of it, without --shard"
+            ));
+        }
         let outcome = match self.shard {
             None => Outcome::Report(self.report.validate(&self.presets)?),
             Some(shard) => self.report.validate_partial(shard, &self.presets)?,

@@ -11,6 +11,11 @@ pub(super) fn accuracy_of(relation: &str, direction: Direction) -> String {
     format!("accuracy({relation}, {})", direction.name())
 }
 
+/// The label of a head that follows a relation.
+pub(super) fn label_of(relation: &str) -> String {
+    format!("syntactic:{relation}")
+}
+
 /// The better of the two directions of one head on one relation; `None` if the relation has too few words, or they are
 /// of too few sentences.
 pub(super) fn of_relation(relation: &RelationMetrics, place: usize, policy: &Policy) -> Option<Assessment> {
@@ -18,7 +23,7 @@ pub(super) fn of_relation(relation: &RelationMetrics, place: usize, policy: &Pol
     if relation.count < policy.count(&MIN_COUNT) || few_sentences {
         return None;
     }
-    let label = format!("syntactic:{}", relation.relation);
+    let label = label_of(&relation.relation);
     let baseline = relation.baseline.accuracy;
     let (head, margin, most) = (&relation.by_head[place], policy.share(&MARGIN), policy.rule(&Q));
     best(Direction::BOTH.into_iter().filter_map(|direction| {

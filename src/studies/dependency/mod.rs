@@ -17,6 +17,7 @@ use std::ops::RangeInclusive;
 use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
+use super::claim::ArcClaim;
 use super::evidence::Direction;
 use super::explanation::Explanation;
 use super::label::Detector;
@@ -124,6 +125,10 @@ impl Study for Dependency {
         };
         let estimates = Estimates::new(&columns(self), bench, of_head, of_chance);
         (estimates, Box::new(Relations { relations, tests: Tests::default() }))
+    }
+
+    fn claims(&self, judged: &Judged<'_>) -> Vec<ArcClaim> {
+        section::<Relations>(judged.section).claims(judged.verdicts)
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

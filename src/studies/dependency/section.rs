@@ -6,13 +6,15 @@ use std::fmt::{self, Write};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::assessment::{accuracy_of, of_relation};
+use super::assessment::{accuracy_of, label_of, of_relation};
 use super::relation::RelationMetrics;
 use super::table::table;
 use super::thresholds::{BEYOND_MARGIN, MIN_COUNT, Q};
 use crate::model::grid::HeadGrid;
 use crate::stats::significance::benjamini_hochberg;
+use crate::studies::claim::ArcClaim;
 use crate::studies::evidence::{Direction, Reach};
+use crate::studies::label::{Label, Verdict};
 use crate::studies::number::{Number, Part, most_blocks};
 use crate::studies::policy::Policy;
 use crate::studies::section::Section;
@@ -43,6 +45,19 @@ impl Relations {
         let tested: Vec<f64> = comparisons.filter_map(|comparison| comparison.q).collect();
         let significant = most.map(|most| tested.iter().filter(|&&q| q <= most).count());
         Tests { count: tested.len(), significant }
+    }
+
+    /// The arcs that the syntactic labels of these verdicts claim heads to follow.
+    pub(super) fn claims(&self, verdicts: &[Verdict]) -> Vec<ArcClaim> {
+        let of_label = |place: usize, label: &Label| {
+            let relation = self.relations.iter().find(|relation| label.label == label_of(&relation.relation))?;
+            let (label, direction, name) = (label.label.clone(), label.direction?, relation.relation.clone());
+            Some(ArcClaim { place, label, relation: name, direction, offset: relation.baseline.offset })
+        };
+        let heads = verdicts.iter().enumerate();
+        heads
+            .flat_map(|(place, verdict)| verdict.labels.iter().filter_map(move |label| of_label(place, label)))
+            .collect()
     }
 
     fn write_summary(&self, out: &mut String, policy: &Policy) -> fmt::Result {

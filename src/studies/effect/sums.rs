@@ -16,6 +16,7 @@ use crate::sequences::sequence::{MaskedToken, Sequence};
 use crate::sequences::words::FromToken;
 use crate::stats::blocks::{Blocks, Merge, block_of};
 use crate::stats::exact::ExactSum;
+use crate::stats::surprisal::surprisal;
 
 /// Masked tokens that losses are summed over.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -162,14 +163,6 @@ fn groups(sequence: &Sequence, word: usize) -> Vec<Group> {
     });
     let relation = arc.map(|arc| Group::Relation(relation::base(&arc.relation).to_owned()));
     [Some(Group::All), class.map(Group::Class), relation].into_iter().flatten().collect()
-}
-
-/// `-ln p` of an outcome, in nats, `p` being the softmax of the logits.
-#[must_use]
-pub fn surprisal(logits: &[f32], outcome: u32) -> f64 {
-    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let sum: f64 = logits.iter().map(|&logit| f64::from((logit - largest).exp())).sum();
-    sum.ln() - f64::from(logits[outcome as usize] - largest)
 }
 
 impl Sums for EffectSums {

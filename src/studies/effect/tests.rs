@@ -1,5 +1,5 @@
 use super::section::{Effects, Verdict, Verdicts};
-use super::sums::{Group, Losses, surprisal};
+use super::sums::{Group, Losses};
 use super::*;
 use crate::corpus::{Annotation, Upos};
 use crate::model::grid::HeadGrid;
@@ -59,15 +59,6 @@ fn measured(sums: EffectSums, grid: HeadGrid) -> (Estimates, Effects) {
     let (estimates, mut found) = Effect.measure(&[Observed { sums: &*observer, left_out: 3 }], &bench(grid));
     found.correct(&default_policy());
     (estimates, section::<EffectSection>(&*found).effect.clone())
-}
-
-#[test]
-fn a_loss_by_hand() {
-    assert!((surprisal(&[0.0; 4], 2) - 4.0_f64.ln()).abs() < 1e-12);
-    // e² / (e² + 1 + e) and 1 / the same.
-    let all = 2.0_f64.exp() + 1.0 + 1.0_f64.exp();
-    assert!((surprisal(&[2.0, 0.0, 1.0], 0) - (all.ln() - 2.0)).abs() < 1e-6);
-    assert!((surprisal(&[1002.0, 1000.0, 1001.0], 1) - all.ln()).abs() < 1e-6);
 }
 
 #[test]

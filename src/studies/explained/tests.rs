@@ -51,7 +51,7 @@ fn explained(corpus: &[Sequence], heads: &[Head]) -> (Estimates, Box<dyn Section
     let mut counting = Counting::default();
     corpus.iter().for_each(|sequence| counting.add(sequence));
     let grid = HeadGrid { layers: 1, heads: heads.len() };
-    let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None };
+    let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None, claims: &[] };
     let mut panel = Panel::new(vec![Explained.observer(0, &subject)]);
     let counts = Some(Arc::new(counting.finish()));
     panel.begin_pass(&Beforehand { embeddings: Some(embeddings()), counts, ..Beforehand::default() });

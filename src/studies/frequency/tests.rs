@@ -55,7 +55,7 @@ fn findings(corpus: &[Sequence], heads: &[Head]) -> Findings {
     (0_u32..).zip(&mut elsewhere.ids).for_each(|(place, id)| *id = 1 + place % COMMON);
     counting.add(&elsewhere);
     let grid = HeadGrid { layers: 1, heads: heads.len() };
-    let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None };
+    let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None, claims: &[] };
     let mut panel = Panel::new(vec![Frequency.observer(0, &subject)]);
     panel.begin_pass(&Beforehand { counts: Some(Arc::new(counting.finish())), ..Beforehand::default() });
     for sequence in corpus {
@@ -160,7 +160,7 @@ fn shares_by_hand() {
     counting.add(&others);
     // 1200 places in a row have each of the 600 kinds twice: 1203 tokens with the three.
     let grid = HeadGrid { layers: 1, heads: 1 };
-    let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None };
+    let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None, claims: &[] };
     let mut panel = Panel::new(vec![Frequency.observer(0, &subject)]);
     panel.begin_pass(&Beforehand { counts: Some(Arc::new(counting.finish())), ..Beforehand::default() });
     panel.begin([&sequence].into_iter());

@@ -35,7 +35,7 @@ fn protocol(studies: &[&'static dyn Study], controls: Vec<Control>) -> Protocol 
 }
 
 fn subject() -> Subject<'static> {
-    Subject { grid: GRID, from: FromToken::Mean, token_id: &|_| None }
+    Subject { grid: GRID, from: FromToken::Mean, token_id: &|_| None, claims: &[] }
 }
 
 fn identity() -> Identity {
@@ -181,7 +181,7 @@ fn a_changed_layout_of_sums_has_a_new_version() {
 #[test]
 fn a_pass_runs_once_for_all_who_want_it() {
     let passes = |protocol: &Protocol| -> Vec<(Pass, usize)> {
-        Plan::new(protocol).unwrap().0.iter().map(|(pass, wants)| (pass.clone(), wants.len())).collect()
+        Plan::new(protocol).unwrap().wanted.iter().map(|(pass, wants)| (pass.clone(), wants.len())).collect()
     };
     let pairs = Pass { sequences: Sequences::Pairs { max_tokens: 128 }, ..Pass::PLAIN };
     let repeats = |masked, pass: &Pass| Pass { sequences: Sequences::Repeats(Repeats { masked }), ..pass.clone() };
@@ -190,6 +190,8 @@ fn a_pass_runs_once_for_all_who_want_it() {
     let sentence_pairs = |pass: &Pass| (Pass { sequences: Sequences::SentencePairs, ..pass.clone() }, 1);
     // Seven studies look at the sentences, and the preset's syntax is the eighth.
     let sampled = Pass { sequences: Sequences::Masked(Phases::Asked), sampled: true, ..Pass::PLAIN };
+    // What follows from labels comes last, whichever study it is of.
+    let last = (Pass { sequences: Sequences::Masked(Phases::All), ..sampled.clone() }, 1);
     let all = [
         (Pass::PLAIN, 8),
         plain,
@@ -199,7 +201,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
         (sampled, 1),
         (pairs.clone(), 1),
     ];
-    assert_eq!(passes(&protocol(STUDIES, Vec::new())), all);
+    assert_eq!(passes(&protocol(STUDIES, Vec::new())), [&all[..], std::slice::from_ref(&last)].concat());
     // A control is for the studies that have labels; without studies the sentences are read all the same.
     let control = Control { kind: ControlKind::RandomInit, seed: 1 };
     let fresh = Pass { weights: Weights::Fresh { seed: 1 }, ..Pass::PLAIN };
@@ -210,7 +212,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
         windows(&fresh),
         sentence_pairs(&fresh),
     ];
-    assert_eq!(passes(&protocol(STUDIES, vec![control])), [&all[..], &controlled].concat());
+    assert_eq!(passes(&protocol(STUDIES, vec![control])), [&all[..], &controlled, &[last]].concat());
     assert_eq!(passes(&protocol(&STUDIES[STUDIES.len() - 1..], vec![control])), [(Pass::PLAIN, 1), (pairs, 1)]);
 }
 
@@ -228,6 +230,6 @@ fn studies_of_a_report_are_those_that_it_lists_or_had_before_it_listed_them() {
     assert_eq!(
         refusal,
         "there is no study `cats`: there are attention, norms, trees, dependency, words, frequency, explained, repeats, \
-            coreference, segments, effect, clark2019"
+            coreference, segments, effect, use, clark2019"
     );
 }
