@@ -262,6 +262,7 @@ fn only_the_writers_and_readers_know_json_text() {
         "studies/segments/mod.rs",
         "studies/effect/mod.rs",
         "studies/arc_use/mod.rs",
+        "studies/pruning/mod.rs",
         "passes/partial.rs",
         "passes/identity.rs",
         "passes/countable.rs",

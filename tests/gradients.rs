@@ -62,7 +62,7 @@ fn the_gradient_of_every_gate_is_that_of_finite_differences() {
         let mut partly = Gates::default();
         for head in 0..random.heads {
             let vectors: Replacement = std::array::from_fn(|class| vec![class as f32 / 3.0 - 0.5; random.head_dim]);
-            partly.set(1, head, Gate { keep: 0.5, replacement: Some(vectors) });
+            partly.set(1, head, Gate { keep: 0.5, replacement: Some(vectors.into()) });
         }
         partly.cut(0, 0, 1, 2..4, 0..3);
         for gates in [Gates::default(), partly] {

@@ -62,7 +62,7 @@ fn check_against_pytorch(name: &str, tolerance: f32) {
     zero.set(0, 1, Gate::scale(0.0));
     let mut gates = Gates::default();
     gates.set(0, 0, Gate::replace(replacement.clone()));
-    gates.set(1, 2, Gate { keep: 0.25, replacement: Some(replacement) });
+    gates.set(1, 2, Gate { keep: 0.25, replacement: Some(replacement.into()) });
     gates.set(1, 0, Gate::scale(2.0));
     let mut cuts = Gates::default();
     for (sequence, ids) in ids.iter().enumerate() {
@@ -235,7 +235,7 @@ proptest! {
         for layer in 0..random.order.len() {
             for head in 0..random.heads {
                 let vectors = std::array::from_fn(|class| vec![class as f32; random.head_dim]);
-                gates.set(layer, head, Gate { keep: 1.0, replacement: (head % 2 == 1).then_some(vectors) });
+                gates.set(layer, head, Gate { keep: 1.0, replacement: (head % 2 == 1).then(|| vectors.into()) });
             }
         }
         let encoder = PackedEncoder::new(random.parameters());

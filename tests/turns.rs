@@ -31,6 +31,7 @@ use headscope::sequences::sequence::Sequence;
 use headscope::sequences::words::FromToken;
 use headscope::stats::bootstrap::Resamples;
 use headscope::studies::effect::Effect;
+use headscope::studies::found::NOTHING;
 use headscope::studies::metric::Bench;
 use headscope::studies::study::{Observed, Study, Subject};
 use headscope::system::progress::Analysis;
@@ -253,7 +254,7 @@ fn effects(parameters: Parameters, removal: Replacement) -> Vec<f64> {
         Replacement::Mean => means(&encoder, grid, head_dim, &sequences),
         Replacement::Zero => vec![Gate::scale(0.0); grid.count()],
     };
-    let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None, claims: &[] };
+    let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None, found: &NOTHING };
     let mut panel = Panel::new(vec![Effect.observer(0, &subject)]);
     panel.begin_pass(&Beforehand { removal: Some(removal), ..Beforehand::default() });
     let seen =

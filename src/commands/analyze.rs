@@ -24,6 +24,7 @@ use crate::stats::blocks::BLOCKS;
 use crate::stats::bootstrap::Resamples;
 use crate::studies::all;
 use crate::studies::findings::Findings;
+use crate::studies::found::NOTHING;
 use crate::studies::metric::Bench;
 use crate::studies::plan::{self, Plan};
 use crate::studies::policy::Policy;
@@ -87,7 +88,7 @@ fn observe(options: &AnalyzeOptions, shard: Shard, policy: &Policy) -> Result<Ob
     };
     let plan = Plan::new(&protocol)?;
     let token_id = |token: &str| model.tokenizer.id(token);
-    let subject = Subject { grid: model.grid(), from: protocol.from_token, token_id: &token_id, claims: &[] };
+    let subject = Subject { grid: model.grid(), from: protocol.from_token, token_id: &token_id, found: &NOTHING };
 
     let loaded = Instant::now();
     let (strict, threads) = (options.strict, options.threads);
@@ -99,10 +100,10 @@ fn observe(options: &AnalyzeOptions, shard: Shard, policy: &Policy) -> Result<Ob
         corpus.name
     );
     if plan.has_followers() && tally.sentences > 0 {
-        // No label depends on an interval.
-        let bench = Bench { grid: subject.grid, threads, resamples: Resamples::none(), leaves_out: false };
-        let claims = Findings::new(&plan.observed(&passes, None), &bench, policy).claims(policy);
-        passes.extend(runner.run_again(&corpus, plan.followers(&Subject { claims: &claims, ..subject }))?);
+        let bench = Bench { grid: subject.grid, threads, resamples: Resamples::new(), leaves_out: false };
+        let observed = plan.observed(&passes, None);
+        let found = Findings::new(&observed, &bench, policy).found(&observed, policy);
+        passes.extend(runner.run_again(&corpus, plan.followers(&Subject { found: &found, ..subject }))?);
     }
     let passes = plan.pooled(passes);
     let analysis = loaded.elapsed();

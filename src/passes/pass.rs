@@ -17,9 +17,8 @@ pub struct Pass {
     /// The heads that are removed, ascending: at every position zeros stand for their contexts, before the output
     /// projection.
     pub removed: Vec<HeadPlace>,
-    /// Whether only a sample of the sentences goes through, of the size that the
-    /// [`Ablation`](super::ablation::Ablation) says: for what runs each of them many times.
-    pub sampled: bool,
+    /// The sentences that go through.
+    pub portion: Portion,
 }
 
 /// Sequences that can be made of the sentences of a corpus.
@@ -59,6 +58,17 @@ pub enum Weights {
     },
 }
 
+/// A portion of the sentences of a corpus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Portion {
+    /// All of them.
+    All,
+    /// A sample of the size that the [`Ablation`](super::ablation::Ablation) says: for what runs each of them many times.
+    Sample,
+    /// Those of the sample that are in blocks of odd number: for what was chosen on the others.
+    OddSample,
+}
+
 /// How many variants of each sentence have words masked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phases {
@@ -71,7 +81,7 @@ pub enum Phases {
 impl Pass {
     /// The sentences through the checkpoint's weights.
     pub const PLAIN: Self =
-        Self { sequences: Sequences::Sentences, weights: Weights::Trained, removed: Vec::new(), sampled: false };
+        Self { sequences: Sequences::Sentences, weights: Weights::Trained, removed: Vec::new(), portion: Portion::All };
 
     /// Whether its weights are those of a masked-LM head, too.
     #[must_use]

@@ -12,7 +12,7 @@ use super::contexts::ContextSums;
 use super::identity::Protocol;
 use super::observation::PassSums;
 use super::observer::{self, Observer, Panel, watching};
-use super::pass::{Pass, Phases, Sequences, Weights};
+use super::pass::{Pass, Phases, Portion, Sequences, Weights};
 use super::turns::{Missing, Turns};
 use super::workers::{TokenizedSentences, sum_up};
 use crate::corpus::{Corpus, CorpusIdentity, Input};
@@ -95,7 +95,7 @@ impl Runner<'_> {
     ) -> Result<Vec<PassSums>> {
         let run = |(pass, observers): (Pass, Vec<Box<dyn Observer>>)| match pass.sequences {
             Sequences::Repeats(repeats) => self.over_repeats(repeats, pass, observers),
-            _ if pass.sampled => {
+            _ if pass.portion != Portion::All => {
                 let turns = self.turns(corpus, &pass, &observers)?;
                 self.again(corpus, self.sampled(corpus, self.shard, &pass), pass, observers, &turns)
             }
@@ -148,18 +148,21 @@ impl Runner<'_> {
 
     /// All sentences of the shard.
     fn everything(&self) -> Part {
-        Part { shard: self.shard, sample: Sample::ALL, sequences: self.protocol.limit }
+        Part { shard: self.shard, sample: Sample::ALL, odd_only: false, sequences: self.protocol.limit }
     }
 
     /// The sentences of a shard that are in the sample.
     fn sampled(&self, corpus: &CorpusIdentity, shard: Shard, pass: &Pass) -> Part {
         let sample = Sample::new(self.ablation().sample, corpus.repeats.read);
-        let sentences = (0..corpus.repeats.read).filter(|&index| shard.takes(index) && sample.takes(index)).count();
+        let odd_only = pass.portion == Portion::OddSample;
+        // A family has the number of its first sentence, and most have one: about as many are odd as sentences are.
+        let takes = |&index: &u64| shard.takes(index) && sample.takes(index) && (!odd_only || index % 2 == 1);
+        let sentences = (0..corpus.repeats.read).filter(takes).count();
         let variants = match pass.sequences {
             Sequences::Masked(phases) => self.phases(phases),
             _ => 1,
         };
-        Part { shard, sample, sequences: Some(sentences as u64 * u64::from(variants)) }
+        Part { shard, sample, odd_only, sequences: Some(sentences as u64 * u64::from(variants)) }
     }
 
     /// How heads are removed.
@@ -179,7 +182,7 @@ impl Runner<'_> {
     fn over_corpus(
         &self,
         corpus: Corpus,
-        Part { shard, sample, sequences }: Part,
+        Part { shard, sample, odd_only, sequences }: Part,
         pass: Pass,
         observers: Vec<Box<dyn Observer>>,
         turns: &Turns,
@@ -189,7 +192,7 @@ impl Runner<'_> {
         let tokenizer =
             SentenceTokenizer::new(&model.tokenizer, protocol.max_tokens, protocol.truncate).strict(self.strict);
         let left = protocol.limit.unwrap_or(u64::MAX);
-        let mut sentences = TokenizedSentences { corpus, encoder: tokenizer, shard, sample, left };
+        let mut sentences = TokenizedSentences { corpus, encoder: tokenizer, shard, sample, odd_only, left };
         let sum = |sequences: &mut Sequencer<'_>| self.sum(&pass, observers, turns, sequences, &progress);
         let (sums, left_out) = match pass.sequences {
             Sequences::Sentences => (sum(&mut sentences)?, 0),
@@ -255,7 +258,7 @@ impl Runner<'_> {
             }
         };
         let mut panel = Panel::new(observers);
-        let removal = pass.sampled.then(|| self.ablation().removal);
+        let removal = (pass.portion != Portion::All).then(|| self.ablation().removal);
         let (embeddings, counts) = (encoder.word_embeddings(), self.counts.clone());
         panel.begin_pass(&Beforehand { embeddings, counts, removal });
         let model = (self.model.id.as_str(), encoder);
@@ -264,11 +267,13 @@ impl Runner<'_> {
     }
 }
 
-/// The part of a corpus that is run: sentences that are in both.
+/// The part of a corpus that is run: sentences that are in all of these.
 #[derive(Clone, Copy)]
 struct Part {
     shard: Shard,
     sample: Sample,
+    /// Whether they are in blocks of odd number.
+    odd_only: bool,
     /// The most sequences that it makes, if that is known.
     sequences: Option<u64>,
 }

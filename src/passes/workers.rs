@@ -9,13 +9,14 @@ use anyhow::{Context, Result};
 use super::observer::Panel;
 use super::showing::{Buffers, show};
 use super::turns::Turns;
-use crate::corpus::Corpus;
+use crate::corpus::{Corpus, Sentence};
 use crate::model::forward::Encoder;
 use crate::sequences::pack::Packs;
 use crate::sequences::sample::Sample;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::shard::Shard;
 use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
+use crate::stats::blocks::block_of;
 use crate::system::parallel::on_threads;
 use crate::system::progress::Analysis;
 
@@ -29,13 +30,16 @@ pub struct TokenizedSentences<'a> {
     pub shard: Shard,
     /// Sentences that are not in the sample are passed over, too.
     pub sample: Sample,
+    /// Whether sentences in blocks of even number are passed over as well.
+    pub odd_only: bool,
     /// How many more sentences are read, those of other shards included.
     pub left: u64,
 }
 
 impl TokenizedSentences<'_> {
-    fn takes(&self, sentence: u64) -> bool {
-        self.shard.takes(sentence) && self.sample.takes(sentence)
+    fn takes(&self, sentence: &Sentence) -> bool {
+        let is_odd = || block_of(sentence.family.number) % 2 == 1;
+        self.shard.takes(sentence.index) && self.sample.takes(sentence.index) && (!self.odd_only || is_odd())
     }
 }
 
@@ -46,7 +50,7 @@ impl Iterator for TokenizedSentences<'_> {
         loop {
             self.left = self.left.checked_sub(1)?;
             let tokenized = match self.corpus.next()? {
-                Ok(sentence) if !self.takes(sentence.index) => continue,
+                Ok(sentence) if !self.takes(&sentence) => continue,
                 Ok(sentence) => self.encoder.encode(sentence),
                 Err(error) => Err(error),
             };

@@ -15,6 +15,7 @@ use super::frequency::Frequency;
 use super::label::{Detector, NO_LABEL};
 use super::norms::Norms;
 use super::policy::{Policy, Threshold};
+use super::pruning::Pruning;
 use super::repeats::RepeatedTokens;
 use super::segments::Segments;
 use super::study::Study;
@@ -36,6 +37,7 @@ pub const STUDIES: &[&dyn Study] = &[
     &Segments,
     &Effect,
     &ArcUse,
+    &Pruning,
     &Clark2019,
 ];
 

@@ -1,7 +1,7 @@
 //! Findings: the metrics and sections of all studies of a run, and the verdicts that they come to.
 
-use super::claim::ArcClaim;
 use super::evidence::{MIN_QUERIES, MIN_SENTENCES};
+use super::found::Found;
 use super::label::{self, Assessment, Evidence, Measured, Verdict};
 use super::metric::{Bench, Denominator, Estimates, Metrics};
 use super::number::{Number, Part, most_blocks};
@@ -56,14 +56,15 @@ impl Findings {
         verdicts
     }
 
-    /// The arcs that labels claim heads to follow, by `policy`.
+    /// What the studies found, by `policy`, on what they saw.
     #[must_use]
-    pub fn claims(&self, policy: &Policy) -> Vec<ArcClaim> {
+    pub fn found(&self, observed: &[(&'static dyn Study, Vec<Observed<'_>>)], policy: &Policy) -> Found {
         let verdicts = self.verdicts(policy);
-        let of = |(study, section): &(&'static dyn Study, Box<dyn Section>)| {
-            study.claims(&Judged { verdicts: &verdicts, policy, section: &**section })
-        };
-        self.sections.iter().flat_map(of).collect()
+        let of =
+            |((study, section), (_, observed)): (&(&'static dyn Study, Box<dyn Section>), &(_, Vec<Observed<'_>>))| {
+                study.found(observed, &Judged { verdicts: &verdicts, policy, section: &**section })
+            };
+        self.sections.iter().zip(observed).map(of).fold(Found::default(), Found::and)
     }
 
     /// How every head stands to every label that it could have, in the order of the tables; `[layers * heads]`.

@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
-use super::claim::ArcClaim;
 use super::explanation::Explanation;
+use super::found::Found;
 use super::label::{Detector, Verdict};
 use super::metric::{Bench, Column, Estimates, Keys};
 use super::policy::Policy;
@@ -36,6 +36,11 @@ pub trait Study: Sync {
     /// Whether it asks about what the other studies find: its passes begin when theirs are over.
     fn follows(&self) -> bool {
         false
+    }
+
+    /// The studies that run as well where it does, by their names: it asks about what they find.
+    fn builds_on(&self) -> &'static [&'static str] {
+        &[]
     }
 
     /// Its need to know how often each token is in the whole corpus before any pass over it begins.
@@ -71,9 +76,9 @@ pub trait Study: Sync {
     /// Ratios with intervals and chance, and its section of the report; `observed` are by the places of its passes.
     fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>);
 
-    /// The arcs that its labels claim heads to follow, for the studies that put such claims to the test.
-    fn claims(&self, _judged: &Judged<'_>) -> Vec<ArcClaim> {
-        Vec::new()
+    /// What it found, for the studies that follow.
+    fn found(&self, _observed: &[Observed<'_>], _judged: &Judged<'_>) -> Found {
+        Found::default()
     }
 
     /// The keys of its section in the report, with the schema of each.
@@ -135,8 +140,8 @@ pub struct Subject<'a> {
     pub from: FromToken,
     /// The id of a token in the model's vocabulary.
     pub token_id: &'a dyn Fn(&str) -> Option<u32>,
-    /// The arcs that labels claim heads to follow: for a study that follows the others, none before they are done.
-    pub claims: &'a [ArcClaim],
+    /// What the others found, for a study that follows them; nothing before they are done.
+    pub found: &'a Found,
 }
 
 /// The sums of a study over one of its passes.

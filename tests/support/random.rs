@@ -208,7 +208,7 @@ impl RandomEncoder {
                     0 => gates.set(layer, head, Gate::scale(0.0)),
                     1 => gates.set(layer, head, Gate::scale(numbers.value())),
                     2 => gates.set(layer, head, Gate::replace(replacement)),
-                    3 => gates.set(layer, head, Gate { keep: numbers.value(), replacement: Some(replacement) }),
+                    3 => gates.set(layer, head, Gate { keep: numbers.value(), replacement: Some(replacement.into()) }),
                     _ => {}
                 }
                 for (sequence, sentence) in sentences.iter().enumerate() {

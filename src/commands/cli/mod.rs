@@ -22,7 +22,7 @@ use crate::model::source::ModelRef;
 use crate::passes::ablation::{Ablation, Replacement};
 use crate::passes::control::{Control, ControlKind};
 use crate::passes::partial;
-use crate::passes::pass::Pass;
+use crate::passes::pass::{Pass, Portion};
 use crate::report;
 use crate::sequences::shard::Shard;
 use crate::sequences::words::FromToken;
@@ -351,13 +351,21 @@ fn studies(
         return Err(format!("--with {both} and --without {both}: which of them?"));
     }
     let by_preset = |name: &str| presets(presets_named).iter().any(|preset| preset.studies.contains(&name));
-    let runs = |study: &&&'static dyn Study| {
+    let named = |study: &dyn Study, names: &[String]| names.iter().any(|name| name == study.card().name);
+    let wanted = |study: &dyn Study| {
         let card = study.card();
-        let named = |names: &[String]| names.iter().any(|name| name == card.name);
         let by_default = if is_first_run { study.in_first_run() } else { card.by_default };
-        (by_default || by_preset(card.name) || named(with)) && !named(without)
+        by_default || by_preset(card.name) || named(study, with)
     };
-    Ok(STUDIES.iter().filter(runs).copied().collect())
+    let runs = |study: &dyn Study| wanted(study) && !named(study, without);
+    for study in STUDIES.iter().filter(|study| runs(**study)) {
+        if let Some(needed) = study.builds_on().iter().find(|needed| without.iter().any(|name| name == *needed)) {
+            return Err(format!("--without {needed}: the study {} asks about what it finds", study.card().name));
+        }
+    }
+    let is_needed =
+        |study: &dyn Study| STUDIES.iter().any(|other| runs(*other) && other.builds_on().contains(&study.card().name));
+    Ok(STUDIES.iter().filter(|study| runs(**study) || is_needed(**study)).copied().collect())
 }
 
 /// Studies that are run, and those that are left out.
@@ -388,7 +396,7 @@ fn ablation(
     phases: Option<u8>,
     sample: Option<u64>,
 ) -> Result<Option<Ablation>, Usage> {
-    let removes = |study: &dyn Study| study.passes().iter().any(|pass| pass.sampled);
+    let removes = |study: &dyn Study| study.passes().iter().any(|pass| pass.portion != Portion::All);
     if !studies.iter().any(|study| removes(*study)) {
         let given = [("--removal", removal.is_some()), ("--phases", phases.is_some()), ("--sample", sample.is_some())];
         let names =

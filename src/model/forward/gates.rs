@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use anyhow::{Result, bail, ensure};
 
@@ -19,7 +20,7 @@ pub struct Gate {
     /// The share of the head that is kept: 1 for all of it, which changes no bit, 0 for none.
     pub keep: f32,
     /// The vectors that take the place of the rest, one for each class of tokens; `None`: zero.
-    pub replacement: Option<Replacement>,
+    pub replacement: Option<Arc<Replacement>>,
 }
 
 impl Gate {
@@ -32,7 +33,7 @@ impl Gate {
     /// The replacement in place of the context.
     #[must_use]
     pub fn replace(by: Replacement) -> Self {
-        Self { keep: 0.0, replacement: Some(by) }
+        Self { keep: 0.0, replacement: Some(Arc::new(by)) }
     }
 
     /// Whether nothing of the head passes, so that its context need not be computed.
@@ -154,7 +155,7 @@ impl Gates {
             there(layer, head)?;
             ensure!(gate.keep.is_finite(), "the gate of L{layer}H{head} keeps {}: a number is expected", gate.keep);
             let Some(replacement) = &gate.replacement else { continue };
-            for vector in replacement {
+            for vector in replacement.iter() {
                 let (length, finite) = (vector.len(), vector.iter().all(|value| value.is_finite()));
                 ensure!(length == head_dim, "the replacement of L{layer}H{head} has {length} values, not {head_dim}");
                 ensure!(finite, "the replacement of L{layer}H{head} has values that are not finite");
@@ -203,7 +204,7 @@ mod tests {
         assert_eq!(run(&Gate::scale(-0.5)), [-4.0, -2.0, 9.0, -3.0, -1.0]);
         assert_eq!(run(&Gate::scale(0.0)), [0.0, 0.0, 9.0, 0.0, 0.0]);
         assert_eq!(run(&Gate::replace(by.clone())), [0.0, 4.0, 9.0, 2.0, -2.0]);
-        assert_eq!(run(&Gate { keep: 0.25, replacement: Some(by) }), [2.0, 4.0, 9.0, 3.0, -1.0]);
+        assert_eq!(run(&Gate { keep: 0.25, replacement: Some(Arc::new(by)) }), [2.0, 4.0, 9.0, 3.0, -1.0]);
     }
 
     #[test]

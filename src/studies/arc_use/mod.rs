@@ -11,7 +11,7 @@ use super::metric::{Bench, Estimates};
 use super::section::{Section, section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject};
 use crate::passes::observer::{self, Observer, watching};
-use crate::passes::pass::{Pass, Phases, Sequences};
+use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use section::{LabelUse, UseSection};
 use sums::UseSums;
 
@@ -34,12 +34,16 @@ impl Study for ArcUse {
         true
     }
 
+    fn builds_on(&self) -> &'static [&'static str] {
+        &["dependency"]
+    }
+
     fn passes(&self) -> Vec<Pass> {
-        vec![Pass { sequences: Sequences::Masked(Phases::All), sampled: true, ..Pass::PLAIN }]
+        vec![Pass { sequences: Sequences::Masked(Phases::All), portion: Portion::Sample, ..Pass::PLAIN }]
     }
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        watching(UseSums::new(subject.grid, subject.from, subject.claims.to_vec()))
+        watching(UseSums::new(subject.grid, subject.from, subject.found.claims.clone()))
     }
 
     fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {

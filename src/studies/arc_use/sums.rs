@@ -16,8 +16,8 @@ use crate::sequences::words::{FromToken, WordAttention};
 use crate::stats::blocks::{Blocks, Merge, block_of};
 use crate::stats::exact::ExactSum;
 use crate::stats::surprisal::surprisal;
-use crate::studies::claim::ArcClaim;
 use crate::studies::evidence::Direction;
+use crate::studies::found::ArcClaim;
 
 /// What cutting does to the masked words of a claim, in a block of sentences or in all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -11,8 +11,8 @@ use crate::sequences::words::FromToken;
 use crate::stats::blocks::block_of;
 use crate::stats::bootstrap::Resamples;
 use crate::studies::all::default_policy;
-use crate::studies::claim::ArcClaim;
 use crate::studies::evidence::Direction;
+use crate::studies::found::ArcClaim;
 use crate::studies::policy::Policy;
 use crate::system::parallel::all_cores;
 

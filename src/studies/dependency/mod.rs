@@ -17,9 +17,9 @@ use std::ops::RangeInclusive;
 use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
-use super::claim::ArcClaim;
 use super::evidence::Direction;
 use super::explanation::Explanation;
+use super::found::Found;
 use super::label::Detector;
 use super::metric::{self, Bench, Estimates, Fraction, Keys, Metric};
 use super::section::{Section, section};
@@ -127,8 +127,8 @@ impl Study for Dependency {
         (estimates, Box::new(Relations { relations, tests: Tests::default() }))
     }
 
-    fn claims(&self, judged: &Judged<'_>) -> Vec<ArcClaim> {
-        section::<Relations>(judged.section).claims(judged.verdicts)
+    fn found(&self, _: &[Observed<'_>], judged: &Judged<'_>) -> Found {
+        Found { claims: section::<Relations>(judged.section).claims(judged.verdicts), ..Found::default() }
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

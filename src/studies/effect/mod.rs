@@ -8,14 +8,15 @@ use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
 use super::explanation::Explanation;
+use super::found::{Found, Ranking};
 use super::metric::{self, Bench, Estimates, Keys};
 use super::section::{Section, section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
 use crate::passes::observer::{self, Observer, watching};
-use crate::passes::pass::{Pass, Phases, Sequences};
-use metrics::{METRICS, values};
+use crate::passes::pass::{Pass, Phases, Portion, Sequences};
+use metrics::{METRICS, effect, values};
 use section::{EffectSection, Effects};
-use sums::EffectSums;
+use sums::{EffectSums, Group};
 
 /// What the model loses without each head.
 pub struct Effect;
@@ -33,7 +34,7 @@ impl Study for Effect {
     }
 
     fn passes(&self) -> Vec<Pass> {
-        vec![Pass { sequences: Sequences::Masked(Phases::Asked), sampled: true, ..Pass::PLAIN }]
+        vec![Pass { sequences: Sequences::Masked(Phases::Asked), portion: Portion::Sample, ..Pass::PLAIN }]
     }
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
@@ -56,6 +57,15 @@ impl Study for Effect {
         let estimates = Estimates::new(&columns(self), bench, of_head, of_chance);
         let effect = Effects::new(sums, observed[0].left_out, &estimates, bench);
         (estimates, Box::new(EffectSection { effect }))
+    }
+
+    fn found(&self, observed: &[Observed<'_>], judged: &Judged<'_>) -> Found {
+        let sums: &EffectSums = observer::sums(observed[0].sums);
+        let even = &sums.blocks().folds()[0];
+        let of_head = |head| effect(even, Some(head), &Group::All).value();
+        let scores: Option<Vec<f64>> = (0..sums.heads()).map(of_head).collect();
+        let rankings = scores.map(|scores| Ranking::rising("effect", &scores)).into_iter().collect();
+        Found { rankings, negligible: section::<EffectSection>(judged.section).effect.negligible(), ..Found::default() }
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

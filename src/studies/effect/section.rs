@@ -181,6 +181,12 @@ impl Effects {
         }
     }
 
+    /// The heads that are called negligible, by their places.
+    pub fn negligible(&self) -> Vec<usize> {
+        let is_negligible = |head: &HeadEffect| head.verdict == Verdict::Negligible;
+        self.heads.iter().enumerate().filter(|(_, head)| is_negligible(head)).map(|(place, _)| place).collect()
+    }
+
     fn write_summary(&self, out: &mut String) -> fmt::Result {
         let Self { removal, sentences, masked_tokens, loss, loss_without_heads, band, verdicts, heads, .. } = self;
         let (Some(removal), Some(loss), Some(bare), Some(band)) = (removal, loss, loss_without_heads, band) else {

@@ -116,6 +116,12 @@ impl EffectSums {
         Self { grid, removal: None, blocks: Blocks::new(ByGroup::new()) }
     }
 
+    /// The number of heads.
+    #[must_use]
+    pub fn heads(&self) -> usize {
+        self.grid.count()
+    }
+
     /// The sums of each block.
     #[must_use]
     pub fn blocks(&self) -> &Blocks<ByGroup> {

@@ -6,12 +6,13 @@ use crate::model::grid::HeadGrid;
 use crate::passes::control::ControlKind;
 use crate::passes::observer::Panel;
 use crate::passes::partial::FORMAT_VERSION;
-use crate::passes::pass::{Phases, Sequences, Weights};
+use crate::passes::pass::{Phases, Portion, Sequences, Weights};
 use crate::sequences::repeats::Repeats;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
 use crate::sequences::words::FromToken;
 use crate::stats::blocks::BLOCKS;
+use crate::studies::found::NOTHING;
 use crate::system::digest::hex;
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
@@ -35,7 +36,7 @@ fn protocol(studies: &[&'static dyn Study], controls: Vec<Control>) -> Protocol 
 }
 
 fn subject() -> Subject<'static> {
-    Subject { grid: GRID, from: FromToken::Mean, token_id: &|_| None, claims: &[] }
+    Subject { grid: GRID, from: FromToken::Mean, token_id: &|_| None, found: &NOTHING }
 }
 
 fn identity() -> Identity {
@@ -189,9 +190,12 @@ fn a_pass_runs_once_for_all_who_want_it() {
     let windows = |pass: &Pass| (Pass { sequences: Sequences::Windows, ..pass.clone() }, 1);
     let sentence_pairs = |pass: &Pass| (Pass { sequences: Sequences::SentencePairs, ..pass.clone() }, 1);
     // Seven studies look at the sentences, and the preset's syntax is the eighth.
-    let sampled = Pass { sequences: Sequences::Masked(Phases::Asked), sampled: true, ..Pass::PLAIN };
+    let sampled = Pass { sequences: Sequences::Masked(Phases::Asked), portion: Portion::Sample, ..Pass::PLAIN };
     // What follows from labels comes last, whichever study it is of.
-    let last = (Pass { sequences: Sequences::Masked(Phases::All), ..sampled.clone() }, 1);
+    let last = [
+        (Pass { sequences: Sequences::Masked(Phases::All), ..sampled.clone() }, 1),
+        (Pass { portion: Portion::OddSample, ..sampled.clone() }, 1),
+    ];
     let all = [
         (Pass::PLAIN, 8),
         plain,
@@ -201,7 +205,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
         (sampled, 1),
         (pairs.clone(), 1),
     ];
-    assert_eq!(passes(&protocol(STUDIES, Vec::new())), [&all[..], std::slice::from_ref(&last)].concat());
+    assert_eq!(passes(&protocol(STUDIES, Vec::new())), [&all[..], &last].concat());
     // A control is for the studies that have labels; without studies the sentences are read all the same.
     let control = Control { kind: ControlKind::RandomInit, seed: 1 };
     let fresh = Pass { weights: Weights::Fresh { seed: 1 }, ..Pass::PLAIN };
@@ -212,7 +216,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
         windows(&fresh),
         sentence_pairs(&fresh),
     ];
-    assert_eq!(passes(&protocol(STUDIES, vec![control])), [&all[..], &controlled, &[last]].concat());
+    assert_eq!(passes(&protocol(STUDIES, vec![control])), [&all[..], &controlled, &last].concat());
     assert_eq!(passes(&protocol(&STUDIES[STUDIES.len() - 1..], vec![control])), [(Pass::PLAIN, 1), (pairs, 1)]);
 }
 
@@ -230,6 +234,6 @@ fn studies_of_a_report_are_those_that_it_lists_or_had_before_it_listed_them() {
     assert_eq!(
         refusal,
         "there is no study `cats`: there are attention, norms, trees, dependency, words, frequency, explained, repeats, \
-            coreference, segments, effect, use, clark2019"
+            coreference, segments, effect, use, pruning, clark2019"
     );
 }

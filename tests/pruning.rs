@@ -1,0 +1,42 @@
+//! The study `pruning`, as a user runs it.
+
+mod support;
+
+use serde_json::{Value, json};
+use support::{fixture, path, run};
+
+#[test]
+fn heads_go_one_after_the_other() {
+    let corpus = fixture("corpus/gold.conllu");
+    let others = "attention,trees,dependency,words,frequency,explained";
+    let common =
+        ["analyze", "box:small", "-c", path(&corpus), "--with", "pruning", "--sample", "30", "--without", others];
+    let report = |threads| run(&[&common[..], &["--no-run-info", "--threads", threads, "-o", "-"]].concat()).unwrap();
+    let one = report("1");
+    assert_eq!(report("2"), one);
+    let found: Value = serde_json::from_str(&one).unwrap();
+    // It asks about the effects, so these are measured, too.
+    assert_eq!(found["settings"]["studies"], json!(["effect", "pruning"]));
+    let (pruning, effect) = (&found["pruning"], &found["effect"]);
+    let by: Vec<&Value> = pruning["curves"].as_array().unwrap().iter().map(|curve| &curve["by"]).collect();
+    assert_eq!(by, ["effect", "random:0", "random:1", "random:2"]);
+    // Half of the sample, and without any head every order ends at the same loss.
+    assert!(pruning["sentences"].as_u64().unwrap() < effect["sentences"].as_u64().unwrap());
+    for curve in pruning["curves"].as_array().unwrap() {
+        assert_eq!(curve["heads"].as_array().unwrap().len(), 16);
+        assert_eq!(curve["loss"][15], pruning["curves"][0]["loss"][15]);
+        assert!(curve["loss"][15].as_f64() > pruning["loss"].as_f64());
+    }
+}
+
+#[test]
+fn it_asks_about_effects() {
+    let refusal =
+        |arguments: &[&str]| run(&[&["analyze", "box:small", "--with", "pruning"], arguments].concat()).unwrap_err();
+    let (status, error) = refusal(&["--without", "effect"]);
+    assert_eq!(status, 2);
+    assert!(error.contains("--without effect: the study pruning asks about what it finds"), "{error}");
+    let (status, error) = refusal(&["--shard", "1/2", "-o", "part.headscope"]);
+    assert_eq!(status, 2);
+    assert!(error.contains("the study pruning follows what the others find"), "{error}");
+}
