@@ -64,6 +64,36 @@ fn every_number_is_that_of_the_reference() {
     }
 }
 
+/// The cells of a metric in a head, keyed or not.
+fn cells(metric: &Value) -> Vec<Option<f64>> {
+    metric.as_object().map_or_else(|| vec![metric.as_f64()], |cells| cells.values().map(Value::as_f64).collect())
+}
+
+#[test]
+fn leads_are_over_the_chance_levels_that_the_report_names() {
+    let report = analyze(&fixture("corpus/gold.conllu"), &["--limit", "120"]);
+    let mut compared = 0;
+    for head in report["heads"].as_array().unwrap() {
+        let metrics = head["metrics"].as_object().unwrap();
+        for (name, lead) in metrics {
+            let (metric, expected) = if let Some(metric) = name.strip_suffix("_over_chance") {
+                (metric, cells(&report["chance"][metric]))
+            } else if let Some(metric) = name.strip_suffix("_over_position") {
+                let expected = cells(&metrics[&format!("{metric}_expected")]);
+                (metric, expected.into_iter().map(|value| Some(1.25 * value?)).collect())
+            } else {
+                continue;
+            };
+            for ((lead, value), expected) in cells(lead).into_iter().zip(cells(&metrics[metric])).zip(expected) {
+                let Some(((lead, value), expected)) = lead.zip(value).zip(expected) else { continue };
+                assert!((lead - (value - expected)).abs() < 1e-9, "{name}: {lead} is not {value} - {expected}");
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 100, "{compared}");
+}
+
 #[test]
 fn standard_input_has_no_rare_words_unless_they_are_counted() {
     let folder = tempfile::tempdir().unwrap();
@@ -79,6 +109,7 @@ fn standard_input_has_no_rare_words_unless_they_are_counted() {
     let without = piped(&[]);
     let told = String::from_utf8(without.stderr.clone()).unwrap();
     assert!(told.contains("the study frequency is left out: it must count the tokens of the corpus"), "{told}");
+    assert!(told.contains("the study explained does without how common tokens are"), "{told}");
     assert_eq!(report(&without)["settings"]["left_out"], serde_json::json!(["frequency"]));
     let (status, refused) = outcome(&piped(&["--with", "frequency"])).unwrap_err();
     assert!(status == 2 && refused.contains("--with frequency: it must count"), "{refused}");

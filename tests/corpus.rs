@@ -119,9 +119,9 @@ fn conllu_plus_is_refused() {
     assert!(error.ends_with("a.conllup` by its extension: say --format conllu, text or jsonl"), "{error}");
 }
 
-/// A tree of CoNLL-U after a line of its own; each word is its line's columns but ID, with `/` between them.
+/// A tree of CoNLL-U after a line of its own; each word is its line's columns but ID, with spaces between them.
 fn lines(words: &[&str]) -> String {
-    let line = |(id, columns): (usize, &&str)| format!("{id}\t{}\n", columns.replace('/', "\t"));
+    let line = |(id, columns): (usize, &&str)| format!("{id}\t{}\n", columns.replace(' ', "\t"));
     (1..).zip(words).map(line).collect::<String>() + "\n"
 }
 
@@ -136,14 +136,14 @@ fn words_are_annotated() {
     let text = [
         "# global.Entity = eid-etype\n",
         &lines(&[
-            "Dogs/dog/NOUN/NNS/Number=Plur|X=Y/2/nsubj/_/SpaceAfter=No|Entity=(1-animal|Bridge=3<1",
+            "Dogs dog NOUN NNS Number=Plur|X=Y 2 nsubj _ SpaceAfter=No|Entity=(1-animal|Bridge=3<1",
             // What is no universal part of speech is none.
-            "bark/_/VBP/VBP/_/0/root/_/XEntity=2",
+            "bark _ VBP VBP _ 0 root _ XEntity=2",
             // A lemma may be an underscore where the word is one.
-            "_/_/SYM/_/_/2/punct/_/Entity=",
+            "_ _ SYM _ _ 2 punct _ Entity=",
         ]),
         "# global.Entity = etype-eid\n",
-        &lines(&["Go/go/VERB/_/_/0/root/_/_"]),
+        &lines(&["Go go VERB _ _ 0 root _ _"]),
     ];
     let sentences = read(text.concat(), Format::Conllu);
     let fields = sentences.iter().map(|sentence| sentence.entity_fields.as_deref()).collect::<Vec<_>>();
@@ -164,7 +164,7 @@ fn words_are_annotated() {
 #[test]
 fn documents_begin_where_a_format_says() {
     let documents = |text: &str, format| read(text, format).iter().map(|s| s.document).collect::<Vec<_>>();
-    let go = lines(&["Go/_/_/_/_/0/root/_/_"]);
+    let go = lines(&["Go _ _ _ _ 0 root _ _"]);
     let text = ["# newdoc id = a\n", &go, &go, "# newdoc\n# text = b\n", &go, "# newdocument\n", &go].concat();
     assert_eq!(documents(&text, Format::Conllu), [0, 0, 2, 2]);
     assert_eq!(documents("\n\na\nb\n \n\nc\n\n", Format::Text), [0, 0, 2]);
@@ -188,7 +188,7 @@ fn families(sentences: &[Sentence]) -> Vec<i64> {
 
 #[test]
 fn families_are_named_where_a_format_can() {
-    let word = |form: &str| lines(&[&format!("{form}/_/_/_/_/0/root/_/_")]);
+    let word = |form: &str| lines(&[&format!("{form} _ _ _ _ 0 root _ _")]);
     let named = |name: &str, form: &str| format!("# family = {name}\n{}", word(form));
     let long = "x".repeat(1 << 20);
     let text =
@@ -208,7 +208,7 @@ fn families_are_named_where_a_format_can() {
 
 #[test]
 fn families_and_generators_that_are_none() {
-    let word = lines(&["Go/_/_/_/_/0/root/_/_"]);
+    let word = lines(&["Go _ _ _ _ 0 root _ _"]);
     for (comments, expected) in [
         ("# family =\n", "in memory:1: `# family` is empty: give the family a name, or leave the comment out"),
         ("#family\n", "in memory:1: `# family` is empty: give the family a name, or leave the comment out"),
@@ -231,7 +231,7 @@ fn families_and_generators_that_are_none() {
 
 #[test]
 fn files_say_by_what_they_were_generated() {
-    let word = lines(&["Go/_/_/_/_/0/root/_/_"]);
+    let word = lines(&["Go _ _ _ _ 0 root _ _"]);
     let generated = format!("{word}# global.generated = a grammar\n{word}");
     let files = folder(&[("a.conllu", generated.as_bytes()), ("b.conllu", word.as_bytes())]);
     let mut corpus = open(&[files.path()], None).unwrap();

@@ -155,6 +155,9 @@ fn known(options: &AnalyzeOptions, model: &Model, max_tokens: usize) -> Result<K
         return Ok(Known { counts: Some(Arc::new(counts.finish())), sha256: Some(sha256), counted: None });
     }
     if !options.corpus.iter().all(Input::can_be_read_again) {
+        for study in options.studies.iter().filter(|study| study.counts() == Counts::Useful) {
+            say(&format!("the study {} does without how common tokens are: {ONLY_ONCE}", study.card().name));
+        }
         return Ok(Known::default());
     }
     let counting = progress::step("counting tokens");
