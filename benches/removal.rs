@@ -1,0 +1,129 @@
+//! What it costs to remove every head: `cargo bench --bench removal -- MODEL_DIR [PACKS]`.
+//!
+//! Packs of sentences of 25 random tokens, three of them masked, go through a model with its masked-LM head on one thread:
+//! once whole; in turns, each starting below the layer of the head that is missing; and, for comparison, without each head
+//! from the embeddings on. Printed are the best of three of each, in seconds, and as whole passes.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use headscope::model::Model;
+use headscope::model::forward::gates::Gate;
+use headscope::model::forward::visitor::Needs;
+use headscope::model::grid::HeadGrid;
+use headscope::model::source::ModelRef;
+use headscope::passes::observer::{Lent, Panel, Sums, watching};
+use headscope::passes::turns::{Missing, Turn, Turns, all_heads, each_head};
+use headscope::passes::workers::sum_up;
+use headscope::sequences::sequence::{MaskedToken, Sequence, TokenKind};
+use headscope::sequences::words::FromToken;
+use headscope::stats::surprisal::surprisal;
+use headscope::system::progress::{Analysis, Downloads};
+use serde::{Deserialize, Serialize};
+
+/// Tokens of a sentence, with the two special ones.
+const TOKENS: usize = 25;
+
+/// Sentences of a pack.
+const SENTENCES: usize = 20;
+
+/// The sum of all losses, so that nothing is left out as of no use.
+#[derive(Clone, Serialize, Deserialize)]
+struct Losses {
+    turns: Vec<Missing>,
+    sum: f64,
+}
+
+impl Sums for Losses {
+    type Begun = ();
+
+    fn needs(&self) -> Needs {
+        Needs { logits: true, ..Needs::default() }
+    }
+
+    fn begin(&mut self, _: &Sequence) {}
+
+    fn turns(&self) -> Vec<Missing> {
+        self.turns.clone()
+    }
+
+    fn head(&mut self, (): &mut (), _: &mut Lent<'_>) {}
+
+    fn logits(&mut self, (): &mut (), _: usize, logits: &[f32]) {
+        self.sum += surprisal(logits, 7);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.sum += other.sum;
+    }
+
+    fn fits(&self, _: HeadGrid, _: FromToken) -> bool {
+        true
+    }
+}
+
+fn sentences(packs: usize, vocabulary: usize) -> impl Iterator<Item = Result<Sequence>> + Send {
+    (0..packs * SENTENCES).map(move |index| {
+        let id = |place: usize| u32::try_from((index * TOKENS + place) * 7919 % vocabulary).expect("a token id");
+        let mut kinds = vec![TokenKind::Text; TOKENS];
+        (kinds[0], kinds[TOKENS - 1]) = (TokenKind::FirstSpecial, TokenKind::Separator);
+        let masked = [3, 10, 17].map(|position| MaskedToken { position, word: position, truth: Some(7) });
+        Ok(Sequence {
+            index: index as u64,
+            ids: (0..TOKENS).map(id).collect(),
+            segments: vec![0; TOKENS],
+            kinds,
+            masked: masked.to_vec(),
+            ..Sequence::default()
+        })
+    })
+}
+
+/// The best of three times of these turns, in seconds.
+fn time(model: &Model, turns: &Turns, packs: usize) -> Result<f64> {
+    let mut best = f64::INFINITY;
+    for _ in 0..3 {
+        let asked = turns.others.iter().map(|turn| turn.missing.clone()).collect();
+        let panel = Panel::new(vec![watching(Losses { turns: asked, sum: 0.0 })]);
+        let (started, progress) = (Instant::now(), Analysis::new(None, None, Arc::default()));
+        let sequences = sentences(packs, model.architecture.config.vocab_size);
+        sum_up(panel, (&model.id, &*model.encoder), turns, sequences, NonZeroUsize::MIN, &progress)?;
+        best = best.min(started.elapsed().as_secs_f64());
+    }
+    Ok(best)
+}
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    let Some(folder) = arguments.first() else {
+        println!("name a model with a masked-LM head: cargo bench --bench removal -- MODEL_DIR [PACKS]");
+        return Ok(());
+    };
+    let packs = arguments.get(1).map_or(Ok(1), |packs| packs.parse()).context("PACKS is a number")?;
+    let model = Model::load_with_masked_lm(ModelRef::parse(folder).resolve(&Downloads::default())?)?;
+    ensure!(model.masked_lm_head, "`{folder}` has no masked-LM head");
+    let grid = model.grid();
+    let gates = vec![Gate::scale(0.0); grid.count()];
+    let missing = each_head(grid).chain([all_heads(grid)]);
+    let turns = Turns::default().without(missing, grid, &gates);
+    let naive = |turn: &Turn| Turns::once(turn.gates.clone());
+
+    let whole = time(&model, &Turns::default(), packs)?;
+    let in_turn = time(&model, &turns, packs)?;
+    let mut alone = 0.0;
+    for turn in &turns.others {
+        alone += time(&model, &naive(turn), packs)?;
+    }
+    let heads = grid.count() as f64;
+    println!("{} tokens, {} layers of {} heads", packs * SENTENCES * TOKENS, grid.layers, grid.heads);
+    println!("one whole pass                 {whole:8.3} s");
+    println!(
+        "all heads in turn              {in_turn:8.3} s = {:.2} passes, {:.3} a head",
+        in_turn / whole,
+        in_turn / whole / heads
+    );
+    println!("each from the embeddings on    {:8.3} s = {:.2} passes", alone + whole, (alone + whole) / whole);
+    Ok(())
+}
