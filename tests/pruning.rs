@@ -18,13 +18,13 @@ fn heads_go_one_after_the_other() {
     // It asks about the effects, so these are measured, too.
     assert_eq!(found["settings"]["studies"], json!(["effect", "pruning"]));
     let (pruning, effect) = (&found["pruning"], &found["effect"]);
-    let by: Vec<&Value> = pruning["curves"].as_array().unwrap().iter().map(|curve| &curve["by"]).collect();
+    let by: Vec<&Value> = pruning["orders"].as_array().unwrap().iter().map(|curve| &curve["by"]).collect();
     assert_eq!(by, ["effect", "random:0", "random:1", "random:2"]);
     // Half of the sample, and without any head every order ends at the same loss.
     assert!(pruning["sentences"].as_u64().unwrap() < effect["sentences"].as_u64().unwrap());
-    for curve in pruning["curves"].as_array().unwrap() {
+    for curve in pruning["orders"].as_array().unwrap() {
         assert_eq!(curve["heads"].as_array().unwrap().len(), 16);
-        assert_eq!(curve["loss"][15], pruning["curves"][0]["loss"][15]);
+        assert_eq!(curve["loss"][15], pruning["orders"][0]["loss"][15]);
         assert!(curve["loss"][15].as_f64() > pruning["loss"].as_f64());
     }
 }

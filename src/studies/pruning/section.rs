@@ -32,7 +32,7 @@ pub struct Curves {
     pub loss: Option<f64>,
     /// One for each order: by effect and by what else heads are ranked by, chosen on the blocks of even number, and at
     /// random.
-    pub curves: Vec<Curve>,
+    pub orders: Vec<Curve>,
     /// What the heads that are called negligible are worth together; null where there are none.
     pub interaction: Option<Interaction>,
 }
@@ -72,7 +72,7 @@ pub struct Interaction {
     /// The sum of their effects, each of one head removed alone.
     pub sum: f64,
     /// The first less the second: above 0 where heads do the work of others that are gone.
-    pub interaction: f64,
+    pub difference: f64,
     /// The 95 % interval of that.
     pub ci95: Option<Interval>,
 }
@@ -91,7 +91,7 @@ impl Curves {
             sentences: total.sentences,
             masked_tokens: tokens,
             loss: scored.then_some(loss),
-            curves: if scored { curves.collect() } else { Vec::new() },
+            orders: if scored { curves.collect() } else { Vec::new() },
             interaction: (scored && !sums.negligible().is_empty()).then(|| Interaction::new(sums, &total, bench)),
         }
     }
@@ -107,13 +107,13 @@ impl Curves {
              share of heads that can go while the loss rises by at most\n",
             self.masked_tokens, self.sentences
         )?;
-        writeln!(out, "{}\n", table(&self.curves))?;
-        if let Some(Interaction { heads, together, sum, interaction, ci95 }) = &self.interaction {
+        writeln!(out, "{}\n", table(&self.orders))?;
+        if let Some(Interaction { heads, together, sum, difference, ci95 }) = &self.interaction {
             let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.4}", ci95.half_width()));
             writeln!(
                 out,
                 "The {} negligible heads together are worth {together:+.4} nats, one by one {sum:+.4} in all: interaction \
-                 {interaction:+.4}{spread}.",
+                 {difference:+.4}{spread}.",
                 heads.len()
             )?;
         }
@@ -162,7 +162,7 @@ impl Interaction {
             more.over(&resampled(&|losses| losses.tokens as f64))
         });
         let heads = places.iter().map(|&place| bench.grid.name(place)).collect();
-        Self { heads, together, sum, interaction: together - sum, ci95: ci95.flatten() }
+        Self { heads, together, sum, difference: together - sum, ci95: ci95.flatten() }
     }
 }
 
@@ -191,7 +191,7 @@ impl Section for PruningSection {
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
         let whole = |curve: &&Curve| [curve.heads.len(), curve.loss.len(), curve.rise_ci95.len()] != [grid.count(); 3];
-        let broken = self.pruning.curves.iter().find(whole)?;
+        let broken = self.pruning.orders.iter().find(whole)?;
         Some(format!("the curve by `{}` of `pruning` has not a point for each head", broken.by))
     }
 }

@@ -58,7 +58,7 @@ fn a_curve_by_hand() {
     let found = curves(&sums);
     assert_eq!((found.masked_tokens, found.sentences), (64, 64));
     let rounded = |loss: &[f64]| loss.iter().map(|loss| (loss * 1e4).round() / 1e4).collect::<Vec<_>>();
-    let [effect, random] = &found.curves[..] else { panic!("two orders") };
+    let [effect, random] = &found.orders[..] else { panic!("two orders") };
     assert_eq!(effect.heads, ["L0H0", "L1H0", "L0H1", "L1H1"]);
     assert_eq!(rounded(&effect.loss), [2.0, 2.14, 2.39, 3.39]);
     assert_eq!(rounded(&random.loss), [3.0, 3.04, 3.29, 3.39]);
@@ -68,7 +68,7 @@ fn a_curve_by_hand() {
     assert!(effect.rise_ci95.iter().all(Option::is_some));
     let interaction = found.interaction.clone().unwrap();
     assert_eq!(interaction.heads, ["L0H0", "L1H0"]);
-    assert_eq!(rounded(&[interaction.together, interaction.sum, interaction.interaction]), [0.14, 0.04, 0.1]);
+    assert_eq!(rounded(&[interaction.together, interaction.sum, interaction.difference]), [0.14, 0.04, 0.1]);
     let section = PruningSection { pruning: found };
     let summary = section.summary(&default_policy());
     assert!(summary.contains("effect    25 %  25 %  50 %"), "{summary}");
@@ -80,7 +80,7 @@ fn a_curve_by_hand() {
 #[test]
 fn without_a_masked_token_there_is_no_curve() {
     let found = curves(&sums(&[]));
-    assert_eq!((found.loss, found.curves.len(), found.interaction), (None, 0, None));
+    assert_eq!((found.loss, found.orders.len(), found.interaction), (None, 0, None));
 }
 
 #[test]
