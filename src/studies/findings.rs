@@ -60,11 +60,11 @@ impl Findings {
     #[must_use]
     pub fn found(&self, observed: &[(&'static dyn Study, Vec<Observed<'_>>)], policy: &Policy) -> Found {
         let verdicts = self.verdicts(policy);
-        let of =
-            |((study, section), (_, observed)): (&(&'static dyn Study, Box<dyn Section>), &(_, Vec<Observed<'_>>))| {
-                study.found(observed, &Judged { verdicts: &verdicts, policy, section: &**section })
-            };
-        self.sections.iter().zip(observed).map(of).fold(Found::default(), Found::and)
+        let mut found = Found::default();
+        for ((study, section), (_, observed)) in self.sections.iter().zip(observed) {
+            found = found.and(study.found(observed, &Judged { verdicts: &verdicts, policy, section: &**section }));
+        }
+        found
     }
 
     /// How every head stands to every label that it could have, in the order of the tables; `[layers * heads]`.
