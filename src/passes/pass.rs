@@ -20,6 +20,10 @@ pub struct Pass {
     /// Whether every sequence goes through the weights once more without each of the other heads, and once without all
     /// of them: how, and of how many sentences, is for the [`Ablation`](super::ablation::Ablation) to say.
     pub in_turn: bool,
+    /// Whether observers are shown, of each sequence, the derivatives of its loss by the gates of all heads, and nothing
+    /// else: each gate goes from the head as it is towards what the [`Ablation`](super::ablation::Ablation) puts in its
+    /// place.
+    pub derivatives: bool,
 }
 
 /// Sequences that can be made of the sentences of a corpus.
@@ -61,13 +65,31 @@ pub enum Weights {
 
 impl Pass {
     /// The sentences through the checkpoint's weights.
-    pub const PLAIN: Self =
-        Self { sequences: Sequences::Sentences, weights: Weights::Trained, removed: Vec::new(), in_turn: false };
+    pub const PLAIN: Self = Self {
+        sequences: Sequences::Sentences,
+        weights: Weights::Trained,
+        removed: Vec::new(),
+        in_turn: false,
+        derivatives: false,
+    };
 
     /// Whether its weights are those of a masked-LM head, too.
     #[must_use]
     pub fn predicts(&self) -> bool {
         self.sequences == Sequences::Masked
+    }
+
+    /// Whether something may stand for its heads: the [`Ablation`](super::ablation::Ablation) says what, and that it is
+    /// over a sample of the corpus.
+    #[must_use]
+    pub fn ablates(&self) -> bool {
+        self.in_turn || self.derivatives
+    }
+
+    /// The same pass with every head in its place.
+    #[must_use]
+    pub fn unablated(&self) -> Self {
+        Self { in_turn: false, derivatives: false, ..self.clone() }
     }
 
     /// The same pass without these heads as well.

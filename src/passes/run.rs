@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::ablation::Replacement;
 use super::beforehand::Beforehand;
 use super::contexts::ContextSums;
+use super::derivatives::differentiate;
 use super::identity::Protocol;
 use super::observation::PassSums;
 use super::observer::{self, Observer, Panel, watching};
@@ -94,25 +95,36 @@ impl Runner<'_> {
             let variants = if pass.sequences == Sequences::Masked { ablation.phases } else { 1 };
             Part { shard, sample, sequences: Some(sentences as u64 * u64::from(variants)) }
         };
+        let (grid, head_dim) = (self.model.grid(), self.model.architecture.config.head_dim());
+        // Of all shards, so that each removes the same.
+        let closed = |whole: &Pass| -> Result<Vec<Gate>> {
+            Ok(match ablation.removal {
+                Replacement::Zero => vec![Gate::scale(0.0); grid.count()],
+                Replacement::Mean => {
+                    let contexts = vec![watching(ContextSums::new(grid, head_dim))];
+                    let once = Turns::once(whole.gates());
+                    let seen = again(sampled(Shard::WHOLE, whole), whole.clone(), contexts, &once)?;
+                    let means = observer::sums::<ContextSums>(&*seen.sums[0]).means();
+                    means.into_iter().map(Gate::replace).collect()
+                }
+            })
+        };
+        // What stands for heads is the same for all passes over the same sequences.
+        let mut known: Vec<(Pass, Vec<Gate>)> = Vec::new();
         let mut done = vec![first];
         for (pass, observers) in passes {
             let once = Turns::once(pass.gates());
             let sums = match pass.sequences {
                 Sequences::Repeats(repeats) => self.over_repeats(repeats, pass, observers)?,
-                _ if pass.in_turn => {
-                    let (grid, head_dim) = (self.model.grid(), self.model.architecture.config.head_dim());
-                    let gates = match ablation.removal {
-                        Replacement::Zero => vec![Gate::scale(0.0); grid.count()],
-                        Replacement::Mean => {
-                            // Of all shards, so that each removes the same.
-                            let whole = Pass { in_turn: false, ..pass.clone() };
-                            let contexts = vec![watching(ContextSums::new(grid, head_dim))];
-                            let seen = again(sampled(Shard::WHOLE, &whole), whole, contexts, &once)?;
-                            let means = observer::sums::<ContextSums>(&*seen.sums[0]).means();
-                            means.into_iter().map(Gate::replace).collect()
-                        }
+                _ if pass.ablates() => {
+                    let whole = pass.unablated();
+                    let gates = match known.iter().find(|(known, _)| *known == whole) {
+                        Some((_, gates)) => gates.clone(),
+                        None => closed(&whole)?,
                     };
-                    let turns = Turns::each_head(pass.gates(), grid, &gates);
+                    let turns = if pass.derivatives { Turns::towards } else { Turns::each_head };
+                    let turns = turns(pass.gates(), grid, &gates);
+                    known.push((whole, gates));
                     again(sampled(self.shard, &pass), pass, observers, &turns)?
                 }
                 _ => again(all, pass, observers, &once)?,
@@ -203,14 +215,25 @@ impl Runner<'_> {
             }
         };
         let mut panel = Panel::new(observers);
-        let removal = pass.in_turn.then(|| self.protocol.ablation.unwrap_or_default().removal);
+        let removal = pass.ablates().then(|| self.protocol.ablation.unwrap_or_default().removal);
         let (embeddings, counts) = (encoder.word_embeddings(), self.counts.clone());
         panel.begin_pass(&Beforehand { embeddings, counts, removal });
-        let model = (self.model.id.as_str(), encoder);
-        let panel = sum_up(panel, model, turns, sequences, self.threads, progress)?;
+        let (model, threads) = (self.model.id.as_str(), self.threads);
+        let panel = if pass.derivatives {
+            let encoder = self.model.differentiable.as_ref();
+            let encoder = encoder.filter(|_| pass.weights == Weights::Trained).context(NO_DERIVATIVES)?;
+            let grid = self.model.grid();
+            let removed: Vec<usize> = pass.removed.iter().map(|place| grid.index(place.layer, place.head)).collect();
+            differentiate(panel, (model, encoder), (&turns.first, &removed), sequences, threads, progress)?
+        } else {
+            sum_up(panel, (model, encoder), turns, sequences, threads, progress)?
+        };
         Ok(panel.into_observers())
     }
 }
+
+/// The message where derivatives are needed and no encoder that has them was loaded.
+const NO_DERIVATIVES: &str = "derivatives are needed, but the encoder that has them was not loaded with these weights";
 
 /// The part of a corpus that is run: sentences that are in both.
 #[derive(Clone, Copy)]

@@ -44,6 +44,19 @@ impl Turns {
         Self { first, others: Vec::new() }
     }
 
+    /// One turn, in which each head is on its way to its gate of `gates`, `[layers * heads]`: whole, with the gate's
+    /// replacement. The interventions of `first` stay.
+    #[must_use]
+    pub fn towards(mut first: Gates, grid: HeadGrid, gates: &[Gate]) -> Self {
+        for (place, gate) in gates.iter().enumerate() {
+            let (layer, head) = grid.at(place);
+            if first.of(layer, head).is_none() {
+                first.set(layer, head, Gate { keep: 1.0, ..gate.clone() });
+            }
+        }
+        Self::once(first)
+    }
+
     /// A turn with all heads, one without each of them, and one without any, each missing head being replaced by its gate of
     /// `gates`, `[layers * heads]`. The interventions of the first turn are those of all.
     #[must_use]
@@ -87,6 +100,16 @@ mod tests {
         assert_eq!(of(0), [first.clone(), None]);
         assert_eq!(of(1), [None, second.clone()]);
         assert_eq!(of(2), [first, second]);
+    }
+
+    #[test]
+    fn heads_on_their_way_are_whole() {
+        let (grid, by) = (HeadGrid { layers: 1, heads: 2 }, std::array::from_fn(|class| vec![class as f32]));
+        let mut first = Gates::default();
+        first.set(0, 1, Gate::scale(0.0));
+        let turns = Turns::towards(first, grid, &[Gate::replace(by.clone()), Gate::replace(by.clone())]);
+        assert_eq!(turns.first.of(0, 0), Some(&Gate { keep: 1.0, replacement: Some(by) }));
+        assert_eq!((turns.first.of(0, 1), turns.others.len()), (Some(&Gate::scale(0.0)), 0));
     }
 
     #[test]

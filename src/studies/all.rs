@@ -11,6 +11,7 @@ use super::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use super::explained::Explained;
 use super::explanation::Entry;
 use super::frequency::Frequency;
+use super::gradient::Gradient;
 use super::label::{Detector, NO_LABEL};
 use super::norms::Norms;
 use super::policy::{Policy, Threshold};
@@ -34,6 +35,7 @@ pub const STUDIES: &[&dyn Study] = &[
     &Antecedents,
     &Segments,
     &Effect,
+    &Gradient,
     &Clark2019,
 ];
 

@@ -6,6 +6,7 @@
 
 pub mod all;
 pub mod attention;
+pub mod by_block;
 pub mod clark2019;
 pub mod content;
 pub mod coreference;
@@ -17,6 +18,7 @@ pub mod explained;
 pub mod explanation;
 pub mod findings;
 pub mod frequency;
+pub mod gradient;
 pub mod label;
 pub mod metric;
 pub mod norms;
