@@ -261,6 +261,7 @@ fn only_the_writers_and_readers_know_json_text() {
         "studies/coreference/mod.rs",
         "studies/segments/mod.rs",
         "studies/effect/mod.rs",
+        "studies/gradient/mod.rs",
         "passes/partial.rs",
         "passes/identity.rs",
         "passes/countable.rs",

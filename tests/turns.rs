@@ -16,13 +16,13 @@ use headscope::model::forward::gates::{Gate, Gates};
 use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::visitor::Needs;
 use headscope::model::forward::{Encoder, Start};
-use headscope::model::grid::{HeadGrid, HeadPlace};
+use headscope::model::grid::HeadGrid;
 use headscope::model::parameters::Parameters;
 use headscope::passes::ablation::Replacement;
 use headscope::passes::beforehand::Beforehand;
 use headscope::passes::contexts::ContextSums;
 use headscope::passes::observer::{Lent, Panel, Sums, sums, watching};
-use headscope::passes::turns::{Missing, Turns};
+use headscope::passes::turns::{Missing, Turns, all_heads, each_head};
 use headscope::passes::workers::sum_up;
 use headscope::sequences::masked::{Masked, Masks};
 use headscope::sequences::pack::{Pack, Packs};
@@ -37,43 +37,51 @@ use proptest::prelude::*;
 use random::{RandomEncoder, sentences};
 use serde::{Deserialize, Serialize};
 
-/// The logits that were shown, by what was missing, sentence and position.
-#[derive(Clone, Default, Serialize, Deserialize)]
-struct Shown(BTreeMap<String, Vec<f32>>);
+/// The logits that were shown, by turn, sentence and position, of a model with these heads.
+#[derive(Clone, Serialize, Deserialize)]
+struct Shown {
+    grid: HeadGrid,
+    logits: BTreeMap<(Option<usize>, u64, usize), Vec<f32>>,
+}
+
+/// Without each head, and without all.
+fn missing(grid: HeadGrid) -> Vec<Missing> {
+    each_head(grid).chain([all_heads(grid)]).collect()
+}
 
 impl Sums for Shown {
-    type Begun = (u64, String);
+    type Begun = (Option<usize>, u64);
 
     fn needs(&self) -> Needs {
         Needs { logits: true, ..Needs::default() }
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Self::Begun {
-        (sequence.index, name(Missing::Nothing))
+        (None, sequence.index)
     }
 
-    fn turn(&mut self, begun: &mut Self::Begun, missing: Missing) {
-        begun.1 = name(missing);
+    fn turns(&self) -> Vec<Missing> {
+        missing(self.grid)
+    }
+
+    fn turn(&mut self, begun: &mut Self::Begun, number: usize) {
+        begun.0 = Some(number);
     }
 
     fn head(&mut self, _: &mut Self::Begun, _: &mut Lent<'_>) {}
 
-    fn logits(&mut self, (index, missing): &mut Self::Begun, position: usize, logits: &[f32]) {
-        let known = self.0.insert(format!("{missing} {index} {position}"), logits.to_vec());
+    fn logits(&mut self, &mut (turn, index): &mut Self::Begun, position: usize, logits: &[f32]) {
+        let known = self.logits.insert((turn, index, position), logits.to_vec());
         assert!(known.is_none(), "each once");
     }
 
     fn merge(&mut self, other: &Self) {
-        self.0.extend(other.0.clone());
+        self.logits.extend(other.logits.clone());
     }
 
     fn fits(&self, _: HeadGrid, _: FromToken) -> bool {
         true
     }
-}
-
-fn name(missing: Missing) -> String {
-    format!("{missing:?}")
 }
 
 /// Sentences of so many tokens, each a word, with every seventh masked.
@@ -117,34 +125,33 @@ proptest! {
         let (grid, head_dim) = grid(&parameters);
         let encoder = PackedEncoder::new(parameters);
         let gates = means(&encoder, grid, head_dim, &sequences);
-        let turns = Turns::each_head(Gates::default(), grid, &gates);
-        let panel = Panel::new(vec![watching(Shown::default())]);
+        let turns = Turns::default().without(missing(grid), grid, &gates);
+        let panel = Panel::new(vec![watching(Shown { grid, logits: BTreeMap::new() })]);
         let found = run(&encoder, &turns, panel, &sequences).into_observers();
-        let shown = &sums::<Shown>(&*found[0]).0;
+        let shown = &sums::<Shown>(&*found[0]).logits;
 
         let pack = Packs::new(sequences.iter().cloned().map(Ok::<_, ()>)).next().unwrap().unwrap();
         prop_assert_eq!(&pack, &Pack { sentences: sequences });
         let (classes, predicted) = (pack.classes(), pack.predicted());
         let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
         let mut everything = Gates::default();
-        let mut expected = vec![(Missing::Nothing, Gates::default())];
+        let mut expected = vec![(None, Gates::default())];
         for (place, gate) in gates.iter().enumerate() {
             let (layer, head) = grid.at(place);
             let mut one = Gates::default();
             one.set(layer, head, gate.clone());
             everything.set(layer, head, gate.clone());
-            expected.push((Missing::Head(HeadPlace { layer, head }), one));
+            expected.push((Some(place), one));
         }
-        expected.push((Missing::All, everything));
+        expected.push((Some(grid.count()), everything));
         let mut count = 0;
-        for (missing, gates) in expected {
+        for (turn, gates) in expected {
             let needs = Needs { logits: true, ..Needs::default() };
             let whole = record(&encoder, Start::Embeddings, &batch, &gates, needs);
             for (sequence, whole) in pack.sentences.iter().zip(whole) {
                 let vocabulary = whole.logits.len() / whole.predicted.len().max(1);
                 for (position, logits) in whole.predicted.iter().zip(whole.logits.chunks_exact(vocabulary)) {
-                    let key = format!("{} {} {position}", name(missing), sequence.index);
-                    prop_assert_eq!(&shown[&key][..], logits);
+                    prop_assert_eq!(&shown[&(turn, sequence.index, *position)][..], logits);
                     count += 1;
                 }
             }
@@ -165,7 +172,8 @@ fn effects(parameters: Parameters, removal: Replacement) -> Vec<f64> {
     let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None };
     let mut panel = Panel::new(vec![Effect.observer(0, &subject)]);
     panel.begin_pass(&Beforehand { removal: Some(removal), ..Beforehand::default() });
-    let seen = run(&encoder, &Turns::each_head(Gates::default(), grid, &gates), panel, &sequences).into_observers();
+    let seen =
+        run(&encoder, &Turns::default().without(missing(grid), grid, &gates), panel, &sequences).into_observers();
     let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
     let (estimates, _) = Effect.measure(&[Observed { sums: &*seen[0], left_out: 0 }], &bench);
     estimates.heads.iter().map(|head| head.get("loss_effect", None).unwrap().unwrap()).collect()

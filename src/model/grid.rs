@@ -33,6 +33,14 @@ impl HeadGrid {
         (index / self.heads, index % self.heads)
     }
 
+    /// The heads in the order of that list.
+    pub fn places(self) -> impl Iterator<Item = HeadPlace> {
+        (0..self.count()).map(move |index| {
+            let (layer, head) = self.at(index);
+            HeadPlace { layer, head }
+        })
+    }
+
     /// The name of the head at a place in that list.
     #[must_use]
     pub fn name(self, index: usize) -> String {

@@ -88,8 +88,7 @@ impl Model {
             parameters = parameters.with_masked_lm(&checkpoint, &architecture)?;
         }
         weights.iter().try_for_each(ModelFile::ensure_unchanged)?;
-        let differentiable =
-            parts.derivatives.then(|| TensorEncoder::new(&parameters, &Device::Cpu)).transpose()?;
+        let differentiable = parts.derivatives.then(|| TensorEncoder::new(&parameters, &Device::Cpu)).transpose()?;
         let encoder = Box::new(PackedEncoder::new(parameters));
         Ok(Self { id, revision, architecture, masked_lm_head, tokenizer, encoder, differentiable })
     }

@@ -13,6 +13,7 @@ use crate::model::forward::gates::Gates;
 use crate::model::forward::tensor::TensorEncoder;
 use crate::sequences::pack::Pack;
 use crate::sequences::sequence::Sequence;
+use crate::system::parallel::OneCore;
 use crate::system::progress::Analysis;
 
 /// Shows the gradient of every sequence with a token to predict to a panel that has seen nothing yet.
@@ -31,7 +32,7 @@ pub fn differentiate(
     threads: NonZeroUsize,
     progress: &Analysis,
 ) -> Result<Panel> {
-    let show = |pack: &Pack, panel: &mut Panel, (): &mut ()| {
+    let show = |panel: &mut Panel, pack: &Pack, core: &mut OneCore| {
         let (classes, predicted) = (pack.classes(), pack.predicted());
         let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
         for (number, (sequence, input)) in pack.sentences.iter().zip(batch.inputs).enumerate() {
@@ -40,7 +41,7 @@ pub fn differentiate(
                 continue;
             }
             let alone = Batch { inputs: vec![input] };
-            let mut gradient = encoder.masked_lm_gradient(&alone, gates, &targets)?;
+            let mut gradient = core.run(|| encoder.masked_lm_gradient(&alone, gates, &targets))?;
             removed.iter().for_each(|&place| gradient.gates[place] = 0.0);
             panel.gradient(number, &gradient);
         }

@@ -14,5 +14,7 @@ pub mod observer;
 pub mod partial;
 pub mod pass;
 pub mod run;
+mod showing;
+pub mod trials;
 pub mod turns;
 pub mod workers;

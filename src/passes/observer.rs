@@ -5,6 +5,7 @@
 //! when, and sums of workers and shards add up to those of one run.
 
 use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -12,6 +13,7 @@ use serde::de::DeserializeOwned;
 
 use super::beforehand::Beforehand;
 use super::countable::ensure_countable;
+use super::trials::{Asked, Trial};
 use super::turns::Missing;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::gradient::GateGradient;
@@ -43,9 +45,27 @@ pub trait Sums: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
         true
     }
 
-    /// Is told which heads are missing from what is shown of a sequence from here on, in a pass that removes heads in turn;
-    /// before that none is.
-    fn turn(&mut self, _begun: &mut Self::Begun, _missing: Missing) {}
+    /// The turns that it wants to see after the first, in which no head is missing: forward passes without these heads.
+    fn turns(&self) -> Vec<Missing> {
+        Vec::new()
+    }
+
+    /// Is told that what is shown of a sequence from here on is of one of its turns, by the place in [`Sums::turns`].
+    fn turn(&mut self, _begun: &mut Self::Begun, _number: usize) {}
+
+    /// Whether it may ask for trials.
+    fn tries(&self) -> bool {
+        false
+    }
+
+    /// The trials that it wants to see of a sequence, asked for when the first turn is over.
+    fn trials(&mut self, _begun: &mut Self::Begun) -> Vec<Trial> {
+        Vec::new()
+    }
+
+    /// Sees the logits of a trial, `[vocab]`, at one of the positions that it predicts; `number` is its place in
+    /// [`Sums::trials`].
+    fn tried(&mut self, _begun: &mut Self::Begun, _number: usize, _position: usize, _logits: &[f32]) {}
 
     /// Adds what one head does in a sequence that was begun.
     fn head(&mut self, begun: &mut Self::Begun, lent: &mut Lent<'_>);
@@ -160,8 +180,20 @@ pub trait Observer: Send + Sync {
     /// [`Sums::looks`], at some sequence of those begun.
     fn looks(&self) -> bool;
 
-    /// [`Sums::turn`], of all that were begun.
-    fn turn(&mut self, missing: Missing);
+    /// [`Sums::turns`]
+    fn turns(&self) -> Vec<Missing>;
+
+    /// Begins a turn; one that the sums did not ask for is not shown to them.
+    fn turn(&mut self, missing: &Missing);
+
+    /// [`Sums::tries`]
+    fn tries(&self) -> bool;
+
+    /// [`Sums::trials`], of each sequence that was begun.
+    fn trials(&mut self) -> Vec<Vec<Trial>>;
+
+    /// [`Sums::tried`], of the `sequence`-th of those begun.
+    fn tried(&mut self, sequence: usize, number: usize, position: usize, logits: &[f32]);
 
     /// Adds what one head does in the `sequence`-th of those begun.
     fn head(&mut self, sequence: usize, lent: &mut Lent<'_>);
@@ -209,11 +241,16 @@ struct Watching<S: Sums> {
     sums: S,
     /// Of the sequences of the pack.
     begun: Vec<S::Begun>,
+    /// Where each turn that the sums ask for is in their list.
+    turns: BTreeMap<Missing, usize>,
+    /// Whether the turn is one of others.
+    is_away: bool,
 }
 
 /// An observer with these sums.
 pub fn watching<S: Sums>(sums: S) -> Box<dyn Observer> {
-    Box::new(Watching { sums, begun: Vec::new() })
+    let turns = sums.turns().into_iter().enumerate().map(|(number, missing)| (missing, number)).collect();
+    Box::new(Watching { sums, begun: Vec::new(), turns, is_away: false })
 }
 
 /// An observer with the sums that [`Observer::to_bytes`] wrote.
@@ -239,7 +276,7 @@ pub fn sums<S: Sums>(observer: &dyn Observer) -> &S {
 
 impl<S: Sums> Observer for Watching<S> {
     fn needs(&self) -> Needs {
-        self.sums.needs()
+        if self.is_away { Needs::default() } else { self.sums.needs() }
     }
 
     fn begin_pass(&mut self, known: &Beforehand) {
@@ -255,12 +292,34 @@ impl<S: Sums> Observer for Watching<S> {
         self.begun.iter().any(S::looks)
     }
 
-    fn turn(&mut self, missing: Missing) {
-        self.begun.iter_mut().for_each(|begun| self.sums.turn(begun, missing));
+    fn turns(&self) -> Vec<Missing> {
+        self.sums.turns()
+    }
+
+    fn turn(&mut self, missing: &Missing) {
+        let number = self.turns.get(missing);
+        self.is_away = number.is_none();
+        if let Some(&number) = number {
+            self.begun.iter_mut().for_each(|begun| self.sums.turn(begun, number));
+        }
+    }
+
+    fn tries(&self) -> bool {
+        self.sums.tries()
+    }
+
+    fn trials(&mut self) -> Vec<Vec<Trial>> {
+        self.begun.iter_mut().map(|begun| self.sums.trials(begun)).collect()
+    }
+
+    fn tried(&mut self, sequence: usize, number: usize, position: usize, logits: &[f32]) {
+        self.sums.tried(&mut self.begun[sequence], number, position, logits);
     }
 
     fn head(&mut self, sequence: usize, lent: &mut Lent<'_>) {
-        self.sums.head(&mut self.begun[sequence], lent);
+        if !self.is_away {
+            self.sums.head(&mut self.begun[sequence], lent);
+        }
     }
 
     fn hidden_states(&mut self, sequence: usize, layer: usize, states: Rows<'_>) {
@@ -279,6 +338,7 @@ impl<S: Sums> Observer for Watching<S> {
         for begun in self.begun.drain(..) {
             self.sums.end(begun);
         }
+        self.is_away = false;
     }
 
     fn merge(&mut self, other: &dyn Observer) {
@@ -344,9 +404,38 @@ impl Panel {
         }
     }
 
-    /// Tells everybody which heads are missing from here on.
-    pub fn turn(&mut self, missing: Missing) {
+    /// The turns that somebody asks for, each once.
+    #[must_use]
+    pub fn turns(&self) -> BTreeSet<Missing> {
+        self.observers.iter().flat_map(|observer| observer.turns()).collect()
+    }
+
+    /// Begins a turn without these heads.
+    pub fn turn(&mut self, missing: &Missing) {
         self.observers.iter_mut().for_each(|observer| observer.turn(missing));
+    }
+
+    /// Whether somebody may ask for trials.
+    #[must_use]
+    pub fn tries(&self) -> bool {
+        self.observers.iter().any(|observer| observer.tries())
+    }
+
+    /// The trials that are asked for of the sequences of the pack.
+    pub fn trials(&mut self) -> Vec<Asked> {
+        let mut asked = Vec::new();
+        for (observer, observing) in self.observers.iter_mut().enumerate() {
+            for (sequence, trials) in observing.trials().into_iter().enumerate() {
+                let of = |(number, trial)| Asked { observer, sequence, number, trial };
+                asked.extend(trials.into_iter().enumerate().map(of));
+            }
+        }
+        asked
+    }
+
+    /// Shows the logits of a trial to who asked for it.
+    pub fn tried(&mut self, &Asked { observer, sequence, number, .. }: &Asked, position: usize, logits: &[f32]) {
+        self.observers[observer].tried(sequence, number, position, logits);
     }
 
     /// Shows one head over the `number`-th sequence of the pack, which is `sequence`.

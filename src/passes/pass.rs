@@ -17,9 +17,9 @@ pub struct Pass {
     /// The heads that are removed, ascending: at every position zeros stand for their contexts, before the output
     /// projection.
     pub removed: Vec<HeadPlace>,
-    /// Whether every sequence goes through the weights once more without each of the other heads, and once without all
-    /// of them: how, and of how many sentences, is for the [`Ablation`](super::ablation::Ablation) to say.
-    pub in_turn: bool,
+    /// Whether only a sample of the sentences goes through, of the size that the
+    /// [`Ablation`](super::ablation::Ablation) says: for what runs each of them many times.
+    pub sampled: bool,
     /// Whether observers are shown, of each sequence, the derivatives of its loss by the gates of all heads, and nothing
     /// else: each gate goes from the head as it is towards what the [`Ablation`](super::ablation::Ablation) puts in its
     /// place.
@@ -46,7 +46,7 @@ pub enum Sequences {
     /// Pairs of sentences, as [`crate::sequences::sentence_pairs`] makes them.
     SentencePairs,
     /// Each sentence with whole words masked, as [`crate::sequences::masked`] masks them; their tokens are predicted.
-    Masked,
+    Masked(Phases),
     /// No sentences of the corpus: random tokens, twice, as [`crate::sequences::repeats`] makes them.
     Repeats(Repeats),
 }
@@ -63,33 +63,29 @@ pub enum Weights {
     },
 }
 
+/// How many variants of each sentence have words masked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phases {
+    /// As many as the [`Ablation`](super::ablation::Ablation) says.
+    Asked,
+    /// As many as it takes for every word to be masked in one.
+    All,
+}
+
 impl Pass {
     /// The sentences through the checkpoint's weights.
     pub const PLAIN: Self = Self {
         sequences: Sequences::Sentences,
         weights: Weights::Trained,
         removed: Vec::new(),
-        in_turn: false,
+        sampled: false,
         derivatives: false,
     };
 
     /// Whether its weights are those of a masked-LM head, too.
     #[must_use]
     pub fn predicts(&self) -> bool {
-        self.sequences == Sequences::Masked
-    }
-
-    /// Whether something may stand for its heads: the [`Ablation`](super::ablation::Ablation) says what, and that it is
-    /// over a sample of the corpus.
-    #[must_use]
-    pub fn ablates(&self) -> bool {
-        self.in_turn || self.derivatives
-    }
-
-    /// The same pass with every head in its place.
-    #[must_use]
-    pub fn unablated(&self) -> Self {
-        Self { in_turn: false, derivatives: false, ..self.clone() }
+        matches!(self.sequences, Sequences::Masked(_))
     }
 
     /// The same pass without these heads as well.
@@ -126,7 +122,7 @@ impl Pass {
                 Sequences::Pairs { .. }
                 | Sequences::SentencePairs
                 | Sequences::Windows
-                | Sequences::Masked
+                | Sequences::Masked(_)
                 | Sequences::Repeats(_),
             ) => None,
         }

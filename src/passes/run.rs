@@ -1,19 +1,20 @@
 //! Passes over a shard of a corpus: sentences in, the sums of all observers out.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::ablation::Replacement;
+use super::ablation::{Ablation, Replacement};
 use super::beforehand::Beforehand;
 use super::contexts::ContextSums;
 use super::derivatives::differentiate;
 use super::identity::Protocol;
 use super::observation::PassSums;
 use super::observer::{self, Observer, Panel, watching};
-use super::pass::{Pass, Sequences, Weights};
-use super::turns::Turns;
+use super::pass::{Pass, Phases, Sequences, Weights};
+use super::turns::{Missing, Turns};
 use super::workers::{TokenizedSentences, sum_up};
 use crate::corpus::{Corpus, CorpusIdentity, Input};
 use crate::model::Model;
@@ -22,7 +23,7 @@ use crate::model::forward::gates::Gate;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::sequences::counts::TokenCounts;
 use crate::sequences::frame::Frame;
-use crate::sequences::masked::{Masked, Masks};
+use crate::sequences::masked::{Masked, Masks, PERIOD};
 use crate::sequences::pairs::Pairs;
 use crate::sequences::repeats::Repeats;
 use crate::sequences::sample::Sample;
@@ -76,62 +77,105 @@ impl Runner<'_> {
     pub fn run(&self, opened: Corpus, passes: Vec<(Pass, Vec<Box<dyn Observer>>)>) -> Result<Outcome> {
         let mut passes = passes.into_iter();
         let (pass, observers) = passes.next().expect("at least one pass");
-        let all = Part { shard: self.shard, sample: Sample::ALL, sequences: self.protocol.limit };
-        let once = Turns::once(pass.gates());
-        let (first, tally, corpus) = self.over_corpus(opened, all, pass, observers, &once)?;
-        let again = |part: Part, pass: Pass, observers: Vec<Box<dyn Observer>>, turns: &Turns| {
-            let (sums, _, again) = self.over_corpus(Corpus::open(self.corpus)?, part, pass, observers, turns)?;
-            ensure!(
-                again == corpus,
-                "corpus `{}` changed while it was analysed, which reads it several times",
-                corpus.name
-            );
-            Ok(sums)
-        };
-        let ablation = self.protocol.ablation.unwrap_or_default();
-        let sample = Sample::new(ablation.sample, corpus.repeats.read);
-        let sampled = |shard: Shard, pass: &Pass| {
-            let sentences = (0..corpus.repeats.read).filter(|&index| shard.takes(index) && sample.takes(index)).count();
-            let variants = if pass.sequences == Sequences::Masked { ablation.phases } else { 1 };
-            Part { shard, sample, sequences: Some(sentences as u64 * u64::from(variants)) }
-        };
-        let (grid, head_dim) = (self.model.grid(), self.model.architecture.config.head_dim());
-        // Of all shards, so that each removes the same.
-        let closed = |whole: &Pass| -> Result<Vec<Gate>> {
-            Ok(match ablation.removal {
-                Replacement::Zero => vec![Gate::scale(0.0); grid.count()],
-                Replacement::Mean => {
-                    let contexts = vec![watching(ContextSums::new(grid, head_dim))];
-                    let once = Turns::once(whole.gates());
-                    let seen = again(sampled(Shard::WHOLE, whole), whole.clone(), contexts, &once)?;
-                    let means = observer::sums::<ContextSums>(&*seen.sums[0]).means();
-                    means.into_iter().map(Gate::replace).collect()
-                }
-            })
-        };
-        // What stands for heads is the same for all passes over the same sequences.
-        let mut known: Vec<(Pass, Vec<Gate>)> = Vec::new();
+        let turns = Turns::once(pass.gates());
+        let (first, tally, corpus) = self.over_corpus(opened, self.everything(), pass, observers, &turns)?;
         let mut done = vec![first];
-        for (pass, observers) in passes {
-            let once = Turns::once(pass.gates());
-            let sums = match pass.sequences {
-                Sequences::Repeats(repeats) => self.over_repeats(repeats, pass, observers)?,
-                _ if pass.ablates() => {
-                    let whole = pass.unablated();
-                    let gates = match known.iter().find(|(known, _)| *known == whole) {
-                        Some((_, gates)) => gates.clone(),
-                        None => closed(&whole)?,
-                    };
-                    let turns = if pass.derivatives { Turns::towards } else { Turns::each_head };
-                    let turns = turns(pass.gates(), grid, &gates);
-                    known.push((whole, gates));
-                    again(sampled(self.shard, &pass), pass, observers, &turns)?
-                }
-                _ => again(all, pass, observers, &once)?,
-            };
-            done.push(sums);
-        }
+        done.extend(self.run_again(&corpus, passes)?);
         Ok(Outcome { tally, corpus, passes: done })
+    }
+
+    /// Runs further passes over the corpus, which was this one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Runner::run`].
+    pub fn run_again(
+        &self,
+        corpus: &CorpusIdentity,
+        passes: impl IntoIterator<Item = (Pass, Vec<Box<dyn Observer>>)>,
+    ) -> Result<Vec<PassSums>> {
+        let run = |(pass, observers): (Pass, Vec<Box<dyn Observer>>)| match pass.sequences {
+            Sequences::Repeats(repeats) => self.over_repeats(repeats, pass, observers),
+            _ if pass.sampled => {
+                let turns = self.turns(corpus, &pass, &observers)?;
+                self.again(corpus, self.sampled(corpus, self.shard, &pass), pass, observers, &turns)
+            }
+            _ => {
+                let turns = Turns::once(pass.gates());
+                self.again(corpus, self.everything(), pass, observers, &turns)
+            }
+        };
+        passes.into_iter().map(run).collect()
+    }
+
+    /// The turns that the observers of a sampled pass ask for; of one with derivatives the first turn alone, with all
+    /// heads on their way.
+    fn turns(&self, corpus: &CorpusIdentity, pass: &Pass, observers: &[Box<dyn Observer>]) -> Result<Turns> {
+        let once = Turns::once(pass.gates());
+        let missing: BTreeSet<Missing> = observers.iter().flat_map(|observer| observer.turns()).collect();
+        if missing.is_empty() && !pass.derivatives {
+            return Ok(once);
+        }
+        let (grid, head_dim) = (self.model.grid(), self.model.architecture.config.head_dim());
+        let gates: Vec<Gate> = match self.ablation().removal {
+            Replacement::Zero => vec![Gate::scale(0.0); grid.count()],
+            Replacement::Mean => {
+                let contexts = vec![watching(ContextSums::new(grid, head_dim))];
+                // Of all shards, so that each removes the same.
+                let whole = self.sampled(corpus, Shard::WHOLE, pass);
+                let plain = Pass { derivatives: false, ..pass.clone() };
+                let seen = self.again(corpus, whole, plain, contexts, &once)?;
+                observer::sums::<ContextSums>(&*seen.sums[0]).means().into_iter().map(Gate::replace).collect()
+            }
+        };
+        Ok(if pass.derivatives { once.towards(grid, &gates) } else { once.without(missing, grid, &gates) })
+    }
+
+    /// One more pass over the corpus, which was this one.
+    fn again(
+        &self,
+        corpus: &CorpusIdentity,
+        part: Part,
+        pass: Pass,
+        observers: Vec<Box<dyn Observer>>,
+        turns: &Turns,
+    ) -> Result<PassSums> {
+        let (sums, _, again) = self.over_corpus(Corpus::open(self.corpus)?, part, pass, observers, turns)?;
+        ensure!(
+            again == *corpus,
+            "corpus `{}` changed while it was analysed, which reads it several times",
+            corpus.name
+        );
+        Ok(sums)
+    }
+
+    /// All sentences of the shard.
+    fn everything(&self) -> Part {
+        Part { shard: self.shard, sample: Sample::ALL, sequences: self.protocol.limit }
+    }
+
+    /// The sentences of a shard that are in the sample.
+    fn sampled(&self, corpus: &CorpusIdentity, shard: Shard, pass: &Pass) -> Part {
+        let sample = Sample::new(self.ablation().sample, corpus.repeats.read);
+        let sentences = (0..corpus.repeats.read).filter(|&index| shard.takes(index) && sample.takes(index)).count();
+        let variants = match pass.sequences {
+            Sequences::Masked(phases) => self.phases(phases),
+            _ => 1,
+        };
+        Part { shard, sample, sequences: Some(sentences as u64 * u64::from(variants)) }
+    }
+
+    /// How heads are removed.
+    fn ablation(&self) -> Ablation {
+        self.protocol.ablation.unwrap_or_default()
+    }
+
+    /// How many variants of each sentence have words masked.
+    fn phases(&self, phases: Phases) -> u8 {
+        match phases {
+            Phases::Asked => self.ablation().phases,
+            Phases::All => PERIOD,
+        }
     }
 
     /// A pass over what is made of the sentences of the corpus.
@@ -168,8 +212,8 @@ impl Runner<'_> {
                 let mut pairs = SentencePairs::new(sentences.by_ref(), frame, protocol.max_tokens);
                 (sum(&mut pairs)?, pairs.left_out())
             }
-            Sequences::Masked => {
-                let mut masked = Masked::new(sentences.by_ref(), self.masks()?);
+            Sequences::Masked(phases) => {
+                let mut masked = Masked::new(sentences.by_ref(), self.masks(phases)?);
                 (sum(&mut masked)?, masked.left_out())
             }
             Sequences::Repeats(_) => unreachable!("they are not made of the corpus"),
@@ -189,12 +233,11 @@ impl Runner<'_> {
     }
 
     /// The masks over sentences.
-    fn masks(&self) -> Result<Masks> {
+    fn masks(&self, phases: Phases) -> Result<Masks> {
         let tokenizer = &self.model.tokenizer;
         let mask =
             tokenizer.mask().with_context(|| format!("the tokenizer of `{}` has no mask token", self.model.id))?;
-        let phases = self.protocol.ablation.unwrap_or_default().phases;
-        Ok(Masks { phases, mask, unknown: tokenizer.unknown() })
+        Ok(Masks { phases: self.phases(phases), mask, unknown: tokenizer.unknown() })
     }
 
     /// Shows the sequences to the observers in all turns, by the weights that the pass says.
@@ -215,7 +258,7 @@ impl Runner<'_> {
             }
         };
         let mut panel = Panel::new(observers);
-        let removal = pass.ablates().then(|| self.protocol.ablation.unwrap_or_default().removal);
+        let removal = pass.sampled.then(|| self.ablation().removal);
         let (embeddings, counts) = (encoder.word_embeddings(), self.counts.clone());
         panel.begin_pass(&Beforehand { embeddings, counts, removal });
         let (model, threads) = (self.model.id.as_str(), self.threads);

@@ -7,11 +7,10 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result};
 
 use super::observer::Panel;
-use super::turns::{Turn, Turns};
+use super::showing::{Buffers, show};
+use super::turns::Turns;
 use crate::corpus::Corpus;
-use crate::model::forward::rows::Rows;
-use crate::model::forward::visitor::{HeadView, Needs, Visitor};
-use crate::model::forward::{Encoder, Scratch, Start};
+use crate::model::forward::Encoder;
 use crate::sequences::pack::{Pack, Packs};
 use crate::sequences::sample::Sample;
 use crate::sequences::sequence::Sequence;
@@ -78,10 +77,7 @@ pub fn sum_up(
     threads: NonZeroUsize,
     progress: &Analysis,
 ) -> Result<Panel> {
-    let show = |pack: &Pack, panel: &mut Panel, buffers: &mut (Scratch, Kept)| {
-        let (scratch, kept) = buffers;
-        run_turns(encoder, turns, pack, panel, (scratch, kept))
-    };
+    let show = |panel: &mut Panel, pack: &Pack, buffers: &mut Buffers| show(panel, pack, turns, encoder, buffers);
     over_packs(panel, model, sequences, (threads, progress), show)
 }
 
@@ -95,12 +91,12 @@ pub fn sum_up(
 /// # Errors
 ///
 /// If the corpus cannot be read on, or `show` fails.
-pub(super) fn over_packs<Buffers: Default>(
+pub(super) fn over_packs<B: Default>(
     panel: Panel,
     model: &str,
     sequences: impl Iterator<Item = Result<Sequence>> + Send,
     (threads, progress): (NonZeroUsize, &Analysis),
-    show: impl Fn(&Pack, &mut Panel, &mut Buffers) -> Result<()> + Sync,
+    show: impl Fn(&mut Panel, &Pack, &mut B) -> Result<()> + Sync,
 ) -> Result<Panel> {
     let packs = Mutex::new(Packs::new(sequences));
     let failed = AtomicBool::new(false);
@@ -108,12 +104,12 @@ pub(super) fn over_packs<Buffers: Default>(
     let work = || -> Result<Panel> {
         let stop_others = StopOnDrop(&failed);
         let mut panel = panel.duplicate();
-        let mut buffers = Buffers::default();
+        let mut buffers = B::default();
         while !failed.load(Ordering::Relaxed) {
             let Some(pack) = take()? else { break };
             panel.begin(pack.sentences.iter());
             if panel.looks() {
-                show(&pack, &mut panel, &mut buffers)
+                show(&mut panel, &pack, &mut buffers)
                     .with_context(|| format!("cannot run `{model}` over the corpus, sentences counted from 0"))?;
             }
             panel.end();
@@ -131,68 +127,11 @@ pub(super) fn over_packs<Buffers: Default>(
     Ok(whole)
 }
 
-/// What goes into each layer, `[layers][tokens, hidden]`.
-type Kept = Vec<Vec<f32>>;
-
-/// Shows a pack to the panel in all turns. `scratch` and `kept` are buffers.
-fn run_turns(
-    encoder: &dyn Encoder,
-    turns: &Turns,
-    pack: &Pack,
-    panel: &mut Panel,
-    (scratch, kept): (&mut Scratch, &mut Kept),
-) -> Result<()> {
-    let (classes, predicted) = (pack.classes(), pack.predicted());
-    let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
-    kept.iter_mut().for_each(Vec::clear);
-    let kept_for_others = (!turns.others.is_empty()).then_some(&mut *kept);
-    let mut watcher = Watcher { panel, pack, kept: kept_for_others };
-    encoder.forward_from(Start::Embeddings, &batch, &turns.first, scratch, &mut watcher)?;
-    for Turn { missing, layer, gates } in &turns.others {
-        panel.turn(*missing);
-        let start = Start::Layer { layer: *layer, states: &kept[*layer] };
-        encoder.forward_from(start, &batch, gates, scratch, &mut Watcher { panel, pack, kept: None })?;
-    }
-    Ok(())
-}
-
 /// Tells the other workers to stop when this one ends early, by an error or a panic.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Hands what the encoder lends to the panel, and keeps what goes into each layer, if that is wanted.
-struct Watcher<'a> {
-    panel: &'a mut Panel,
-    pack: &'a Pack,
-    kept: Option<&'a mut Kept>,
-}
-
-impl Visitor for Watcher<'_> {
-    fn needs(&self) -> Needs {
-        let keeps = Needs { hidden_states: self.kept.is_some(), ..Needs::default() };
-        self.panel.needs() | keeps
-    }
-
-    fn head(&mut self, sequence: usize, view: &HeadView<'_>) {
-        self.panel.head(sequence, &self.pack.sentences[sequence], *view);
-    }
-
-    fn hidden_states(&mut self, sequence: usize, layer: usize, states: Rows<'_>) {
-        if let Some(kept) = &mut self.kept {
-            if kept.len() <= layer {
-                kept.resize_with(layer + 1, Vec::new);
-            }
-            states.iter().for_each(|row| kept[layer].extend_from_slice(row));
-        }
-        self.panel.hidden_states(sequence, layer, states);
-    }
-
-    fn logits(&mut self, sequence: usize, position: usize, logits: &[f32]) {
-        self.panel.logits(sequence, position, logits);
     }
 }

@@ -381,7 +381,7 @@ fn ablation(
     phases: Option<u8>,
     sample: Option<u64>,
 ) -> Result<Option<Ablation>, Usage> {
-    let removes = |study: &dyn Study| study.passes().iter().any(Pass::ablates);
+    let removes = |study: &dyn Study| study.passes().iter().any(|pass| pass.sampled);
     if !studies.iter().any(|study| removes(*study)) {
         let given = [("--removal", removal.is_some()), ("--phases", phases.is_some()), ("--sample", sample.is_some())];
         let names =

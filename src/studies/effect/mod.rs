@@ -13,7 +13,7 @@ use super::metric::{self, Bench, Estimates, Keys};
 use super::section::{Section, section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
 use crate::passes::observer::{self, Observer, watching};
-use crate::passes::pass::{Pass, Sequences};
+use crate::passes::pass::{Pass, Phases, Sequences};
 use metrics::{METRICS, effect, values};
 use section::{EffectSection, Effects};
 use sums::{EffectSums, Group};
@@ -34,7 +34,7 @@ impl Study for Effect {
     }
 
     fn passes(&self) -> Vec<Pass> {
-        vec![Pass { sequences: Sequences::Masked, in_turn: true, ..Pass::PLAIN }]
+        vec![Pass { sequences: Sequences::Masked(Phases::Asked), sampled: true, ..Pass::PLAIN }]
     }
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
@@ -59,8 +59,7 @@ impl Study for Effect {
             |head, block| effect(blocks.at(Some(block)), Some(head), &Group::All).numerator(),
             |block| effect(blocks.at(Some(block)), None, &Group::All).denominator(),
         );
-        let estimates =
-            Estimates::new(&columns(self), bench, of_head, of_chance).with_blocks("loss_effect", by_block);
+        let estimates = Estimates::new(&columns(self), bench, of_head, of_chance).with_blocks("loss_effect", by_block);
         let effect = Effects::new(sums, observed[0].left_out, &estimates, bench);
         (estimates, Box::new(EffectSection { effect }))
     }

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::corpus::{TreeHead, Upos, relation};
 use crate::model::forward::visitor::Needs;
-use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::model::grid::HeadGrid;
 use crate::passes::ablation::Replacement;
 use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Lent, Sums};
-use crate::passes::turns::Missing;
+use crate::passes::turns::{Missing, all_heads, each_head};
 use crate::sequences::masked::PERIOD;
 use crate::sequences::sequence::{MaskedToken, Sequence};
 use crate::sequences::words::FromToken;
@@ -128,11 +128,17 @@ impl EffectSums {
     }
 }
 
+/// The turn without any head, the last of all; of a model with one head it is the same as that without this one.
+fn without_any(grid: HeadGrid) -> usize {
+    if grid.count() == 1 { 0 } else { grid.count() }
+}
+
 /// A sequence as these sums see it.
 #[derive(Debug)]
 pub struct Begun {
     block: usize,
-    missing: Missing,
+    /// The turn, of those that [`EffectSums`] asks for; `None` in the first, with all heads.
+    turn: Option<usize>,
     /// The masked tokens that are scored, ascending by position.
     scored: Vec<Scored>,
 }
@@ -192,15 +198,19 @@ impl Sums for EffectSums {
                 sums.get_mut(group).expect("it was entered").sentences += 1;
             }
         }
-        Begun { block, missing: Missing::Nothing, scored }
+        Begun { block, turn: None, scored }
     }
 
     fn looks(begun: &Begun) -> bool {
         !begun.scored.is_empty()
     }
 
-    fn turn(&mut self, begun: &mut Begun, missing: Missing) {
-        begun.missing = missing;
+    fn turns(&self) -> Vec<Missing> {
+        each_head(self.grid).chain([all_heads(self.grid)]).take(without_any(self.grid) + 1).collect()
+    }
+
+    fn turn(&mut self, begun: &mut Begun, number: usize) {
+        begun.turn = Some(number);
     }
 
     fn head(&mut self, _: &mut Begun, _: &mut Lent<'_>) {}
@@ -211,12 +221,16 @@ impl Sums for EffectSums {
         let loss = surprisal(logits, *truth);
         for group in groups {
             let losses = self.blocks[begun.block].get_mut(group).expect("it was entered when the sequence began");
-            let sum = match begun.missing {
-                Missing::Nothing => &mut losses.whole,
-                Missing::All => &mut losses.bare,
-                Missing::Head(HeadPlace { layer, head }) => &mut losses.without[self.grid.index(layer, head)],
+            let Some(turn) = begun.turn else {
+                losses.whole += loss;
+                continue;
             };
-            *sum += loss;
+            if let Some(without) = losses.without.get_mut(turn) {
+                *without += loss;
+            }
+            if turn == without_any(self.grid) {
+                losses.bare += loss;
+            }
         }
     }
 

@@ -2,11 +2,10 @@ use super::section::{Effects, Verdict, Verdicts};
 use super::sums::{Group, Losses, surprisal};
 use super::*;
 use crate::corpus::{Annotation, Upos};
-use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::model::grid::HeadGrid;
 use crate::passes::ablation::Replacement;
 use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Sums, watching};
-use crate::passes::turns::Missing;
 use crate::sequences::sequence::{MaskedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::sequences::words::FromToken;
@@ -39,20 +38,16 @@ fn logits(truth: usize, nats: f64) -> [f32; 3] {
 }
 
 /// Shows a sentence in all turns: the losses of its two scored tokens with all heads, without each, without any.
-fn show(sums: &mut EffectSums, index: u64, losses: &[(Missing, [f64; 2])]) {
+fn show(sums: &mut EffectSums, index: u64, losses: &[[f64; 2]]) {
     let mut begun = sums.begin(&masked(index));
-    for (turn, (missing, [first, second])) in losses.iter().enumerate() {
+    for (turn, [first, second]) in losses.iter().enumerate() {
         if turn > 0 {
-            sums.turn(&mut begun, *missing);
+            sums.turn(&mut begun, turn - 1);
         }
         sums.logits(&mut begun, 2, &logits(1, *first));
         sums.logits(&mut begun, 9, &logits(2, *second));
     }
     sums.end(begun);
-}
-
-fn head(head: usize) -> Missing {
-    Missing::Head(HeadPlace { layer: 0, head })
 }
 
 fn bench(grid: HeadGrid) -> Bench {
@@ -78,8 +73,7 @@ fn a_loss_by_hand() {
 #[test]
 fn losses_are_summed_by_group_and_turn() {
     let mut sums = EffectSums::new(GRID);
-    let turns =
-        [(Missing::Nothing, [1.0, 2.0]), (head(0), [1.5, 2.25]), (head(1), [0.5, 2.0]), (Missing::All, [3.0; 2])];
+    let turns = [[1.0, 2.0], [1.5, 2.25], [0.5, 2.0], [3.0; 2]];
     show(&mut sums, 5, &turns);
     let total = sums.blocks().total();
     let of = |group: &Group| {
@@ -120,9 +114,9 @@ fn verdicts_of_planted_effects() {
             (false, false) => -0.04,
         };
         let effects = [0.2 + noise, -0.2 + noise, 0.0, 0.001 * noise, 0.05 * noise];
-        let mut turns = vec![(Missing::Nothing, [1.0; 2])];
-        turns.extend(effects.iter().enumerate().map(|(place, effect)| (head(place), [1.0 + effect; 2])));
-        turns.push((Missing::All, [1.5; 2]));
+        let mut turns = vec![[1.0; 2]];
+        turns.extend(effects.iter().map(|effect| [1.0 + effect; 2]));
+        turns.push([1.5; 2]);
         show(&mut sums, index, &turns);
     }
     let (_, found) = measured(sums, grid);
@@ -148,12 +142,9 @@ fn heads_without_an_effect_are_hardly_ever_called_helpful_or_harmful() {
         (state >> 40) as f64 / f64::from(1 << 24) - 0.5
     };
     for index in 0..128 {
-        let mut turns = vec![(Missing::Nothing, [1.0; 2])];
-        turns.extend((0..grid.count()).map(|place| {
-            let (layer, head) = grid.at(place);
-            (Missing::Head(HeadPlace { layer, head }), [1.0 + noise(); 2])
-        }));
-        turns.push((Missing::All, [1.0; 2]));
+        let mut turns = vec![[1.0; 2]];
+        turns.extend((0..grid.count()).map(|_| [1.0 + noise(); 2]));
+        turns.push([1.0; 2]);
         show(&mut sums, index, &turns);
     }
     let (_, found) = measured(sums, grid);
@@ -164,8 +155,7 @@ fn heads_without_an_effect_are_hardly_ever_called_helpful_or_harmful() {
 
 #[test]
 fn sums_of_parts_are_those_of_the_whole() {
-    let turns =
-        |first| [(Missing::Nothing, [first, 1.0]), (head(0), [2.0; 2]), (head(1), [1.0; 2]), (Missing::All, [3.0; 2])];
+    let turns = |first| [[first, 1.0], [2.0; 2], [1.0; 2], [3.0; 2]];
     let (mut whole, mut left, mut right) = (EffectSums::new(GRID), EffectSums::new(GRID), EffectSums::new(GRID));
     for (index, first) in [(3, 0.1), (9, 0.7), (70, 1.3), (3 + 64, 0.2)] {
         show(&mut whole, index, &turns(first));

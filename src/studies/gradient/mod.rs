@@ -14,7 +14,7 @@ use super::metric::{self, Bench, Estimates, Keys};
 use super::section::{Section, section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
 use crate::passes::observer::{self, Observer, watching};
-use crate::passes::pass::{Pass, Sequences};
+use crate::passes::pass::{Pass, Phases, Sequences};
 use metrics::{METRICS, values};
 use section::{GradientSection, Gradients};
 use sums::GradientSums;
@@ -35,7 +35,7 @@ impl Study for Gradient {
     }
 
     fn passes(&self) -> Vec<Pass> {
-        vec![Pass { sequences: Sequences::Masked, derivatives: true, ..Pass::PLAIN }]
+        vec![Pass { sequences: Sequences::Masked(Phases::Asked), sampled: true, derivatives: true, ..Pass::PLAIN }]
     }
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {

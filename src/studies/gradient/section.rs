@@ -120,7 +120,11 @@ impl Gradients {
         let shown = order.iter().enumerate().filter(|(rank, _)| *rank < SHOWN || *rank >= last).map(|(_, head)| *head);
         writeln!(out, "{}", table(shown))?;
         if !rank_correlations.is_empty() {
-            writeln!(out, "\nRank correlation with the effect of removing each head (Spearman, all {} heads):", heads.len())?;
+            writeln!(
+                out,
+                "\nRank correlation with the effect of removing each head (Spearman, all {} heads):",
+                heads.len()
+            )?;
             for Agreement { metric, correlation, .. } in rank_correlations {
                 let name = metric.replace('_', " ");
                 match correlation {

@@ -107,7 +107,10 @@ fn the_order_of_heads_is_held_against_that_of_an_effect() {
     assert_eq!(&*first.metric, "first_order_effect");
     assert!((first.correlation.rho.unwrap() - 0.4).abs() < 1e-12);
     let summary = section.summary(&default_policy());
-    assert!(summary.contains("gradient importance 1.00 [1.00, 1.00]\nfirst order effect 0.40 [0.40, 0.40]"), "{summary}");
+    assert!(
+        summary.contains("gradient importance 1.00 [1.00, 1.00]\nfirst order effect 0.40 [0.40, 0.40]"),
+        "{summary}"
+    );
     assert!(summary.find("L0H0").unwrap() < summary.find("L1H1").unwrap(), "{summary}");
     let written = serde_json::to_value(&found(&*section).rank_correlations[1]).unwrap();
     assert_eq!(written["with"], "loss_effect");
@@ -116,8 +119,7 @@ fn the_order_of_heads_is_held_against_that_of_an_effect() {
 
 #[test]
 fn sums_of_parts_are_those_of_the_whole() {
-    let (mut whole, mut left, mut right) =
-        (GradientSums::new(GRID), GradientSums::new(GRID), GradientSums::new(GRID));
+    let (mut whole, mut left, mut right) = (GradientSums::new(GRID), GradientSums::new(GRID), GradientSums::new(GRID));
     for (index, derivative) in [(3, 0.1), (9, -0.7), (70, 1.3), (3 + BLOCKS as u64, 0.2)] {
         let part = if index % 2 == 0 { &mut left } else { &mut right };
         for sums in [&mut whole, part] {
