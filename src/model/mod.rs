@@ -112,6 +112,7 @@ impl Model {
 }
 
 /// The parts of a model that are not always loaded.
+#[derive(Clone, Copy)]
 struct Parts {
     masked_lm: bool,
     derivatives: bool,

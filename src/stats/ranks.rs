@@ -14,7 +14,7 @@ pub fn spearman(these: &[f64], those: &[f64]) -> Option<f64> {
     if these.iter().chain(those).any(|value| value.is_nan()) {
         return None;
     }
-    let middle = (these.len() as f64 + 1.0) / 2.0;
+    let middle = f64::midpoint(1.0, these.len() as f64);
     let centred = |values: &[f64]| -> Vec<f64> {
         let ranks = Data::new(values.to_vec()).ranks(RankTieBreaker::Average);
         ranks.into_iter().map(|rank| rank - middle).collect()

@@ -120,7 +120,7 @@ fn the_order_of_heads_is_held_against_that_of_an_effect() {
 #[test]
 fn sums_of_parts_are_those_of_the_whole() {
     let (mut whole, mut left, mut right) = (GradientSums::new(GRID), GradientSums::new(GRID), GradientSums::new(GRID));
-    for (index, derivative) in [(3, 0.1), (9, -0.7), (70, 1.3), (3 + BLOCKS as u64, 0.2)] {
+    for (index, derivative) in [(3, 0.1_f64), (9, -0.7), (70, 1.3), (3 + BLOCKS as u64, 0.2)] {
         let part = if index % 2 == 0 { &mut left } else { &mut right };
         for sums in [&mut whole, part] {
             show(sums, index, 3, derivative.abs(), &[derivative, -1.0]);
