@@ -158,6 +158,20 @@ fn the_gates_of_a_layer_sum_to_one_gate_on_its_attention() {
     }
 }
 
+/// The library goes down the operations by recursion, here on a thread as large as the workers': twice as many layers as the
+/// largest BERT has.
+#[test]
+fn deep_models_fit_the_stack() {
+    let random = RandomEncoder { order: vec![0; 48], ..RandomEncoder::plain(18) };
+    let pack = Pack { sentences: sentences(&[5]) };
+    let predicted = [vec![2]];
+    let batch = pack.batch().with_predicted(&predicted);
+    let encoder = TensorEncoder::new(&random.parameters(), &Device::Cpu).unwrap();
+    let found = encoder.masked_lm_gradient(&batch, &Gates::default(), &[3]).unwrap();
+    assert_eq!(found.gates.len(), 48 * random.heads);
+    assert!(found.gates.iter().any(|derivative| *derivative != 0.0));
+}
+
 #[test]
 fn the_loss_is_that_of_the_logits() {
     let random = RandomEncoder::plain(9);

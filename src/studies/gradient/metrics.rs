@@ -12,8 +12,6 @@ pub fn values(sums: &Derivatives, head: Option<usize>) -> Vec<Fraction> {
     METRICS.iter().map(|metric| (metric.value)(sums, head)).collect()
 }
 
-const CHANCE: &str = "0: a small part of the head is not missed";
-
 /// All metrics of derivatives, in the order of the report.
 pub const METRICS: &[Metric<Ratio>] = &[
     Metric {
@@ -22,8 +20,8 @@ pub const METRICS: &[Metric<Ratio>] = &[
             measures: "How much the loss of a sentence's masked tokens depends on the head, in either direction.",
             formula: "gradient_importance = mean over sentences s with masks of |d L_s / d xi| at xi = 1, in nats; L_s the mean of \
                 -ln p(t) over the masked tokens t of s, the head writing r + xi (z - r)",
-            chance: CHANCE,
-            source: "Michel et al. 2019 (arXiv:1905.10650), section 4.1, equation 2: the sensitivity I_h, there of a task's loss, towards \
+            chance: "0: nothing of the head is read; whatever is read has more, for sizes do not cancel out",
+            source: "Michel et al. 2019 (arXiv:1905.10650), section 4.1: the sensitivity I_h, there of a task's loss, towards \
                 zero, and normalised by layer, which it is not here.",
             caveats: "It has no sign: a head may be in the way of as many sentences as it helps. A head of which only the whole can be \
                 missed has little: the loss is flat where the model is sure. What the gate goes towards: `settings.ablation`.",
@@ -41,7 +39,7 @@ pub const METRICS: &[Metric<Ratio>] = &[
             measures: "How much the loss of masked tokens would rise without the head, if it went on as it begins.",
             formula: "first_order_effect = - sum over sentences s of d (sum of -ln p(t) over the masked tokens t of s) / d xi at xi = 1 \
                 / masked tokens, in nats; the head writing r + xi (z - r)",
-            chance: CHANCE,
+            chance: "0: a small part of the head is not missed",
             source: "The first term of the Taylor series of the loss, as Molchanov et al. 2017 (arXiv:1611.06440), section 2.2, remove \
                 feature maps by; the sign kept.",
             caveats: "It is right for a small part of the head, and removal takes all of it: where the loss bends, the two differ, \
