@@ -263,6 +263,7 @@ fn only_the_writers_and_readers_know_json_text() {
         "studies/effect/mod.rs",
         "studies/arc_use/mod.rs",
         "studies/pruning/mod.rs",
+        "studies/gradient/mod.rs",
         "passes/partial.rs",
         "passes/identity.rs",
         "passes/countable.rs",

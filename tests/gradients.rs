@@ -10,6 +10,7 @@ use golden::record;
 use headscope::model::forward::Start;
 use headscope::model::forward::gates::{Gate, Gates, Replacement};
 use headscope::model::forward::gradient::GateGradient;
+use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::tensor::TensorEncoder;
 use headscope::model::forward::visitor::Needs;
 use headscope::sequences::pack::Pack;
@@ -80,6 +81,97 @@ fn the_gradient_of_every_gate_is_that_of_finite_differences() {
     }
 }
 
+/// `-ln p` of the targets, summed.
+fn loss_of(logits: &[f32], targets: &[u32]) -> f64 {
+    let minus_ln_p = |(row, &target): (&[f32], &u32)| {
+        let total: f64 = row.iter().map(|&logit| f64::from(logit).exp()).sum();
+        total.ln() - f64::from(row[target as usize])
+    };
+    logits.chunks_exact(VOCABULARY).zip(targets).map(minus_ln_p).sum()
+}
+
+/// Every head of a model whole, each with a replacement of its own.
+fn whole_heads(random: &RandomEncoder) -> Gates {
+    let mut gates = Gates::default();
+    for (place, (layer, head)) in
+        (0..random.order.len()).flat_map(|layer| (0..random.heads).map(move |head| (layer, head))).enumerate()
+    {
+        let vectors: Replacement =
+            std::array::from_fn(|class| vec![(class + place) as f32 / 9.0 - 0.4; random.head_dim]);
+        gates.set(layer, head, Gate { keep: 1.0, replacement: Some(vectors) });
+    }
+    gates
+}
+
+/// The two encoders share no code but the parameters. With a step `h` of 2^-6 the differences are off by `h² f''' / 6`, 4e-5
+/// times the third derivative, and by the rounding of two float32 losses, some 1e-6 of them, over `2h`.
+#[test]
+fn gradients_are_the_differences_of_the_other_encoder() {
+    const STEP: f32 = 1.0 / 64.0;
+    for random in [RandomEncoder::plain(15), RandomEncoder { pre_norm: true, ..RandomEncoder::plain(16) }] {
+        let pack = Pack { sentences: sentences(&[11]) };
+        let (classes, predicted, targets) = (classes(&pack.sentences), [vec![2, 7]], [3, 40]);
+        let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
+        let gates = whole_heads(&random);
+        let parameters = random.parameters();
+        let encoder = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
+        let found = encoder.masked_lm_gradient(&batch, &gates, &targets).unwrap();
+        let packed = PackedEncoder::new(parameters);
+        let needs = Needs { logits: true, ..Needs::default() };
+        let loss = |layer: usize, head: usize, keep: f32| {
+            let mut moved = gates.clone();
+            moved.set(layer, head, Gate { keep, ..gates.of(layer, head).unwrap().clone() });
+            loss_of(&record(&packed, Start::Embeddings, &batch, &moved, needs).remove(0).logits, &targets)
+        };
+        for (place, found) in found.gates.iter().enumerate() {
+            let (layer, head) = (place / random.heads, place % random.heads);
+            let more = loss(layer, head, 1.0 + STEP) - loss(layer, head, 1.0 - STEP);
+            let expected = more / f64::from(2.0 * STEP);
+            assert!((found - expected).abs() < 1e-3 * expected.abs().max(1.0), "{found} is not {expected}");
+        }
+    }
+}
+
+#[test]
+fn the_gates_of_a_layer_sum_to_one_gate_on_its_attention() {
+    const STEP: f32 = 1.0 / 1024.0;
+    let random = RandomEncoder { heads: 4, ..RandomEncoder::plain(17) };
+    let pack = Pack { sentences: sentences(&[9]) };
+    let (classes, predicted, targets) = (classes(&pack.sentences), [vec![1, 5]], [8, 21]);
+    let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
+    let encoder = TensorEncoder::with_precision(&random.parameters(), &Device::Cpu, DType::F64).unwrap();
+    let whole = whole_heads(&random);
+    let found = encoder.masked_lm_gradient(&batch, &whole, &targets).unwrap().gates;
+    for (layer, heads) in found.chunks_exact(random.heads).enumerate() {
+        // What all heads of the layer write, moved together towards their replacements.
+        let loss = |keep: f32| {
+            let mut moved = whole.clone();
+            for head in 0..random.heads {
+                moved.set(layer, head, Gate { keep, ..whole.of(layer, head).unwrap().clone() });
+            }
+            encoder.masked_lm_gradient(&batch, &moved, &targets).unwrap().loss
+        };
+        let expected = (loss(1.0 + STEP) - loss(1.0 - STEP)) / f64::from(2.0 * STEP);
+        let sum: f64 = heads.iter().sum();
+        assert!(heads.iter().all(|derivative| derivative.abs() > 1e-4), "{heads:?}");
+        assert!((sum - expected).abs() < 2e-5 * expected.abs().max(1.0), "{sum} is not {expected}");
+    }
+}
+
+/// The library goes down the operations by recursion, here on a thread as large as the workers': twice as many layers as the
+/// largest BERT has.
+#[test]
+fn deep_models_fit_the_stack() {
+    let random = RandomEncoder { order: vec![0; 48], ..RandomEncoder::plain(18) };
+    let pack = Pack { sentences: sentences(&[5]) };
+    let predicted = [vec![2]];
+    let batch = pack.batch().with_predicted(&predicted);
+    let encoder = TensorEncoder::new(&random.parameters(), &Device::Cpu).unwrap();
+    let found = encoder.masked_lm_gradient(&batch, &Gates::default(), &[3]).unwrap();
+    assert_eq!(found.gates.len(), 48 * random.heads);
+    assert!(found.gates.iter().any(|derivative| *derivative != 0.0));
+}
+
 #[test]
 fn the_loss_is_that_of_the_logits() {
     let random = RandomEncoder::plain(9);
@@ -92,11 +184,7 @@ fn the_loss_is_that_of_the_logits() {
         record(&encoder, Start::Embeddings, &batch, &Gates::default(), Needs { logits: true, ..Needs::default() })
             .remove(0)
             .logits;
-    let minus_ln_p = |(row, target): (&[f32], usize)| {
-        let total: f64 = row.iter().map(|&logit| f64::from(logit).exp()).sum();
-        total.ln() - f64::from(row[target])
-    };
-    let expected: f64 = logits.chunks_exact(VOCABULARY).zip([3, 40]).map(minus_ln_p).sum();
+    let expected = loss_of(&logits, &[3, 40]);
     assert!((found - expected).abs() < 1e-4, "{found} is not {expected}");
 
     let error =

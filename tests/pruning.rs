@@ -15,11 +15,11 @@ fn heads_go_one_after_the_other() {
     let one = report("1");
     assert_eq!(report("2"), one);
     let found: Value = serde_json::from_str(&one).unwrap();
-    // It asks about the effects, so these are measured, too.
-    assert_eq!(found["settings"]["studies"], json!(["effect", "pruning"]));
+    // It asks about effects and gradients, so these are measured, too.
+    assert_eq!(found["settings"]["studies"], json!(["effect", "gradient", "pruning"]));
     let (pruning, effect) = (&found["pruning"], &found["effect"]);
     let by: Vec<&Value> = pruning["orders"].as_array().unwrap().iter().map(|curve| &curve["by"]).collect();
-    assert_eq!(by, ["effect", "random:0", "random:1", "random:2"]);
+    assert_eq!(by, ["effect", "gradient", "random:0", "random:1", "random:2"]);
     // Half of the sample, and without any head every order ends at the same loss.
     assert!(pruning["sentences"].as_u64().unwrap() < effect["sentences"].as_u64().unwrap());
     for curve in pruning["orders"].as_array().unwrap() {

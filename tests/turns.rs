@@ -11,9 +11,11 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use candle_core::Device;
 use golden::record;
 use headscope::model::forward::gates::{Gate, Gates};
 use headscope::model::forward::packed::PackedEncoder;
+use headscope::model::forward::tensor::TensorEncoder;
 use headscope::model::forward::visitor::Needs;
 use headscope::model::forward::{Encoder, Start};
 use headscope::model::grid::{HeadGrid, HeadPlace};
@@ -21,6 +23,7 @@ use headscope::model::parameters::Parameters;
 use headscope::passes::ablation::Replacement;
 use headscope::passes::beforehand::Beforehand;
 use headscope::passes::contexts::ContextSums;
+use headscope::passes::derivatives::differentiate;
 use headscope::passes::observer::{Lent, Panel, Sums, sums, watching};
 use headscope::passes::trials::Trial;
 use headscope::passes::turns::{Missing, Turns, all_heads, each_head};
@@ -32,6 +35,7 @@ use headscope::sequences::words::FromToken;
 use headscope::stats::bootstrap::Resamples;
 use headscope::studies::effect::Effect;
 use headscope::studies::found::NOTHING;
+use headscope::studies::gradient::Gradient;
 use headscope::studies::metric::Bench;
 use headscope::studies::study::{Observed, Study, Subject};
 use headscope::system::progress::Analysis;
@@ -245,31 +249,37 @@ proptest! {
     }
 }
 
-/// The effect of every head, by the study.
-fn effects(parameters: Parameters, removal: Replacement) -> Vec<f64> {
-    let (grid, head_dim) = grid(&parameters);
-    let encoder = PackedEncoder::new(parameters);
+/// A metric of every head, as its study has it.
+fn measured(parameters: &Parameters, removal: Replacement, study: &dyn Study, metric: &str) -> Vec<f64> {
+    let (grid, head_dim) = grid(parameters);
+    let encoder = PackedEncoder::new(parameters.clone());
     let sequences = masked(&[13, 8, 30, 9, 21]);
     let gates = match removal {
         Replacement::Mean => means(&encoder, grid, head_dim, &sequences),
         Replacement::Zero => vec![Gate::scale(0.0); grid.count()],
     };
     let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None, found: &NOTHING };
-    let mut panel = Panel::new(vec![Effect.observer(0, &subject)]);
+    let mut panel = Panel::new(vec![study.observer(0, &subject)]);
     panel.begin_pass(&Beforehand { removal: Some(removal), ..Beforehand::default() });
-    let seen =
-        run(&encoder, &Turns::default().without(missing(grid), grid, &gates), panel, &sequences).into_observers();
+    let seen = if study.passes()[0].derivatives {
+        let encoder = TensorEncoder::new(parameters, &Device::Cpu).unwrap();
+        let (turns, threads) = (Turns::default().towards(grid, &gates), NonZeroUsize::new(2).unwrap());
+        let (sequences, progress) = (sequences.into_iter().map(Ok), Analysis::new(None, None, Arc::default()));
+        differentiate(panel, ("random", &encoder), (&turns.first, &[]), sequences, threads, &progress).unwrap()
+    } else {
+        run(&encoder, &Turns::default().without(missing(grid), grid, &gates), panel, &sequences)
+    };
     let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
-    let (estimates, _) = Effect.measure(&[Observed { sums: &*seen[0], left_out: 0 }], &bench);
-    estimates.heads.iter().map(|head| head.get("loss_effect", None).unwrap().unwrap()).collect()
+    let (estimates, _) = study.measure(&[Observed { sums: &*seen.into_observers()[0], left_out: 0 }], &bench);
+    estimates.heads.iter().map(|head| head.get(metric, None).unwrap().unwrap()).collect()
 }
 
-#[test]
-fn a_head_that_writes_nothing_has_no_effect_and_a_constant_one_only_if_it_becomes_zero() {
+/// Three layers of two heads, of which L1H0 writes nothing that is read and L1H1 always the same.
+fn planted() -> Parameters {
     let random = RandomEncoder::plain(5);
     let (hidden, dim) = (random.heads * random.head_dim, random.head_dim);
     let mut parameters = random.parameters();
-    // Nothing of what L1H0 computes is read: its columns of the output projection, `[hidden, hidden]`, are 0.
+    // The columns of L1H0 in the output projection, `[hidden, hidden]`, are 0.
     for row in parameters.layers[1].attention_output.weight.chunks_exact_mut(hidden) {
         row[..dim].fill(0.0);
     }
@@ -277,10 +287,32 @@ fn a_head_that_writes_nothing_has_no_effect_and_a_constant_one_only_if_it_become
     let values = &mut parameters.layers[1].query_key_value;
     values.weight[(2 * hidden + dim) * hidden..].fill(0.0);
     values.bias[2 * hidden + dim..].fill(0.75);
-    let place = |head: usize| random.heads + head;
-    let (mean, zero) = (effects(parameters.clone(), Replacement::Mean), effects(parameters, Replacement::Zero));
-    assert_eq!((mean[place(0)], zero[place(0)]), (0.0, 0.0));
-    assert_eq!(mean[place(1)], 0.0);
-    assert!(zero[place(1)].abs() > 1e-3, "{}", zero[place(1)]);
+    parameters
+}
+
+/// The places of the two in lists of all heads.
+const SILENT: usize = 2;
+const CONSTANT: usize = 3;
+
+#[test]
+fn a_head_that_writes_nothing_has_no_effect_and_a_constant_one_only_if_it_becomes_zero() {
+    let effects = |removal| measured(&planted(), removal, &Effect, "loss_effect");
+    let (mean, zero) = (effects(Replacement::Mean), effects(Replacement::Zero));
+    assert_eq!((mean[SILENT], zero[SILENT]), (0.0, 0.0));
+    assert_eq!(mean[CONSTANT], 0.0);
+    assert!(zero[CONSTANT].abs() > 1e-3, "{}", zero[CONSTANT]);
     assert!(mean[0].abs() > 1e-3 && zero[0].abs() > 1e-3, "heads that write are missed: {mean:?} {zero:?}");
+}
+
+#[test]
+fn so_it_is_with_gradients() {
+    for metric in ["gradient_importance", "first_order_effect"] {
+        let derivatives = |removal| measured(&planted(), removal, &Gradient, metric);
+        let (mean, zero) = (derivatives(Replacement::Mean), derivatives(Replacement::Zero));
+        assert_eq!((mean[SILENT], zero[SILENT]), (0.0, 0.0));
+        // Attention sums to 1 but for rounding, and so does not come to the mean exactly.
+        assert!(mean[CONSTANT].abs() < 1e-6, "{}", mean[CONSTANT]);
+        assert!(zero[CONSTANT].abs() > 1e-3, "{}", zero[CONSTANT]);
+        assert!(mean[0].abs() > 1e-3 && zero[0].abs() > 1e-3, "{mean:?} {zero:?}");
+    }
 }

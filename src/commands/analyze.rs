@@ -117,7 +117,8 @@ fn observe(options: &AnalyzeOptions, shard: Shard, policy: &Policy) -> Result<Ob
 fn load(files: ModelFiles, studies: &[&'static dyn Study]) -> Result<Model> {
     let predicting = studies.iter().find(|study| study.passes().iter().any(Pass::predicts));
     let Some(study) = predicting else { return Model::load(files) };
-    let model = Model::load_with_masked_lm(files)?;
+    let derivatives = studies.iter().any(|study| study.passes().iter().any(|pass| pass.derivatives));
+    let model = if derivatives { Model::load_with_derivatives } else { Model::load_with_masked_lm }(files)?;
     let (id, study) = (&model.id, study.card().name);
     ensure!(
         model.masked_lm_head,

@@ -17,11 +17,13 @@ use std::collections::BTreeMap;
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Result, anyhow};
+use candle_core::Device;
 
 use families::Architecture;
 use files::{ModelFile, ModelFiles};
 use forward::Encoder;
 use forward::packed::PackedEncoder;
+use forward::tensor::TensorEncoder;
 use grid::HeadGrid;
 use initial::Initial;
 use parameters::Parameters;
@@ -42,6 +44,8 @@ pub struct Model {
     pub tokenizer: ModelTokenizer,
     /// The forward pass.
     pub encoder: Box<dyn Encoder>,
+    /// The same weights with derivatives; `None` unless asked for, since it has a copy of them.
+    pub differentiable: Option<TensorEncoder>,
 }
 
 impl Model {
@@ -52,7 +56,7 @@ impl Model {
     /// If a file cannot be read, the architecture is not supported, or the weights or the tokenizer
     /// do not fit `config.json`.
     pub fn load(files: ModelFiles) -> Result<Self> {
-        Self::load_as(files, false)
+        Self::load_as(files, Parts { masked_lm: false, derivatives: false })
     }
 
     /// Loads a model with its masked-LM head, if it has one, so that it predicts tokens.
@@ -61,22 +65,32 @@ impl Model {
     ///
     /// As [`Model::load`].
     pub fn load_with_masked_lm(files: ModelFiles) -> Result<Self> {
-        Self::load_as(files, true)
+        Self::load_as(files, Parts { masked_lm: true, derivatives: false })
     }
 
-    fn load_as(files: ModelFiles, masked_lm: bool) -> Result<Self> {
+    /// Loads a model with its masked-LM head, if it has one, and once more as an encoder that has derivatives.
+    ///
+    /// # Errors
+    ///
+    /// As [`Model::load`].
+    pub fn load_with_derivatives(files: ModelFiles) -> Result<Self> {
+        Self::load_as(files, Parts { masked_lm: true, derivatives: true })
+    }
+
+    fn load_as(files: ModelFiles, parts: Parts) -> Result<Self> {
         let ModelFiles { id, revision, config, architecture, tokenizer, weights } = files;
         let tokenizer =
             ModelTokenizer::load(&tokenizer, &config, architecture.family.model_type, architecture.config.vocab_size)?;
         let checkpoint = Checkpoint::open(weights.clone(), architecture.family)?;
         let masked_lm_head = checkpoint.has(architecture.family.masked_lm.dense);
         let mut parameters = Parameters::load(&checkpoint, &architecture)?;
-        if masked_lm && masked_lm_head {
+        if parts.masked_lm && masked_lm_head {
             parameters = parameters.with_masked_lm(&checkpoint, &architecture)?;
         }
         weights.iter().try_for_each(ModelFile::ensure_unchanged)?;
+        let differentiable = parts.derivatives.then(|| TensorEncoder::new(&parameters, &Device::Cpu)).transpose()?;
         let encoder = Box::new(PackedEncoder::new(parameters));
-        Ok(Self { id, revision, architecture, masked_lm_head, tokenizer, encoder })
+        Ok(Self { id, revision, architecture, masked_lm_head, tokenizer, encoder, differentiable })
     }
 
     /// How many layers and heads there are.
@@ -95,6 +109,13 @@ impl Model {
         let initial = Initial::new(self.architecture.config.initializer_range, seed)?;
         Ok(Box::new(PackedEncoder::new(Parameters::load(&initial, &self.architecture)?)))
     }
+}
+
+/// The parts of a model that are not always loaded.
+#[derive(Clone, Copy)]
+struct Parts {
+    masked_lm: bool,
+    derivatives: bool,
 }
 
 /// SHA-256 of a model's files, lower-case hexadecimal.

@@ -6,6 +6,7 @@ pub mod contexts;
 pub mod control;
 pub mod countable;
 pub mod counting;
+pub mod derivatives;
 pub mod identity;
 pub mod merge;
 pub mod observation;

@@ -16,6 +16,7 @@ use super::countable::ensure_countable;
 use super::trials::{Asked, Trial};
 use super::turns::Missing;
 use crate::model::forward::attention::AttentionView;
+use crate::model::forward::gradient::GateGradient;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadView, Needs};
 use crate::model::grid::HeadGrid;
@@ -74,6 +75,10 @@ pub trait Sums: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
 
     /// Sees the masked-LM logits at a predicted position, `[vocab]`, if they are needed.
     fn logits(&mut self, _begun: &mut Self::Begun, _position: usize, _logits: &[f32]) {}
+
+    /// Sees the derivatives of the loss of a sequence, the sum over its predicted positions, by the gates of all heads,
+    /// in a pass that has them.
+    fn gradient(&mut self, _begun: &mut Self::Begun, _gradient: &GateGradient) {}
 
     /// Is told that everything was seen of a sequence.
     fn end(&mut self, _begun: Self::Begun) {}
@@ -199,6 +204,9 @@ pub trait Observer: Send + Sync {
     /// [`Sums::logits`], of the `sequence`-th of those begun.
     fn logits(&mut self, sequence: usize, position: usize, logits: &[f32]);
 
+    /// [`Sums::gradient`], of the `sequence`-th of those begun.
+    fn gradient(&mut self, sequence: usize, gradient: &GateGradient);
+
     /// Ends the pack.
     fn end(&mut self);
 
@@ -322,6 +330,10 @@ impl<S: Sums> Observer for Watching<S> {
         self.sums.logits(&mut self.begun[sequence], position, logits);
     }
 
+    fn gradient(&mut self, sequence: usize, gradient: &GateGradient) {
+        self.sums.gradient(&mut self.begun[sequence], gradient);
+    }
+
     fn end(&mut self) {
         for begun in self.begun.drain(..) {
             self.sums.end(begun);
@@ -442,6 +454,11 @@ impl Panel {
     pub fn logits(&mut self, number: usize, position: usize, logits: &[f32]) {
         let who = self.observers.iter_mut().filter(|observer| observer.needs().logits);
         who.for_each(|observer| observer.logits(number, position, logits));
+    }
+
+    /// Shows derivatives to everybody.
+    pub fn gradient(&mut self, number: usize, gradient: &GateGradient) {
+        self.observers.iter_mut().for_each(|observer| observer.gradient(number, gradient));
     }
 
     /// Ends the pack.

@@ -19,6 +19,10 @@ pub struct Pass {
     pub removed: Vec<HeadPlace>,
     /// The sentences that go through.
     pub portion: Portion,
+    /// Whether observers are shown, of each sequence, the derivatives of its loss by the gates of all heads, and nothing
+    /// else: each gate goes from the head as it is towards what the [`Ablation`](super::ablation::Ablation) puts in its
+    /// place.
+    pub derivatives: bool,
 }
 
 /// Sequences that can be made of the sentences of a corpus.
@@ -80,8 +84,13 @@ pub enum Phases {
 
 impl Pass {
     /// The sentences through the checkpoint's weights.
-    pub const PLAIN: Self =
-        Self { sequences: Sequences::Sentences, weights: Weights::Trained, removed: Vec::new(), portion: Portion::All };
+    pub const PLAIN: Self = Self {
+        sequences: Sequences::Sentences,
+        weights: Weights::Trained,
+        removed: Vec::new(),
+        portion: Portion::All,
+        derivatives: false,
+    };
 
     /// Whether its weights are those of a masked-LM head, too.
     #[must_use]

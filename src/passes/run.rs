@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::ablation::{Ablation, Replacement};
 use super::beforehand::Beforehand;
 use super::contexts::ContextSums;
+use super::derivatives::differentiate;
 use super::identity::Protocol;
 use super::observation::PassSums;
 use super::observer::{self, Observer, Panel, watching};
@@ -107,11 +108,12 @@ impl Runner<'_> {
         passes.into_iter().map(run).collect()
     }
 
-    /// The turns that the observers of a sampled pass ask for.
+    /// The turns that the observers of a sampled pass ask for; of one with derivatives the first turn alone, with all
+    /// heads on their way.
     fn turns(&self, corpus: &CorpusIdentity, pass: &Pass, observers: &[Box<dyn Observer>]) -> Result<Turns> {
         let once = Turns::once(pass.gates());
         let missing: BTreeSet<Missing> = observers.iter().flat_map(|observer| observer.turns()).collect();
-        if missing.is_empty() {
+        if missing.is_empty() && !pass.derivatives {
             return Ok(once);
         }
         let (grid, head_dim) = (self.model.grid(), self.model.architecture.config.head_dim());
@@ -121,11 +123,12 @@ impl Runner<'_> {
                 let contexts = vec![watching(ContextSums::new(grid, head_dim))];
                 // Of all shards, so that each removes the same.
                 let whole = self.sampled(corpus, Shard::WHOLE, pass);
-                let seen = self.again(corpus, whole, pass.clone(), contexts, &once)?;
+                let plain = Pass { derivatives: false, ..pass.clone() };
+                let seen = self.again(corpus, whole, plain, contexts, &once)?;
                 observer::sums::<ContextSums>(&*seen.sums[0]).means().into_iter().map(Gate::replace).collect()
             }
         };
-        Ok(once.without(missing, grid, &gates))
+        Ok(if pass.derivatives { once.towards(grid, &gates) } else { once.without(missing, grid, &gates) })
     }
 
     /// One more pass over the corpus, which was this one.
@@ -261,11 +264,22 @@ impl Runner<'_> {
         let removal = (pass.portion != Portion::All).then(|| self.ablation().removal);
         let (embeddings, counts) = (encoder.word_embeddings(), self.counts.clone());
         panel.begin_pass(&Beforehand { embeddings, counts, removal });
-        let model = (self.model.id.as_str(), encoder);
-        let panel = sum_up(panel, model, turns, sequences, self.threads, progress)?;
+        let (model, threads) = (self.model.id.as_str(), self.threads);
+        let panel = if pass.derivatives {
+            let encoder = self.model.differentiable.as_ref();
+            let encoder = encoder.filter(|_| pass.weights == Weights::Trained).context(NO_DERIVATIVES)?;
+            let grid = self.model.grid();
+            let removed: Vec<usize> = pass.removed.iter().map(|place| grid.index(place.layer, place.head)).collect();
+            differentiate(panel, (model, encoder), (&turns.first, &removed), sequences, threads, progress)?
+        } else {
+            sum_up(panel, (model, encoder), turns, sequences, threads, progress)?
+        };
         Ok(panel.into_observers())
     }
 }
+
+/// The message where derivatives are needed and no encoder that has them was loaded.
+const NO_DERIVATIVES: &str = "derivatives are needed, but the encoder that has them was not loaded with these weights";
 
 /// The part of a corpus that is run: sentences that are in all of these.
 #[derive(Clone, Copy)]

@@ -55,6 +55,18 @@ impl Turns {
         Self { first, others: Vec::new() }
     }
 
+    /// The same first turn, in which each head is on its way to its gate of `gates`, `[layers * heads]`: whole, with the
+    /// gate's replacement. Heads with a gate of their own stay where they are.
+    #[must_use]
+    pub fn towards(mut self, grid: HeadGrid, gates: &[Gate]) -> Self {
+        for (HeadPlace { layer, head }, gate) in grid.places().zip(gates) {
+            if self.first.of(layer, head).is_none() {
+                self.first.set(layer, head, Gate { keep: 1.0, ..gate.clone() });
+            }
+        }
+        self
+    }
+
     /// A turn with all heads, and one without each of these sets of heads, every missing head being replaced by its gate of
     /// `gates`, `[layers * heads]`. The interventions of the first turn are those of all.
     #[must_use]
@@ -97,6 +109,16 @@ mod tests {
         assert_eq!(of(0), [first.clone(), None]);
         assert_eq!(of(1), [None, second.clone()]);
         assert_eq!(of(2), [first, second]);
+    }
+
+    #[test]
+    fn heads_on_their_way_are_whole() {
+        let by = std::array::from_fn(|class| vec![class as f32]);
+        let mut first = Gates::default();
+        first.set(1, 0, Gate::scale(0.0));
+        let turns = Turns::once(first).towards(GRID, &[Gate::replace(by.clone()), Gate::replace(by.clone())]);
+        assert_eq!(turns.first.of(0, 0), Some(&Gate { keep: 1.0, replacement: Some(by.into()) }));
+        assert_eq!((turns.first.of(1, 0), turns.others.len()), (Some(&Gate::scale(0.0)), 0));
     }
 
     #[test]

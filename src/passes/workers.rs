@@ -11,7 +11,7 @@ use super::showing::{Buffers, show};
 use super::turns::Turns;
 use crate::corpus::{Corpus, Sentence};
 use crate::model::forward::Encoder;
-use crate::sequences::pack::Packs;
+use crate::sequences::pack::{Pack, Packs};
 use crate::sequences::sample::Sample;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::shard::Shard;
@@ -70,11 +70,6 @@ impl Iterator for TokenizedSentences<'_> {
 
 /// Shows all sequences, in all turns, to a panel that has seen nothing yet.
 ///
-/// Each worker takes the next pack when it is done with one, and whoever takes a pack reads and tokenises it:
-/// no queue, and reading overlaps with the other workers' forward passes.
-/// The sums are exact, so it does not matter who took which pack.
-/// Where no observer looks there is no forward pass: the sequences are read and counted only.
-///
 /// # Errors
 ///
 /// If the corpus cannot be read on, or a forward pass fails.
@@ -86,18 +81,39 @@ pub fn sum_up(
     threads: NonZeroUsize,
     progress: &Analysis,
 ) -> Result<Panel> {
+    let show = |panel: &mut Panel, pack: &Pack, buffers: &mut Buffers| show(panel, pack, turns, encoder, buffers);
+    over_packs(panel, model, sequences, (threads, progress), show)
+}
+
+/// Runs `show` on every pack of the sequences, with buffers of the worker's own.
+///
+/// Each worker takes the next pack when it is done with one, and whoever takes a pack reads and tokenises it:
+/// no queue, and reading overlaps with the other workers' forward passes.
+/// The sums are exact, so it does not matter who took which pack.
+/// Where no observer looks there is no forward pass: the sequences are read and counted only.
+///
+/// # Errors
+///
+/// If the corpus cannot be read on, or `show` fails.
+pub(super) fn over_packs<B: Default>(
+    panel: Panel,
+    model: &str,
+    sequences: impl Iterator<Item = Result<Sequence>> + Send,
+    (threads, progress): (NonZeroUsize, &Analysis),
+    show: impl Fn(&mut Panel, &Pack, &mut B) -> Result<()> + Sync,
+) -> Result<Panel> {
     let packs = Mutex::new(Packs::new(sequences));
     let failed = AtomicBool::new(false);
     let take = || packs.lock().unwrap_or_else(PoisonError::into_inner).next().transpose();
     let work = || -> Result<Panel> {
         let stop_others = StopOnDrop(&failed);
         let mut panel = panel.duplicate();
-        let mut buffers = Buffers::default();
+        let mut buffers = B::default();
         while !failed.load(Ordering::Relaxed) {
             let Some(pack) = take()? else { break };
             panel.begin(pack.sentences.iter());
             if panel.looks() {
-                show(&mut panel, &pack, turns, encoder, &mut buffers)
+                show(&mut panel, &pack, &mut buffers)
                     .with_context(|| format!("cannot run `{model}` over the corpus, sentences counted from 0"))?;
             }
             panel.end();

@@ -57,6 +57,11 @@ impl Sequence {
     pub fn predicted(&self) -> impl Iterator<Item = usize> {
         self.masked.iter().filter(|masked| masked.truth.is_some()).map(|masked| masked.position)
     }
+
+    /// The ids of the tokens that are to be predicted there.
+    pub fn targets(&self) -> impl Iterator<Item = u32> {
+        self.masked.iter().filter_map(|masked| masked.truth)
+    }
 }
 
 /// A position at which a mask stands.

@@ -129,6 +129,15 @@ impl Resamples {
         add_up(&occupied, &self.counts, &mut sums);
         Resampled { sums, blocks: occupied.len() }
     }
+
+    /// The 95 % percentile interval of a statistic that is worked out in each resample, given its number; resamples in
+    /// which it has no value are left out. `None` where fewer than half of them have one.
+    #[must_use]
+    pub fn interval(&self, statistic: impl Fn(usize) -> Option<f64>) -> Option<Interval> {
+        let drawn = if self.is_empty() { 0 } else { RESAMPLES };
+        let values: Vec<f64> = (0..drawn).filter_map(statistic).collect();
+        (!values.is_empty() && 2 * values.len() >= drawn).then(|| percentiles(values))
+    }
 }
 
 /// Adds up the values of some blocks, as often as each resample has the block.
@@ -177,11 +186,28 @@ impl Resampled {
             let mut denominators = denominators.sums.iter();
             ratios.retain(|_| denominators.next().is_some_and(|&denominator| denominator != 0.0));
         }
-        let low = lower_quantile(&ratios);
-        ratios.iter_mut().for_each(|ratio| *ratio = -*ratio);
-        // Subtracted from 0, so that there is no -0.
-        Some(Interval(low, 0.0 - lower_quantile(&ratios)))
+        Some(percentiles(ratios))
     }
+
+    /// The sum in the resample of this number.
+    #[must_use]
+    pub fn at(&self, resample: usize) -> f64 {
+        self.sums[resample]
+    }
+
+    /// The number of blocks where the quantity is not 0.
+    #[must_use]
+    pub fn blocks(&self) -> usize {
+        self.blocks
+    }
+}
+
+/// The interval that has a share of [`TAIL`] of some values on either side.
+fn percentiles(mut values: Vec<f64>) -> Interval {
+    let low = lower_quantile(&values);
+    values.iter_mut().for_each(|value| *value = -*value);
+    // Subtracted from 0, so that there is no -0.
+    Interval(low, 0.0 - lower_quantile(&values))
 }
 
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]

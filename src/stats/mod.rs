@@ -7,6 +7,7 @@ pub mod blocks;
 pub mod bootstrap;
 pub mod difference;
 pub mod exact;
+pub mod ranks;
 pub mod search;
 pub mod significance;
 pub mod surprisal;

@@ -12,6 +12,7 @@ use super::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use super::explained::Explained;
 use super::explanation::Entry;
 use super::frequency::Frequency;
+use super::gradient::Gradient;
 use super::label::{Detector, NO_LABEL};
 use super::norms::Norms;
 use super::policy::{Policy, Threshold};
@@ -36,6 +37,7 @@ pub const STUDIES: &[&dyn Study] = &[
     &Antecedents,
     &Segments,
     &Effect,
+    &Gradient,
     &ArcUse,
     &Pruning,
     &Clark2019,

@@ -29,6 +29,8 @@ impl Findings {
             findings.estimates.extend(estimates);
             findings.sections.push((*study, section));
         }
+        let Self { estimates, sections } = &mut findings;
+        sections.iter_mut().for_each(|(_, section)| section.hold_against(estimates, bench));
         findings.correct(policy);
         findings
     }

@@ -10,6 +10,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 
+use super::by_block::ByBlock;
 use super::explanation::Explanation;
 use crate::model::grid::HeadGrid;
 use crate::sequences::roles::{OFFSETS, offset_at};
@@ -358,6 +359,8 @@ pub struct Estimates {
     pub denominators: Metrics<Denominator>,
     /// The metrics of each head without each block, `[layers * heads]`; empty unless the bench leaves blocks out.
     pub without_blocks: Vec<WithoutBlocks>,
+    /// Metrics that others may be held against, by their ids.
+    pub by_block: BTreeMap<&'static str, ByBlock>,
 }
 
 impl Estimates {
@@ -429,6 +432,13 @@ impl Estimates {
         Self { own_chance: of_heads.map(chance).collect(), ..self }
     }
 
+    /// The same, with a metric by block as well, for others to be held against.
+    #[must_use]
+    pub fn with_blocks(mut self, metric: &'static str, blocks: ByBlock) -> Self {
+        self.by_block.insert(metric, blocks);
+        self
+    }
+
     /// Adds the metrics of another study after these.
     ///
     /// # Panics
@@ -443,6 +453,7 @@ impl Estimates {
         self.chance.extend(other.chance);
         self.chance_ci95.extend(other.chance_ci95);
         self.denominators.extend(other.denominators);
+        self.by_block.extend(other.by_block);
         if self.without_blocks.is_empty() {
             self.without_blocks = other.without_blocks;
         } else {

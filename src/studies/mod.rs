@@ -7,6 +7,7 @@
 pub mod all;
 pub mod arc_use;
 pub mod attention;
+pub mod by_block;
 pub mod clark2019;
 pub mod content;
 pub mod coreference;
@@ -19,6 +20,7 @@ pub mod explanation;
 pub mod findings;
 pub mod found;
 pub mod frequency;
+pub mod gradient;
 pub mod label;
 pub mod metric;
 pub mod norms;

@@ -3,6 +3,7 @@
 use std::any::Any;
 
 use super::evidence::{Direction, UseTest};
+use super::metric::{Bench, Estimates};
 use super::number::Number;
 use super::policy::Policy;
 use crate::model::grid::{HeadGrid, HeadPlace};
@@ -16,6 +17,9 @@ pub trait Section: Any + Send + Sync {
 
     /// Makes what depends on the policy that of `policy`.
     fn correct(&mut self, _policy: &Policy) {}
+
+    /// Holds it against the metrics of all studies, as soon as all are there.
+    fn hold_against(&mut self, _all: &Estimates, _bench: &Bench) {}
 
     /// Its words for the summary, in whole lines; empty if it has none.
     fn summary(&self, _policy: &Policy) -> String {

@@ -4,6 +4,8 @@ use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
 /// One thread for each core.
 #[must_use]
 pub fn all_cores() -> NonZeroUsize {
@@ -47,9 +49,37 @@ pub fn on_threads<R: Send>(threads: NonZeroUsize, work: impl Fn() -> R + Sync) -
     })
 }
 
+/// One core for a library that would share its work among all of them, by rayon: where each of several threads has work
+/// of its own, all are at work already, and sharing small parts of it costs more than it saves.
+#[derive(Debug)]
+pub struct OneCore(Option<ThreadPool>);
+
+impl Default for OneCore {
+    /// Where the system has no thread to give, work is shared after all.
+    fn default() -> Self {
+        Self(ThreadPoolBuilder::new().num_threads(1).build().ok())
+    }
+}
+
+impl OneCore {
+    /// Runs `work` there and waits for it.
+    pub fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        match &self.0 {
+            Some(pool) => pool.install(work),
+            None => work(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_core_is_one_thread() {
+        assert_eq!(OneCore::default().run(rayon::current_num_threads), 1);
+        assert_eq!(OneCore(None).run(|| 7), 7);
+    }
 
     #[test]
     fn results_are_in_the_items_order() {

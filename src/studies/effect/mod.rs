@@ -7,6 +7,7 @@ mod sums;
 use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
+use super::by_block::ByBlock;
 use super::explanation::Explanation;
 use super::found::{Found, Ranking};
 use super::metric::{self, Bench, Estimates, Keys};
@@ -54,7 +55,12 @@ impl Study for Effect {
         let blocks = sums.blocks().with_total();
         let of_head = |number: Option<usize>, place: usize| values(blocks.at(number), Some(place));
         let of_chance = |number: Option<usize>| values(blocks.at(number), None);
-        let estimates = Estimates::new(&columns(self), bench, of_head, of_chance);
+        let by_block = ByBlock::new(
+            bench.grid.count(),
+            |head, block| effect(blocks.at(Some(block)), Some(head), &Group::All).numerator(),
+            |block| effect(blocks.at(Some(block)), None, &Group::All).denominator(),
+        );
+        let estimates = Estimates::new(&columns(self), bench, of_head, of_chance).with_blocks("loss_effect", by_block);
         let effect = Effects::new(sums, observed[0].left_out, &estimates, bench);
         (estimates, Box::new(EffectSection { effect }))
     }

@@ -39,7 +39,7 @@ fn estimates(metrics: Given<'_>, intervals: &[(&str, Interval)]) -> Estimates {
         chance: none(),
         chance_ci95: Metrics::new(&columns, std::iter::repeat(None)),
         denominators: Metrics::new(&columns, std::iter::repeat(Denominator { count: 100, sentences: 30, blocks: 30 })),
-        without_blocks: Vec::new(),
+        ..Estimates::default()
     }
 }
 

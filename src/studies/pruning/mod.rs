@@ -40,7 +40,8 @@ impl Study for Pruning {
             name: "pruning",
             question: "How many heads can go, and in which order?",
             needs: "a model with a masked-LM head, and a corpus in files, read twice more when the effects are known: for each \
-                order of the heads as many passes over half of the sample as there are heads; runs the study `effect` as well",
+                order of the heads as many passes over half of the sample as there are heads; runs the studies `effect` and \
+                `gradient` as well",
             by_default: false,
             settings_key: None,
         }
@@ -51,7 +52,7 @@ impl Study for Pruning {
     }
 
     fn builds_on(&self) -> &'static [&'static str] {
-        &["effect"]
+        &["effect", "gradient"]
     }
 
     fn passes(&self) -> Vec<Pass> {

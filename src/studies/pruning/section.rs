@@ -40,7 +40,7 @@ pub struct Curves {
 /// The loss without the first heads of an order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Curve {
-    /// What the order is by: `effect`, or `random:` with the seed.
+    /// What the order is by: `effect`, `gradient`, or `random:` with the seed.
     pub by: String,
     /// The heads in the order in which they go.
     pub heads: Vec<String>,
