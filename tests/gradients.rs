@@ -98,7 +98,7 @@ fn whole_heads(random: &RandomEncoder) -> Gates {
     {
         let vectors: Replacement =
             std::array::from_fn(|class| vec![(class + place) as f32 / 9.0 - 0.4; random.head_dim]);
-        gates.set(layer, head, Gate { keep: 1.0, replacement: Some(vectors) });
+        gates.set(layer, head, Gate { keep: 1.0, replacement: Some(vectors.into()) });
     }
     gates
 }
