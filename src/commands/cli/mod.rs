@@ -399,11 +399,12 @@ fn ablation(
     let removes = |study: &dyn Study| study.passes().iter().any(|pass| pass.portion != Portion::All);
     if !studies.iter().any(|study| removes(*study)) {
         let given = [("--removal", removal.is_some()), ("--phases", phases.is_some()), ("--sample", sample.is_some())];
-        let names =
-            STUDIES.iter().filter(|study| removes(**study)).map(|study| format!("--with {}", study.card().name));
-        let names = names.collect::<Vec<_>>().join(" or ");
+        let names = STUDIES.iter().filter(|study| removes(**study)).map(|study| study.card().name);
+        let names = names.collect::<Vec<_>>().join(", ");
         return match given.into_iter().find(|(_, given)| *given) {
-            Some((option, _)) => Err(format!("{option} is about heads that are removed in turn: give {names} as well")),
+            Some((option, _)) => Err(format!(
+                "{option} is about heads that are removed or cut: give --with {names}, or several of these"
+            )),
             None => Ok(None),
         };
     }
