@@ -1,15 +1,14 @@
-//! The encoder in candle tensors: can be differentiated, and is short enough to check by eye.
+//! The encoder in candle tensors: runs on any device, can be differentiated, and is short enough to check by eye.
 //!
 //! Softmax and layer normalisation are composed of plain tensor operations: candle's fused ones have no derivative, and
 //! a gradient that meets one is lost without a word.
 
 mod heads;
-mod linear;
 mod parts;
 
 use anyhow::{Context, Result, ensure};
 use candle_core::{D, DType, Device, Tensor};
-use candle_nn::Module;
+use candle_nn::{Linear, Module};
 
 use super::batch::Batch;
 use super::gates::Gates;
@@ -17,7 +16,6 @@ use super::visitor::Visitor;
 use super::{Encoder, NO_MASKED_LM, Pass, Scratch, Start, check_finite, check_input};
 use crate::model::config::{Activation, Config};
 use crate::model::parameters::{self, Parameters};
-use linear::Linear;
 use parts::{Layer, LayerNorm, Loader, MaskedLm};
 
 /// The readable encoder.

@@ -137,7 +137,7 @@ impl TensorEncoder {
         let (heads, n, head_dim) = value.dims3()?;
         let hidden = heads * head_dim;
         let layer = &self.layers[self.order[number]];
-        let bias = layer.query_key_value.bias().narrow(0, 2 * hidden, hidden)?;
+        let bias = layer.query_key_value.bias().context("there is one")?.narrow(0, 2 * hidden, hidden)?;
         let bias = bias.reshape((heads, 1, head_dim))?;
         let bare = value.broadcast_sub(&bias)?;
         let written = attention.matmul(&bare)?;

@@ -2,9 +2,8 @@
 
 use anyhow::Result;
 use candle_core::{D, DType, Device, Tensor};
-use candle_nn::Module;
+use candle_nn::{Linear, Module};
 
-use super::linear::Linear;
 use crate::model::config::Activation;
 use crate::model::parameters;
 
@@ -64,7 +63,7 @@ impl Loader<'_> {
 
     pub fn linear(&self, part: &parameters::Linear) -> Result<Linear> {
         let inputs = part.weight.len() / part.bias.len();
-        Ok(Linear::new(self.table(&part.weight, inputs)?, self.row(&part.bias)?))
+        Ok(Linear::new(self.table(&part.weight, inputs)?, Some(self.row(&part.bias)?)))
     }
 
     pub fn norm(&self, part: &parameters::LayerNorm) -> Result<LayerNorm> {
@@ -93,7 +92,7 @@ impl Loader<'_> {
             dense: self.linear(&head.dense)?,
             activation: head.activation,
             norm: self.norm(&head.norm)?,
-            decoder: Linear::new(decoder, self.row(&head.bias)?),
+            decoder: Linear::new(decoder, Some(self.row(&head.bias)?)),
         })
     }
 }
