@@ -7,6 +7,9 @@ use std::fs;
 use serde_json::Value;
 use support::{fixture, path, run};
 
+/// Ours is float32, the reference float64.
+const TOLERANCE: f64 = 1e-5;
+
 #[test]
 fn labels_are_tested_once_they_are_known() {
     let folder = tempfile::tempdir().unwrap();
@@ -42,6 +45,22 @@ fn labels_are_tested_once_they_are_known() {
         assert_eq!(test["use"], listed.unwrap()["use"], "{name} {label}");
     }
     assert!(tests.iter().any(|test| test["used"].is_boolean()), "some have enough arcs");
+
+    // As `fixtures/reference_use.py` has it, in float64.
+    let golden = fs::read_to_string(fixture("goldens/small-use.json")).unwrap();
+    let expected: Vec<Value> = serde_json::from_str(&golden).unwrap();
+    assert_eq!(tests.len(), expected.len());
+    for (test, expected) in tests.iter().zip(&expected) {
+        for key in ["layer", "head", "label", "direction", "arcs"] {
+            assert_eq!(test[key], expected[key], "{expected}");
+        }
+        for key in ["use", "standard_error"] {
+            let [found, expected] = [test, expected].map(|test| test[key].as_f64());
+            assert_eq!(found.is_some(), expected.is_some(), "{test}");
+            let near = found.zip(expected).is_none_or(|(found, expected)| (found - expected).abs() < TOLERANCE);
+            assert!(near, "{key} of {test} is not {expected:?}");
+        }
+    }
 
     // A report is read again whole; another policy tells what the same tests come to.
     let (whole, again) = (folder.path().join("whole.json"), folder.path().join("again.json"));

@@ -108,8 +108,7 @@ fn parts_add_up_to_the_whole_on_any_number_of_threads() {
     // A report is read back whole.
     let (again, policy) = (folder.path().join("again.json"), folder.path().join("policy.toml"));
     fs::write(&policy, "min_queries = 100000\n").unwrap();
-    let summary = run(&["relabel", path(&files[0]), "--policy", path(&policy), "-o", path(&again)]).unwrap();
-    assert!(summary.contains("Rank correlation with the effect of removing each head"), "{summary}");
+    run(&["relabel", path(&files[0]), "--policy", path(&policy), "-o", path(&again)]).unwrap();
     let read = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap()["gradient"].clone();
     assert_eq!(read(&fs::read(&again).unwrap()), read(&one));
 }
