@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use super::attention::Attention;
 use super::clark2019::Clark2019;
 use super::coreference::Antecedents;
+use super::dependence::LaterHeads;
 use super::dependency::Dependency;
+use super::drift::OutputDrift;
 use super::effect::Effect;
 use super::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use super::explained::Explained;
@@ -34,6 +36,8 @@ pub const STUDIES: &[&dyn Study] = &[
     &Antecedents,
     &Segments,
     &Effect,
+    &OutputDrift,
+    &LaterHeads,
     &Clark2019,
 ];
 
