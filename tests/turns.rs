@@ -29,13 +29,17 @@ use headscope::sequences::pack::{Pack, Packs};
 use headscope::sequences::sequence::Sequence;
 use headscope::sequences::words::FromToken;
 use headscope::stats::bootstrap::Resamples;
+use headscope::studies::dependence::LaterHeads;
+use headscope::studies::drift::OutputDrift;
 use headscope::studies::effect::Effect;
-use headscope::studies::metric::Bench;
+use headscope::studies::metric::{Bench, Estimates};
+use headscope::studies::section::Section;
 use headscope::studies::study::{Observed, Study, Subject};
 use headscope::system::progress::Analysis;
 use proptest::prelude::*;
 use random::{RandomEncoder, sentences};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 /// The logits that were shown, by what was missing, sentence and position.
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -153,22 +157,48 @@ proptest! {
     }
 }
 
-/// The effect of every head, by the study.
-fn effects(parameters: Parameters, removal: Replacement) -> Vec<f64> {
+/// What a study finds when it is shown these sequences without each head in turn.
+fn found(
+    study: &dyn Study,
+    parameters: Parameters,
+    sequences: &[Sequence],
+    removal: Replacement,
+) -> (Estimates, Box<dyn Section>) {
     let (grid, head_dim) = grid(&parameters);
     let encoder = PackedEncoder::new(parameters);
-    let sequences = masked(&[13, 8, 30, 9, 21]);
     let gates = match removal {
-        Replacement::Mean => means(&encoder, grid, head_dim, &sequences),
+        Replacement::Mean => means(&encoder, grid, head_dim, sequences),
         Replacement::Zero => vec![Gate::scale(0.0); grid.count()],
     };
     let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None };
-    let mut panel = Panel::new(vec![Effect.observer(0, &subject)]);
+    let mut panel = Panel::new(vec![study.observer(0, &subject)]);
     panel.begin_pass(&Beforehand { removal: Some(removal), ..Beforehand::default() });
-    let seen = run(&encoder, &Turns::each_head(Gates::default(), grid, &gates), panel, &sequences).into_observers();
+    let seen = run(&encoder, &Turns::each_head(Gates::default(), grid, &gates), panel, sequences).into_observers();
     let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
-    let (estimates, _) = Effect.measure(&[Observed { sums: &*seen[0], left_out: 0 }], &bench);
-    estimates.heads.iter().map(|head| head.get("loss_effect", None).unwrap().unwrap()).collect()
+    study.measure(&[Observed { sums: &*seen[0], left_out: 0 }], &bench)
+}
+
+/// A metric of every head.
+fn of_heads(estimates: &Estimates, metric: &str) -> Vec<f64> {
+    estimates.heads.iter().map(|head| head.get(metric, None).unwrap().unwrap()).collect()
+}
+
+/// The effect of every head.
+fn effects(parameters: Parameters, removal: Replacement) -> Vec<f64> {
+    of_heads(&found(&Effect, parameters, &masked(&[13, 8, 30, 9, 21]), removal).0, "loss_effect")
+}
+
+/// Sentences of all sorts.
+fn plain() -> Vec<Sequence> {
+    sentences(&[13, 8, 30, 9, 21])
+}
+
+/// The section `dependence` of the report.
+fn dependence(parameters: Parameters, removal: Replacement) -> Value {
+    let (_, section) = found(&LaterHeads, parameters, &plain(), removal);
+    let (key, dependence) = section.entries().remove(0);
+    assert_eq!(key, "dependence");
+    serde_json::to_value(dependence).unwrap()
 }
 
 #[test]
@@ -185,9 +215,51 @@ fn a_head_that_writes_nothing_has_no_effect_and_a_constant_one_only_if_it_become
     values.weight[(2 * hidden + dim) * hidden..].fill(0.0);
     values.bias[2 * hidden + dim..].fill(0.75);
     let place = |head: usize| random.heads + head;
+    for removal in [Replacement::Mean, Replacement::Zero] {
+        let gone = |head: usize| head == 0 || removal == Replacement::Mean;
+        let (drifts, _) = found(&OutputDrift, parameters.clone(), &plain(), removal);
+        let dependence = dependence(parameters.clone(), removal);
+        // From layer 1 to layer 2.
+        let pair = &dependence["layers"][2];
+        for head in 0..random.heads {
+            let drift = of_heads(&drifts, "output_drift")[place(head)] + of_heads(&drifts, "pooled_drift")[place(head)];
+            assert_eq!(drift == 0.0, gone(head), "{removal:?} {head} {drift}");
+            let shifts: Vec<f64> = serde_json::from_value(pair["shift"][head].clone()).unwrap();
+            assert!(shifts.iter().all(|&shift| (shift == 0.0) == gone(head)), "{removal:?} {head} {shifts:?}");
+            assert_eq!(pair["excess"][head][0].is_null(), gone(head));
+        }
+        assert_eq!(dependence["without_shift"], if removal == Replacement::Mean { 4 } else { 2 });
+    }
     let (mean, zero) = (effects(parameters.clone(), Replacement::Mean), effects(parameters, Replacement::Zero));
     assert_eq!((mean[place(0)], zero[place(0)]), (0.0, 0.0));
     assert_eq!(mean[place(1)], 0.0);
     assert!(zero[place(1)].abs() > 1e-3, "{}", zero[place(1)]);
     assert!(mean[0].abs() > 1e-3 && zero[0].abs() > 1e-3, "heads that write are missed: {mean:?} {zero:?}");
+}
+
+/// Of a model of two layers L0H0 alone writes to the last dimensions of the hidden states, and L1H1 alone reads them.
+#[test]
+fn the_head_that_a_later_one_reads_from_is_found() {
+    let random = RandomEncoder { heads: 3, order: vec![0, 1], ..RandomEncoder::plain(5) };
+    let (hidden, dim) = (random.heads * random.head_dim, random.head_dim);
+    let mut parameters = random.parameters();
+    let own = hidden - dim;
+    for (output, row) in parameters.layers[0].attention_output.weight.chunks_exact_mut(hidden).enumerate() {
+        let (first, others) = row.split_at_mut(dim);
+        if output < own { first.fill(0.0) } else { others.fill(0.0) }
+    }
+    parameters.layers[0].output.weight.fill(0.0);
+    let queries_and_keys = &mut parameters.layers[1].query_key_value.weight[..2 * hidden * hidden];
+    for (output, row) in queries_and_keys.chunks_exact_mut(hidden).enumerate() {
+        let (others, last) = row.split_at_mut(own);
+        if output % hidden / dim == 1 { others.fill(0.0) } else { last.fill(0.0) }
+    }
+    for removal in [Replacement::Mean, Replacement::Zero] {
+        let dependence = dependence(parameters.clone(), removal);
+        let strongest = &dependence["strongest"][0];
+        assert_eq!((&strongest["source"], &strongest["target"]), (&json!("L0H0"), &json!("L1H1")), "{strongest}");
+        assert!(strongest["excess"].as_f64().unwrap() > 1.0, "{strongest}");
+        assert_eq!(dependence["heads"][4]["upstream"], *strongest);
+        assert_eq!(dependence["heads"][0]["downstream"], *strongest);
+    }
 }

@@ -87,11 +87,11 @@ pub(super) struct AnalyzeArguments {
     /// Several are separated by commas
     #[arg(long = "remove", value_name = "L0H3", value_delimiter = ',')]
     pub(super) removed: Vec<HeadPlace>,
-    /// Switch a study on that does not run by default. May be repeated
-    #[arg(long, value_name = "STUDY", value_parser = studies())]
+    /// Switch a study on that does not run by default. Several are separated by commas
+    #[arg(long, value_name = "STUDY", value_parser = studies(), value_delimiter = ',')]
     pub(super) with: Vec<String>,
-    /// Switch a study off. May be repeated
-    #[arg(long, value_name = "STUDY", value_parser = studies())]
+    /// Switch a study off. Several are separated by commas
+    #[arg(long, value_name = "STUDY", value_parser = studies(), value_delimiter = ',')]
     pub(super) without: Vec<String>,
     /// Of studies that remove each head in turn: what stands for the context of a removed head [default: mean]
     #[arg(long, value_name = "REPLACEMENT", value_enum)]

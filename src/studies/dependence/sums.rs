@@ -102,7 +102,7 @@ pub struct Begun {
 /// `1 - sum_j sqrt(a_j b_j)` of rows that sum to 1 is half of `sum_j (sqrt(a_j) - sqrt(b_j))²`, which is exactly 0 of equal
 /// rows, and of nearly equal ones is not lost in the rounding of a sum near 1.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn squared_hellinger(roots: &[f32], row: &[f32]) -> f64 {
+pub fn squared_hellinger(roots: &[f32], row: &[f32]) -> f64 {
     let mut squares = [0.0_f32; LANES];
     let (row, row_left) = row.as_chunks::<LANES>();
     let (roots, roots_left) = roots.as_chunks::<LANES>();

@@ -189,14 +189,15 @@ fn a_pass_runs_once_for_all_who_want_it() {
     let windows = |pass: &Pass| (Pass { sequences: Sequences::Windows, ..pass.clone() }, 1);
     let sentence_pairs = |pass: &Pass| (Pass { sequences: Sequences::SentencePairs, ..pass.clone() }, 1);
     // Seven studies look at the sentences, and the preset's syntax is the eighth.
-    let in_turn = Pass { sequences: Sequences::Masked, in_turn: true, ..Pass::PLAIN };
+    let in_turn = |sequences| Pass { sequences, in_turn: true, ..Pass::PLAIN };
     let all = [
         (Pass::PLAIN, 8),
         plain,
         masked,
         windows(&Pass::PLAIN),
         sentence_pairs(&Pass::PLAIN),
-        (in_turn, 1),
+        (in_turn(Sequences::Masked), 1),
+        (in_turn(Sequences::Sentences), 2),
         (pairs.clone(), 1),
     ];
     assert_eq!(passes(&protocol(STUDIES, Vec::new())), all);
@@ -228,6 +229,6 @@ fn studies_of_a_report_are_those_that_it_lists_or_had_before_it_listed_them() {
     assert_eq!(
         refusal,
         "there is no study `cats`: there are attention, norms, trees, dependency, words, frequency, explained, repeats, \
-            coreference, segments, effect, clark2019"
+            coreference, segments, effect, drift, dependence, clark2019"
     );
 }
