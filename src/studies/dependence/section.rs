@@ -47,7 +47,7 @@ pub struct Dependence {
     pub above: u64,
     /// The shifts between each two layers.
     pub layers: Vec<LayerPair>,
-    /// The edges of the largest excess, by falling excess; at most twenty.
+    /// The edges of the largest excess, by the lower end of its interval, the largest first; at most twenty.
     pub strongest: Vec<Edge>,
     /// The strongest edges of each head, layer by layer.
     pub heads: Vec<HeadEdges>,
@@ -98,7 +98,7 @@ impl Dependence {
             let edge = |(place, measured): (usize, &Measured)| Edge::new(edges.ends(between, place), measured);
             ranked.extend(found.iter().enumerate().filter_map(edge));
         }
-        ranked.sort_by(|a, b| b.excess.total_cmp(&a.excess));
+        ranked.sort_by(|a: &Edge, b| b.surely().total_cmp(&a.surely()));
         let of_head = |place: usize| {
             let (layer, head) = bench.grid.at(place);
             let head = HeadPlace { layer, head };
@@ -147,7 +147,7 @@ impl Dependence {
             "Heads removed one at a time (by {}): how far the attention of each later head shifts (squared Hellinger distance, over\n\
              {tokens} tokens of {sentences} sentences), through whatever lies between. Of {edges} pairs of heads {above} have an excess \
              above 0:\nmore than what the earlier head shifts in the layer and what shifts the later head add up to (in ln); {without_shift} \
-             have no shift.\nThe strongest by excess, ± half of the 95 % interval:\n",
+             have no shift.\nThe strongest, by the lower end of the 95 % interval of the excess, ± half of it:\n",
             removal.name()
         )?;
         writeln!(out, "{}", table(strongest.iter().take(SHOWN)))?;

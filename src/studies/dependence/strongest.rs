@@ -37,19 +37,25 @@ pub struct Edge {
     pub above: bool,
 }
 
-/// The strongest edges of one head.
+/// The strongest edges of one head, by the lower end of the interval of their excess.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadEdges {
     /// The head.
     #[schemars(with = "String")]
     pub head: HeadPlace,
-    /// The edge to it with the largest excess; null in the first layer, and where nothing shifts it.
+    /// The strongest edge to it; null in the first layer, and where nothing shifts it.
     pub upstream: Option<Edge>,
-    /// The edge from it with the largest excess; null in the last layer, and where it shifts nothing.
+    /// The strongest edge from it; null in the last layer, and where it shifts nothing.
     pub downstream: Option<Edge>,
 }
 
 impl Edge {
+    /// By what edges are ranked: the excess that is surely there, the lower end of its interval. By the excess itself edges
+    /// would come first whose shift is that of a few sentences.
+    pub fn surely(&self) -> f64 {
+        self.excess_ci95.map_or(self.excess, Interval::low)
+    }
+
     /// An edge that was measured; `None` where nothing shifts.
     pub fn new([source, target]: [HeadPlace; 2], measured: &Measured) -> Option<Self> {
         let Measured { shift, shift_ci95, excess, excess_ci95, p, q } = *measured;

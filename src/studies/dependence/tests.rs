@@ -114,8 +114,7 @@ fn shifts_by_hand() {
     let attention = |missing: Missing, target: HeadPlace| match (missing, target.layer) {
         (Missing::Head(HeadPlace { layer: 0, .. }), 1) => of_word([0.64, 0.36, 0.0]),
         (Missing::Head(HeadPlace { layer: 1, .. }), 2) => of_word([0.0, 0.0, 1.0]),
-        (Missing::Nothing, _) => of_word([0.36, 0.64, 0.0]),
-        (Missing::Head(HeadPlace { layer: 0, .. }), 2) => of_word([0.36, 0.64, 0.0]),
+        (Missing::Nothing, _) | (Missing::Head(HeadPlace { layer: 0, .. }), 2) => of_word([0.36, 0.64, 0.0]),
         // A head's own layer, and all heads at once.
         _ => of_word([0.1, 0.2, 0.7]),
     };
@@ -195,6 +194,25 @@ fn edges_of_sources_and_targets_that_multiply_are_hardly_ever_above() {
     let found = measured(sums, grid);
     assert!(found.above * 20 <= found.edges, "{} of {}", found.above, found.edges);
     assert!(found.layers[0].q.iter().flatten().all(Option::is_some));
+}
+
+#[test]
+fn an_edge_of_one_sentence_is_not_the_strongest() {
+    let grid = HeadGrid { layers: 2, heads: 3 };
+    let mut sums = begun(grid);
+    for index in 0..64 {
+        show_shifts(&mut sums, grid, index, |source, target| match (source.head, target.head) {
+            (0, 0) => 0.004,
+            (1, 1) if index == 7 => 0.9,
+            _ => 0.001,
+        });
+    }
+    let found = measured(sums, grid);
+    let [first, second] = [0, 1].map(|rank| &found.strongest[rank]);
+    assert_eq!([first.source, first.target], [place(0, 0), place(1, 0)]);
+    let one = found.strongest.iter().find(|edge| edge.source.head == 1 && edge.target.head == 1).unwrap();
+    assert!(one.excess > first.excess && !one.above && first.above, "{one:?} {first:?}");
+    assert!(first.surely() >= second.surely());
 }
 
 #[test]
