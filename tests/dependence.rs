@@ -138,10 +138,8 @@ fn any_model_will_do() {
     assert!(summary.contains("The heads without which it moves most, and least"), "{summary}");
     let found: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     assert_eq!(found["dependence"]["chains"], json!([]));
-    assert_eq!(
-        found["caveats"].as_array().map(Vec::len).filter(|&caveats| caveats > 1),
-        Some(2),
-        "{}",
-        found["caveats"]
-    );
+    let caveats = found["caveats"].as_array().unwrap();
+    for id in ["drift-no-worth", "dependence-total"] {
+        assert!(caveats.iter().any(|caveat| caveat["id"] == id), "{id}");
+    }
 }

@@ -1,8 +1,8 @@
 //! What of a shift is beyond what its source does to all heads of a layer, and its target suffers from all.
 
 /// The excess of each shift of `shifts`, `[sources, targets]`, all heads of two layers: `ln shift` less the mean of its row,
-/// less the mean of its column, plus the mean of all (the residuals of an additive fit: Tukey 1977 by medians, here by
-/// means).
+/// less the mean of its column, plus the mean of all: the residuals of the additive fit by least squares where
+/// there is no shift of 0.
 ///
 /// A shift of 0 has no logarithm: it is in no mean and has no excess.
 pub fn excesses(shifts: &[f64], heads: usize) -> Vec<Option<f64>> {
