@@ -116,7 +116,8 @@ fn what_cannot_be_measured_is_refused() {
     assert!(error.starts_with("error: --with effect: `tiny-bert` has no masked-LM head"), "{error}");
     let (status, error) = refusal(&["box:small", "-c", path(&corpus), "--sample", "9"]);
     assert_eq!(status, 2);
-    assert!(error.contains("--sample is about heads that are removed in turn: give --with effect as well"), "{error}");
+    let needed = "--sample is about heads that are removed in turn: give --with effect or --with drift or --with dependence as well";
+    assert!(error.contains(needed), "{error}");
     let (status, error) = refusal(&["box:small", "-c", "-", "--format", "text", "--with", "effect"]);
     assert_eq!(status, 2);
     assert!(error.contains("read again for the study effect"), "{error}");
