@@ -26,35 +26,32 @@ use headscope::passes::contexts::ContextSums;
 use headscope::passes::derivatives::differentiate;
 use headscope::passes::observer::{Lent, Panel, Sums, sums, watching};
 use headscope::passes::trials::Trial;
-use headscope::passes::turns::{Missing, Turns, all_heads, each_head};
+use headscope::passes::turns::{Missing, Turns, each_head_and_all};
 use headscope::passes::workers::sum_up;
 use headscope::sequences::masked::{Masked, Masks};
 use headscope::sequences::pack::{Pack, Packs};
 use headscope::sequences::sequence::Sequence;
 use headscope::sequences::words::FromToken;
 use headscope::stats::bootstrap::Resamples;
+use headscope::studies::dependence::LaterHeads;
+use headscope::studies::drift::OutputDrift;
 use headscope::studies::effect::Effect;
 use headscope::studies::found::NOTHING;
 use headscope::studies::gradient::Gradient;
-use headscope::studies::metric::Bench;
+use headscope::studies::metric::{Bench, Estimates};
+use headscope::studies::section::Section;
 use headscope::studies::study::{Observed, Study, Subject};
 use headscope::system::progress::Analysis;
 use proptest::prelude::*;
 use random::{RandomEncoder, sentences};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 /// The logits that were shown, by turn, sentence and position, of a model with these heads.
 #[derive(Clone, Serialize, Deserialize)]
 struct Shown {
     grid: HeadGrid,
     logits: BTreeMap<(Option<usize>, u64, usize), Vec<f32>>,
-}
-
-/// Without each head, and without all, where that is another turn.
-fn missing(grid: HeadGrid) -> Vec<Missing> {
-    let mut missing: Vec<Missing> = each_head(grid).chain([all_heads(grid)]).collect();
-    missing.dedup();
-    missing
 }
 
 impl Sums for Shown {
@@ -69,7 +66,7 @@ impl Sums for Shown {
     }
 
     fn turns(&self) -> Vec<Missing> {
-        missing(self.grid)
+        each_head_and_all(self.grid)
     }
 
     fn turn(&mut self, begun: &mut Self::Begun, number: usize) {
@@ -133,7 +130,7 @@ proptest! {
         let (grid, head_dim) = grid(&parameters);
         let encoder = PackedEncoder::new(parameters);
         let gates = means(&encoder, grid, head_dim, &sequences);
-        let turns = Turns::default().without(missing(grid), grid, &gates);
+        let turns = Turns::default().without(each_head_and_all(grid), grid, &gates);
         let panel = Panel::new(vec![watching(Shown { grid, logits: BTreeMap::new() })]);
         let found = run(&encoder, &turns, panel, &sequences).into_observers();
         let shown = &sums::<Shown>(&*found[0]).logits;
@@ -249,13 +246,17 @@ proptest! {
     }
 }
 
-/// A metric of every head, as its study has it.
-fn measured(parameters: &Parameters, removal: Replacement, study: &dyn Study, metric: &str) -> Vec<f64> {
+/// What a study finds when it is shown these sequences as it asks for: in turns, or with derivatives.
+fn found(
+    study: &dyn Study,
+    parameters: &Parameters,
+    sequences: &[Sequence],
+    removal: Replacement,
+) -> (Estimates, Box<dyn Section>) {
     let (grid, head_dim) = grid(parameters);
     let encoder = PackedEncoder::new(parameters.clone());
-    let sequences = masked(&[13, 8, 30, 9, 21]);
     let gates = match removal {
-        Replacement::Mean => means(&encoder, grid, head_dim, &sequences),
+        Replacement::Mean => means(&encoder, grid, head_dim, sequences),
         Replacement::Zero => vec![Gate::scale(0.0); grid.count()],
     };
     let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None, found: &NOTHING };
@@ -264,14 +265,36 @@ fn measured(parameters: &Parameters, removal: Replacement, study: &dyn Study, me
     let seen = if study.passes()[0].derivatives {
         let encoder = TensorEncoder::new(parameters, &Device::Cpu).unwrap();
         let (turns, threads) = (Turns::default().towards(grid, &gates), NonZeroUsize::new(2).unwrap());
-        let (sequences, progress) = (sequences.into_iter().map(Ok), Analysis::new(None, None, Arc::default()));
+        let (sequences, progress) = (sequences.iter().cloned().map(Ok), Analysis::new(None, None, Arc::default()));
         differentiate(panel, ("random", &encoder), (&turns.first, &[]), sequences, threads, &progress).unwrap()
     } else {
-        run(&encoder, &Turns::default().without(missing(grid), grid, &gates), panel, &sequences)
+        run(&encoder, &Turns::default().without(each_head_and_all(grid), grid, &gates), panel, sequences)
     };
     let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
-    let (estimates, _) = study.measure(&[Observed { sums: &*seen.into_observers()[0], left_out: 0 }], &bench);
+    study.measure(&[Observed { sums: &*seen.into_observers()[0], left_out: 0 }], &bench)
+}
+
+/// A metric of every head.
+fn of_heads(estimates: &Estimates, metric: &str) -> Vec<f64> {
     estimates.heads.iter().map(|head| head.get(metric, None).unwrap().unwrap()).collect()
+}
+
+/// A metric of every head, of a study that masks words.
+fn measured(parameters: &Parameters, removal: Replacement, study: &dyn Study, metric: &str) -> Vec<f64> {
+    of_heads(&found(study, parameters, &masked(&[13, 8, 30, 9, 21]), removal).0, metric)
+}
+
+/// Sentences of all sorts.
+fn plain() -> Vec<Sequence> {
+    sentences(&[13, 8, 30, 9, 21])
+}
+
+/// The section `dependence` of the report.
+fn dependence(parameters: &Parameters, removal: Replacement) -> Value {
+    let (_, section) = found(&LaterHeads, parameters, &plain(), removal);
+    let (key, dependence) = section.entries().remove(0);
+    assert_eq!(key, "dependence");
+    serde_json::to_value(dependence).unwrap()
 }
 
 /// Three layers of two heads, of which L1H0 writes nothing that is read and L1H1 always the same.
@@ -314,5 +337,53 @@ fn so_it_is_with_gradients() {
         assert!(mean[CONSTANT].abs() < 1e-6, "{}", mean[CONSTANT]);
         assert!(zero[CONSTANT].abs() > 1e-3, "{}", zero[CONSTANT]);
         assert!(mean[0].abs() > 1e-3 && zero[0].abs() > 1e-3, "{mean:?} {zero:?}");
+    }
+}
+
+#[test]
+fn so_it_is_with_drift_and_dependence() {
+    let heads = 2;
+    for removal in [Replacement::Mean, Replacement::Zero] {
+        let gone = |head: usize| head == 0 || removal == Replacement::Mean;
+        let (drifts, _) = found(&OutputDrift, &planted(), &plain(), removal);
+        let dependence = dependence(&planted(), removal);
+        // From layer 1 to layer 2.
+        let pair = &dependence["layers"][2];
+        for head in 0..heads {
+            let place = SILENT + head;
+            let drift = of_heads(&drifts, "output_drift")[place] + of_heads(&drifts, "pooled_drift")[place];
+            assert_eq!(drift == 0.0, gone(head), "{removal:?} {head} {drift}");
+            let shifts: Vec<f64> = serde_json::from_value(pair["shift"][head].clone()).unwrap();
+            assert!(shifts.iter().all(|&shift| (shift == 0.0) == gone(head)), "{removal:?} {head} {shifts:?}");
+            assert_eq!(pair["excess"][head][0].is_null(), gone(head));
+        }
+        assert_eq!(dependence["without_shift"], if removal == Replacement::Mean { 4 } else { 2 });
+    }
+}
+
+/// Of a model of two layers L0H0 alone writes to the last dimensions of the hidden states, and L1H1 alone reads them.
+#[test]
+fn the_head_that_a_later_one_reads_from_is_found() {
+    let random = RandomEncoder { heads: 3, order: vec![0, 1], ..RandomEncoder::plain(5) };
+    let (hidden, dim) = (random.heads * random.head_dim, random.head_dim);
+    let mut parameters = random.parameters();
+    let own = hidden - dim;
+    for (output, row) in parameters.layers[0].attention_output.weight.chunks_exact_mut(hidden).enumerate() {
+        let (first, others) = row.split_at_mut(dim);
+        if output < own { first.fill(0.0) } else { others.fill(0.0) }
+    }
+    parameters.layers[0].output.weight.fill(0.0);
+    let queries_and_keys = &mut parameters.layers[1].query_key_value.weight[..2 * hidden * hidden];
+    for (output, row) in queries_and_keys.chunks_exact_mut(hidden).enumerate() {
+        let (others, last) = row.split_at_mut(own);
+        if output % hidden / dim == 1 { others.fill(0.0) } else { last.fill(0.0) }
+    }
+    for removal in [Replacement::Mean, Replacement::Zero] {
+        let dependence = dependence(&parameters, removal);
+        let strongest = &dependence["strongest"][0];
+        assert_eq!((&strongest["source"], &strongest["target"]), (&json!("L0H0"), &json!("L1H1")), "{strongest}");
+        assert!(strongest["excess"].as_f64().unwrap() > 1.0, "{strongest}");
+        assert_eq!(dependence["heads"][4]["upstream"], *strongest);
+        assert_eq!(dependence["heads"][0]["downstream"], *strongest);
     }
 }

@@ -33,12 +33,16 @@ impl HeadGrid {
         (index / self.heads, index % self.heads)
     }
 
+    /// The head at a place in that list.
+    #[must_use]
+    pub fn place(self, index: usize) -> HeadPlace {
+        let (layer, head) = self.at(index);
+        HeadPlace { layer, head }
+    }
+
     /// The heads in the order of that list.
     pub fn places(self) -> impl Iterator<Item = HeadPlace> {
-        (0..self.count()).map(move |index| {
-            let (layer, head) = self.at(index);
-            HeadPlace { layer, head }
-        })
+        (0..self.count()).map(move |index| self.place(index))
     }
 
     /// The name of the head at a place in that list.

@@ -28,6 +28,18 @@ pub fn all_heads(grid: HeadGrid) -> Missing {
     grid.places().collect()
 }
 
+/// Every head, alone, in order, and in the last turn all of them; of a model with one head these are one turn.
+#[must_use]
+pub fn each_head_and_all(grid: HeadGrid) -> Vec<Missing> {
+    each_head(grid).chain([all_heads(grid)]).take(without_any(grid) + 1).collect()
+}
+
+/// The place of the turn without any head in [`each_head_and_all`].
+#[must_use]
+pub fn without_any(grid: HeadGrid) -> usize {
+    if grid.count() == 1 { 0 } else { grid.count() }
+}
+
 /// The turns of a pass.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Turns {
@@ -93,14 +105,10 @@ mod tests {
 
     const GRID: HeadGrid = HeadGrid { layers: 2, heads: 1 };
 
-    fn every_one() -> impl Iterator<Item = Missing> {
-        each_head(GRID).chain([all_heads(GRID)])
-    }
-
     #[test]
     fn each_head_is_missing_once_and_then_all_are() {
         let gates = [Gate::scale(0.5), Gate::scale(0.25)];
-        let turns = Turns::default().without(every_one(), GRID, &gates);
+        let turns = Turns::default().without(each_head_and_all(GRID), GRID, &gates);
         let missing: Vec<_> = turns.others.iter().map(|turn| (turn.missing.clone(), turn.layer)).collect();
         let place = |layer| HeadPlace { layer, head: 0 };
         assert_eq!(missing, [(head(place(0)), 0), (head(place(1)), 1), ([0, 1].map(place).into(), 0)]);
@@ -119,6 +127,13 @@ mod tests {
         let turns = Turns::once(first).towards(GRID, &[Gate::replace(by.clone()), Gate::replace(by.clone())]);
         assert_eq!(turns.first.of(0, 0), Some(&Gate { keep: 1.0, replacement: Some(by.into()) }));
         assert_eq!((turns.first.of(1, 0), turns.others.len()), (Some(&Gate::scale(0.0)), 0));
+    }
+
+    #[test]
+    fn all_of_one_head_is_that_head() {
+        let grid = HeadGrid { layers: 1, heads: 1 };
+        assert_eq!((each_head_and_all(grid).len(), without_any(grid)), (1, 0));
+        assert_eq!((each_head_and_all(GRID).len(), without_any(GRID)), (3, 2));
     }
 
     #[test]

@@ -201,7 +201,9 @@ impl Report {
         let labels = verdicts.iter().flat_map(|verdict| &verdict.labels).map(|label| label.label.as_str());
         let label_counts = all::count(&studies, labels);
         let controls = controls.into_iter().map(|there| ControlReport::new(there, &verdicts, grid)).collect();
-        let Findings { estimates, sections } = findings;
+        let Findings { estimates, mut sections } = findings;
+        let first: Vec<String> = verdicts.iter().map(|verdict| verdict.primary.clone()).collect();
+        sections.iter_mut().for_each(|(_, section)| section.name_heads(&first));
         let Estimates { heads, ci95, standard_errors, own_chance, chance, chance_ci95, denominators, .. } = estimates;
         let measured = heads.into_iter().zip(ci95).zip(standard_errors).zip(own_chance);
         let head = |(place, ((((metrics, ci95), standard_errors), chance), verdict))| {

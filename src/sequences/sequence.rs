@@ -45,6 +45,12 @@ impl Sequence {
         tokens.filter(|token| !token.kind.is_special())
     }
 
+    /// The places of its tokens of text, ascending: the queries of most metrics.
+    pub fn text_places(&self) -> impl Iterator<Item = usize> {
+        let kinds = self.kinds.iter().enumerate();
+        kinds.filter(|(_, kind)| !kind.is_special()).map(|(place, _)| place)
+    }
+
     /// The class of each token, `[tokens]`, by which a removed head is replaced.
     #[must_use]
     pub fn classes(&self) -> Vec<TokenClass> {

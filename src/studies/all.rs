@@ -6,7 +6,9 @@ use super::arc_use::ArcUse;
 use super::attention::Attention;
 use super::clark2019::Clark2019;
 use super::coreference::Antecedents;
+use super::dependence::LaterHeads;
 use super::dependency::Dependency;
+use super::drift::OutputDrift;
 use super::effect::Effect;
 use super::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use super::explained::Explained;
@@ -40,6 +42,8 @@ pub const STUDIES: &[&dyn Study] = &[
     &Gradient,
     &ArcUse,
     &Pruning,
+    &OutputDrift,
+    &LaterHeads,
     &Clark2019,
 ];
 

@@ -21,6 +21,9 @@ pub trait Section: Any + Send + Sync {
     /// Holds it against the metrics of all studies, as soon as all are there.
     fn hold_against(&mut self, _all: &Estimates, _bench: &Bench) {}
 
+    /// Is told the first label of every head, `[layers * heads]`, to say it where it names heads.
+    fn name_heads(&mut self, _labels: &[String]) {}
+
     /// Its words for the summary, in whole lines; empty if it has none.
     fn summary(&self, _policy: &Policy) -> String {
         String::new()

@@ -149,6 +149,28 @@ pub const TERMS: &[Term] = &[
             partner than without an equal weight elsewhere, beyond chance.",
         section: "Use of an arc",
     },
+    Term {
+        name: "shift",
+        also: &["edge", "edges", "upstream", "downstream"],
+        meaning: "Of an edge from an earlier head to a later one, of the study `dependence`: how far the attention of the later \
+            head is from what it was when the earlier one is removed, as squared Hellinger distance, from 0 to 1, through \
+            whatever lies between. The earlier head is upstream of the later one.",
+        section: "Dependence between heads",
+    },
+    Term {
+        name: "excess",
+        also: &["above"],
+        meaning: "Of an edge: how far the logarithm of its shift is above what the earlier head does to all heads of the layer and \
+            what all heads of the earlier layer do to the later head. An edge is above if that is beyond chance.",
+        section: "Dependence between heads",
+    },
+    Term {
+        name: "chain",
+        also: &["chains"],
+        meaning: "Heads of which each has its strongest downstream edge to the next, and the next its strongest upstream edge from \
+            it, all of them above.",
+        section: "Dependence between heads",
+    },
 ];
 
 /// The word, by its name or another word for it.

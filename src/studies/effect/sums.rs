@@ -10,7 +10,7 @@ use crate::model::grid::HeadGrid;
 use crate::passes::ablation::Replacement;
 use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Lent, Sums};
-use crate::passes::turns::{Missing, all_heads, each_head};
+use crate::passes::turns::{Missing, each_head_and_all, without_any};
 use crate::sequences::masked::PERIOD;
 use crate::sequences::sequence::{MaskedToken, Sequence};
 use crate::sequences::words::FromToken;
@@ -135,11 +135,6 @@ impl EffectSums {
     }
 }
 
-/// The turn without any head, the last of all; of a model with one head it is the same as that without this one.
-fn without_any(grid: HeadGrid) -> usize {
-    if grid.count() == 1 { 0 } else { grid.count() }
-}
-
 /// A sequence as these sums see it.
 #[derive(Debug)]
 pub struct Begun {
@@ -205,7 +200,7 @@ impl Sums for EffectSums {
     }
 
     fn turns(&self) -> Vec<Missing> {
-        each_head(self.grid).chain([all_heads(self.grid)]).take(without_any(self.grid) + 1).collect()
+        each_head_and_all(self.grid)
     }
 
     fn turn(&mut self, begun: &mut Begun, number: usize) {

