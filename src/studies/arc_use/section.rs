@@ -85,8 +85,8 @@ impl UseSection {
             let least = policy.count(&MIN_QUERIES);
             writeln!(
                 out,
-                "{few} labels were not tested: they have fewer than {least} such arcs in the sample (`--sample` sets its size), or \
-                 these are of too few sentences."
+                "Labels not tested: {few}, with fewer than {least} such arcs in the sample (`--sample` sets its size), or with \
+                 arcs of\ntoo few sentences."
             )?;
         }
         Ok(())

@@ -136,7 +136,7 @@ fn few_arcs_are_not_tested() {
     (0..99).for_each(|index| drop(trials(&mut sums, index)));
     let section = measured(&sums, &default_policy());
     assert_eq!((section.use_of_arcs[0].test.arcs, section.use_of_arcs[0].test.used), (99, None));
-    assert!(section.summary(&default_policy()).contains("1 labels were not tested"));
+    assert!(section.summary(&default_policy()).contains("Labels not tested: 1, with fewer than 100"));
     let nothing = measured(&UseSums::new(GRID, FromToken::Mean, Vec::new()), &default_policy());
     assert!(nothing.summary(&default_policy()).starts_with("No head has a syntactic label"));
 }

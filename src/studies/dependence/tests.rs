@@ -177,7 +177,10 @@ fn planted_edges_are_the_strongest_and_make_a_chain() {
     let mut section = DependenceSection::new(found);
     section.name_heads(&["broad".to_owned(), "separator".to_owned()]);
     let summary = section.summary(&default_policy());
-    assert!(summary.contains("L0H1 -> L1H2  separator -> -  0.") && summary.contains("L0H1 -> L1H2 -> L2H0"), "{summary}");
+    assert!(
+        summary.contains("L0H1 -> L1H2  separator -> -  0.") && summary.contains("L0H1 -> L1H2 -> L2H0"),
+        "{summary}"
+    );
     assert_eq!(section.defect(grid), None);
     assert!(section.defect(HeadGrid { layers: 3, heads: 2 }).unwrap().contains("dependence.layers"));
 }
