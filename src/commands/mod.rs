@@ -8,6 +8,8 @@ pub mod diff;
 pub mod explain;
 pub mod maps;
 pub mod merge;
+mod observe;
 pub mod options;
 mod outputs;
 pub mod relabel;
+mod resume;

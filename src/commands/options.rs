@@ -68,7 +68,12 @@ pub struct AnalyzeOptions {
 #[derive(Clone)]
 pub enum Outcome {
     /// Reports on the whole corpus.
-    Report(ReportOptions),
+    Report {
+        /// Which, and how heads are labelled.
+        wanted: ReportOptions,
+        /// The folder in which the parts of the run are kept, if they are.
+        parts: Option<PathBuf>,
+    },
     /// The sums of one shard, for `headscope merge`.
     Partial {
         /// Which shard.

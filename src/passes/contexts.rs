@@ -1,15 +1,42 @@
 //! The mean context of each head by class of token: what stands for a head that is removed.
 
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::observer::{Lent, Sums};
+use super::pass::Pass;
 use crate::model::forward::batch::TokenClass;
-use crate::model::forward::gates::Replacement;
+use crate::model::forward::gates::{Gate, Replacement};
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::words::FromToken;
 use crate::stats::exact::ExactSum;
+
+/// What stands for removed heads in each pass, once it was worked out: other passes over the same sequences, and other
+/// shards, remove the same.
+#[derive(Debug, Default)]
+pub struct StandIns(Mutex<Vec<(Pass, Vec<Gate>)>>);
+
+impl StandIns {
+    /// The gates of all heads in a pass, `[layers * heads]`, worked out at the first time.
+    ///
+    /// # Errors
+    ///
+    /// If `work_out` fails.
+    pub fn of(&self, pass: &Pass, work_out: impl FnOnce() -> Result<Vec<Gate>>) -> Result<Vec<Gate>> {
+        let known = |all: &[(Pass, Vec<Gate>)]| all.iter().find(|(of, _)| of == pass).map(|(_, gates)| gates.clone());
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(gates) = known(&lock()) {
+            return Ok(gates);
+        }
+        let gates = work_out()?;
+        lock().push((pass.clone(), gates.clone()));
+        Ok(gates)
+    }
+}
 
 /// The contexts of every head, summed over the tokens of each class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

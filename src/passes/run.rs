@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::ablation::{Ablation, Replacement};
 use super::beforehand::Beforehand;
-use super::contexts::ContextSums;
+use super::contexts::{ContextSums, StandIns};
 use super::derivatives::differentiate;
 use super::identity::Protocol;
 use super::observation::PassSums;
@@ -52,6 +52,8 @@ pub struct Runner<'a> {
     pub threads: NonZeroUsize,
     /// How often each token is in the whole corpus, if some study asks for it.
     pub counts: Option<Arc<TokenCounts>>,
+    /// What stands for removed heads, as far as it is known.
+    pub stand_ins: &'a StandIns,
 }
 
 /// A corpus that passes were run over.
@@ -120,12 +122,15 @@ impl Runner<'_> {
         let gates: Vec<Gate> = match self.ablation().removal {
             Replacement::Zero => vec![Gate::scale(0.0); grid.count()],
             Replacement::Mean => {
-                let contexts = vec![watching(ContextSums::new(grid, head_dim))];
-                // Of all shards, so that each removes the same.
-                let whole = self.sampled(corpus, Shard::WHOLE, pass);
                 let plain = Pass { derivatives: false, ..pass.clone() };
-                let seen = self.again(corpus, whole, plain, contexts, &once)?;
-                observer::sums::<ContextSums>(&*seen.sums[0]).means().into_iter().map(Gate::replace).collect()
+                self.stand_ins.of(&plain, || {
+                    let contexts = vec![watching(ContextSums::new(grid, head_dim))];
+                    // Of all shards, so that each removes the same.
+                    let whole = self.sampled(corpus, Shard::WHOLE, pass);
+                    let seen = self.again(corpus, whole, plain.clone(), contexts, &once)?;
+                    let means = observer::sums::<ContextSums>(&*seen.sums[0]).means();
+                    Ok(means.into_iter().map(Gate::replace).collect())
+                })?
             }
         };
         Ok(if pass.derivatives { once.towards(grid, &gates) } else { once.without(missing, grid, &gates) })

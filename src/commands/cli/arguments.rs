@@ -112,6 +112,10 @@ pub(super) struct AnalyzeArguments {
     /// Run shard I of N, counted from 1, and write with `-o FILE.headscope` what `headscope merge` makes the report of
     #[arg(long, value_name = "I/N")]
     pub(super) shard: Option<Shard>,
+    /// Keep what is done in this folder, in sixteen parts, and take what is there already: a run that was cut off goes on where
+    /// it was
+    #[arg(long, value_name = "FOLDER", conflicts_with = "shard")]
+    pub(super) resume: Option<PathBuf>,
     #[command(flatten)]
     pub(super) report: ReportArguments,
 }

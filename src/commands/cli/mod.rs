@@ -120,19 +120,23 @@ impl AnalyzeArguments {
         refuse_overlap(&self.report.outputs, &corpus)?;
         let studies = studies(is_first_run, &self.presets, &self.with, &self.without)?;
         let (studies, left_out) = can_count(&corpus, studies, &self.with, self.counts.is_some())?;
-        refuse_reading_again(&corpus, &studies, !self.controls.is_empty())?;
+        let others = [("--control", !self.controls.is_empty()), ("--resume", self.resume.is_some())];
+        refuse_reading_again(&corpus, &studies, others)?;
         let ablation = ablation(&studies, self.removal, self.phases, self.sample)?;
         let (run_info, threads) = (!self.report.no_run_info, self.report.threads());
         let controls = controls(&self.controls, self.control_seeds);
-        if let Some((shard, study)) = self.shard.zip(studies.iter().find(|study| study.follows())) {
+        let shard = self.shard.map(|shard| format!("--shard {shard}"));
+        if let Some(parts) = shard.or(self.resume.as_ref().map(|_| "--resume".to_owned()))
+            && let Some(study) = studies.iter().find(|study| study.follows())
+        {
             let study = study.card().name;
             return Err(format!(
-                "--shard {shard}: the study {study} follows what the others find in the whole corpus, which no shard knows: \
-                 run it over all of it, without --shard"
+                "{parts}: the study {study} follows what the others find in the whole corpus, which no part knows: run it over \
+                 all of it at once"
             ));
         }
         let outcome = match self.shard {
-            None => Outcome::Report(self.report.validate(&self.presets)?),
+            None => Outcome::Report { wanted: self.report.validate(&self.presets)?, parts: self.resume },
             Some(shard) => self.report.validate_partial(shard, &self.presets)?,
         };
         Ok(AnalyzeOptions {
@@ -421,11 +425,15 @@ fn ablation(
 }
 
 /// Refuses a corpus that can be read only once where it would be read again.
-fn refuse_reading_again(corpus: &[Input], studies: &[&'static dyn Study], controls: bool) -> Result<(), Usage> {
+fn refuse_reading_again(
+    corpus: &[Input],
+    studies: &[&'static dyn Study],
+    others: [(&str, bool); 2],
+) -> Result<(), Usage> {
     let Some(once) = corpus.iter().find(|input| !input.can_be_read_again()) else { return Ok(()) };
     let more = studies.iter().filter(|study| study.passes() != [Pass::PLAIN]);
     let mut readers: Vec<String> = more.map(|study| format!("the study {}", study.card().name)).collect();
-    readers.extend(controls.then(|| "--control".to_owned()));
+    readers.extend(others.into_iter().filter(|(_, given)| *given).map(|(option, _)| option.to_owned()));
     if readers.is_empty() {
         return Ok(());
     }

@@ -1,0 +1,217 @@
+//! A model over a shard of a corpus, from files to an observation.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use anyhow::{Context, Result, ensure};
+
+use super::options::{AnalyzeOptions, ONLY_ONCE};
+use crate::corpus::{Corpus, CorpusIdentity, Input};
+use crate::model::files::ModelFiles;
+use crate::model::{Fingerprint, Model};
+use crate::passes::contexts::StandIns;
+use crate::passes::counting::count;
+use crate::passes::identity::{Identity, ModelInfo, Protocol, RunInfo, Tool};
+use crate::passes::observation::Observation;
+use crate::passes::pass::Pass;
+use crate::passes::run::{self, Runner, heads_of, token_limit};
+use crate::sequences::counts::{Counting, TokenCounts};
+use crate::sequences::shard::Shard;
+use crate::stats::blocks::BLOCKS;
+use crate::stats::bootstrap::Resamples;
+use crate::studies::findings::Findings;
+use crate::studies::found::NOTHING;
+use crate::studies::metric::Bench;
+use crate::studies::plan::{self, Plan};
+use crate::studies::policy::Policy;
+use crate::studies::study::{Counts, Study, Subject};
+use crate::system::progress::{self, Downloads};
+use crate::system::terminal::say;
+
+/// A model that is loaded and a corpus that is there: all that the observations of its shards have in common.
+pub struct Ready<'a> {
+    options: &'a AnalyzeOptions,
+    started: (SystemTime, Instant),
+    /// The corpus, until it is read for the first time.
+    opened: Option<Corpus>,
+    model: Model,
+    /// Its files' hashes, on their way until they are needed.
+    fingerprint: Option<Fingerprint>,
+    info: Option<ModelInfo>,
+    protocol: Protocol,
+    plan: Plan,
+    counts: Option<Arc<TokenCounts>>,
+    /// The corpus that the counts are from.
+    counted: Option<CorpusIdentity>,
+    /// What stands for removed heads, as far as it is known.
+    stand_ins: StandIns,
+}
+
+impl<'a> Ready<'a> {
+    /// Opens the corpus, loads the model and plans the passes.
+    ///
+    /// # Errors
+    ///
+    /// If the model or the corpus cannot be used.
+    pub fn new(options: &'a AnalyzeOptions) -> Result<Self> {
+        let started = (SystemTime::now(), Instant::now());
+        ensure!(!options.studies.is_empty(), "every study is switched off: there is nothing to analyse");
+        let opened = Some(Corpus::open(&options.corpus)?);
+
+        let files = options.model.resolve(&Downloads::default())?;
+        let fingerprint = Some(Fingerprint::start(&files));
+        let loading = progress::step("loading the model");
+        let model = load(files, &options.studies)?;
+        loading.finish_and_clear();
+
+        let max_tokens = token_limit(&model, options.max_tokens)?;
+        let Known { counts, sha256, counted } = known(options, &model, max_tokens)?;
+        let protocol = Protocol {
+            max_tokens,
+            truncate: options.truncate,
+            limit: options.limit,
+            from_token: options.from_token,
+            blocks: BLOCKS,
+            controls: options.controls.clone(),
+            removed: heads_of(&model, &options.removed)?,
+            ablation: options.ablation,
+            counts: sha256,
+            left_out: options.left_out.iter().map(|study| study.card().name.to_owned()).collect(),
+            studies: plan::names(&options.studies),
+        };
+        let plan = Plan::new(&protocol)?;
+        Ok(Self {
+            options,
+            started,
+            opened,
+            model,
+            fingerprint,
+            info: None,
+            protocol,
+            plan,
+            counts,
+            counted,
+            stand_ins: StandIns::default(),
+        })
+    }
+
+    /// Observes the sentences of a shard; what follows from labels, from those by `policy`.
+    ///
+    /// # Errors
+    ///
+    /// If the corpus cannot be read, or a forward pass fails.
+    pub fn observe(&mut self, shard: Shard, policy: &Policy) -> Result<Observation> {
+        let loaded = Instant::now();
+        let opened = self.opened.take().map_or_else(|| Corpus::open(&self.options.corpus), Ok)?;
+        let Self { options, model, protocol, plan, .. } = &*self;
+        let token_id = |token: &str| model.tokenizer.id(token);
+        let subject = Subject { grid: model.grid(), from: protocol.from_token, token_id: &token_id, found: &NOTHING };
+        let (strict, threads, counts) = (options.strict, options.threads, self.counts.clone());
+        let runner = Runner {
+            corpus: &options.corpus,
+            shard,
+            model,
+            protocol,
+            strict,
+            threads,
+            counts,
+            stand_ins: &self.stand_ins,
+        };
+        let run::Outcome { tally, corpus, mut passes } = runner.run(opened, plan.observers(&subject))?;
+        ensure!(
+            self.counted.as_ref().is_none_or(|counted| *counted == corpus),
+            "corpus `{}` changed while it was analysed, which reads it several times",
+            corpus.name
+        );
+        if plan.has_followers() && tally.sentences > 0 {
+            let bench = Bench { grid: subject.grid, threads, resamples: Resamples::new(), leaves_out: false };
+            let observed = plan.observed(&passes, None);
+            let found = Findings::new(&observed, &bench, policy).found(&observed, policy);
+            passes.extend(runner.run_again(&corpus, plan.followers(&Subject { found: &found, ..subject }))?);
+        }
+        let passes = plan.pooled(passes);
+        let analysis = loaded.elapsed();
+
+        let identity = self.identity_with(corpus)?;
+        let (started_at, started) = self.started;
+        let run = self.options.run_info.then(|| RunInfo::new(started_at, started.elapsed(), analysis, threads));
+        // What comes after begins now.
+        self.started = (SystemTime::now(), Instant::now());
+        Ok(Observation { identity, tally, passes, run })
+    }
+
+    /// The identity that an observation of any shard will have: reads the corpus to its end.
+    ///
+    /// # Errors
+    ///
+    /// If the corpus or the model's files cannot be read.
+    pub fn identity(&mut self) -> Result<Identity> {
+        let mut corpus = Corpus::open(&self.options.corpus)?;
+        let limit = self.options.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+        corpus.by_ref().take(limit).try_for_each(|sentence| sentence.map(drop))?;
+        let corpus = corpus.into_identity()?;
+        self.identity_with(corpus)
+    }
+
+    fn identity_with(&mut self, corpus: CorpusIdentity) -> Result<Identity> {
+        if let Some(fingerprint) = self.fingerprint.take() {
+            self.info = Some(ModelInfo::new(&self.model, fingerprint.finish()?));
+        }
+        let model = self.info.clone().context("the model's files could not be hashed")?;
+        Ok(Identity { tool: Tool::default(), model, corpus, protocol: self.protocol.clone() })
+    }
+}
+
+/// Loads the model, with its masked-LM head if a study needs that.
+fn load(files: ModelFiles, studies: &[&'static dyn Study]) -> Result<Model> {
+    let predicting = studies.iter().find(|study| study.passes().iter().any(Pass::predicts));
+    let Some(study) = predicting else { return Model::load(files) };
+    let derivatives = studies.iter().any(|study| study.passes().iter().any(|pass| pass.derivatives));
+    let model = if derivatives { Model::load_with_derivatives } else { Model::load_with_masked_lm }(files)?;
+    let (id, study) = (&model.id, study.card().name);
+    ensure!(
+        model.masked_lm_head,
+        "--with {study}: `{id}` has no masked-LM head, so it has no loss of masked tokens: name a checkpoint of a masked \
+         language model, which has one. Nothing stands in for that loss here in models without one, such as sentence \
+         encoders and discriminators"
+    );
+    ensure!(
+        model.tokenizer.mask().is_some(),
+        "--with {study}: the tokenizer of `{id}` has no mask token: name it as `mask_token` in tokenizer_config.json"
+    );
+    Ok(model)
+}
+
+/// How often each token is in the whole corpus, as far as some study must know.
+#[derive(Default)]
+struct Known {
+    counts: Option<Arc<TokenCounts>>,
+    /// The SHA-256 of the file that they are from.
+    sha256: Option<String>,
+    /// The corpus that they are from.
+    counted: Option<CorpusIdentity>,
+}
+
+/// Counts the tokens of the corpus, or reads the file of counts.
+fn known(options: &AnalyzeOptions, model: &Model, max_tokens: usize) -> Result<Known> {
+    for study in &options.left_out {
+        say(&format!("the study {} is left out: {ONLY_ONCE}", study.card().name));
+    }
+    if options.studies.iter().all(|study| study.counts() == Counts::Unused) {
+        return Ok(Known::default());
+    }
+    if let Some(file) = &options.counts {
+        let (counts, sha256) = Counting::read(file, &model.tokenizer)?;
+        return Ok(Known { counts: Some(Arc::new(counts.finish())), sha256: Some(sha256), counted: None });
+    }
+    if !options.corpus.iter().all(Input::can_be_read_again) {
+        for study in options.studies.iter().filter(|study| study.counts() == Counts::Useful) {
+            say(&format!("the study {} does without how common tokens are: {ONLY_ONCE}", study.card().name));
+        }
+        return Ok(Known::default());
+    }
+    let counting = progress::step("counting tokens");
+    let (counts, corpus) = count(&options.corpus, &model.tokenizer, max_tokens, options.truncate, options.limit)?;
+    counting.finish_and_clear();
+    Ok(Known { counts: Some(Arc::new(counts.finish())), sha256: None, counted: Some(corpus) })
+}
