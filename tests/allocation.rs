@@ -66,7 +66,7 @@ fn forward_pass_and_statistics_need_no_more_room_once_warm() {
     let mut counting = Counting::default();
     counting.add(&sentence(&model, 30));
     let counts = Some(Arc::new(counting.finish()));
-    panel.begin_pass(&Beforehand { embeddings: model.encoder.word_embeddings(), counts, removal: None });
+    panel.begin_pass(&Beforehand { embeddings: model.encoder.word_embeddings(), counts, ..Beforehand::default() });
     let mut run = |lengths: &[usize]| {
         let pack = Pack { sentences: lengths.iter().map(|&words| sentence(&model, words)).collect() };
         let batch = pack.batch();

@@ -100,6 +100,55 @@ fn parts_add_up_to_the_whole() {
 }
 
 #[test]
+fn effects_are_taken_where_the_gradient_says_they_matter() {
+    let folder = tempfile::tempdir().unwrap();
+    let sample = ["--sample", "16"];
+    let choice = ["--sample", "16", "--effect-of", "top:2,bottom:1,random:1"];
+    let (all, some) =
+        (report("box:small", &[&sample[..], &["--with", "gradient"]].concat()), report("box:small", &choice));
+    assert_eq!(some["settings"]["ablation"]["effect_of"], json!({ "top": 2, "bottom": 1, "random": 1 }));
+    let heads = |report: &Value| report["effect"]["heads"].as_array().unwrap().clone();
+    let taken: Vec<usize> = (0..16).filter(|&place| !heads(&some)[place]["effect"].is_null()).collect();
+    assert_eq!(taken.len(), 4);
+    for (place, (head, whole)) in heads(&some).iter().zip(heads(&all)).enumerate() {
+        if taken.contains(&place) {
+            assert_eq!(head["effect"], whole["effect"]);
+            assert_eq!(
+                some["effect"]["relations"][0]["effects"][place],
+                all["effect"]["relations"][0]["effects"][place]
+            );
+        } else {
+            assert!(["effect", "ci95", "q", "verdict"].iter().all(|key| head[key].is_null()), "{head}");
+            assert!(some["heads"][place]["metrics"]["loss_effect"].is_null());
+            assert!(some["effect"]["relations"][0]["effects"][place].is_null());
+        }
+    }
+    let importance = |place: usize| all["gradient"]["heads"][place]["importance"].as_f64().unwrap();
+    let mut order: Vec<usize> = (0..16).collect();
+    order.sort_by(|&a, &b| importance(b).total_cmp(&importance(a)));
+    assert!([order[0], order[1], order[15]].iter().all(|place| taken.contains(place)), "{taken:?} of {order:?}");
+    let verdicts: u64 = some["effect"]["verdicts"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
+    assert_eq!(verdicts, 4);
+
+    // Every shard chooses the same.
+    let parts: Vec<_> = (1..=2).map(|part| folder.path().join(format!("{part}.headscope"))).collect();
+    let corpus = fixture("corpus/gold.conllu");
+    for (part, file) in (1..).zip(&parts) {
+        let shard = format!("{part}/2");
+        let common = ["analyze", "box:small", "-c", path(&corpus), "--with", "effect", "--no-run-info", "-q"];
+        run(&[&common[..], &choice, &alone(), &["--shard", &shard, "-o", path(file)]].concat()).unwrap();
+    }
+    let merged = run(&["merge", path(&parts[0]), path(&parts[1]), "--no-run-info", "-o", "-"]).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&merged).unwrap()["effect"], some["effect"]);
+
+    let refusal = |more: &[&str]| run(&[&["analyze", "box:small"], more].concat()).unwrap_err().1;
+    assert!(refusal(&["--effect-of", "top:2"]).contains("--effect-of is about the study effect"));
+    assert!(refusal(&["--with", "effect", "--effect-of", "best:2"]).contains("such as top:20,bottom:20,random:20"));
+    let pruned = refusal(&["--with", "pruning", "--effect-of", "top:2"]);
+    assert!(pruned.contains("the study pruning asks about the effect of every head"), "{pruned}");
+}
+
+#[test]
 fn a_head_that_is_gone_for_good_is_not_missed() {
     let found = report("box:small", &["--sample", "6", "--remove", "L0H0"]);
     assert_eq!(found["effect"]["heads"][0]["effect"], 0.0);

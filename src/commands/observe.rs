@@ -24,7 +24,7 @@ use crate::studies::found::NOTHING;
 use crate::studies::metric::Bench;
 use crate::studies::plan::{self, Plan};
 use crate::studies::policy::Policy;
-use crate::studies::study::{Counts, Study, Subject};
+use crate::studies::study::{Counts, Subject};
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::say;
 
@@ -61,7 +61,7 @@ impl<'a> Ready<'a> {
         let files = options.model.resolve(&Downloads::default())?;
         let fingerprint = Some(Fingerprint::start(&files));
         let loading = progress::step("loading the model");
-        let model = load(files, &options.studies)?;
+        let model = load(files, options)?;
         loading.finish_and_clear();
 
         let max_tokens = token_limit(&model, options.max_tokens)?;
@@ -163,10 +163,12 @@ impl<'a> Ready<'a> {
 }
 
 /// Loads the model, with its masked-LM head if a study needs that.
-fn load(files: ModelFiles, studies: &[&'static dyn Study]) -> Result<Model> {
+fn load(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
+    let studies = &options.studies;
     let predicting = studies.iter().find(|study| study.passes().iter().any(Pass::predicts));
     let Some(study) = predicting else { return Model::load(files) };
-    let derivatives = studies.iter().any(|study| study.passes().iter().any(|pass| pass.derivatives));
+    let chooses = options.ablation.is_some_and(|ablation| ablation.effect_of.is_some());
+    let derivatives = chooses || studies.iter().any(|study| study.passes().iter().any(|pass| pass.derivatives));
     let model = if derivatives { Model::load_with_derivatives } else { Model::load_with_masked_lm }(files)?;
     let (id, study) = (&model.id, study.card().name);
     ensure!(

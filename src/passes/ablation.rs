@@ -1,5 +1,7 @@
 //! How heads are removed in turn: what stands for them, and in which sentences.
 
+use std::str::FromStr;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +16,43 @@ pub struct Ablation {
     /// Of at most so many sentences of the corpus, chosen evenly.
     #[schemars(range(min = 1))]
     pub sample: u64,
+    /// The heads whose effect is measured, where it is not that of all; absent if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect_of: Option<Choice>,
+}
+
+/// Some of the heads: those with the largest sensitivity of the loss to first order, those with the smallest, and some of
+/// the others at random.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Choice {
+    /// Of the largest so many.
+    pub top: usize,
+    /// Of the smallest so many.
+    pub bottom: usize,
+    /// Of the others so many.
+    pub random: usize,
+}
+
+impl FromStr for Choice {
+    type Err = String;
+
+    /// Reads `top:20,bottom:20,random:20`, or some of these.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = "expected heads by their gradient, such as top:20,bottom:20,random:20, or some of these";
+        let mut choice = Self::default();
+        for part in text.split(',') {
+            let (name, count) = part.split_once(':').ok_or(expected)?;
+            let place = match name {
+                "top" => &mut choice.top,
+                "bottom" => &mut choice.bottom,
+                "random" => &mut choice.random,
+                _ => return Err(expected.to_owned()),
+            };
+            let count = count.parse().ok().filter(|&count| count > 0 && *place == 0);
+            *place = count.ok_or_else(|| format!("`{part}`: {expected}, each once and with a number from 1"))?;
+        }
+        Ok(choice)
+    }
 }
 
 /// The most sentences unless something else is asked for.
@@ -24,7 +63,7 @@ pub const DEFAULT_SAMPLE: u64 = 500;
 
 impl Default for Ablation {
     fn default() -> Self {
-        Self { removal: Replacement::Mean, phases: 1, sample: DEFAULT_SAMPLE }
+        Self { removal: Replacement::Mean, phases: 1, sample: DEFAULT_SAMPLE, effect_of: None }
     }
 }
 
@@ -45,6 +84,20 @@ impl Replacement {
         match self {
             Self::Mean => "mean",
             Self::Zero => "zero",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_is_read() {
+        let read = |text: &str| text.parse::<Choice>();
+        assert_eq!(read("top:2,random:30"), Ok(Choice { top: 2, bottom: 0, random: 30 }));
+        for wrong in ["", "top", "top:", "top:0", "top:-1", "first:3", "top:2,top:3", "top:2,"] {
+            assert!(read(wrong).unwrap_err().contains("such as top:20,bottom:20,random:20"), "{wrong}");
         }
     }
 }

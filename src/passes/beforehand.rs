@@ -15,4 +15,6 @@ pub struct Beforehand {
     pub counts: Option<Arc<TokenCounts>>,
     /// What stands for heads that are removed in turn; `None` in a pass that removes none so.
     pub removal: Option<Replacement>,
+    /// The places of the heads that are removed one by one, ascending, where not all are.
+    pub chosen: Option<Vec<usize>>,
 }

@@ -2,6 +2,7 @@
 
 pub mod ablation;
 pub mod beforehand;
+pub mod choice;
 pub mod contexts;
 pub mod control;
 pub mod countable;

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::ablation::{Ablation, Replacement};
 use super::beforehand::Beforehand;
+use super::choice::Sensitivity;
 use super::contexts::{ContextSums, StandIns};
 use super::derivatives::differentiate;
 use super::identity::Protocol;
@@ -114,12 +115,42 @@ impl Runner<'_> {
     /// heads on their way.
     fn turns(&self, corpus: &CorpusIdentity, pass: &Pass, observers: &[Box<dyn Observer>]) -> Result<Turns> {
         let once = Turns::once(pass.gates());
-        let missing: BTreeSet<Missing> = observers.iter().flat_map(|observer| observer.turns()).collect();
+        let mut missing: BTreeSet<Missing> = observers.iter().flat_map(|observer| observer.turns()).collect();
         if missing.is_empty() && !pass.derivatives {
             return Ok(once);
         }
+        let gates = self.gates(corpus, pass)?;
+        let grid = self.model.grid();
+        if pass.derivatives {
+            return Ok(once.towards(grid, &gates));
+        }
+        if self.chooses(pass)
+            && let Some(choice) = self.ablation().effect_of
+        {
+            let sensitivities = self.sensitivities(corpus, pass, &once.clone().towards(grid, &gates))?;
+            let chosen: BTreeSet<HeadPlace> = choice.of(&sensitivities).into_iter().map(|at| grid.place(at)).collect();
+            missing.retain(|missing| missing.len() > 1 || missing.is_subset(&chosen));
+        }
+        Ok(once.without(missing, grid, &gates))
+    }
+
+    /// Whether only some heads are removed one by one in a pass.
+    fn chooses(&self, pass: &Pass) -> bool {
+        self.ablation().effect_of.is_some() && pass.predicts() && !pass.derivatives
+    }
+
+    /// The sensitivity of the loss to each head, of all shards.
+    fn sensitivities(&self, corpus: &CorpusIdentity, pass: &Pass, towards: &Turns) -> Result<Vec<f64>> {
+        let sums = vec![watching(Sensitivity::new(self.model.grid()))];
+        let (whole, pass) = (self.sampled(corpus, Shard::WHOLE, pass), Pass { derivatives: true, ..pass.clone() });
+        let seen = self.again(corpus, whole, pass, sums, towards)?;
+        Ok(observer::sums::<Sensitivity>(&*seen.sums[0]).values())
+    }
+
+    /// What stands for each head when it is removed, `[layers * heads]`.
+    fn gates(&self, corpus: &CorpusIdentity, pass: &Pass) -> Result<Vec<Gate>> {
         let (grid, head_dim) = (self.model.grid(), self.model.architecture.config.head_dim());
-        let gates: Vec<Gate> = match self.ablation().removal {
+        Ok(match self.ablation().removal {
             Replacement::Zero => vec![Gate::scale(0.0); grid.count()],
             Replacement::Mean => {
                 let plain = Pass { derivatives: false, ..pass.clone() };
@@ -127,13 +158,13 @@ impl Runner<'_> {
                     let contexts = vec![watching(ContextSums::new(grid, head_dim))];
                     // Of all shards, so that each removes the same.
                     let whole = self.sampled(corpus, Shard::WHOLE, pass);
+                    let once = Turns::once(pass.gates());
                     let seen = self.again(corpus, whole, plain.clone(), contexts, &once)?;
                     let means = observer::sums::<ContextSums>(&*seen.sums[0]).means();
                     Ok(means.into_iter().map(Gate::replace).collect())
                 })?
             }
-        };
-        Ok(if pass.derivatives { once.towards(grid, &gates) } else { once.without(missing, grid, &gates) })
+        })
     }
 
     /// One more pass over the corpus, which was this one.
@@ -268,12 +299,16 @@ impl Runner<'_> {
         let mut panel = Panel::new(observers);
         let removal = (pass.portion != Portion::All).then(|| self.ablation().removal);
         let (embeddings, counts) = (encoder.word_embeddings(), self.counts.clone());
-        panel.begin_pass(&Beforehand { embeddings, counts, removal });
+        let grid = self.model.grid();
+        let alone =
+            || turns.others.iter().filter(|turn| turn.missing.len() == 1).filter_map(|turn| turn.missing.first());
+        let places = || alone().map(|place| grid.index(place.layer, place.head)).collect();
+        let chosen = self.chooses(pass).then(places);
+        panel.begin_pass(&Beforehand { embeddings, counts, removal, chosen });
         let (model, threads) = (self.model.id.as_str(), self.threads);
         let panel = if pass.derivatives {
             let encoder = self.model.differentiable.as_ref();
             let encoder = encoder.filter(|_| pass.weights == Weights::Trained).context(NO_DERIVATIVES)?;
-            let grid = self.model.grid();
             let removed: Vec<usize> = pass.removed.iter().map(|place| grid.index(place.layer, place.head)).collect();
             differentiate(panel, (model, encoder), (&turns.first, &removed), sequences, threads, progress)?
         } else {

@@ -6,6 +6,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
 use crate::model::grid::HeadPlace;
+use crate::passes::ablation::Choice;
 use crate::sequences::shard::Shard;
 use crate::studies::all::STUDIES;
 use crate::studies::presets::{PRESETS, Preset};
@@ -23,7 +24,7 @@ pub(super) struct Arguments {
 
 #[derive(Subcommand)]
 pub(super) enum Action {
-    Analyze(AnalyzeArguments),
+    Analyze(Box<AnalyzeArguments>),
     Merge(MergeArguments),
     Relabel(RelabelArguments),
     Diff(DiffArguments),
@@ -103,6 +104,10 @@ pub(super) struct AnalyzeArguments {
     /// Of studies that remove each head in turn: take at most N sentences, chosen evenly over the corpus [default: 500]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) sample: Option<u64>,
+    /// Of the study `effect`: remove only some heads by themselves, those that the loss depends on most and least to first order
+    /// and some of the others: top:20,bottom:20,random:20
+    #[arg(long, value_name = "HEADS")]
+    pub(super) effect_of: Option<Choice>,
     /// Take how often each token is from this file, and not from the corpus: JSON, as `headscope counts` writes it
     #[arg(long, value_name = "FILE")]
     pub(super) counts: Option<PathBuf>,

@@ -19,7 +19,7 @@ use crate::corpus::{Format, Input};
 use crate::export::{Target, Writer};
 use crate::model::grid::HeadPlace;
 use crate::model::source::ModelRef;
-use crate::passes::ablation::{Ablation, Replacement};
+use crate::passes::ablation::{Ablation, Choice, Replacement};
 use crate::passes::control::{Control, ControlKind};
 use crate::passes::partial;
 use crate::passes::pass::{Pass, Portion};
@@ -44,7 +44,7 @@ use arguments::{
 /// A command with its options, validated.
 pub enum Command {
     /// Label the heads of a model.
-    Analyze(AnalyzeOptions),
+    Analyze(Box<AnalyzeOptions>),
     /// Make a report of shards.
     Merge(MergeOptions),
     /// Apply another policy to a saved report.
@@ -64,7 +64,7 @@ pub enum Command {
 pub fn parse() -> Command {
     let arguments = Arguments::try_parse().unwrap_or_else(|error| refuse(&error));
     let (name, command) = match arguments.action {
-        Action::Analyze(arguments) => ("analyze", arguments.validate().map(Command::Analyze)),
+        Action::Analyze(arguments) => ("analyze", arguments.validate().map(Box::new).map(Command::Analyze)),
         Action::Merge(arguments) => ("merge", arguments.validate().map(Command::Merge)),
         Action::Relabel(arguments) => ("relabel", arguments.validate().map(Command::Relabel)),
         Action::Diff(arguments) => ("diff", arguments.validate().map(Command::Diff)),
@@ -122,7 +122,7 @@ impl AnalyzeArguments {
         let (studies, left_out) = can_count(&corpus, studies, &self.with, self.counts.is_some())?;
         let others = [("--control", !self.controls.is_empty()), ("--resume", self.resume.is_some())];
         refuse_reading_again(&corpus, &studies, others)?;
-        let ablation = ablation(&studies, self.removal, self.phases, self.sample)?;
+        let ablation = ablation(&studies, self.removal, self.phases, self.sample, self.effect_of)?;
         let (run_info, threads) = (!self.report.no_run_info, self.report.threads());
         let controls = controls(&self.controls, self.control_seeds);
         let shard = self.shard.map(|shard| format!("--shard {shard}"));
@@ -393,13 +393,25 @@ fn can_count(
     }
 }
 
+/// The study that `--effect-of` is about.
+const EFFECT: &str = "effect";
+
 /// How heads are removed in turn by those of the studies that do; refuses the options of that where none does.
 fn ablation(
     studies: &[&'static dyn Study],
     removal: Option<RemovalArgument>,
     phases: Option<u8>,
     sample: Option<u64>,
+    effect_of: Option<Choice>,
 ) -> Result<Option<Ablation>, Usage> {
+    if effect_of.is_some() {
+        if !studies.iter().any(|study| study.card().name == EFFECT) {
+            return Err(format!("--effect-of is about the study {EFFECT}: give --with {EFFECT} as well"));
+        }
+        if let Some(study) = studies.iter().find(|study| study.builds_on().contains(&EFFECT)) {
+            return Err(format!("--effect-of: the study {} asks about the effect of every head", study.card().name));
+        }
+    }
     let removes = |study: &dyn Study| study.passes().iter().any(|pass| pass.portion != Portion::All);
     if !studies.iter().any(|study| removes(*study)) {
         let given = [("--removal", removal.is_some()), ("--phases", phases.is_some()), ("--sample", sample.is_some())];
@@ -421,6 +433,7 @@ fn ablation(
         removal: removal.unwrap_or(default.removal),
         phases: phases.unwrap_or(default.phases),
         sample: sample.unwrap_or(default.sample),
+        effect_of,
     }))
 }
 

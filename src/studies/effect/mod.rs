@@ -10,7 +10,7 @@ use schemars::{Schema, SchemaGenerator};
 use super::by_block::ByBlock;
 use super::explanation::Explanation;
 use super::found::{Found, Ranking};
-use super::metric::{self, Bench, Estimates, Keys};
+use super::metric::{self, Bench, Estimates, Fraction, Keys};
 use super::section::{Section, section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
 use crate::passes::observer::{self, Observer, watching};
@@ -53,14 +53,20 @@ impl Study for Effect {
     fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
         let sums: &EffectSums = observer::sums(observed[0].sums);
         let blocks = sums.blocks().with_total();
-        let of_head = |number: Option<usize>, place: usize| values(blocks.at(number), Some(place));
+        let of_head = |number: Option<usize>, place: usize| {
+            let cells = values(blocks.at(number), Some(place));
+            if sums.measures(place) { cells } else { cells.iter().map(Fraction::unknown).collect() }
+        };
         let of_chance = |number: Option<usize>| values(blocks.at(number), None);
         let by_block = ByBlock::new(
             bench.grid.count(),
             |head, block| effect(blocks.at(Some(block)), Some(head), &Group::All).numerator(),
             |block| effect(blocks.at(Some(block)), None, &Group::All).denominator(),
         );
-        let estimates = Estimates::new(&columns(self), bench, of_head, of_chance).with_blocks("loss_effect", by_block);
+        let mut estimates = Estimates::new(&columns(self), bench, of_head, of_chance);
+        if sums.measures_all() {
+            estimates = estimates.with_blocks("loss_effect", by_block);
+        }
         let effect = Effects::new(sums, observed[0].left_out, &estimates, bench);
         (estimates, Box::new(EffectSection { effect }))
     }
@@ -69,7 +75,8 @@ impl Study for Effect {
         let sums: &EffectSums = observer::sums(observed[0].sums);
         let even = &sums.blocks().folds()[0];
         let of_head = |head| effect(even, Some(head), &Group::All).value();
-        let scores: Option<Vec<f64>> = (0..sums.heads()).map(of_head).collect();
+        let scores: Option<Vec<f64>> =
+            (0..sums.heads()).map(|head| of_head(head).filter(|_| sums.measures(head))).collect();
         let rankings = scores.map(|scores| Ranking::rising("effect", &scores)).into_iter().collect();
         Found { rankings, negligible: section::<EffectSection>(judged.section).effect.negligible(), ..Found::default() }
     }

@@ -100,8 +100,8 @@ pub struct HeadEffect {
     /// `p` corrected by Benjamini & Hochberg for all heads.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
-    /// What comes of removing it.
-    pub verdict: Verdict,
+    /// What comes of removing it; null where it was not removed by itself (`settings.ablation.effect_of`).
+    pub verdict: Option<Verdict>,
 }
 
 /// The effects of all heads on the masked words of a relation.
@@ -117,8 +117,8 @@ pub struct RelationEffects {
     pub loss: f64,
     /// The same with all heads removed.
     pub loss_without_heads: f64,
-    /// The effect of each head, layer by layer.
-    pub effects: Vec<f64>,
+    /// The effect of each head, layer by layer; null where it was not removed by itself.
+    pub effects: Vec<Option<f64>>,
     /// Their 95 % intervals; null where no two blocks have such a word.
     pub ci95: Vec<Option<Interval>>,
 }
@@ -138,7 +138,7 @@ impl Effects {
             let error = estimates.standard_errors[place].get("loss_effect", None).copied().flatten();
             let blocks = usize::try_from(known.blocks).unwrap_or(0);
             let p = effect.zip(error).and_then(|(effect, error)| p_value(effect, error, blocks));
-            HeadEffect { layer, head, effect, ci95, p, q: None, verdict: Verdict::Undecided }
+            HeadEffect { layer, head, effect, ci95, p, q: None, verdict: effect.map(|_| Verdict::Undecided) }
         };
         let mut heads: Vec<HeadEffect> = (0..bench.grid.count()).map(head).collect();
         let (tested, p): (Vec<usize>, Vec<f64>) =
@@ -166,7 +166,10 @@ impl Effects {
         for head in &mut self.heads {
             let within = |(band, ci95): (f64, Interval)| -band <= ci95.low() && ci95.high() <= band;
             let significant = |q: f64| policy.rule(&LABEL_Q).is_none_or(|most| q <= most);
-            head.verdict = match (head.effect, head.q) {
+            if head.verdict.is_none() {
+                continue;
+            }
+            let verdict = match (head.effect, head.q) {
                 _ if band.zip(head.ci95).is_some_and(within) => Verdict::Negligible,
                 (Some(effect), Some(q)) if enough && significant(q) && effect != 0.0 => {
                     if effect > 0.0 {
@@ -177,13 +180,14 @@ impl Effects {
                 }
                 _ => Verdict::Undecided,
             };
-            *self.verdicts.of(head.verdict) += 1;
+            head.verdict = Some(verdict);
+            *self.verdicts.of(verdict) += 1;
         }
     }
 
     /// The heads that are called negligible, by their places.
     pub fn negligible(&self) -> Vec<usize> {
-        let is_negligible = |head: &HeadEffect| head.verdict == Verdict::Negligible;
+        let is_negligible = |head: &HeadEffect| head.verdict == Some(Verdict::Negligible);
         self.heads.iter().enumerate().filter(|(_, head)| is_negligible(head)).map(|(place, _)| place).collect()
     }
 
@@ -200,7 +204,15 @@ impl Effects {
              (surely within\n±{band:.4}), {undecided} undecided. The most and least helpful, effect ± half of the 95 % interval:\n",
             removal.name()
         )?;
-        let mut order: Vec<&HeadEffect> = heads.iter().collect();
+        let mut order: Vec<&HeadEffect> = heads.iter().filter(|head| head.effect.is_some()).collect();
+        if order.len() < heads.len() {
+            writeln!(
+                out,
+                "Of {} heads {} were removed by themselves, chosen by their gradient.\n",
+                heads.len(),
+                order.len()
+            )?;
+        }
         let effect = |head: &HeadEffect| head.effect.unwrap_or(0.0);
         order.sort_by(|a, b| effect(b).total_cmp(&effect(a)));
         let last = order.len().saturating_sub(SHOWN).max(SHOWN);
@@ -254,8 +266,11 @@ fn relations(total: &ByGroup, sums: &EffectSums, bench: &Bench) -> Vec<RelationE
             sentences: losses.sentences,
             loss: mean(losses.whole.value()),
             loss_without_heads: mean(losses.bare.value()),
-            effects: heads.clone().map(|head| mean(losses.without[head].value() - losses.whole.value())).collect(),
-            ci95: heads.map(interval).collect(),
+            effects: heads
+                .clone()
+                .map(|head| sums.measures(head).then(|| mean(losses.without[head].value() - losses.whole.value())))
+                .collect(),
+            ci95: heads.map(|head| interval(head).filter(|_| sums.measures(head))).collect(),
         }
     })
 }
@@ -267,7 +282,7 @@ fn table<'a>(heads: impl Iterator<Item = &'a HeadEffect>) -> comfy_table::Table 
         let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.4}", ci95.half_width()));
         let effect = effect.map_or_else(|| "-".to_owned(), |effect| format!("{effect:+.4}{spread}"));
         let q = q.map_or_else(|| "-".to_owned(), significance);
-        table.add_row([head_name(*layer, *head), effect, q, verdict.name().to_owned()]);
+        table.add_row([head_name(*layer, *head), effect, q, verdict.map_or("-", Verdict::name).to_owned()]);
     }
     for (column, alignment) in table.column_iter_mut().zip([
         CellAlignment::Left,

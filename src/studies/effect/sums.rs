@@ -106,6 +106,8 @@ pub struct EffectSums {
     grid: HeadGrid,
     /// What stands for removed heads, once the pass has begun.
     removal: Option<Replacement>,
+    /// The places of the heads that are removed one by one, where not all are.
+    chosen: Option<Vec<usize>>,
     blocks: Blocks<ByGroup>,
 }
 
@@ -113,7 +115,19 @@ impl EffectSums {
     /// Empty sums for a model with `grid` heads.
     #[must_use]
     pub fn new(grid: HeadGrid) -> Self {
-        Self { grid, removal: None, blocks: Blocks::new(ByGroup::new()) }
+        Self { grid, removal: None, chosen: None, blocks: Blocks::new(ByGroup::new()) }
+    }
+
+    /// Whether the effect of the head at this place is measured.
+    #[must_use]
+    pub fn measures(&self, place: usize) -> bool {
+        self.chosen.as_ref().is_none_or(|chosen| chosen.contains(&place))
+    }
+
+    /// Whether that of every head is.
+    #[must_use]
+    pub fn measures_all(&self) -> bool {
+        (0..self.grid.count()).all(|place| self.measures(place))
     }
 
     /// The number of heads.
@@ -175,6 +189,7 @@ impl Sums for EffectSums {
 
     fn begin_pass(&mut self, known: &Beforehand) {
         self.removal = known.removal;
+        self.chosen.clone_from(&known.chosen);
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Begun {
@@ -231,6 +246,9 @@ impl Sums for EffectSums {
     fn merge(&mut self, other: &Self) {
         assert_eq!(self.grid, other.grid, "sums of one analysis");
         self.removal = self.removal.or(other.removal);
+        if self.chosen.is_none() {
+            self.chosen.clone_from(&other.chosen);
+        }
         self.blocks.merge(&other.blocks);
     }
 
