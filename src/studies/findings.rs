@@ -1,9 +1,10 @@
 //! Findings: the metrics and sections of all studies of a run, and the verdicts that they come to.
 
+use super::estimates::{Bench, Estimates};
 use super::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use super::found::Found;
 use super::label::{self, Assessment, Evidence, Measured, Verdict};
-use super::metric::{Bench, Denominator, Estimates, Metrics};
+use super::metric::{Denominator, Metrics};
 use super::number::{Number, Part, most_blocks};
 use super::policy::Policy;
 use super::section::Section;

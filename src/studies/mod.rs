@@ -16,6 +16,7 @@ pub mod dependence;
 pub mod dependency;
 pub mod drift;
 pub mod effect;
+pub mod estimates;
 pub mod evidence;
 pub mod explained;
 pub mod explanation;

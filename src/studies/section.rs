@@ -2,8 +2,8 @@
 
 use std::any::Any;
 
+use super::estimates::{Bench, Estimates};
 use super::evidence::{Direction, UseTest};
-use super::metric::{Bench, Estimates};
 use super::number::Number;
 use super::policy::Policy;
 use crate::model::grid::{HeadGrid, HeadPlace};

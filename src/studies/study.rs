@@ -5,10 +5,11 @@ use std::ops::RangeInclusive;
 use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
+use super::estimates::{Bench, Estimates};
 use super::explanation::Explanation;
 use super::found::Found;
 use super::label::{Detector, Verdict};
-use super::metric::{Bench, Column, Estimates, Keys};
+use super::metric::{Column, Keys};
 use super::policy::Policy;
 use super::section::{Nothing, Section};
 use crate::model::grid::HeadGrid;

@@ -7,7 +7,7 @@ mod sums;
 use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
-use super::metric::{Bench, Estimates};
+use super::estimates::{Bench, Estimates};
 use super::section::{Section, section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject};
 use crate::passes::observer::{self, Observer, watching};

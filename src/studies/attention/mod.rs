@@ -11,9 +11,10 @@ use std::ops::RangeInclusive;
 
 use anyhow::Result;
 
+use super::estimates::{Bench, Estimates};
 use super::explanation::Explanation;
 use super::label::Detector;
-use super::metric::{self, Bench, Estimates, Keys};
+use super::metric::{self, Keys};
 use super::section::{Nothing, Section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
 use crate::passes::observer::{self, Observer, sums, watching};

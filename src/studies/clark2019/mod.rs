@@ -14,8 +14,8 @@ use anyhow::Result;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
+use super::estimates::{Bench, Estimates};
 use super::evidence::Direction;
-use super::metric::{Bench, Estimates};
 use super::policy::Policy;
 use super::section::Section;
 use super::study::{Card, Observed, Study, Subject};

@@ -11,8 +11,9 @@ use crate::model::grid::HeadGrid;
 use crate::stats::blocks::{BLOCKS, block_of};
 use crate::stats::bootstrap::Resamples;
 use crate::studies::all::default_policy;
+use crate::studies::estimates::{Bench, Estimates};
 use crate::studies::label::{Measured, correct};
-use crate::studies::metric::{Bench, Column, Estimates, Fraction, Keys, Metrics};
+use crate::studies::metric::{Column, Fraction, Keys, Metrics};
 use crate::studies::section::Nothing;
 
 const MARGIN: Threshold = Threshold::rule("content_mass", 0.1, "as the labels of words have it");

@@ -12,9 +12,10 @@ use std::ops::RangeInclusive;
 use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
+use super::estimates::{Bench, Estimates};
 use super::explanation::Explanation;
 use super::label::Detector;
-use super::metric::{self, Bench, Estimates, Keys};
+use super::metric::{self, Keys};
 use super::section::Section;
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
 use crate::passes::observer::{self, Observer, watching};

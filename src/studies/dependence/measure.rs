@@ -7,7 +7,8 @@ use crate::stats::block_test::{LeftOut, p_above};
 use crate::stats::blocks::BLOCKS;
 use crate::stats::bootstrap::{Interval, PerBlock, Resamples};
 use crate::stats::significance::benjamini_hochberg;
-use crate::studies::metric::{Bench, Fraction};
+use crate::studies::estimates::Bench;
+use crate::studies::metric::Fraction;
 use crate::studies::pseudo_values::{Without, fractions};
 use crate::system::parallel::in_parallel;
 

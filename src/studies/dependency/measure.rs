@@ -9,8 +9,8 @@ use super::tags::{Rules, Side, single};
 use crate::stats::block_test::{LeftOut, standard_error};
 use crate::stats::bootstrap::{Interval, PerBlock, Resampled, Resamples};
 use crate::stats::significance::mcnemar;
+use crate::studies::estimates::Bench;
 use crate::studies::evidence::{ByDirection, Comparison, Direction, TagComparison};
-use crate::studies::metric::Bench;
 
 #[cfg(test)]
 mod tests;

@@ -17,11 +17,12 @@ use std::ops::RangeInclusive;
 use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
+use super::estimates::{Bench, Estimates};
 use super::evidence::Direction;
 use super::explanation::Explanation;
 use super::found::Found;
 use super::label::Detector;
-use super::metric::{self, Bench, Estimates, Fraction, Keys, Metric};
+use super::metric::{self, Fraction, Keys, Metric};
 use super::section::{Section, section};
 use super::study::{Card, Caveat, Judged, Observed, Study, Subject, columns};
 use crate::corpus::relation::ALL;

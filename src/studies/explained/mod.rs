@@ -15,8 +15,9 @@ mod tests;
 use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
+use super::estimates::{Bench, Estimates};
 use super::explanation::Explanation;
-use super::metric::{self, Bench, Estimates, Keys};
+use super::metric::{self, Keys};
 use super::section::Section;
 use super::study::{Card, Counts, Observed, Study, Subject, columns};
 use crate::passes::observer::{self, Observer, watching};

@@ -5,7 +5,8 @@ use super::least_squares::{Factor, Gram};
 use super::sentence::FORMS;
 use super::sums::{ExplainedSums, FormSums};
 use crate::stats::blocks::BLOCKS;
-use crate::studies::metric::{Bench, Fraction};
+use crate::studies::estimates::Bench;
+use crate::studies::metric::Fraction;
 use crate::studies::pseudo_values::{Without, fractions};
 use crate::system::parallel::in_parallel;
 

@@ -11,9 +11,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
 use super::content::{assess_content, thresholds};
+use super::estimates::{Bench, Estimates};
 use super::explanation::Explanation;
 use super::label::{Detector, Parameter, Shown};
-use super::metric::{self, Bench, Estimates, Fraction, Keys};
+use super::metric::{self, Fraction, Keys};
 use super::policy::{Policy, Threshold};
 use super::section::Section;
 use super::study::{Card, Counts, Observed, Study, Subject, columns};

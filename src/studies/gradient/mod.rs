@@ -9,9 +9,10 @@ use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
 use super::by_block::ByBlock;
+use super::estimates::{Bench, Estimates};
 use super::explanation::Explanation;
 use super::found::{Found, Ranking};
-use super::metric::{self, Bench, Estimates, Keys};
+use super::metric::{self, Keys};
 use super::section::{Section, section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
 use crate::passes::observer::{self, Observer, watching};

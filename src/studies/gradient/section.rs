@@ -12,7 +12,7 @@ use crate::model::grid::{HeadGrid, head_name};
 use crate::passes::ablation::Replacement;
 use crate::stats::bootstrap::Interval;
 use crate::studies::by_block::RankCorrelation;
-use crate::studies::metric::{Bench, Estimates};
+use crate::studies::estimates::{Bench, Estimates};
 use crate::studies::policy::Policy;
 use crate::studies::section::Section;
 use crate::studies::wording::plain_table;

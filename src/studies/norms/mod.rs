@@ -9,9 +9,10 @@ mod sums;
 
 use anyhow::Result;
 
+use super::estimates::{Bench, Estimates};
 use super::explanation::Explanation;
 use super::label::Detector;
-use super::metric::{self, Bench, Estimates, Keys};
+use super::metric::{self, Keys};
 use super::section::{Nothing, Section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
 use crate::passes::observer::{self, Observer, sums, watching};

@@ -10,8 +10,8 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use schemars::{Schema, SchemaGenerator};
 
+use super::estimates::{Bench, Estimates};
 use super::found::Ranking;
-use super::metric::{Bench, Estimates};
 use super::section::{Section, section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject};
 use crate::passes::observer::{self, Observer, watching};

@@ -11,9 +11,10 @@ use anyhow::Result;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
+use super::estimates::{Bench, Estimates};
 use super::explanation::Explanation;
 use super::label::Detector;
-use super::metric::{self, Bench, Estimates, Keys};
+use super::metric::{self, Keys};
 use super::policy::Policy;
 use super::section::Section;
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};

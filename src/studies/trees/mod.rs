@@ -7,8 +7,9 @@ use std::ops::RangeInclusive;
 
 use anyhow::Result;
 
+use super::estimates::{Bench, Estimates};
 use super::explanation::Explanation;
-use super::metric::{self, Bench, Estimates, Fraction, Keys, Metric};
+use super::metric::{self, Fraction, Keys, Metric};
 use super::section::{Nothing, Section};
 use super::study::{Card, Observed, Study, Subject, columns};
 use crate::passes::observer::{self, Observer, sums, watching};

@@ -13,9 +13,10 @@ use anyhow::Result;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
+use super::estimates::{Bench, Estimates};
 use super::explanation::Explanation;
 use super::label::Detector;
-use super::metric::{self, Bench, Estimates, Fraction, Keys};
+use super::metric::{self, Fraction, Keys};
 use super::policy::Policy;
 use super::section::Section;
 use super::study::{Card, Observed, Study, Subject, columns};
