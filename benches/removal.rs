@@ -13,11 +13,12 @@ use headscope::model::Model;
 use headscope::model::forward::gates::Gate;
 use headscope::model::forward::visitor::Needs;
 use headscope::model::grid::HeadGrid;
+use headscope::model::parameters::Objective;
 use headscope::model::source::ModelRef;
 use headscope::passes::observer::{Lent, Panel, Sums, watching};
 use headscope::passes::turns::{Missing, Turn, Turns, all_heads, each_head};
 use headscope::passes::workers::sum_up;
-use headscope::sequences::sequence::{MaskedToken, Sequence, TokenKind};
+use headscope::sequences::sequence::{PredictedToken, Sequence, TokenKind};
 use headscope::sequences::words::FromToken;
 use headscope::stats::surprisal::surprisal;
 use headscope::system::progress::{Analysis, Downloads};
@@ -69,13 +70,13 @@ fn sentences(packs: usize, vocabulary: usize) -> impl Iterator<Item = Result<Seq
         let id = |place: usize| u32::try_from((index * TOKENS + place) * 7919 % vocabulary).expect("a token id");
         let mut kinds = vec![TokenKind::Text; TOKENS];
         (kinds[0], kinds[TOKENS - 1]) = (TokenKind::FirstSpecial, TokenKind::Separator);
-        let masked = [3, 10, 17].map(|position| MaskedToken { position, word: position, truth: Some(7) });
+        let masked = [3, 10, 17].map(|position| PredictedToken::masked(position, position, Some(7)));
         Ok(Sequence {
             index: index as u64,
             ids: (0..TOKENS).map(id).collect(),
             segments: vec![0; TOKENS],
             kinds,
-            masked: masked.to_vec(),
+            predictions: masked.to_vec(),
             ..Sequence::default()
         })
     })
@@ -102,8 +103,8 @@ fn main() -> Result<()> {
         return Ok(());
     };
     let packs = arguments.get(1).map_or(Ok(1), |packs| packs.parse()).context("PACKS is a number")?;
-    let model = Model::load_with_masked_lm(ModelRef::parse(folder).resolve(&Downloads::default())?)?;
-    ensure!(model.masked_lm_head, "`{folder}` has no masked-LM head");
+    let model = Model::load_with_prediction(ModelRef::parse(folder).resolve(&Downloads::default())?)?;
+    ensure!(model.objective == Some(Objective::MaskedTokens), "`{folder}` has no masked-LM head");
     let grid = model.grid();
     let gates = vec![Gate::scale(0.0); grid.count()];
     let missing = each_head(grid).chain([all_heads(grid)]);

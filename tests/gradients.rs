@@ -67,7 +67,7 @@ fn the_gradient_of_every_gate_is_that_of_finite_differences() {
         }
         partly.cut(0, 0, 1, 2..4, 0..3);
         for gates in [Gates::default(), partly] {
-            check_gradient(&random, &gates, |gates| encoder.masked_lm_gradient(&batch, gates, &targets).unwrap());
+            check_gradient(&random, &gates, |gates| encoder.prediction_gradient(&batch, gates, &targets).unwrap());
             // Any loss will do: a weighted sum of the last states.
             check_gradient(&random, &gates, |gates| {
                 let loss = |states: &Tensor| {
@@ -115,7 +115,7 @@ fn gradients_are_the_differences_of_the_other_encoder() {
         let gates = whole_heads(&random);
         let parameters = random.parameters();
         let encoder = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
-        let found = encoder.masked_lm_gradient(&batch, &gates, &targets).unwrap();
+        let found = encoder.prediction_gradient(&batch, &gates, &targets).unwrap();
         let packed = PackedEncoder::new(parameters);
         let needs = Needs { logits: true, ..Needs::default() };
         let loss = |layer: usize, head: usize, keep: f32| {
@@ -141,7 +141,7 @@ fn the_gates_of_a_layer_sum_to_one_gate_on_its_attention() {
     let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
     let encoder = TensorEncoder::with_precision(&random.parameters(), &Device::Cpu, DType::F64).unwrap();
     let whole = whole_heads(&random);
-    let found = encoder.masked_lm_gradient(&batch, &whole, &targets).unwrap().gates;
+    let found = encoder.prediction_gradient(&batch, &whole, &targets).unwrap().gates;
     for (layer, heads) in found.chunks_exact(random.heads).enumerate() {
         // What all heads of the layer write, moved together towards their replacements.
         let loss = |keep: f32| {
@@ -149,7 +149,7 @@ fn the_gates_of_a_layer_sum_to_one_gate_on_its_attention() {
             for head in 0..random.heads {
                 moved.set(layer, head, Gate { keep, ..whole.of(layer, head).unwrap().clone() });
             }
-            encoder.masked_lm_gradient(&batch, &moved, &targets).unwrap().loss
+            encoder.prediction_gradient(&batch, &moved, &targets).unwrap().loss
         };
         let expected = (loss(1.0 + STEP) - loss(1.0 - STEP)) / f64::from(2.0 * STEP);
         let sum: f64 = heads.iter().sum();
@@ -167,7 +167,7 @@ fn deep_models_fit_the_stack() {
     let predicted = [vec![2]];
     let batch = pack.batch().with_predicted(&predicted);
     let encoder = TensorEncoder::new(&random.parameters(), &Device::Cpu).unwrap();
-    let found = encoder.masked_lm_gradient(&batch, &Gates::default(), &[3]).unwrap();
+    let found = encoder.prediction_gradient(&batch, &Gates::default(), &[3]).unwrap();
     assert_eq!(found.gates.len(), 48 * random.heads);
     assert!(found.gates.iter().any(|derivative| *derivative != 0.0));
 }
@@ -179,7 +179,7 @@ fn the_loss_is_that_of_the_logits() {
     let predicted = [vec![1, 4]];
     let batch = pack.batch().with_predicted(&predicted);
     let encoder = TensorEncoder::new(&random.parameters(), &Device::Cpu).unwrap();
-    let found = encoder.masked_lm_gradient(&batch, &Gates::default(), &[3, 40]).unwrap().loss;
+    let found = encoder.prediction_gradient(&batch, &Gates::default(), &[3, 40]).unwrap().loss;
     let logits =
         record(&encoder, Start::Embeddings, &batch, &Gates::default(), Needs { logits: true, ..Needs::default() })
             .remove(0)
@@ -188,9 +188,9 @@ fn the_loss_is_that_of_the_logits() {
     assert!((found - expected).abs() < 1e-4, "{found} is not {expected}");
 
     let error =
-        |targets: &[u32]| encoder.masked_lm_gradient(&batch, &Gates::default(), targets).unwrap_err().to_string();
-    assert_eq!(error(&[3]), "2 positions are predicted, and 1 tokens given");
-    assert_eq!(error(&[3, 50]), "token id 50 cannot be predicted: the model has 50 tokens");
+        |targets: &[u32]| encoder.prediction_gradient(&batch, &Gates::default(), targets).unwrap_err().to_string();
+    assert_eq!(error(&[3]), "2 positions are predicted, and 1 classes given");
+    assert_eq!(error(&[3, 50]), "class 50 cannot be predicted: the model has 50");
     let constant = encoder.gate_gradient(&batch, &Gates::default(), |_| Ok(Tensor::new(1.0_f32, &Device::Cpu)?));
     assert_eq!(constant.unwrap_err().to_string(), "the loss does not depend on the heads");
 }

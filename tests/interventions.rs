@@ -15,7 +15,7 @@ use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::tensor::TensorEncoder;
 use headscope::model::forward::visitor::Needs;
 use headscope::model::forward::{Encoder, Start};
-use headscope::model::parameters::Parameters;
+use headscope::model::parameters::{Objective, Parameters};
 use headscope::model::weights::Checkpoint;
 use headscope::sequences::pack::Pack;
 use proptest::prelude::*;
@@ -33,12 +33,14 @@ const AT_THE_END: Needs = Needs {
     logits: true,
 };
 
-/// A model of `fixtures/models` with its masked-LM head.
+/// A model of `fixtures/models` with the head by which it was trained.
 fn with_head(name: &str) -> Parameters {
     let folder = fixture("models").join(name);
     let architecture = architecture(&folder);
     let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family).unwrap();
-    Parameters::load(&checkpoint, &architecture).unwrap().with_masked_lm(&checkpoint, &architecture).unwrap()
+    let objective = Objective::of(&architecture.family, |name| checkpoint.has(name)).unwrap();
+    let parameters = Parameters::load(&checkpoint, &architecture).unwrap();
+    parameters.with_prediction(&checkpoint, &architecture, objective).unwrap()
 }
 
 /// Logits and last hidden states as `fixtures/make_interventions.py` has them, held against both encoders.
@@ -90,7 +92,7 @@ fn check_against_pytorch(name: &str, tolerance: f32) {
 }
 
 #[test]
-fn masked_lm_heads_and_interventions_are_those_of_pytorch() {
+fn prediction_heads_and_interventions_are_those_of_pytorch() {
     for name in [
         "tiny-bert-pickle",
         "tiny-roberta",
@@ -98,6 +100,7 @@ fn masked_lm_heads_and_interventions_are_those_of_pytorch() {
         "tiny-camembert",
         "tiny-distilbert",
         "tiny-electra-generator",
+        "tiny-electra-discriminator",
         "tiny-albert",
         "tiny-mpnet-masked-lm",
         "tiny-bert-untied",
@@ -128,8 +131,11 @@ fn a_model_without_a_masked_lm_head() {
     let architecture = architecture(&folder);
     let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family).unwrap();
     let parameters = Parameters::load(&checkpoint, &architecture).unwrap();
-    assert_eq!(parameters.masked_lm, None);
-    let error = format!("{:#}", parameters.clone().with_masked_lm(&checkpoint, &architecture).unwrap_err());
+    assert_eq!(parameters.prediction, None);
+    let error = format!(
+        "{:#}",
+        parameters.clone().with_prediction(&checkpoint, &architecture, Objective::MaskedTokens).unwrap_err()
+    );
     assert!(error.starts_with("cannot load the masked-LM head: `"), "{error}");
     assert!(error.contains("have no tensor for generator_predictions.dense.weight"), "{error}");
 
@@ -138,7 +144,7 @@ fn a_model_without_a_masked_lm_head() {
     for encoder in [&slow as &dyn Encoder, &PackedEncoder::new(parameters)] {
         let gates = Gates::default();
         let error = try_record(encoder, Start::Embeddings, &pack.batch(), &gates, AT_THE_END).unwrap_err();
-        assert_eq!(error.to_string(), "logits are needed, but the masked-LM head was not loaded with the encoder");
+        assert_eq!(error.to_string(), "logits are needed, but the head that predicts was not loaded with the encoder");
     }
 }
 

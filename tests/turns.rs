@@ -20,7 +20,7 @@ use headscope::model::forward::visitor::Needs;
 use headscope::model::forward::{Encoder, Start};
 use headscope::model::grid::{HeadGrid, HeadPlace};
 use headscope::model::parameters::Parameters;
-use headscope::passes::ablation::Replacement;
+use headscope::passes::ablation::{Conditions, Replacement};
 use headscope::passes::beforehand::Beforehand;
 use headscope::passes::contexts::ContextSums;
 use headscope::passes::derivatives::differentiate;
@@ -28,7 +28,7 @@ use headscope::passes::observer::{Lent, Panel, Sums, sums, watching};
 use headscope::passes::trials::Trial;
 use headscope::passes::turns::{Missing, Turns, each_head_and_all};
 use headscope::passes::workers::sum_up;
-use headscope::sequences::masked::{Masked, Masks};
+use headscope::sequences::corrupted::{Corrupted, Corruption, Noise};
 use headscope::sequences::pack::{Pack, Packs};
 use headscope::sequences::sequence::Sequence;
 use headscope::sequences::words::FromToken;
@@ -97,9 +97,9 @@ fn masked(lengths: &[usize]) -> Vec<Sequence> {
         words: (0..sentence.ids.len()).map(|token| token..token + 1).collect(),
         ..sentence
     };
-    let masks = Masks { phases: 1, mask: 7, unknown: None };
+    let corruption = Corruption { phases: 1, noise: Noise::Mask(7), unknown: None };
     let sentences = sentences(lengths).into_iter().enumerate().map(with_words).map(Ok);
-    Masked::new(sentences, masks).map(Result::unwrap).collect()
+    Corrupted::new(sentences, corruption).map(Result::unwrap).collect()
 }
 
 fn run(encoder: &dyn Encoder, turns: &Turns, panel: Panel, sequences: &[Sequence]) -> Panel {
@@ -261,7 +261,10 @@ fn found(
     };
     let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None, found: &NOTHING };
     let mut panel = Panel::new(vec![study.observer(0, &subject)]);
-    panel.begin_pass(&Beforehand { removal: Some(removal), ..Beforehand::default() });
+    panel.begin_pass(&Beforehand {
+        conditions: Conditions { removal: Some(removal), objective: None },
+        ..Beforehand::default()
+    });
     let seen = if study.passes()[0].derivatives {
         let encoder = TensorEncoder::new(parameters, &Device::Cpu).unwrap();
         let (turns, threads) = (Turns::default().towards(grid, &gates), NonZeroUsize::new(2).unwrap());

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use super::options::{AnalyzeOptions, ONLY_ONCE};
 use crate::corpus::{Corpus, CorpusIdentity, Input};
 use crate::model::files::ModelFiles;
+use crate::model::parameters::Objective;
 use crate::model::{Fingerprint, Model};
 use crate::passes::contexts::StandIns;
 use crate::passes::counting::count;
@@ -162,23 +163,27 @@ impl<'a> Ready<'a> {
     }
 }
 
-/// Loads the model, with its masked-LM head if a study needs that.
+/// The first of the studies that look at predictions, if any does.
+fn predicting(options: &AnalyzeOptions) -> Option<&'static str> {
+    let predicting = options.studies.iter().find(|study| study.passes().iter().any(Pass::predicts));
+    predicting.map(|study| study.card().name)
+}
+
+/// Loads the model, with the head by which it was trained if a study needs that.
 fn load(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
-    let studies = &options.studies;
-    let predicting = studies.iter().find(|study| study.passes().iter().any(Pass::predicts));
-    let Some(study) = predicting else { return Model::load(files) };
+    let Some(study) = predicting(options) else { return Model::load(files) };
     let chooses = options.ablation.is_some_and(|ablation| ablation.effect_of.is_some());
-    let derivatives = chooses || studies.iter().any(|study| study.passes().iter().any(|pass| pass.derivatives));
-    let model = if derivatives { Model::load_with_derivatives } else { Model::load_with_masked_lm }(files)?;
-    let (id, study) = (&model.id, study.card().name);
+    let derivatives = chooses || options.studies.iter().any(|study| study.passes().iter().any(|pass| pass.derivatives));
+    let model = if derivatives { Model::load_with_derivatives } else { Model::load_with_prediction }(files)?;
+    let id = &model.id;
     ensure!(
-        model.masked_lm_head,
-        "--with {study}: `{id}` has no masked-LM head, so it has no loss of masked tokens: name a checkpoint of a masked \
-         language model, which has one. Nothing stands in for that loss here in models without one, such as sentence \
-         encoders and discriminators"
+        model.objective.is_some(),
+        "--with {study}: `{id}` has no masked-LM head, nor that of a discriminator, so it has no loss: name a checkpoint with \
+         the head by which it was trained. Nothing stands in for that loss here in models without one, such as sentence \
+         encoders"
     );
     ensure!(
-        model.tokenizer.mask().is_some(),
+        model.objective != Some(Objective::MaskedTokens) || model.tokenizer.mask().is_some(),
         "--with {study}: the tokenizer of `{id}` has no mask token: name it as `mask_token` in tokenizer_config.json"
     );
     Ok(model)
@@ -199,7 +204,9 @@ fn known(options: &AnalyzeOptions, model: &Model, max_tokens: usize) -> Result<K
     for study in &options.left_out {
         say(&format!("the study {} is left out: {ONLY_ONCE}", study.card().name));
     }
-    if options.studies.iter().all(|study| study.counts() == Counts::Unused) {
+    // What stands for replaced words is drawn by how often each token is there.
+    let replaces = model.objective == Some(Objective::ReplacedTokens) && predicting(options).is_some();
+    if !replaces && options.studies.iter().all(|study| study.counts() == Counts::Unused) {
         return Ok(Known::default());
     }
     if let Some(file) = &options.counts {

@@ -26,6 +26,7 @@ use forward::packed::PackedEncoder;
 use forward::tensor::TensorEncoder;
 use grid::HeadGrid;
 use initial::Initial;
+use parameters::Objective;
 use parameters::Parameters;
 use tokenizer::ModelTokenizer;
 use weights::Checkpoint;
@@ -38,8 +39,8 @@ pub struct Model {
     pub revision: Option<String>,
     /// Its family, sizes and options.
     pub architecture: Architecture,
-    /// Whether the checkpoint has a masked-LM head beside the encoder.
-    pub masked_lm_head: bool,
+    /// The task for which the checkpoint has a head beside the encoder, if it has one.
+    pub objective: Option<Objective>,
     /// The tokenizer, with its own padding and truncation switched off.
     pub tokenizer: ModelTokenizer,
     /// The forward pass.
@@ -56,25 +57,25 @@ impl Model {
     /// If a file cannot be read, the architecture is not supported, or the weights or the tokenizer
     /// do not fit `config.json`.
     pub fn load(files: ModelFiles) -> Result<Self> {
-        Self::load_as(files, Parts { masked_lm: false, derivatives: false })
+        Self::load_as(files, Parts { prediction: false, derivatives: false })
     }
 
-    /// Loads a model with its masked-LM head, if it has one, so that it predicts tokens.
+    /// Loads a model with the head by which it was trained, if it has one, so that it predicts.
     ///
     /// # Errors
     ///
     /// As [`Model::load`].
-    pub fn load_with_masked_lm(files: ModelFiles) -> Result<Self> {
-        Self::load_as(files, Parts { masked_lm: true, derivatives: false })
+    pub fn load_with_prediction(files: ModelFiles) -> Result<Self> {
+        Self::load_as(files, Parts { prediction: true, derivatives: false })
     }
 
-    /// Loads a model with its masked-LM head, if it has one, and once more as an encoder that has derivatives.
+    /// Loads a model with the head by which it was trained, if it has one, and once more as an encoder that has derivatives.
     ///
     /// # Errors
     ///
     /// As [`Model::load`].
     pub fn load_with_derivatives(files: ModelFiles) -> Result<Self> {
-        Self::load_as(files, Parts { masked_lm: true, derivatives: true })
+        Self::load_as(files, Parts { prediction: true, derivatives: true })
     }
 
     fn load_as(files: ModelFiles, parts: Parts) -> Result<Self> {
@@ -82,15 +83,17 @@ impl Model {
         let tokenizer =
             ModelTokenizer::load(&tokenizer, &config, architecture.family.model_type, architecture.config.vocab_size)?;
         let checkpoint = Checkpoint::open(weights.clone(), architecture.family)?;
-        let masked_lm_head = checkpoint.has(architecture.family.masked_lm.dense);
+        let objective = Objective::of(&architecture.family, |name| checkpoint.has(name));
         let mut parameters = Parameters::load(&checkpoint, &architecture)?;
-        if parts.masked_lm && masked_lm_head {
-            parameters = parameters.with_masked_lm(&checkpoint, &architecture)?;
+        if parts.prediction
+            && let Some(objective) = objective
+        {
+            parameters = parameters.with_prediction(&checkpoint, &architecture, objective)?;
         }
         weights.iter().try_for_each(ModelFile::ensure_unchanged)?;
         let differentiable = parts.derivatives.then(|| TensorEncoder::new(&parameters, &Device::Cpu)).transpose()?;
         let encoder = Box::new(PackedEncoder::new(parameters));
-        Ok(Self { id, revision, architecture, masked_lm_head, tokenizer, encoder, differentiable })
+        Ok(Self { id, revision, architecture, objective, tokenizer, encoder, differentiable })
     }
 
     /// How many layers and heads there are.
@@ -114,7 +117,7 @@ impl Model {
 /// The parts of a model that are not always loaded.
 #[derive(Clone, Copy)]
 struct Parts {
-    masked_lm: bool,
+    prediction: bool,
     derivatives: bool,
 }
 

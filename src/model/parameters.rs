@@ -4,9 +4,9 @@
 //! feed-forward blocks, each with a residual and a layer normalisation after it, or before it ("pre-norm",
 //! Xiong et al. 2020). What differs is optional here.
 
-mod masked_lm;
 mod parts;
 mod plain_text;
+mod prediction;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use super::families::{Architecture, Groups, Names};
 use super::weights::Tensors;
 use crate::system::parallel::{all_cores, in_parallel};
 
-pub use masked_lm::MaskedLm;
 pub use parts::{LayerNorm, Linear};
+pub use prediction::{Objective, PredictionHead};
 
 /// The embeddings, and what leads from them to the first layer.
 #[derive(Clone, Debug, PartialEq)]
@@ -167,8 +167,8 @@ pub struct Parameters {
     pub order: Vec<usize>,
     /// After the last layer, where layers are pre-norm; `None`: they are not, but normalise what comes out of them.
     pub final_norm: Option<LayerNorm>,
-    /// The masked-LM head; `None` unless it was asked for.
-    pub masked_lm: Option<MaskedLm>,
+    /// The head by which the model was trained; `None` unless it was asked for.
+    pub prediction: Option<PredictionHead>,
 }
 
 impl Parameters {
@@ -198,22 +198,27 @@ impl Parameters {
         }
         let layers = in_parallel(all_cores(), stems, |stem| Layer::load(tensors, config, names, stem));
         let layers = layers.into_iter().collect::<Result<_>>()?;
-        Ok(Self { config: config.clone(), embeddings, position_bias, layers, order, final_norm, masked_lm: None })
+        Ok(Self { config: config.clone(), embeddings, position_bias, layers, order, final_norm, prediction: None })
     }
 
-    /// Loads the masked-LM head as well.
+    /// Loads the head for `objective` as well.
     ///
     /// # Errors
     ///
     /// As [`Parameters::load`]; a checkpoint without such a head lacks its tensors.
-    pub fn with_masked_lm(self, tensors: &impl Tensors, architecture: &Architecture) -> Result<Self> {
-        Ok(Self { masked_lm: Some(MaskedLm::load(tensors, architecture)?), ..self })
+    pub fn with_prediction(
+        self,
+        tensors: &impl Tensors,
+        architecture: &Architecture,
+        objective: Objective,
+    ) -> Result<Self> {
+        Ok(Self { prediction: Some(PredictionHead::load(tensors, architecture, objective)?), ..self })
     }
 
-    /// Every linear layer there is, each once; the tokens' embeddings of the masked-LM head are none.
+    /// Every linear layer there is, each once; the classes' vectors of the prediction head are none.
     pub fn linear_layers(&mut self) -> impl Iterator<Item = &mut Linear> {
         let layers = self.layers.iter_mut().flat_map(Layer::linear_layers);
-        layers.chain(&mut self.embeddings.projection).chain(self.masked_lm.as_mut().map(|head| &mut head.dense))
+        layers.chain(&mut self.embeddings.projection).chain(self.prediction.as_mut().map(|head| &mut head.dense))
     }
 
     /// The layers of the model, bottom-up.

@@ -5,6 +5,8 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::model::parameters::Objective;
+
 /// How heads are removed in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ablation {
@@ -64,6 +66,23 @@ pub const DEFAULT_SAMPLE: u64 = 500;
 impl Default for Ablation {
     fn default() -> Self {
         Self { removal: Replacement::Mean, phases: 1, sample: DEFAULT_SAMPLE, effect_of: None }
+    }
+}
+
+/// The conditions of a pass that removes heads, as the sums of those who look at it keep them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Conditions {
+    /// What stands for heads that are removed in turn; `None` in a pass that removes none so, or has not begun.
+    pub removal: Option<Replacement>,
+    /// The task that its losses are of; `None` in a pass that predicts nothing.
+    pub objective: Option<Objective>,
+}
+
+impl Conditions {
+    /// Those of either, for sums of one pass: a worker that began none has none.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self { removal: self.removal.or(other.removal), objective: self.objective.or(other.objective) }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::ablation::Replacement;
+use super::ablation::Conditions;
 use crate::model::forward::WordEmbeddings;
 use crate::sequences::counts::TokenCounts;
 
@@ -13,8 +13,8 @@ pub struct Beforehand {
     pub embeddings: Option<WordEmbeddings>,
     /// How often each token is in the whole corpus; `None` unless somebody asked for it.
     pub counts: Option<Arc<TokenCounts>>,
-    /// What stands for heads that are removed in turn; `None` in a pass that removes none so.
-    pub removal: Option<Replacement>,
+    /// What stands for heads that are removed in turn, and what is predicted.
+    pub conditions: Conditions,
     /// The places of the heads that are removed one by one, ascending, where not all are.
     pub chosen: Option<Vec<usize>>,
 }

@@ -96,7 +96,7 @@ impl Sums for Sensitivity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sequences::sequence::MaskedToken;
+    use crate::sequences::sequence::PredictedToken;
     use crate::sequences::test_support::sentence;
 
     #[test]
@@ -115,8 +115,8 @@ mod tests {
     #[test]
     fn sensitivities_are_sizes_of_the_mean_loss_of_a_sequence() {
         let mut sums = Sensitivity::new(HeadGrid { layers: 1, heads: 2 });
-        let token = |position| MaskedToken { position, word: position - 1, truth: Some(1) };
-        let mut begun = sums.begin(&Sequence { masked: vec![token(1), token(2)], ..sentence(0, 2, "dep") });
+        let token = |position| PredictedToken::masked(position, position - 1, Some(1));
+        let mut begun = sums.begin(&Sequence { predictions: vec![token(1), token(2)], ..sentence(0, 2, "dep") });
         sums.gradient(&mut begun, &GateGradient { loss: 1.0, gates: vec![-3.0, 0.5] });
         sums.gradient(&mut begun, &GateGradient { loss: 1.0, gates: vec![1.0, 0.5] });
         assert_eq!(sums.values(), [2.0, 0.5]);

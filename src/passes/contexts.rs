@@ -110,15 +110,15 @@ mod tests {
     use crate::model::forward::rows::Rows;
     use crate::model::forward::visitor::HeadView;
     use crate::passes::observer::Folder;
-    use crate::sequences::sequence::MaskedToken;
+    use crate::sequences::sequence::PredictedToken;
     use crate::sequences::test_support::sentence;
 
     #[test]
     fn means_are_of_the_tokens_of_a_class() {
         let grid = HeadGrid { layers: 1, heads: 1 };
-        let masked = vec![MaskedToken { position: 2, word: 1, truth: None }];
+        let predictions = vec![PredictedToken::masked(2, 1, None)];
         // First special, text, mask, text, separator.
-        let sequence = Sequence { masked, ..sentence(0, 3, "dep") };
+        let sequence = Sequence { predictions, ..sentence(0, 3, "dep") };
         let show = |sums: &mut ContextSums, contexts: &[f32]| {
             let attention = AttentionView::new(0, 0, 5, &[0.2; 25]);
             let view = HeadView { context: Some(Rows::new(contexts, 2)), ..HeadView::from(attention) };

@@ -41,7 +41,7 @@ pub fn differentiate(
                 continue;
             }
             let alone = Batch { inputs: vec![input] };
-            let mut gradient = core.run(|| encoder.masked_lm_gradient(&alone, gates, &targets))?;
+            let mut gradient = core.run(|| encoder.prediction_gradient(&alone, gates, &targets))?;
             removed.iter().for_each(|&place| gradient.gates[place] = 0.0);
             panel.gradient(number, &gradient);
         }

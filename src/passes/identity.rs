@@ -16,6 +16,7 @@ use super::control::Control;
 use crate::corpus::CorpusIdentity;
 use crate::model::families::Architecture;
 use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::model::parameters::Objective;
 use crate::model::{Hashes, Model};
 use crate::sequences::words::FromToken;
 
@@ -168,6 +169,9 @@ pub struct ModelInfo {
     pub vocab_size: usize,
     /// Whether the checkpoint has a masked-LM head beside the encoder.
     pub masked_lm_head: bool,
+    /// The task for which the checkpoint has a head beside the encoder; null if it has none.
+    #[serde(default)]
+    pub objective: Option<Objective>,
     /// SHA-256 of `config.json`.
     #[schemars(extend("pattern" = "^[0-9a-f]{64}$"))]
     pub config_sha256: String,
@@ -193,7 +197,8 @@ impl ModelInfo {
             head_dim: config.head_dim(),
             hidden_size: config.hidden_size,
             vocab_size: config.vocab_size,
-            masked_lm_head: model.masked_lm_head,
+            masked_lm_head: model.objective == Some(Objective::MaskedTokens),
+            objective: model.objective,
             config_sha256: hashes.config,
             weights_sha256: hashes.weights,
             tokenizer_sha256: hashes.tokenizer,

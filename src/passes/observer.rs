@@ -63,7 +63,7 @@ pub trait Sums: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
         Vec::new()
     }
 
-    /// Sees the logits of a trial, `[vocab]`, at one of the positions that it predicts; `number` is its place in
+    /// Sees the logits of a trial, `[classes]`, at one of the positions that it predicts; `number` is its place in
     /// [`Sums::trials`].
     fn tried(&mut self, _begun: &mut Self::Begun, _number: usize, _position: usize, _logits: &[f32]) {}
 
@@ -73,7 +73,7 @@ pub trait Sums: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
     /// Sees the hidden states of a sequence, `[n, hidden]`, that go into a layer, if they are needed.
     fn hidden_states(&mut self, _begun: &mut Self::Begun, _layer: usize, _states: Rows<'_>) {}
 
-    /// Sees the masked-LM logits at a predicted position, `[vocab]`, if they are needed.
+    /// Sees the logits at a predicted position, `[classes]`, if they are needed.
     fn logits(&mut self, _begun: &mut Self::Begun, _position: usize, _logits: &[f32]) {}
 
     /// Sees the derivatives of the loss of a sequence, the sum over its predicted positions, by the gates of all heads,

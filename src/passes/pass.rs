@@ -44,8 +44,9 @@ pub enum Sequences {
     Windows,
     /// Pairs of sentences, as [`crate::sequences::sentence_pairs`] makes them.
     SentencePairs,
-    /// Each sentence with whole words masked, as [`crate::sequences::masked`] masks them; their tokens are predicted.
-    Masked(Phases),
+    /// Each sentence with whole words masked or replaced, as the model was trained by [`crate::sequences::corrupted`]; it
+    /// predicts their tokens, or tells which are replaced.
+    Corrupted(Phases),
     /// No sentences of the corpus: random tokens, twice, as [`crate::sequences::repeats`] makes them.
     Repeats(Repeats),
 }
@@ -73,12 +74,12 @@ pub enum Portion {
     OddSample,
 }
 
-/// How many variants of each sentence have words masked.
+/// How many variants of each sentence have words masked or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phases {
     /// As many as the [`Ablation`](super::ablation::Ablation) says.
     Asked,
-    /// As many as it takes for every word to be masked in one.
+    /// As many as it takes for every word to be masked or replaced in one.
     All,
 }
 
@@ -92,10 +93,10 @@ impl Pass {
         derivatives: false,
     };
 
-    /// Whether its weights are those of a masked-LM head, too.
+    /// Whether its weights are those of a head that predicts, too.
     #[must_use]
     pub fn predicts(&self) -> bool {
-        matches!(self.sequences, Sequences::Masked(_))
+        matches!(self.sequences, Sequences::Corrupted(_))
     }
 
     /// The same pass without these heads as well.
@@ -132,7 +133,7 @@ impl Pass {
                 Sequences::Pairs { .. }
                 | Sequences::SentencePairs
                 | Sequences::Windows
-                | Sequences::Masked(_)
+                | Sequences::Corrupted(_)
                 | Sequences::Repeats(_),
             ) => None,
         }

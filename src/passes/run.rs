@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::ablation::{Ablation, Replacement};
+use super::ablation::{Ablation, Conditions, Replacement};
 use super::beforehand::Beforehand;
 use super::choice::Sensitivity;
 use super::contexts::{ContextSums, StandIns};
@@ -22,9 +22,10 @@ use crate::model::Model;
 use crate::model::forward::Encoder;
 use crate::model::forward::gates::Gate;
 use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::model::parameters::Objective;
+use crate::sequences::corrupted::{Corrupted, Corruption, Noise, PERIOD};
 use crate::sequences::counts::TokenCounts;
 use crate::sequences::frame::Frame;
-use crate::sequences::masked::{Masked, Masks, PERIOD};
 use crate::sequences::pairs::Pairs;
 use crate::sequences::repeats::Repeats;
 use crate::sequences::sample::Sample;
@@ -198,7 +199,7 @@ impl Runner<'_> {
         let takes = |&index: &u64| shard.takes(index) && sample.takes(index) && (!odd_only || index % 2 == 1);
         let sentences = (0..corpus.repeats.read).filter(takes).count();
         let variants = match pass.sequences {
-            Sequences::Masked(phases) => self.phases(phases),
+            Sequences::Corrupted(phases) => self.phases(phases),
             _ => 1,
         };
         Part { shard, sample, odd_only, sequences: Some(sentences as u64 * u64::from(variants)) }
@@ -209,7 +210,7 @@ impl Runner<'_> {
         self.protocol.ablation.unwrap_or_default()
     }
 
-    /// How many variants of each sentence have words masked.
+    /// How many variants of each sentence have words masked or replaced.
     fn phases(&self, phases: Phases) -> u8 {
         match phases {
             Phases::Asked => self.ablation().phases,
@@ -251,9 +252,9 @@ impl Runner<'_> {
                 let mut pairs = SentencePairs::new(sentences.by_ref(), frame, protocol.max_tokens);
                 (sum(&mut pairs)?, pairs.left_out())
             }
-            Sequences::Masked(phases) => {
-                let mut masked = Masked::new(sentences.by_ref(), self.masks(phases)?);
-                (sum(&mut masked)?, masked.left_out())
+            Sequences::Corrupted(phases) => {
+                let mut corrupted = Corrupted::new(sentences.by_ref(), self.corruption(phases)?);
+                (sum(&mut corrupted)?, corrupted.left_out())
             }
             Sequences::Repeats(_) => unreachable!("they are not made of the corpus"),
         };
@@ -271,12 +272,19 @@ impl Runner<'_> {
         Ok(PassSums { pass, left_out: 0, sums })
     }
 
-    /// The masks over sentences.
-    fn masks(&self, phases: Phases) -> Result<Masks> {
-        let tokenizer = &self.model.tokenizer;
-        let mask =
-            tokenizer.mask().with_context(|| format!("the tokenizer of `{}` has no mask token", self.model.id))?;
-        Ok(Masks { phases: self.phases(phases), mask, unknown: tokenizer.unknown() })
+    /// What is done to sentences for the model to tell what they were.
+    fn corruption(&self, phases: Phases) -> Result<Corruption> {
+        let Model { tokenizer, id, objective, .. } = self.model;
+        let noise = match objective.with_context(|| format!("`{id}` has no head that predicts"))? {
+            Objective::MaskedTokens => {
+                Noise::Mask(tokenizer.mask().with_context(|| format!("the tokenizer of `{id}` has no mask token"))?)
+            }
+            Objective::ReplacedTokens => {
+                let unigrams = self.counts.as_ref().and_then(|counts| counts.unigrams());
+                Noise::Replace(Arc::new(unigrams.context("words are to be replaced, and no token was counted")?))
+            }
+        };
+        Ok(Corruption { phases: self.phases(phases), noise, unknown: tokenizer.unknown() })
     }
 
     /// Shows the sequences to the observers in all turns, by the weights that the pass says.
@@ -297,14 +305,17 @@ impl Runner<'_> {
             }
         };
         let mut panel = Panel::new(observers);
-        let removal = (pass.portion != Portion::All).then(|| self.ablation().removal);
+        let conditions = Conditions {
+            removal: (pass.portion != Portion::All).then(|| self.ablation().removal),
+            objective: self.model.objective.filter(|_| pass.predicts()),
+        };
         let (embeddings, counts) = (encoder.word_embeddings(), self.counts.clone());
         let grid = self.model.grid();
         let alone =
             || turns.others.iter().filter(|turn| turn.missing.len() == 1).filter_map(|turn| turn.missing.first());
         let places = || alone().map(|place| grid.index(place.layer, place.head)).collect();
         let chosen = self.chooses(pass).then(places);
-        panel.begin_pass(&Beforehand { embeddings, counts, removal, chosen });
+        panel.begin_pass(&Beforehand { embeddings, counts, conditions, chosen });
         let (model, threads) = (self.model.id.as_str(), self.threads);
         let panel = if pass.derivatives {
             let encoder = self.model.differentiable.as_ref();

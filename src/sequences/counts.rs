@@ -111,6 +111,42 @@ pub struct Frequency {
     pub commonness: f64,
 }
 
+/// The tokens of a corpus, to be drawn by their frequency.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unigrams {
+    /// Each token that is there with the occurrences of it and of all before it, ascending by id.
+    tokens: Vec<(u64, u32)>,
+}
+
+impl Unigrams {
+    /// Of tokens with their counts, ascending by id.
+    ///
+    /// # Panics
+    ///
+    /// If there are none.
+    pub fn new(counts: impl IntoIterator<Item = (u32, u64)>) -> Self {
+        let mut total = 0;
+        let occurring = counts.into_iter().filter(|(_, count)| *count > 0);
+        let tokens: Vec<(u64, u32)> = occurring
+            .map(|(id, count)| {
+                total += count;
+                (total, id)
+            })
+            .collect();
+        assert!(!tokens.is_empty(), "tokens that occur");
+        Self { tokens }
+    }
+
+    /// The token of the occurrence with this number, counted from 0 in the order of ids and, after the last, from the first
+    /// again: a random number draws each by its frequency.
+    #[must_use]
+    pub fn token(&self, number: u64) -> u32 {
+        let total = self.tokens[self.tokens.len() - 1].0;
+        let at = self.tokens.partition_point(|(up_to, _)| *up_to <= number % total);
+        self.tokens[at].1
+    }
+}
+
 /// What the counts of a corpus say of each token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenCounts {
@@ -123,6 +159,13 @@ impl TokenCounts {
     #[must_use]
     pub fn of(&self, id: u32) -> Frequency {
         self.tokens.get(&id).copied().unwrap_or(self.unknown)
+    }
+
+    /// The tokens, to be drawn by their frequency; `None` if nothing was counted.
+    #[must_use]
+    pub fn unigrams(&self) -> Option<Unigrams> {
+        let counts = || self.tokens.iter().map(|(&id, frequency)| (id, frequency.count));
+        counts().any(|(_, count)| count > 0).then(|| Unigrams::new(counts()))
     }
 }
 

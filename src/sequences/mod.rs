@@ -1,8 +1,8 @@
 //! From sentences of a corpus to what goes through the model, and which part of it a shard takes.
 
+pub mod corrupted;
 pub mod counts;
 pub mod frame;
-pub mod masked;
 pub mod pack;
 pub mod pairs;
 pub mod repeats;

@@ -105,7 +105,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sequences::sequence::{MaskedToken, TokenKind};
+    use crate::sequences::sequence::{PredictedToken, TokenKind};
     use proptest::prelude::*;
     use std::convert::Infallible;
 
@@ -139,8 +139,8 @@ mod tests {
     fn a_pack_as_a_batch() {
         let mut first = sentence(7, 3);
         first.kinds = vec![TokenKind::FirstSpecial, TokenKind::Punctuation, TokenKind::Separator];
-        let masked = |position, truth| MaskedToken { position, word: 0, truth };
-        let second = Sequence { masked: vec![masked(0, Some(3)), masked(1, None)], ..sentence(8, 2) };
+        let masked = |position, truth| PredictedToken::masked(position, 0, truth);
+        let second = Sequence { predictions: vec![masked(0, Some(3)), masked(1, None)], ..sentence(8, 2) };
         let pack = Pack { sentences: vec![first, second] };
         assert_eq!(pack.predicted(), [vec![], vec![0]]);
         let classes = pack.classes();

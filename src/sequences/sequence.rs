@@ -34,8 +34,8 @@ pub struct Sequence {
     pub annotations: Vec<Annotation>,
     /// The fields of [`Annotation::entity`] as the corpus declares them.
     pub entity_fields: Option<Arc<str>>,
-    /// The tokens that a mask stands for, ascending by position; empty for a sentence as it is.
-    pub masked: Vec<MaskedToken>,
+    /// The tokens of which something is to be predicted, ascending by position; empty for a sentence as it is.
+    pub predictions: Vec<PredictedToken>,
 }
 
 impl Sequence {
@@ -55,31 +55,54 @@ impl Sequence {
     #[must_use]
     pub fn classes(&self) -> Vec<TokenClass> {
         let mut classes: Vec<TokenClass> = self.kinds.iter().map(|&kind| kind.into()).collect();
-        self.masked.iter().for_each(|masked| classes[masked.position] = TokenClass::Mask);
+        for token in self.predictions.iter().filter(|token| token.shown == Shown::Mask) {
+            classes[token.position] = TokenClass::Mask;
+        }
         classes
     }
 
-    /// The positions at which the masked token is to be predicted, ascending.
+    /// The positions at which something is to be predicted and scored, ascending.
     pub fn predicted(&self) -> impl Iterator<Item = usize> {
-        self.masked.iter().filter(|masked| masked.truth.is_some()).map(|masked| masked.position)
+        self.predictions.iter().filter(|token| token.truth.is_some()).map(|token| token.position)
     }
 
-    /// The ids of the tokens that are to be predicted there.
+    /// The classes that are to be predicted there.
     pub fn targets(&self) -> impl Iterator<Item = u32> {
-        self.masked.iter().filter_map(|masked| masked.truth)
+        self.predictions.iter().filter_map(|token| token.truth)
     }
 }
 
-/// A position at which a mask stands.
+/// A token of which something is to be predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MaskedToken {
+pub struct PredictedToken {
     /// Its place in the sequence.
     pub position: usize,
     /// The word that it is of.
     pub word: usize,
-    /// The id of the token that the mask stands for; `None` where that is not scored, since it stands itself for whatever
-    /// is not in the vocabulary.
+    /// What the model is shown there.
+    pub shown: Shown,
+    /// The class that is to be predicted: the id of the token behind a mask, or whether the token was replaced (1) or not
+    /// (0). `None` where that is not scored, since the true token stands for whatever is not in the vocabulary.
     pub truth: Option<u32>,
+}
+
+impl PredictedToken {
+    /// A token behind a mask.
+    #[must_use]
+    pub fn masked(position: usize, word: usize, truth: Option<u32>) -> Self {
+        Self { position, word, shown: Shown::Mask, truth }
+    }
+}
+
+/// What a model is shown at the place of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// The mask.
+    Mask,
+    /// Another token.
+    Replacement,
+    /// The token itself.
+    Itself,
 }
 
 /// A token without its place.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use headscope::model::config::{Activation, Config, PositionEmbedding};
 use headscope::model::forward::batch::TokenClass;
 use headscope::model::forward::gates::{Gate, Gates};
-use headscope::model::parameters::{Embeddings, Layer, LayerNorm, Linear, MaskedLm, Parameters, PositionBias};
+use headscope::model::parameters::{Embeddings, Layer, LayerNorm, Linear, Parameters, PositionBias, PredictionHead};
 use headscope::sequences::sequence::Sequence;
 use proptest::prelude::*;
 
@@ -186,15 +186,15 @@ impl RandomEncoder {
         let layers = (0..stored).map(&mut layer).collect();
         let final_norm = self.pre_norm.then(|| LayerNorm { weight: vec![1.0; hidden], bias: values(hidden, scale) });
         let width = self.output_embedding_size.unwrap_or(width);
-        let masked_lm = MaskedLm {
+        let prediction = PredictionHead {
             dense: Linear { weight: values(width * hidden, scale), bias: values(width, 0.3) },
             activation: self.activation,
-            norm: LayerNorm { weight: vec![1.0; width], bias: values(width, scale) },
+            norm: Some(LayerNorm { weight: vec![1.0; width], bias: values(width, scale) }),
             decoder: (!self.tied).then(|| values(VOCABULARY * width, scale)),
             bias: values(VOCABULARY, 0.3),
         };
         let order = self.order.clone();
-        Parameters { config, embeddings, position_bias, layers, order, final_norm, masked_lm: Some(masked_lm) }
+        Parameters { config, embeddings, position_bias, layers, order, final_norm, prediction: Some(prediction) }
     }
 
     /// Gates and cuts of all kinds, and heads that are left alone.

@@ -6,8 +6,15 @@ use serde::Deserialize;
 use super::{Family, LayerNames, MaskedLmNames, Names};
 use crate::model::config::{Config, fields};
 
-pub(super) const ALBERT: Family =
-    Family { model_type: "albert", class: "Albert", prefix: "albert.", wrappers: &[], masked_lm: HEAD, read };
+pub(super) const ALBERT: Family = Family {
+    model_type: "albert",
+    class: "Albert",
+    prefix: "albert.",
+    wrappers: &[],
+    masked_lm: HEAD,
+    discriminator: None,
+    read,
+};
 
 const HEAD: MaskedLmNames = MaskedLmNames {
     dense: "predictions.dense",

@@ -5,8 +5,15 @@ use anyhow::Result;
 use super::{Family, LayerNames, MaskedLmNames, Names};
 use crate::model::config::Config;
 
-pub(super) const BERT: Family =
-    Family { model_type: "bert", class: "Bert", prefix: "bert.", wrappers: &[], masked_lm: HEAD, read };
+pub(super) const BERT: Family = Family {
+    model_type: "bert",
+    class: "Bert",
+    prefix: "bert.",
+    wrappers: &[],
+    masked_lm: HEAD,
+    discriminator: None,
+    read,
+};
 
 /// DPR's encoders of questions and of passages (Karpukhin et al. 2020).
 pub(super) const DPR: Family = Family {

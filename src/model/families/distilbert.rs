@@ -14,6 +14,7 @@ pub(super) const DISTILBERT: Family = Family {
     prefix: "distilbert.",
     wrappers: &[],
     masked_lm: HEAD,
+    discriminator: None,
     read,
 };
 

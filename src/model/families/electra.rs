@@ -3,13 +3,20 @@
 use anyhow::Result;
 use serde::Deserialize;
 
-use super::{Family, MaskedLmNames, Names, bert};
+use super::{DiscriminatorNames, Family, MaskedLmNames, Names, bert};
 use crate::model::config::{Activation, Config, fields};
 
-pub(super) const ELECTRA: Family =
-    Family { model_type: "electra", class: "Electra", prefix: "electra.", wrappers: &[], masked_lm: HEAD, read };
+pub(super) const ELECTRA: Family = Family {
+    model_type: "electra",
+    class: "Electra",
+    prefix: "electra.",
+    wrappers: &[],
+    masked_lm: HEAD,
+    discriminator: Some(DISCRIMINATOR),
+    read,
+};
 
-/// The generator's; a discriminator has none.
+/// The generator's; a discriminator has another one.
 const HEAD: MaskedLmNames = MaskedLmNames {
     dense: "generator_predictions.dense",
     norm: "generator_predictions.LayerNorm",
@@ -17,6 +24,11 @@ const HEAD: MaskedLmNames = MaskedLmNames {
     bias: "generator_lm_head.bias",
     decoder_bias: "generator_lm_head.bias",
     activation: Some(Activation::Gelu),
+};
+
+const DISCRIMINATOR: DiscriminatorNames = DiscriminatorNames {
+    dense: "discriminator_predictions.dense",
+    output: "discriminator_predictions.dense_prediction",
 };
 
 #[derive(Deserialize)]

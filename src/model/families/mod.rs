@@ -28,7 +28,7 @@ use serde_json::Value;
 
 use super::config::{Config, PositionEmbedding, named};
 use crate::system::terminal::shortened;
-pub use names::{Groups, LayerNames, Markup, MaskedLmNames, Names, PlainText, TableRow};
+pub use names::{DiscriminatorNames, Groups, LayerNames, Markup, MaskedLmNames, Names, PlainText, TableRow};
 
 /// The families that can be loaded.
 pub const FAMILIES: &[Family] = &[
@@ -77,6 +77,8 @@ pub struct Family {
     pub wrappers: &'static [&'static str],
     /// The names of the parts of its masked-LM head.
     pub masked_lm: MaskedLmNames,
+    /// The names of the parts of its discriminators' head, if it has discriminators.
+    pub discriminator: Option<DiscriminatorNames>,
     /// Reads the text of its `config.json`; the sizes are checked.
     read: fn(&str) -> Result<(Config, Names)>,
 }

@@ -7,8 +7,15 @@ use serde::Deserialize;
 use super::{Family, LayerNames, Names, roberta};
 use crate::model::config::{Config, DISTANCE_BUCKETS, LARGEST_SIZE, PositionEmbedding, fields};
 
-pub(super) const MPNET: Family =
-    Family { model_type: "mpnet", class: "MPNet", prefix: "mpnet.", wrappers: &[], masked_lm: roberta::HEAD, read };
+pub(super) const MPNET: Family = Family {
+    model_type: "mpnet",
+    class: "MPNet",
+    prefix: "mpnet.",
+    wrappers: &[],
+    masked_lm: roberta::HEAD,
+    discriminator: None,
+    read,
+};
 
 const LAYER: LayerNames = LayerNames {
     query_key_value: ["attention.attn.q", "attention.attn.k", "attention.attn.v"],

@@ -66,6 +66,16 @@ pub struct MaskedLmNames {
     pub activation: Option<Activation>,
 }
 
+/// The names of the parts of a discriminator's head, the prefix of the encoder left out: a linear layer, an activation, and a
+/// linear layer to one logit, of the token being replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiscriminatorNames {
+    /// The first linear layer; a checkpoint that has it is a discriminator.
+    pub dense: &'static str,
+    /// The layer to the logit.
+    pub output: &'static str,
+}
+
 /// How many groups each convolution of a layer has. A convolution reads one token at a time, so it is a linear layer
 /// whose outputs see the inputs of their own group alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,15 @@ use serde::Deserialize;
 use super::{Family, MaskedLmNames, Names, bert};
 use crate::model::config::{Config, fields};
 
-pub(super) const REMBERT: Family =
-    Family { model_type: "rembert", class: "RemBert", prefix: "rembert.", wrappers: &[], masked_lm: HEAD, read };
+pub(super) const REMBERT: Family = Family {
+    model_type: "rembert",
+    class: "RemBert",
+    prefix: "rembert.",
+    wrappers: &[],
+    masked_lm: HEAD,
+    discriminator: None,
+    read,
+};
 
 const HEAD: MaskedLmNames = MaskedLmNames {
     dense: "cls.predictions.dense",

@@ -8,8 +8,15 @@ use serde::Deserialize;
 use super::{Family, MaskedLmNames, Names, bert};
 use crate::model::config::{Activation, Config, fields};
 
-pub(super) const ROBERTA: Family =
-    Family { model_type: "roberta", class: "Roberta", prefix: "roberta.", wrappers: &[], masked_lm: HEAD, read };
+pub(super) const ROBERTA: Family = Family {
+    model_type: "roberta",
+    class: "Roberta",
+    prefix: "roberta.",
+    wrappers: &[],
+    masked_lm: HEAD,
+    discriminator: None,
+    read,
+};
 
 pub(super) const XLM_ROBERTA: Family = Family { model_type: "xlm-roberta", class: "XLMRoberta", ..ROBERTA };
 

@@ -20,19 +20,19 @@ pub struct GateGradient {
 }
 
 impl TensorEncoder {
-    /// The masked-LM loss of a batch and its gradient, at the shares and towards the replacements of `gates`.
+    /// The loss of a batch by the prediction head and its gradient, at the shares and towards the replacements of `gates`.
     ///
-    /// `targets` are the true tokens at the batch's predicted positions, in their order. The loss is the sum over them
+    /// `targets` are the true classes at the batch's predicted positions, in their order. The loss is the sum over them
     /// of `-ln p`, in nats.
     ///
     /// # Errors
     ///
-    /// As [`TensorEncoder::gate_gradient`], and if there is no masked-LM head, or not one target for each position.
-    pub fn masked_lm_gradient(&self, batch: &Batch<'_>, gates: &Gates, targets: &[u32]) -> Result<GateGradient> {
-        let (positions, vocabulary) = (batch.predicted().count(), self.config.vocab_size);
-        ensure!(positions == targets.len(), "{positions} positions are predicted, and {} tokens given", targets.len());
-        if let Some(id) = targets.iter().find(|&&id| id as usize >= vocabulary) {
-            anyhow::bail!("token id {id} cannot be predicted: the model has {vocabulary} tokens");
+    /// As [`TensorEncoder::gate_gradient`], and if there is no prediction head, or not one target for each position.
+    pub fn prediction_gradient(&self, batch: &Batch<'_>, gates: &Gates, targets: &[u32]) -> Result<GateGradient> {
+        let (positions, classes) = (batch.predicted().count(), self.classes()?);
+        ensure!(positions == targets.len(), "{positions} positions are predicted, and {} classes given", targets.len());
+        if let Some(id) = targets.iter().find(|&&id| id as usize >= classes) {
+            anyhow::bail!("class {id} cannot be predicted: the model has {classes}");
         }
         self.gate_gradient(batch, gates, |states| {
             let targets = Tensor::from_slice(targets, (targets.len(), 1), &self.device)?;

@@ -35,7 +35,7 @@ pub enum Start<'a> {
     Embeddings,
     /// With what goes into a layer, kept from an earlier pass over the same batch.
     Layer {
-        /// The first layer that runs; with the number of layers there are, only the masked-LM head does.
+        /// The first layer that runs; with the number of layers there are, only the prediction head does.
         layer: usize,
         /// `[tokens, hidden]`: the hidden states of that number, one sequence after the other.
         states: &'a [f32],
@@ -59,7 +59,7 @@ pub trait Encoder: Send + Sync {
     /// # Errors
     ///
     /// If a token id, a segment or a position has no embedding, logits are needed of an encoder that was loaded
-    /// without its masked-LM head, or the numbers stop being finite.
+    /// without its prediction head, or the numbers stop being finite.
     fn forward(&self, batch: &Batch<'_>, scratch: &mut Scratch, visitor: &mut dyn Visitor) -> Result<()> {
         self.forward_from(Start::Embeddings, batch, &Gates::default(), scratch, visitor)
     }
@@ -182,5 +182,5 @@ fn check_finite(values: &[f32], layer: usize) -> Result<()> {
     Ok(())
 }
 
-/// The message where logits are needed and the masked-LM head was not loaded.
-const NO_MASKED_LM: &str = "logits are needed, but the masked-LM head was not loaded with the encoder";
+/// The message where logits are needed and the prediction head was not loaded.
+const NO_PREDICTION: &str = "logits are needed, but the head that predicts was not loaded with the encoder";

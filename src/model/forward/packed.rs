@@ -4,7 +4,7 @@
 //! and head at a time, and looked at while it is in cache.
 
 mod heads;
-mod masked_lm;
+mod prediction;
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,7 +16,7 @@ use super::kernels;
 use super::matmul::{Matrix, MatrixMut, multiply};
 use super::relative::Relative;
 use super::visitor::Visitor;
-use super::{Encoder, NO_MASKED_LM, Pass, Scratch, Start, WordEmbeddings, check_finite, check_input};
+use super::{Encoder, NO_PREDICTION, Pass, Scratch, Start, WordEmbeddings, check_finite, check_input};
 use crate::model::config::Activation;
 use crate::model::parameters::{Layer, LayerNorm, Linear, Parameters};
 use crate::system::parallel::{all_cores, in_parallel};
@@ -153,7 +153,7 @@ impl Encoder for PackedEncoder {
         let config = &self.parameters.config;
         let needs = visitor.needs();
         check_input(config, start, batch, gates)?;
-        ensure!(!needs.logits || self.parameters.masked_lm.is_some(), NO_MASKED_LM);
+        ensure!(!needs.logits || self.parameters.prediction.is_some(), NO_PREDICTION);
         if batch.inputs.is_empty() {
             return Ok(());
         }

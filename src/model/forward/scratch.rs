@@ -13,7 +13,7 @@ pub struct Scratch {
     pub(super) update: Vec<f32>,
     /// `[tokens, intermediate]`
     pub(super) wide: Vec<f32>,
-    /// `[positions, vocab]`: logits of some of the predicted positions.
+    /// `[positions, classes]`: logits of some of the predicted positions.
     pub(super) logits: Vec<f32>,
     /// `[n, head_dim]`: one head's queries over one sentence, scaled.
     pub(super) query: Vec<f32>,

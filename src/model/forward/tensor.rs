@@ -14,11 +14,11 @@ use candle_nn::Module;
 use super::batch::Batch;
 use super::gates::Gates;
 use super::visitor::Visitor;
-use super::{Encoder, NO_MASKED_LM, Pass, Scratch, Start, check_finite, check_input};
+use super::{Encoder, NO_PREDICTION, Pass, Scratch, Start, check_finite, check_input};
 use crate::model::config::{Activation, Config};
 use crate::model::parameters::{self, Parameters};
 use linear::Linear;
-use parts::{Layer, LayerNorm, Loader, MaskedLm};
+use parts::{Layer, LayerNorm, Loader, PredictionHead};
 
 /// The readable encoder.
 pub struct TensorEncoder {
@@ -36,7 +36,7 @@ pub struct TensorEncoder {
     /// Which of `layers` each layer of the model is.
     pub(super) order: Vec<usize>,
     final_norm: Option<LayerNorm>,
-    masked_lm: Option<MaskedLm>,
+    prediction: Option<PredictionHead>,
 }
 
 impl TensorEncoder {
@@ -55,7 +55,7 @@ impl TensorEncoder {
     ///
     /// If the device has no room for the parameters, or cannot compute in this type.
     pub fn with_precision(parameters: &Parameters, device: &Device, precision: DType) -> Result<Self> {
-        let Parameters { config, embeddings, position_bias, layers, order, final_norm, masked_lm } = parameters;
+        let Parameters { config, embeddings, position_bias, layers, order, final_norm, prediction } = parameters;
         let loader = Loader { device, precision, epsilon: config.layer_norm_eps };
         let width = config.embedding_width();
         let words = loader.table(&embeddings.words, width)?;
@@ -74,7 +74,7 @@ impl TensorEncoder {
             layers: layers.iter().map(|part| loader.layer(part, config.head_dim())).collect::<Result<_>>()?,
             order: order.clone(),
             final_norm: norm(final_norm)?,
-            masked_lm: masked_lm.as_ref().map(|head| loader.masked_lm(head, &words)).transpose()?,
+            prediction: prediction.as_ref().map(|head| loader.prediction(head, &words)).transpose()?,
             words,
         })
     }
@@ -152,13 +152,20 @@ impl TensorEncoder {
         Ok(())
     }
 
-    /// The logits at the predicted positions, `[positions, vocab]`, of hidden states `[tokens, hidden]`.
+    /// The number of classes that it predicts.
+    pub(super) fn classes(&self) -> Result<usize> {
+        Ok(self.prediction.as_ref().context(NO_PREDICTION)?.classes)
+    }
+
+    /// The logits at the predicted positions, `[positions, classes]`, of hidden states `[tokens, hidden]`.
     pub(super) fn logits(&self, states: &Tensor, batch: &Batch<'_>) -> Result<Tensor> {
-        let head = self.masked_lm.as_ref().context(NO_MASKED_LM)?;
+        let head = self.prediction.as_ref().context(NO_PREDICTION)?;
         let rows = batch.predicted().map(|(_, _, row)| Ok(u32::try_from(row)?)).collect::<Result<Vec<_>>>()?;
         ensure!(!rows.is_empty(), "logits are needed, but the batch names no position");
         let dense = head.dense.forward(&self.rows(states, rows)?)?;
-        Ok(head.decoder.forward(&head.norm.forward(&activate(head.activation, &dense)?)?)?)
+        let active = activate(head.activation, &dense)?;
+        let normed = head.norm.as_ref().map_or(Ok(active.clone()), |norm| norm.forward(&active))?;
+        Ok(head.decoder.forward(&normed)?)
     }
 }
 
@@ -173,7 +180,7 @@ impl Encoder for TensorEncoder {
     ) -> Result<()> {
         let needs = visitor.needs();
         check_input(&self.config, start, batch, gates)?;
-        ensure!(!needs.logits || self.masked_lm.is_some(), NO_MASKED_LM);
+        ensure!(!needs.logits || self.prediction.is_some(), NO_PREDICTION);
         if batch.inputs.is_empty() {
             return Ok(());
         }
@@ -181,8 +188,8 @@ impl Encoder for TensorEncoder {
         let states = self.run(start, &mut pass, None)?;
         if needs.logits && batch.predicted().next().is_some() {
             let logits = self.logits(&states, batch)?;
-            let vocabulary = logits.dim(1)?;
-            for (row, (sequence, position, _)) in flat(&logits)?.chunks_exact(vocabulary).zip(batch.predicted()) {
+            let classes = logits.dim(1)?;
+            for (row, (sequence, position, _)) in flat(&logits)?.chunks_exact(classes).zip(batch.predicted()) {
                 pass.visitor.logits(sequence, position, row);
             }
         }

@@ -22,7 +22,7 @@ pub struct Needs {
     pub outputs: bool,
     /// The hidden states below and above each layer.
     pub hidden_states: bool,
-    /// The masked-LM head's logits at the predicted positions.
+    /// The prediction head's logits at the predicted positions.
     pub logits: bool,
 }
 
@@ -163,7 +163,7 @@ pub trait Visitor {
     /// A pass that starts from a layer begins with the states it was given.
     fn hidden_states(&mut self, _sequence: usize, _layer: usize, _states: Rows<'_>) {}
 
-    /// The logits at one of the sequence's predicted positions, `[vocab]`; called if they are needed.
+    /// The logits at one of the sequence's predicted positions, `[classes]`; called if they are needed.
     fn logits(&mut self, _sequence: usize, _position: usize, _logits: &[f32]) {}
 
     /// The end of a sequence: all that was needed of it has been lent.

@@ -55,6 +55,7 @@ fn observation() -> Observation {
         hidden_size: 2,
         vocab_size: 3,
         masked_lm_head: false,
+        objective: None,
         config_sha256: text("c"),
         weights_sha256: text("w"),
         tokenizer_sha256: [(text("tokenizer.json"), text("t"))].into(),
@@ -159,7 +160,7 @@ fn counts_that_cannot_be_added_up_are_refused() {
 #[test]
 fn another_format_version_is_named() {
     let other = String::from("headscope partial 9\nwhatever");
-    assert!(refusal(other.as_bytes()).contains("format version 9, this program reads 4"));
+    assert!(refusal(other.as_bytes()).contains("format version 9, this program reads 5"));
 }
 
 #[test]

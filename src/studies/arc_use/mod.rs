@@ -23,7 +23,7 @@ impl Study for ArcUse {
         &Card {
             name: "use",
             question: "Does the model use the arcs that its heads are labelled for?",
-            needs: "a model with a masked-LM head, and a corpus with dependency trees in files, read once more when the labels \
+            needs: "a model with a masked-LM head or that of a discriminator, and a corpus with dependency trees in files, read once more when the labels \
                 are known: seven passes over a sample of its sentences, and two for each arc of a label",
             by_default: false,
             settings_key: None,
@@ -39,7 +39,7 @@ impl Study for ArcUse {
     }
 
     fn passes(&self) -> Vec<Pass> {
-        vec![Pass { sequences: Sequences::Masked(Phases::All), portion: Portion::Sample, ..Pass::PLAIN }]
+        vec![Pass { sequences: Sequences::Corrupted(Phases::All), portion: Portion::Sample, ..Pass::PLAIN }]
     }
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {

@@ -75,7 +75,7 @@ impl UseSection {
         let tested = self.use_of_arcs.iter().filter(|label| label.test.used.is_some()).count();
         writeln!(
             out,
-            "Use of arcs: the loss of a masked word without the one weight to its partner less that without an equal weight\n\
+            "Use of arcs: the loss of a masked or replaced word without the one weight to its partner less that without an equal weight\n\
              elsewhere, in nats a word, over the arcs that are not at the best offset. {used} of {tested} labels tested are of \
              arcs that\nare used:\n"
         )?;

@@ -11,7 +11,7 @@ use crate::model::forward::visitor::Needs;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::observer::{Lent, Sums};
 use crate::passes::trials::Trial;
-use crate::sequences::sequence::{GoldArc, MaskedToken, Sequence};
+use crate::sequences::sequence::{GoldArc, PredictedToken, Sequence, Shown};
 use crate::sequences::words::{FromToken, WordAttention};
 use crate::stats::blocks::{Blocks, Merge, block_of};
 use crate::stats::exact::ExactSum;
@@ -128,14 +128,15 @@ impl Sums for UseSums {
     fn begin(&mut self, sequence: &Sequence) -> Begun {
         let block = block_of(sequence.family.number);
         let tree = sequence.tree.as_deref().unwrap_or_default();
-        let is_masked = |word: usize| sequence.masked.iter().any(|token| token.word == word);
+        let hidden = || sequence.predictions.iter().filter(|token| token.shown != Shown::Itself);
+        let is_hidden = |word: usize| hidden().any(|token| token.word == word);
         let truths = |word: usize| -> Vec<(usize, u32)> {
-            let own = sequence.masked.iter().filter(|token| token.word == word);
-            own.filter_map(|&MaskedToken { position, truth, .. }| Some((position, truth?))).collect()
+            let own = hidden().filter(|token| token.word == word);
+            own.filter_map(|&PredictedToken { position, truth, .. }| Some((position, truth?))).collect()
         };
         let mut arcs = Vec::new();
         for (claim, claimed) in self.claims.iter().enumerate() {
-            for (query, partner) in arcs_of(claimed, tree).filter(|&(_, partner)| !is_masked(partner)) {
+            for (query, partner) in arcs_of(claimed, tree).filter(|&(_, partner)| !is_hidden(partner)) {
                 let truths = truths(query);
                 if !truths.is_empty() && tree.len() > 2 {
                     arcs.push(Arc { claim, query, partner, other: None, truths });

@@ -5,7 +5,7 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::HeadView;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::observer::{Folder, Sums};
-use crate::sequences::sequence::{GoldArc, MaskedToken, Sequence};
+use crate::sequences::sequence::{GoldArc, PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::sequences::words::FromToken;
 use crate::stats::blocks::block_of;
@@ -28,8 +28,8 @@ fn masked(index: u64) -> Sequence {
     let [of_two, of_four, root] = [TreeHead::Word(2), TreeHead::Word(4), TreeHead::Root];
     let tree =
         vec![arc(of_four, "obj"), arc(of_two, "obj:x"), arc(of_four, "acl"), arc(of_two, "obj"), arc(root, "root")];
-    let token = |word: usize, truth| MaskedToken { position: word + 1, word, truth: Some(truth) };
-    Sequence { tree: Some(tree), masked: vec![token(1, 1), token(4, 2)], ..sentence(index, 5, "dep") }
+    let token = |word: usize, truth| PredictedToken::masked(word + 1, word, Some(truth));
+    Sequence { tree: Some(tree), predictions: vec![token(1, 1), token(4, 2)], ..sentence(index, 5, "dep") }
 }
 
 /// The trials of a sentence after head 1 has attended evenly but for more to its second and fourth token, each as query word,
@@ -66,7 +66,7 @@ fn the_weight_to_the_partner_is_cut_and_the_one_nearest_to_it() {
     // A word whose partner is masked as well is left out.
     let mut sums = UseSums::new(GRID, FromToken::Mean, vec![claim(1, Direction::DependentToHead, -1)]);
     let mut sequence = masked(0);
-    sequence.masked.push(MaskedToken { position: 3, word: 2, truth: None });
+    sequence.predictions.push(PredictedToken::masked(3, 2, None));
     let begun = sums.begin(&sequence);
     assert!(!UseSums::looks(&begun));
 }

@@ -117,7 +117,7 @@ impl Dependence {
             HeadEdges { head, upstream: strongest(|edge| edge.target), downstream: strongest(|edge| edge.source) }
         };
         Self {
-            removal: sums.removal(),
+            removal: sums.conditions().removal,
             sentences: total.sentences,
             tokens: total.rows,
             edges: edges.count() as u64,

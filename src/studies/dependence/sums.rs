@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::edges::Edges;
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::passes::ablation::Replacement;
+use crate::passes::ablation::Conditions;
 use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Lent, Sums};
 use crate::passes::turns::{Missing, each_head};
@@ -54,8 +54,7 @@ impl Merge for Shifts {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DependenceSums {
     grid: HeadGrid,
-    /// What stands for removed heads, once the pass has begun.
-    removal: Option<Replacement>,
+    conditions: Conditions,
     blocks: Blocks<Shifts>,
 }
 
@@ -63,7 +62,7 @@ impl DependenceSums {
     /// Empty sums for a model with `grid` heads.
     #[must_use]
     pub fn new(grid: HeadGrid) -> Self {
-        Self { grid, removal: None, blocks: Blocks::new(Shifts::default()) }
+        Self { grid, conditions: Conditions::default(), blocks: Blocks::new(Shifts::default()) }
     }
 
     /// The sums of each block.
@@ -78,10 +77,10 @@ impl DependenceSums {
         self.grid
     }
 
-    /// What stands for removed heads.
+    /// How heads were removed, once the pass has begun.
     #[must_use]
-    pub fn removal(&self) -> Option<Replacement> {
-        self.removal
+    pub fn conditions(&self) -> Conditions {
+        self.conditions
     }
 }
 
@@ -124,7 +123,7 @@ impl Sums for DependenceSums {
     type Begun = Begun;
 
     fn begin_pass(&mut self, known: &Beforehand) {
-        self.removal = known.removal;
+        self.conditions = known.conditions;
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Begun {
@@ -184,7 +183,7 @@ impl Sums for DependenceSums {
 
     fn merge(&mut self, other: &Self) {
         assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.removal = self.removal.or(other.removal);
+        self.conditions = self.conditions.or(other.conditions);
         self.blocks.merge(&other.blocks);
     }
 

@@ -4,7 +4,7 @@ use super::sums::squared_hellinger;
 use super::*;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::passes::ablation::Replacement;
+use crate::passes::ablation::{Conditions, Replacement};
 use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Folder, Sums};
 use crate::sequences::sequence::Sequence;
@@ -20,7 +20,10 @@ fn place(layer: usize, head: usize) -> HeadPlace {
 
 fn begun(grid: HeadGrid) -> DependenceSums {
     let mut sums = DependenceSums::new(grid);
-    sums.begin_pass(&Beforehand { removal: Some(Replacement::Zero), ..Beforehand::default() });
+    sums.begin_pass(&Beforehand {
+        conditions: Conditions { removal: Some(Replacement::Zero), objective: None },
+        ..Beforehand::default()
+    });
     sums
 }
 

@@ -90,7 +90,7 @@ impl DriftReport {
         heads.sort_by(|a, b| b.moved.output_drift.partial_cmp(&a.moved.output_drift).expect("drifts are numbers"));
         let others = heads.split_off(LISTED.min(heads.len()));
         Self {
-            removal: sums.removal(),
+            removal: sums.conditions().removal,
             sentences: total.sentences,
             tokens: total.tokens,
             without_heads: without_heads(sums, &total, bench),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
-use crate::passes::ablation::Replacement;
+use crate::passes::ablation::Conditions;
 use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Lent, Sums};
 use crate::passes::turns::{Missing, each_head_and_all, without_any};
@@ -85,8 +85,7 @@ impl Merge for Moved {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DriftSums {
     grid: HeadGrid,
-    /// What stands for removed heads, once the pass has begun.
-    removal: Option<Replacement>,
+    conditions: Conditions,
     blocks: Blocks<Moved>,
 }
 
@@ -95,7 +94,7 @@ impl DriftSums {
     #[must_use]
     pub fn new(grid: HeadGrid) -> Self {
         let empty = Moved { without: vec![Drifts::default(); grid.count()], ..Moved::default() };
-        Self { grid, removal: None, blocks: Blocks::new(empty) }
+        Self { grid, conditions: Conditions::default(), blocks: Blocks::new(empty) }
     }
 
     /// The sums of each block.
@@ -104,10 +103,10 @@ impl DriftSums {
         &self.blocks
     }
 
-    /// What stands for removed heads.
+    /// How heads were removed, once the pass has begun.
     #[must_use]
-    pub fn removal(&self) -> Option<Replacement> {
-        self.removal
+    pub fn conditions(&self) -> Conditions {
+        self.conditions
     }
 }
 
@@ -165,7 +164,7 @@ impl Sums for DriftSums {
     }
 
     fn begin_pass(&mut self, known: &Beforehand) {
-        self.removal = known.removal;
+        self.conditions = known.conditions;
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Begun {
@@ -219,7 +218,7 @@ impl Sums for DriftSums {
 
     fn merge(&mut self, other: &Self) {
         assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.removal = self.removal.or(other.removal);
+        self.conditions = self.conditions.or(other.conditions);
         self.blocks.merge(&other.blocks);
     }
 

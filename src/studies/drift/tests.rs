@@ -2,7 +2,7 @@ use super::sums::{Drifts, one_less_cosine};
 use super::*;
 use crate::model::forward::rows::Rows;
 use crate::model::grid::HeadGrid;
-use crate::passes::ablation::Replacement;
+use crate::passes::ablation::{Conditions, Replacement};
 use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::Sums;
 use crate::sequences::test_support::sentence;
@@ -12,6 +12,9 @@ use crate::studies::all::default_policy;
 use crate::system::parallel::all_cores;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
+
+/// How heads are removed.
+const CONDITIONS: Conditions = Conditions { removal: Some(Replacement::Mean), objective: None };
 
 /// Two tokens of text between two special ones, hidden states of two dimensions.
 type States = [f32; 8];
@@ -35,7 +38,7 @@ fn show(sums: &mut DriftSums, index: u64, turns: &[States]) {
 
 fn begun(grid: HeadGrid) -> DriftSums {
     let mut sums = DriftSums::new(grid);
-    sums.begin_pass(&Beforehand { removal: Some(Replacement::Mean), ..Beforehand::default() });
+    sums.begin_pass(&Beforehand { conditions: CONDITIONS, ..Beforehand::default() });
     sums
 }
 

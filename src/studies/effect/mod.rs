@@ -28,7 +28,7 @@ impl Study for Effect {
         &Card {
             name: "effect",
             question: "What does the model lose without each head?",
-            needs: "a model with a masked-LM head, and any corpus in files, read twice more: as many passes over a sample of its \
+            needs: "a model with a masked-LM head or that of a discriminator, and any corpus in files, read twice more: as many passes over a sample of its \
                 sentences as half of the heads, and two",
             by_default: false,
             settings_key: None,
@@ -36,7 +36,7 @@ impl Study for Effect {
     }
 
     fn passes(&self) -> Vec<Pass> {
-        vec![Pass { sequences: Sequences::Masked(Phases::Asked), portion: Portion::Sample, ..Pass::PLAIN }]
+        vec![Pass { sequences: Sequences::Corrupted(Phases::Asked), portion: Portion::Sample, ..Pass::PLAIN }]
     }
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {

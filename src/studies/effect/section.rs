@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::metrics::effect;
 use super::sums::{ByGroup, EffectSums, Group};
 use crate::model::grid::{HeadGrid, head_name};
-use crate::passes::ablation::Replacement;
+use crate::model::parameters::Objective;
+use crate::passes::ablation::{Conditions, Replacement};
 use crate::stats::block_test::p_value;
 use crate::stats::bootstrap::{Interval, PerBlock};
 use crate::stats::significance::benjamini_hochberg;
@@ -37,15 +38,18 @@ pub struct EffectSection {
 /// What heads are worth to the model's own task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Effects {
-    /// What stood for removed heads; null where nothing was masked.
+    /// What stood for removed heads; null where nothing was scored.
     pub removal: Option<Replacement>,
+    /// The task that the losses are of; null where nothing was predicted.
+    #[serde(default)]
+    pub objective: Option<Objective>,
     /// Sentences with a scored token, the first of each family alone.
     pub sentences: u64,
     /// Sentences of the sample without a token to score.
     pub sentences_left_out: u64,
-    /// Masked tokens that were scored.
+    /// Tokens that were scored: masked ones, or of a discriminator all of the text.
     pub masked_tokens: u64,
-    /// The mean loss of a masked token with all heads, in nats.
+    /// The mean loss of such a token with all heads, in nats.
     pub loss: Option<f64>,
     /// The same with all heads removed.
     pub loss_without_heads: Option<f64>,
@@ -145,8 +149,10 @@ impl Effects {
         let (tested, p): (Vec<usize>, Vec<f64>) =
             heads.iter().enumerate().filter_map(|(place, head)| Some((place, head.p?))).unzip();
         tested.into_iter().zip(benjamini_hochberg(&p)).for_each(|(place, q)| heads[place].q = Some(q));
+        let Conditions { removal, objective } = sums.conditions();
         Self {
-            removal: sums.removal(),
+            removal,
+            objective,
             sentences: all.map_or(0, |all| all.sentences),
             sentences_left_out,
             masked_tokens: all.map_or(0, |all| all.tokens),
@@ -193,14 +199,17 @@ impl Effects {
     }
 
     fn write_summary(&self, out: &mut String) -> fmt::Result {
-        let Self { removal, sentences, masked_tokens, loss, loss_without_heads, band, verdicts, heads, .. } = self;
+        let Self {
+            removal, objective, sentences, masked_tokens, loss, loss_without_heads, band, verdicts, heads, ..
+        } = self;
         let (Some(removal), Some(loss), Some(bare), Some(band)) = (removal, loss, loss_without_heads, band) else {
-            return writeln!(out, "No token could be masked, so no head was removed.");
+            return writeln!(out, "No token could be scored, so no head was removed.");
         };
+        let tokens = objective.unwrap_or(Objective::MaskedTokens).tokens();
         let Verdicts { helpful, harmful, negligible, undecided } = verdicts;
         writeln!(
             out,
-            "Heads removed one at a time (by {}): loss of {masked_tokens} masked tokens of {sentences} sentences, in nats a token,\n\
+            "Heads removed one at a time (by {}): loss of {masked_tokens} {tokens} of {sentences} sentences, in nats a token,\n\
              {loss:.3} with all heads and {bare:.3} without any. {helpful} heads are helpful, {harmful} harmful, {negligible} negligible \
              (surely within\n±{band:.4}), {undecided} undecided. The most and least helpful, effect ± half of the 95 % interval:\n",
             removal.name()

@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use crate::corpus::{TreeHead, Upos, relation};
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
-use crate::passes::ablation::Replacement;
+use crate::passes::ablation::Conditions;
 use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Lent, Sums};
 use crate::passes::turns::{Missing, each_head_and_all, without_any};
-use crate::sequences::masked::PERIOD;
-use crate::sequences::sequence::{MaskedToken, Sequence};
+use crate::sequences::corrupted::PERIOD;
+use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::words::FromToken;
 use crate::stats::blocks::{Blocks, Merge, block_of};
 use crate::stats::exact::ExactSum;
@@ -104,8 +104,7 @@ impl Merge for ByGroup {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EffectSums {
     grid: HeadGrid,
-    /// What stands for removed heads, once the pass has begun.
-    removal: Option<Replacement>,
+    conditions: Conditions,
     /// The places of the heads that are removed one by one, where not all are.
     chosen: Option<Vec<usize>>,
     blocks: Blocks<ByGroup>,
@@ -115,7 +114,7 @@ impl EffectSums {
     /// Empty sums for a model with `grid` heads.
     #[must_use]
     pub fn new(grid: HeadGrid) -> Self {
-        Self { grid, removal: None, chosen: None, blocks: Blocks::new(ByGroup::new()) }
+        Self { grid, conditions: Conditions::default(), chosen: None, blocks: Blocks::new(ByGroup::new()) }
     }
 
     /// Whether the effect of the head at this place is measured.
@@ -142,10 +141,10 @@ impl EffectSums {
         &self.blocks
     }
 
-    /// What stands for removed heads.
+    /// How heads were removed, once the pass has begun.
     #[must_use]
-    pub fn removal(&self) -> Option<Replacement> {
-        self.removal
+    pub fn conditions(&self) -> Conditions {
+        self.conditions
     }
 }
 
@@ -188,16 +187,16 @@ impl Sums for EffectSums {
     }
 
     fn begin_pass(&mut self, known: &Beforehand) {
-        self.removal = known.removal;
+        self.conditions = known.conditions;
         self.chosen.clone_from(&known.chosen);
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Begun {
         let block = block_of(sequence.family.number);
-        let score = |&MaskedToken { position, word, truth }: &MaskedToken| {
+        let score = |&PredictedToken { position, word, truth, .. }: &PredictedToken| {
             truth.map(|truth| Scored { position, truth, groups: groups(sequence, word) })
         };
-        let scored: Vec<Scored> = sequence.masked.iter().filter_map(score).collect();
+        let scored: Vec<Scored> = sequence.predictions.iter().filter_map(score).collect();
         let (heads, sums) = (self.grid.count(), &mut self.blocks[block]);
         for group in scored.iter().flat_map(|scored| &scored.groups) {
             sums.entry(group.clone()).or_insert_with(|| Losses::new(heads)).tokens += 1;
@@ -245,7 +244,7 @@ impl Sums for EffectSums {
 
     fn merge(&mut self, other: &Self) {
         assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.removal = self.removal.or(other.removal);
+        self.conditions = self.conditions.or(other.conditions);
         if self.chosen.is_none() {
             self.chosen.clone_from(&other.chosen);
         }

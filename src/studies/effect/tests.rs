@@ -3,10 +3,11 @@ use super::sums::{Group, Losses};
 use super::*;
 use crate::corpus::{Annotation, Upos};
 use crate::model::grid::HeadGrid;
-use crate::passes::ablation::Replacement;
+use crate::model::parameters::Objective;
+use crate::passes::ablation::{Conditions, Replacement};
 use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Sums, watching};
-use crate::sequences::sequence::{MaskedToken, Sequence};
+use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::sequences::words::FromToken;
 use crate::stats::bootstrap::Resamples;
@@ -15,10 +16,14 @@ use crate::system::parallel::all_cores;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 
+/// How heads are removed.
+const CONDITIONS: Conditions =
+    Conditions { removal: Some(Replacement::Mean), objective: Some(Objective::MaskedTokens) };
+
 /// A sentence of nine words, each a token and the dependent of the one before, of which the words 1 and 8 are masked, and
 /// word 3, whose token is not known: true are 1 and 2.
 fn masked(index: u64) -> Sequence {
-    let token = |word: usize, truth| MaskedToken { position: word + 1, word, truth };
+    let token = |word: usize, truth| PredictedToken::masked(word + 1, word, truth);
     let annotation = |word: usize| Annotation {
         upos: Some(if word == 1 { Upos::Noun } else { Upos::Verb }),
         ..Annotation::default()
@@ -27,7 +32,7 @@ fn masked(index: u64) -> Sequence {
     // Word 8 and its head, word 1, are always masked together.
     sequence.tree.as_mut().unwrap()[8].head = crate::corpus::TreeHead::Word(1);
     let annotations = (0..9).map(annotation).collect();
-    Sequence { masked: vec![token(1, Some(1)), token(3, None), token(8, Some(2))], annotations, ..sequence }
+    Sequence { predictions: vec![token(1, Some(1)), token(3, None), token(8, Some(2))], annotations, ..sequence }
 }
 
 /// Logits of three tokens by which the true one has the loss `nats`.
@@ -95,7 +100,7 @@ fn losses_are_summed_by_group_and_turn() {
 fn verdicts_of_planted_effects() {
     let grid = HeadGrid { layers: 1, heads: 5 };
     let mut sums = EffectSums::new(grid);
-    sums.begin_pass(&Beforehand { removal: Some(Replacement::Mean), ..Beforehand::default() });
+    sums.begin_pass(&Beforehand { conditions: CONDITIONS, ..Beforehand::default() });
     for index in 0..128 {
         // From sentence to sentence different, and as often the one as the other way.
         let noise = match (index % 4 < 2, index < 64) {
@@ -164,7 +169,7 @@ fn without_masked_words_there_is_nothing_to_say() {
     let (_, found) = measured(EffectSums::new(GRID), GRID);
     assert_eq!((found.masked_tokens, found.loss, found.band), (0, None, None));
     let summary = EffectSection { effect: found }.summary(&default_policy());
-    assert_eq!(summary, "No token could be masked, so no head was removed.\n");
+    assert_eq!(summary, "No token could be scored, so no head was removed.\n");
 }
 
 #[test]

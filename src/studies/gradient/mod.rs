@@ -29,7 +29,7 @@ impl Study for Gradient {
         &Card {
             name: "gradient",
             question: "What does the model lose with the first small part of each head?",
-            needs: "a model with a masked-LM head, and any corpus in files, read twice more: a pass forward and one backward over a \
+            needs: "a model with a masked-LM head or that of a discriminator, and any corpus in files, read twice more: a pass forward and one backward over a \
                 sample of its sentences, one at a time, and a second copy of the weights in memory",
             by_default: false,
             settings_key: None,
@@ -38,7 +38,7 @@ impl Study for Gradient {
 
     fn passes(&self) -> Vec<Pass> {
         vec![Pass {
-            sequences: Sequences::Masked(Phases::Asked),
+            sequences: Sequences::Corrupted(Phases::Asked),
             portion: Portion::Sample,
             derivatives: true,
             ..Pass::PLAIN

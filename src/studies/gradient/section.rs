@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::metrics::METRICS;
 use super::sums::GradientSums;
 use crate::model::grid::{HeadGrid, head_name};
-use crate::passes::ablation::Replacement;
+use crate::model::parameters::Objective;
+use crate::passes::ablation::{Conditions, Replacement};
 use crate::stats::bootstrap::Interval;
 use crate::studies::by_block::RankCorrelation;
 use crate::studies::estimates::{Bench, Estimates};
@@ -31,15 +32,18 @@ pub struct GradientSection {
 /// What heads are worth to the model's own task, to first order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Gradients {
-    /// What the gates of heads go towards; null where nothing was masked.
+    /// What the gates of heads go towards; null where nothing was scored.
     pub removal: Option<Replacement>,
+    /// The task that the losses are of; null where nothing was predicted.
+    #[serde(default)]
+    pub objective: Option<Objective>,
     /// Sentences with a scored token, the first of each family alone.
     pub sentences: u64,
     /// Sentences of the sample without a token to score.
     pub sentences_left_out: u64,
-    /// Masked tokens that were scored.
+    /// Tokens that were scored: masked ones, or of a discriminator all of the text.
     pub masked_tokens: u64,
-    /// The mean loss of a masked token, in nats.
+    /// The mean loss of such a token, in nats.
     pub loss: Option<f64>,
     /// Both measures of each head, layer by layer; their standard errors are those of the head's metrics of these names.
     pub heads: Vec<HeadGradient>,
@@ -90,8 +94,10 @@ impl Gradients {
                 first_order_ci95: estimates.ci95[place].get("first_order_effect", None).copied().flatten(),
             }
         };
+        let Conditions { removal, objective } = sums.conditions();
         Self {
-            removal: sums.removal(),
+            removal,
+            objective,
             sentences: total.sentences,
             sentences_left_out,
             masked_tokens: total.tokens,
@@ -102,13 +108,14 @@ impl Gradients {
     }
 
     fn write_summary(&self, out: &mut String) -> fmt::Result {
-        let Self { removal, sentences, masked_tokens, loss, heads, rank_correlations, .. } = self;
+        let Self { removal, objective, sentences, masked_tokens, loss, heads, rank_correlations, .. } = self;
         let (Some(removal), Some(loss)) = (removal, loss) else {
-            return writeln!(out, "No token could be masked, so there is no gradient.");
+            return writeln!(out, "No token could be scored, so there is no gradient.");
         };
+        let tokens = objective.unwrap_or(Objective::MaskedTokens).tokens();
         writeln!(
             out,
-            "Gradients of the heads' gates (towards the {}): loss of {masked_tokens} masked tokens of {sentences} sentences, {loss:.3} nats \
+            "Gradients of the heads' gates (towards the {}): loss of {masked_tokens} {tokens} of {sentences} sentences, {loss:.3} nats \
              a token.\nImportance is the mean size of a sentence's derivative, first order what a token's loss would rise without the\n\
              head if it went on as it begins. The most and least important, ± half of the 95 % interval:\n",
             removal.name()

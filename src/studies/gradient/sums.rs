@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::forward::gradient::GateGradient;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
-use crate::passes::ablation::Replacement;
+use crate::passes::ablation::Conditions;
 use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Lent, Sums};
 use crate::sequences::sequence::Sequence;
@@ -51,8 +51,7 @@ impl Merge for Derivatives {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GradientSums {
     grid: HeadGrid,
-    /// What the gates of heads go towards, once the pass has begun.
-    removal: Option<Replacement>,
+    conditions: Conditions,
     blocks: Blocks<Derivatives>,
 }
 
@@ -60,7 +59,7 @@ impl GradientSums {
     /// Empty sums for a model with `grid` heads.
     #[must_use]
     pub fn new(grid: HeadGrid) -> Self {
-        Self { grid, removal: None, blocks: Blocks::new(Derivatives::new(grid.count())) }
+        Self { grid, conditions: Conditions::default(), blocks: Blocks::new(Derivatives::new(grid.count())) }
     }
 
     /// The sums of each block.
@@ -69,10 +68,10 @@ impl GradientSums {
         &self.blocks
     }
 
-    /// What the gates of heads go towards.
+    /// How heads were removed, once the pass has begun.
     #[must_use]
-    pub fn removal(&self) -> Option<Replacement> {
-        self.removal
+    pub fn conditions(&self) -> Conditions {
+        self.conditions
     }
 }
 
@@ -92,7 +91,7 @@ impl Sums for GradientSums {
     }
 
     fn begin_pass(&mut self, known: &Beforehand) {
-        self.removal = known.removal;
+        self.conditions = known.conditions;
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Begun {
@@ -123,7 +122,7 @@ impl Sums for GradientSums {
 
     fn merge(&mut self, other: &Self) {
         assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.removal = self.removal.or(other.removal);
+        self.conditions = self.conditions.or(other.conditions);
         self.blocks.merge(&other.blocks);
     }
 

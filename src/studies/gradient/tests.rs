@@ -2,10 +2,11 @@ use super::section::Gradients;
 use super::*;
 use crate::model::forward::gradient::GateGradient;
 use crate::model::grid::HeadGrid;
-use crate::passes::ablation::Replacement;
+use crate::model::parameters::Objective;
+use crate::passes::ablation::{Conditions, Replacement};
 use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::Sums;
-use crate::sequences::sequence::{MaskedToken, Sequence};
+use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::sequences::words::FromToken;
 use crate::stats::blocks::BLOCKS;
@@ -15,11 +16,15 @@ use crate::system::parallel::all_cores;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 
+/// How heads are removed.
+const CONDITIONS: Conditions =
+    Conditions { removal: Some(Replacement::Zero), objective: Some(Objective::MaskedTokens) };
+
 /// A sentence of which so many tokens are masked and scored, and one more is masked whose token is not known.
 fn masked(index: u64, scored: usize) -> Sequence {
-    let token = |word: usize, truth| MaskedToken { position: word + 1, word, truth };
-    let masked = (0..scored).map(|word| token(word, Some(7))).chain([token(scored, None)]).collect();
-    Sequence { masked, ..sentence(index, scored + 1, "dep") }
+    let token = |word: usize, truth| PredictedToken::masked(word + 1, word, truth);
+    let predictions = (0..scored).map(|word| token(word, Some(7))).chain([token(scored, None)]).collect();
+    Sequence { predictions, ..sentence(index, scored + 1, "dep") }
 }
 
 fn show(sums: &mut GradientSums, index: u64, scored: usize, loss: f64, gates: &[f64]) {
@@ -36,7 +41,7 @@ fn bench(grid: HeadGrid) -> Bench {
 }
 
 fn begun() -> Beforehand {
-    Beforehand { removal: Some(Replacement::Zero), ..Beforehand::default() }
+    Beforehand { conditions: CONDITIONS, ..Beforehand::default() }
 }
 
 fn measured(sums: GradientSums, grid: HeadGrid) -> (Estimates, Box<dyn Section>) {
@@ -137,7 +142,7 @@ fn sums_of_parts_are_those_of_the_whole() {
 fn without_masked_words_there_is_nothing_to_say() {
     let (_, section) = measured(GradientSums::new(GRID), GRID);
     assert_eq!((found(&*section).masked_tokens, found(&*section).loss), (0, None));
-    assert_eq!(section.summary(&default_policy()), "No token could be masked, so there is no gradient.\n");
+    assert_eq!(section.summary(&default_policy()), "No token could be scored, so there is no gradient.\n");
 }
 
 #[test]

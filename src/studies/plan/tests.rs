@@ -176,7 +176,7 @@ fn a_header_describes_a_model_that_there_can_be() {
 fn a_changed_layout_of_sums_has_a_new_version() {
     let sums = bytes(summed(everybody(), &[sentence(3, 2, "nsubj")], &[0.25; 16]));
     let layout = Sha256::digest(sums.concat());
-    assert_eq!((FORMAT_VERSION, &hex(&layout)[..16]), (4, "698fe8e8ea9b45f0"));
+    assert_eq!((FORMAT_VERSION, &hex(&layout)[..16]), (5, "553caf8708d415d7"));
 }
 
 #[test]
@@ -190,10 +190,10 @@ fn a_pass_runs_once_for_all_who_want_it() {
     let windows = |pass: &Pass| (Pass { sequences: Sequences::Windows, ..pass.clone() }, 1);
     let sentence_pairs = |pass: &Pass| (Pass { sequences: Sequences::SentencePairs, ..pass.clone() }, 1);
     // Seven studies look at the sentences, and the preset's syntax is the eighth.
-    let sampled = Pass { sequences: Sequences::Masked(Phases::Asked), portion: Portion::Sample, ..Pass::PLAIN };
+    let sampled = Pass { sequences: Sequences::Corrupted(Phases::Asked), portion: Portion::Sample, ..Pass::PLAIN };
     // What follows from labels comes last, whichever study it is of.
     let last = [
-        (Pass { sequences: Sequences::Masked(Phases::All), ..sampled.clone() }, 1),
+        (Pass { sequences: Sequences::Corrupted(Phases::All), ..sampled.clone() }, 1),
         (Pass { portion: Portion::OddSample, ..sampled.clone() }, 1),
     ];
     let all = [

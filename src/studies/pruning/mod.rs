@@ -39,7 +39,7 @@ impl Study for Pruning {
         &Card {
             name: "pruning",
             question: "How many heads can go, and in which order?",
-            needs: "a model with a masked-LM head, and a corpus in files, read twice more when the effects are known: for each \
+            needs: "a model with a masked-LM head or that of a discriminator, and a corpus in files, read twice more when the effects are known: for each \
                 order of the heads as many passes over half of the sample as there are heads; runs the studies `effect` and \
                 `gradient` as well",
             by_default: false,
@@ -56,7 +56,7 @@ impl Study for Pruning {
     }
 
     fn passes(&self) -> Vec<Pass> {
-        vec![Pass { sequences: Sequences::Masked(Phases::Asked), portion: Portion::OddSample, ..Pass::PLAIN }]
+        vec![Pass { sequences: Sequences::Corrupted(Phases::Asked), portion: Portion::OddSample, ..Pass::PLAIN }]
     }
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {

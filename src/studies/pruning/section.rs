@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::sums::{Losses, PruningSums};
 use crate::model::grid::HeadGrid;
+use crate::model::parameters::Objective;
 use crate::stats::bootstrap::{Interval, PerBlock};
 use crate::studies::estimates::Bench;
 use crate::studies::found::Ranking;
@@ -26,9 +27,12 @@ pub struct PruningSection {
 pub struct Curves {
     /// Sentences with a scored token, the first of each family alone: those in blocks of odd number.
     pub sentences: u64,
-    /// Their masked tokens.
+    /// The task that the losses are of; null where nothing was predicted.
+    #[serde(default)]
+    pub objective: Option<Objective>,
+    /// Tokens that were scored: masked ones, or of a discriminator all of the text.
     pub masked_tokens: u64,
-    /// The mean loss of a masked token with all heads, in nats.
+    /// The mean loss of such a token with all heads, in nats.
     pub loss: Option<f64>,
     /// One for each order: by effect and by what else heads are ranked by, chosen on the blocks of even number, and at
     /// random.
@@ -89,6 +93,7 @@ impl Curves {
         let curves = sums.orders().iter().map(|order| Curve::new(order, sums, &total, bench));
         Self {
             sentences: total.sentences,
+            objective: sums.conditions().objective,
             masked_tokens: tokens,
             loss: scored.then_some(loss),
             orders: if scored { curves.collect() } else { Vec::new() },
@@ -98,14 +103,16 @@ impl Curves {
 
     fn write_summary(&self, out: &mut String) -> fmt::Result {
         let Some(loss) = self.loss else {
-            return writeln!(out, "No token could be masked, so no heads were pruned.");
+            return writeln!(out, "No token could be scored, so no heads were pruned.");
         };
         writeln!(
             out,
             "Heads removed one after the other, the order from one half of the sample and the loss from the other\n\
-             ({} masked tokens of {} sentences, {loss:.3} nats a token with all heads; nothing is trained again):\n\
+             ({} {} of {} sentences, {loss:.3} nats a token with all heads; nothing is trained again):\n\
              share of heads that can go while the loss rises by at most\n",
-            self.masked_tokens, self.sentences
+            self.masked_tokens,
+            self.objective.unwrap_or(Objective::MaskedTokens).tokens(),
+            self.sentences
         )?;
         writeln!(out, "{}\n", table(&self.orders))?;
         if let Some(Interaction { heads, together, sum, difference, ci95 }) = &self.interaction {

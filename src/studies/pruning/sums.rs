@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::passes::ablation::Conditions;
+use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Lent, Sums};
 use crate::passes::turns::Missing;
 use crate::sequences::sequence::Sequence;
@@ -46,6 +48,7 @@ pub struct PruningSums {
     negligible: Vec<usize>,
     /// The sets of heads that are removed, ascending, each once.
     turns: Vec<Missing>,
+    conditions: Conditions,
     blocks: Blocks<Losses>,
 }
 
@@ -63,7 +66,7 @@ impl PruningSums {
         let turns: Vec<Missing> = turns.into_iter().collect();
         let empty = ExactSum::default();
         let losses = Losses { tokens: 0, sentences: 0, whole: empty, without: vec![empty; turns.len()] };
-        Self { grid, orders, negligible, turns, blocks: Blocks::new(losses) }
+        Self { grid, orders, negligible, turns, conditions: Conditions::default(), blocks: Blocks::new(losses) }
     }
 
     /// The orders in which heads go.
@@ -76,6 +79,12 @@ impl PruningSums {
     #[must_use]
     pub fn negligible(&self) -> &[usize] {
         &self.negligible
+    }
+
+    /// How heads were removed, once the pass has begun.
+    #[must_use]
+    pub fn conditions(&self) -> Conditions {
+        self.conditions
     }
 
     /// The sums of each block.
@@ -120,9 +129,14 @@ impl Sums for PruningSums {
         Needs { logits: true, ..Needs::default() }
     }
 
+    fn begin_pass(&mut self, known: &Beforehand) {
+        self.conditions = known.conditions;
+    }
+
     fn begin(&mut self, sequence: &Sequence) -> Begun {
         let block = block_of(sequence.family.number);
-        let truths: Vec<_> = sequence.masked.iter().filter_map(|token| Some((token.position, token.truth?))).collect();
+        let truths: Vec<_> =
+            sequence.predictions.iter().filter_map(|token| Some((token.position, token.truth?))).collect();
         let losses = &mut self.blocks[block];
         losses.tokens += truths.len() as u64;
         losses.sentences += u64::from(sequence.family.is_first && !truths.is_empty());
@@ -155,6 +169,7 @@ impl Sums for PruningSums {
 
     fn merge(&mut self, other: &Self) {
         assert_eq!((self.grid, &self.turns), (other.grid, &other.turns), "sums of one analysis");
+        self.conditions = self.conditions.or(other.conditions);
         self.blocks.merge(&other.blocks);
     }
 

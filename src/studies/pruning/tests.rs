@@ -1,7 +1,7 @@
 use super::*;
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::Sums;
-use crate::sequences::sequence::{MaskedToken, Sequence};
+use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::sequences::words::FromToken;
 use crate::stats::bootstrap::Resamples;
@@ -28,8 +28,8 @@ fn logits(nats: f64) -> [f32; 2] {
 /// Shows sentences of one masked token each in all turns.
 fn show(sums: &mut PruningSums, indices: impl Iterator<Item = u64>) {
     for index in indices {
-        let token = MaskedToken { position: 1, word: 0, truth: Some(0) };
-        let mut begun = sums.begin(&Sequence { masked: vec![token], ..sentence(index, 2, "dep") });
+        let token = PredictedToken::masked(1, 0, Some(0));
+        let mut begun = sums.begin(&Sequence { predictions: vec![token], ..sentence(index, 2, "dep") });
         sums.logits(&mut begun, 1, &logits(2.0));
         for (number, missing) in sums.turns().into_iter().enumerate() {
             let places: Vec<usize> = missing.iter().map(|place| GRID.index(place.layer, place.head)).collect();

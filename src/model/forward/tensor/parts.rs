@@ -20,12 +20,13 @@ pub(super) struct Layer {
     pub output_norm: LayerNorm,
 }
 
-/// The masked-LM head.
-pub(super) struct MaskedLm {
+/// The prediction head.
+pub(super) struct PredictionHead {
     pub dense: Linear,
     pub activation: Activation,
-    pub norm: LayerNorm,
+    pub norm: Option<LayerNorm>,
     pub decoder: Linear,
+    pub classes: usize,
 }
 
 /// Layer normalisation over the last dimension, of operations that have derivatives.
@@ -84,16 +85,17 @@ impl Loader<'_> {
     }
 
     /// `words` are the word embeddings, which the head may share.
-    pub fn masked_lm(&self, head: &parameters::MaskedLm, words: &Tensor) -> Result<MaskedLm> {
+    pub fn prediction(&self, head: &parameters::PredictionHead, words: &Tensor) -> Result<PredictionHead> {
         let decoder = match &head.decoder {
             Some(values) => self.table(values, head.dense.bias.len())?,
             None => words.clone(),
         };
-        Ok(MaskedLm {
+        Ok(PredictionHead {
             dense: self.linear(&head.dense)?,
             activation: head.activation,
-            norm: self.norm(&head.norm)?,
+            norm: head.norm.as_ref().map(|norm| self.norm(norm)).transpose()?,
             decoder: Linear::new(decoder, self.row(&head.bias)?),
+            classes: head.bias.len(),
         })
     }
 }
