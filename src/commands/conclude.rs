@@ -17,7 +17,7 @@ use crate::studies::estimates::Bench;
 use crate::studies::findings::Findings;
 use crate::studies::plan::Plan;
 use crate::studies::policy::Policy;
-use crate::system::terminal::print;
+use crate::system::terminal::{self, print};
 
 /// Measures, labels and reports an observation.
 ///
@@ -30,7 +30,9 @@ pub fn conclude(observation: Observation, policy: Policy, outputs: Vec<Opened>, 
     circumstances.run = circumstances.run.map(|run| run.and(started.elapsed()));
     let report = Report::new(circumstances, findings);
     outputs::write(&report, outputs)?;
-    if wanted.summary { print(&summary::render(&report, &wanted.policy.presets)) } else { Ok(()) }
+    wanted.summary.map_or(Ok(()), |detail| {
+        print(&summary::render(&report, &wanted.policy.presets, detail, Some(terminal::width())))
+    })
 }
 
 /// Measures an observation; with `leaves_out` also without each block, for the block test of two observations.

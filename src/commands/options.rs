@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 
 use crate::corpus::Input;
 use crate::export::Target;
+use crate::export::summary::Detail;
 use crate::model::grid::HeadPlace;
 use crate::model::source::ModelRef;
 use crate::passes::ablation::Ablation;
@@ -90,8 +91,8 @@ pub enum Outcome {
 pub struct ReportOptions {
     /// Where reports go.
     pub outputs: Vec<Target>,
-    /// Whether the summary is printed.
-    pub summary: bool,
+    /// How much the summary that is printed says; `None`: there is none.
+    pub summary: Option<Detail>,
     /// The policy by which labels are given.
     pub policy: PolicyOptions,
     /// Threads that work out intervals.

@@ -4,6 +4,8 @@ mod controls;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
+use std::iter;
+use std::ops::Range;
 
 use anstyle::Style;
 use comfy_table::Table;
@@ -15,17 +17,27 @@ use crate::studies::all;
 use crate::studies::label::{Label, UNLABELLED};
 use crate::studies::metric::Values;
 use crate::studies::presets::{self, Preset};
+use crate::studies::summary::{Summary, width_of};
 use crate::studies::wording::plain_table;
 use crate::system::terminal::printable;
 
+/// How much a summary says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// The labels alone.
+    Short,
+    /// What each study has to say as well.
+    Full,
+}
+
 /// The summary of a report, with terminal colours; whoever prints it strips them where they do not belong.
 ///
-/// The presets that its labels are by have their lines.
+/// The presets that its labels are by have their lines. `width` is in columns; without it tables have all theirs.
 #[must_use]
-pub fn render(report: &Report, presets: &[&Preset]) -> String {
-    let mut text = String::new();
-    write_summary(&mut text, report, presets).expect("writing to a string does not fail");
-    text
+pub fn render(report: &Report, presets: &[&Preset], detail: Detail, width: Option<usize>) -> String {
+    let mut summary = Summary::default();
+    write_summary(&mut summary, report, presets, (detail, width)).expect("writing to a string does not fail");
+    summary.fit(width)
 }
 
 /// The summary of a shard before it is merged.
@@ -41,7 +53,12 @@ pub fn of_shard(shard: Shard, observation: &Observation) -> String {
     )
 }
 
-fn write_summary(out: &mut String, report: &Report, presets: &[&Preset]) -> fmt::Result {
+fn write_summary(
+    out: &mut Summary,
+    report: &Report,
+    presets: &[&Preset],
+    (detail, width): (Detail, Option<usize>),
+) -> fmt::Result {
     let (model, corpus) = (&report.model, &report.corpus);
     writeln!(
         out,
@@ -62,21 +79,32 @@ fn write_summary(out: &mut String, report: &Report, presets: &[&Preset]) -> fmt:
     files(out, corpus)?;
     remarks(out, corpus)?;
     writeln!(out, "\nPrimary label of each head (layers down, heads across):\n")?;
-    writeln!(out, "{}", grid(report))?;
+    grids(out, report, width);
     legend(out, &report.heads)?;
     firm(out, &report.heads)?;
     tied(out, &report.heads)?;
     borderline(out, &report.heads)?;
     controls::write(out, report)?;
-    blocks(out, &of_presets(presets, &report.heads))?;
-    for (_, section) in &report.sections.0 {
-        blocks(out, &section.summary(&report.settings.policy))?;
+    blocks(out, of_presets(presets, &report.heads).into())?;
+    if detail == Detail::Full {
+        for (_, section) in &report.sections.0 {
+            blocks(out, section.summary(&report.settings.policy))?;
+        }
     }
-    skipped(out, report)
+    skipped(out, report)?;
+    if detail == Detail::Short {
+        let sections =
+            report.sections.0.iter().filter(|(_, section)| !section.summary(&report.settings.policy).is_empty());
+        let studies: Vec<&str> = sections.map(|(study, _)| study.card().name).collect();
+        if !studies.is_empty() {
+            writeln!(out, "Left out of this summary: what {} have to say (--summary full).", studies.join(", "))?;
+        }
+    }
+    Ok(())
 }
 
 /// The files of a corpus that has several.
-fn files(out: &mut String, corpus: &CorpusInfo) -> fmt::Result {
+fn files(out: &mut Summary, corpus: &CorpusInfo) -> fmt::Result {
     const SHOWN: usize = 12;
     if corpus.files.len() < 2 {
         return Ok(());
@@ -94,7 +122,7 @@ fn files(out: &mut String, corpus: &CorpusInfo) -> fmt::Result {
 }
 
 /// The facts about the text that labels suffer from.
-fn remarks(out: &mut String, corpus: &CorpusInfo) -> fmt::Result {
+fn remarks(out: &mut Summary, corpus: &CorpusInfo) -> fmt::Result {
     let mut generators: Vec<&str> = corpus.files.iter().filter_map(|file| file.generated.as_deref()).collect();
     generators.dedup();
     let by = generators.iter().map(|by| format!("it is generated, by {}", printable(by)));
@@ -103,8 +131,12 @@ fn remarks(out: &mut String, corpus: &CorpusInfo) -> fmt::Result {
 }
 
 /// Lines of their own, after a blank one.
-fn blocks(out: &mut String, lines: &str) -> fmt::Result {
-    if lines.is_empty() { Ok(()) } else { write!(out, "\n{lines}") }
+fn blocks(out: &mut Summary, said: Summary) -> fmt::Result {
+    if !said.is_empty() {
+        writeln!(out)?;
+        out.append(said);
+    }
+    Ok(())
 }
 
 /// The lines that presets add.
@@ -130,15 +162,25 @@ fn code(label: &str) -> Code {
     Code { text: printable(detector.code(label)), style, meaning: detector.explanation.name.to_owned() }
 }
 
-fn grid(report: &Report) -> Table {
+/// The grid, in as many parts as it takes, each of so many heads that it fits.
+fn grids(out: &mut Summary, report: &Report, width: Option<usize>) {
+    let heads = report.model.heads;
+    let fits = |shown: &usize| {
+        let parts = (0..heads).step_by(*shown).map(|first| grid(report, first..heads.min(first + shown)));
+        width.is_none_or(|width| parts.map(|part| width_of(&part)).max().is_none_or(|widest| widest <= width))
+    };
+    let shown = (1..=heads).rev().find(fits).unwrap_or(1);
+    (0..heads).step_by(shown).for_each(|first| out.table(grid(report, first..heads.min(first + shown))));
+}
+
+/// These heads of every layer.
+fn grid(report: &Report, shown: Range<usize>) -> Table {
     let mut table = plain_table();
-    table.set_header((0..report.model.heads).fold(vec![String::new()], |mut row, head| {
-        row.push(format!("H{head}"));
-        row
-    }));
+    let names = shown.clone().map(|head| format!("H{head}"));
+    table.set_header(iter::once(String::new()).chain(names));
     for layer in report.heads.chunks(report.model.heads) {
         let mut row = vec![format!("L{}", layer[0].layer)];
-        row.extend(layer.iter().map(|head| {
+        row.extend(layer[shown.clone()].iter().map(|head| {
             let Code { text, style, .. } = code(&head.primary);
             let borderline = head.labels.first().is_some_and(|primary| primary.borderline);
             let tied = head.labels.iter().any(|label| label.tied);
@@ -155,7 +197,7 @@ fn grid(report: &Report) -> Table {
 }
 
 /// The labels that the grid shows, with the number of heads.
-fn legend(out: &mut String, heads: &[HeadReport]) -> fmt::Result {
+fn legend(out: &mut Summary, heads: &[HeadReport]) -> fmt::Result {
     let mut counts: BTreeMap<String, (usize, String, Style)> = BTreeMap::new();
     for head in heads {
         let Code { text, style, meaning } = code(&head.primary);
@@ -165,7 +207,7 @@ fn legend(out: &mut String, heads: &[HeadReport]) -> fmt::Result {
     }
     let mut entries: Vec<_> = counts.into_iter().collect();
     entries.sort_by_key(|(_, (count, ..))| std::cmp::Reverse(*count));
-    out.push('\n');
+    writeln!(out)?;
     for (meaning, (count, shown, style)) in entries {
         let code = if shown.is_empty() || shown == meaning { String::new() } else { format!(" ({shown})") };
         writeln!(out, "{count:>5}  {style}{meaning}{style:#}{code}")?;
@@ -174,7 +216,7 @@ fn legend(out: &mut String, heads: &[HeadReport]) -> fmt::Result {
 }
 
 /// How many heads have a label that is sure.
-fn firm(out: &mut String, heads: &[HeadReport]) -> fmt::Result {
+fn firm(out: &mut Summary, heads: &[HeadReport]) -> fmt::Result {
     let has_firm = |head: &&HeadReport| head.labels.iter().any(|label| !label.borderline);
     let firm = heads.iter().filter(has_firm).count();
     let share = 100.0 * firm as f64 / heads.len().max(1) as f64;
@@ -188,7 +230,7 @@ const BORDERLINE: &str = "?";
 const TIED: &str = "~";
 
 /// The legend of [`TIED`], where the grid has it.
-fn tied(out: &mut String, heads: &[HeadReport]) -> fmt::Result {
+fn tied(out: &mut Summary, heads: &[HeadReport]) -> fmt::Result {
     let several = || heads.iter().filter(|head| head.labels.len() > 1);
     let open = several().filter(|head| head.labels.iter().any(|label| label.tied)).count();
     if open == 0 {
@@ -202,7 +244,7 @@ fn tied(out: &mut String, heads: &[HeadReport]) -> fmt::Result {
     )
 }
 
-fn borderline(out: &mut String, heads: &[HeadReport]) -> fmt::Result {
+fn borderline(out: &mut Summary, heads: &[HeadReport]) -> fmt::Result {
     let labels = || heads.iter().flat_map(|head| &head.labels);
     let (all, borderline) = (labels().count(), labels().filter(|label| label.borderline).count());
     if borderline == 0 {
@@ -211,7 +253,7 @@ fn borderline(out: &mut String, heads: &[HeadReport]) -> fmt::Result {
     writeln!(out, "\n{borderline} of {all} labels are borderline ({BORDERLINE}): their intervals cross the threshold.")
 }
 
-fn skipped(out: &mut String, report: &Report) -> fmt::Result {
+fn skipped(out: &mut Summary, report: &Report) -> fmt::Result {
     let reasons: Vec<String> = report
         .corpus
         .skipped

@@ -40,6 +40,7 @@ pub mod segments;
 #[cfg(test)]
 mod simulation;
 pub mod study;
+pub mod summary;
 pub mod terms;
 pub mod trees;
 pub mod wording;

@@ -6,6 +6,7 @@ use super::estimates::{Bench, Estimates};
 use super::evidence::{Direction, UseTest};
 use super::number::Number;
 use super::policy::Policy;
+use super::summary::Summary;
 use crate::model::grid::{HeadGrid, HeadPlace};
 
 /// The part that a study adds to a report beside metrics and labels.
@@ -25,8 +26,8 @@ pub trait Section: Any + Send + Sync {
     fn name_heads(&mut self, _labels: &[String]) {}
 
     /// Its words for the summary, in whole lines; empty if it has none.
-    fn summary(&self, _policy: &Policy) -> String {
-        String::new()
+    fn summary(&self, _policy: &Policy) -> Summary {
+        Summary::default()
     }
 
     /// The numbers beside the metrics by which two analyses can be compared.
@@ -69,7 +70,7 @@ mod tests {
     #[test]
     fn a_study_without_a_section_says_nothing() {
         assert!(Nothing.entries().is_empty());
-        assert_eq!(Nothing.summary(&default_policy()), "");
+        assert!(Nothing.summary(&default_policy()).is_empty());
         assert_eq!(Nothing.defect(HeadGrid { layers: 1, heads: 1 }), None);
     }
 }

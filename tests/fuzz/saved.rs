@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use headscope::commands::diff::diff;
 use headscope::commands::merge::merge;
 use headscope::commands::options::{DiffOptions, MergeOptions, PolicyOptions, ReportOptions};
+use headscope::export::summary::Detail;
 use headscope::export::{Target, Writer, json, summary};
 use headscope::passes::partial;
 use headscope::report::Report;
@@ -31,7 +32,7 @@ pub fn report(data: &[u8]) -> bool {
     let relabelled = report.relabel(default_policy());
     let written = String::from_utf8(Writer::Json.render(&relabelled).expect("a report")).expect("UTF-8");
     Writer::Csv.render(&relabelled).expect("a table");
-    assert!(!summary::render(&relabelled, &[]).is_empty());
+    assert!(!summary::render(&relabelled, &[], Detail::Full, Some(80)).is_empty());
     // What was written reads as the same, and the same policy changes nothing.
     let again = json::parse("fuzz.json", &written).expect("what was written").relabel(default_policy());
     assert_eq!(String::from_utf8(Writer::Json.render(&again).expect("a report")).expect("UTF-8"), written);
@@ -94,7 +95,7 @@ pub fn partial(data: &[u8]) -> bool {
     if header.contains("\"shard\":[1,1]") {
         let mut whole = merges(&halves.each_ref().map(Vec::as_slice)).expect("two halves");
         check_whole(&mut whole);
-        assert!(!summary::render(&whole, &[]).is_empty());
+        assert!(!summary::render(&whole, &[], Detail::Full, None).is_empty());
     }
     true
 }
@@ -130,6 +131,6 @@ fn merges(parts: &[&[u8]]) -> Option<Report> {
 fn options(parts: &[PathBuf], report: &Path) -> MergeOptions {
     let outputs = vec![Target::File(report.to_owned(), Writer::Json)];
     let (policy, threads) = (PolicyOptions::default(), NonZeroUsize::MIN);
-    let report = ReportOptions { outputs, summary: false, policy, threads };
+    let report = ReportOptions { outputs, summary: None, policy, threads };
     MergeOptions { parts: parts.to_vec(), run_info: true, report }
 }

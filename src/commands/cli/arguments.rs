@@ -20,6 +20,20 @@ const EXIT_STATUS: &str = "Exit status: 0 done, 1 failed, 2 wrong usage, 130 int
 pub(super) struct Arguments {
     #[command(subcommand)]
     pub(super) action: Action,
+    /// When to use colours
+    #[arg(long, value_enum, global = true, default_value_t = ColorArgument::Auto, hide_possible_values = true, value_name = "auto|always|never")]
+    pub(super) color: ColorArgument,
+}
+
+/// When colours are used.
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum ColorArgument {
+    /// On a terminal, unless `NO_COLOR` is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
 }
 
 #[derive(Subcommand)]
@@ -143,6 +157,9 @@ pub(super) struct ReportArguments {
     /// Do not print the summary
     #[arg(short, long)]
     pub(super) quiet: bool,
+    /// How much the summary says
+    #[arg(long, value_enum, default_value_t = SummaryArgument::Full)]
+    pub(super) summary: SummaryArgument,
     /// Set thresholds of the labels: a TOML file with any of the keys of `settings.policy` in a report; "off" switches a
     /// rule off
     #[arg(long, value_name = "FILE")]
@@ -156,6 +173,15 @@ pub(super) struct ReportArguments {
     /// Leave time, threads and host out of the report, so that equal runs give equal bytes
     #[arg(long)]
     pub(super) no_run_info: bool,
+}
+
+/// How much a summary says.
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum SummaryArgument {
+    /// The labels alone
+    Short,
+    /// What each study has to say as well
+    Full,
 }
 
 const MERGE_EXAMPLES: &str = "\

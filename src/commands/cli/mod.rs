@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use anstream::ColorChoice;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
@@ -16,6 +17,7 @@ use crate::commands::options::{
     RelabelOptions, ReportOptions, SentenceChoice,
 };
 use crate::corpus::{Format, Input};
+use crate::export::summary::Detail;
 use crate::export::{Target, Writer};
 use crate::model::grid::HeadPlace;
 use crate::model::source::ModelRef;
@@ -36,9 +38,9 @@ use crate::system::parallel::all_cores;
 use crate::system::terminal::{is_obeyed, one_line, say};
 
 use arguments::{
-    Action, AnalyzeArguments, Arguments, ControlArgument, CorpusArguments, CountsArguments, DiffArguments,
-    ExplainArguments, FormatArgument, FromTokenArgument, MapsArguments, MergeArguments, PartArgument, RelabelArguments,
-    RemovalArgument, ReportArguments, SchemaArgument, SchemaArguments,
+    Action, AnalyzeArguments, Arguments, ColorArgument, ControlArgument, CorpusArguments, CountsArguments,
+    DiffArguments, ExplainArguments, FormatArgument, FromTokenArgument, MapsArguments, MergeArguments, PartArgument,
+    RelabelArguments, RemovalArgument, ReportArguments, SchemaArgument, SchemaArguments, SummaryArgument,
 };
 
 /// A command with its options, validated.
@@ -63,6 +65,7 @@ pub enum Command {
 #[must_use]
 pub fn parse() -> Command {
     let arguments = Arguments::try_parse().unwrap_or_else(|error| refuse(&error));
+    arguments.color.apply();
     let (name, command) = match arguments.action {
         Action::Analyze(arguments) => ("analyze", arguments.validate().map(Box::new).map(Command::Analyze)),
         Action::Merge(arguments) => ("merge", arguments.validate().map(Command::Merge)),
@@ -163,6 +166,27 @@ impl AnalyzeArguments {
     }
 }
 
+impl ColorArgument {
+    /// For all that is printed from here on.
+    fn apply(self) {
+        match self {
+            Self::Auto => ColorChoice::Auto,
+            Self::Always => ColorChoice::Always,
+            Self::Never => ColorChoice::Never,
+        }
+        .write_global();
+    }
+}
+
+impl SummaryArgument {
+    fn detail(self) -> Detail {
+        match self {
+            Self::Short => Detail::Short,
+            Self::Full => Detail::Full,
+        }
+    }
+}
+
 impl ReportArguments {
     fn threads(&self) -> NonZeroUsize {
         threads_or_all(self.threads)
@@ -172,7 +196,7 @@ impl ReportArguments {
         let outputs = targets(&self.outputs)?;
         Ok(ReportOptions {
             threads: self.threads(),
-            summary: !self.quiet && !outputs.contains(&Target::Stdout),
+            summary: Some(self.summary.detail()).filter(|_| !self.quiet && !outputs.contains(&Target::Stdout)),
             outputs,
             policy: PolicyOptions { presets: presets(named), file: self.policy, min_count: self.min_count },
         })

@@ -7,13 +7,14 @@ use crate::passes::control::ControlKind;
 use crate::report::{ControlReport, HeadReport, Report};
 use crate::studies::all;
 use crate::studies::label::Detector;
+use crate::studies::summary::Summary;
 use crate::system::terminal::printable;
 
 /// So many heads are listed with what they keep; the report has all.
 const SHOWN: usize = 12;
 
 /// A paragraph for each kind of control.
-pub(super) fn write(out: &mut String, report: &Report) -> fmt::Result {
+pub(super) fn write(out: &mut Summary, report: &Report) -> fmt::Result {
     for (kind, runs) in report.controls_by_kind() {
         write!(out, "\nControl {kind}, mean of {} seeds: ", runs.len())?;
         match kind {
@@ -55,7 +56,7 @@ fn is_watched(family: &str) -> bool {
 }
 
 /// The heads that keep a label for which controls are run with every seed.
-fn kept_by_heads(out: &mut String, report: &Report, runs: &[&ControlReport]) -> fmt::Result {
+fn kept_by_heads(out: &mut Summary, report: &Report, runs: &[&ControlReport]) -> fmt::Result {
     let kept = |head: &HeadReport| {
         let labels = head.kept_always(runs).filter_map(|label| {
             let detector = all::detector_of(label)?;

@@ -16,6 +16,7 @@ use crate::studies::evidence::{Direction, LABEL_Q, MIN_QUERIES, UseTest};
 use crate::studies::found::ArcClaim;
 use crate::studies::policy::Policy;
 use crate::studies::section::Section;
+use crate::studies::summary::Summary;
 use crate::studies::wording::{plain_table, significance};
 
 /// What came of the tests.
@@ -67,7 +68,7 @@ impl UseSection {
         Self { use_of_arcs: sums.claims().iter().enumerate().map(of_claim).collect() }
     }
 
-    fn write_summary(&self, out: &mut String, policy: &Policy) -> fmt::Result {
+    fn write_summary(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
         if self.use_of_arcs.is_empty() {
             return writeln!(out, "No head has a syntactic label, so no use of an arc was tested.");
         }
@@ -75,23 +76,27 @@ impl UseSection {
         let tested = self.use_of_arcs.iter().filter(|label| label.test.used.is_some()).count();
         writeln!(
             out,
-            "Use of arcs: the loss of a masked or replaced word without the one weight to its partner less that without an equal weight\n\
+            "Use of arcs: the loss of a masked or replaced word without the one weight to its partner less that without an equal weight \
              elsewhere, in nats a word, over the arcs that are not at the best offset. {used} of {tested} labels tested are of \
-             arcs that\nare used:\n"
+             arcs that are used:\n"
         )?;
-        writeln!(out, "{}\n", table(&self.use_of_arcs))?;
+        out.table_without(table(&self.use_of_arcs), MAY_GO);
+        writeln!(out)?;
         let few = self.use_of_arcs.len() - tested;
         if few > 0 {
             let least = policy.count(&MIN_QUERIES);
             writeln!(
                 out,
                 "Labels not tested: {few}, with fewer than {least} such arcs in the sample (`--sample` sets its size), or with \
-                 arcs of\ntoo few sentences."
+                 arcs of too few sentences."
             )?;
         }
         Ok(())
     }
 }
+
+/// The columns that may go where there is no room: how many arcs, and q.
+const MAY_GO: &[usize] = &[3, 5];
 
 fn table(labels: &[LabelUse]) -> comfy_table::Table {
     let mut table = plain_table();
@@ -146,10 +151,10 @@ impl Section for UseSection {
         }
     }
 
-    fn summary(&self, policy: &Policy) -> String {
-        let mut text = String::new();
-        self.write_summary(&mut text, policy).expect("writing to a string does not fail");
-        text
+    fn summary(&self, policy: &Policy) -> Summary {
+        let mut summary = Summary::default();
+        self.write_summary(&mut summary, policy).expect("writing to a string does not fail");
+        summary
     }
 
     fn use_of(&self, head: HeadPlace, label: &str, direction: Option<Direction>) -> Option<UseTest> {

@@ -123,7 +123,7 @@ fn used_is_what_is_surely_above_an_equal_weight_elsewhere() {
     let [first, second] = [0, 1].map(|claim| &section.use_of_arcs[claim].test);
     assert_eq!((first.used, second.used), (Some(true), Some(false)));
     assert!(first.q.unwrap() < 1e-6 && first.ci95.unwrap().low() > 0.0 && second.loss.unwrap() < 0.0);
-    let summary = section.summary(&policy);
+    let summary = section.summary(&policy).to_string();
     assert!(summary.contains("1 of 2 labels tested are of arcs that"), "{summary}");
     let of = |head, direction| section.use_of(HeadPlace { layer: 0, head }, "syntactic:obj", Some(direction));
     assert_eq!(of(1, Direction::DependentToHead).as_ref(), Some(first));
@@ -136,7 +136,7 @@ fn few_arcs_are_not_tested() {
     (0..99).for_each(|index| drop(trials(&mut sums, index)));
     let section = measured(&sums, &default_policy());
     assert_eq!((section.use_of_arcs[0].test.arcs, section.use_of_arcs[0].test.used), (99, None));
-    assert!(section.summary(&default_policy()).contains("Labels not tested: 1, with fewer than 100"));
+    assert!(section.summary(&default_policy()).to_string().contains("Labels not tested: 1, with fewer than 100"));
     let nothing = measured(&UseSums::new(GRID, FromToken::Mean, Vec::new()), &default_policy());
-    assert!(nothing.summary(&default_policy()).starts_with("No head has a syntactic label"));
+    assert!(nothing.summary(&default_policy()).to_string().starts_with("No head has a syntactic label"));
 }

@@ -19,6 +19,7 @@ use super::evidence::Direction;
 use super::policy::Policy;
 use super::section::Section;
 use super::study::{Card, Observed, Study, Subject};
+use super::summary::Summary;
 use crate::corpus::relation::{ALL, PUNCT};
 use crate::model::grid::{HeadGrid, head_name};
 use crate::passes::observer::{self, Observer, sums, watching};
@@ -93,13 +94,13 @@ impl Section for Clark2019Section {
     }
 
     /// How many heads have which of its labels.
-    fn summary(&self, _: &Policy) -> String {
+    fn summary(&self, _: &Policy) -> Summary {
         let found = &self.clark2019;
         let mut counts: BTreeMap<ClarkLabel, usize> = BTreeMap::new();
         found.heads.iter().filter_map(|head| head.label).for_each(|label| *counts.entry(label).or_default() += 1);
         let counts: Vec<String> = counts.iter().map(|(label, count)| format!("{label} {count}")).collect();
         let counts = if counts.is_empty() { "no labels".to_owned() } else { counts.join(", ") };
-        format!("Preset clark2019, heads over {} pairs of segments: {counts}\n", found.sequences)
+        format!("Preset clark2019, heads over {} pairs of segments: {counts}\n", found.sequences).into()
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

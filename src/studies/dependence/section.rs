@@ -18,6 +18,7 @@ use crate::studies::estimates::Bench;
 use crate::studies::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::studies::policy::Policy;
 use crate::studies::section::Section;
+use crate::studies::summary::Summary;
 use crate::studies::wording::{plain_table, significance};
 
 /// Edges that the report lists as the strongest.
@@ -145,7 +146,7 @@ impl Dependence {
         self.chains = chains(&self.heads);
     }
 
-    fn write_summary(&self, labels: &BTreeMap<HeadPlace, String>, out: &mut String) -> fmt::Result {
+    fn write_summary(&self, labels: &BTreeMap<HeadPlace, String>, out: &mut Summary) -> fmt::Result {
         let Self { removal, sentences, tokens, edges, without_shift, above, strongest, chains, .. } = self;
         if *edges == 0 {
             return writeln!(out, "The model has one layer: no head comes after another, so none depends on one.");
@@ -155,13 +156,13 @@ impl Dependence {
         };
         writeln!(
             out,
-            "Heads removed one at a time (by {}): how far the attention of each later head shifts (squared Hellinger distance, over\n\
+            "Heads removed one at a time (by {}): how far the attention of each later head shifts (squared Hellinger distance, over \
              {tokens} tokens of {sentences} sentences), through whatever lies between. Of {edges} pairs of heads {above} have an excess \
-             above 0:\nmore than what the earlier head shifts in the layer and what shifts the later head add up to (in ln); {without_shift} \
-             have no shift.\nThe strongest, by the lower end of the 95 % interval of the excess, ± half of it:\n",
+             above 0: more than what the earlier head shifts in the layer and what shifts the later head add up to (in ln); {without_shift} \
+             have no shift. The strongest, by the lower end of the 95 % interval of the excess, ± half of it:\n",
             removal.name()
         )?;
-        writeln!(out, "{}", table(strongest.iter().take(SHOWN), labels))?;
+        out.table_without(table(strongest.iter().take(SHOWN), labels), MAY_GO);
         let long: Vec<&Vec<HeadPlace>> = chains.iter().filter(|chain| chain.len() > 2).collect();
         if long.is_empty() {
             return Ok(());
@@ -202,6 +203,9 @@ fn rows<T>(found: &[Measured], heads: usize, of: fn(&Measured) -> T) -> Vec<Vec<
     found.chunks_exact(heads).map(|row| row.iter().map(of).collect()).collect()
 }
 
+/// The columns that may go where there is no room: q, and the shift.
+const MAY_GO: &[usize] = &[4, 2];
+
 fn table<'a>(edges: impl Iterator<Item = &'a Edge>, labels: &BTreeMap<HeadPlace, String>) -> comfy_table::Table {
     let mut table = plain_table();
     table.set_header(["edge", "labels", "shift", "excess", "q"]);
@@ -237,10 +241,10 @@ impl Section for DependenceSection {
         self.labels = heads.zip(labels.iter().cloned()).collect();
     }
 
-    fn summary(&self, _: &Policy) -> String {
-        let mut text = String::new();
-        self.dependence.write_summary(&self.labels, &mut text).expect("writing to a string does not fail");
-        text
+    fn summary(&self, _: &Policy) -> Summary {
+        let mut summary = Summary::default();
+        self.dependence.write_summary(&self.labels, &mut summary).expect("writing to a string does not fail");
+        summary
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

@@ -179,7 +179,7 @@ fn planted_edges_are_the_strongest_and_make_a_chain() {
     assert!(pair.q[0].iter().all(Option::is_none) && pair.q[1][2].unwrap() < 1e-9);
     let mut section = DependenceSection::new(found);
     section.name_heads(&["broad".to_owned(), "separator".to_owned()]);
-    let summary = section.summary(&default_policy());
+    let summary = section.summary(&default_policy()).to_string();
     assert!(
         summary.contains("L0H1 -> L1H2  separator -> -  0.") && summary.contains("L0H1 -> L1H2 -> L2H0"),
         "{summary}"
@@ -267,7 +267,7 @@ fn a_model_of_one_layer_has_no_later_heads() {
     let begun = sums.begin(&sentence(5, 3, "dep"));
     assert!(!DependenceSums::looks(&begun));
     let section = DependenceSection::new(measured(sums, grid));
-    let summary = section.summary(&default_policy());
+    let summary = section.summary(&default_policy()).to_string();
     assert_eq!(summary, "The model has one layer: no head comes after another, so none depends on one.\n");
     assert_eq!(section.defect(grid), None);
 }
@@ -276,6 +276,9 @@ fn a_model_of_one_layer_has_no_later_heads() {
 fn without_sentences_there_is_nothing_to_say() {
     let grid = HeadGrid { layers: 2, heads: 2 };
     let section = DependenceSection::new(measured(begun(grid), grid));
-    assert_eq!(section.summary(&default_policy()), "No sentence had a token of text, so no head was removed.\n");
+    assert_eq!(
+        section.summary(&default_policy()).to_string(),
+        "No sentence had a token of text, so no head was removed.\n"
+    );
     assert_eq!(section.defect(grid), None);
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::assessment::{accuracy_of, label_of, of_relation};
 use super::relation::RelationMetrics;
-use super::table::table;
+use super::table::{MAY_GO, table};
 use super::thresholds::{BEYOND_MARGIN, MIN_COUNT, Q};
 use crate::model::grid::HeadGrid;
 use crate::stats::significance::benjamini_hochberg;
@@ -19,6 +19,8 @@ use crate::studies::number::{Number, Part, most_blocks};
 use crate::studies::policy::Policy;
 use crate::studies::section::Section;
 use crate::studies::study::{About, Caveat, Judged};
+use crate::studies::summary::Summary;
+use crate::system::terminal::printable;
 
 /// All relations of a corpus, by name, and the tests on them.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -60,7 +62,7 @@ impl Relations {
             .collect()
     }
 
-    fn write_summary(&self, out: &mut String, policy: &Policy) -> fmt::Result {
+    fn write_summary(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
         if self.relations.is_empty() {
             return writeln!(out, "No word of the corpus has an annotated head, so no syntactic label was tested.");
         }
@@ -80,7 +82,15 @@ impl Relations {
             out,
             "Best head of each relation with at least {least} words, in % of words, ± half of the 95 % interval:\n"
         )?;
-        writeln!(out, "{}", table(&shown))?;
+        let (better, others): (Vec<&RelationMetrics>, Vec<&RelationMetrics>) =
+            shown.iter().partition(|relation| relation.accuracy > relation.baseline.accuracy);
+        if !better.is_empty() {
+            out.table_without(table(&better), MAY_GO);
+        }
+        if !others.is_empty() {
+            let named: Vec<String> = others.iter().map(|relation| printable(&relation.relation)).collect();
+            writeln!(out, "\nNo head is better than the best fixed offset at {}.", named.join(", "))?;
+        }
         let Tests { count, significant } = self.tests;
         match significant.zip(policy.rule(&Q)) {
             Some((significant, rate)) => writeln!(
@@ -100,7 +110,7 @@ impl Relations {
     }
 
     /// How many syntactic labels reach beyond word classes, where there are any.
-    fn write_reach(&self, out: &mut String, policy: &Policy) -> fmt::Result {
+    fn write_reach(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
         let places = |relation: &RelationMetrics| 0..relation.by_head.len();
         let labels = self.relations.iter().flat_map(|relation| {
             places(relation).filter_map(|place| of_relation(relation, place, policy)).filter(|label| label.fires)
@@ -225,10 +235,10 @@ impl Section for Relations {
         self.tests = self.tests(policy.rule(&Q));
     }
 
-    fn summary(&self, policy: &Policy) -> String {
-        let mut text = String::new();
-        self.write_summary(&mut text, policy).expect("writing to a string does not fail");
-        text
+    fn summary(&self, policy: &Policy) -> Summary {
+        let mut summary = Summary::default();
+        self.write_summary(&mut summary, policy).expect("writing to a string does not fail");
+        summary
     }
 
     /// Of every relation the accuracy of each head in each direction. The interval of what was chosen, the best head or the

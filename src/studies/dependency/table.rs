@@ -32,6 +32,9 @@ const COLUMNS: [Column; 11] = [
     }),
 ];
 
+/// The columns that may go where there is no room: held-out accuracy, q, the number of words, the gain over tags.
+pub(super) const MAY_GO: &[usize] = &[5, 9, 1, 10];
+
 /// A difference of accuracies in percentage points.
 fn gain(difference: f64, ci95: Option<Interval>) -> String {
     format!("{:+.1}{}", difference * 100.0, plus_minus(ci95))

@@ -15,6 +15,7 @@ use crate::studies::estimates::{Bench, Estimates};
 use crate::studies::metric::Fraction;
 use crate::studies::policy::Policy;
 use crate::studies::section::Section;
+use crate::studies::summary::Summary;
 use crate::studies::wording::plain_table;
 
 /// Heads that are listed from either end.
@@ -99,18 +100,19 @@ impl DriftReport {
         }
     }
 
-    fn write_summary(&self, out: &mut String) -> fmt::Result {
+    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
         let Self { removal, sentences, tokens, without_heads, most, least } = self;
         let Some(removal) = removal.filter(|_| *tokens > 0) else {
             return writeln!(out, "No sentence had a token of text, so no head was removed.");
         };
         writeln!(
             out,
-            "Heads removed one at a time (by {}): how far the output turns, as 1 - cosine of the last hidden states of {tokens} tokens\n\
+            "Heads removed one at a time (by {}): how far the output turns, as 1 - cosine of the last hidden states of {tokens} tokens \
              and of the means of {sentences} sentences. The heads without which it moves most, and least, ± half of the 95 % interval:\n",
             removal.name()
         )?;
-        writeln!(out, "{}", table(most.iter().chain(least), without_heads))
+        out.table(table(most.iter().chain(least), without_heads));
+        Ok(())
     }
 }
 
@@ -154,10 +156,10 @@ impl Section for DriftSection {
         vec![("drift", &self.drift)]
     }
 
-    fn summary(&self, _: &Policy) -> String {
-        let mut text = String::new();
-        self.drift.write_summary(&mut text).expect("writing to a string does not fail");
-        text
+    fn summary(&self, _: &Policy) -> Summary {
+        let mut summary = Summary::default();
+        self.drift.write_summary(&mut summary).expect("writing to a string does not fail");
+        summary
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

@@ -108,7 +108,7 @@ fn heads_that_move_most_and_least_are_told() {
     assert_eq!(Some(&moved.output_drift), estimates.heads[11].get("output_drift", None));
     let ci95 = moved.output_ci95.unwrap();
     assert!(ci95.low() < moved.output_drift.unwrap() && moved.output_drift.unwrap() < ci95.high());
-    let summary = DriftSection { drift: found }.summary(&default_policy());
+    let summary = DriftSection { drift: found }.summary(&default_policy()).to_string();
     assert!(summary.contains("128 tokens") && summary.contains("64 sentences"), "{summary}");
     assert!(summary.find("L0H11") < summary.find("L0H0 ") && summary.contains("all heads  1.0"), "{summary}");
 }
@@ -133,7 +133,10 @@ fn sums_of_parts_are_those_of_the_whole() {
 fn without_sentences_there_is_nothing_to_say() {
     let (_, found) = measured(begun(GRID), GRID);
     let section = DriftSection { drift: found };
-    assert_eq!(section.summary(&default_policy()), "No sentence had a token of text, so no head was removed.\n");
+    assert_eq!(
+        section.summary(&default_policy()).to_string(),
+        "No sentence had a token of text, so no head was removed.\n"
+    );
     assert_eq!(section.defect(GRID), None);
 }
 

@@ -19,6 +19,7 @@ use crate::studies::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::studies::metric::Fraction;
 use crate::studies::policy::Policy;
 use crate::studies::section::Section;
+use crate::studies::summary::Summary;
 use crate::studies::wording::{plain_table, significance};
 use crate::system::parallel::in_parallel;
 
@@ -198,7 +199,7 @@ impl Effects {
         self.heads.iter().enumerate().filter(|(_, head)| is_negligible(head)).map(|(place, _)| place).collect()
     }
 
-    fn write_summary(&self, out: &mut String) -> fmt::Result {
+    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
         let Self {
             removal, objective, sentences, masked_tokens, loss, loss_without_heads, band, verdicts, heads, ..
         } = self;
@@ -209,9 +210,9 @@ impl Effects {
         let Verdicts { helpful, harmful, negligible, undecided } = verdicts;
         writeln!(
             out,
-            "Heads removed one at a time (by {}): loss of {masked_tokens} {tokens} of {sentences} sentences, in nats a token,\n\
+            "Heads removed one at a time (by {}): loss of {masked_tokens} {tokens} of {sentences} sentences, in nats a token, \
              {loss:.3} with all heads and {bare:.3} without any. {helpful} heads are helpful, {harmful} harmful, {negligible} negligible \
-             (surely within\n±{band:.4}), {undecided} undecided. The most and least helpful, effect ± half of the 95 % interval:\n",
+             (surely within ±{band:.4}), {undecided} undecided. The most and least helpful, effect ± half of the 95 % interval:\n",
             removal.name()
         )?;
         let mut order: Vec<&HeadEffect> = heads.iter().filter(|head| head.effect.is_some()).collect();
@@ -227,7 +228,8 @@ impl Effects {
         order.sort_by(|a, b| effect(b).total_cmp(&effect(a)));
         let last = order.len().saturating_sub(SHOWN).max(SHOWN);
         let shown = order.iter().enumerate().filter(|(rank, _)| *rank < SHOWN || *rank >= last).map(|(_, head)| *head);
-        writeln!(out, "{}", table(shown))
+        out.table(table(shown));
+        Ok(())
     }
 }
 
@@ -314,10 +316,10 @@ impl Section for EffectSection {
         self.effect.judge(policy);
     }
 
-    fn summary(&self, _: &Policy) -> String {
-        let mut text = String::new();
-        self.effect.write_summary(&mut text).expect("writing to a string does not fail");
-        text
+    fn summary(&self, _: &Policy) -> Summary {
+        let mut summary = Summary::default();
+        self.effect.write_summary(&mut summary).expect("writing to a string does not fail");
+        summary
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

@@ -123,7 +123,7 @@ fn verdicts_of_planted_effects() {
     assert_eq!((found.heads[2].effect, found.heads[2].p), (Some(0.0), Some(1.0)));
     let expected = serde_json::json!({ "helpful": 1, "harmful": 1, "negligible": 3, "undecided": 0 });
     assert_eq!(serde_json::to_value::<Verdicts>(found.verdicts).unwrap(), expected);
-    let summary = EffectSection { effect: found }.summary(&default_policy());
+    let summary = EffectSection { effect: found }.summary(&default_policy()).to_string();
     assert!(summary.contains("1 heads are helpful, 1 harmful, 3 negligible"), "{summary}");
     assert!(summary.find("L0H0").unwrap() < summary.find("L0H1").unwrap(), "{summary}");
 }
@@ -168,7 +168,7 @@ fn sums_of_parts_are_those_of_the_whole() {
 fn without_masked_words_there_is_nothing_to_say() {
     let (_, found) = measured(EffectSums::new(GRID), GRID);
     assert_eq!((found.masked_tokens, found.loss, found.band), (0, None, None));
-    let summary = EffectSection { effect: found }.summary(&default_policy());
+    let summary = EffectSection { effect: found }.summary(&default_policy()).to_string();
     assert_eq!(summary, "No token could be scored, so no head was removed.\n");
 }
 

@@ -12,6 +12,7 @@ use crate::stats::blocks::BLOCKS;
 use crate::studies::metric::Fraction;
 use crate::studies::policy::Policy;
 use crate::studies::section::Section;
+use crate::studies::summary::Summary;
 
 /// The section of the report.
 #[derive(Deserialize)]
@@ -85,15 +86,16 @@ impl Section for ExplainedSection {
         vec![("explained", &self.explained)]
     }
 
-    fn summary(&self, _: &Policy) -> String {
+    fn summary(&self, _: &Policy) -> Summary {
         let Summed { all_keys, text } = &self.explained;
         let forms = [all_keys.words("all keys"), text.words("other tokens of text")];
         let forms: String = forms.into_iter().flatten().collect();
         if forms.is_empty() {
-            return forms;
+            return Summary::default();
         }
         format!(
             "Variance of attention that known cues explain, mean of heads (what a group adds to all others):\n{forms}"
         )
+        .into()
     }
 }

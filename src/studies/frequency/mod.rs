@@ -18,6 +18,7 @@ use super::metric::{self, Fraction, Keys};
 use super::policy::{Policy, Threshold};
 use super::section::Section;
 use super::study::{Card, Counts, Observed, Study, Subject, columns};
+use super::summary::Summary;
 use crate::passes::observer::{self, Observer, sums, watching};
 use metrics::{METRICS, Seen};
 use sums::{FrequencyBlock, FrequencySums, HeadSums};
@@ -69,10 +70,10 @@ impl Section for FrequencySection {
         vec![("frequency", &self.frequency)]
     }
 
-    fn summary(&self, _: &Policy) -> String {
+    fn summary(&self, _: &Policy) -> Summary {
         match self.frequency.queries {
-            0 => "No sentence has a token beyond the 500 commonest: no label of rare words was tested.\n".to_owned(),
-            _ => String::new(),
+            0 => "No sentence has a token beyond the 500 commonest: no label of rare words was tested.\n".into(),
+            _ => Summary::default(),
         }
     }
 }

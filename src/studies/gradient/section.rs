@@ -16,6 +16,7 @@ use crate::studies::by_block::RankCorrelation;
 use crate::studies::estimates::{Bench, Estimates};
 use crate::studies::policy::Policy;
 use crate::studies::section::Section;
+use crate::studies::summary::Summary;
 use crate::studies::wording::plain_table;
 
 /// Heads that the summary shows from either end.
@@ -107,7 +108,7 @@ impl Gradients {
         }
     }
 
-    fn write_summary(&self, out: &mut String) -> fmt::Result {
+    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
         let Self { removal, objective, sentences, masked_tokens, loss, heads, rank_correlations, .. } = self;
         let (Some(removal), Some(loss)) = (removal, loss) else {
             return writeln!(out, "No token could be scored, so there is no gradient.");
@@ -116,7 +117,7 @@ impl Gradients {
         writeln!(
             out,
             "Gradients of the heads' gates (towards the {}): loss of {masked_tokens} {tokens} of {sentences} sentences, {loss:.3} nats \
-             a token.\nImportance is the mean size of a sentence's derivative, first order what a token's loss would rise without the\n\
+             a token. Importance is the mean size of a sentence's derivative, first order what a token's loss would rise without the \
              head if it went on as it begins. The most and least important, ± half of the 95 % interval:\n",
             removal.name()
         )?;
@@ -125,7 +126,7 @@ impl Gradients {
         order.sort_by(|a, b| importance(b).total_cmp(&importance(a)));
         let last = order.len().saturating_sub(SHOWN).max(SHOWN);
         let shown = order.iter().enumerate().filter(|(rank, _)| *rank < SHOWN || *rank >= last).map(|(_, head)| *head);
-        writeln!(out, "{}", table(shown))?;
+        out.table(table(shown));
         if !rank_correlations.is_empty() {
             writeln!(
                 out,
@@ -175,10 +176,10 @@ impl Section for GradientSection {
             METRICS.iter().filter_map(|metric| agreement(metric.explanation.name)).collect();
     }
 
-    fn summary(&self, _: &Policy) -> String {
-        let mut text = String::new();
-        self.gradient.write_summary(&mut text).expect("writing to a string does not fail");
-        text
+    fn summary(&self, _: &Policy) -> Summary {
+        let mut summary = Summary::default();
+        self.gradient.write_summary(&mut summary).expect("writing to a string does not fail");
+        summary
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

@@ -97,7 +97,7 @@ fn the_order_of_heads_is_held_against_that_of_an_effect() {
     sums.begin_pass(&begun());
     (0..64).for_each(|index| show(&mut sums, index, 1, 1.0, &[-4.0, 3.0, -2.0, 1.0]));
     let (mut estimates, mut section) = measured(sums, grid);
-    let alone = section.summary(&default_policy());
+    let alone = section.summary(&default_policy()).to_string();
     assert!(alone.contains("towards the zero") && !alone.contains("Spearman"), "{alone}");
     section.hold_against(&estimates, &bench(grid));
     assert!(found(&*section).rank_correlations.is_empty(), "there is nothing to hold it against");
@@ -111,7 +111,7 @@ fn the_order_of_heads_is_held_against_that_of_an_effect() {
     // By 4, -3, 2 and -1 the ranks are 4, 1, 3, 2, by the effect 4, 3, 2, 1: 1 - 6 * 6 / (4 * 15).
     assert_eq!(&*first.metric, "first_order_effect");
     assert!((first.correlation.rho.unwrap() - 0.4).abs() < 1e-12);
-    let summary = section.summary(&default_policy());
+    let summary = section.summary(&default_policy()).to_string();
     assert!(
         summary.contains("gradient importance 1.00 [1.00, 1.00]\nfirst order effect 0.40 [0.40, 0.40]"),
         "{summary}"
@@ -142,7 +142,7 @@ fn sums_of_parts_are_those_of_the_whole() {
 fn without_masked_words_there_is_nothing_to_say() {
     let (_, section) = measured(GradientSums::new(GRID), GRID);
     assert_eq!((found(&*section).masked_tokens, found(&*section).loss), (0, None));
-    assert_eq!(section.summary(&default_policy()), "No token could be scored, so there is no gradient.\n");
+    assert_eq!(section.summary(&default_policy()).to_string(), "No token could be scored, so there is no gradient.\n");
 }
 
 #[test]

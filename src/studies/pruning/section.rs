@@ -14,6 +14,7 @@ use crate::studies::estimates::Bench;
 use crate::studies::found::Ranking;
 use crate::studies::policy::Policy;
 use crate::studies::section::Section;
+use crate::studies::summary::Summary;
 use crate::studies::wording::plain_table;
 use crate::system::parallel::in_parallel;
 
@@ -101,20 +102,21 @@ impl Curves {
         }
     }
 
-    fn write_summary(&self, out: &mut String) -> fmt::Result {
+    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
         let Some(loss) = self.loss else {
             return writeln!(out, "No token could be scored, so no heads were pruned.");
         };
         writeln!(
             out,
-            "Heads removed one after the other, the order from one half of the sample and the loss from the other\n\
-             ({} {} of {} sentences, {loss:.3} nats a token with all heads; nothing is trained again):\n\
+            "Heads removed one after the other, the order from one half of the sample and the loss from the other \
+             ({} {} of {} sentences, {loss:.3} nats a token with all heads; nothing is trained again): \
              share of heads that can go while the loss rises by at most\n",
             self.masked_tokens,
             self.objective.unwrap_or(Objective::MaskedTokens).tokens(),
             self.sentences
         )?;
-        writeln!(out, "{}\n", table(&self.orders))?;
+        out.table(table(&self.orders));
+        writeln!(out)?;
         if let Some(Interaction { heads, together, sum, difference, ci95 }) = &self.interaction {
             let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.4}", ci95.half_width()));
             writeln!(
@@ -190,10 +192,10 @@ impl Section for PruningSection {
         vec![("pruning", &self.pruning)]
     }
 
-    fn summary(&self, _: &Policy) -> String {
-        let mut text = String::new();
-        self.pruning.write_summary(&mut text).expect("writing to a string does not fail");
-        text
+    fn summary(&self, _: &Policy) -> Summary {
+        let mut summary = Summary::default();
+        self.pruning.write_summary(&mut summary).expect("writing to a string does not fail");
+        summary
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

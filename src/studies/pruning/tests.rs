@@ -70,7 +70,7 @@ fn a_curve_by_hand() {
     assert_eq!(interaction.heads, ["L0H0", "L1H0"]);
     assert_eq!(rounded(&[interaction.together, interaction.sum, interaction.difference]), [0.14, 0.04, 0.1]);
     let section = PruningSection { pruning: found };
-    let summary = section.summary(&default_policy());
+    let summary = section.summary(&default_policy()).to_string();
     assert!(summary.contains("effect    25 %  25 %  50 %"), "{summary}");
     assert!(summary.contains("interaction +0.1000 ±0.0000"), "{summary}");
     assert_eq!(section.defect(GRID), None);

@@ -16,6 +16,7 @@ use super::metric::{self, Keys};
 use super::policy::Policy;
 use super::section::{Section, section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
+use super::summary::Summary;
 use crate::passes::observer::{self, Observer, watching};
 use crate::passes::pass::{Pass, Sequences};
 use crate::sequences::repeats::Repeats;
@@ -112,19 +113,21 @@ impl Section for RepeatsSection {
         vec![("repeats", &self.repeats)]
     }
 
-    fn summary(&self, _: &Policy) -> String {
+    fn summary(&self, _: &Policy) -> Summary {
         let Made { plain, masked } = self.repeats;
         match (plain, masked) {
             (0, _) => {
                 "No sequences of random tokens: the vocabulary has too few words, or the model too few positions.\n"
-                    .to_owned()
+                    .into()
             }
             (_, 0) => format!(
                 "Random tokens that come twice: {plain} sequences; none with a mask, for there is no mask token.\n"
-            ),
+            )
+            .into(),
             _ => format!(
                 "Random tokens that come twice: {plain} sequences, and {masked} with a mask in the second copy.\n"
-            ),
+            )
+            .into(),
         }
     }
 }

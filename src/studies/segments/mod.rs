@@ -18,6 +18,7 @@ use super::metric::{self, Keys};
 use super::policy::Policy;
 use super::section::Section;
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
+use super::summary::Summary;
 use crate::passes::observer::{self, Observer, watching};
 use crate::passes::pass::{Pass, Sequences};
 use metrics::{METRICS, Seen};
@@ -124,12 +125,13 @@ impl Section for SegmentsSection {
         vec![("segments", &self.segments)]
     }
 
-    fn summary(&self, _: &Policy) -> String {
+    fn summary(&self, _: &Policy) -> Summary {
         let Pairs { pairs, sentences_left_out } = self.segments;
         format!(
             "Sentences as pairs: {pairs}; {sentences_left_out} sentences are in none, without a partner in their document \
             or too long together.\n"
         )
+        .into()
     }
 }
 

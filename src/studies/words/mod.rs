@@ -20,6 +20,7 @@ use super::metric::{self, Fraction, Keys};
 use super::policy::Policy;
 use super::section::Section;
 use super::study::{Card, Observed, Study, Subject, columns};
+use super::summary::Summary;
 use crate::passes::observer::{self, Observer, sums, watching};
 use metrics::METRICS;
 use observe::Queries;
@@ -48,10 +49,10 @@ impl Section for WordsSection {
         vec![("words", &self.words)]
     }
 
-    fn summary(&self, _: &Policy) -> String {
+    fn summary(&self, _: &Policy) -> Summary {
         match self.words.tagged {
-            0 => "No word has a part of speech (UPOS): no label of word classes was tested.\n".to_owned(),
-            _ => String::new(),
+            0 => "No word has a part of speech (UPOS): no label of word classes was tested.\n".into(),
+            _ => Summary::default(),
         }
     }
 }
