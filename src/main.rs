@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use headscope::commands::cli::{self, Command};
-use headscope::commands::{analyze, counts, diff, maps, merge, relabel};
+use headscope::commands::{analyze, counts, diff, maps, merge, relabel, show};
 use headscope::system::interrupt::clean_up_when_interrupted;
 use headscope::system::terminal::{print, say_error};
 
@@ -18,6 +18,7 @@ fn main() -> ExitCode {
         Command::Diff(options) => diff::diff(&options).map(|same| u8::from(!same)),
         Command::Maps(options) => maps::maps(&options).map(|()| 0),
         Command::Counts(options) => counts::counts(&options).map(|()| 0),
+        Command::Show(options) => show::show(&options).map(|()| 0),
         Command::Print(text) => print(&text).map(|()| 0),
     });
     let status = outcome.unwrap_or_else(|error| {

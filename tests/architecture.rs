@@ -147,7 +147,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("passes", &["corpus", "model", "sequences", "stats", "system"]),
     ("studies", &["corpus", "model", "passes", "sequences", "stats", "system"]),
     ("report", &["corpus", "model", "passes", "sequences", "stats", "studies", "system"]),
-    ("export", &["passes", "report", "sequences", "stats", "studies", "system"]),
+    ("export", &["model", "passes", "report", "sequences", "stats", "studies", "system"]),
     ("commands", &["corpus", "export", "model", "passes", "report", "sequences", "stats", "studies", "system"]),
 ];
 

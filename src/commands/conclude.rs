@@ -30,9 +30,9 @@ pub fn conclude(observation: Observation, policy: Policy, outputs: Vec<Opened>, 
     circumstances.run = circumstances.run.map(|run| run.and(started.elapsed()));
     let report = Report::new(circumstances, findings);
     outputs::write(&report, outputs)?;
-    wanted.summary.map_or(Ok(()), |detail| {
-        print(&summary::render(&report, &wanted.policy.presets, detail, Some(terminal::width())))
-    })
+    wanted
+        .summary
+        .map_or(Ok(()), |detail| print(&summary::render(&report, &wanted.policy.presets, detail, terminal::width())))
 }
 
 /// Measures an observation; with `leaves_out` also without each block, for the block test of two observations.

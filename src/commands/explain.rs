@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use crate::model::grid::HeadPlace;
 use crate::studies::all::{self, STUDIES};
 use crate::studies::explanation::Entry;
 use crate::studies::policy::Threshold;
@@ -75,6 +76,9 @@ pub fn one(name: &str) -> Result<String, String> {
         })
     };
     all::find(name).map(|entry| entry.to_string()).or_else(other).ok_or_else(|| {
+        if name.parse::<HeadPlace>().is_ok() {
+            return format!("what a head does is in a report: `headscope show report.json {name}`");
+        }
         let hint = all::closest(name).map(|known| format!("; did you mean `{known}`?"));
         let name = name.escape_debug();
         format!(

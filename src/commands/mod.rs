@@ -13,3 +13,4 @@ pub mod options;
 mod outputs;
 pub mod relabel;
 mod resume;
+pub mod show;

@@ -189,6 +189,35 @@ pub struct MapsOptions {
     pub removed: Vec<HeadPlace>,
 }
 
+/// `headscope show`
+#[derive(Clone, Debug)]
+pub struct ShowOptions {
+    /// The saved report; `-` is standard input.
+    pub report: PathBuf,
+    /// What of it.
+    pub shown: Shown,
+    /// Whether as JSON.
+    pub json: bool,
+}
+
+/// What of a report is shown.
+#[derive(Clone, Debug)]
+pub enum Shown {
+    /// The summary.
+    Summary(Detail),
+    /// All on one head.
+    Head(HeadPlace),
+    /// The heads that follow a relation best.
+    Relation {
+        /// Its name.
+        name: String,
+        /// So many of them.
+        top: usize,
+    },
+    /// The heads that have a label, or one of a family.
+    Label(String),
+}
+
 /// `headscope relabel`
 #[derive(Clone)]
 pub struct RelabelOptions {

@@ -170,7 +170,12 @@ fn grids(out: &mut Summary, report: &Report, width: Option<usize>) {
         width.is_none_or(|width| parts.map(|part| width_of(&part)).max().is_none_or(|widest| widest <= width))
     };
     let shown = (1..=heads).rev().find(fits).unwrap_or(1);
-    (0..heads).step_by(shown).for_each(|first| out.table(grid(report, first..heads.min(first + shown))));
+    for first in (0..heads).step_by(shown) {
+        if first > 0 {
+            out.blank();
+        }
+        out.table(grid(report, first..heads.min(first + shown)));
+    }
 }
 
 /// These heads of every layer.

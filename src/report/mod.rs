@@ -275,6 +275,8 @@ impl Report {
         report.settings.protocol.studies = plan::names(&studies);
         let sections = studies.into_iter().map(|study| Ok((study, study.read(text)?)));
         report.sections = Sections(sections.collect::<serde_json::Result<_>>()?);
+        let first: Vec<String> = report.heads.iter().map(|head| head.primary.clone()).collect();
+        report.sections.0.iter_mut().for_each(|(_, section)| section.name_heads(&first));
         Ok(report)
     }
 

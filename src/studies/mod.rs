@@ -42,6 +42,7 @@ mod simulation;
 pub mod study;
 pub mod summary;
 pub mod terms;
+pub mod tracked;
 pub mod trees;
 pub mod wording;
 pub mod words;

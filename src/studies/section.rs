@@ -7,6 +7,7 @@ use super::evidence::{Direction, UseTest};
 use super::number::Number;
 use super::policy::Policy;
 use super::summary::Summary;
+use super::tracked::Tracked;
 use crate::model::grid::{HeadGrid, HeadPlace};
 
 /// The part that a study adds to a report beside metrics and labels.
@@ -28,6 +29,16 @@ pub trait Section: Any + Send + Sync {
     /// Its words for the summary, in whole lines; empty if it has none.
     fn summary(&self, _policy: &Policy) -> Summary {
         Summary::default()
+    }
+
+    /// Lines on one head for its card, none if it has nothing to say of it beside metrics and labels.
+    fn of_head(&self, _head: HeadPlace, _policy: &Policy) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// How well each head follows each relation that it knows.
+    fn tracked(&self) -> Vec<Tracked> {
+        Vec::new()
     }
 
     /// The numbers beside the metrics by which two analyses can be compared.

@@ -33,6 +33,11 @@ impl Summary {
         self.0.push(Passage::Table(table, may_go));
     }
 
+    /// Adds an empty line.
+    pub fn blank(&mut self) {
+        self.append("\n".into());
+    }
+
     /// Adds what another study says.
     pub fn append(&mut self, other: Self) {
         self.0.extend(other.0);
@@ -175,7 +180,7 @@ mod tests {
         assert_eq!(shown(None), [" head  score  held-out", " L0H1  1.25   1.00"]);
         assert_eq!(shown(Some(22)), shown(None));
         assert_eq!(shown(Some(21)), [" head  score", " L0H1  1.25", "(no room for:", "held-out)"]);
-        assert_eq!(shown(Some(12))[..2], [" head", " L0H1"]);
+        assert_eq!(shown(Some(8))[..2], [" head", " L0H1"]);
     }
 
     #[test]

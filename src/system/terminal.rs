@@ -22,15 +22,13 @@ pub fn print(text: &str) -> Result<()> {
     finish(anstream::stdout().lock(), text.as_bytes())
 }
 
-/// The columns that standard output has: of a terminal its own, otherwise what `COLUMNS` says, or 80.
+/// The columns that standard output has: of a terminal its own, otherwise what `COLUMNS` says; `None` of a file or a pipe,
+/// whose reader sees to its lines.
 #[must_use]
-pub fn width() -> usize {
-    /// What most terminals have, and programs assume of a file (as ls(1) does).
-    const USUAL: usize = 80;
+pub fn width() -> Option<usize> {
     let asked = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|&columns| columns > 0);
-    let own =
-        terminal_size::terminal_size_of(io::stdout()).map(|(terminal_size::Width(columns), _)| usize::from(columns));
-    own.or_else(asked).unwrap_or(USUAL)
+    let own = terminal_size::terminal_size_of(io::stdout());
+    own.map(|(terminal_size::Width(columns), _)| usize::from(columns)).or_else(asked)
 }
 
 /// Prints a line to standard error, [`printable`]. Where that is closed or full there is nobody to tell, and no reason

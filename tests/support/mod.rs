@@ -44,7 +44,7 @@ pub fn architecture(folder: &Path) -> Architecture {
 /// The binary, with no variable set that changes what it does.
 pub fn headscope(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headscope"));
-    for variable in ["HF_HOME", "HF_HUB_CACHE", "HF_TOKEN", "HF_ENDPOINT", "HF_HUB_OFFLINE", "NO_COLOR"] {
+    for variable in ["HF_HOME", "HF_HUB_CACHE", "HF_TOKEN", "HF_ENDPOINT", "HF_HUB_OFFLINE", "NO_COLOR", "COLUMNS"] {
         command.env_remove(variable);
     }
     command.args(arguments);

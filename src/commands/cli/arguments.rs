@@ -41,6 +41,7 @@ pub(super) enum Action {
     Analyze(Box<AnalyzeArguments>),
     Merge(MergeArguments),
     Relabel(RelabelArguments),
+    Show(ShowArguments),
     Diff(DiffArguments),
     Maps(MapsArguments),
     Counts(CountsArguments),
@@ -242,6 +243,44 @@ pub(super) struct RelabelArguments {
     /// Write the new report, as JSON or as CSV by the extension; `-` writes JSON to standard output. May be repeated
     #[arg(short, long = "output", value_name = "FILE")]
     pub(super) outputs: Vec<PathBuf>,
+}
+
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  headscope show report.json                         # the summary
+  headscope show report.json L2H8                    # all on one head
+  headscope show report.json --relation obj --top 5  # the heads that follow a relation best
+  headscope show report.json --label first-special   # the heads that have a label
+
+Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+";
+
+/// Show a saved report, or what it has on a head, a relation or a label
+///
+/// Needs neither the model nor the corpus.
+#[derive(Args)]
+#[command(after_help = SHOW_EXAMPLES, group = ArgGroup::new("part"))]
+pub(super) struct ShowArguments {
+    /// A report in JSON; `-` reads standard input
+    pub(super) report: PathBuf,
+    /// All on this head: its labels with their evidence, what each study says of it, its metrics, the literature
+    #[arg(group = "part", value_name = "L2H8")]
+    pub(super) head: Option<HeadPlace>,
+    /// The heads that follow this relation best, in both directions
+    #[arg(long, value_name = "RELATION", group = "part")]
+    pub(super) relation: Option<String>,
+    /// So many of them
+    #[arg(long, value_name = "N", default_value_t = 10, requires = "relation", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) top: u16,
+    /// The heads that have this label, or one of this family, such as `syntactic:<relation>`
+    #[arg(long, value_name = "LABEL", group = "part")]
+    pub(super) label: Option<String>,
+    /// How much the summary says
+    #[arg(long, value_enum, default_value_t = SummaryArgument::Full, conflicts_with = "part")]
+    pub(super) summary: SummaryArgument,
+    /// Write JSON
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 const DIFF_EXAMPLES: &str = "\

@@ -14,7 +14,7 @@ use crate::commands::diff::outcome;
 use crate::commands::explain;
 use crate::commands::options::{
     AnalyzeOptions, CountsOptions, DiffOptions, MapsOptions, MergeOptions, ONLY_ONCE, Outcome, PolicyOptions,
-    RelabelOptions, ReportOptions, SentenceChoice,
+    RelabelOptions, ReportOptions, SentenceChoice, ShowOptions, Shown,
 };
 use crate::corpus::{Format, Input};
 use crate::export::summary::Detail;
@@ -40,7 +40,8 @@ use crate::system::terminal::{is_obeyed, one_line, say};
 use arguments::{
     Action, AnalyzeArguments, Arguments, ColorArgument, ControlArgument, CorpusArguments, CountsArguments,
     DiffArguments, ExplainArguments, FormatArgument, FromTokenArgument, MapsArguments, MergeArguments, PartArgument,
-    RelabelArguments, RemovalArgument, ReportArguments, SchemaArgument, SchemaArguments, SummaryArgument,
+    RelabelArguments, RemovalArgument, ReportArguments, SchemaArgument, SchemaArguments, ShowArguments,
+    SummaryArgument,
 };
 
 /// A command with its options, validated.
@@ -51,6 +52,8 @@ pub enum Command {
     Merge(MergeOptions),
     /// Apply another policy to a saved report.
     Relabel(RelabelOptions),
+    /// Show a saved report, or a part of it.
+    Show(ShowOptions),
     /// Compare two analyses.
     Diff(DiffOptions),
     /// Write attention maps.
@@ -70,6 +73,7 @@ pub fn parse() -> Command {
         Action::Analyze(arguments) => ("analyze", arguments.validate().map(Box::new).map(Command::Analyze)),
         Action::Merge(arguments) => ("merge", arguments.validate().map(Command::Merge)),
         Action::Relabel(arguments) => ("relabel", arguments.validate().map(Command::Relabel)),
+        Action::Show(arguments) => ("show", Ok(Command::Show(arguments.options()))),
         Action::Diff(arguments) => ("diff", arguments.validate().map(Command::Diff)),
         Action::Maps(arguments) => ("maps", arguments.validate().map(Command::Maps)),
         Action::Counts(arguments) => ("counts", arguments.validate().map(Command::Counts)),
@@ -238,6 +242,19 @@ impl RelabelArguments {
         refuse_studies(&self.presets, "headscope analyze")?;
         let policy = PolicyOptions { presets: presets(&self.presets), file: self.policy, min_count: None };
         Ok(RelabelOptions { report: self.report, policy, outputs: targets(&self.outputs)? })
+    }
+}
+
+impl ShowArguments {
+    fn options(self) -> ShowOptions {
+        let Self { report, head, relation, top, label, summary, json } = self;
+        let shown = match (head, relation, label) {
+            (Some(place), ..) => Shown::Head(place),
+            (_, Some(name), _) => Shown::Relation { name, top: top.into() },
+            (.., Some(label)) => Shown::Label(label),
+            (None, None, None) => Shown::Summary(summary.detail()),
+        };
+        ShowOptions { report, shown, json }
     }
 }
 

@@ -247,6 +247,25 @@ impl Section for DependenceSection {
         summary
     }
 
+    fn of_head(&self, place: HeadPlace, _: &Policy) -> Vec<String> {
+        let Some(HeadEdges { upstream, downstream, .. }) =
+            self.dependence.heads.iter().find(|edges| edges.head == place)
+        else {
+            return Vec::new();
+        };
+        let label = |head: &HeadPlace| self.labels.get(head).map_or("-", String::as_str);
+        let line = |ends: &str, other: &HeadPlace, edge: &Edge| {
+            let Edge { shift, excess, excess_ci95, above, .. } = edge;
+            let spread = excess_ci95.map_or_else(String::new, |ci95| format!(" ±{:.2}", ci95.half_width()));
+            let sure = if *above { "above chance" } else { "not above chance" };
+            format!("{ends} {other} ({}): shift {shift:.5}, excess {excess:+.2}{spread}, {sure}", label(other))
+        };
+        let up = upstream.as_ref().map(|edge| line("what shifts it most beyond expectation is", &edge.source, edge));
+        let down =
+            downstream.as_ref().map(|edge| line("what it shifts most beyond expectation is", &edge.target, edge));
+        up.into_iter().chain(down).collect()
+    }
+
     fn defect(&self, grid: HeadGrid) -> Option<String> {
         let Dependence { layers, heads, .. } = &self.dependence;
         let pairs = layers.iter().map(|pair| (pair.source, pair.target));

@@ -6,9 +6,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::tags::{Side, TagRule};
+use crate::model::grid::HeadPlace;
 use crate::stats::block_test::{LeftOut, p_above};
 use crate::stats::bootstrap::Interval;
 use crate::studies::evidence::{ByDirection, Comparison, Direction, TagComparison};
+use crate::studies::tracked::{Tracked, Tracker};
+use crate::studies::wording::{percent, plus_minus};
 
 /// How well the heads, the best fixed offset and the best tags predict one relation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -50,6 +53,59 @@ pub struct RelationMetrics {
     pub by_distance: Vec<AtDistance>,
     /// Every head in both directions.
     pub by_head: Vec<HeadAccuracy>,
+}
+
+impl RelationMetrics {
+    /// A line on the relation's best head, which is at `place`.
+    pub fn of_best_head(&self, place: HeadPlace) -> String {
+        let Self { relation, count, direction, accuracy, baseline, tag_baseline, by_distance, by_head, .. } = self;
+        let tags = percent(tag_baseline.as_ref().map(|tags| tags.accuracy));
+        let own = by_head.iter().find(|head| (head.layer, head.head) == (place.layer, place.head));
+        let wrong = percent(own.and_then(|own| *own.where_offset_wrong.get(*direction)));
+        let by_distance: Vec<String> = by_distance
+            .iter()
+            .filter(|at| at.count > 0)
+            .map(|at| format!("{} {} {}", at.distance, at.side.name(), percent(at.accuracy)))
+            .collect();
+        format!(
+            "the best head of {relation} ({}): {}{} % of {count} words, where the best offset ({:+}) has {} and the best tags {tags}; \
+             {wrong} % where that offset is wrong; by distance {}",
+            direction.name(),
+            percent(Some(*accuracy)),
+            plus_minus(self.ci95.accuracy),
+            baseline.offset,
+            percent(Some(baseline.accuracy)),
+            by_distance.join(", "),
+        )
+    }
+
+    /// Both baselines and all heads, the most accurate first; of equals the first in the model.
+    pub fn tracked(&self) -> Tracked {
+        let tracker = |head: &HeadAccuracy, direction: Direction| {
+            let versus = head.versus_offset.get(direction);
+            Tracker {
+                head: HeadPlace { layer: head.layer, head: head.head },
+                direction,
+                accuracy: *head.accuracy.get(direction),
+                ci95: *head.ci95.get(direction),
+                where_offset_wrong: *head.where_offset_wrong.get(direction),
+                over_offset: versus.difference,
+                over_offset_ci95: versus.ci95,
+                q: versus.q,
+            }
+        };
+        let mut heads: Vec<Tracker> =
+            self.by_head.iter().flat_map(|head| Direction::BOTH.map(|direction| tracker(head, direction))).collect();
+        heads.sort_by(|a, b| b.accuracy.total_cmp(&a.accuracy));
+        Tracked {
+            relation: self.relation.clone(),
+            words: self.count,
+            offset: self.baseline.offset,
+            offset_accuracy: self.baseline.accuracy,
+            tags_accuracy: self.tag_baseline.as_ref().map(|tags| tags.accuracy),
+            heads,
+        }
+    }
 }
 
 /// The best rule of the form "the head is the word at `d + offset`".

@@ -10,7 +10,7 @@ use super::assessment::{accuracy_of, label_of, of_relation};
 use super::relation::RelationMetrics;
 use super::table::{MAY_GO, table};
 use super::thresholds::{BEYOND_MARGIN, MIN_COUNT, Q};
-use crate::model::grid::HeadGrid;
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::significance::benjamini_hochberg;
 use crate::studies::evidence::{Direction, Reach};
 use crate::studies::found::ArcClaim;
@@ -20,6 +20,7 @@ use crate::studies::policy::Policy;
 use crate::studies::section::Section;
 use crate::studies::study::{About, Caveat, Judged};
 use crate::studies::summary::Summary;
+use crate::studies::tracked::Tracked;
 use crate::system::terminal::printable;
 
 /// All relations of a corpus, by name, and the tests on them.
@@ -245,6 +246,19 @@ impl Section for Relations {
     /// held-out ones, is not about choosing, so that no test of those would hold what it promises.
     fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
         self.relations.iter().flat_map(|relation| relation.numbers(policy.count(&MIN_COUNT))).collect()
+    }
+
+    fn of_head(&self, place: HeadPlace, policy: &Policy) -> Vec<String> {
+        let least = policy.count(&MIN_COUNT);
+        let is_best = |relation: &&RelationMetrics| (relation.layer, relation.head) == (place.layer, place.head);
+        let mut best: Vec<&RelationMetrics> =
+            self.relations.iter().filter(is_best).filter(|relation| relation.count >= least).collect();
+        best.sort_by_key(|relation| Reverse(relation.count));
+        best.into_iter().map(|relation| relation.of_best_head(place)).collect()
+    }
+
+    fn tracked(&self) -> Vec<Tracked> {
+        self.relations.iter().map(RelationMetrics::tracked).collect()
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

@@ -23,6 +23,15 @@ pub enum Side {
 impl Side {
     const BOTH: [Self; 2] = [Self::Left, Self::Right];
 
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Left => "left",
+            Self::Right => "right",
+        }
+    }
+
     /// The side of `word` on which `other` stands.
     #[must_use]
     pub fn of(other: usize, word: usize) -> Self {

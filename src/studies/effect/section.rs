@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::metrics::effect;
 use super::sums::{ByGroup, EffectSums, Group};
-use crate::model::grid::{HeadGrid, head_name};
+use crate::model::grid::{HeadGrid, HeadPlace, head_name};
 use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement};
 use crate::stats::block_test::p_value;
@@ -320,6 +320,19 @@ impl Section for EffectSection {
         let mut summary = Summary::default();
         self.effect.write_summary(&mut summary).expect("writing to a string does not fail");
         summary
+    }
+
+    fn of_head(&self, place: HeadPlace, _: &Policy) -> Vec<String> {
+        let is_it = |head: &&HeadEffect| (head.layer, head.head) == (place.layer, place.head);
+        let Some(HeadEffect { effect: Some(effect), ci95, q, verdict, .. }) = self.effect.heads.iter().find(is_it)
+        else {
+            return Vec::new();
+        };
+        let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.4}", ci95.half_width()));
+        let q = q.map_or_else(String::new, |q| format!(", q {}", significance(q)));
+        let verdict = verdict.map_or("not judged", Verdict::name);
+        let removal = self.effect.removal.map_or("", Replacement::name);
+        vec![format!("without it (by {removal}) the loss is {effect:+.4}{spread} nats a token more: {verdict}{q}")]
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

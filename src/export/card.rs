@@ -1,0 +1,231 @@
+//! What a report has on one head, one relation or one label, for the terminal.
+
+use std::fmt::{self, Write};
+
+use anyhow::Result;
+use comfy_table::{CellAlignment, Table};
+use serde_json::{Map, Value, json};
+
+use crate::model::grid::HeadPlace;
+use crate::report::{HeadReport, Report};
+use crate::stats::bootstrap::Interval;
+use crate::studies::all;
+use crate::studies::evidence::{Direction, Reach};
+use crate::studies::label::Label;
+use crate::studies::metric::Keys;
+use crate::studies::study::columns;
+use crate::studies::summary::Summary;
+use crate::studies::tracked::{Tracked, Tracker};
+use crate::studies::wording::{percent, plain_table, plus_minus, significance};
+use crate::system::terminal::printable;
+
+/// The card of a head: its labels with their evidence, what each study says of it, its metrics, and what its labels stand
+/// for in the literature.
+#[must_use]
+pub fn of_head(report: &Report, head: &HeadReport) -> Summary {
+    let mut out = Summary::default();
+    write_head(&mut out, report, head).expect("writing to a string does not fail");
+    out
+}
+
+fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Result {
+    let (model, corpus) = (printable(&report.model.id), printable(&report.corpus.name));
+    writeln!(out, "{} of {model}, over {corpus}\n", printable(&head.name))?;
+    if head.labels.is_empty() {
+        writeln!(out, "No label. The nearest:")?;
+        for near in &head.nearest {
+            let score = number(near.score, near.ci95);
+            writeln!(out, "  {}: {score}, where {:.3} is asked for", printable(&near.label), near.threshold)?;
+        }
+    } else {
+        out.table_without(labels(head.labels.iter().map(|label| (label, None))), &LABELS_MAY_GO);
+        head.labels.iter().try_for_each(|label| more(out, label))?;
+    }
+    let kept = report.controls_by_kind();
+    for (kind, runs) in &kept {
+        let labels: Vec<String> = head.kept_always(runs).map(printable).collect();
+        let labels = if labels.is_empty() { "none".to_owned() } else { labels.join(", ") };
+        writeln!(out, "Kept in the control {kind}, with every seed: {labels}.")?;
+    }
+    let place = HeadPlace { layer: head.layer, head: head.head };
+    for (study, section) in &report.sections.0 {
+        for line in section.of_head(place, &report.settings.policy) {
+            writeln!(out, "\n{}: {}", study.card().name, printable(&line))?;
+        }
+    }
+    writeln!(
+        out,
+        "\nMetrics, ± half of the 95 % interval, beside chance; those of several numbers are in the report:\n"
+    )?;
+    out.table(metrics(report, head));
+    sources(out, head)
+}
+
+/// The columns that may go where there is no room: the margin's threshold, and q.
+const LABELS_MAY_GO: [usize; 2] = [4, 5];
+
+/// A row for each label, each of a head if that is named.
+fn labels<'a>(labels: impl Iterator<Item = (&'a Label, Option<&'a str>)>) -> Table {
+    let mut table = plain_table();
+    let mut named = false;
+    for (label, head) in labels {
+        let q = label.test.and_then(|test| test.q).or(label.versus_offset.as_ref().and_then(|offset| offset.q));
+        let sure = match (label.borderline, label.tied) {
+            (false, false) => "firm",
+            (false, true) => "firm, tied",
+            (true, false) => "borderline",
+            (true, true) => "borderline, tied",
+        };
+        let row = [
+            printable(&label.label),
+            label.direction.map_or("", Direction::name).to_owned(),
+            number(label.score, label.ci95),
+            label.baseline.map_or_else(|| "-".to_owned(), |beside| format!("{beside:.3}")),
+            format!("{:.3}", label.threshold),
+            q.map_or_else(|| "-".to_owned(), significance),
+            sure.to_owned(),
+        ];
+        named |= head.is_some();
+        table.add_row(head.map(printable).into_iter().chain(row));
+    }
+    let header = ["label", "direction", "score", "beside", "threshold", "q", ""];
+    table.set_header(named.then_some("head").into_iter().chain(header));
+    for column in table.column_iter_mut().skip(2 + usize::from(named)).take(4) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// What there is on a label beyond its row.
+fn more(out: &mut Summary, label: &Label) -> fmt::Result {
+    let name = printable(&label.label);
+    if let Some(rests_on) = &label.rests_on {
+        writeln!(out, "{name} says more of {}.", printable(rests_on))?;
+    }
+    if let Some(tags) = &label.versus_tags {
+        let reach = if label.beyond == Some(Reach::Tags) { "reaches" } else { "does not reach" };
+        let points = format!("{:+.1}{}", 100.0 * tags.difference, plus_minus(tags.ci95));
+        writeln!(out, "{name} {reach} beyond word classes: {points} points over the better baseline.")?;
+    }
+    let Some(test) = &label.use_of_arcs else { return Ok(()) };
+    let Some(used) = test.used else {
+        return writeln!(out, "{name}: with {} arcs, whether the model uses them was not tested.", test.arcs);
+    };
+    let cost = test.loss.map_or_else(|| "-".to_owned(), |loss| signed(loss, test.ci95));
+    let used = if used { "the model uses" } else { "it is not shown that the model uses" };
+    writeln!(out, "{name}: {used} its arcs ({cost} nats a word without them, {} arcs).", test.arcs)
+}
+
+/// The metrics of a single number.
+fn metrics(report: &Report, head: &HeadReport) -> Table {
+    let mut table = plain_table();
+    table.set_header(["study", "metric", "value", "chance"]);
+    for (study, _) in &report.sections.0 {
+        for (id, keys) in columns(*study) {
+            let Keys::Single = keys else { continue };
+            let Some(value) = head.metrics.get(id, None).copied().flatten() else { continue };
+            let own = head.chance.get(id, None).copied().flatten();
+            let chance = own.or(report.chance.get(id, None).copied().flatten());
+            table.add_row([
+                study.card().name.to_owned(),
+                id.to_owned(),
+                number(value, head.ci95.get(id, None).copied().flatten()),
+                chance.map_or_else(|| "-".to_owned(), |chance| format!("{chance:.3}")),
+            ]);
+        }
+    }
+    table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
+}
+
+/// The literature that the labels come from, and their caveats.
+fn sources(out: &mut Summary, head: &HeadReport) -> fmt::Result {
+    let entries: Vec<_> = head.labels.iter().filter_map(|label| all::find(&label.label)).collect();
+    for (place, entry) in entries.iter().enumerate() {
+        if entries[..place].iter().any(|before| before.name() == entry.name()) {
+            continue;
+        }
+        let explanation = entry.explanation;
+        writeln!(out, "\n{}: {} Source: {}", entry.name(), explanation.measures, explanation.source)?;
+        if !explanation.caveats.is_empty() {
+            writeln!(out, "  {}", explanation.caveats)?;
+        }
+    }
+    Ok(())
+}
+
+/// All that the report has on a head: its own object, and what each study says of it.
+///
+/// # Errors
+///
+/// If it cannot be expressed in JSON.
+pub fn head_data(report: &Report, head: &HeadReport) -> Result<Value> {
+    let place = HeadPlace { layer: head.layer, head: head.head };
+    let mut studies = Map::new();
+    for (study, section) in &report.sections.0 {
+        let lines = section.of_head(place, &report.settings.policy);
+        if !lines.is_empty() {
+            studies.insert(study.card().name.to_owned(), json!(lines));
+        }
+    }
+    let mut data = serde_json::to_value(head)?;
+    data["studies"] = Value::Object(studies);
+    Ok(data)
+}
+
+/// The heads that follow a relation best.
+#[must_use]
+pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
+    let mut out = Summary::default();
+    let Tracked { relation, words, offset, offset_accuracy, tags_accuracy, heads } = tracked;
+    let tags = tags_accuracy.map_or_else(String::new, |tags| format!(", the best tags {}", percent(Some(tags))));
+    let offset_accuracy = percent(Some(*offset_accuracy));
+    writeln!(
+        out,
+        "{}, {words} words, in % of them, ± half of the 95 % interval; the best offset ({offset:+}) has {offset_accuracy}{tags}:\n",
+        printable(relation)
+    )
+    .expect("writing to a string does not fail");
+    let mut table = plain_table();
+    table.set_header(["head", "direction", "accuracy", "over offset", "q", "where the offset is wrong"]);
+    for Tracker { head, direction, accuracy, ci95, where_offset_wrong, over_offset, over_offset_ci95, q } in
+        heads.iter().take(top)
+    {
+        table.add_row([
+            head.to_string(),
+            direction.name().to_owned(),
+            percent(Some(*accuracy)) + &plus_minus(*ci95),
+            format!("{:+.1}{}", 100.0 * over_offset, plus_minus(*over_offset_ci95)),
+            q.map_or_else(|| "-".to_owned(), significance),
+            percent(*where_offset_wrong),
+        ]);
+    }
+    table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    out.table_without(table, &[4]);
+    out
+}
+
+/// The heads that have a label, or one of a family.
+#[must_use]
+pub fn of_label(found: &[(&HeadReport, &Label)]) -> Summary {
+    let mut out = Summary::default();
+    let rows = found.iter().map(|(head, label)| (*label, Some(head.name.as_str())));
+    out.table_without(labels(rows), &[5, 6]);
+    out
+}
+
+/// The same as data.
+#[must_use]
+pub fn label_data(found: &[(&HeadReport, &Label)]) -> Vec<Value> {
+    found.iter().map(|(head, label)| json!({ "head": head.name, "label": label })).collect()
+}
+
+/// A number with half of its interval.
+fn number(value: f64, ci95: Option<Interval>) -> String {
+    format!("{value:.3}{}", ci95.map_or_else(String::new, |ci95| format!(" ±{:.3}", ci95.half_width())))
+}
+
+/// The same with its sign.
+fn signed(value: f64, ci95: Option<Interval>) -> String {
+    format!("{value:+.3}{}", ci95.map_or_else(String::new, |ci95| format!(" ±{:.3}", ci95.half_width())))
+}
