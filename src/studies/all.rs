@@ -16,6 +16,7 @@ use super::explanation::Entry;
 use super::frequency::Frequency;
 use super::gradient::Gradient;
 use super::label::{Detector, NO_LABEL};
+use super::likeness::HeadLikeness;
 use super::norms::Norms;
 use super::policy::{Policy, Threshold};
 use super::pruning::Pruning;
@@ -44,6 +45,7 @@ pub const STUDIES: &[&dyn Study] = &[
     &Pruning,
     &OutputDrift,
     &LaterHeads,
+    &HeadLikeness,
     &Clark2019,
 ];
 
