@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::arc_use::ArcUse;
 use super::attention::Attention;
 use super::clark2019::Clark2019;
+use super::clusters::{ClusterDrift, ClusterEffect};
 use super::coreference::Antecedents;
 use super::dependence::LaterHeads;
 use super::dependency::Dependency;
@@ -46,6 +47,8 @@ pub const STUDIES: &[&dyn Study] = &[
     &OutputDrift,
     &LaterHeads,
     &HeadLikeness,
+    &ClusterEffect,
+    &ClusterDrift,
     &Clark2019,
 ];
 

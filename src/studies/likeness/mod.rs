@@ -89,4 +89,6 @@ impl Study for HeadLikeness {
 }
 
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod tests;

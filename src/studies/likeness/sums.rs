@@ -14,7 +14,7 @@ use crate::passes::observer::{Lent, Sums};
 use crate::sequences::sequence::Sequence;
 use crate::sequences::words::FromToken;
 use crate::stats::blocks::{Blocks, Merge, block_of};
-use crate::stats::exact::{Component, ExactSum, merge_each};
+use crate::stats::exact::{Component, ExactSum, add_each, merge_each};
 use crate::studies::roots::Roots;
 
 /// The sums of some sentences.
@@ -81,6 +81,27 @@ impl LikenessSums {
         &self.blocks
     }
 
+    /// Adds rows, and squared distances of all pairs that are summed over rows.
+    pub(super) fn add_distances(&mut self, block: usize, rows: usize, squares: &[f64]) {
+        let sums = &mut self.blocks[block];
+        sums.rows += rows as u64;
+        sums.distances.resize(Pairs(self.grid.count()).count(), Component::default());
+        sums.disagreement.resize(self.grid.layers, Disagreement::default());
+        add_each(&mut sums.distances, squares);
+    }
+
+    /// Adds what was written in a pack, to the block of its first sentence.
+    pub(super) fn add_pack(&mut self, pack: &[Written]) {
+        let batches = Batches::of(pack, self.grid.count());
+        if let Some(first) = pack.first().filter(|_| batches.count > 0) {
+            let sums = &mut self.blocks[first.block];
+            sums.batches += batches.count;
+            sums.batched += batches.tokens;
+            sums.covariances.resize(batches.covariances.len(), ExactSum::default());
+            add_each(&mut sums.covariances, &batches.covariances);
+        }
+    }
+
     /// What the weights tell by themselves.
     #[must_use]
     pub fn weighed(&self) -> Option<&Weighed> {
@@ -132,11 +153,8 @@ impl Sums for LikenessSums {
         let block = block_of(sequence.family.number);
         let rows: Vec<usize> = sequence.text_places().collect();
         if !rows.is_empty() {
-            let sums = &mut self.blocks[block];
-            sums.rows += rows.len() as u64;
-            sums.sentences += u64::from(sequence.family.is_first);
-            sums.distances.resize(Pairs(self.grid.count()).count(), Component::default());
-            sums.disagreement.resize(self.grid.layers, Disagreement::default());
+            self.blocks[block].sentences += u64::from(sequence.family.is_first);
+            self.add_distances(block, rows.len(), &[]);
         }
         let written = Written { block, tokens: rows.len(), ..Written::default() };
         let is_first = sequence.family.is_first;
@@ -175,22 +193,15 @@ impl Sums for LikenessSums {
             return;
         }
         let distances = distances(roots.values(), self.grid.count());
-        self.blocks[block].distances.iter_mut().zip(distances).for_each(|(sum, distance)| *sum += distance);
+        self.add_distances(block, 0, &distances);
         if is_first && !written.contexts.is_empty() {
             self.pack.push(written);
         }
     }
 
     fn end_pack(&mut self) {
-        let batches = Batches::of(&self.pack, self.grid.count());
-        if let Some(first) = self.pack.first().filter(|_| batches.count > 0) {
-            let sums = &mut self.blocks[first.block];
-            sums.batches += batches.count;
-            sums.batched += batches.tokens;
-            sums.covariances.resize(batches.covariances.len(), ExactSum::default());
-            sums.covariances.iter_mut().zip(batches.covariances).for_each(|(sum, more)| *sum += more);
-        }
-        self.pack.clear();
+        let pack = std::mem::take(&mut self.pack);
+        self.add_pack(&pack);
     }
 
     fn merge(&mut self, other: &Self) {
