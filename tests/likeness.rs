@@ -41,7 +41,11 @@ fn all_near(at: &str, found: &Value, expected: &Value, tolerance: f64) {
     assert_eq!(found.len(), expected.len(), "{at}");
     for (place, (found, expected)) in found.iter().zip(expected).enumerate() {
         let at = format!("{at}[{place}]");
-        if expected.is_array() { all_near(&at, found, expected, tolerance) } else { near(&at, found, expected, tolerance) }
+        if expected.is_array() {
+            all_near(&at, found, expected, tolerance)
+        } else {
+            near(&at, found, expected, tolerance)
+        }
     }
 }
 

@@ -18,7 +18,8 @@ pub struct Found {
 }
 
 /// Nothing yet.
-pub static NOTHING: Found = Found { claims: Vec::new(), rankings: Vec::new(), negligible: Vec::new(), clusters: Vec::new() };
+pub static NOTHING: Found =
+    Found { claims: Vec::new(), rankings: Vec::new(), negligible: Vec::new(), clusters: Vec::new() };
 
 impl Found {
     /// Adds what another study found.

@@ -26,7 +26,7 @@ use crate::passes::pass::{Pass, Portion};
 use crate::report;
 use crate::sequences::shard::Shard;
 use crate::sequences::words::FromToken;
-use crate::studies::all::STUDIES;
+use crate::studies::all::{self, STUDIES};
 use crate::studies::number::Part;
 use crate::studies::presets::{PRESETS, Preset};
 use crate::studies::study::{Counts, Study};

@@ -48,7 +48,7 @@ pub struct ClusterEffects {
     #[serde(flatten)]
     pub removed: Removed,
     /// Whether its heads stand in for each other.
-    pub verdict: StandIn,
+    pub verdict: Interplay,
     /// Whether the loss without all but one of them is inside the band: one of them will do.
     pub one_will_do: bool,
 }
@@ -56,7 +56,7 @@ pub struct ClusterEffects {
 /// Whether the heads of a cluster stand in for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum StandIn {
+pub enum Interplay {
     /// More is lost without all of them than without each by itself, added up: the interval of the difference is above 0.
     StandIn,
     /// Less is lost: the interval is below 0.
@@ -65,7 +65,7 @@ pub enum StandIn {
     NotSeen,
 }
 
-impl StandIn {
+impl Interplay {
     fn of(difference: &Change) -> Self {
         match difference.ci95 {
             Some(ci95) if ci95.low() > 0.0 => Self::StandIn,
@@ -164,7 +164,7 @@ impl Effects {
         let cluster = |removed: Removed| {
             let inside = |ci95: Interval| band.is_some_and(|band| ci95.low() >= -band && ci95.high() <= band);
             let one_will_do = removed.all_but_one.ci95.is_some_and(inside);
-            ClusterEffects { verdict: StandIn::of(&removed.difference), one_will_do, removed }
+            ClusterEffects { verdict: Interplay::of(&removed.difference), one_will_do, removed }
         };
         Self {
             sentences: total.sentences,
@@ -234,7 +234,9 @@ fn defect<'a>(name: &str, mut clusters: impl Iterator<Item = &'a Removed>, grid:
         let outside = |head: &HeadPlace| head.layer >= grid.layers || head.head >= grid.heads;
         heads.iter().any(outside) || [alone.len(), all_but.len()] != [heads.len(); 2]
     };
-    clusters.find(strange).map(|_| format!("a cluster of `{name}` is not one of heads of the model, each removed and kept"))
+    clusters
+        .find(strange)
+        .map(|_| format!("a cluster of `{name}` is not one of heads of the model, each removed and kept"))
 }
 
 impl Section for EffectSection {

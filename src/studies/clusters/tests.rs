@@ -1,4 +1,4 @@
-use super::section::{ClusterEffects, StandIn};
+use super::section::{ClusterEffects, Interplay};
 use super::sums::Changes;
 use super::*;
 use crate::model::forward::rows::Rows;
@@ -71,15 +71,15 @@ fn heads_that_stand_in_for_each_other_are_told() {
     near(first.removed.together.value, 0.5);
     near(first.removed.sum.value, 0.0);
     near(first.removed.all_but_one.value, 0.0);
-    assert_eq!((first.verdict, first.one_will_do), (StandIn::StandIn, true));
+    assert_eq!((first.verdict, first.one_will_do), (Interplay::StandIn, true));
     assert!(first.removed.difference.ci95.unwrap().low() > 0.5);
     near(second.removed.together.value, 0.375);
     near(second.removed.difference.value, 0.0);
     near(second.removed.all_but[0].value, 0.125);
     near(second.removed.all_but[1].value, 0.25);
-    assert_eq!((second.verdict, second.one_will_do), (StandIn::NotSeen, false));
+    assert_eq!((second.verdict, second.one_will_do), (Interplay::NotSeen, false));
     let verdict = |cluster: &ClusterEffects| (cluster.verdict, cluster.one_will_do);
-    assert_eq!(verdict(third), (StandIn::NotSeen, true));
+    assert_eq!(verdict(third), (Interplay::NotSeen, true));
     let section = EffectSection { cluster_effect: found };
     let summary = section.summary(&default_policy());
     assert!(summary.contains("L0H0 L0H1  +0.6250"), "{summary}");

@@ -36,8 +36,7 @@ pub fn median(distances: &[f64]) -> Option<f64> {
 pub fn assignment(distances: &[f64], heads: usize) -> Vec<usize> {
     let Some(median) = median(distances) else { return (0..heads).collect() };
     // The crate has the pairs row by row.
-    let pairs = Pairs(heads);
-    let rows = (0..heads).flat_map(|row| (row + 1..heads).map(move |column| pairs.index(row, column)));
+    let rows = (0..heads).flat_map(|row| (row + 1..heads).map(move |column| Pairs::index(row, column)));
     let mut condensed: Vec<f64> = rows.map(|place| distances[place]).collect();
     let joined = linkage(&mut condensed, heads, Method::Average);
     // What is joined gets the next number after the heads.

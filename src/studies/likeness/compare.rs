@@ -50,7 +50,7 @@ pub fn compare(values: &[Option<f64>], groups: &[Option<usize>], alike: Alike) -
         return None;
     }
     // Dealing out heads to groups is dealing out the places of groups to heads.
-    let sum = |heads: &[usize]| same.iter().map(|&[a, b]| values[pairs.index(heads[a], heads[b])]).sum::<f64>();
+    let sum = |heads: &[usize]| same.iter().map(|&[a, b]| values[Pairs::index(heads[a], heads[b])]).sum::<f64>();
     let mut heads: Vec<usize> = (0..groups.len()).collect();
     let (found, total) = (sum(&heads), values.iter().sum::<f64>());
     // What only the order of addition makes less alike is as much alike.

@@ -21,7 +21,7 @@ impl Map {
         if heads < 3 {
             return None;
         }
-        let square = |a: usize, b: usize| if a == b { 0.0 } else { distances[Pairs(heads).index(a, b)].powi(2) };
+        let square = |a: usize, b: usize| if a == b { 0.0 } else { distances[Pairs::index(a, b)].powi(2) };
         let squares = DMatrix::from_fn(heads, heads, square);
         let (means, mean) = (squares.row_mean(), squares.mean());
         let centred = DMatrix::from_fn(heads, heads, |a, b| (means[a] + means[b] - mean - squares[(a, b)]) / 2.0);
@@ -53,9 +53,8 @@ mod tests {
     #[test]
     fn points_of_a_plane_are_found_again() {
         let at = [[0.0, 0.0], [4.0, 0.0], [0.0, 1.0], [4.0, 1.0], [9.0, 0.5_f64]];
-        let apart = |points: &[[f64; 2]], [a, b]: [usize; 2]| {
-            (points[a][0] - points[b][0]).hypot(points[a][1] - points[b][1])
-        };
+        let apart =
+            |points: &[[f64; 2]], [a, b]: [usize; 2]| (points[a][0] - points[b][0]).hypot(points[a][1] - points[b][1]);
         let distances: Vec<f64> = Pairs(5).all().map(|pair| apart(&at, pair)).collect();
         let map = Map::new(&distances, 5).unwrap();
         for (pair, distance) in Pairs(5).all().zip(distances) {

@@ -21,13 +21,12 @@ pub struct Measured {
 /// Pairs with their blocks.
 pub struct ByBlock<'a> {
     sums: &'a LikenessSums,
-    heads: usize,
 }
 
 impl<'a> ByBlock<'a> {
     /// The blocks of these sums.
     pub fn new(sums: &'a LikenessSums) -> Self {
-        Self { sums, heads: sums.grid().count() }
+        Self { sums }
     }
 
     fn of(&self, part: impl Fn(&Alike) -> f64) -> PerBlock {
@@ -43,13 +42,13 @@ impl<'a> ByBlock<'a> {
     }
 
     fn covariances(&self, a: usize, b: usize) -> PerBlock {
-        let place = Pairs(self.heads).index_with_self(a, b);
+        let place = Pairs::index_with_self(a, b);
         self.of(|block| block.covariances.get(place).map_or(0.0, |sum| sum.value()))
     }
 
     /// The 95 % interval of the distance of two heads.
     pub fn distance_ci95(&self, [a, b]: [usize; 2], bench: &Bench) -> Option<Interval> {
-        let squares = bench.resamples.sums(&self.squares(Pairs(self.heads).index(a, b)));
+        let squares = bench.resamples.sums(&self.squares(Pairs::index(a, b)));
         let rows = bench.resamples.sums(&self.rows());
         let enough = rows.blocks() > 1;
         let drawn = |draw: usize| (rows.at(draw) > 0.0).then(|| distance(squares.at(draw), rows.at(draw)));
@@ -81,7 +80,7 @@ impl Measured {
         }
         let distances: Vec<f64> =
             total.distances.iter().map(|square| distance(square.value(), total.rows as f64)).collect();
-        let covariance = |a, b| total.covariances.get(pairs.index_with_self(a, b)).map_or(0.0, |sum| sum.value());
+        let covariance = |a, b| total.covariances.get(Pairs::index_with_self(a, b)).map_or(0.0, |sum| sum.value());
         let cka = pairs.all().map(|[a, b]| cka(covariance(a, b), covariance(a, a), covariance(b, b))).collect();
         let by_block = ByBlock::new(sums);
         let squares: Vec<PerBlock> = (0..pairs.count()).map(|pair| by_block.squares(pair)).collect();

@@ -7,6 +7,7 @@ mod disagreement;
 mod map;
 mod measure;
 mod pairs;
+mod report;
 mod section;
 mod summary;
 mod sums;
@@ -20,7 +21,8 @@ use super::found::Found;
 use super::section::{Section, section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject};
 use crate::passes::observer::{self, Observer, watching};
-use section::{Likeness, LikenessSection};
+use report::Likeness;
+use section::LikenessSection;
 use sums::LikenessSums;
 
 /// Which heads look alike and write alike.

@@ -21,13 +21,13 @@ impl Pairs {
     }
 
     /// The place of a pair of two different heads.
-    pub fn index(self, a: usize, b: usize) -> usize {
+    pub fn index(a: usize, b: usize) -> usize {
         let (earlier, later) = (a.min(b), a.max(b));
         later * later.saturating_sub(1) / 2 + earlier
     }
 
     /// Its place where pairs of a head and itself are in the list, too.
-    pub fn index_with_self(self, a: usize, b: usize) -> usize {
+    pub fn index_with_self(a: usize, b: usize) -> usize {
         let (earlier, later) = (a.min(b), a.max(b));
         later * (later + 1) / 2 + earlier
     }
@@ -40,10 +40,10 @@ mod tests {
     #[test]
     fn every_pair_has_a_place() {
         let pairs = Pairs(5);
-        let places: Vec<usize> = pairs.all().map(|[a, b]| pairs.index(b, a)).collect();
+        let places: Vec<usize> = pairs.all().map(|[a, b]| Pairs::index(b, a)).collect();
         assert_eq!(places, (0..pairs.count()).collect::<Vec<_>>());
         let with_self = (0..5).flat_map(|later| (0..=later).map(move |earlier| (earlier, later)));
-        let places: Vec<usize> = with_self.map(|(a, b)| pairs.index_with_self(a, b)).collect();
+        let places: Vec<usize> = with_self.map(|(a, b)| Pairs::index_with_self(a, b)).collect();
         assert_eq!(places, (0..pairs.count_with_self()).collect::<Vec<_>>());
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use comfy_table::{CellAlignment, Table};
 
 use super::compare::Comparison;
-use super::section::{Cluster, Comparisons, Likeness};
+use super::report::{Cluster, Comparisons, Likeness};
 use super::weights::Spectrum;
 use crate::studies::wording::plain_table;
 

@@ -4,7 +4,6 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 
-use super::section::Likeness;
 use super::*;
 use crate::corpus::Family;
 use crate::model::forward::attention::AttentionView;
@@ -98,7 +97,8 @@ fn what_is_turned_is_alike_and_what_is_independent_is_not() {
             let n = sentence.ids.len();
             let (own, other) = (normal(&mut random, 2 * n), normal(&mut random, 2 * n));
             // By an angle whose cosine is 0.6, and three times as long.
-            let turned: Vec<f32> = own.chunks_exact(2).flat_map(|v| [1.8 * v[0] - 2.4 * v[1], 2.4 * v[0] + 1.8 * v[1]]).collect();
+            let turned: Vec<f32> =
+                own.chunks_exact(2).flat_map(|v| [1.8 * v[0] - 2.4 * v[1], 2.4 * v[0] + 1.8 * v[1]]).collect();
             let shown = [own.clone(), turned, other, own].map(|contexts| looking(n, 0.25, contexts));
             (sentence, shown.into_iter().collect())
         });
@@ -162,7 +162,10 @@ fn planted_heads_are_a_cluster_at_distance_0() {
     assert_eq!(found.closest[0].heads, [place(0, 0), place(0, 1)]);
     assert_eq!(found.closest[0].distance_ci95, Some(Interval(0.0, 0.0)));
     let cluster = found.clusters.iter().find(|cluster| cluster.heads.contains(&place(0, 0))).unwrap();
-    assert_eq!((&cluster.heads[..], cluster.together, cluster.kept), (&[place(0, 0), place(0, 1)][..], Some(1.0), true));
+    assert_eq!(
+        (&cluster.heads[..], cluster.together, cluster.kept),
+        (&[place(0, 0), place(0, 1)][..], Some(1.0), true)
+    );
     let grid = HeadGrid { layers: 3, heads: 2 };
     assert!(found.kept(grid).contains(&vec![0, 1]));
     let mut section = LikenessSection { likeness: found };

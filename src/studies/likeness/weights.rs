@@ -88,7 +88,9 @@ impl Weighed {
         let named = [queries, keys, values].into_iter().flat_map(|scores| &scores.strongest);
         self.spectra.len() == grid.layers
             && self.spectra.iter().enumerate().all(|(layer, own)| own.layer == layer && own.heads.len() == grid.heads)
-            && named.flat_map(|edge| [edge.source, edge.target]).all(|at| at.layer < grid.layers && at.head < grid.heads)
+            && named
+                .flat_map(|edge| [edge.source, edge.target])
+                .all(|at| at.layer < grid.layers && at.head < grid.heads)
     }
 }
 
@@ -109,19 +111,13 @@ impl Spectrum {
 fn squared_singular_values(a: &DMatrix<f64>, b: &DMatrix<f64>) -> Vec<f64> {
     let (a, b) = (a.tr_mul(a), b.tr_mul(b));
     // Of a symmetric positive definite matrix one triangle will do for a root.
-    let product = match b.clone().cholesky() {
-        Some(root) => {
-            let root = root.l();
-            root.tr_mul(&(a * &root))
-        }
-        None => {
-            let eigen = b.symmetric_eigen();
-            let roots = eigen.eigenvalues.map(|value| value.max(0.0).sqrt());
-            let root = &eigen.eigenvectors * DMatrix::from_diagonal(&roots);
-            root.tr_mul(&(a * &root))
-        }
-    };
-    product.symmetric_eigenvalues().iter().map(|value| value.max(0.0)).collect()
+    let triangle = b.clone().cholesky().map(|root| root.l());
+    let root = triangle.unwrap_or_else(|| {
+        let eigen = b.symmetric_eigen();
+        let roots = eigen.eigenvalues.map(|value| value.max(0.0).sqrt());
+        &eigen.eigenvectors * DMatrix::from_diagonal(&roots)
+    });
+    root.tr_mul(&(a * &root)).symmetric_eigenvalues().iter().map(|value| value.max(0.0)).collect()
 }
 
 /// The Gram matrices of a layer's heads, `[heads, head_dim, head_dim]`.
@@ -182,10 +178,12 @@ impl Composition {
             through.map(|scores| edges(&scores, (source, target), grid.heads))
         });
         let [queries, keys, values] = [0, 1, 2].map(|kind| {
-            Scores::new(found.iter().flat_map(|through| &through[kind]).map(|edge| Composed {
-                above_random: edge.above_random - random,
-                ..*edge
-            }))
+            Scores::new(
+                found
+                    .iter()
+                    .flat_map(|through| &through[kind])
+                    .map(|edge| Composed { above_random: edge.above_random - random, ..*edge }),
+            )
         });
         Self { random, queries, keys, values }
     }
@@ -216,8 +214,7 @@ fn scores(
     let matrix = Matrix::new(&middle, hidden, hidden);
     for head in 0..heads {
         let own = head * dim * dim..(head + 1) * dim * dim;
-        let (before, after) =
-            (Matrix::new(&before[own.clone()], dim, dim), Matrix::new(&after[own], dim, dim));
+        let (before, after) = (Matrix::new(&before[own.clone()], dim, dim), Matrix::new(&after[own], dim, dim));
         let rows = &mut left[head * dim * hidden..][..dim * hidden];
         multiply(MatrixMut::new(rows, dim, hidden), before, matrix.rows_from(head * dim, dim));
         let columns = MatrixMut::strided(&mut right[head * dim..], hidden, dim, hidden);

@@ -151,8 +151,10 @@ impl Curve {
 impl Interaction {
     fn new(sums: &PruningSums, total: &Losses, bench: &Bench) -> Self {
         let places = sums.negligible();
-        let (all, each) =
-            (sums.losses().turn_without(places), places.iter().map(|&place| sums.losses().turn_without(&[place])).collect::<Vec<_>>());
+        let (all, each) = (
+            sums.losses().turn_without(places),
+            places.iter().map(|&place| sums.losses().turn_without(&[place])).collect::<Vec<_>>(),
+        );
         let worth = |losses: &Losses, turn: usize| losses.without[turn].value() - losses.whole.value();
         let of_each = |losses: &Losses| each.iter().map(|&turn| worth(losses, turn)).sum::<f64>();
         let mean = |sum: f64| sum / total.tokens as f64;
