@@ -187,7 +187,7 @@ pub const TERMS: &[Term] = &[
     },
     Term {
         name: "cluster",
-        also: &["clusters", "together", "kept"],
+        also: &["clusters", "together"],
         meaning: "Heads that look alike: joined at a mean distance of at most half of the median of all pairs. `together` is the share \
             of resamples in which all of them are in one cluster; those of at least 80 % are kept.",
         section: "Clusters, and a map",

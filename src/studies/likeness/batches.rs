@@ -121,9 +121,11 @@ fn gather(
 fn inner_products(contexts: &[f32], products: &[f32], n: usize, into: &mut Vec<f64>) {
     into.clear();
     let width = contexts.len() / n;
-    for j in 0..n {
-        let product = &products[j * width..][..width];
-        into.extend((0..j).map(|i| f64::from(dot(&contexts[i * width..][..width], product))));
+    // Loops, for what an iterator calls is not compiled for the instruction set.
+    for (j, product) in products.chunks_exact(width).enumerate() {
+        for context in contexts.chunks_exact(width).take(j) {
+            into.push(f64::from(dot(context, product)));
+        }
     }
 }
 

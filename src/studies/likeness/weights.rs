@@ -109,7 +109,8 @@ impl Spectrum {
 
 /// The squared singular values of `a bᵀ`, as many as columns: the eigenvalues of `R aᵀa R` with `R` the root of `bᵀb`.
 fn squared_singular_values(a: &DMatrix<f64>, b: &DMatrix<f64>) -> Vec<f64> {
-    let (a, b) = (a.tr_mul(a), b.tr_mul(b));
+    // Not `tr_mul`, which is no blocked product.
+    let (a, b) = (a.transpose() * a, b.transpose() * b);
     // Of a symmetric positive definite matrix one triangle will do for a root.
     let triangle = b.clone().cholesky().map(|root| root.l());
     let root = triangle.unwrap_or_else(|| {
@@ -117,7 +118,7 @@ fn squared_singular_values(a: &DMatrix<f64>, b: &DMatrix<f64>) -> Vec<f64> {
         let roots = eigen.eigenvalues.map(|value| value.max(0.0).sqrt());
         &eigen.eigenvectors * DMatrix::from_diagonal(&roots)
     });
-    root.tr_mul(&(a * &root)).symmetric_eigenvalues().iter().map(|value| value.max(0.0)).collect()
+    (root.transpose() * (a * &root)).symmetric_eigenvalues().iter().map(|value| value.max(0.0)).collect()
 }
 
 /// The Gram matrices of a layer's heads, `[heads, head_dim, head_dim]`.

@@ -18,7 +18,7 @@ pub fn scores(encoder: &dyn Encoder, grid: HeadGrid) -> Option<Vec<Option<f64>>>
     let layers = (0..grid.layers).map(|layer| encoder.head_weights(layer)).collect::<Option<Vec<_>>>()?;
     let square = scatter(embeddings.matrix());
     let square = match encoder.embedding_projection().map(dense) {
-        Some(projection) => projection.tr_mul(&(square * &projection)),
+        Some(projection) => projection.transpose() * (square * &projection),
         None => square,
     };
     let of_layer = in_parallel(all_cores(), layers, |weights| {
