@@ -267,6 +267,8 @@ fn only_the_writers_and_readers_know_json_text() {
         "studies/drift/mod.rs",
         "studies/dependence/mod.rs",
         "studies/dependence/section.rs",
+        "studies/likeness/mod.rs",
+        "studies/clusters/mod.rs",
         "passes/partial.rs",
         "passes/identity.rs",
         "passes/countable.rs",

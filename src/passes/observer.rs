@@ -15,6 +15,7 @@ use super::beforehand::Beforehand;
 use super::countable::ensure_countable;
 use super::trials::{Asked, Trial};
 use super::turns::Missing;
+use crate::model::forward::Encoder;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::gradient::GateGradient;
 use crate::model::forward::rows::Rows;
@@ -36,6 +37,9 @@ pub trait Sums: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
 
     /// Is told what is known before the pass begins.
     fn begin_pass(&mut self, _known: &Beforehand) {}
+
+    /// Is shown the encoder before the pass begins, for what its weights tell by themselves.
+    fn weigh(&mut self, _encoder: &dyn Encoder) {}
 
     /// Counts a sequence, and all that does not depend on a head.
     fn begin(&mut self, sequence: &Sequence) -> Self::Begun;
@@ -82,6 +86,9 @@ pub trait Sums: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
 
     /// Is told that everything was seen of a sequence.
     fn end(&mut self, _begun: Self::Begun) {}
+
+    /// Is told that the pack is over: the sequences that ended since the last time ran side by side, whoever ran them.
+    fn end_pack(&mut self) {}
 
     /// Adds another worker's or shard's sums: afterwards it is as if all its sequences had been seen here.
     ///
@@ -173,6 +180,9 @@ pub trait Observer: Send + Sync {
 
     /// [`Sums::begin_pass`]
     fn begin_pass(&mut self, known: &Beforehand);
+
+    /// [`Sums::weigh`]
+    fn weigh(&mut self, encoder: &dyn Encoder);
 
     /// Begins the next sequence of a pack.
     fn begin(&mut self, sequence: &Sequence);
@@ -283,6 +293,10 @@ impl<S: Sums> Observer for Watching<S> {
         self.sums.begin_pass(known);
     }
 
+    fn weigh(&mut self, encoder: &dyn Encoder) {
+        self.sums.weigh(encoder);
+    }
+
     fn begin(&mut self, sequence: &Sequence) {
         let begun = self.sums.begin(sequence);
         self.begun.push(begun);
@@ -338,6 +352,7 @@ impl<S: Sums> Observer for Watching<S> {
         for begun in self.begun.drain(..) {
             self.sums.end(begun);
         }
+        self.sums.end_pack();
         self.is_away = false;
     }
 
@@ -395,6 +410,11 @@ impl Panel {
     /// Tells everybody what is known before the pass begins.
     pub fn begin_pass(&mut self, known: &Beforehand) {
         self.observers.iter_mut().for_each(|observer| observer.begin_pass(known));
+    }
+
+    /// Shows everybody the encoder before the pass begins.
+    pub fn weigh(&mut self, encoder: &dyn Encoder) {
+        self.observers.iter_mut().for_each(|observer| observer.weigh(encoder));
     }
 
     /// Begins the sequences of a pack.

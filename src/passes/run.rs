@@ -316,6 +316,7 @@ impl Runner<'_> {
         let places = || alone().map(|place| grid.index(place.layer, place.head)).collect();
         let chosen = self.chooses(pass).then(places);
         panel.begin_pass(&Beforehand { embeddings, counts, conditions, chosen });
+        panel.weigh(encoder);
         let (model, threads) = (self.model.id.as_str(), self.threads);
         let panel = if pass.derivatives {
             let encoder = self.model.differentiable.as_ref();

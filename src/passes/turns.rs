@@ -22,6 +22,12 @@ pub fn each_head(grid: HeadGrid) -> impl Iterator<Item = Missing> {
     grid.places().map(head)
 }
 
+/// The heads at these places of the list of all.
+#[must_use]
+pub fn heads_at(grid: HeadGrid, places: &[usize]) -> Missing {
+    places.iter().map(|&place| grid.place(place)).collect()
+}
+
 /// All heads of a model.
 #[must_use]
 pub fn all_heads(grid: HeadGrid) -> Missing {

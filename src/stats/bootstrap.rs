@@ -117,6 +117,17 @@ impl Resamples {
         self.counts.is_empty()
     }
 
+    /// How often each block is in the resample of this number.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    #[must_use]
+    pub fn drawn(&self, resample: usize) -> PerBlock {
+        let chunk = resample / CHUNK * BLOCKS;
+        std::array::from_fn(|block| f64::from(self.counts[(chunk + block) * CHUNK + resample % CHUNK]))
+    }
+
     /// Adds up a quantity over the blocks of each resample.
     #[must_use]
     pub fn sums(&self, quantity: &PerBlock) -> Resampled {

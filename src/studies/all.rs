@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::arc_use::ArcUse;
 use super::attention::Attention;
 use super::clark2019::Clark2019;
+use super::clusters::{ClusterDrift, ClusterEffect};
 use super::coreference::Antecedents;
 use super::dependence::LaterHeads;
 use super::dependency::Dependency;
@@ -16,6 +17,7 @@ use super::explanation::Entry;
 use super::frequency::Frequency;
 use super::gradient::Gradient;
 use super::label::{Detector, NO_LABEL};
+use super::likeness::HeadLikeness;
 use super::norms::Norms;
 use super::policy::{Policy, Threshold};
 use super::pruning::Pruning;
@@ -44,6 +46,9 @@ pub const STUDIES: &[&dyn Study] = &[
     &Pruning,
     &OutputDrift,
     &LaterHeads,
+    &HeadLikeness,
+    &ClusterEffect,
+    &ClusterDrift,
     &Clark2019,
 ];
 

@@ -13,10 +13,13 @@ pub struct Found {
     pub rankings: Vec<Ranking>,
     /// Heads that are called negligible, by their places.
     pub negligible: Vec<usize>,
+    /// Heads that look alike, by their places, ascending.
+    pub clusters: Vec<Vec<usize>>,
 }
 
 /// Nothing yet.
-pub static NOTHING: Found = Found { claims: Vec::new(), rankings: Vec::new(), negligible: Vec::new() };
+pub static NOTHING: Found =
+    Found { claims: Vec::new(), rankings: Vec::new(), negligible: Vec::new(), clusters: Vec::new() };
 
 impl Found {
     /// Adds what another study found.
@@ -25,6 +28,7 @@ impl Found {
         self.claims.extend(other.claims);
         self.rankings.extend(other.rankings);
         self.negligible.extend(other.negligible);
+        self.clusters.extend(other.clusters);
         self
     }
 }

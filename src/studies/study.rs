@@ -44,6 +44,11 @@ pub trait Study: Sync {
         &[]
     }
 
+    /// Whether it runs wherever all those do, without being asked for.
+    fn joins(&self) -> bool {
+        false
+    }
+
     /// Its need to know how often each token is in the whole corpus before any pass over it begins.
     fn counts(&self) -> Counts {
         Counts::Unused

@@ -28,7 +28,7 @@ use crate::passes::pass::{Pass, Portion};
 use crate::report;
 use crate::sequences::shard::Shard;
 use crate::sequences::words::FromToken;
-use crate::studies::all::STUDIES;
+use crate::studies::all::{self, STUDIES};
 use crate::studies::number::Part;
 use crate::studies::presets::{PRESETS, Preset};
 use crate::studies::study::{Counts, Study};
@@ -125,7 +125,9 @@ impl AnalyzeArguments {
             return Err("--truncate is for plain text: a sentence without its end has another tree".to_owned());
         }
         refuse_overlap(&self.report.outputs, &corpus)?;
-        let studies = studies(is_first_run, &self.presets, &self.with, &self.without)?;
+        // What follows the others runs over all of the corpus, and removes heads that may not be chosen.
+        let may_join = self.shard.is_none() && self.resume.is_none() && self.effect_of.is_none();
+        let studies = studies(is_first_run, &self.presets, &self.with, &self.without, may_join)?;
         let (studies, left_out) = can_count(&corpus, studies, &self.with, self.counts.is_some())?;
         let others = [("--control", !self.controls.is_empty()), ("--resume", self.resume.is_some())];
         refuse_reading_again(&corpus, &studies, others)?;
@@ -385,12 +387,14 @@ fn presets(names: &[String]) -> Vec<&'static Preset> {
     PRESETS.iter().filter(|preset| names.iter().any(|name| name == preset.name)).collect()
 }
 
-/// The studies that run by default, or where no corpus is named, those that presets and `--with` switch on, less those that `--without` switches off.
+/// The studies that run by default, or where no corpus is named, those that presets and `--with` switch on, less those that
+/// `--without` switches off; and, if they may, those that join them.
 fn studies(
     is_first_run: bool,
     presets_named: &[String],
     with: &[String],
     without: &[String],
+    may_join: bool,
 ) -> Result<Vec<&'static dyn Study>, Usage> {
     if let Some(both) = with.iter().find(|name| without.contains(name)) {
         return Err(format!("--with {both} and --without {both}: which of them?"));
@@ -410,7 +414,12 @@ fn studies(
     }
     let is_needed =
         |study: &dyn Study| STUDIES.iter().any(|other| runs(*other) && other.builds_on().contains(&study.card().name));
-    Ok(STUDIES.iter().filter(|study| runs(**study) || is_needed(**study)).copied().collect())
+    let is_there = |study: &dyn Study| runs(study) || is_needed(study);
+    let joins = |study: &dyn Study| {
+        let there = |name: &&str| all::named(name).is_some_and(is_there);
+        may_join && study.joins() && !named(study, without) && study.builds_on().iter().all(there)
+    };
+    Ok(STUDIES.iter().filter(|study| is_there(**study) || joins(**study)).copied().collect())
 }
 
 /// Studies that are run, and those that are left out.

@@ -35,6 +35,51 @@ impl<'a> Matrix<'a> {
         Self { values, rows, columns, row_stride, column_stride: 1 }
     }
 
+    /// The number of rows.
+    #[must_use]
+    pub fn rows(self) -> usize {
+        self.rows
+    }
+
+    /// The number of columns.
+    #[must_use]
+    pub fn columns(self) -> usize {
+        self.columns
+    }
+
+    /// One value.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    #[must_use]
+    pub fn at(self, row: usize, column: usize) -> f32 {
+        assert!(row < self.rows && column < self.columns, "a place in the matrix");
+        self.values[row * self.row_stride + column * self.column_stride]
+    }
+
+    /// Some of the columns.
+    ///
+    /// # Panics
+    ///
+    /// If the matrix has fewer.
+    #[must_use]
+    pub fn columns_from(self, first: usize, columns: usize) -> Self {
+        assert!(first + columns <= self.columns, "columns of the matrix");
+        Self { values: &self.values[first * self.column_stride..], columns, ..self }
+    }
+
+    /// Some of the rows.
+    ///
+    /// # Panics
+    ///
+    /// If the matrix has fewer.
+    #[must_use]
+    pub fn rows_from(self, first: usize, rows: usize) -> Self {
+        assert!(first + rows <= self.rows, "rows of the matrix");
+        Self { values: &self.values[first * self.row_stride..], rows, ..self }
+    }
+
     /// The same values with rows and columns exchanged.
     #[must_use]
     pub fn transposed(self) -> Self {

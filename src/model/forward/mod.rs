@@ -23,6 +23,7 @@ use anyhow::{Result, ensure};
 use crate::model::config::Config;
 use batch::{Batch, Input};
 use gates::Gates;
+use matmul::Matrix;
 use rows::Rows;
 pub use scratch::Scratch;
 use visitor::{Needs, Visitor};
@@ -83,6 +84,33 @@ pub trait Encoder: Send + Sync {
     fn word_embeddings(&self) -> Option<WordEmbeddings> {
         None
     }
+
+    /// The linear layer from word embeddings to hidden states, `[width, hidden]`, without its bias, if there is one and it is
+    /// lent.
+    fn embedding_projection(&self) -> Option<Matrix<'_>> {
+        None
+    }
+
+    /// The weights of the heads of a layer, if it lends them.
+    fn head_weights(&self, _layer: usize) -> Option<HeadWeights<'_>> {
+        None
+    }
+}
+
+/// The weights of all heads of a layer, without their biases, as rows of hidden states are multiplied by them.
+///
+/// Heads are side by side: those of head `h` are the columns from `h * head_dim` of the first three, and these rows of
+/// the output projection.
+#[derive(Clone, Copy, Debug)]
+pub struct HeadWeights<'a> {
+    /// `[hidden, hidden]`
+    pub query: Matrix<'a>,
+    /// `[hidden, hidden]`
+    pub key: Matrix<'a>,
+    /// `[hidden, hidden]`
+    pub value: Matrix<'a>,
+    /// `[hidden, hidden]`
+    pub output: Matrix<'a>,
 }
 
 /// Word embeddings as they are stored: before position, segment, normalisation and projection.
@@ -103,6 +131,12 @@ impl WordEmbeddings {
     pub fn new(weights: Arc<Vec<f32>>, width: usize) -> Self {
         assert!(width > 0 && weights.len().is_multiple_of(width), "embeddings are [vocab, width]");
         Self { weights, width }
+    }
+
+    /// All of them, `[vocab, width]`.
+    #[must_use]
+    pub fn matrix(&self) -> Matrix<'_> {
+        Matrix::new(&self.weights, self.weights.len() / self.width, self.width)
     }
 
     /// The embedding of a token, `[width]`.

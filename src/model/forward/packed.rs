@@ -16,7 +16,7 @@ use super::kernels;
 use super::matmul::{Matrix, MatrixMut, multiply};
 use super::relative::Relative;
 use super::visitor::Visitor;
-use super::{Encoder, NO_PREDICTION, Pass, Scratch, Start, WordEmbeddings, check_finite, check_input};
+use super::{Encoder, HeadWeights, NO_PREDICTION, Pass, Scratch, Start, WordEmbeddings, check_finite, check_input};
 use crate::model::config::Activation;
 use crate::model::parameters::{Layer, LayerNorm, Linear, Parameters};
 use crate::system::parallel::{all_cores, in_parallel};
@@ -140,6 +140,24 @@ impl Encoder for PackedEncoder {
     fn word_embeddings(&self) -> Option<WordEmbeddings> {
         let Parameters { embeddings, config, .. } = &self.parameters;
         Some(WordEmbeddings::new(Arc::clone(&embeddings.words), config.embedding_width()))
+    }
+
+    fn embedding_projection(&self) -> Option<Matrix<'_>> {
+        let Parameters { embeddings, config, .. } = &self.parameters;
+        let Linear { weight, .. } = embeddings.projection.as_ref()?;
+        Some(Matrix::new(weight, config.embedding_width(), config.hidden_size))
+    }
+
+    fn head_weights(&self, layer: usize) -> Option<HeadWeights<'_>> {
+        let hidden = self.parameters.config.hidden_size;
+        let layer = self.parameters.layers().nth(layer)?;
+        let of_heads = Matrix::new(&layer.query_key_value.weight, hidden, 3 * hidden);
+        Some(HeadWeights {
+            query: of_heads.columns_from(0, hidden),
+            key: of_heads.columns_from(hidden, hidden),
+            value: of_heads.columns_from(2 * hidden, hidden),
+            output: Matrix::new(&layer.attention_output.weight, hidden, hidden),
+        })
     }
 
     fn forward_from(

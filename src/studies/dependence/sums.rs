@@ -12,7 +12,8 @@ use crate::passes::turns::{Missing, each_head};
 use crate::sequences::sequence::Sequence;
 use crate::sequences::words::FromToken;
 use crate::stats::blocks::{Blocks, Merge, block_of};
-use crate::stats::exact::ExactSum;
+use crate::stats::exact::{ExactSum, merge_each};
+use crate::studies::roots::Roots;
 use crate::system::lanes::{LANES, across};
 
 /// The shifts in some sentences.
@@ -42,11 +43,7 @@ impl Merge for Shifts {
     fn merge(&mut self, other: &Self) {
         self.rows += other.rows;
         self.sentences += other.sentences;
-        if self.edges.is_empty() {
-            self.edges.clone_from(&other.edges);
-        } else {
-            self.edges.iter_mut().zip(&other.edges).for_each(|(sum, &more)| *sum += more);
-        }
+        merge_each(&mut self.edges, &other.edges);
     }
 }
 
@@ -90,11 +87,8 @@ pub struct Begun {
     block: usize,
     /// The turn, of those that these sums ask for; `None` in the first, with all heads.
     turn: Option<usize>,
-    /// The rows that are compared.
-    rows: Vec<usize>,
-    /// The square roots of these rows of each head but those of the first layer, with all heads in place:
-    /// `[heads, rows, tokens]`, as far as they were shown.
-    roots: Vec<f32>,
+    /// Of each head but those of the first layer, with all heads in place.
+    roots: Roots,
 }
 
 /// The squared Hellinger distance of a row to what it was, from 0 to 1; `roots` are the square roots of the row as it was.
@@ -137,11 +131,11 @@ impl Sums for DependenceSums {
             sums.sentences += u64::from(sequence.family.is_first);
             sums.edges.resize(edges, ExactSum::default());
         }
-        Begun { block, turn: None, rows, roots: Vec::new() }
+        Begun { block, turn: None, roots: Roots::of(rows) }
     }
 
     fn looks(begun: &Begun) -> bool {
-        !begun.rows.is_empty()
+        !begun.roots.rows.is_empty()
     }
 
     /// Without each head but those of the last layer, after which none comes.
@@ -157,22 +151,15 @@ impl Sums for DependenceSums {
     fn head(&mut self, begun: &mut Begun, lent: &mut Lent<'_>) {
         let attention = lent.attention();
         let target = HeadPlace { layer: attention.layer, head: attention.head };
-        if target.layer == 0 || begun.rows.is_empty() {
+        if target.layer == 0 || begun.roots.rows.is_empty() {
             return;
         }
-        let size = begun.rows.len() * attention.tokens();
         match begun.turn.map(|source| self.grid.place(source)) {
-            None => {
-                if begun.roots.is_empty() {
-                    begun.roots.reserve_exact((self.grid.layers - 1) * self.grid.heads * size);
-                }
-                let weights = begun.rows.iter().flat_map(|&row| attention.row(row));
-                begun.roots.extend(weights.map(|weight| weight.sqrt()));
-            }
+            None => begun.roots.push(attention, (self.grid.layers - 1) * self.grid.heads),
             Some(source) if source.layer < target.layer => {
-                let place = self.grid.index(target.layer - 1, target.head) * size;
-                let roots = begun.roots[place..][..size].chunks_exact(attention.tokens());
-                let rows = begun.rows.iter().zip(roots);
+                let place = self.grid.index(target.layer - 1, target.head);
+                let roots = begun.roots.of_head(place, attention.tokens()).chunks_exact(attention.tokens());
+                let rows = begun.roots.rows.iter().zip(roots);
                 let shift: f64 = rows.map(|(&row, roots)| squared_hellinger(roots, attention.row(row))).sum();
                 self.blocks[begun.block].edges[Edges(self.grid).index(source, target)] += shift;
             }

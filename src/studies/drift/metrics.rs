@@ -1,6 +1,7 @@
 //! The metrics of drift: one table.
 
-use super::sums::{Drift, Drifts, Moved};
+use super::sums::Moved;
+use crate::studies::drifts::{Drift, Drifts};
 use crate::studies::explanation::Explanation;
 use crate::studies::metric::{Fraction, Keys, Metric};
 

@@ -7,10 +7,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::metrics::{output, pooled};
-use super::sums::{DriftSums, Drifts, Moved};
+use super::sums::{DriftSums, Moved};
 use crate::model::grid::{HeadGrid, head_name};
 use crate::passes::ablation::Replacement;
 use crate::stats::bootstrap::{Interval, PerBlock};
+use crate::studies::drifts::Drifts;
 use crate::studies::estimates::{Bench, Estimates};
 use crate::studies::metric::Fraction;
 use crate::studies::policy::Policy;

@@ -1,4 +1,3 @@
-use super::sums::{Drifts, one_less_cosine};
 use super::*;
 use crate::model::forward::rows::Rows;
 use crate::model::grid::HeadGrid;
@@ -9,6 +8,7 @@ use crate::sequences::test_support::sentence;
 use crate::sequences::words::FromToken;
 use crate::stats::bootstrap::Resamples;
 use crate::studies::all::default_policy;
+use crate::studies::drifts::{Drifts, one_less_cosine};
 use crate::system::parallel::all_cores;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };

@@ -189,15 +189,17 @@ fn a_pass_runs_once_for_all_who_want_it() {
     let [plain, masked] = [false, true].map(|masked| (repeats(masked, &Pass::PLAIN), 1));
     let windows = |pass: &Pass| (Pass { sequences: Sequences::Windows, ..pass.clone() }, 1);
     let sentence_pairs = |pass: &Pass| (Pass { sequences: Sequences::SentencePairs, ..pass.clone() }, 1);
-    // Seven studies look at the sentences, and the preset's syntax is the eighth.
+    // Eight studies look at the sentences, and the preset's syntax is the ninth.
     let sampled = Pass { sequences: Sequences::Corrupted(Phases::Asked), portion: Portion::Sample, ..Pass::PLAIN };
     // What follows from labels comes last, whichever study it is of.
     let last = [
         (Pass { sequences: Sequences::Corrupted(Phases::All), ..sampled.clone() }, 1),
         (Pass { portion: Portion::OddSample, ..sampled.clone() }, 1),
+        (sampled.clone(), 1),
+        (Pass { sequences: Sequences::Sentences, ..sampled.clone() }, 1),
     ];
     let all = [
-        (Pass::PLAIN, 8),
+        (Pass::PLAIN, 9),
         plain,
         masked,
         windows(&Pass::PLAIN),
@@ -236,6 +238,7 @@ fn studies_of_a_report_are_those_that_it_lists_or_had_before_it_listed_them() {
     assert_eq!(
         refusal,
         "there is no study `cats`: there are attention, norms, trees, dependency, words, frequency, explained, repeats, \
-            coreference, segments, effect, gradient, use, pruning, drift, dependence, clark2019"
+            coreference, segments, effect, gradient, use, pruning, drift, dependence, likeness, cluster-effect, \
+            cluster-drift, clark2019"
     );
 }

@@ -6,12 +6,13 @@ use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sums::{Losses, PruningSums};
+use super::sums::PruningSums;
 use crate::model::grid::HeadGrid;
 use crate::model::parameters::Objective;
 use crate::stats::bootstrap::{Interval, PerBlock};
 use crate::studies::estimates::Bench;
 use crate::studies::found::Ranking;
+use crate::studies::losses::Losses;
 use crate::studies::policy::Policy;
 use crate::studies::section::Section;
 use crate::studies::summary::Summary;
@@ -88,13 +89,13 @@ const RISES: [f64; 3] = [0.01, 0.05, 0.10];
 impl Curves {
     /// What these sums come to.
     pub fn new(sums: &PruningSums, bench: &Bench) -> Self {
-        let total = sums.blocks().total();
+        let total = sums.losses().blocks().total();
         let (tokens, loss) = (total.tokens, total.whole.value() / total.tokens as f64);
         let scored = tokens > 0;
         let curves = sums.orders().iter().map(|order| Curve::new(order, sums, &total, bench));
         Self {
             sentences: total.sentences,
-            objective: sums.conditions().objective,
+            objective: sums.losses().conditions().objective,
             masked_tokens: tokens,
             loss: scored.then_some(loss),
             orders: if scored { curves.collect() } else { Vec::new() },
@@ -132,13 +133,13 @@ impl Curves {
 
 /// A quantity of each block.
 fn per_block(sums: &PruningSums, part: impl Fn(&Losses) -> f64) -> PerBlock {
-    std::array::from_fn(|block| part(&sums.blocks()[block]))
+    std::array::from_fn(|block| part(&sums.losses().blocks()[block]))
 }
 
 impl Curve {
     fn new(order: &Ranking, sums: &PruningSums, total: &Losses, bench: &Bench) -> Self {
         let points = 1..=order.places.len();
-        let turns: Vec<usize> = points.map(|count| sums.turn_without(&order.places[..count])).collect();
+        let turns: Vec<usize> = points.map(|count| sums.losses().turn_without(&order.places[..count])).collect();
         let mean = |sum: f64| sum / total.tokens as f64;
         let loss: Vec<f64> = turns.iter().map(|&turn| mean(total.without[turn].value())).collect();
         let tokens = bench.resamples.sums(&per_block(sums, |losses| losses.tokens as f64));
@@ -159,8 +160,10 @@ impl Curve {
 impl Interaction {
     fn new(sums: &PruningSums, total: &Losses, bench: &Bench) -> Self {
         let places = sums.negligible();
-        let (all, each) =
-            (sums.turn_without(places), places.iter().map(|&place| sums.turn_without(&[place])).collect::<Vec<_>>());
+        let (all, each) = (
+            sums.losses().turn_without(places),
+            places.iter().map(|&place| sums.losses().turn_without(&[place])).collect::<Vec<_>>(),
+        );
         let worth = |losses: &Losses, turn: usize| losses.without[turn].value() - losses.whole.value();
         let of_each = |losses: &Losses| each.iter().map(|&turn| worth(losses, turn)).sum::<f64>();
         let mean = |sum: f64| sum / total.tokens as f64;

@@ -8,6 +8,7 @@ use crate::studies::metric::{Fraction, Keys, Metric};
 pub struct Seen<'a> {
     exposure: &'a Exposure,
     sums: &'a HeadSums,
+    copying: Option<f64>,
 }
 
 /// A cell of a metric, of the place of its key.
@@ -16,7 +17,12 @@ type Ratio = for<'a> fn(&Seen<'a>, usize) -> Fraction;
 impl<'a> Seen<'a> {
     /// The sums of a head with the queries of the same block.
     pub fn new(exposure: &'a Exposure, sums: &'a HeadSums) -> Self {
-        Self { exposure, sums }
+        Self { exposure, sums, copying: None }
+    }
+
+    /// The same with what the weights of the head tell.
+    pub fn with_copying(self, copying: Option<f64>) -> Self {
+        Self { copying, ..self }
     }
 
     /// Every cell of the table.
@@ -24,11 +30,11 @@ impl<'a> Seen<'a> {
         METRICS.iter().flat_map(|metric| metric.keys.places().map(|cell| (metric.value)(self, cell))).collect()
     }
 
-    /// Every cell of the table of a head that attends uniformly.
-    pub fn chances(exposure: &Exposure) -> Vec<Fraction> {
+    /// Every cell of the table of a head that attends uniformly; `of_all` blocks also what is of no block.
+    pub fn chances(exposure: &Exposure, of_all: bool) -> Vec<Fraction> {
         let (uniform, offset) = (exposure.uniform, exposure.offset_uniform);
         let even = HeadSums { mass: uniform, null: uniform, offset, ..HeadSums::default() };
-        let seen = Seen { exposure, sums: &even };
+        let seen = Seen { exposure, sums: &even, copying: of_all.then_some(0.0) };
         let chance = |metric: &'static Metric<Ratio>| metric.chance.unwrap_or(metric.value);
         METRICS.iter().flat_map(|metric| metric.keys.places().map(|cell| chance(metric)(&seen, cell))).collect()
     }
@@ -142,6 +148,22 @@ pub const METRICS: &[Metric<Ratio>] = &[
             let sequences = seen.exposure.sequences[0];
             Fraction::new(seen.sums.offset[place].value(), queries as f64).resting_on(queries, sequences)
         },
+        chance: None,
+    },
+    Metric {
+        explanation: Explanation {
+            name: "copying",
+            measures: "Whether what the head writes looks like the token that it read, as far as its weights alone tell: 1 if \
+                each part of a word embedding comes back with the same sign, -1 if with the other.",
+            formula: "copying = Re(sum λ) / sum |λ| over the eigenvalues λ of W_O E^T E W_V, E the word embeddings less their \
+                mean, times the projection to hidden states where there is one",
+            chance: "0: the eigenvalues of a random product are as often on the one side as on the other",
+            source: "Copying of OV circuits: Elhage et al. 2021 (transformer-circuits.pub), \"Summarizing OV/QK matrices\".",
+            caveats: "Of weights alone, so there is no interval: no sentence has a part in it. Layer normalisation, positions and \
+                the layers between the embeddings and the head are left out, so it says least of late layers.",
+        },
+        keys: Keys::Single,
+        value: |seen, _| seen.copying.map_or(Fraction::NONE, |copying| Fraction::new(copying, 1.0)),
         chance: None,
     },
 ];

@@ -1,6 +1,7 @@
 //! Attention to an earlier or later occurrence of the same tokens, on random tokens that come twice (METHODOLOGY,
 //! "Repeats").
 
+mod copying;
 mod labels;
 mod metrics;
 mod sums;
@@ -44,8 +45,10 @@ impl Study for RepeatedTokens {
         PASSES.map(|repeats| Pass { sequences: Sequences::Repeats(repeats), ..Pass::PLAIN }).to_vec()
     }
 
-    fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        watching(RepeatSums::new(subject.grid))
+    fn observer(&self, place: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
+        let sums = RepeatSums::new(subject.grid);
+        // The weights are the same in both passes.
+        watching(if PASSES[place].masked { sums } else { sums.weighing() })
     }
 
     fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
@@ -65,9 +68,14 @@ impl Study for RepeatedTokens {
         let blocks = both.blocks().with_total();
         let of_head = |number: Option<usize>, place: usize| {
             let block = blocks.at(number);
-            Seen::new(&block.exposure, &block.heads[place]).values()
+            let seen = Seen::new(&block.exposure, &block.heads[place]);
+            // Of weights, so that no block has a part of it.
+            match number {
+                None => seen.with_copying(both.copying(place)).values(),
+                Some(_) => seen.values(),
+            }
         };
-        let of_chance = |number: Option<usize>| Seen::chances(&blocks.at(number).exposure);
+        let of_chance = |number: Option<usize>| Seen::chances(&blocks.at(number).exposure, number.is_none());
         let [plain, masked] = blocks.total().exposure.sequences;
         let section = RepeatsSection { repeats: Made { plain, masked } };
         (Estimates::new(&columns(self), bench, of_head, of_chance), Box::new(section))

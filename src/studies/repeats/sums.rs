@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::copying;
+use crate::model::forward::Encoder;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Lent, Sums};
@@ -101,13 +103,29 @@ impl Merge for RepeatBlock {
 pub struct RepeatSums {
     grid: HeadGrid,
     blocks: Blocks<RepeatBlock>,
+    /// Whether the weights are looked at.
+    weighs: bool,
+    /// The copying score of each head, `[layers * heads]`; empty where the weights were not seen.
+    copying: Vec<Option<f64>>,
 }
 
 impl RepeatSums {
     /// Empty sums for a model with `grid` heads.
     #[must_use]
     pub fn new(grid: HeadGrid) -> Self {
-        Self { grid, blocks: Blocks::new(RepeatBlock::new(grid)) }
+        Self { grid, blocks: Blocks::new(RepeatBlock::new(grid)), weighs: false, copying: Vec::new() }
+    }
+
+    /// The same, that look at the weights as well.
+    #[must_use]
+    pub fn weighing(self) -> Self {
+        Self { weighs: true, ..self }
+    }
+
+    /// The copying score of a head, if there is one.
+    #[must_use]
+    pub fn copying(&self, place: usize) -> Option<f64> {
+        self.copying.get(place).copied().flatten()
     }
 
     /// The sums of all passes in one: they have no key in common.
@@ -166,6 +184,12 @@ fn sought(copies: &Copies) -> Vec<Sought> {
 impl Sums for RepeatSums {
     type Begun = Begun;
 
+    fn weigh(&mut self, encoder: &dyn Encoder) {
+        if self.weighs {
+            self.copying = copying::scores(encoder, self.grid).unwrap_or_default();
+        }
+    }
+
     fn begin(&mut self, sequence: &Sequence) -> Begun {
         let block = block_of(sequence.family.number);
         let Some(copies) = Copies::of(sequence) else {
@@ -215,10 +239,15 @@ impl Sums for RepeatSums {
     fn merge(&mut self, other: &Self) {
         assert_eq!(self.grid, other.grid, "sums of one analysis");
         self.blocks.merge(&other.blocks);
+        if self.copying.is_empty() {
+            self.copying.clone_from(&other.copying);
+        }
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
-        self.grid == grid && self.blocks.fit(|block| block.heads.len() == grid.count())
+        self.grid == grid
+            && [0, grid.count()].contains(&self.copying.len())
+            && self.blocks.fit(|block| block.heads.len() == grid.count())
     }
 }
 

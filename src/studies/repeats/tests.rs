@@ -103,7 +103,7 @@ fn an_example_by_hand() {
     assert_eq!((head.argmax[SAME], head.argmax[NEXT], head.argmax[PREVIOUS]), (32, 0, 0));
     let score = Seen::new(&total.exposure, head).values()[0].value().unwrap();
     assert!((score - 0.5).abs() < 1e-7, "{score}");
-    assert_eq!(Seen::chances(&total.exposure)[0].value(), Some(0.0));
+    assert_eq!(Seen::chances(&total.exposure, true)[0].value(), Some(0.0));
 }
 
 #[test]

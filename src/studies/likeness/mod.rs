@@ -1,0 +1,96 @@
+//! Which heads are the same: where they look, and what they write (METHODOLOGY, "Which heads are the same").
+
+mod batches;
+mod clusters;
+mod compare;
+mod disagreement;
+mod map;
+mod measure;
+mod pairs;
+mod report;
+mod section;
+mod summary;
+mod sums;
+mod weights;
+
+use anyhow::Result;
+use schemars::{Schema, SchemaGenerator};
+
+use super::estimates::{Bench, Estimates};
+use super::found::Found;
+use super::section::{Section, section};
+use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject};
+use crate::passes::observer::{self, Observer, watching};
+use report::Likeness;
+use section::LikenessSection;
+use sums::LikenessSums;
+
+/// Which heads look alike and write alike.
+pub struct HeadLikeness;
+
+impl Study for HeadLikeness {
+    fn card(&self) -> &'static Card {
+        &Card {
+            name: "likeness",
+            question: "Which heads are the same?",
+            needs: "any corpus; where `effect` or `drift` run, too, what happens without the heads of a cluster is measured when \
+                they are over",
+            by_default: false,
+            settings_key: None,
+        }
+    }
+
+    fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
+        watching(LikenessSums::new(subject.grid))
+    }
+
+    fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
+        observer::restored::<LikenessSums>(bytes)
+    }
+
+    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+        let sums: &LikenessSums = observer::sums(observed[0].sums);
+        let likeness = Likeness::new(sums, bench);
+        (Estimates::none(bench.grid.count()), Box::new(LikenessSection { likeness }))
+    }
+
+    fn found(&self, observed: &[Observed<'_>], judged: &Judged<'_>) -> Found {
+        let sums: &LikenessSums = observer::sums(observed[0].sums);
+        let clusters = section::<LikenessSection>(judged.section).likeness.kept(sums.grid());
+        Found { clusters, ..Found::default() }
+    }
+
+    fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
+        vec![("likeness", generator.subschema_for::<Likeness>())]
+    }
+
+    fn read(&self, report: &str) -> serde_json::Result<Box<dyn Section>> {
+        Ok(Box::new(serde_json::from_str::<LikenessSection>(report)?))
+    }
+
+    fn caveats(&self, judged: &Judged<'_>) -> Vec<&'static Caveat> {
+        const NOT_FUNCTION: Caveat = Caveat {
+            id: "likeness-not-function",
+            text: "Heads that look alike need not do the same: what they read out and who reads it may differ. The CKA of what \
+                they write is over random tokens of nearby sentences, and large components decide it.",
+            about: About::Meaning,
+        };
+        const HINTS: Caveat = Caveat {
+            id: "composition-hints",
+            text: "Composition scores are of weights alone: layer normalisations and feed-forward blocks lie between heads, so \
+                they are hints, not findings.",
+            about: About::Meaning,
+        };
+        let likeness = &section::<LikenessSection>(judged.section).likeness;
+        let compared = likeness.tokens > 0;
+        [(compared, &NOT_FUNCTION), (likeness.weights.is_some(), &HINTS)]
+            .into_iter()
+            .filter_map(|(applies, caveat)| applies.then_some(caveat))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;

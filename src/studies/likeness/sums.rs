@@ -1,0 +1,225 @@
+//! How far the heads of a model differ in where they look and in what they write, summed by block.
+
+use serde::{Deserialize, Serialize};
+
+use super::batches::{Batches, Written};
+use super::disagreement::{Disagreement, LayerSums};
+use super::pairs::Pairs;
+use super::weights::Weighed;
+use crate::model::forward::Encoder;
+use crate::model::forward::matmul::{Matrix, MatrixMut, multiply};
+use crate::model::forward::visitor::Needs;
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::{Lent, Sums};
+use crate::sequences::sequence::Sequence;
+use crate::sequences::words::FromToken;
+use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::stats::exact::{Component, ExactSum, add_each, merge_each};
+use crate::studies::roots::Roots;
+
+/// The sums of some sentences.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Alike {
+    /// Tokens of text: the rows of attention that are compared.
+    pub rows: u64,
+    /// Sentences with any, the first of each family alone.
+    pub sentences: u64,
+    /// For each pair of heads the squared Hellinger distance, summed over the rows; nothing where there is no row: an empty
+    /// block is small.
+    pub distances: Vec<Component>,
+    /// What the heads of each layer disagree by, summed over the rows, `[layers]`; nothing where there is no row.
+    pub disagreement: Vec<Disagreement>,
+    /// Batches of tokens whose outputs are compared.
+    pub batches: u64,
+    /// Tokens in them.
+    pub batched: u64,
+    /// For each pair of heads, and of each with itself, the sum over batches of `(n - 3) HSIC1`; nothing where there is no
+    /// batch.
+    pub covariances: Vec<ExactSum>,
+}
+
+impl Merge for Alike {
+    fn merge(&mut self, other: &Self) {
+        self.rows += other.rows;
+        self.sentences += other.sentences;
+        merge_each(&mut self.distances, &other.distances);
+        merge_each(&mut self.disagreement, &other.disagreement);
+        self.batches += other.batches;
+        self.batched += other.batched;
+        merge_each(&mut self.covariances, &other.covariances);
+    }
+}
+
+/// The sums of all blocks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LikenessSums {
+    grid: HeadGrid,
+    blocks: Blocks<Alike>,
+    /// What the weights tell by themselves; `None` of an encoder that does not lend them.
+    weighed: Option<Weighed>,
+    /// What was written in the pack that is running.
+    #[serde(skip)]
+    pack: Vec<Written>,
+}
+
+impl LikenessSums {
+    /// Empty sums for a model with `grid` heads.
+    #[must_use]
+    pub fn new(grid: HeadGrid) -> Self {
+        Self { grid, blocks: Blocks::new(Alike::default()), weighed: None, pack: Vec::new() }
+    }
+
+    /// The heads.
+    #[must_use]
+    pub fn grid(&self) -> HeadGrid {
+        self.grid
+    }
+
+    /// The sums of each block.
+    #[must_use]
+    pub fn blocks(&self) -> &Blocks<Alike> {
+        &self.blocks
+    }
+
+    /// Adds rows, and squared distances of all pairs that are summed over rows.
+    pub(super) fn add_distances(&mut self, block: usize, rows: usize, squares: &[f64]) {
+        let sums = &mut self.blocks[block];
+        sums.rows += rows as u64;
+        sums.distances.resize(Pairs(self.grid.count()).count(), Component::default());
+        sums.disagreement.resize(self.grid.layers, Disagreement::default());
+        add_each(&mut sums.distances, squares);
+    }
+
+    /// Adds what was written in a pack, to the block of its first sentence.
+    pub(super) fn add_pack(&mut self, pack: &[Written]) {
+        let batches = Batches::of(pack, self.grid.count());
+        if let Some(first) = pack.first().filter(|_| batches.count > 0) {
+            let sums = &mut self.blocks[first.block];
+            sums.batches += batches.count;
+            sums.batched += batches.tokens;
+            sums.covariances.resize(batches.covariances.len(), ExactSum::default());
+            add_each(&mut sums.covariances, &batches.covariances);
+        }
+    }
+
+    /// What the weights tell by themselves.
+    #[must_use]
+    pub fn weighed(&self) -> Option<&Weighed> {
+        self.weighed.as_ref()
+    }
+}
+
+/// A sequence as these sums see it.
+#[derive(Debug)]
+pub struct Begun {
+    block: usize,
+    /// Whether it is the first of its family: a sentence that is there again is no other one.
+    is_first: bool,
+    roots: Roots,
+    written: Written,
+    layer: LayerSums,
+}
+
+/// Columns of square roots that are summed in f32 before the sum goes on in f64.
+const COLUMNS: usize = 2048;
+
+/// The squared Hellinger distances of all pairs, summed over the rows of `roots`, `[heads, rows * tokens]`: half of
+/// `|a|² + |b|² - 2 a · b`, which is exactly 0 of equal rows.
+fn distances(roots: &[f32], heads: usize) -> Vec<f64> {
+    let size = roots.len() / heads;
+    let (mut sums, mut part) = (vec![0.0; heads * heads], vec![0.0_f32; heads * heads]);
+    for first in (0..size).step_by(COLUMNS) {
+        let columns = COLUMNS.min(size - first);
+        let roots = Matrix::strided(&roots[first..], heads, columns, size);
+        multiply(MatrixMut::new(&mut part, heads, heads), roots, roots.transposed());
+        sums.iter_mut().zip(&part).for_each(|(sum, &part)| *sum += f64::from(part));
+    }
+    let own = |head: usize| sums[head * heads + head];
+    Pairs(heads).all().map(|[a, b]| f64::midpoint(own(a), own(b)) - sums[b * heads + a]).collect()
+}
+
+impl Sums for LikenessSums {
+    type Begun = Begun;
+
+    fn needs(&self) -> Needs {
+        Needs { values: true, outputs: true, ..Needs::ATTENTION }
+    }
+
+    fn weigh(&mut self, encoder: &dyn Encoder) {
+        self.weighed = Weighed::new(encoder, self.grid);
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> Begun {
+        let block = block_of(sequence.family.number);
+        let rows: Vec<usize> = sequence.text_places().collect();
+        if !rows.is_empty() {
+            self.blocks[block].sentences += u64::from(sequence.family.is_first);
+            self.add_distances(block, rows.len(), &[]);
+        }
+        let written = Written { block, tokens: rows.len(), ..Written::default() };
+        let is_first = sequence.family.is_first;
+        Begun { block, is_first, roots: Roots::of(rows), written, layer: LayerSums::default() }
+    }
+
+    fn looks(begun: &Begun) -> bool {
+        !begun.roots.rows.is_empty()
+    }
+
+    fn head(&mut self, begun: &mut Begun, lent: &mut Lent<'_>) {
+        let Begun { block, is_first, roots, written, layer } = begun;
+        if roots.rows.is_empty() {
+            return;
+        }
+        let (view, heads) = (lent.view, self.grid.count());
+        roots.push(view.attention, heads);
+        let (Some(output), Some(values)) = (view.output, view.values) else { return };
+        if *is_first {
+            for (rows, into) in [(output.contexts, &mut written.contexts), (output.products, &mut written.products)] {
+                if into.is_empty() {
+                    into.reserve_exact(heads * roots.rows.len() * rows.width());
+                }
+                roots.rows.iter().for_each(|&row| into.extend_from_slice(rows.row(row)));
+            }
+        }
+        layer.add(&roots.rows, view.attention, values, output.contexts);
+        if view.head + 1 == self.grid.heads {
+            self.blocks[*block].disagreement[view.layer] += layer.finish(self.grid.heads);
+        }
+    }
+
+    fn end(&mut self, begun: Begun) {
+        let Begun { block, is_first, roots, written, .. } = begun;
+        if roots.values().is_empty() {
+            return;
+        }
+        let distances = distances(roots.values(), self.grid.count());
+        self.add_distances(block, 0, &distances);
+        if is_first && !written.contexts.is_empty() {
+            self.pack.push(written);
+        }
+    }
+
+    fn end_pack(&mut self) {
+        let pack = std::mem::take(&mut self.pack);
+        self.add_pack(&pack);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        assert_eq!(self.grid, other.grid, "sums of one analysis");
+        self.blocks.merge(&other.blocks);
+        if self.weighed.is_none() {
+            self.weighed.clone_from(&other.weighed);
+        }
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        let pairs = Pairs(grid.count());
+        let has = |there: bool, length: usize, expected: usize| length == if there { expected } else { 0 };
+        let fits = |block: &Alike| {
+            has(block.rows > 0, block.distances.len(), pairs.count())
+                && has(block.rows > 0, block.disagreement.len(), grid.layers)
+                && has(block.batches > 0, block.covariances.len(), pairs.count_with_self())
+        };
+        self.grid == grid && self.blocks.fit(fits) && self.weighed.as_ref().is_none_or(|weighed| weighed.fits(grid))
+    }
+}
