@@ -26,11 +26,12 @@ const CKA: f64 = 0.36;
 /// The mean squared distance of rows.
 const SQUARE: f64 = 0.2;
 
-/// One corpus of sentences of different lengths, in packs of twenty.
+/// One corpus of sentences of different lengths, in packs of different numbers of them.
 fn corpus(random: &mut ChaCha8Rng) -> LikenessSums {
     let mut sums = LikenessSums::new(GRID);
-    for pack in 0..80_usize {
-        let sentence = |number: usize, random: &mut ChaCha8Rng| {
+    let mut index = 0_usize;
+    for _ in 0..80 {
+        let sentence = |index: usize, random: &mut ChaCha8Rng| {
             let tokens = random.random_range(3..25);
             let first: Vec<f32> = StandardNormal.sample_iter(&mut *random).take(tokens * WIDTH).collect();
             let own: Vec<f32> = StandardNormal.sample_iter(&mut *random).take(tokens * WIDTH).collect();
@@ -38,10 +39,12 @@ fn corpus(random: &mut ChaCha8Rng) -> LikenessSums {
             let contexts: Vec<f32> = first.iter().copied().chain(second).collect();
             // In each sentence the heads differ by another measure.
             let square = SQUARE * random.random_range(0.0..2.0) * tokens as f64;
-            let block = (20 * pack + number) % 64;
+            let block = index % 64;
             (Written { block, tokens, products: contexts.clone(), contexts }, square)
         };
-        let sentences: Vec<_> = (0..20).map(|number| sentence(number, random)).collect();
+        let next = index + random.random_range(12..30);
+        let sentences: Vec<_> = (index..next).map(|index| sentence(index, random)).collect();
+        index = next;
         for (written, square) in &sentences {
             sums.add_distances(written.block, written.tokens, &[*square]);
         }

@@ -149,7 +149,7 @@ fn planted() -> Likeness {
         let sentence = sentence(index, 3, "dep");
         let n = sentence.ids.len();
         let more = 0.05 * (index % 3) as f32;
-        let looks = [0.1 + more, 0.1 + more, 0.5, 0.9 - more, 0.3, 0.7].map(|first| looking(n, first, vec![1.0; n]));
+        let looks = [0.1 + more, 0.1 + more, 0.5, 0.9 - more, 0.45, 0.7].map(|first| looking(n, first, vec![1.0; n]));
         show(&mut sums, &[(sentence, looks.into_iter().collect())], grid);
     }
     Likeness::new(&sums, &bench(grid))
