@@ -199,6 +199,24 @@ pub struct RelabelOptions {
     pub outputs: Vec<Target>,
 }
 
+/// `headscope export`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportOptions {
+    /// The saved report; `-` is standard input.
+    pub report: PathBuf,
+    /// What is written of it, and where.
+    pub wanted: Exported,
+}
+
+/// What is written of a saved report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exported {
+    /// The whole of it, in any format.
+    Report(Vec<Target>),
+    /// The figure of this name, as SVG.
+    Figure(String, Vec<PathBuf>),
+}
+
 /// `headscope diff`
 #[derive(Clone, Debug)]
 pub struct DiffOptions {

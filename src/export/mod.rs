@@ -1,8 +1,14 @@
 //! Writers: pure functions from a report to bytes.
 
 pub mod csv;
+pub mod figures;
+mod heads;
 pub mod json;
+mod numbers;
+pub mod page;
+mod palette;
 pub mod summary;
+pub mod svg;
 
 use std::path::PathBuf;
 
@@ -26,11 +32,13 @@ pub enum Writer {
     Json,
     /// One row per head.
     Csv,
+    /// The page.
+    Html,
 }
 
 impl Writer {
     /// All writers by file extension.
-    pub const ALL: &[(&str, Writer)] = &[("json", Writer::Json), ("csv", Writer::Csv)];
+    pub const ALL: &[(&str, Writer)] = &[("json", Writer::Json), ("csv", Writer::Csv), ("html", Writer::Html)];
 
     /// The report in this format.
     ///
@@ -41,6 +49,7 @@ impl Writer {
         match self {
             Self::Json => json::render(report),
             Self::Csv => csv::render(report),
+            Self::Html => page::render(report),
         }
     }
 }

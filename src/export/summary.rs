@@ -107,6 +107,14 @@ fn blocks(out: &mut String, lines: &str) -> fmt::Result {
     if lines.is_empty() { Ok(()) } else { write!(out, "\n{lines}") }
 }
 
+/// The paragraphs of the controls; none without any.
+#[must_use]
+pub fn of_controls(report: &Report) -> String {
+    let mut text = String::new();
+    controls::write(&mut text, report).expect("writing to a string does not fail");
+    text.trim().to_owned()
+}
+
 /// The lines that presets add.
 #[must_use]
 pub fn of_presets(presets: &[&Preset], heads: &[HeadReport]) -> String {

@@ -30,6 +30,7 @@ use crate::studies::policy::Policy;
 use crate::studies::section::Section;
 use crate::studies::study::{Study, columns};
 
+pub use caveats::is_about_certainty;
 pub use control::{ControlHead, ControlReport, Controlled};
 pub use corpus::{CorpusFileInfo, CorpusInfo};
 pub use text::TextInfo;
@@ -275,6 +276,8 @@ impl Report {
         report.settings.protocol.studies = plan::names(&studies);
         let sections = studies.into_iter().map(|study| Ok((study, study.read(text)?)));
         report.sections = Sections(sections.collect::<serde_json::Result<_>>()?);
+        let first: Vec<String> = report.heads.iter().map(|head| head.primary.clone()).collect();
+        report.sections.0.iter_mut().for_each(|(_, section)| section.name_heads(&first));
         Ok(report)
     }
 

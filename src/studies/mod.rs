@@ -20,6 +20,7 @@ pub mod estimates;
 pub mod evidence;
 pub mod explained;
 pub mod explanation;
+pub mod figure;
 pub mod findings;
 pub mod found;
 pub mod frequency;

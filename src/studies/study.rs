@@ -7,6 +7,7 @@ use schemars::{Schema, SchemaGenerator};
 
 use super::estimates::{Bench, Estimates};
 use super::explanation::Explanation;
+use super::figure::Figure;
 use super::found::Found;
 use super::label::{Detector, Verdict};
 use super::metric::{Column, Keys};
@@ -80,6 +81,11 @@ pub trait Study: Sync {
     /// What it found, for the studies that follow.
     fn found(&self, _observed: &[Observed<'_>], _judged: &Judged<'_>) -> Found {
         Found::default()
+    }
+
+    /// The figures of what it found; none where there is nothing to draw.
+    fn figures(&self, _found: &dyn Section, _policy: &Policy) -> Vec<Figure> {
+        Vec::new()
     }
 
     /// The keys of its section in the report, with the schema of each.

@@ -27,6 +27,7 @@ pub(super) enum Action {
     Analyze(Box<AnalyzeArguments>),
     Merge(MergeArguments),
     Relabel(RelabelArguments),
+    Export(ExportArguments),
     Diff(DiffArguments),
     Maps(MapsArguments),
     Counts(CountsArguments),
@@ -137,7 +138,8 @@ pub(super) enum RemovalArgument {
 /// Options that `analyze` and `merge` have in common: where the report goes, and how it is labelled.
 #[derive(Args)]
 pub(super) struct ReportArguments {
-    /// Write a report, as JSON or as CSV by the extension; `-` writes JSON to standard output. May be repeated
+    /// Write a report, as JSON, as CSV or as a page (.html) by the extension; `-` writes JSON to standard output. May be
+    /// repeated
     #[arg(short, long = "output", value_name = "FILE")]
     pub(super) outputs: Vec<PathBuf>,
     /// Do not print the summary
@@ -213,8 +215,36 @@ pub(super) struct RelabelArguments {
     /// The thresholds of a published analysis; the policy file changes them
     #[arg(long = "preset", value_name = "PRESET", value_parser = policies(), group = "labels")]
     pub(super) presets: Vec<String>,
-    /// Write the new report, as JSON or as CSV by the extension; `-` writes JSON to standard output. May be repeated
+    /// Write the new report, as JSON, as CSV or as a page (.html) by the extension; `-` writes JSON to standard output. May be
+    /// repeated
     #[arg(short, long = "output", value_name = "FILE")]
+    pub(super) outputs: Vec<PathBuf>,
+}
+
+const EXPORT_EXAMPLES: &str = "\
+Examples:
+  headscope export report.json -o report.html -o heads.csv
+  headscope export report.json --figure grid -o grid.svg
+  headscope export report.json --figure heatmap:entropy_ratio -o entropy.svg
+
+Figures: grid, layers, heatmap:METRIC with any metric of the report, and those of the studies that were run: relations,
+coreference, effects, use, pruning, drift, dependence.
+
+Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+";
+
+/// Write a saved report in other formats, or a part of it, without the model
+#[derive(Args)]
+#[command(after_help = EXPORT_EXAMPLES)]
+pub(super) struct ExportArguments {
+    /// A report in JSON; `-` reads standard input
+    pub(super) report: PathBuf,
+    /// Write this figure alone, as SVG
+    #[arg(long, value_name = "FIGURE")]
+    pub(super) figure: Option<String>,
+    /// Write to this file, in the format of its extension: .html (a page), .json, .csv (a row for each head), or .svg (a
+    /// figure). May be repeated
+    #[arg(short, long = "output", value_name = "FILE", required = true)]
     pub(super) outputs: Vec<PathBuf>,
 }
 

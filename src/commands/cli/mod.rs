@@ -12,8 +12,8 @@ use clap::{CommandFactory, Parser};
 use crate::commands::diff::outcome;
 use crate::commands::explain;
 use crate::commands::options::{
-    AnalyzeOptions, CountsOptions, DiffOptions, MapsOptions, MergeOptions, ONLY_ONCE, Outcome, PolicyOptions,
-    RelabelOptions, ReportOptions, SentenceChoice,
+    AnalyzeOptions, CountsOptions, DiffOptions, ExportOptions, Exported, MapsOptions, MergeOptions, ONLY_ONCE, Outcome,
+    PolicyOptions, RelabelOptions, ReportOptions, SentenceChoice,
 };
 use crate::corpus::{Format, Input};
 use crate::export::{Target, Writer};
@@ -37,8 +37,8 @@ use crate::system::terminal::{is_obeyed, one_line, say};
 
 use arguments::{
     Action, AnalyzeArguments, Arguments, ControlArgument, CorpusArguments, CountsArguments, DiffArguments,
-    ExplainArguments, FormatArgument, FromTokenArgument, MapsArguments, MergeArguments, PartArgument, RelabelArguments,
-    RemovalArgument, ReportArguments, SchemaArgument, SchemaArguments,
+    ExplainArguments, ExportArguments, FormatArgument, FromTokenArgument, MapsArguments, MergeArguments, PartArgument,
+    RelabelArguments, RemovalArgument, ReportArguments, SchemaArgument, SchemaArguments,
 };
 
 /// A command with its options, validated.
@@ -49,6 +49,8 @@ pub enum Command {
     Merge(MergeOptions),
     /// Apply another policy to a saved report.
     Relabel(RelabelOptions),
+    /// Write a saved report in other formats.
+    Export(ExportOptions),
     /// Compare two analyses.
     Diff(DiffOptions),
     /// Write attention maps.
@@ -67,6 +69,7 @@ pub fn parse() -> Command {
         Action::Analyze(arguments) => ("analyze", arguments.validate().map(Box::new).map(Command::Analyze)),
         Action::Merge(arguments) => ("merge", arguments.validate().map(Command::Merge)),
         Action::Relabel(arguments) => ("relabel", arguments.validate().map(Command::Relabel)),
+        Action::Export(arguments) => ("export", arguments.validate().map(Command::Export)),
         Action::Diff(arguments) => ("diff", arguments.validate().map(Command::Diff)),
         Action::Maps(arguments) => ("maps", arguments.validate().map(Command::Maps)),
         Action::Counts(arguments) => ("counts", arguments.validate().map(Command::Counts)),
@@ -214,6 +217,21 @@ impl RelabelArguments {
         refuse_studies(&self.presets, "headscope analyze")?;
         let policy = PolicyOptions { presets: presets(&self.presets), file: self.policy, min_count: None };
         Ok(RelabelOptions { report: self.report, policy, outputs: targets(&self.outputs)? })
+    }
+}
+
+impl ExportArguments {
+    fn validate(self) -> Result<ExportOptions, Usage> {
+        refuse_overlap(&self.outputs, &[])?;
+        let figure = |name| match self.outputs.iter().find(|path| lower_extension(path) != "svg") {
+            Some(other) => Err(format!("`{}`: a figure is written as .svg", other.display())),
+            None => Ok(Exported::Figure(name, self.outputs.clone())),
+        };
+        let wanted = match self.figure {
+            Some(name) => figure(name)?,
+            None => Exported::Report(targets(&self.outputs)?),
+        };
+        Ok(ExportOptions { report: self.report, wanted })
     }
 }
 

@@ -2,6 +2,7 @@
 //! "Coreference").
 
 mod anaphors;
+mod figure;
 mod labels;
 mod metrics;
 mod section;
@@ -14,9 +15,11 @@ use schemars::{Schema, SchemaGenerator};
 
 use super::estimates::{Bench, Estimates};
 use super::explanation::Explanation;
+use super::figure::Figure;
 use super::label::Detector;
 use super::metric::{self, Keys};
-use super::section::Section;
+use super::policy::Policy;
+use super::section::{Section, section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
 use crate::passes::observer::{self, Observer, watching};
 use crate::passes::pass::{Pass, Sequences};
@@ -76,6 +79,10 @@ impl Study for Antecedents {
         let of_chance = |number: Option<usize>| Seen::chance(blocks.at(number), best).values();
         let section = CoreferenceSection { coreference: Coreference::new(sums, bench) };
         (Estimates::new(&columns(self), bench, of_head, of_chance), Box::new(section))
+    }
+
+    fn figures(&self, found: &dyn Section, _: &Policy) -> Vec<Figure> {
+        figure::figures(&section::<CoreferenceSection>(found).coreference)
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

@@ -2,6 +2,7 @@
 
 mod edges;
 mod excess;
+mod figure;
 mod measure;
 mod section;
 mod strongest;
@@ -11,6 +12,8 @@ use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
 use super::estimates::{Bench, Estimates};
+use super::figure::Figure;
+use super::policy::Policy;
 use super::section::{Section, section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject};
 use crate::passes::observer::{self, Observer, watching};
@@ -49,6 +52,10 @@ impl Study for LaterHeads {
         let sums: &DependenceSums = observer::sums(observed[0].sums);
         let dependence = Dependence::new(sums, bench);
         (Estimates::none(bench.grid.count()), Box::new(DependenceSection::new(dependence)))
+    }
+
+    fn figures(&self, found: &dyn Section, _: &Policy) -> Vec<Figure> {
+        figure::figures(&section::<DependenceSection>(found).dependence)
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

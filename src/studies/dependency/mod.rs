@@ -3,6 +3,7 @@
 
 pub mod arcs;
 mod assessment;
+mod figure;
 mod measure;
 mod relation;
 pub mod section;
@@ -20,9 +21,11 @@ use schemars::{Schema, SchemaGenerator};
 use super::estimates::{Bench, Estimates};
 use super::evidence::Direction;
 use super::explanation::Explanation;
+use super::figure::Figure;
 use super::found::Found;
 use super::label::Detector;
 use super::metric::{self, Fraction, Keys, Metric};
+use super::policy::Policy;
 use super::section::{Section, section};
 use super::study::{Card, Caveat, Judged, Observed, Study, Subject, columns};
 use crate::corpus::relation::ALL;
@@ -130,6 +133,10 @@ impl Study for Dependency {
 
     fn found(&self, _: &[Observed<'_>], judged: &Judged<'_>) -> Found {
         Found { claims: section::<Relations>(judged.section).claims(judged.verdicts), ..Found::default() }
+    }
+
+    fn figures(&self, found: &dyn Section, policy: &Policy) -> Vec<Figure> {
+        figure::figures(section::<Relations>(found), policy)
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

@@ -1,5 +1,6 @@
 //! What each head is worth: the loss of masked tokens without it (METHODOLOGY, "What removal does").
 
+mod figure;
 mod metrics;
 mod section;
 mod sums;
@@ -10,8 +11,10 @@ use schemars::{Schema, SchemaGenerator};
 use super::by_block::ByBlock;
 use super::estimates::{Bench, Estimates};
 use super::explanation::Explanation;
+use super::figure::Figure;
 use super::found::{Found, Ranking};
 use super::metric::{self, Fraction, Keys};
+use super::policy::Policy;
 use super::section::{Section, section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
 use crate::passes::observer::{self, Observer, watching};
@@ -80,6 +83,10 @@ impl Study for Effect {
             (0..sums.heads()).map(|head| of_head(head).filter(|_| sums.measures(head))).collect();
         let rankings = scores.map(|scores| Ranking::rising("effect", &scores)).into_iter().collect();
         Found { rankings, negligible: section::<EffectSection>(judged.section).effect.negligible(), ..Found::default() }
+    }
+
+    fn figures(&self, found: &dyn Section, _: &Policy) -> Vec<Figure> {
+        figure::figures(&section::<EffectSection>(found).effect)
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

@@ -234,7 +234,8 @@ impl Verdicts {
 }
 
 impl Verdict {
-    fn name(self) -> &'static str {
+    /// As the report has it.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Helpful => "helpful",
             Self::Harmful => "harmful",

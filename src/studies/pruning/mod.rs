@@ -1,6 +1,7 @@
 //! How many heads can go: one head after the other is removed, and the loss of masked tokens is measured each time
 //! (METHODOLOGY, "Pruning curve").
 
+mod figure;
 mod section;
 mod sums;
 
@@ -11,7 +12,9 @@ use rand_chacha::ChaCha8Rng;
 use schemars::{Schema, SchemaGenerator};
 
 use super::estimates::{Bench, Estimates};
+use super::figure::Figure;
 use super::found::Ranking;
+use super::policy::Policy;
 use super::section::{Section, section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject};
 use crate::passes::observer::{self, Observer, watching};
@@ -73,6 +76,10 @@ impl Study for Pruning {
         let sums: &PruningSums = observer::sums(observed[0].sums);
         let section = PruningSection { pruning: Curves::new(sums, bench) };
         (Estimates::none(bench.grid.count()), Box::new(section))
+    }
+
+    fn figures(&self, found: &dyn Section, _: &Policy) -> Vec<Figure> {
+        figure::figures(&section::<PruningSection>(found).pruning)
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
