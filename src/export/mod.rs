@@ -7,14 +7,18 @@ pub mod json;
 mod numbers;
 pub mod page;
 mod palette;
+#[cfg(feature = "parquet")]
+mod parquet;
 pub mod summary;
 pub mod svg;
+pub mod tables;
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 
 use crate::report::Report;
+use crate::studies::table::Table;
 
 /// Where a report goes, and in which format.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +38,38 @@ pub enum Writer {
     Csv,
     /// The page.
     Html,
+}
+
+/// A format of flat tables, chosen by the file's extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableWriter {
+    /// Text.
+    Csv,
+    /// Columns with their types, compressed.
+    #[cfg(feature = "parquet")]
+    Parquet,
+}
+
+impl TableWriter {
+    /// All writers by file extension.
+    pub const ALL: &[(&str, TableWriter)] = &[
+        ("csv", TableWriter::Csv),
+        #[cfg(feature = "parquet")]
+        ("parquet", TableWriter::Parquet),
+    ];
+
+    /// The table in this format.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be expressed in it.
+    pub fn render(self, table: &Table) -> Result<Vec<u8>> {
+        match self {
+            Self::Csv => csv::table(table),
+            #[cfg(feature = "parquet")]
+            Self::Parquet => parquet::table(table),
+        }
+    }
 }
 
 impl Writer {

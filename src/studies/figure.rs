@@ -110,6 +110,6 @@ pub struct Edge {
     pub target: HeadPlace,
     /// How strong it is.
     pub mark: Mark,
-    /// Whether it is more than chance.
-    pub above: bool,
+    /// Whether it is among the strongest of all.
+    pub strongest: bool,
 }

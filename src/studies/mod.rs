@@ -41,6 +41,7 @@ pub mod segments;
 #[cfg(test)]
 mod simulation;
 pub mod study;
+pub mod table;
 pub mod terms;
 pub mod trees;
 pub mod wording;

@@ -13,6 +13,7 @@ use super::label::{Detector, Verdict};
 use super::metric::{Column, Keys};
 use super::policy::Policy;
 use super::section::{Nothing, Section};
+use super::table::Table;
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::Observer;
 use crate::passes::pass::Pass;
@@ -85,6 +86,11 @@ pub trait Study: Sync {
 
     /// The figures of what it found; none where there is nothing to draw.
     fn figures(&self, _found: &dyn Section, _policy: &Policy) -> Vec<Figure> {
+        Vec::new()
+    }
+
+    /// The flat tables of what it found, under the names of the report; none where its section has no rows.
+    fn tables(&self, _found: &dyn Section) -> Vec<Table> {
         Vec::new()
     }
 

@@ -224,11 +224,16 @@ pub(super) struct RelabelArguments {
 const EXPORT_EXAMPLES: &str = "\
 Examples:
   headscope export report.json -o report.html -o heads.csv
+  headscope export before.json after.json -o side-by-side.html
   headscope export report.json --figure grid -o grid.svg
   headscope export report.json --figure heatmap:entropy_ratio -o entropy.svg
+  headscope export report.json --table labels -o labels.csv
 
 Figures: grid, layers, heatmap:METRIC with any metric of the report, and those of the studies that were run: relations,
 coreference, effects, use, pruning, drift, dependence.
+
+Tables: heads, labels, metrics, controls, files, and those of the studies that were run: relations, by_head, by_distance,
+coreference, effects, effects_by_relation, use, pruning, edges. Columns have the names of the report.
 
 Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 ";
@@ -237,13 +242,17 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 #[derive(Args)]
 #[command(after_help = EXPORT_EXAMPLES)]
 pub(super) struct ExportArguments {
-    /// A report in JSON; `-` reads standard input
-    pub(super) report: PathBuf,
+    /// A report in JSON; `-` reads standard input. Of several reports a page (.html) has them side by side
+    #[arg(required = true, value_name = "REPORT")]
+    pub(super) reports: Vec<PathBuf>,
     /// Write this figure alone, as SVG
     #[arg(long, value_name = "FIGURE")]
     pub(super) figure: Option<String>,
-    /// Write to this file, in the format of its extension: .html (a page), .json, .csv (a row for each head), or .svg (a
-    /// figure). May be repeated
+    /// Write this flat table alone, as CSV or as Parquet
+    #[arg(long, value_name = "TABLE", conflicts_with = "figure")]
+    pub(super) table: Option<String>,
+    /// Write to this file, in the format of its extension: .html (a page), .json, .csv (a row for each head), .svg (a
+    /// figure), .parquet (a table). May be repeated
     #[arg(short, long = "output", value_name = "FILE", required = true)]
     pub(super) outputs: Vec<PathBuf>,
 }
@@ -301,6 +310,9 @@ pub(super) struct DiffArguments {
     /// Fewest words of a relation, on either side, for it to be compared [default: that of the policy, 100]
     #[arg(long, value_name = "N")]
     pub(super) min_count: Option<u64>,
+    /// Write a page of everything that changed (.html) as well
+    #[arg(short, long = "output", value_name = "FILE")]
+    pub(super) outputs: Vec<PathBuf>,
     /// Threads that work out the numbers of partials [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) threads: Option<u16>,

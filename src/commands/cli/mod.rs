@@ -16,7 +16,7 @@ use crate::commands::options::{
     PolicyOptions, RelabelOptions, ReportOptions, SentenceChoice,
 };
 use crate::corpus::{Format, Input};
-use crate::export::{Target, Writer};
+use crate::export::{TableWriter, Target, Writer};
 use crate::model::grid::HeadPlace;
 use crate::model::source::ModelRef;
 use crate::passes::ablation::{Ablation, Choice, Replacement};
@@ -225,19 +225,42 @@ impl ExportArguments {
         refuse_overlap(&self.outputs, &[])?;
         let figure = |name| match self.outputs.iter().find(|path| lower_extension(path) != "svg") {
             Some(other) => Err(format!("`{}`: a figure is written as .svg", other.display())),
-            None => Ok(Exported::Figure(name, self.outputs.clone())),
+            None => Ok::<_, Usage>(Exported::Figure(name, self.outputs.clone())),
         };
-        let wanted = match self.figure {
-            Some(name) => figure(name)?,
-            None => Exported::Report(targets(&self.outputs)?),
+        let table = |name| -> Result<Exported, Usage> {
+            let known = |path: &PathBuf| TableWriter::ALL.iter().find(|(known, _)| *known == lower_extension(path));
+            let writer = |path: &PathBuf| match known(path) {
+                Some((_, writer)) => Ok((path.clone(), *writer)),
+                None if lower_extension(path) == "parquet" => Err(format!(
+                    "`{}`: this headscope was built without Parquet: build it with `--features parquet`, or write .csv",
+                    path.display()
+                )),
+                None => Err(format!("`{}`: a table is written as .csv or .parquet", path.display())),
+            };
+            Ok(Exported::Table(name, self.outputs.iter().map(writer).collect::<Result<_, Usage>>()?))
         };
-        Ok(ExportOptions { report: self.report, wanted })
+        let wanted = match (self.figure, self.table) {
+            (Some(name), _) => figure(name)?,
+            (None, Some(name)) => table(name)?,
+            (None, None) if self.reports.len() > 1 => {
+                refuse_other_than_pages(&self.outputs, "several reports")?;
+                Exported::SideBySide(self.outputs)
+            }
+            (None, None) => Exported::Report(targets(&self.outputs)?),
+        };
+        if self.reports.len() > 1 && !matches!(wanted, Exported::SideBySide(_)) {
+            return Err("a figure or a table is of one report".to_owned());
+        }
+        Ok(ExportOptions { reports: self.reports, wanted })
     }
 }
 
 impl DiffArguments {
     fn validate(self) -> Result<DiffOptions, Usage> {
-        let Self { a, b, rate, tolerance, only, full, json, presets: named, policy, min_count, threads } = self;
+        let Self { a, b, rate, tolerance, only, full, json, presets: named, policy, min_count, outputs, threads } =
+            self;
+        refuse_overlap(&outputs, &[])?;
+        refuse_other_than_pages(&outputs, "what changed")?;
         if !tolerance.is_finite() || tolerance < 0.0 {
             return Err(format!("--tolerance {tolerance} is no distance: give a number of 0 or more"));
         }
@@ -255,7 +278,7 @@ impl DiffArguments {
         };
         let only = only.into_iter().map(part).collect();
         let policy = PolicyOptions { presets: presets(&named), file: policy, min_count };
-        Ok(DiffOptions { a, b, rate, tolerance, only, policy, full, json, threads: threads_or_all(threads) })
+        Ok(DiffOptions { a, b, rate, tolerance, only, policy, full, json, outputs, threads: threads_or_all(threads) })
     }
 }
 
@@ -350,6 +373,14 @@ fn refuse_overlap(outputs: &[PathBuf], corpora: &[Input]) -> Result<(), Usage> {
         }
     }
     Ok(())
+}
+
+/// Refuses outputs that are no pages.
+fn refuse_other_than_pages(outputs: &[PathBuf], of: &str) -> Result<(), Usage> {
+    match outputs.iter().find(|path| lower_extension(path) != "html") {
+        Some(other) => Err(format!("`{}`: of {of} a page is written, as .html", other.display())),
+        None => Ok(()),
+    }
 }
 
 /// Each head once, ascending.

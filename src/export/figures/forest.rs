@@ -6,7 +6,7 @@ use crate::export::palette::Ink;
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, clipped, width_of};
 use crate::studies::figure::{Figure, Forest, Mark, Row};
 
-const WIDTH: f64 = 380.0;
+const WIDTH: f64 = 480.0;
 const MOST_LETTERS: usize = 28;
 
 /// The shape of a mark and its ink: the first is what the figure is about, the others stand beside it.

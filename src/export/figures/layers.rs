@@ -5,7 +5,7 @@ use crate::export::palette::Ink;
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, width_of};
 use crate::report::Report;
 
-const HEIGHT: f64 = 34.0;
+const HEIGHT: f64 = 42.0;
 
 pub fn draw(report: &Report, medium: Medium) -> String {
     let families = families(report);

@@ -22,7 +22,9 @@ impl Scale {
             (least, most) = (least - 0.5, most + 0.5);
         }
         let step = round_step((most - least) / ticks.max(1) as f64);
-        Self { least: (least / step).floor() * step, most: (most / step).ceil() * step, from, to, step }
+        // A number that is round but for the last bit is round.
+        let (least, most) = ((least / step + 1e-9).floor() * step, (most / step - 1e-9).ceil() * step);
+        Self { least, most, from, to, step }
     }
 
     /// The pixel of a number.
@@ -49,7 +51,7 @@ fn round_step(least: f64) -> f64 {
     let mut power = 1e-12;
     loop {
         for factor in [1.0, 2.0, 5.0] {
-            if power * factor >= least {
+            if power * factor >= least * (1.0 - 1e-9) {
                 return power * factor;
             }
         }

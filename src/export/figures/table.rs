@@ -26,10 +26,10 @@ pub fn table(figure: &Figure) -> (Vec<String>, Vec<Vec<String>>) {
             (columns, (0..most).map(row).collect())
         }
         Chart::Edges(edges) => {
-            let columns = ["edge", "excess", "above chance"].map(str::to_owned).to_vec();
+            let columns = ["edge", "excess", "among the strongest"].map(str::to_owned).to_vec();
             let rows = edges.edges.iter().map(|edge| {
                 let name = format!("{} → {}", edge.source, edge.target);
-                vec![name, cell(Some(edge.mark), false), if edge.above { "yes" } else { "no" }.to_owned()]
+                vec![name, cell(Some(edge.mark), false), if edge.strongest { "yes" } else { "no" }.to_owned()]
             });
             (columns, rows.collect())
         }

@@ -53,7 +53,8 @@ struct LabelRow {
     sure: String,
 }
 
-fn hue(hue: Hue) -> String {
+/// The name of the colour under a label.
+pub fn hue(hue: Hue) -> String {
     Ink::Label(hue).name()
 }
 

@@ -5,6 +5,7 @@
 
 mod heads;
 mod metrics;
+pub mod several;
 mod studies;
 
 use std::fmt::Write as _;
@@ -13,7 +14,7 @@ use anyhow::Result;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use minijinja::value::{Serde, Value};
-use minijinja::{Environment, UndefinedBehavior};
+use minijinja::{AutoEscape, Environment, UndefinedBehavior};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
@@ -23,7 +24,13 @@ use super::summary;
 use super::svg::{Medium, escaped};
 use crate::report::{Caveat, Report, TextInfo, is_about_certainty};
 
-const TEMPLATE: &str = include_str!("template.html");
+/// The templates by name; all others fill in the blocks of `base`.
+const TEMPLATES: [(&str, &str); 4] = [
+    ("base", include_str!("base.html")),
+    ("report", include_str!("report.html")),
+    ("several", include_str!("several.html")),
+    ("changes", include_str!("changes.html")),
+];
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
@@ -32,9 +39,6 @@ const SCRIPT: &str = include_str!("script.js");
 struct Page<'a> {
     title: String,
     facts: Vec<(&'static str, String)>,
-    style: Value,
-    script: Value,
-    script_hash: Value,
     about_labels: Vec<&'a Caveat>,
     about_certainty: Vec<&'a Caveat>,
     heads_across: Vec<usize>,
@@ -66,9 +70,6 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
     let page = Page {
         title: format!("Attention heads of {}", report.model.id),
         facts: facts(report),
-        style: Value::from_safe_string(colours() + STYLE),
-        script: Value::from_safe_string(SCRIPT.to_owned()),
-        script_hash: Value::from_safe_string(script_hash()),
         about_labels,
         about_certainty,
         heads_across: (0..report.model.heads).collect(),
@@ -84,19 +85,29 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
         missing,
         footer: footer(report),
     };
-    Ok(filled(&page)?.into_bytes())
+    filled("report", &page)
 }
 
-/// The template with all that is in the page; all text but what was made here is from elsewhere, and is text.
-fn filled(page: &impl Serialize) -> Result<String> {
+/// A template with all that is in it; all text but what was made here is from elsewhere, and is text.
+///
+/// # Errors
+///
+/// If `content` lacks what the template shows.
+pub fn filled(template: &str, content: &impl Serialize) -> Result<Vec<u8>> {
     let mut templates = Environment::new();
     templates.set_undefined_behavior(UndefinedBehavior::Strict);
+    templates.set_auto_escape_callback(|_| AutoEscape::Html);
     templates.set_formatter(|out, _, value| {
         let text = value.to_string();
         out.write_str(&if value.is_safe() { text } else { escaped(&text) }).map_err(minijinja::Error::from)
     });
-    templates.add_template("page", TEMPLATE)?;
-    Ok(templates.get_template("page")?.render(Value::from(Serde(page)))?)
+    templates.add_global("style", Value::from_safe_string(colours() + STYLE));
+    templates.add_global("script", Value::from_safe_string(SCRIPT.to_owned()));
+    templates.add_global("script_hash", Value::from_safe_string(script_hash()));
+    for (name, text) in TEMPLATES {
+        templates.add_template(name, text)?;
+    }
+    Ok(templates.get_template(template)?.render(Value::from(Serde(content)))?.into_bytes())
 }
 
 /// The digest of the script, as a content security policy names it.
@@ -164,7 +175,7 @@ mod tests {
 
     #[test]
     fn nothing_is_loaded() {
-        for text in [TEMPLATE, STYLE, SCRIPT] {
+        for text in TEMPLATES.map(|(_, text)| text).into_iter().chain([STYLE, SCRIPT]) {
             for word in ["http:", "https:", "//cdn", "url(", "@import", "fetch(", "XMLHttpRequest", "src="] {
                 assert!(!text.contains(word), "{word}");
             }

@@ -36,7 +36,7 @@ if (cards) {
       history.replaceState(null, '', cell.hash);
     });
   });
-  const across = all('.grid tr:first-child th').length;
+  const across = all('.grid thead th').length;
   const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across };
   one('heads').addEventListener('keydown', (event) => {
     const place = cells.indexOf(document.activeElement), step = steps[event.key];

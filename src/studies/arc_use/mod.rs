@@ -13,6 +13,7 @@ use super::figure::Figure;
 use super::policy::Policy;
 use super::section::{Section, section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject};
+use super::table::Table;
 use crate::passes::observer::{self, Observer, watching};
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use section::{LabelUse, UseSection};
@@ -60,6 +61,10 @@ impl Study for ArcUse {
 
     fn figures(&self, found: &dyn Section, _: &Policy) -> Vec<Figure> {
         figure::figures(&section::<UseSection>(found).use_of_arcs)
+    }
+
+    fn tables(&self, found: &dyn Section) -> Vec<Table> {
+        vec![Table::of("use", &section::<UseSection>(found).use_of_arcs)]
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

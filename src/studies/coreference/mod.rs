@@ -21,6 +21,7 @@ use super::metric::{self, Keys};
 use super::policy::Policy;
 use super::section::{Section, section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
+use super::table::Table;
 use crate::passes::observer::{self, Observer, watching};
 use crate::passes::pass::{Pass, Sequences};
 use metrics::{METRICS, Seen, best_baselines};
@@ -83,6 +84,10 @@ impl Study for Antecedents {
 
     fn figures(&self, found: &dyn Section, _: &Policy) -> Vec<Figure> {
         figure::figures(&section::<CoreferenceSection>(found).coreference)
+    }
+
+    fn tables(&self, found: &dyn Section) -> Vec<Table> {
+        vec![Table::of("coreference", &section::<CoreferenceSection>(found).coreference.kinds)]
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

@@ -7,11 +7,12 @@ use super::strongest::Edge;
 use crate::studies::figure::{Chart, Edge as Line, Edges, Figure, Mark};
 
 pub(super) fn figures(dependence: &Dependence) -> Vec<Figure> {
-    let Dependence { tokens, sentences, edges, above, strongest, heads, .. } = dependence;
-    // Of each head the strongest edge that is more than chance, from it and to it.
-    let of_heads = heads.iter().flat_map(|head| [head.upstream, head.downstream]).flatten().filter(|edge| edge.above);
-    let shown: BTreeMap<_, Edge> =
-        of_heads.chain(strongest.iter().copied()).map(|edge| ((edge.source, edge.target), edge)).collect();
+    let Dependence { tokens, sentences, edges, above: count, strongest, heads, .. } = dependence;
+    let is_strongest =
+        |edge: &Edge| strongest.iter().any(|other| (other.source, other.target) == (edge.source, edge.target));
+    let of_heads = heads.iter().filter_map(|head| head.upstream);
+    let above = of_heads.chain(strongest.iter().copied()).filter(|edge| edge.above);
+    let shown: BTreeMap<_, Edge> = above.map(|edge| ((edge.source, edge.target), edge)).collect();
     if shown.is_empty() {
         return Vec::new();
     }
@@ -21,15 +22,15 @@ pub(super) fn figures(dependence: &Dependence) -> Vec<Figure> {
         source: edge.source,
         target: edge.target,
         mark: Mark { value: edge.excess, ci95: edge.excess_ci95 },
-        above: edge.above,
+        strongest: is_strongest(&edge),
     };
     vec![Figure {
         name: "dependence",
         title: "Which later heads look elsewhere without each head".to_owned(),
         reading: format!(
             "An edge goes from a head that is removed to a later one whose attention shifts by more than both heads' means \
-             make expected (over {tokens} tokens of {sentences} sentences). Of {edges} edges {above} are above chance; {} are drawn: \
-             the strongest, and of each head the strongest above chance, from it and to it. Edges not above chance are grey.",
+             make expected (over {tokens} tokens of {sentences} sentences). Of {edges} edges {count} are above chance; {} of these are \
+             drawn: the strongest, in colour, and of each head the strongest that goes to it.",
             shown.len()
         ),
         chart: Chart::Edges(Edges {

@@ -16,9 +16,10 @@ use super::figure::Figure;
 use super::policy::Policy;
 use super::section::{Section, section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject};
+use super::table::Table;
 use crate::passes::observer::{self, Observer, watching};
 use crate::passes::pass::{Pass, Portion};
-use section::{Dependence, DependenceSection};
+use section::{Dependence, DependenceSection, LayerPair};
 use sums::DependenceSums;
 
 /// Which later heads look elsewhere without each head.
@@ -56,6 +57,11 @@ impl Study for LaterHeads {
 
     fn figures(&self, found: &dyn Section, _: &Policy) -> Vec<Figure> {
         figure::figures(&section::<DependenceSection>(found).dependence)
+    }
+
+    fn tables(&self, found: &dyn Section) -> Vec<Table> {
+        let dependence = &section::<DependenceSection>(found).dependence;
+        vec![Table::of("edges", dependence.layers.iter().flat_map(LayerPair::edges))]
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

@@ -28,6 +28,7 @@ use super::metric::{self, Fraction, Keys, Metric};
 use super::policy::Policy;
 use super::section::{Section, section};
 use super::study::{Card, Caveat, Judged, Observed, Study, Subject, columns};
+use super::table::Table;
 use crate::corpus::relation::ALL;
 use crate::passes::observer::{self, Observer, sums, watching};
 use crate::system::parallel::in_parallel;
@@ -137,6 +138,10 @@ impl Study for Dependency {
 
     fn figures(&self, found: &dyn Section, policy: &Policy) -> Vec<Figure> {
         figure::figures(section::<Relations>(found), policy)
+    }
+
+    fn tables(&self, found: &dyn Section) -> Vec<Table> {
+        section::<Relations>(found).tables()
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

@@ -17,6 +17,7 @@ use super::metric::{self, Fraction, Keys};
 use super::policy::Policy;
 use super::section::{Section, section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
+use super::table::Table;
 use crate::passes::observer::{self, Observer, watching};
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use metrics::{METRICS, effect, values};
@@ -87,6 +88,12 @@ impl Study for Effect {
 
     fn figures(&self, found: &dyn Section, _: &Policy) -> Vec<Figure> {
         figure::figures(&section::<EffectSection>(found).effect)
+    }
+
+    fn tables(&self, found: &dyn Section) -> Vec<Table> {
+        let Effects { heads, relations, .. } = &section::<EffectSection>(found).effect;
+        let by_relation = relations.iter().flat_map(|relation| relation.of_heads(heads));
+        vec![Table::of("effects", heads), Table::of("effects_by_relation", by_relation)]
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

@@ -17,9 +17,10 @@ use super::found::Ranking;
 use super::policy::Policy;
 use super::section::{Section, section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject};
+use super::table::Table;
 use crate::passes::observer::{self, Observer, watching};
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
-use section::{Curves, PruningSection};
+use section::{Curve, Curves, PruningSection};
 use sums::PruningSums;
 
 /// How much the model loses when heads go one after the other.
@@ -80,6 +81,11 @@ impl Study for Pruning {
 
     fn figures(&self, found: &dyn Section, _: &Policy) -> Vec<Figure> {
         figure::figures(&section::<PruningSection>(found).pruning)
+    }
+
+    fn tables(&self, found: &dyn Section) -> Vec<Table> {
+        let pruning = &section::<PruningSection>(found).pruning;
+        vec![Table::of("pruning", pruning.orders.iter().flat_map(Curve::steps))]
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
