@@ -176,12 +176,16 @@ def heads(browser):
 
 
 def tables(browser):
-    column = "[...document.querySelector('table.sort').tBodies[0].rows].map((row) => parseFloat(row.cells[1].textContent))"
-    browser.evaluate("document.querySelector('table.sort thead th:nth-child(2) button').click()")
-    down = browser.evaluate(column)
-    assert down == sorted(down, reverse=True), down
-    browser.evaluate("document.querySelector('table.sort thead th:nth-child(2) button').click()")
-    assert browser.evaluate(column) == sorted(down)
+    """Sorts the first table whose second column has numbers, by that."""
+    table = (
+        "[...document.querySelectorAll('table.sort')].find((table) =>"
+        " [...table.tBodies[0].rows].every((row) => !isNaN(parseFloat(row.cells[1].textContent))))"
+    )
+    column = f"[...{table}.tBodies[0].rows].map((row) => parseFloat(row.cells[1].textContent))"
+    for reverse in [True, False]:
+        browser.evaluate(f"{table}.querySelector('thead th:nth-child(2) button').click()")
+        numbers = browser.evaluate(column)
+        assert numbers == sorted(numbers, reverse=reverse), numbers
 
 
 def metrics(browser):

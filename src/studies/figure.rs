@@ -25,6 +25,10 @@ pub enum Chart {
     Curves(Curves),
     /// Heads of layers, and edges between them.
     Edges(Edges),
+    /// Heads as points of the plane.
+    Points(Points),
+    /// Heads joined one after the other.
+    Tree(Tree),
 }
 
 /// Rows of numbers with their intervals.
@@ -112,4 +116,36 @@ pub struct Edge {
     pub mark: Mark,
     /// Whether it is among the strongest of all.
     pub strongest: bool,
+}
+
+/// Heads as points of the plane: as far apart as they are different, as far as that goes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Points {
+    /// What their distance measures.
+    pub distance: String,
+    /// The point of each head, layer by layer.
+    pub points: Vec<[f64; 2]>,
+    /// Groups of heads, by their places; each is drawn with lines from its middle.
+    pub groups: Vec<Vec<usize>>,
+}
+
+/// Heads joined one after the other: a dendrogram.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tree {
+    /// What the height of a join measures.
+    pub height: String,
+    /// The height at which groups are cut off, if they are.
+    pub cut: Option<f64>,
+    /// The joins by rising height: of all heads, layer by layer, and the joins before, two that become one. One less than there
+    /// are heads.
+    pub joins: Vec<Join>,
+}
+
+/// Two that become one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Join {
+    /// Heads by their place, joins by the number of heads more than their place among the joins.
+    pub of: [usize; 2],
+    /// The height.
+    pub height: f64,
 }

@@ -6,8 +6,10 @@ mod forest;
 mod grid;
 mod heatmap;
 mod layers;
+mod points;
 mod scale;
 mod table;
+mod tree;
 
 use anyhow::{Result, anyhow};
 
@@ -62,5 +64,7 @@ pub fn draw(report: &Report, figure: &Figure, medium: Medium) -> String {
         Chart::Forest(forest) => forest::draw(figure, forest, medium),
         Chart::Curves(curves) => curves::draw(figure, curves, medium),
         Chart::Edges(edges) => edges::draw(report, figure, edges, medium),
+        Chart::Points(points) => points::draw(report, figure, points, medium),
+        Chart::Tree(tree) => tree::draw(report, figure, tree, medium),
     }
 }

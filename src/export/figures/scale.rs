@@ -12,6 +12,15 @@ pub struct Scale {
 impl Scale {
     /// A scale that has all finite ones of these numbers, on the pixels between `from` and `to`, with about `ticks` ticks.
     pub fn new(numbers: impl Iterator<Item = f64>, [from, to]: [f64; 2], ticks: usize) -> Self {
+        let [least, most] = Self::ends(numbers);
+        let step = round_step((most - least) / ticks.max(1) as f64);
+        // A number that is round but for the last bit is round.
+        let (least, most) = ((least / step + 1e-9).floor() * step, (most / step - 1e-9).ceil() * step);
+        Self { least, most, from, to, step }
+    }
+
+    /// The least and the most of the finite ones, which are never the same.
+    pub fn ends(numbers: impl Iterator<Item = f64>) -> [f64; 2] {
         let finite = numbers.filter(|number| number.is_finite());
         let (mut least, mut most) = finite
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), number| (least.min(number), most.max(number)));
@@ -21,10 +30,7 @@ impl Scale {
         if most - least < 1e-9 {
             (least, most) = (least - 0.5, most + 0.5);
         }
-        let step = round_step((most - least) / ticks.max(1) as f64);
-        // A number that is round but for the last bit is round.
-        let (least, most) = ((least / step + 1e-9).floor() * step, (most / step - 1e-9).ceil() * step);
-        Self { least, most, from, to, step }
+        [least, most]
     }
 
     /// The pixel of a number.

@@ -64,7 +64,7 @@ pub fn of(report: &Report) -> Vec<StudySection> {
         let ids: Vec<&str> = study.caveats(&judged).iter().map(|caveat| caveat.id).collect();
         let caveats = report.caveats.iter().filter(|caveat| ids.contains(&caveat.id.as_str())).cloned().collect();
         let drawn = |figure: Figure| {
-            let (columns, rows) = figures::table(&figure);
+            let (columns, rows) = figures::table(report, &figure);
             let svg = Value::from_safe_string(figures::draw(report, &figure, Medium::Page));
             let Figure { title, reading, .. } = figure;
             Drawn { numbers: Numbers { caption: title.clone(), columns, rows }, title, reading, svg }
