@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use headscope::commands::cli::{self, Command};
-use headscope::commands::{analyze, counts, diff, maps, merge, relabel, show};
+use headscope::commands::{analyze, counts, diff, export, maps, merge, relabel, show};
 use headscope::system::interrupt::clean_up_when_interrupted;
 use headscope::system::terminal::{print, say_error};
 
@@ -15,6 +15,7 @@ fn main() -> ExitCode {
         Command::Analyze(options) => analyze::analyze(&options).map(|()| 0),
         Command::Merge(options) => merge::merge(&options).map(|()| 0),
         Command::Relabel(options) => relabel::relabel(&options).map(|()| 0),
+        Command::Export(options) => export::export(&options).map(|()| 0),
         Command::Diff(options) => diff::diff(&options).map(|same| u8::from(!same)),
         Command::Maps(options) => maps::maps(&options).map(|()| 0),
         Command::Counts(options) => counts::counts(&options).map(|()| 0),

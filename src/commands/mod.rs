@@ -6,6 +6,7 @@ mod conclude;
 pub mod counts;
 pub mod diff;
 pub mod explain;
+pub mod export;
 pub mod maps;
 pub mod merge;
 mod observe;

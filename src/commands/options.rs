@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 
 use crate::corpus::Input;
-use crate::export::Target;
 use crate::export::summary::Detail;
+use crate::export::{TableWriter, Target};
 use crate::model::grid::HeadPlace;
 use crate::model::source::ModelRef;
 use crate::passes::ablation::Ablation;
@@ -229,6 +229,28 @@ pub struct RelabelOptions {
     pub outputs: Vec<Target>,
 }
 
+/// `headscope export`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportOptions {
+    /// The saved reports, one or several; `-` is standard input.
+    pub reports: Vec<PathBuf>,
+    /// What is written of them, and where.
+    pub wanted: Exported,
+}
+
+/// What is written of a saved report, or of several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exported {
+    /// The whole of it, in any format.
+    Report(Vec<Target>),
+    /// A page of several reports side by side.
+    SideBySide(Vec<PathBuf>),
+    /// The figure of this name, as SVG.
+    Figure(String, Vec<PathBuf>),
+    /// The table of this name, in the format of each file.
+    Table(String, Vec<(PathBuf, TableWriter)>),
+}
+
 /// `headscope diff`
 #[derive(Clone, Debug)]
 pub struct DiffOptions {
@@ -248,6 +270,8 @@ pub struct DiffOptions {
     pub full: bool,
     /// Whether the outcome is printed as JSON.
     pub json: bool,
+    /// Where a page of it goes.
+    pub outputs: Vec<PathBuf>,
     /// Threads that work out the numbers of partials.
     pub threads: NonZeroUsize,
 }

@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::report::{HeadReport, Report};
 use crate::stats::bootstrap::Interval;
 use crate::studies::label::Label;
+use crate::studies::table::{Cell, Table};
 use crate::system::terminal::printable;
 
 /// The table; an empty cell is a value that could not be computed, or a label that the head does not have.
@@ -54,6 +55,27 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
             label.map_or_else(String::new, |label| label.score.to_string())
         }));
         writer.write_record(row.iter().map(|cell| safe(cell)))?;
+    }
+    Ok(writer.into_inner().map_err(::csv::IntoInnerError::into_error)?)
+}
+
+/// A flat table; an empty cell is what could not be computed.
+///
+/// # Errors
+///
+/// None that a table can cause.
+pub fn table(table: &Table) -> Result<Vec<u8>> {
+    let cell = |cell: &Cell| match cell {
+        Cell::Empty => String::new(),
+        Cell::Flag(flag) => flag.to_string(),
+        Cell::Integer(number) => number.to_string(),
+        Cell::Number(number) => json!(number).to_string(),
+        Cell::Text(text) => safe(text),
+    };
+    let mut writer = ::csv::Writer::from_writer(Vec::new());
+    writer.write_record(table.columns.iter().map(|column| safe(column)))?;
+    for row in &table.rows {
+        writer.write_record(row.iter().map(cell))?;
     }
     Ok(writer.into_inner().map_err(::csv::IntoInnerError::into_error)?)
 }

@@ -2,14 +2,24 @@
 
 pub mod card;
 pub mod csv;
+pub mod figures;
+mod heads;
 pub mod json;
+mod numbers;
+pub mod page;
+mod palette;
+#[cfg(feature = "parquet")]
+mod parquet;
 pub mod summary;
+pub mod svg;
+pub mod tables;
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 
 use crate::report::Report;
+use crate::studies::table::Table;
 
 /// Where a report goes, and in which format.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,11 +37,45 @@ pub enum Writer {
     Json,
     /// One row per head.
     Csv,
+    /// The page.
+    Html,
+}
+
+/// A format of flat tables, chosen by the file's extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableWriter {
+    /// Text.
+    Csv,
+    /// Columns with their types, compressed.
+    #[cfg(feature = "parquet")]
+    Parquet,
+}
+
+impl TableWriter {
+    /// All writers by file extension.
+    pub const ALL: &[(&str, TableWriter)] = &[
+        ("csv", TableWriter::Csv),
+        #[cfg(feature = "parquet")]
+        ("parquet", TableWriter::Parquet),
+    ];
+
+    /// The table in this format.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be expressed in it.
+    pub fn render(self, table: &Table) -> Result<Vec<u8>> {
+        match self {
+            Self::Csv => csv::table(table),
+            #[cfg(feature = "parquet")]
+            Self::Parquet => parquet::table(table),
+        }
+    }
 }
 
 impl Writer {
     /// All writers by file extension.
-    pub const ALL: &[(&str, Writer)] = &[("json", Writer::Json), ("csv", Writer::Csv)];
+    pub const ALL: &[(&str, Writer)] = &[("json", Writer::Json), ("csv", Writer::Csv), ("html", Writer::Html)];
 
     /// The report in this format.
     ///
@@ -42,6 +86,7 @@ impl Writer {
         match self {
             Self::Json => json::render(report),
             Self::Csv => csv::render(report),
+            Self::Html => page::render(report),
         }
     }
 }

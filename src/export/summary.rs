@@ -139,6 +139,14 @@ fn blocks(out: &mut Summary, said: Summary) -> fmt::Result {
     Ok(())
 }
 
+/// The paragraphs of the controls; none without any.
+#[must_use]
+pub fn of_controls(report: &Report) -> String {
+    let mut summary = Summary::default();
+    controls::write(&mut summary, report).expect("writing to a string does not fail");
+    summary.to_string().trim().to_owned()
+}
+
 /// The lines that presets add.
 #[must_use]
 pub fn of_presets(presets: &[&Preset], heads: &[HeadReport]) -> String {

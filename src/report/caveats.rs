@@ -130,6 +130,12 @@ const GENERAL: &[Entry] = &[
     ),
 ];
 
+/// Whether a general caveat is about how sure labels are, not about their meaning.
+#[must_use]
+pub fn is_about_certainty(id: &str) -> bool {
+    GENERAL.iter().any(|(caveat, _)| caveat.id == id && caveat.about == About::Certainty)
+}
+
 /// The caveats that apply to a run: of each kind the general ones first, then those of the studies.
 pub fn of_run(
     model: &ModelInfo,

@@ -30,6 +30,7 @@ use crate::studies::policy::Policy;
 use crate::studies::section::Section;
 use crate::studies::study::{Study, columns};
 
+pub use caveats::is_about_certainty;
 pub use control::{ControlHead, ControlReport, Controlled};
 pub use corpus::{CorpusFileInfo, CorpusInfo};
 pub use text::TextInfo;

@@ -61,6 +61,12 @@ impl Interval {
         self.1
     }
 
+    /// The interval of what is larger by `amount`.
+    #[must_use]
+    pub fn moved(self, amount: f64) -> Self {
+        Self(self.0 + amount, self.1 + amount)
+    }
+
     /// Half of the width: what stands after a ±.
     #[must_use]
     pub fn half_width(self) -> f64 {

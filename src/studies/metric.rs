@@ -154,7 +154,7 @@ enum Cells<T> {
 
 /// A JSON object that keeps its order.
 #[derive(Clone, Debug, PartialEq)]
-struct Named<T>(Vec<(String, T)>);
+pub(super) struct Named<T>(pub(super) Vec<(String, T)>);
 
 /// The metrics of one head; `null` where nothing in the corpus was eligible.
 pub type Values = Metrics<Option<f64>>;

@@ -7,11 +7,13 @@ use schemars::{Schema, SchemaGenerator};
 
 use super::estimates::{Bench, Estimates};
 use super::explanation::Explanation;
+use super::figure::Figure;
 use super::found::Found;
 use super::label::{Detector, Verdict};
 use super::metric::{Column, Keys};
 use super::policy::Policy;
 use super::section::{Nothing, Section};
+use super::table::Table;
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::Observer;
 use crate::passes::pass::Pass;
@@ -85,6 +87,16 @@ pub trait Study: Sync {
     /// What it found, for the studies that follow.
     fn found(&self, _observed: &[Observed<'_>], _judged: &Judged<'_>) -> Found {
         Found::default()
+    }
+
+    /// The figures of what it found; none where there is nothing to draw.
+    fn figures(&self, _found: &dyn Section, _policy: &Policy) -> Vec<Figure> {
+        Vec::new()
+    }
+
+    /// The flat tables of what it found, under the names of the report; none where its section has no rows.
+    fn tables(&self, _found: &dyn Section) -> Vec<Table> {
+        Vec::new()
     }
 
     /// The keys of its section in the report, with the schema of each.

@@ -42,6 +42,7 @@ pub(super) enum Action {
     Merge(MergeArguments),
     Relabel(RelabelArguments),
     Show(ShowArguments),
+    Export(ExportArguments),
     Diff(DiffArguments),
     Maps(MapsArguments),
     Counts(CountsArguments),
@@ -152,7 +153,8 @@ pub(super) enum RemovalArgument {
 /// Options that `analyze` and `merge` have in common: where the report goes, and how it is labelled.
 #[derive(Args)]
 pub(super) struct ReportArguments {
-    /// Write a report, as JSON or as CSV by the extension; `-` writes JSON to standard output. May be repeated
+    /// Write a report, as JSON, as CSV or as a page (.html) by the extension; `-` writes JSON to standard output. May be
+    /// repeated
     #[arg(short, long = "output", value_name = "FILE")]
     pub(super) outputs: Vec<PathBuf>,
     /// Do not print the summary
@@ -240,7 +242,8 @@ pub(super) struct RelabelArguments {
     /// The thresholds of a published analysis; the policy file changes them
     #[arg(long = "preset", value_name = "PRESET", value_parser = policies(), group = "labels")]
     pub(super) presets: Vec<String>,
-    /// Write the new report, as JSON or as CSV by the extension; `-` writes JSON to standard output. May be repeated
+    /// Write the new report, as JSON, as CSV or as a page (.html) by the extension; `-` writes JSON to standard output. May be
+    /// repeated
     #[arg(short, long = "output", value_name = "FILE")]
     pub(super) outputs: Vec<PathBuf>,
 }
@@ -281,6 +284,42 @@ pub(super) struct ShowArguments {
     /// Write JSON
     #[arg(long)]
     pub(super) json: bool,
+}
+
+const EXPORT_EXAMPLES: &str = "\
+Examples:
+  headscope export report.json -o report.html -o heads.csv
+  headscope export before.json after.json -o side-by-side.html
+  headscope export report.json --figure grid -o grid.svg
+  headscope export report.json --figure heatmap:entropy_ratio -o entropy.svg
+  headscope export report.json --table labels -o labels.csv
+
+Figures: grid, layers, heatmap:METRIC with any metric of the report, and those of the studies that were run: relations,
+coreference, effects, use, pruning, drift, dependence.
+
+Tables: heads, labels, metrics, controls, files, and those of the studies that were run: relations, by_head, by_distance,
+coreference, effects, effects_by_relation, use, pruning, edges. Columns have the names of the report.
+
+Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+";
+
+/// Write a saved report in other formats, or a part of it, without the model
+#[derive(Args)]
+#[command(after_help = EXPORT_EXAMPLES)]
+pub(super) struct ExportArguments {
+    /// A report in JSON; `-` reads standard input. Of several reports a page (.html) has them side by side
+    #[arg(required = true, value_name = "REPORT")]
+    pub(super) reports: Vec<PathBuf>,
+    /// Write this figure alone, as SVG
+    #[arg(long, value_name = "FIGURE")]
+    pub(super) figure: Option<String>,
+    /// Write this flat table alone, as CSV or as Parquet
+    #[arg(long, value_name = "TABLE", conflicts_with = "figure")]
+    pub(super) table: Option<String>,
+    /// Write to this file, in the format of its extension: .html (a page), .json, .csv (a row for each head), .svg (a
+    /// figure), .parquet (a table). May be repeated
+    #[arg(short, long = "output", value_name = "FILE", required = true)]
+    pub(super) outputs: Vec<PathBuf>,
 }
 
 const DIFF_EXAMPLES: &str = "\
@@ -336,6 +375,9 @@ pub(super) struct DiffArguments {
     /// Fewest words of a relation, on either side, for it to be compared [default: that of the policy, 100]
     #[arg(long, value_name = "N")]
     pub(super) min_count: Option<u64>,
+    /// Write a page of everything that changed (.html) as well
+    #[arg(short, long = "output", value_name = "FILE")]
+    pub(super) outputs: Vec<PathBuf>,
     /// Threads that work out the numbers of partials [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) threads: Option<u16>,

@@ -13,12 +13,12 @@ use clap::{CommandFactory, Parser};
 use crate::commands::diff::outcome;
 use crate::commands::explain;
 use crate::commands::options::{
-    AnalyzeOptions, CountsOptions, DiffOptions, MapsOptions, MergeOptions, ONLY_ONCE, Outcome, PolicyOptions,
-    RelabelOptions, ReportOptions, SentenceChoice, ShowOptions, Shown,
+    AnalyzeOptions, CountsOptions, DiffOptions, ExportOptions, Exported, MapsOptions, MergeOptions, ONLY_ONCE, Outcome,
+    PolicyOptions, RelabelOptions, ReportOptions, SentenceChoice, ShowOptions, Shown,
 };
 use crate::corpus::{Format, Input};
 use crate::export::summary::Detail;
-use crate::export::{Target, Writer};
+use crate::export::{TableWriter, Target, Writer};
 use crate::model::grid::HeadPlace;
 use crate::model::source::ModelRef;
 use crate::passes::ablation::{Ablation, Choice, Replacement};
@@ -39,8 +39,8 @@ use crate::system::terminal::{is_obeyed, one_line, say};
 
 use arguments::{
     Action, AnalyzeArguments, Arguments, ColorArgument, ControlArgument, CorpusArguments, CountsArguments,
-    DiffArguments, ExplainArguments, FormatArgument, FromTokenArgument, MapsArguments, MergeArguments, PartArgument,
-    RelabelArguments, RemovalArgument, ReportArguments, SchemaArgument, SchemaArguments, ShowArguments,
+    DiffArguments, ExplainArguments, ExportArguments, FormatArgument, FromTokenArgument, MapsArguments, MergeArguments,
+    PartArgument, RelabelArguments, RemovalArgument, ReportArguments, SchemaArgument, SchemaArguments, ShowArguments,
     SummaryArgument,
 };
 
@@ -54,6 +54,8 @@ pub enum Command {
     Relabel(RelabelOptions),
     /// Show a saved report, or a part of it.
     Show(ShowOptions),
+    /// Write a saved report in other formats.
+    Export(ExportOptions),
     /// Compare two analyses.
     Diff(DiffOptions),
     /// Write attention maps.
@@ -74,6 +76,7 @@ pub fn parse() -> Command {
         Action::Merge(arguments) => ("merge", arguments.validate().map(Command::Merge)),
         Action::Relabel(arguments) => ("relabel", arguments.validate().map(Command::Relabel)),
         Action::Show(arguments) => ("show", Ok(Command::Show(arguments.options()))),
+        Action::Export(arguments) => ("export", arguments.validate().map(Command::Export)),
         Action::Diff(arguments) => ("diff", arguments.validate().map(Command::Diff)),
         Action::Maps(arguments) => ("maps", arguments.validate().map(Command::Maps)),
         Action::Counts(arguments) => ("counts", arguments.validate().map(Command::Counts)),
@@ -260,9 +263,47 @@ impl ShowArguments {
     }
 }
 
+impl ExportArguments {
+    fn validate(self) -> Result<ExportOptions, Usage> {
+        refuse_overlap(&self.outputs, &[])?;
+        let figure = |name| match self.outputs.iter().find(|path| lower_extension(path) != "svg") {
+            Some(other) => Err(format!("`{}`: a figure is written as .svg", other.display())),
+            None => Ok::<_, Usage>(Exported::Figure(name, self.outputs.clone())),
+        };
+        let table = |name| -> Result<Exported, Usage> {
+            let known = |path: &PathBuf| TableWriter::ALL.iter().find(|(known, _)| *known == lower_extension(path));
+            let writer = |path: &PathBuf| match known(path) {
+                Some((_, writer)) => Ok((path.clone(), *writer)),
+                None if lower_extension(path) == "parquet" => Err(format!(
+                    "`{}`: this headscope was built without Parquet: build it with `--features parquet`, or write .csv",
+                    path.display()
+                )),
+                None => Err(format!("`{}`: a table is written as .csv or .parquet", path.display())),
+            };
+            Ok(Exported::Table(name, self.outputs.iter().map(writer).collect::<Result<_, Usage>>()?))
+        };
+        let wanted = match (self.figure, self.table) {
+            (Some(name), _) => figure(name)?,
+            (None, Some(name)) => table(name)?,
+            (None, None) if self.reports.len() > 1 => {
+                refuse_other_than_pages(&self.outputs, "several reports")?;
+                Exported::SideBySide(self.outputs)
+            }
+            (None, None) => Exported::Report(targets(&self.outputs)?),
+        };
+        if self.reports.len() > 1 && !matches!(wanted, Exported::SideBySide(_)) {
+            return Err("a figure or a table is of one report".to_owned());
+        }
+        Ok(ExportOptions { reports: self.reports, wanted })
+    }
+}
+
 impl DiffArguments {
     fn validate(self) -> Result<DiffOptions, Usage> {
-        let Self { a, b, rate, tolerance, only, full, json, presets: named, policy, min_count, threads } = self;
+        let Self { a, b, rate, tolerance, only, full, json, presets: named, policy, min_count, outputs, threads } =
+            self;
+        refuse_overlap(&outputs, &[])?;
+        refuse_other_than_pages(&outputs, "what changed")?;
         if !tolerance.is_finite() || tolerance < 0.0 {
             return Err(format!("--tolerance {tolerance} is no distance: give a number of 0 or more"));
         }
@@ -280,7 +321,7 @@ impl DiffArguments {
         };
         let only = only.into_iter().map(part).collect();
         let policy = PolicyOptions { presets: presets(&named), file: policy, min_count };
-        Ok(DiffOptions { a, b, rate, tolerance, only, policy, full, json, threads: threads_or_all(threads) })
+        Ok(DiffOptions { a, b, rate, tolerance, only, policy, full, json, outputs, threads: threads_or_all(threads) })
     }
 }
 
@@ -375,6 +416,14 @@ fn refuse_overlap(outputs: &[PathBuf], corpora: &[Input]) -> Result<(), Usage> {
         }
     }
     Ok(())
+}
+
+/// Refuses outputs that are no pages.
+fn refuse_other_than_pages(outputs: &[PathBuf], of: &str) -> Result<(), Usage> {
+    match outputs.iter().find(|path| lower_extension(path) != "html") {
+        Some(other) => Err(format!("`{}`: of {of} a page is written, as .html", other.display())),
+        None => Ok(()),
+    }
 }
 
 /// Each head once, ascending.

@@ -3,6 +3,7 @@
 //! Read both sides, pair and test their numbers, correct for how many they are, judge labels by them, write.
 
 mod facts;
+mod html;
 mod labels;
 pub mod outcome;
 mod page;
@@ -14,6 +15,7 @@ use anyhow::Result;
 use super::options::DiffOptions;
 use crate::export::json;
 use crate::studies::number::Part;
+use crate::system::output::Output;
 use crate::system::terminal::print;
 use labels::Labels;
 use outcome::{Compared, Method, Outcome, SCHEMA_VERSION};
@@ -23,9 +25,14 @@ use pairs::Pairs;
 ///
 /// # Errors
 ///
-/// If either cannot be read.
+/// If either cannot be read, or an output cannot be written.
 pub fn diff(options: &DiffOptions) -> Result<bool> {
+    let outputs = options.outputs.iter().map(|path| Output::open(path)).collect::<Result<Vec<_>>>()?;
     let outcome = compare(options)?;
+    for mut output in outputs {
+        output.write(&html::render(&outcome)?)?;
+        output.commit()?;
+    }
     print(&if options.json { json::indented(&outcome)? } else { page::render(&outcome, options.full) })?;
     Ok(!outcome.changed)
 }

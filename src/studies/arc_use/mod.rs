@@ -1,6 +1,7 @@
 //! Whether the model uses the arcs that its heads are labelled for: masked words with the one weight to their partner cut
 //! (METHODOLOGY, "Use of an arc").
 
+mod figure;
 mod section;
 mod sums;
 
@@ -8,8 +9,11 @@ use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
 use super::estimates::{Bench, Estimates};
+use super::figure::Figure;
+use super::policy::Policy;
 use super::section::{Section, section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject};
+use super::table::Table;
 use crate::passes::observer::{self, Observer, watching};
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use section::{LabelUse, UseSection};
@@ -53,6 +57,14 @@ impl Study for ArcUse {
     fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
         let sums: &UseSums = observer::sums(observed[0].sums);
         (Estimates::none(bench.grid.count()), Box::new(UseSection::new(sums, bench)))
+    }
+
+    fn figures(&self, found: &dyn Section, _: &Policy) -> Vec<Figure> {
+        figure::figures(&section::<UseSection>(found).use_of_arcs)
+    }
+
+    fn tables(&self, found: &dyn Section) -> Vec<Table> {
+        vec![Table::of("use", &section::<UseSection>(found).use_of_arcs)]
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

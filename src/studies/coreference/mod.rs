@@ -2,6 +2,7 @@
 //! "Coreference").
 
 mod anaphors;
+mod figure;
 mod labels;
 mod metrics;
 mod section;
@@ -14,10 +15,13 @@ use schemars::{Schema, SchemaGenerator};
 
 use super::estimates::{Bench, Estimates};
 use super::explanation::Explanation;
+use super::figure::Figure;
 use super::label::Detector;
 use super::metric::{self, Keys};
-use super::section::Section;
+use super::policy::Policy;
+use super::section::{Section, section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
+use super::table::Table;
 use crate::passes::observer::{self, Observer, watching};
 use crate::passes::pass::{Pass, Sequences};
 use metrics::{METRICS, Seen, best_baselines};
@@ -76,6 +80,14 @@ impl Study for Antecedents {
         let of_chance = |number: Option<usize>| Seen::chance(blocks.at(number), best).values();
         let section = CoreferenceSection { coreference: Coreference::new(sums, bench) };
         (Estimates::new(&columns(self), bench, of_head, of_chance), Box::new(section))
+    }
+
+    fn figures(&self, found: &dyn Section, _: &Policy) -> Vec<Figure> {
+        figure::figures(&section::<CoreferenceSection>(found).coreference)
+    }
+
+    fn tables(&self, found: &dyn Section) -> Vec<Table> {
+        vec![Table::of("coreference", &section::<CoreferenceSection>(found).coreference.kinds)]
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

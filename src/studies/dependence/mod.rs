@@ -2,6 +2,7 @@
 
 mod edges;
 mod excess;
+mod figure;
 mod measure;
 mod section;
 mod strongest;
@@ -11,11 +12,14 @@ use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
 use super::estimates::{Bench, Estimates};
+use super::figure::Figure;
+use super::policy::Policy;
 use super::section::{Section, section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject};
+use super::table::Table;
 use crate::passes::observer::{self, Observer, watching};
 use crate::passes::pass::{Pass, Portion};
-use section::{Dependence, DependenceSection};
+use section::{Dependence, DependenceSection, LayerPair};
 use sums::DependenceSums;
 
 /// Which later heads look elsewhere without each head.
@@ -49,6 +53,15 @@ impl Study for LaterHeads {
         let sums: &DependenceSums = observer::sums(observed[0].sums);
         let dependence = Dependence::new(sums, bench);
         (Estimates::none(bench.grid.count()), Box::new(DependenceSection::new(dependence)))
+    }
+
+    fn figures(&self, found: &dyn Section, _: &Policy) -> Vec<Figure> {
+        figure::figures(&section::<DependenceSection>(found).dependence)
+    }
+
+    fn tables(&self, found: &dyn Section) -> Vec<Table> {
+        let dependence = &section::<DependenceSection>(found).dependence;
+        vec![Table::of("edges", dependence.layers.iter().flat_map(LayerPair::edges))]
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

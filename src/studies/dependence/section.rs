@@ -179,7 +179,30 @@ impl Dependence {
     }
 }
 
+/// An edge, as tables list it.
+#[derive(Serialize)]
+pub struct EdgeRow {
+    source: HeadPlace,
+    target: HeadPlace,
+    shift: f64,
+    excess: Option<f64>,
+    q: Option<f64>,
+}
+
 impl LayerPair {
+    /// All edges between the two layers.
+    pub fn edges(&self) -> impl Iterator<Item = EdgeRow> {
+        let head = |layer: usize, head: usize| HeadPlace { layer, head };
+        let rows = self.shift.iter().zip(&self.excess).zip(&self.q).enumerate();
+        rows.flat_map(move |(source, ((shift, excess), q))| {
+            let cells = shift.iter().zip(excess).zip(q).enumerate();
+            cells.map(move |(target, ((&shift, &excess), &q))| {
+                let (source, target) = (head(self.source, source), head(self.target, target));
+                EdgeRow { source, target, shift, excess, q }
+            })
+        })
+    }
+
     fn new((source, target): (usize, usize), found: &[Measured], heads: usize) -> Self {
         Self {
             source,

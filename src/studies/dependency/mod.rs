@@ -3,6 +3,7 @@
 
 pub mod arcs;
 mod assessment;
+mod figure;
 mod measure;
 mod relation;
 pub mod section;
@@ -20,11 +21,14 @@ use schemars::{Schema, SchemaGenerator};
 use super::estimates::{Bench, Estimates};
 use super::evidence::Direction;
 use super::explanation::Explanation;
+use super::figure::Figure;
 use super::found::Found;
 use super::label::Detector;
 use super::metric::{self, Fraction, Keys, Metric};
+use super::policy::Policy;
 use super::section::{Section, section};
 use super::study::{Card, Caveat, Judged, Observed, Study, Subject, columns};
+use super::table::Table;
 use crate::corpus::relation::ALL;
 use crate::passes::observer::{self, Observer, sums, watching};
 use crate::system::parallel::in_parallel;
@@ -130,6 +134,14 @@ impl Study for Dependency {
 
     fn found(&self, _: &[Observed<'_>], judged: &Judged<'_>) -> Found {
         Found { claims: section::<Relations>(judged.section).claims(judged.verdicts), ..Found::default() }
+    }
+
+    fn figures(&self, found: &dyn Section, policy: &Policy) -> Vec<Figure> {
+        figure::figures(section::<Relations>(found), policy)
+    }
+
+    fn tables(&self, found: &dyn Section) -> Vec<Table> {
+        section::<Relations>(found).tables()
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

@@ -20,6 +20,7 @@ use crate::studies::policy::Policy;
 use crate::studies::section::Section;
 use crate::studies::study::{About, Caveat, Judged};
 use crate::studies::summary::Summary;
+use crate::studies::table::Table;
 use crate::studies::tracked::Tracked;
 use crate::system::terminal::printable;
 
@@ -42,6 +43,26 @@ pub struct Tests {
 }
 
 impl Relations {
+    /// The relations; every head on each of them; the best head of each by distance.
+    pub(super) fn tables(&self) -> Vec<Table> {
+        /// What belongs to a relation, with its name.
+        #[derive(Serialize)]
+        struct Of<'a, T> {
+            relation: &'a str,
+            #[serde(flatten)]
+            entry: &'a T,
+        }
+        fn of<'a, T>(relation: &'a RelationMetrics, entries: &'a [T]) -> impl Iterator<Item = Of<'a, T>> {
+            entries.iter().map(|entry| Of { relation: &relation.relation, entry })
+        }
+        let all = &self.relations;
+        vec![
+            Table::of("relations", all),
+            Table::of("by_head", all.iter().flat_map(|relation| of(relation, &relation.by_head))),
+            Table::of("by_distance", all.iter().flat_map(|relation| of(relation, &relation.by_distance))),
+        ]
+    }
+
     /// How many tests there are, and how many have a q-value of at most `most`, if there is such a bound.
     fn tests(&self, most: Option<f64>) -> Tests {
         let comparisons = self.relations.iter().flat_map(RelationMetrics::comparisons);

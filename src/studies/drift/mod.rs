@@ -1,5 +1,6 @@
 //! How far the model's output moves without each head (METHODOLOGY, "Drift").
 
+mod figure;
 mod metrics;
 mod section;
 mod sums;
@@ -11,7 +12,9 @@ use schemars::{Schema, SchemaGenerator};
 
 use super::estimates::{Bench, Estimates};
 use super::explanation::Explanation;
+use super::figure::Figure;
 use super::metric::{self, Keys};
+use super::policy::Policy;
 use super::section::{Section, section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
 use crate::passes::observer::{self, Observer, watching};
@@ -63,6 +66,10 @@ impl Study for OutputDrift {
         let estimates = Estimates::new(&columns(self), bench, of_head, of_chance);
         let drift = DriftReport::new(sums, &estimates, bench);
         (estimates, Box::new(DriftSection { drift }))
+    }
+
+    fn figures(&self, found: &dyn Section, _: &Policy) -> Vec<Figure> {
+        figure::figures(&section::<DriftSection>(found).drift)
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

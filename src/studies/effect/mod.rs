@@ -1,5 +1,6 @@
 //! What each head is worth: the loss of masked tokens without it (METHODOLOGY, "What removal does").
 
+mod figure;
 mod metrics;
 mod section;
 mod sums;
@@ -10,10 +11,13 @@ use schemars::{Schema, SchemaGenerator};
 use super::by_block::ByBlock;
 use super::estimates::{Bench, Estimates};
 use super::explanation::Explanation;
+use super::figure::Figure;
 use super::found::{Found, Ranking};
 use super::metric::{self, Fraction, Keys};
+use super::policy::Policy;
 use super::section::{Section, section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
+use super::table::Table;
 use crate::passes::observer::{self, Observer, watching};
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use metrics::{METRICS, effect, values};
@@ -80,6 +84,16 @@ impl Study for Effect {
             (0..sums.heads()).map(|head| of_head(head).filter(|_| sums.measures(head))).collect();
         let rankings = scores.map(|scores| Ranking::rising("effect", &scores)).into_iter().collect();
         Found { rankings, negligible: section::<EffectSection>(judged.section).effect.negligible(), ..Found::default() }
+    }
+
+    fn figures(&self, found: &dyn Section, _: &Policy) -> Vec<Figure> {
+        figure::figures(&section::<EffectSection>(found).effect)
+    }
+
+    fn tables(&self, found: &dyn Section) -> Vec<Table> {
+        let Effects { heads, relations, .. } = &section::<EffectSection>(found).effect;
+        let by_relation = relations.iter().flat_map(|relation| relation.of_heads(heads));
+        vec![Table::of("effects", heads), Table::of("effects_by_relation", by_relation)]
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

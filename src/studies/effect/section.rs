@@ -233,6 +233,28 @@ impl Effects {
     }
 }
 
+/// The effect of a head on the words of a relation, as tables list it.
+#[derive(Serialize)]
+pub struct RelationEffect<'a> {
+    relation: &'a str,
+    masked_tokens: u64,
+    layer: usize,
+    head: usize,
+    effect: Option<f64>,
+    ci95: Option<Interval>,
+}
+
+impl RelationEffects {
+    /// The effects of all heads, which are `heads` in their order.
+    pub fn of_heads<'a>(&'a self, heads: &'a [HeadEffect]) -> impl Iterator<Item = RelationEffect<'a>> {
+        let effects = heads.iter().zip(&self.effects).zip(&self.ci95);
+        effects.map(|((head, &effect), &ci95)| {
+            let (relation, masked_tokens) = (self.relation.as_str(), self.masked_tokens);
+            RelationEffect { relation, masked_tokens, layer: head.layer, head: head.head, effect, ci95 }
+        })
+    }
+}
+
 impl Verdicts {
     fn of(&mut self, verdict: Verdict) -> &mut u64 {
         match verdict {
@@ -245,7 +267,8 @@ impl Verdicts {
 }
 
 impl Verdict {
-    fn name(self) -> &'static str {
+    /// As the report has it.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Helpful => "helpful",
             Self::Harmful => "harmful",

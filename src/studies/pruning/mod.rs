@@ -1,6 +1,7 @@
 //! How many heads can go: one head after the other is removed, and the loss of masked tokens is measured each time
 //! (METHODOLOGY, "Pruning curve").
 
+mod figure;
 mod section;
 mod sums;
 
@@ -11,12 +12,15 @@ use rand_chacha::ChaCha8Rng;
 use schemars::{Schema, SchemaGenerator};
 
 use super::estimates::{Bench, Estimates};
+use super::figure::Figure;
 use super::found::Ranking;
+use super::policy::Policy;
 use super::section::{Section, section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject};
+use super::table::Table;
 use crate::passes::observer::{self, Observer, watching};
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
-use section::{Curves, PruningSection};
+use section::{Curve, Curves, PruningSection};
 use sums::PruningSums;
 
 /// How much the model loses when heads go one after the other.
@@ -73,6 +77,15 @@ impl Study for Pruning {
         let sums: &PruningSums = observer::sums(observed[0].sums);
         let section = PruningSection { pruning: Curves::new(sums, bench) };
         (Estimates::none(bench.grid.count()), Box::new(section))
+    }
+
+    fn figures(&self, found: &dyn Section, _: &Policy) -> Vec<Figure> {
+        figure::figures(&section::<PruningSection>(found).pruning)
+    }
+
+    fn tables(&self, found: &dyn Section) -> Vec<Table> {
+        let pruning = &section::<PruningSection>(found).pruning;
+        vec![Table::of("pruning", pruning.orders.iter().flat_map(Curve::steps))]
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

@@ -157,6 +157,31 @@ impl Curve {
     }
 }
 
+/// A head that goes.
+#[derive(Serialize)]
+pub struct Step<'a> {
+    by: &'a str,
+    /// How many have gone, with this one.
+    removed: usize,
+    head: &'a str,
+    loss: f64,
+    rise_ci95: Option<Interval>,
+}
+
+impl Curve {
+    /// The heads as they go, with the loss without them.
+    pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
+        let points = self.heads.iter().zip(&self.loss).zip(&self.rise_ci95).enumerate();
+        points.map(|(place, ((head, &loss), &rise_ci95))| Step {
+            by: &self.by,
+            removed: place + 1,
+            head,
+            loss,
+            rise_ci95,
+        })
+    }
+}
+
 impl Interaction {
     fn new(sums: &PruningSums, total: &Losses, bench: &Bench) -> Self {
         let places = sums.negligible();

@@ -1,0 +1,48 @@
+//! Heads of layers, with edges between those that depend on one another: layers from left to right.
+
+use crate::export::heads::Cell;
+use crate::export::numbers::shown;
+use crate::export::palette::Ink;
+use crate::export::svg::{Anchor, Medium, SMALL, Svg, clipped, width_of};
+use crate::report::Report;
+use crate::studies::figure::{Edge, Edges, Figure};
+
+const WIDTH: f64 = 62.0;
+const HEIGHT: f64 = 24.0;
+const LETTERS: usize = 8;
+const TOP: f64 = 24.0;
+
+pub fn draw(report: &Report, figure: &Figure, edges: &Edges, medium: Medium) -> String {
+    let (layers, heads) = (report.model.layers, report.model.heads);
+    // Room for edges beside the column of heads.
+    let between = (900.0 / layers as f64).clamp(WIDTH + 34.0, WIDTH + 90.0);
+    let corner = |layer: usize, head: usize| [layer as f64 * between, TOP + head as f64 * (HEIGHT + 6.0)];
+    let mut svg = Svg::new(medium);
+    for layer in 0..layers {
+        let x = layer as f64 * between + WIDTH / 2.0;
+        svg.text([x, 14.0], Anchor::Middle, SMALL, Ink::Muted, &format!("L{layer}"));
+    }
+    let most = edges.edges.iter().map(|edge| edge.mark.value).fold(0.0, f64::max);
+    for Edge { source, target, mark, strongest } in edges.edges.iter().rev() {
+        let ([x, y], [to, down]) = (corner(source.layer, source.head), corner(target.layer, target.head));
+        let (from, to) = ([x + WIDTH, y + HEIGHT / 2.0], [to, down + HEIGHT / 2.0]);
+        let width = 0.6 + 3.0 * (mark.value / most).clamp(0.0, 1.0);
+        let bend =
+            [(from[0] + to[0]) / 2.0, (from[1] + to[1]) / 2.0 - 6.0 * target.layer.saturating_sub(source.layer) as f64];
+        svg.group(&format!("{source} to {target}: {}", shown(*mark, false)), |svg| {
+            svg.curve(from, bend, to, if *strongest { Ink::Accent } else { Ink::Muted }, width);
+        });
+    }
+    for head in &report.heads {
+        let ([x, y], cell) = (corner(head.layer, head.head), Cell::of(head));
+        let ink = Ink::Label(cell.hue);
+        svg.group(&cell.words, |svg| {
+            svg.rect([x, y], [WIDTH, HEIGHT], ink);
+            svg.text([x + 4.0, y + 16.0], Anchor::Start, SMALL, ink.text_on(), &clipped(&cell.code, LETTERS));
+        });
+    }
+    let bottom = TOP + heads as f64 * (HEIGHT + 6.0) + 18.0;
+    svg.text([0.0, bottom], Anchor::Start, SMALL, Ink::Muted, &edges.width);
+    let width = ((layers as f64 - 1.0) * between + WIDTH).max(width_of(&edges.width, SMALL));
+    svg.finish([width + 4.0, bottom + 10.0], &figure.title, &figure.reading)
+}

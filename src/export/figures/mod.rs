@@ -1,0 +1,70 @@
+//! The figures of a report, each as SVG: those that every report has, and those of its studies.
+
+mod curves;
+mod edges;
+mod forest;
+mod grid;
+mod heatmap;
+mod layers;
+mod points;
+mod scale;
+mod table;
+mod tree;
+
+use anyhow::{Result, anyhow};
+
+use super::svg::Medium;
+use crate::report::Report;
+use crate::studies::figure::{Chart, Figure};
+
+pub use table::table;
+
+/// The figure of the heads with their labels.
+pub const GRID: &str = "grid";
+
+/// The figure of where labels are in depth.
+pub const LAYERS: &str = "layers";
+
+/// The figures of a metric: `heatmap:entropy`.
+pub const HEATMAP: &str = "heatmap";
+
+/// The figures that the studies of a report have.
+#[must_use]
+pub fn of_studies(report: &Report) -> Vec<Figure> {
+    report.sections.0.iter().flat_map(|(study, section)| study.figures(&**section, &report.settings.policy)).collect()
+}
+
+/// The figure of this name.
+///
+/// # Errors
+///
+/// If the report has none of that name.
+pub fn named(report: &Report, name: &str, medium: Medium) -> Result<String> {
+    match (name, name.split_once(':')) {
+        (GRID, _) => Ok(grid::draw(report, medium)),
+        (LAYERS, _) => Ok(layers::draw(report, medium)),
+        (_, Some((HEATMAP, metric))) => heatmap::draw(report, metric, medium),
+        _ => {
+            let of_studies = of_studies(report);
+            let figure = of_studies.iter().find(|figure| figure.name == name);
+            let names = || {
+                let known = [GRID, LAYERS, "heatmap:METRIC"].into_iter();
+                known.chain(of_studies.iter().map(|figure| figure.name)).collect::<Vec<_>>().join(", ")
+            };
+            let figure = figure.ok_or_else(|| anyhow!("the report has no figure `{name}`: it has {}", names()))?;
+            Ok(draw(report, figure, medium))
+        }
+    }
+}
+
+/// A figure of a study.
+#[must_use]
+pub fn draw(report: &Report, figure: &Figure, medium: Medium) -> String {
+    match &figure.chart {
+        Chart::Forest(forest) => forest::draw(figure, forest, medium),
+        Chart::Curves(curves) => curves::draw(figure, curves, medium),
+        Chart::Edges(edges) => edges::draw(report, figure, edges, medium),
+        Chart::Points(points) => points::draw(report, figure, points, medium),
+        Chart::Tree(tree) => tree::draw(report, figure, tree, medium),
+    }
+}

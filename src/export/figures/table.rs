@@ -1,0 +1,60 @@
+//! The numbers of a figure as a table, for those who read rather than look.
+
+use crate::export::numbers::shown;
+use crate::report::Report;
+use crate::studies::figure::{Chart, Curve, Figure, Join, Mark};
+
+/// The names of the columns, and the rows; the first cell of a row says what it is about.
+pub fn table(report: &Report, figure: &Figure) -> (Vec<String>, Vec<Vec<String>>) {
+    let cell = |mark: Option<Mark>, shares: bool| mark.map_or_else(|| "–".to_owned(), |mark| shown(mark, shares));
+    match &figure.chart {
+        Chart::Forest(forest) => {
+            let columns = [String::new(), String::new()].into_iter().chain(forest.marks.iter().cloned());
+            let rows = forest.rows.iter().map(|row| {
+                let marks = row.marks.iter().map(|mark| cell(*mark, forest.shares));
+                [row.name.clone(), row.note.clone()].into_iter().chain(marks).collect()
+            });
+            (columns.collect(), rows.collect())
+        }
+        Chart::Curves(curves) => {
+            let names = curves.curves.iter().map(|curve| curve.name.clone());
+            let columns = std::iter::once(curves.across.clone()).chain(names).collect();
+            let most = curves.curves.iter().map(|curve| curve.points.len()).max().unwrap_or(0);
+            let row = |place: usize| {
+                let point = |curve: &Curve| cell(curve.points.get(place).copied(), false);
+                std::iter::once(place.to_string()).chain(curves.curves.iter().map(point)).collect()
+            };
+            (columns, (0..most).map(row).collect())
+        }
+        Chart::Edges(edges) => {
+            let columns = ["edge", "excess", "among the strongest"].map(str::to_owned).to_vec();
+            let rows = edges.edges.iter().map(|edge| {
+                let name = format!("{} → {}", edge.source, edge.target);
+                vec![name, cell(Some(edge.mark), false), if edge.strongest { "yes" } else { "no" }.to_owned()]
+            });
+            (columns, rows.collect())
+        }
+        Chart::Points(points) => {
+            let columns = ["head", "label", "group", "across", "upward"].map(str::to_owned).to_vec();
+            let group = |place: usize| points.groups.iter().position(|group| group.contains(&place));
+            let row = |(place, [x, y]): (usize, &[f64; 2])| {
+                let head = report.heads.get(place).map(|head| [head.name.clone(), head.primary.clone()]);
+                let group = group(place).map_or_else(|| "–".to_owned(), |group| (group + 1).to_string());
+                head.into_iter().flatten().chain([group, format!("{x:.3}"), format!("{y:.3}")]).collect()
+            };
+            (columns, points.points.iter().enumerate().map(row).collect())
+        }
+        Chart::Tree(tree) => {
+            let columns = ["join", "of", "and", "height"].map(str::to_owned).to_vec();
+            let heads = report.heads.len();
+            let name = |place: usize| {
+                let head = report.heads.get(place).map(|head| head.name.clone());
+                head.unwrap_or_else(|| format!("join {}", place.saturating_sub(heads) + 1))
+            };
+            let row = |(place, Join { of: [a, b], height }): (usize, &Join)| {
+                vec![(place + 1).to_string(), name(*a), name(*b), format!("{height:.3}")]
+            };
+            (columns, tree.joins.iter().enumerate().map(row).collect())
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Heads and labels as figures and pages show them.
+
+use std::collections::BTreeMap;
+
+use super::palette::Hue;
+use crate::report::{HeadReport, Report};
+use crate::studies::all;
+use crate::studies::label::{Detector, UNLABELLED};
+
+/// A head in a grid.
+pub struct Cell {
+    /// Its first label, shortened.
+    pub code: String,
+    /// What is to be known of it: `?` where it is borderline, `~` where another one ties with it, `+2` for two more.
+    pub marks: String,
+    /// The colour of the label.
+    pub hue: Hue,
+    /// All of it in words.
+    pub words: String,
+}
+
+/// A label as a grid shows it, with its colour and the family that it is of.
+pub struct Shown {
+    /// Shortened.
+    pub code: String,
+    /// Its colour.
+    pub hue: Hue,
+    /// Its family: `offset:k` for `offset:-2`.
+    pub family: String,
+}
+
+/// How a grid shows a label; one that this version does not know, as itself.
+#[must_use]
+pub fn shown(label: &str) -> Shown {
+    let of = |detector: &Detector| Shown {
+        code: detector.code(label).to_owned(),
+        hue: Hue::of(detector.shown.colour),
+        family: detector.explanation.name.to_owned(),
+    };
+    let unknown = || {
+        let code = if label == UNLABELLED { "–" } else { label };
+        Shown { code: code.to_owned(), hue: Hue::Grey, family: label.to_owned() }
+    };
+    all::detector_of(label).map_or_else(unknown, of)
+}
+
+impl Cell {
+    /// A head of a report.
+    #[must_use]
+    pub fn of(head: &HeadReport) -> Self {
+        let Shown { code, hue, .. } = shown(&head.primary);
+        let (borderline, tied) = (is_borderline(head), head.labels.iter().any(|label| label.tied));
+        let more = head.labels.len().saturating_sub(1);
+        let mut marks = [(borderline, "?"), (tied, "~")].map(|(is, mark)| if is { mark } else { "" }).concat();
+        let mut words = format!("{}: {}", head.name, head.primary);
+        if borderline {
+            words.push_str(", borderline");
+        }
+        if tied {
+            words.push_str(", tied");
+        }
+        if more > 0 {
+            marks.push_str(&format!("+{more}"));
+            let others: Vec<&str> = head.labels.iter().skip(1).map(|label| label.label.as_str()).collect();
+            words.push_str(&format!("; also {}", others.join(", ")));
+        }
+        Self { code, marks, hue, words }
+    }
+}
+
+/// Whether the first label of a head is borderline.
+fn is_borderline(head: &HeadReport) -> bool {
+    head.labels.first().is_some_and(|label| label.borderline)
+}
+
+/// A family of labels that some head has, and where.
+pub struct Family {
+    /// Its name: that of its detector.
+    pub name: String,
+    /// A label of it, as a grid shows it, if all labels of the family are shown alike.
+    pub code: Option<String>,
+    /// Its colour.
+    pub hue: Hue,
+    /// Its meaning.
+    pub meaning: &'static str,
+    /// So many heads have it as their first label.
+    pub first: usize,
+    /// So many heads of each layer have a label of it, as their first or not.
+    pub by_layer: Vec<usize>,
+}
+
+/// The families that some head has a label of, in the order of the table of detectors; those that are no more known after
+/// them, and heads without a label last.
+#[must_use]
+pub fn families(report: &Report) -> Vec<Family> {
+    let order: BTreeMap<&str, usize> =
+        all::detectors().enumerate().map(|(place, detector)| (detector.explanation.name, place)).collect();
+    let mut found: BTreeMap<(usize, String), Family> = BTreeMap::new();
+    for head in &report.heads {
+        let labels = head.labels.iter().map(|label| label.label.as_str());
+        let none = head.labels.is_empty().then_some(UNLABELLED);
+        let mut seen = Vec::new();
+        for label in labels.chain(none) {
+            let Shown { code, hue, family } = shown(label);
+            let place = order.get(family.as_str()).copied();
+            let place = place.unwrap_or(order.len() + usize::from(label == UNLABELLED));
+            let entry = found.entry((place, family.clone())).or_insert_with(|| Family {
+                code: None,
+                hue,
+                meaning: all::find(label).map_or("", |entry| entry.explanation.measures),
+                first: 0,
+                by_layer: vec![0; report.model.layers],
+                name: family.clone(),
+            });
+            let has_parameter = family.contains('<') || family.ends_with(":k");
+            entry.code = (!has_parameter && code != family).then_some(code);
+            entry.first += usize::from(label == head.primary);
+            if !seen.contains(&family) {
+                entry.by_layer[head.layer] += 1;
+                seen.push(family);
+            }
+        }
+    }
+    found.into_values().collect()
+}

@@ -1,0 +1,155 @@
+//! The grid of heads and their cards.
+
+use serde::Serialize;
+
+use crate::export::heads::{Cell, Family, families as found, shown};
+use crate::export::numbers::shown as number;
+use crate::export::palette::{Hue, Ink};
+use crate::report::{HeadReport, Report};
+use crate::studies::evidence::{Direction, Reach};
+use crate::studies::figure::Mark;
+use crate::studies::label::{Label, Near};
+use crate::studies::wording::significance;
+
+/// A head in the grid.
+#[derive(Serialize)]
+pub struct GridCell {
+    name: String,
+    code: String,
+    marks: String,
+    hue: String,
+    words: String,
+    families: String,
+}
+
+/// A family of labels that some head has.
+#[derive(Serialize)]
+pub struct FamilyRow {
+    name: String,
+    code: Option<String>,
+    hue: String,
+    first: usize,
+    heads: usize,
+    meaning: &'static str,
+}
+
+/// A head with its evidence.
+#[derive(Serialize)]
+pub struct Card {
+    name: String,
+    primary: String,
+    labels: Vec<LabelRow>,
+    nearest: Vec<String>,
+    lines: Vec<String>,
+}
+
+/// A label with what it is read beside.
+#[derive(Serialize)]
+struct LabelRow {
+    label: String,
+    score: String,
+    beside: String,
+    threshold: String,
+    sure: String,
+}
+
+/// The name of the colour under a label.
+pub fn hue(hue: Hue) -> String {
+    Ink::Label(hue).name()
+}
+
+/// The grid, layer by layer.
+pub fn grid(report: &Report) -> Vec<Vec<GridCell>> {
+    let cell = |head: &HeadReport| {
+        let Cell { code, marks, hue: of, words } = Cell::of(head);
+        let families: Vec<String> = if head.labels.is_empty() {
+            vec![head.primary.clone()]
+        } else {
+            head.labels.iter().map(|label| shown(&label.label).family).collect()
+        };
+        GridCell { name: head.name.clone(), code, marks, hue: hue(of), words, families: families.join(" ") }
+    };
+    report.heads.chunks(report.model.heads).map(|layer| layer.iter().map(cell).collect()).collect()
+}
+
+/// The families that heads have labels of.
+pub fn families(report: &Report) -> Vec<FamilyRow> {
+    let row = |Family { name, code, hue: of, meaning, first, by_layer }: Family| FamilyRow {
+        name,
+        code,
+        hue: hue(of),
+        first,
+        heads: by_layer.iter().sum(),
+        meaning,
+    };
+    found(report).into_iter().map(row).collect()
+}
+
+/// How many heads have a label that is sure.
+pub fn firm(report: &Report) -> String {
+    let heads = &report.heads;
+    let firm = heads.iter().filter(|head| head.labels.iter().any(|label| !label.borderline)).count();
+    let labels: Vec<&Label> = heads.iter().flat_map(|head| &head.labels).collect();
+    let borderline = labels.iter().filter(|label| label.borderline).count();
+    format!(
+        "{firm} of {} heads have a firm label; {borderline} of {} labels are borderline.",
+        heads.len(),
+        labels.len()
+    )
+}
+
+/// The cards of all heads.
+pub fn cards(report: &Report) -> Vec<Card> {
+    let controls = report.controls_by_kind();
+    let card = |head: &HeadReport| {
+        let kept = controls.iter().map(|(kind, runs)| {
+            let kept: Vec<&str> = head.kept_always(runs).collect();
+            let kept = if kept.is_empty() { "none".to_owned() } else { kept.join(", ") };
+            format!("Labels kept in the control {kind}, with every seed: {kept}.")
+        });
+        Card {
+            name: head.name.clone(),
+            primary: head.primary.clone(),
+            labels: head.labels.iter().map(row).collect(),
+            nearest: head.nearest.iter().map(near).collect(),
+            lines: if head.labels.is_empty() { Vec::new() } else { kept.collect() },
+        }
+    };
+    report.heads.iter().map(card).collect()
+}
+
+fn row(label: &Label) -> LabelRow {
+    let mut sure = vec![if label.borderline { "borderline" } else { "firm" }.to_owned()];
+    if label.tied {
+        sure.push("might stand first".to_owned());
+    }
+    if let Some(rests_on) = &label.rests_on {
+        sure.push(format!("of {rests_on}"));
+    }
+    sure.extend(label.direction.map(Direction::name).map(str::to_owned));
+    let q = label.test.as_ref().and_then(|test| test.q).or(label.versus_offset.as_ref().and_then(|offset| offset.q));
+    sure.extend(q.map(|q| format!("q {}", significance(q))));
+    if let Some(tags) = &label.versus_tags {
+        let reach = if label.beyond == Some(Reach::Tags) { "beyond word classes" } else { "not beyond word classes" };
+        sure.push(format!("{reach} ({:+.1} points)", 100.0 * tags.difference));
+    }
+    sure.extend(
+        label
+            .use_of_arcs
+            .as_ref()
+            .and_then(|test| test.used)
+            .map(|used| if used { "its arcs are used" } else { "use of its arcs not shown" }.to_owned()),
+    );
+    LabelRow {
+        label: label.label.clone(),
+        score: number(Mark { value: label.score, ci95: label.ci95 }, false),
+        beside: label.baseline.map_or_else(|| "–".to_owned(), |baseline| format!("{baseline:.3}")),
+        threshold: format!("{:.3}", label.threshold),
+        sure: sure.join(", "),
+    }
+}
+
+fn near(near: &Near) -> String {
+    let score = number(Mark { value: near.score, ci95: near.ci95 }, false);
+    format!("{}, {score} where {:.3} are asked", near.label, near.threshold)
+}

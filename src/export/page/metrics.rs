@@ -1,0 +1,67 @@
+//! Every metric of every head, as tables that are heat maps where there is a script.
+
+use serde::Serialize;
+
+use crate::export::numbers::concise;
+use crate::report::Report;
+use crate::stats::bootstrap::Interval;
+use crate::studies::all;
+use crate::studies::metric::Denominator;
+
+/// A metric with its cells: one, or one for each key.
+#[derive(Serialize)]
+pub struct MetricTables {
+    name: String,
+    measures: &'static str,
+    rests_on: String,
+    tables: Vec<CellTable>,
+}
+
+/// One number of every head.
+#[derive(Serialize)]
+struct CellTable {
+    name: String,
+    beside: String,
+    rows: Vec<Vec<String>>,
+}
+
+/// The tables of all metrics, in the order of the report.
+pub fn tables(report: &Report) -> Vec<MetricTables> {
+    let known: Vec<Vec<(Option<f64>, Option<Interval>)>> = report
+        .heads
+        .iter()
+        .map(|head| {
+            head.metrics.cells().zip(head.ci95.cells()).map(|((_, value), (_, ci95))| (*value, *ci95)).collect()
+        })
+        .collect();
+    let chance: Vec<(String, Option<f64>)> = report.chance.cells().map(|(name, value)| (name, *value)).collect();
+    let (ci95, denominators) = (report.chance_ci95.by_name(), report.denominators.by_name());
+    let mut metrics: Vec<MetricTables> = Vec::new();
+    for (place, (name, chance)) in chance.iter().enumerate() {
+        let id = name.split('.').next().unwrap_or(name);
+        let cell = |head: &Vec<(Option<f64>, Option<Interval>)>| {
+            let (value, ci95) = head.get(place).copied().unwrap_or_default();
+            value.map_or_else(|| "–".to_owned(), |value| concise(value, ci95))
+        };
+        let beside = chance.map_or_else(String::new, |chance| {
+            format!("chance {}", concise(chance, ci95.get(name).copied().copied().flatten()))
+        });
+        let rows = known.chunks(report.model.heads).map(|layer| layer.iter().map(cell).collect()).collect();
+        let table = CellTable { name: name.clone(), beside, rows };
+        if let Some(metric) = metrics.last_mut().filter(|metric| metric.name == id) {
+            metric.tables.push(table);
+            continue;
+        }
+        metrics.push(MetricTables {
+            name: id.to_owned(),
+            measures: all::find(name).map_or("", |entry| entry.explanation.measures),
+            rests_on: denominators.get(name).map_or_else(String::new, |on| rests_on(**on)),
+            tables: vec![table],
+        });
+    }
+    metrics
+}
+
+fn rests_on(Denominator { count, sentences, .. }: Denominator) -> String {
+    format!("It rests on {count} cases in {sentences} sentences.")
+}

@@ -1,0 +1,184 @@
+//! The page: one HTML file that needs no other, made of a report alone.
+//!
+//! What is readable needs no script; the script shows one card at a time, sorts, filters and colours. Its digest stands in the
+//! page's content security policy, so that no other script would run, and nothing is loaded from anywhere.
+
+mod heads;
+mod metrics;
+pub mod several;
+mod studies;
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use minijinja::value::{Serde, Value};
+use minijinja::{AutoEscape, Environment, UndefinedBehavior};
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use super::figures;
+use super::palette::{Ink, STEPS};
+use super::summary;
+use super::svg::{Medium, escaped};
+use crate::report::{Caveat, Report, TextInfo, is_about_certainty};
+
+/// The templates by name; all others fill in the blocks of `base`.
+const TEMPLATES: [(&str, &str); 4] = [
+    ("base", include_str!("base.html")),
+    ("report", include_str!("report.html")),
+    ("several", include_str!("several.html")),
+    ("changes", include_str!("changes.html")),
+];
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
+
+/// The page of a report.
+#[derive(Serialize)]
+struct Page<'a> {
+    title: String,
+    facts: Vec<(&'static str, String)>,
+    about_labels: Vec<&'a Caveat>,
+    about_certainty: Vec<&'a Caveat>,
+    heads_across: Vec<usize>,
+    grid: Vec<Vec<heads::GridCell>>,
+    families: Vec<heads::FamilyRow>,
+    firm: String,
+    cards: Vec<heads::Card>,
+    depth: Value,
+    studies: Vec<studies::StudySection>,
+    controls: String,
+    metrics: Vec<metrics::MetricTables>,
+    missing: Vec<studies::Missing>,
+    command: String,
+    footer: String,
+}
+
+/// The page as a file.
+///
+/// # Errors
+///
+/// None that a report can cause.
+pub fn render(report: &Report) -> Result<Vec<u8>> {
+    let studies = studies::of(report);
+    let of_studies = |caveat: &&Caveat| studies.iter().any(|study| study.caveats.iter().any(|one| one.id == caveat.id));
+    let general = report.caveats.iter().filter(|caveat| !of_studies(caveat));
+    let (about_certainty, about_labels) = general.partition(|caveat| is_about_certainty(&caveat.id));
+    let missing = studies::missing(report);
+    let names: Vec<&str> = missing.iter().map(|study| study.name).collect();
+    let page = Page {
+        title: format!("Attention heads of {}", report.model.id),
+        facts: facts(report),
+        about_labels,
+        about_certainty,
+        heads_across: (0..report.model.heads).collect(),
+        grid: heads::grid(report),
+        families: heads::families(report),
+        firm: heads::firm(report),
+        cards: heads::cards(report),
+        depth: Value::from_safe_string(figures::named(report, figures::LAYERS, Medium::Page)?),
+        studies,
+        controls: summary::of_controls(report),
+        metrics: metrics::tables(report),
+        command: format!("headscope analyze MODEL --corpus CORPUS --with {} -o report.html", names.join(",")),
+        missing,
+        footer: footer(report),
+    };
+    filled("report", &page)
+}
+
+/// A template with all that is in it; all text but what was made here is from elsewhere, and is text.
+///
+/// # Errors
+///
+/// If `content` lacks what the template shows.
+pub fn filled(template: &str, content: &impl Serialize) -> Result<Vec<u8>> {
+    let mut templates = Environment::new();
+    templates.set_undefined_behavior(UndefinedBehavior::Strict);
+    templates.set_auto_escape_callback(|_| AutoEscape::Html);
+    templates.set_formatter(|out, _, value| {
+        let text = value.to_string();
+        out.write_str(&if value.is_safe() { text } else { escaped(&text) }).map_err(minijinja::Error::from)
+    });
+    templates.add_global("style", Value::from_safe_string(colours() + STYLE));
+    templates.add_global("script", Value::from_safe_string(SCRIPT.to_owned()));
+    templates.add_global("script_hash", Value::from_safe_string(script_hash()));
+    for (name, text) in TEMPLATES {
+        templates.add_template(name, text)?;
+    }
+    Ok(templates.get_template(template)?.render(Value::from(Serde(content)))?.into_bytes())
+}
+
+/// The digest of the script, as a content security policy names it.
+fn script_hash() -> String {
+    format!("sha256-{}", BASE64_STANDARD.encode(Sha256::digest(SCRIPT)))
+}
+
+/// The colours of both themes as variables, and the steps of heat maps.
+fn colours() -> String {
+    let theme = |colour: fn(Ink) -> &'static str| -> String {
+        Ink::all().map(|ink| format!("--{}:{};", ink.name(), colour(ink))).collect()
+    };
+    let mut css =
+        format!(":root{{{}}}@media (prefers-color-scheme:dark){{:root{{{}}}}}", theme(Ink::light), theme(Ink::dark));
+    css.push_str("@media print{:root{");
+    css.push_str(&theme(Ink::light));
+    css.push_str("}}");
+    for step in 0..STEPS {
+        write!(css, ".c{step}{{background:var(--s{step});color:var(--t{step})}}")
+            .expect("writing to a string does not fail");
+    }
+    css
+}
+
+/// The facts that all numbers are about.
+fn facts(report: &Report) -> Vec<(&'static str, String)> {
+    let (model, corpus) = (&report.model, &report.corpus);
+    let mut facts = vec![
+        ("Model", format!("{} ({}, {} layers of {} heads)", model.id, model.family, model.layers, model.heads)),
+        (
+            "Corpus",
+            format!(
+                "{}: {} sentences, {} words, {} tokens",
+                corpus.name, corpus.sentences, corpus.words, corpus.tokens
+            ),
+        ),
+    ];
+    let remarks: Vec<String> = corpus.text.iter().flat_map(TextInfo::remarks).collect();
+    if !remarks.is_empty() {
+        facts.push(("Of the corpus", remarks.join("; ")));
+    }
+    let skipped: u64 = corpus.skipped.values().sum();
+    if skipped > 0 {
+        facts.push(("Left out", format!("{skipped} sentences")));
+    }
+    facts.push(("Intervals", "95 %, by resampling blocks of sentences: about more sentences of this kind".to_owned()));
+    facts
+}
+
+fn footer(report: &Report) -> String {
+    let run = report.run.as_ref().map_or_else(String::new, |run| format!(", analysed {}", run.started_at));
+    format!("{} {}{run}. Layers and heads are counted from 0.", report.tool.name, report.tool.version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_script_is_small_and_the_policy_knows_it() {
+        assert!(SCRIPT.len() <= 10_000, "{}", SCRIPT.len());
+        assert!(!SCRIPT.contains("</"), "a script that ends itself");
+        assert!(script_hash().starts_with("sha256-") && script_hash().ends_with('='));
+    }
+
+    #[test]
+    fn nothing_is_loaded() {
+        for text in TEMPLATES.map(|(_, text)| text).into_iter().chain([STYLE, SCRIPT]) {
+            for word in ["http:", "https:", "//cdn", "url(", "@import", "fetch(", "XMLHttpRequest", "src="] {
+                assert!(!text.contains(word), "{word}");
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+(() => {
+'use strict';
+const all = (what, from = document) => [...from.querySelectorAll(what)];
+const one = (id) => document.getElementById(id);
+document.documentElement.classList.add('js');
+const cards = one('cards'), cells = all('.grid a');
+
+// One card at a time: that of the head under the pointer, else the chosen one.
+let chosen = null;
+const show = (name) => {
+  const card = name && one(name);
+  if (!card) return;
+  all('.chosen').forEach((other) => other.classList.remove('chosen'));
+  card.classList.add('chosen');
+  metricsOf(card);
+};
+const choose = (name) => {
+  chosen = name;
+  cells.forEach((cell) => {
+    if (cell.hash === '#' + name) cell.setAttribute('aria-current', 'true');
+    else cell.removeAttribute('aria-current');
+  });
+  show(name);
+};
+if (cards) {
+  cards.classList.add('one');
+  cards.setAttribute('aria-live', 'polite');
+  cells.forEach((cell) => {
+    const name = cell.hash.slice(1);
+    cell.addEventListener('mouseenter', () => show(name));
+    cell.addEventListener('mouseleave', () => show(chosen));
+    cell.addEventListener('focus', () => show(name));
+    cell.addEventListener('click', (event) => {
+      event.preventDefault();
+      choose(name);
+      history.replaceState(null, '', cell.hash);
+    });
+  });
+  const across = all('.grid thead th').length;
+  const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across };
+  one('heads').addEventListener('keydown', (event) => {
+    const place = cells.indexOf(document.activeElement), step = steps[event.key];
+    const next = place >= 0 && step ? cells[place + step] : null;
+    if (next) { event.preventDefault(); next.focus(); }
+  });
+  one('all').addEventListener('change', (event) => cards.classList.toggle('one', !event.target.checked));
+  one('family').addEventListener('change', (event) => {
+    const wanted = event.target.value;
+    let count = 0;
+    cells.forEach((cell) => {
+      const has = !wanted || cell.dataset.f.split(' ').includes(wanted);
+      count += has;
+      cell.classList.toggle('off', !has);
+      one(cell.hash.slice(1)).hidden = !has;
+    });
+    one('count').textContent = wanted ? count + ' of ' + cells.length + ' heads' : '';
+  });
+}
+
+// Tables are sorted by a column: numbers by their value, the rest as text.
+const number = (text) => {
+  const found = text.replace(/\u2212/g, '-').match(/^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?/);
+  return found ? parseFloat(found[0]) : NaN;
+};
+all('table.sort').forEach((table) => {
+  const heads = all('thead th', table), body = table.tBodies[0];
+  heads.forEach((head, column) => {
+    const button = document.createElement('button');
+    button.type = 'button';
+    button.append(...head.childNodes);
+    head.append(button);
+    button.addEventListener('click', () => {
+      const down = head.getAttribute('aria-sort') === 'descending';
+      heads.forEach((other) => other.removeAttribute('aria-sort'));
+      head.setAttribute('aria-sort', down ? 'ascending' : 'descending');
+      const key = (row) => row.cells[column].textContent.trim();
+      const by = (a, b) => {
+        const [x, y] = [number(key(a)), number(key(b))];
+        if (isNaN(x) || isNaN(y)) return isNaN(x) && isNaN(y) ? key(a).localeCompare(key(b)) : isNaN(x) ? 1 : -1;
+        return down ? x - y : y - x;
+      };
+      body.append(...[...body.rows].sort(by));
+    });
+  });
+});
+
+// A metric as a heat map: its table again, with a step of colour under each number.
+const maps = all('table.map');
+const colour = (table) => {
+  const numbers = all('td', table).map((cell) => [cell, number(cell.textContent)]).filter(([, value]) => !isNaN(value));
+  const values = numbers.map(([, value]) => value), least = Math.min(...values), most = Math.max(...values);
+  numbers.forEach(([cell, value]) => {
+    const step = most > least ? Math.min(8, Math.floor((value - least) / (most - least) * 9)) : 4;
+    cell.className = 'c' + step;
+  });
+};
+const select = one('metric');
+if (select && maps.length) {
+  maps.forEach((table, place) => select.append(new Option(table.dataset.n, place)));
+  const draw = () => {
+    const table = maps[select.value].cloneNode(true);
+    const about = document.createElement('p');
+    about.textContent = maps[select.value].closest('details').querySelector('p').textContent;
+    colour(table);
+    one('map').replaceChildren(table, about);
+    one('map').hidden = false;
+  };
+  const start = maps.findIndex((table) => table.dataset.n === 'entropy_ratio');
+  select.value = Math.max(0, start);
+  select.addEventListener('change', draw);
+  draw();
+  all('details.metric').forEach((details) => details.addEventListener('toggle', () => all('table.map', details).forEach(colour)));
+}
+
+// All metrics of a head, out of these tables, under its card.
+function metricsOf(card) {
+  if (card.querySelector('details')) return;
+  const [, layer, head] = card.id.match(/^L(\d+)H(\d+)$/) || [];
+  if (!head || !maps.length) return;
+  const details = document.createElement('details'), summary = document.createElement('summary');
+  summary.textContent = 'All metrics of ' + card.id;
+  details.append(summary);
+  details.addEventListener('toggle', () => {
+    if (details.children.length > 1) return;
+    const table = document.createElement('table');
+    maps.forEach((map) => {
+      const row = table.insertRow();
+      row.insertCell().textContent = map.dataset.n;
+      row.insertCell().textContent = map.rows[+layer + 1].cells[+head + 1].textContent;
+      row.insertCell().textContent = map.caption.querySelector('span').textContent;
+    });
+    details.append(table);
+  });
+  card.append(details);
+}
+if (cells.length) {
+  const named = location.hash.slice(1);
+  choose(cells.some((cell) => cell.hash === '#' + named) ? named : cells[0].hash.slice(1));
+}
+})();

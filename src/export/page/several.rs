@@ -1,0 +1,138 @@
+//! Several reports side by side: how many heads have each label, and which heads keep theirs.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::heads::hue;
+use crate::export::heads::{Cell, families};
+use crate::report::{HeadReport, Report};
+
+#[derive(Serialize)]
+struct Page {
+    title: String,
+    facts: Vec<(&'static str, String)>,
+    reports: Vec<Described>,
+    families: Vec<Family>,
+    kept: String,
+    heads: Vec<Head>,
+    footer: String,
+}
+
+/// One of the reports.
+#[derive(Serialize)]
+struct Described {
+    name: String,
+    model: String,
+    grid: String,
+    corpus: String,
+    sentences: u64,
+    firm: usize,
+}
+
+/// A family of labels with the number of heads in each report.
+#[derive(Serialize)]
+struct Family {
+    name: String,
+    hue: String,
+    counts: Vec<usize>,
+}
+
+/// A head in all reports; none where a model has no such head.
+#[derive(Serialize)]
+struct Head {
+    name: String,
+    cells: Vec<Option<Side>>,
+    kept: String,
+}
+
+#[derive(Serialize)]
+struct Side {
+    primary: String,
+    marks: String,
+    hue: String,
+}
+
+/// The page of several reports, each with the name that it goes by.
+///
+/// # Errors
+///
+/// None that reports can cause.
+pub fn render(reports: &[(String, Report)]) -> Result<Vec<u8>> {
+    let heads = heads(reports);
+    let first = |head: &&Head| {
+        let mut labels = head.cells.iter().map(|cell| cell.as_ref().map(|side| &side.primary));
+        let one = labels.next().flatten();
+        one.is_some() && labels.all(|other| other == one)
+    };
+    let kept = format!(
+        "{} of {} heads have the same first label, or none, in all reports; {} have some label in all of them.",
+        heads.iter().filter(first).count(),
+        heads.len(),
+        heads.iter().filter(|head| !head.kept.is_empty()).count(),
+    );
+    let page = Page {
+        title: "Reports side by side".to_owned(),
+        facts: vec![("Reports", reports.len().to_string())],
+        reports: reports.iter().map(described).collect(),
+        families: by_family(reports),
+        kept,
+        heads,
+        footer: "Layers and heads are counted from 0.".to_owned(),
+    };
+    super::filled("several", &page)
+}
+
+fn described((name, report): &(String, Report)) -> Described {
+    let firm = report.heads.iter().filter(|head| head.labels.iter().any(|label| !label.borderline)).count();
+    Described {
+        name: name.clone(),
+        model: report.model.id.clone(),
+        grid: format!("{} × {}", report.model.layers, report.model.heads),
+        corpus: report.corpus.name.clone(),
+        sentences: report.corpus.sentences,
+        firm,
+    }
+}
+
+fn by_family(reports: &[(String, Report)]) -> Vec<Family> {
+    let mut found: Vec<Family> = Vec::new();
+    for (place, (_, report)) in reports.iter().enumerate() {
+        for family in families(report) {
+            let known = found.iter().position(|known| known.name == family.name);
+            let at = known.unwrap_or_else(|| {
+                found.push(Family { name: family.name, hue: hue(family.hue), counts: vec![0; reports.len()] });
+                found.len() - 1
+            });
+            found[at].counts[place] = family.by_layer.iter().sum();
+        }
+    }
+    found
+}
+
+fn heads(reports: &[(String, Report)]) -> Vec<Head> {
+    let mut places: BTreeMap<[usize; 2], Vec<Option<&HeadReport>>> = BTreeMap::new();
+    for (place, (_, report)) in reports.iter().enumerate() {
+        for head in &report.heads {
+            let at = [head.layer, head.head];
+            places.entry(at).or_insert_with(|| vec![None; reports.len()])[place] = Some(head);
+        }
+    }
+    let side = |head: &HeadReport| {
+        let Cell { marks, hue: of, .. } = Cell::of(head);
+        Side { primary: head.primary.clone(), marks, hue: hue(of) }
+    };
+    let head = |([layer, head], heads): ([usize; 2], Vec<Option<&HeadReport>>)| {
+        let has = |head: &HeadReport, label: &str| head.labels.iter().any(|other| other.label == label);
+        let in_all = |label: &&str| heads.iter().all(|head| head.is_some_and(|head| has(head, label)));
+        let labels = heads.iter().flatten().take(1).flat_map(|head| &head.labels).map(|label| label.label.as_str());
+        let kept: Vec<&str> = labels.filter(in_all).collect();
+        Head {
+            name: format!("L{layer}H{head}"),
+            kept: kept.join(", "),
+            cells: heads.iter().map(|head| head.map(side)).collect(),
+        }
+    };
+    places.into_iter().map(head).collect()
+}

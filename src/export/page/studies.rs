@@ -1,0 +1,94 @@
+//! The sections of the studies: their caveats, their figures, their numbers; and the studies that were not run.
+
+use minijinja::value::Value;
+use serde::Serialize;
+
+use crate::export::figures;
+use crate::export::svg::Medium;
+use crate::report::{Caveat, Report};
+use crate::studies::all::STUDIES;
+use crate::studies::figure::Figure;
+use crate::studies::label::Verdict;
+use crate::studies::section::Section;
+use crate::studies::study::{Judged, Study};
+
+/// What a study found.
+#[derive(Serialize)]
+pub struct StudySection {
+    name: &'static str,
+    question: &'static str,
+    pub caveats: Vec<Caveat>,
+    figures: Vec<Drawn>,
+    summary: String,
+}
+
+/// A figure with its numbers.
+#[derive(Serialize)]
+struct Drawn {
+    title: String,
+    reading: String,
+    svg: Value,
+    numbers: Numbers,
+}
+
+/// A table of numbers.
+#[derive(Serialize)]
+struct Numbers {
+    caption: String,
+    columns: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+/// A study that was not run.
+#[derive(Serialize)]
+pub struct Missing {
+    pub name: &'static str,
+    question: &'static str,
+    needs: &'static str,
+}
+
+/// The studies of a report that have something to show beside metrics and labels.
+pub fn of(report: &Report) -> Vec<StudySection> {
+    let policy = &report.settings.policy;
+    let verdicts: Vec<Verdict> = report
+        .heads
+        .iter()
+        .map(|head| Verdict {
+            primary: head.primary.clone(),
+            labels: head.labels.clone(),
+            nearest: head.nearest.clone(),
+        })
+        .collect();
+    let section = |(study, section): &(&'static dyn Study, Box<dyn Section>)| {
+        let judged = Judged { verdicts: &verdicts, policy, section: &**section };
+        let ids: Vec<&str> = study.caveats(&judged).iter().map(|caveat| caveat.id).collect();
+        let caveats = report.caveats.iter().filter(|caveat| ids.contains(&caveat.id.as_str())).cloned().collect();
+        let drawn = |figure: Figure| {
+            let (columns, rows) = figures::table(report, &figure);
+            let svg = Value::from_safe_string(figures::draw(report, &figure, Medium::Page));
+            let Figure { title, reading, .. } = figure;
+            Drawn { numbers: Numbers { caption: title.clone(), columns, rows }, title, reading, svg }
+        };
+        StudySection {
+            name: study.card().name,
+            question: study.card().question,
+            caveats,
+            figures: study.figures(&**section, policy).into_iter().map(drawn).collect(),
+            summary: section.summary(policy).fit(Some(WIDTH)).trim_end().to_owned(),
+        }
+    };
+    let mut sections: Vec<StudySection> = report.sections.0.iter().map(section).collect();
+    sections
+        .retain(|section| !(section.figures.is_empty() && section.summary.is_empty() && section.caveats.is_empty()));
+    sections
+}
+
+/// The width of what studies say in words, in columns: room for every column of their tables.
+const WIDTH: usize = 160;
+
+/// The studies that a report does not have.
+pub fn missing(report: &Report) -> Vec<Missing> {
+    let ran = |name: &str| report.sections.0.iter().any(|(study, _)| study.card().name == name);
+    let cards = STUDIES.iter().map(|study| study.card()).filter(|card| !ran(card.name));
+    cards.map(|card| Missing { name: card.name, question: card.question, needs: card.needs }).collect()
+}

@@ -1,0 +1,202 @@
+//! The colours of figures and of the page, on white and on black.
+//!
+//! The seven of labels are those of Okabe & Ito (2008, "Color Universal Design"), which people who do not see red or green
+//! tell apart, as tints under text; nothing is said by colour alone. Texts stand out from what is behind them by at least
+//! 4.5 to 1 (WCAG 2.2, level AA), which a test holds.
+
+use anstyle::AnsiColor;
+
+/// A colour, by its use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ink {
+    /// Text.
+    Text,
+    /// Text beside the matter, axes.
+    Muted,
+    /// Lines that guide the eye.
+    Guide,
+    /// What all is on.
+    Ground,
+    /// What stands out, and lines of curves.
+    Accent,
+    /// A second line beside that.
+    Second,
+    /// Under the label of a head.
+    Label(Hue),
+    /// A number from the least to the most, under it.
+    Step(usize),
+    /// The text on such a step.
+    OnStep(usize),
+}
+
+/// The colours of labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hue {
+    /// Of what has none.
+    Grey,
+    Blue,
+    Sky,
+    Green,
+    Orange,
+    Purple,
+    Vermillion,
+}
+
+impl Hue {
+    /// All of them.
+    pub const ALL: [Self; 7] =
+        [Self::Grey, Self::Blue, Self::Sky, Self::Green, Self::Orange, Self::Purple, Self::Vermillion];
+
+    /// The colour for one of the terminal.
+    #[must_use]
+    pub fn of(colour: AnsiColor) -> Self {
+        match colour {
+            AnsiColor::Blue | AnsiColor::BrightBlue => Self::Blue,
+            AnsiColor::Cyan | AnsiColor::BrightCyan => Self::Sky,
+            AnsiColor::Green | AnsiColor::BrightGreen => Self::Green,
+            AnsiColor::Yellow | AnsiColor::BrightYellow => Self::Orange,
+            AnsiColor::Magenta => Self::Purple,
+            AnsiColor::BrightMagenta | AnsiColor::Red | AnsiColor::BrightRed => Self::Vermillion,
+            AnsiColor::Black | AnsiColor::BrightBlack | AnsiColor::White | AnsiColor::BrightWhite => Self::Grey,
+        }
+    }
+}
+
+/// The steps from the least number to the most.
+pub const STEPS: usize = 9;
+
+/// Blues of falling lightness: on white the most is the darkest.
+const LIGHT_STEPS: [&str; STEPS] =
+    ["#f1f6fc", "#dde9f5", "#c6dbef", "#abcee6", "#8bbedb", "#68abd1", "#4b97c9", "#2272b4", "#0a4a90"];
+const DARK_STEPS: [&str; STEPS] =
+    ["#18222d", "#1a2e42", "#1b3d5b", "#1c4c73", "#1d5b8b", "#2a6fa3", "#5596c6", "#86b6db", "#c5dbee"];
+
+impl Ink {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let others = [Self::Text, Self::Muted, Self::Guide, Self::Ground, Self::Accent, Self::Second];
+        let steps = (0..STEPS).flat_map(|step| [Self::Step(step), Self::OnStep(step)]);
+        others.into_iter().chain(Hue::ALL.map(Self::Label)).chain(steps)
+    }
+
+    /// Its name in style sheets.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            Self::Text => "text".to_owned(),
+            Self::Muted => "muted".to_owned(),
+            Self::Guide => "guide".to_owned(),
+            Self::Ground => "ground".to_owned(),
+            Self::Accent => "accent".to_owned(),
+            Self::Second => "second".to_owned(),
+            Self::Label(hue) => format!("{hue:?}").to_lowercase(),
+            Self::Step(step) => format!("s{step}"),
+            Self::OnStep(step) => format!("t{step}"),
+        }
+    }
+
+    /// On white.
+    #[must_use]
+    pub fn light(self) -> &'static str {
+        match self {
+            Self::Text => "#1a1c1f",
+            Self::Muted => "#5a6068",
+            Self::Guide => "#d9dde2",
+            Self::Ground => "#ffffff",
+            Self::Accent => "#0b5cad",
+            Self::Second => "#b34e00",
+            Self::Label(hue) => match hue {
+                Hue::Grey => "#e6e8eb",
+                Hue::Blue => "#9ec9e2",
+                Hue::Sky => "#cfe9fb",
+                Hue::Green => "#9edaca",
+                Hue::Orange => "#f6db9e",
+                Hue::Purple => "#ecccde",
+                Hue::Vermillion => "#efb48a",
+            },
+            Self::Step(step) => LIGHT_STEPS[step],
+            Self::OnStep(step) => ["#1a1c1f", "#ffffff"][usize::from(step > 6)],
+        }
+    }
+
+    /// On black.
+    #[must_use]
+    pub fn dark(self) -> &'static str {
+        match self {
+            Self::Text => "#e8eaed",
+            Self::Muted => "#a6adb6",
+            Self::Guide => "#363c44",
+            Self::Ground => "#121417",
+            Self::Accent => "#7db7f0",
+            Self::Second => "#f0a35e",
+            Self::Label(hue) => match hue {
+                Hue::Grey => "#2b2f35",
+                Hue::Blue => "#094364",
+                Hue::Sky => "#2d5a75",
+                Hue::Green => "#095945",
+                Hue::Orange => "#6b4e0a",
+                Hue::Purple => "#6f465f",
+                Hue::Vermillion => "#74390c",
+            },
+            Self::Step(step) => DARK_STEPS[step],
+            Self::OnStep(step) => ["#ffffff", "#0d0f11"][usize::from(step > 5)],
+        }
+    }
+
+    /// What text on it is written with.
+    #[must_use]
+    pub fn text_on(self) -> Self {
+        if let Self::Step(step) = self { Self::OnStep(step) } else { Self::Text }
+    }
+}
+
+/// The step of a number between the least and the most; the middle one if these are the same.
+#[must_use]
+pub fn step(value: f64, [least, most]: [f64; 2]) -> usize {
+    if most <= least {
+        return STEPS / 2;
+    }
+    let share = ((value - least) / (most - least)).clamp(0.0, 1.0);
+    // Below 9, so it is a step.
+    ((share * STEPS as f64) as usize).min(STEPS - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Relative luminance: WCAG 2.2.
+    fn luminance(colour: &str) -> f64 {
+        let channel = |at: usize| {
+            let value = f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap()) / 255.0;
+            if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * channel(1) + 0.7152 * channel(3) + 0.0722 * channel(5)
+    }
+
+    fn contrast(a: &str, b: &str) -> f64 {
+        let (a, b) = (luminance(a), luminance(b));
+        (a.max(b) + 0.05) / (a.min(b) + 0.05)
+    }
+
+    #[test]
+    fn text_stands_out() {
+        assert!((contrast("#000000", "#ffffff") - 21.0).abs() < 1e-9);
+        let on_ground = [Ink::Text, Ink::Muted, Ink::Accent, Ink::Second].map(|text| (text, Ink::Ground));
+        let on_others =
+            Ink::all().filter(|ink| matches!(ink, Ink::Label(_) | Ink::Step(_))).map(|ink| (ink.text_on(), ink));
+        for (text, behind) in on_ground.into_iter().chain(on_others) {
+            for colour in [Ink::light, Ink::dark] {
+                let contrast = contrast(colour(text), colour(behind));
+                assert!(contrast >= 4.5, "{text:?} on {behind:?}: {contrast}");
+            }
+        }
+    }
+
+    #[test]
+    fn steps_go_from_the_least_to_the_most() {
+        assert_eq!([0.0, 0.1, 0.5, 0.999, 1.0].map(|value| step(value, [0.0, 1.0])), [0, 0, 4, 8, 8]);
+        assert_eq!((step(3.0, [3.0, 3.0]), step(-1.0, [0.0, 1.0]), step(2.0, [0.0, 1.0])), (4, 0, 8));
+        assert_eq!(step(0.5, [f64::NAN, f64::NAN]), 0);
+    }
+}

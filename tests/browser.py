@@ -1,0 +1,241 @@
+"""Opens a page of headscope in a real browser and uses it as a person would.
+
+python tests/browser.py CHROMIUM PAGE.html [FOLDER]
+
+The browser is driven over its devtools pipe with the standard library alone. It fails on a console message, a request to any
+network, text that does not stand out, a page wider than its window, controls without a name, or a control that does nothing.
+Screenshots go to the folder, if one is given.
+"""
+
+import base64
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+AUDIT = pathlib.Path(__file__).with_name("browser_audit.js").read_text()
+
+
+class Browser:
+    """A headless Chromium behind a pair of pipes; messages are JSON, each ended by a zero byte."""
+
+    def __init__(self, program, profile):
+        (its_input, self.output), (self.input, its_output) = os.pipe(), os.pipe()
+
+        def pipes():
+            # As the browser expects them: it reads 3 and writes 4.
+            high = [os.dup2(its_input, 103), os.dup2(its_output, 104)]
+            os.dup2(high[0], 3)
+            os.dup2(high[1], 4)
+
+        flags = ["--headless=new", "--remote-debugging-pipe", "--no-first-run", "--disable-gpu", "--hide-scrollbars"]
+        # Within a container there is nothing that the sandbox could rest on.
+        flags += ["--no-sandbox", "--disable-dev-shm-usage"] if os.geteuid() == 0 else []
+        command = [program, *flags, "--disable-background-networking", f"--user-data-dir={profile}", "about:blank"]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self.process = subprocess.Popen(command, close_fds=False, preexec_fn=pipes, **quiet)
+        os.close(its_input)
+        os.close(its_output)
+        self.number, self.session, self.events, self.rest = 0, None, [], b""
+        target = self("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ["Page", "Runtime", "Log", "Network", "DOM", "Accessibility"]:
+            self(f"{domain}.enable")
+
+    def read(self):
+        while b"\0" not in self.rest:
+            more = os.read(self.input, 1 << 20)
+            assert more, "the browser has ended"
+            self.rest += more
+        message, self.rest = self.rest.split(b"\0", 1)
+        return json.loads(message)
+
+    def __call__(self, method, **parameters):
+        self.number += 1
+        message = {"id": self.number, "method": method, "params": parameters}
+        if self.session:
+            message["sessionId"] = self.session
+        os.write(self.output, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self.read()
+            if answer.get("id") == self.number:
+                assert "error" not in answer, (method, answer["error"])
+                return answer["result"]
+            self.events.append(answer)
+
+    def evaluate(self, expression):
+        answer = self("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, (expression, answer["exceptionDetails"])
+        return answer["result"].get("value")
+
+    def open(self, address):
+        self.events.clear()
+        self("Page.navigate", url=address)
+        while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
+            self.events.append(self.read())
+
+    def key(self, name, code=None, text=None):
+        down = {"type": "keyDown", "key": name, "code": code or name}
+        codes = {"Tab": 9, "Enter": 13, "ArrowRight": 39, "ArrowDown": 40}
+        down["windowsVirtualKeyCode"] = codes.get(name, 0)
+        if text:
+            down["text"] = text
+        self("Input.dispatchKeyEvent", **down)
+        self("Input.dispatchKeyEvent", type="keyUp", key=name, code=code or name)
+
+    def middle(self, selector):
+        """The middle of an element in the window, after it was scrolled to."""
+        return self.evaluate(
+            f"(() => {{ const e = document.querySelector({selector!r}); e.scrollIntoView({{block: 'center'}});"
+            " const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()"
+        )
+
+    def pointer(self, selector, click=False):
+        x, y = self.middle(selector)
+        self("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+        for kind in ["mousePressed", "mouseReleased"] if click else []:
+            self("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def complaints(self):
+        """What the console said, and what was asked of a network."""
+        found = []
+        for event in self.events:
+            method, about = event.get("method"), event.get("params", {})
+            if method in ("Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled"):
+                found.append(json.dumps(about)[:500])
+            if method == "Network.requestWillBeSent" and not about["request"]["url"].startswith(("file:", "data:")):
+                found.append("request: " + about["request"]["url"])
+        return found
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+def themes_and_widths(browser, address, folder):
+    for theme in ["light", "dark"]:
+        for width in [360, 1600]:
+            browser("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+            metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 700}
+            browser("Emulation.setDeviceMetricsOverride", **metrics)
+            start = time.monotonic()
+            browser.open(address)
+            loaded = time.monotonic() - start
+            where = f"{theme} at {width}"
+            assert browser.complaints() == [], (where, browser.complaints())
+            wide = browser.evaluate("document.documentElement.scrollWidth")
+            assert wide <= width, (where, "the page is wider than its window", wide)
+            faint = browser.evaluate(f"({AUDIT})()")
+            assert faint == [], (where, faint[:10])
+            print(f"{where}: loaded in {loaded:.2f} s, no complaint, no request, all text stands out")
+            if folder:
+                height = browser.evaluate("document.documentElement.scrollHeight")
+                clip = {"x": 0, "y": 0, "width": width, "height": min(height, 16000), "scale": 1}
+                shot = browser("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)["data"]
+                pathlib.Path(folder, f"{pathlib.Path(address).stem}-{theme}-{width}.png").write_bytes(base64.b64decode(shot))
+
+
+CHOSEN = "document.querySelector('.card.chosen').id"
+
+
+def heads(browser):
+    cells = browser.evaluate("[...document.querySelectorAll('.grid a')].map((cell) => cell.hash.slice(1))")
+    if not cells:
+        return
+    across = browser.evaluate("document.querySelectorAll('.grid thead th').length")
+    assert browser.evaluate(CHOSEN) == cells[0]
+    shown = "[...document.querySelectorAll('.card')].filter((card) => card.offsetParent).length"
+    assert browser.evaluate(shown) == 1, "one card at a time"
+    browser.pointer(f".grid a[href='#{cells[1]}']")
+    assert browser.evaluate(CHOSEN) == cells[1], "hovering shows a card"
+    browser.pointer("h1")
+    assert browser.evaluate(CHOSEN) == cells[0], "and leaving brings the chosen one back"
+    browser.pointer(f".grid a[href='#{cells[2]}']", click=True)
+    browser.pointer("h1")
+    assert browser.evaluate(CHOSEN) == cells[2], "a click chooses"
+    browser.key("ArrowDown")
+    assert browser.evaluate(CHOSEN) == cells[2 + across], "arrows go through the grid"
+    browser.key("ArrowRight")
+    browser.key("Enter", text="\r")
+    assert browser.evaluate("document.activeElement.hash") == f"#{cells[3 + across]}"
+    assert browser.evaluate("document.querySelector('.grid a[aria-current]').hash") == f"#{cells[3 + across]}"
+    browser.evaluate("document.querySelector('#all').click()")
+    assert browser.evaluate(shown) == len(cells), "all cards"
+    browser.evaluate(
+        "(() => { const s = document.querySelector('#family'); s.selectedIndex = 1;"
+        " s.dispatchEvent(new Event('change')); })()"
+    )
+    off = browser.evaluate("document.querySelectorAll('.grid a.off').length")
+    assert browser.evaluate(shown) == len(cells) - off > 0, "only heads with a label of the family"
+    browser.evaluate("document.querySelector('.chosen details').open = true")
+    rows = browser.evaluate("new Promise((done) => setTimeout(() => done(document.querySelectorAll('.chosen details tr').length), 100))")
+    assert rows == browser.evaluate("document.querySelectorAll('details.metric table.map').length"), "all metrics of a head"
+
+
+def tables(browser):
+    """Sorts the first table whose second column has numbers, by that."""
+    table = (
+        "[...document.querySelectorAll('table.sort')].find((table) =>"
+        " [...table.tBodies[0].rows].every((row) => !isNaN(parseFloat(row.cells[1].textContent))))"
+    )
+    column = f"[...{table}.tBodies[0].rows].map((row) => parseFloat(row.cells[1].textContent))"
+    for reverse in [True, False]:
+        browser.evaluate(f"{table}.querySelector('thead th:nth-child(2) button').click()")
+        numbers = browser.evaluate(column)
+        assert numbers == sorted(numbers, reverse=reverse), numbers
+
+
+def metrics(browser):
+    if not browser.evaluate("document.querySelectorAll('details.metric').length"):
+        return
+    title = "document.querySelector('#map caption').textContent"
+    first = browser.evaluate(title)
+    browser.evaluate(
+        "(() => { const s = document.querySelector('#metric'); s.selectedIndex = s.length - 1;"
+        " s.dispatchEvent(new Event('change')); })()"
+    )
+    assert browser.evaluate(title) != first, "a metric is chosen"
+    assert browser.evaluate("document.querySelectorAll('#map td[class^=c]').length") > 0, "and coloured"
+
+
+def names(browser):
+    """Everything that can be used has a name for those who do not see it."""
+    nodes = browser("Accessibility.getFullAXTree")["nodes"]
+    used = [node for node in nodes if not node["ignored"] and node["role"]["value"] in ("link", "button", "combobox", "checkbox", "img")]
+    nameless = [node for node in used if not node.get("name", {}).get("value", "").strip()]
+    assert used and not nameless, nameless[:5]
+    print(f"{len(used)} links, controls and figures, each with a name")
+
+
+def without_scripts(browser, address):
+    browser("Emulation.setScriptExecutionDisabled", value=True)
+    browser.open(address)
+    hidden = browser.evaluate("[...document.querySelectorAll('.card')].filter((card) => !card.offsetParent).length")
+    assert hidden == 0, "without scripts every card is there"
+    tools = browser.evaluate("[...document.querySelectorAll('.tools')].filter((tool) => tool.offsetParent).length")
+    assert tools == 0, "and no control that would do nothing"
+    browser("Emulation.setScriptExecutionDisabled", value=False)
+
+
+def main(program, page, folder=None):
+    address = pathlib.Path(page).resolve().as_uri()
+    with tempfile.TemporaryDirectory() as profile:
+        browser = Browser(program, profile)
+        try:
+            themes_and_widths(browser, address, folder)
+            heads(browser)
+            tables(browser)
+            metrics(browser)
+            names(browser)
+            assert browser.complaints() == [], browser.complaints()
+            without_scripts(browser, address)
+        finally:
+            browser.close()
+    print(f"{page}: hover, click, keyboard, filter, sorting and heat maps work; without scripts all is there")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
