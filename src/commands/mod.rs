@@ -1,6 +1,7 @@
 //! The commands, one file each, and the command line that they are read from.
 
 pub mod analyze;
+pub mod batch;
 pub mod cli;
 mod conclude;
 pub mod counts;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 
 use crate::corpus::Input;
-use crate::export::Target;
+use crate::export::{Target, Writer};
 use crate::model::grid::HeadPlace;
 use crate::model::source::ModelRef;
 use crate::passes::ablation::Ablation;
@@ -19,6 +19,7 @@ use crate::studies::plan;
 use crate::studies::policy::{Policy, Value};
 use crate::studies::presets::{self, Preset};
 use crate::studies::study::Study;
+use crate::system::described::ErrorFormat;
 
 /// The threshold that `--min-count` sets.
 const MIN_COUNT: &str = "syntactic_min_count";
@@ -158,6 +159,29 @@ pub struct MergeOptions {
     pub run_info: bool,
     /// The report that is made of them.
     pub report: ReportOptions,
+}
+
+/// `headscope batch`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchOptions {
+    /// The table of runs.
+    pub table: PathBuf,
+    /// The folder of the reports.
+    pub folder: PathBuf,
+    /// Patterns of the names of runs; empty for all of them.
+    pub only: Vec<String>,
+    /// Whether the others are run after one has failed.
+    pub keep_going: bool,
+    /// Whether it is only said what would be run.
+    pub dry_run: bool,
+    /// The formats of each report.
+    pub writers: Vec<(&'static str, Writer)>,
+    /// Whether the Hub may not be asked.
+    pub offline: bool,
+    /// Whether nothing is printed.
+    pub quiet: bool,
+    /// How the errors of runs are printed.
+    pub errors: ErrorFormat,
 }
 
 /// `headscope counts`

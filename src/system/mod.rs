@@ -3,7 +3,9 @@
 pub mod boxed;
 mod claims;
 pub mod contained;
+pub mod described;
 pub mod digest;
+pub mod failure;
 pub mod input;
 pub mod interrupt;
 pub mod lanes;

@@ -1,6 +1,9 @@
 //! The command line: clap's structs, turned into [`options`](crate::commands::options). The only folder that knows clap.
 
 mod arguments;
+mod batch;
+mod errors;
+pub mod table;
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -12,8 +15,8 @@ use clap::{CommandFactory, Parser};
 use crate::commands::diff::outcome;
 use crate::commands::explain;
 use crate::commands::options::{
-    AnalyzeOptions, CountsOptions, DiffOptions, MapsOptions, MergeOptions, ONLY_ONCE, Outcome, PolicyOptions,
-    RelabelOptions, ReportOptions, SentenceChoice,
+    AnalyzeOptions, BatchOptions, CountsOptions, DiffOptions, MapsOptions, MergeOptions, ONLY_ONCE, Outcome,
+    PolicyOptions, RelabelOptions, ReportOptions, SentenceChoice,
 };
 use crate::corpus::{Format, Input};
 use crate::export::{Target, Writer};
@@ -33,13 +36,15 @@ use crate::studies::study::{Counts, Study};
 use crate::system::boxed;
 use crate::system::output::{self};
 use crate::system::parallel::all_cores;
-use crate::system::terminal::{is_obeyed, one_line, say};
 
 use arguments::{
     Action, AnalyzeArguments, Arguments, ControlArgument, CorpusArguments, CountsArguments, DiffArguments,
-    ExplainArguments, FormatArgument, FromTokenArgument, MapsArguments, MergeArguments, PartArgument, RelabelArguments,
-    RemovalArgument, ReportArguments, SchemaArgument, SchemaArguments,
+    ExplainArguments, FormatArgument, FromTokenArgument, MapsArguments, MergeArguments, NetworkArguments, PartArgument,
+    RelabelArguments, RemovalArgument, ReportArguments, SchemaArgument, SchemaArguments,
 };
+
+pub use errors::error_format;
+use errors::refuse;
 
 /// A command with its options, validated.
 pub enum Command {
@@ -55,6 +60,8 @@ pub enum Command {
     Maps(MapsOptions),
     /// Count the tokens of a corpus.
     Counts(CountsOptions),
+    /// Run a table of analyses.
+    Batch(BatchOptions),
     /// Print this text: an explanation, or the schema.
     Print(String),
 }
@@ -70,6 +77,7 @@ pub fn parse() -> Command {
         Action::Diff(arguments) => ("diff", arguments.validate().map(Command::Diff)),
         Action::Maps(arguments) => ("maps", arguments.validate().map(Command::Maps)),
         Action::Counts(arguments) => ("counts", arguments.validate().map(Command::Counts)),
+        Action::Batch(arguments) => ("batch", arguments.validate().map(Command::Batch)),
         Action::Explain(arguments) => ("explain", arguments.text().map(Command::Print)),
         Action::Schema(arguments) => ("schema", Ok(Command::Print(arguments.text()))),
     };
@@ -79,19 +87,6 @@ pub fn parse() -> Command {
         let subcommand = root.find_subcommand_mut(name).expect("a subcommand by its own name");
         refuse(&subcommand.error(ErrorKind::ValueValidation, usage))
     })
-}
-
-/// Ends with clap's own message; one that repeats what a terminal would obey is printed without colours, and each
-/// argument on one line.
-fn refuse(error: &clap::Error) -> ! {
-    let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
-    let hostile: Vec<String> = arguments.filter(|argument| argument.contains(is_obeyed)).collect();
-    if error.use_stderr() && !hostile.is_empty() {
-        let message = error.render().to_string();
-        say(hostile.iter().fold(message, |text, argument| text.replace(argument, &one_line(argument))).trim_end());
-        std::process::exit(error.exit_code());
-    }
-    error.exit()
 }
 
 /// Wrong usage, in words.
@@ -111,7 +106,7 @@ impl CorpusArguments {
 
 impl AnalyzeArguments {
     fn validate(self) -> Result<AnalyzeOptions, Usage> {
-        let model = model(self.model.as_deref());
+        let model = model(self.model.as_deref(), &self.network);
         let is_first_run = self.corpora.corpus.is_empty();
         let corpus = self.corpora.validate()?;
         if self.truncate && !corpus.iter().any(Input::may_have_text) {
@@ -243,7 +238,7 @@ impl DiffArguments {
 
 impl MapsArguments {
     fn validate(self) -> Result<MapsOptions, Usage> {
-        let model = model(self.model.as_deref());
+        let model = model(self.model.as_deref(), &self.network);
         let inputs = self.corpora.validate()?;
         let sentences = if let Some(text) = self.text {
             SentenceChoice::Text(text)
@@ -265,7 +260,7 @@ impl MapsArguments {
 
 impl CountsArguments {
     fn validate(self) -> Result<CountsOptions, Usage> {
-        let (model, corpus) = (model(self.model.as_deref()), self.corpora.validate()?);
+        let (model, corpus) = (model(self.model.as_deref(), &self.network), self.corpora.validate()?);
         refuse_overlap(std::slice::from_ref(&self.output), &corpus)?;
         Ok(CountsOptions { model, corpus, output: self.output })
     }
@@ -285,8 +280,9 @@ fn threads_or_all(threads: Option<u16>) -> NonZeroUsize {
     threads.map_or_else(all_cores, |threads| NonZeroUsize::new(threads.into()).expect("in range"))
 }
 
-fn model(argument: Option<&str>) -> ModelRef {
-    ModelRef::parse(argument.unwrap_or(boxed::MODEL))
+fn model(argument: Option<&str>, network: &NetworkArguments) -> ModelRef {
+    let model = ModelRef::parse(argument.unwrap_or(boxed::MODEL));
+    if network.offline { model.offline() } else { model }
 }
 
 fn targets(paths: &[PathBuf]) -> Result<Vec<Target>, Usage> {
