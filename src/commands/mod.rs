@@ -2,11 +2,13 @@
 
 pub mod analyze;
 pub mod batch;
+pub mod cite;
 pub mod cli;
 mod conclude;
 pub mod counts;
 pub mod diff;
 pub mod explain;
+pub mod files;
 pub mod maps;
 pub mod merge;
 mod observe;

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow};
 
 use crate::corpus::Input;
 use crate::export::{Target, Writer};
@@ -20,6 +20,7 @@ use crate::studies::policy::{Policy, Value};
 use crate::studies::presets::{self, Preset};
 use crate::studies::study::Study;
 use crate::system::described::ErrorFormat;
+use crate::system::failure::{Class, Classify};
 
 /// The threshold that `--min-count` sets.
 const MIN_COUNT: &str = "syntactic_min_count";
@@ -118,10 +119,11 @@ impl PolicyOptions {
     /// If one that a preset needs is not among them.
     pub fn ensure_measured(&self, studies: &Studies) -> Result<()> {
         match presets::missing(&self.presets, &plan::studies(studies)?) {
-            Some((preset, study)) => bail!(
+            Some((preset, study)) => Err(anyhow!(
                 "--preset {preset} labels what the study `{study}` measures, which was not run: \
                 headscope analyze --with {study}"
-            ),
+            ))
+            .class(Class::Usage),
             None => Ok(()),
         }
     }
@@ -210,6 +212,13 @@ pub struct MapsOptions {
     pub strict: bool,
     /// The heads that are removed from the model, ascending.
     pub removed: Vec<HeadPlace>,
+}
+
+/// `headscope cite`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CiteOptions {
+    /// The report whose sources are told; `-` is standard input.
+    pub report: Option<PathBuf>,
 }
 
 /// `headscope relabel`

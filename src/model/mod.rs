@@ -112,7 +112,7 @@ impl Model {
     ///
     /// If `initializer_range` of `config.json` is no standard deviation.
     pub fn untrained(&self, seed: u64) -> Result<Box<dyn Encoder>> {
-        let initial = Initial::new(self.architecture.config.initializer_range, seed)?;
+        let initial = Initial::new(self.architecture.config.initializer_range, seed).class(Class::Model)?;
         Ok(Box::new(PackedEncoder::new(Parameters::load(&initial, &self.architecture)?)))
     }
 }

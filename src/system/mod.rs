@@ -11,5 +11,6 @@ pub mod interrupt;
 pub mod lanes;
 pub mod output;
 pub mod parallel;
+pub mod processor;
 pub mod progress;
 pub mod terminal;

@@ -6,6 +6,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
 use super::batch::BatchArguments;
+use super::installed::{CompletionsArguments, ManArguments};
 use crate::model::grid::HeadPlace;
 use crate::passes::ablation::Choice;
 use crate::sequences::shard::Shard;
@@ -13,7 +14,8 @@ use crate::studies::all::STUDIES;
 use crate::studies::presets::{PRESETS, Preset};
 use crate::studies::study::Study;
 
-const EXIT_STATUS: &str = "Exit status: 0 done, 1 failed, 2 wrong usage, 3 input, 4 model, 5 output, 75 network: try again, 130 interrupted.";
+const EXIT_STATUS: &str =
+    "Exit status: 0 done, 1 failed, 2 wrong usage, 3 input, 4 model, 5 output, 75 network: try again, 130 interrupted.";
 
 /// Say what each attention head of a pretrained BERT does, with the evidence.
 #[derive(Parser)]
@@ -24,6 +26,19 @@ pub(super) struct Arguments {
     /// How errors are printed
     #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value_t = ErrorFormatArgument::Text)]
     error_format: ErrorFormatArgument,
+    /// With --version: also features, the instruction set in use, and the versions of what is written
+    #[arg(long)]
+    pub(super) verbose: bool,
+}
+
+/// Say how to cite this program, and the papers behind a report
+///
+/// Without a report, prints CITATION.cff. With one, prints the sources of its labels and metrics, and the papers that they
+/// name.
+#[derive(Args)]
+pub(super) struct CiteArguments {
+    /// A report in JSON; `-` reads standard input
+    pub(super) report: Option<PathBuf>,
 }
 
 /// A form of errors.
@@ -46,6 +61,9 @@ pub(super) enum Action {
     Batch(BatchArguments),
     Explain(ExplainArguments),
     Schema(SchemaArguments),
+    Cite(CiteArguments),
+    Completions(CompletionsArguments),
+    Man(ManArguments),
 }
 
 const ANALYZE_EXAMPLES: &str = "\

@@ -3,6 +3,7 @@
 mod arguments;
 mod batch;
 mod errors;
+mod installed;
 pub mod table;
 
 use std::collections::BTreeSet;
@@ -14,9 +15,10 @@ use clap::{CommandFactory, Parser};
 
 use crate::commands::diff::outcome;
 use crate::commands::explain;
+use crate::commands::files::File;
 use crate::commands::options::{
-    AnalyzeOptions, BatchOptions, CountsOptions, DiffOptions, MapsOptions, MergeOptions, ONLY_ONCE, Outcome,
-    PolicyOptions, RelabelOptions, ReportOptions, SentenceChoice,
+    AnalyzeOptions, BatchOptions, CiteOptions, CountsOptions, DiffOptions, MapsOptions, MergeOptions, ONLY_ONCE,
+    Outcome, PolicyOptions, RelabelOptions, ReportOptions, SentenceChoice,
 };
 use crate::corpus::{Format, Input};
 use crate::export::{Target, Writer};
@@ -62,6 +64,10 @@ pub enum Command {
     Counts(CountsOptions),
     /// Run a table of analyses.
     Batch(BatchOptions),
+    /// Say what to cite.
+    Cite(CiteOptions),
+    /// Write these files to a folder.
+    Write(PathBuf, Vec<File>),
     /// Print this text: an explanation, or the schema.
     Print(String),
 }
@@ -69,7 +75,15 @@ pub enum Command {
 /// Parses the arguments of this process; on wrong usage prints the reason and exits with status 2.
 #[must_use]
 pub fn parse() -> Command {
-    let arguments = Arguments::try_parse().unwrap_or_else(|error| refuse(&error));
+    let arguments = match Arguments::try_parse() {
+        Err(error) if error.kind() == ErrorKind::DisplayVersion && asks_for_more() => {
+            return Command::Print(installed::version());
+        }
+        parsed => parsed.unwrap_or_else(|error| refuse(&error)),
+    };
+    if arguments.verbose {
+        refuse(&Arguments::command().error(ErrorKind::MissingRequiredArgument, "--verbose is for --version"));
+    }
     let (name, command) = match arguments.action {
         Action::Analyze(arguments) => ("analyze", arguments.validate().map(Box::new).map(Command::Analyze)),
         Action::Merge(arguments) => ("merge", arguments.validate().map(Command::Merge)),
@@ -80,6 +94,9 @@ pub fn parse() -> Command {
         Action::Batch(arguments) => ("batch", arguments.validate().map(Command::Batch)),
         Action::Explain(arguments) => ("explain", arguments.text().map(Command::Print)),
         Action::Schema(arguments) => ("schema", Ok(Command::Print(arguments.text()))),
+        Action::Cite(arguments) => ("cite", Ok(Command::Cite(CiteOptions { report: arguments.report }))),
+        Action::Completions(arguments) => ("completions", Ok(Command::Print(arguments.text()))),
+        Action::Man(arguments) => ("man", arguments.files().map(|(folder, files)| Command::Write(folder, files))),
     };
     command.unwrap_or_else(|usage| {
         let mut root = Arguments::command();
@@ -87,6 +104,11 @@ pub fn parse() -> Command {
         let subcommand = root.find_subcommand_mut(name).expect("a subcommand by its own name");
         refuse(&subcommand.error(ErrorKind::ValueValidation, usage))
     })
+}
+
+/// Whether the arguments of this process ask for a verbose version.
+fn asks_for_more() -> bool {
+    std::env::args_os().any(|argument| argument == "--verbose")
 }
 
 /// Wrong usage, in words.

@@ -147,7 +147,9 @@ impl ModelRef {
                 (None, Some(meant)) => format!("the folder `{meant}` meant"),
                 (None, None) => return error,
             };
-            classed(anyhow!("{error:#}; or is {meant}?"), Class::of(&error))
+            let misspelt = self.to_string().to_ascii_lowercase().starts_with(boxed::PREFIX);
+            let class = if misspelt { Class::Usage } else { Class::of(&error) };
+            classed(anyhow!("{error:#}; or is {meant}?"), class)
         })
     }
 
