@@ -3,14 +3,15 @@
 use std::process::ExitCode;
 
 use headscope::commands::cli::{self, Command};
-use headscope::commands::{analyze, counts, diff, export, maps, merge, relabel, show};
+use headscope::commands::{analyze, batch, cite, counts, diff, export, files, maps, merge, relabel, show};
+use headscope::system::failure::Class;
 use headscope::system::interrupt::clean_up_when_interrupted;
-use headscope::system::terminal::{print, say_error};
+use headscope::system::terminal::print;
 
 fn main() -> ExitCode {
     let command = cli::parse();
-    // `diff` says by its exit status whether reports differ, as diff(1) does: 0 same, 1 different, 2 trouble.
-    let failure = if matches!(command, Command::Diff(_)) { 2 } else { 1 };
+    // `diff` says by its exit status whether analyses differ, as diff(1) does: 0 same, 1 different, more for trouble.
+    let other = if matches!(command, Command::Diff(_)) { Class::Usage } else { Class::Other };
     let outcome = clean_up_when_interrupted().and_then(|()| match command {
         Command::Analyze(options) => analyze::analyze(&options).map(|()| 0),
         Command::Merge(options) => merge::merge(&options).map(|()| 0),
@@ -20,11 +21,17 @@ fn main() -> ExitCode {
         Command::Maps(options) => maps::maps(&options).map(|()| 0),
         Command::Counts(options) => counts::counts(&options).map(|()| 0),
         Command::Show(options) => show::show(&options).map(|()| 0),
+        Command::Cite(options) => cite::cite(&options).map(|()| 0),
+        Command::Write(folder, files) => files::write(&folder, &files).map(|()| 0),
+        Command::Batch(options) => batch::batch(&options).map(|()| 0),
         Command::Print(text) => print(&text).map(|()| 0),
     });
     let status = outcome.unwrap_or_else(|error| {
-        say_error(&error);
-        failure
+        cli::error_format().say(&error);
+        match Class::of(&error) {
+            Class::Other => other.status(),
+            class => class.status(),
+        }
     });
     ExitCode::from(status)
 }

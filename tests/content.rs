@@ -130,7 +130,7 @@ fn counts_that_are_none_are_refused() {
         fs::write(&counts, text).unwrap();
         let (status, message) =
             run(&["analyze", path(&model), "-c", path(&corpus), "--counts", path(&counts), "-o", "-"]).unwrap_err();
-        assert_eq!(status, 1, "{message}");
+        assert_eq!(status, 3, "{message}");
         message
     };
     assert!(refusal("[1]").contains("are no JSON object from tokens to whole numbers"));

@@ -123,7 +123,7 @@ fn shards_carry_their_controls() {
     let arguments = ["analyze", path(&model), "-c", path(&corpus), "--no-run-info", "--shard", "2/2", "-q"];
     run(&[&arguments[..], &["-o", path(&other)]].concat()).unwrap();
     let (status, message) = run(&["merge", &parts[0], path(&other)]).unwrap_err();
-    assert_eq!(status, 1);
+    assert_eq!(status, 3);
     assert!(message.contains("protocol.controls has 2 entries in one and 0 in the other"), "{message}");
 }
 
@@ -203,6 +203,6 @@ fn a_model_without_an_initialisation_is_refused() {
     let corpus = gold();
     let arguments = ["analyze", path(folder.path()), "-c", path(&corpus), "--limit", "1", "--control", "random-init"];
     let (status, message) = run(&arguments).unwrap_err();
-    assert_eq!(status, 1);
+    assert_eq!(status, 4);
     assert!(message.contains("initializer_range is 0: a small positive number is expected"), "{message}");
 }

@@ -292,7 +292,7 @@ fn trouble_is_not_a_change() {
     let bench = Bench::new();
     let refused = |name: &str, content: &[u8]| {
         let (status, text) = bench.diff(&bench.file(name, content), &[]);
-        assert_eq!(status, 2, "{text}");
+        assert_eq!(status, 3, "{text}");
         text
     };
     assert!(refused("bad.json", b"[").contains("bad.json:1: "));

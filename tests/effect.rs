@@ -184,7 +184,7 @@ fn what_cannot_be_measured_is_refused() {
     let corpus = fixture("corpus/gold.conllu");
     let refusal = |arguments: &[&str]| run(&[&["analyze"], arguments].concat()).unwrap_err();
     let (status, error) = refusal(&[path(&tiny_bert()), "-c", path(&corpus), "--with", "effect"]);
-    assert_eq!(status, 1);
+    assert_eq!(status, 4);
     assert!(error.starts_with("error: --with effect: `tiny-bert` has no masked-LM head"), "{error}");
     let (status, error) = refusal(&["box:small", "-c", path(&corpus), "--sample", "9"]);
     assert_eq!(status, 2);

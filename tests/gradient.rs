@@ -129,7 +129,7 @@ fn what_cannot_be_measured_is_refused() {
     let corpus = fixture("corpus/gold.conllu");
     let model = tiny_bert();
     let (status, error) = run(&["analyze", path(&model), "-c", path(&corpus), "--with", "gradient"]).unwrap_err();
-    assert_eq!(status, 1);
+    assert_eq!(status, 4);
     assert!(error.starts_with("error: --with gradient: `tiny-bert` has no masked-LM head"), "{error}");
     let more = ["analyze", "box:small", "-c", "-", "--format", "text", "--with", "gradient"];
     let (status, error) = run(&more).unwrap_err();

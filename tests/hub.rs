@@ -193,7 +193,7 @@ fn a_misspelt_folder_is_said_at_once_and_the_hub_asked_once() {
     let user = User::new().with("HF_ENDPOINT", &closed).with("HEADSCOPE_HUB_WAIT", "86400");
     let output = user.command("tiny-bert").current_dir(nearby.path()).output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(75));
     assert_says(&error, "note: there is no folder `tiny-bert`: the Hub is asked; or is `./tiny-bort` meant?\n");
     assert_says(&error, "cannot reach the Hub");
     assert!(error.ends_with("; or is the folder `./tiny-bort` meant?\n"), "{error}");

@@ -162,9 +162,10 @@ fn a_boxed_model_has_its_name_and_the_hashes_of_its_files() {
 #[test]
 fn what_is_not_in_the_box() {
     let (status, error) = run(&["analyze", "box:huge"]).unwrap_err();
-    assert_eq!(status, 1);
+    assert_eq!(status, 2);
     assert!(error.contains("there is no model `box:huge` in the box: it has box:small and box:planted"), "{error}");
-    let (_, error) = run(&["analyze", "BOX:small"]).unwrap_err();
+    let (status, error) = run(&["analyze", "BOX:small"]).unwrap_err();
+    assert_eq!(status, 2);
     assert!(error.contains("or is `box:small` meant"), "{error}");
     let (_, error) = run(&["analyze", "BOX:small"]).unwrap_err();
     assert!(error.contains("or is `box:small` meant"), "{error}");

@@ -75,7 +75,7 @@ fn maps_are_those_of_the_model_without_the_heads() {
 fn heads_that_are_not_there() {
     let refusal = |arguments: &[&str]| run(arguments).unwrap_err();
     let (status, error) = refusal(&["analyze", "box:small", "--remove", "L4H0"]);
-    assert_eq!(status, 1);
+    assert_eq!(status, 2);
     assert_eq!(error, "error: --remove L4H0: the model has 4 layers of 4 heads, both counted from 0\n");
     let (status, error) = refusal(&["analyze", "--remove", "4,0"]);
     assert_eq!(status, 2);

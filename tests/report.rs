@@ -405,7 +405,7 @@ fn an_error_amid_a_sentence_is_the_same_for_any_number_of_threads() {
     for _ in 0..10 {
         let arguments = ["analyze", path(&model), "-c", path(&corpus), "--threads", "8"];
         let (status, message) = run(&arguments).unwrap_err();
-        assert_eq!(status, 1);
+        assert_eq!(status, 3);
         assert!(message.contains("bad.conllu:802: a CoNLL-U line has 10 columns"), "{message}");
     }
 }

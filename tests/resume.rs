@@ -45,7 +45,7 @@ fn a_run_goes_on_where_it_was() {
         run(&arguments(&model, &corpus, &more)).unwrap_err()
     };
     let (status, error) = refusal(&["--max-tokens", "30"]);
-    assert_eq!(status, 1);
+    assert_eq!(status, 3);
     assert!(error.contains("1-of-16.headscope` is a part of another run: protocol.max_tokens is "), "{error}");
     fs::copy(parts.join("2-of-16.headscope"), parts.join("5-of-16.headscope")).unwrap();
     assert!(refusal(&[]).1.contains("5-of-16.headscope` is shard 2/16, not 5/16: remove it"));

@@ -143,7 +143,7 @@ fn the_preset_needs_the_study() {
     run(&["analyze", path(&tiny_bert()), "-c", path(&corpus), "--limit", "40", "-o", path(&report), "--quiet"])
         .unwrap();
     let (status, error) = run(&["relabel", path(&report), "--preset", "kovaleva2019", "-o", "-"]).unwrap_err();
-    assert_eq!(status, 1);
+    assert_eq!(status, 2);
     let why = "--preset kovaleva2019 labels what the study `segments` measures, which was not run: headscope analyze \
                --with segments";
     assert!(error.contains(why), "{error}");

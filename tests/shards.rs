@@ -59,7 +59,7 @@ impl Shards {
     fn refusal(&self, parts: &[&str]) -> String {
         let output = self.file("refused.json");
         let (status, message) = run(&[&["merge", "-o", &output], parts].concat()).unwrap_err();
-        assert_eq!(status, 1, "{message}");
+        assert_eq!(status, 3, "{message}");
         assert!(!Path::new(&output).exists());
         message.replace(&self.file(""), "")
     }

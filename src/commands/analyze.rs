@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::conclude::conclude;
-use super::observe::Ready;
+use super::observe::{Loaded, Ready};
 use super::options::{AnalyzeOptions, Outcome};
 use super::{outputs, resume};
 use crate::export::summary;
@@ -23,16 +23,18 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
         Outcome::Report { wanted, parts } => {
             let outputs = outputs::open(&wanted.outputs)?;
             let policy = wanted.policy.policy()?;
-            let mut ready = Ready::new(options)?;
+            let (loaded, corpus) = Loaded::with_corpus(options)?;
+            let mut ready = Ready::new(options, &loaded, corpus)?;
             let observation = match parts {
                 None => ready.observe(Shard::WHOLE, &policy)?,
                 Some(folder) => resume::observe(&mut ready, folder, &policy)?,
             };
-            conclude(observation, policy, outputs, wanted)
+            conclude(observation, policy, outputs, wanted).map(drop)
         }
         Outcome::Partial { shard, path, summary } => {
             let mut output = Output::open(path)?;
-            let observation = Ready::new(options)?.observe(*shard, &all::default_policy())?;
+            let (loaded, corpus) = Loaded::with_corpus(options)?;
+            let observation = Ready::new(options, &loaded, corpus)?.observe(*shard, &all::default_policy())?;
             output.write(&partial::render(*shard, &observation)?)?;
             output.commit()?;
             if *summary {

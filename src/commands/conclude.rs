@@ -19,20 +19,26 @@ use crate::studies::plan::Plan;
 use crate::studies::policy::Policy;
 use crate::system::terminal::{self, print};
 
-/// Measures, labels and reports an observation.
+/// Measures, labels and reports an observation; the report that was written.
 ///
 /// # Errors
 ///
 /// If nothing was observed, or an output cannot be written.
-pub fn conclude(observation: Observation, policy: Policy, outputs: Vec<Opened>, wanted: &ReportOptions) -> Result<()> {
+pub fn conclude(
+    observation: Observation,
+    policy: Policy,
+    outputs: Vec<Opened>,
+    wanted: &ReportOptions,
+) -> Result<Report> {
     let started = Instant::now();
     let (mut circumstances, findings) = measure(observation, policy, wanted.threads, false)?;
     circumstances.run = circumstances.run.map(|run| run.and(started.elapsed()));
     let report = Report::new(circumstances, findings);
     outputs::write(&report, outputs)?;
-    wanted
-        .summary
-        .map_or(Ok(()), |detail| print(&summary::render(&report, &wanted.policy.presets, detail, terminal::width())))
+    if let Some(detail) = wanted.summary {
+        print(&summary::render(&report, &wanted.policy.presets, detail, terminal::width()))?;
+    }
+    Ok(report)
 }
 
 /// Measures an observation; with `leaves_out` also without each block, for the block test of two observations.

@@ -1,11 +1,12 @@
 //! `headscope counts`: how often each token is in a corpus, for `headscope analyze --counts`.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow};
 
 use super::options::CountsOptions;
 use crate::model::Model;
 use crate::passes::counting::count;
 use crate::passes::run::token_limit;
+use crate::system::failure::{Class, Classify};
 use crate::system::output::Output;
 use crate::system::progress::{self, Downloads};
 
@@ -20,7 +21,9 @@ pub fn counts(options: &CountsOptions) -> Result<()> {
     let counting = progress::step("counting tokens");
     let (counts, corpus) = count(&options.corpus, &model.tokenizer, token_limit(&model, None)?, true, None)?;
     counting.finish_and_clear();
-    ensure!(!counts.is_empty(), "corpus `{}` has no tokens", corpus.name);
+    if counts.is_empty() {
+        return Err(anyhow!("corpus `{}` has no tokens", corpus.name)).class(Class::Input);
+    }
     output.write(counts.to_json(&model.tokenizer)?.as_bytes())?;
     output.commit()
 }

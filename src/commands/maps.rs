@@ -17,6 +17,7 @@ use crate::passes::run::{heads_of, token_limit};
 use crate::sequences::pack::Pack;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
+use crate::system::failure::{Class, Classify};
 use crate::system::output::Output;
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::{one_line, say};
@@ -34,11 +35,11 @@ pub fn maps(options: &MapsOptions) -> Result<()> {
     let model = Model::load(files)?;
     loading.finish_and_clear();
 
-    let removed = heads_of(&model, &options.removed)?;
+    let removed = heads_of(&model, &options.removed).class(Class::Usage)?;
     let gates = Pass::PLAIN.without(&removed).gates();
-    let limit = token_limit(&model, options.max_tokens)?;
+    let limit = token_limit(&model, options.max_tokens).class(Class::Usage)?;
     let mut encoder = SentenceTokenizer::new(&model.tokenizer, limit, false).strict(options.strict);
-    let sentences = chosen(&options.sentences, &mut encoder)?;
+    let sentences = chosen(&options.sentences, &mut encoder).class(Class::Input)?;
     let info = ModelInfo::new(&model, fingerprint.finish()?);
     output.write(&header(&model, &info, &removed, &sentences)?)?;
     let mut scratch = Scratch::default();

@@ -1,12 +1,15 @@
 //! The commands, one file each, and the command line that they are read from.
 
 pub mod analyze;
+pub mod batch;
+pub mod cite;
 pub mod cli;
 mod conclude;
 pub mod counts;
 pub mod diff;
 pub mod explain;
 pub mod export;
+pub mod files;
 pub mod maps;
 pub mod merge;
 mod observe;

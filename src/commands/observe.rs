@@ -1,15 +1,16 @@
 //! A model over a shard of a corpus, from files to an observation.
 
+use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 
 use super::options::{AnalyzeOptions, ONLY_ONCE};
 use crate::corpus::{Corpus, CorpusIdentity, Input};
 use crate::model::files::ModelFiles;
 use crate::model::parameters::Objective;
-use crate::model::{Fingerprint, Model};
+use crate::model::{Fingerprint, Hashes, Model};
 use crate::passes::contexts::StandIns;
 use crate::passes::counting::count;
 use crate::passes::identity::{Identity, ModelInfo, Protocol, RunInfo, Tool};
@@ -26,8 +27,73 @@ use crate::studies::found::NOTHING;
 use crate::studies::plan::{self, Plan};
 use crate::studies::policy::Policy;
 use crate::studies::study::{Counts, Subject};
+use crate::system::failure::{Class, Classify};
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::say;
+
+/// A model in memory, for any number of corpora.
+pub struct Loaded {
+    model: Model,
+    /// Its files' hashes, on their way until they are needed.
+    fingerprint: Cell<Option<Fingerprint>>,
+    info: OnceCell<ModelInfo>,
+    /// When it began to be loaded; the time that took is the first run's.
+    began: Cell<Option<(SystemTime, Instant)>>,
+}
+
+impl Loaded {
+    /// Opens the corpus of a run, so that one that is missing is missed at once, and loads its model.
+    ///
+    /// # Errors
+    ///
+    /// If the model or the corpus cannot be used.
+    pub fn with_corpus(options: &AnalyzeOptions) -> Result<(Self, Corpus)> {
+        let began = Cell::new(Some(now()));
+        let corpus = open(options)?;
+        let files = options.model.resolve(&Downloads::default())?;
+        let fingerprint = Fingerprint::start(&files);
+        let model = load(files, options)?;
+        let loaded = Self { model, fingerprint: Cell::new(Some(fingerprint)), info: OnceCell::new(), began };
+        Ok((loaded, corpus))
+    }
+
+    /// Loads a model whose hashes are known, with the parts that a run needs.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be used.
+    pub fn new(files: ModelFiles, hashes: Hashes, options: &AnalyzeOptions) -> Result<Self> {
+        let began = Cell::new(Some(now()));
+        let model = load(files, options)?;
+        let info = OnceCell::from(ModelInfo::new(&model, hashes));
+        Ok(Self { model, fingerprint: Cell::default(), info, began })
+    }
+
+    fn info(&self) -> Result<&ModelInfo> {
+        if let Some(fingerprint) = self.fingerprint.take() {
+            let info = ModelInfo::new(&self.model, fingerprint.finish()?);
+            self.info.set(info).expect("it is found once");
+        }
+        self.info.get().context("the model's files could not be hashed")
+    }
+}
+
+fn now() -> (SystemTime, Instant) {
+    (SystemTime::now(), Instant::now())
+}
+
+/// Opens the corpus of a run.
+///
+/// # Errors
+///
+/// If there is nothing to run, or it cannot be opened.
+pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
+    let studies = &options.studies;
+    if studies.is_empty() {
+        return Err(anyhow!("every study is switched off: there is nothing to analyse")).class(Class::Usage);
+    }
+    Corpus::open(&options.corpus)
+}
 
 /// A model that is loaded and a corpus that is there: all that the observations of its shards have in common.
 pub struct Ready<'a> {
@@ -35,10 +101,8 @@ pub struct Ready<'a> {
     started: (SystemTime, Instant),
     /// The corpus, until it is read for the first time.
     opened: Option<Corpus>,
-    model: Model,
-    /// Its files' hashes, on their way until they are needed.
-    fingerprint: Option<Fingerprint>,
-    info: Option<ModelInfo>,
+    loaded: &'a Loaded,
+    model: &'a Model,
     protocol: Protocol,
     plan: Plan,
     counts: Option<Arc<TokenCounts>>,
@@ -49,24 +113,15 @@ pub struct Ready<'a> {
 }
 
 impl<'a> Ready<'a> {
-    /// Opens the corpus, loads the model and plans the passes.
+    /// Plans the passes of a model over a corpus that was opened.
     ///
     /// # Errors
     ///
-    /// If the model or the corpus cannot be used.
-    pub fn new(options: &'a AnalyzeOptions) -> Result<Self> {
-        let started = (SystemTime::now(), Instant::now());
-        ensure!(!options.studies.is_empty(), "every study is switched off: there is nothing to analyse");
-        let opened = Some(Corpus::open(&options.corpus)?);
-
-        let files = options.model.resolve(&Downloads::default())?;
-        let fingerprint = Some(Fingerprint::start(&files));
-        let loading = progress::step("loading the model");
-        let model = load(files, options)?;
-        loading.finish_and_clear();
-
-        let max_tokens = token_limit(&model, options.max_tokens)?;
-        let Known { counts, sha256, counted } = known(options, &model, max_tokens)?;
+    /// If the model has not what the options ask for, or the corpus cannot be counted where that is needed.
+    pub fn new(options: &'a AnalyzeOptions, loaded: &'a Loaded, corpus: Corpus) -> Result<Self> {
+        let (model, opened) = (&loaded.model, Some(corpus));
+        let max_tokens = token_limit(model, options.max_tokens).class(Class::Usage)?;
+        let Known { counts, sha256, counted } = known(options, model, max_tokens).class(Class::Input)?;
         let protocol = Protocol {
             max_tokens,
             truncate: options.truncate,
@@ -74,7 +129,7 @@ impl<'a> Ready<'a> {
             from_token: options.from_token,
             blocks: BLOCKS,
             controls: options.controls.clone(),
-            removed: heads_of(&model, &options.removed)?,
+            removed: heads_of(model, &options.removed).class(Class::Usage)?,
             ablation: options.ablation,
             counts: sha256,
             left_out: options.left_out.iter().map(|study| study.card().name.to_owned()).collect(),
@@ -83,11 +138,10 @@ impl<'a> Ready<'a> {
         let plan = Plan::new(&protocol)?;
         Ok(Self {
             options,
-            started,
+            started: loaded.began.take().unwrap_or_else(now),
             opened,
+            loaded,
             model,
-            fingerprint,
-            info: None,
             protocol,
             plan,
             counts,
@@ -137,7 +191,7 @@ impl<'a> Ready<'a> {
         let (started_at, started) = self.started;
         let run = self.options.run_info.then(|| RunInfo::new(started_at, started.elapsed(), analysis, threads));
         // What comes after begins now.
-        self.started = (SystemTime::now(), Instant::now());
+        self.started = now();
         Ok(Observation { identity, tally, passes, run })
     }
 
@@ -146,7 +200,7 @@ impl<'a> Ready<'a> {
     /// # Errors
     ///
     /// If the corpus or the model's files cannot be read.
-    pub fn identity(&mut self) -> Result<Identity> {
+    pub fn identity(&self) -> Result<Identity> {
         let mut corpus = Corpus::open(&self.options.corpus)?;
         let limit = self.options.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
         corpus.by_ref().take(limit).try_for_each(|sentence| sentence.map(drop))?;
@@ -154,11 +208,8 @@ impl<'a> Ready<'a> {
         self.identity_with(corpus)
     }
 
-    fn identity_with(&mut self, corpus: CorpusIdentity) -> Result<Identity> {
-        if let Some(fingerprint) = self.fingerprint.take() {
-            self.info = Some(ModelInfo::new(&self.model, fingerprint.finish()?));
-        }
-        let model = self.info.clone().context("the model's files could not be hashed")?;
+    fn identity_with(&self, corpus: CorpusIdentity) -> Result<Identity> {
+        let model = self.loaded.info()?.clone();
         Ok(Identity { tool: Tool::default(), model, corpus, protocol: self.protocol.clone() })
     }
 }
@@ -171,9 +222,40 @@ fn predicting(options: &AnalyzeOptions) -> Option<&'static str> {
 
 /// Loads the model, with the head by which it was trained if a study needs that.
 fn load(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
+    let loading = progress::step("loading the model");
+    let model = load_for(files, options).class(Class::Model)?;
+    loading.finish_and_clear();
+    Ok(model)
+}
+
+/// The parts of a model that a run needs; a model with the last of them serves all runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Demand {
+    /// The encoder.
+    Attention,
+    /// The head that predicts as well.
+    Predictions,
+    /// Derivatives as well.
+    Derivatives,
+}
+
+impl Demand {
+    /// The parts that a run needs.
+    #[must_use]
+    pub fn of(options: &AnalyzeOptions) -> Self {
+        let any = |wanted: fn(&Pass) -> bool| options.studies.iter().any(|study| study.passes().iter().any(wanted));
+        let chooses = options.ablation.is_some_and(|ablation| ablation.effect_of.is_some());
+        match (any(Pass::predicts), chooses || any(|pass| pass.derivatives)) {
+            (false, _) => Self::Attention,
+            (true, false) => Self::Predictions,
+            (true, true) => Self::Derivatives,
+        }
+    }
+}
+
+fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     let Some(study) = predicting(options) else { return Model::load(files) };
-    let chooses = options.ablation.is_some_and(|ablation| ablation.effect_of.is_some());
-    let derivatives = chooses || options.studies.iter().any(|study| study.passes().iter().any(|pass| pass.derivatives));
+    let derivatives = Demand::of(options) == Demand::Derivatives;
     let model = if derivatives { Model::load_with_derivatives } else { Model::load_with_prediction }(files)?;
     let id = &model.id;
     ensure!(

@@ -3,11 +3,11 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow};
 
 use crate::corpus::Input;
 use crate::export::summary::Detail;
-use crate::export::{TableWriter, Target};
+use crate::export::{TableWriter, Target, Writer};
 use crate::model::grid::HeadPlace;
 use crate::model::source::ModelRef;
 use crate::passes::ablation::Ablation;
@@ -20,6 +20,8 @@ use crate::studies::plan;
 use crate::studies::policy::{Policy, Value};
 use crate::studies::presets::{self, Preset};
 use crate::studies::study::Study;
+use crate::system::described::ErrorFormat;
+use crate::system::failure::{Class, Classify};
 
 /// The threshold that `--min-count` sets.
 const MIN_COUNT: &str = "syntactic_min_count";
@@ -118,10 +120,11 @@ impl PolicyOptions {
     /// If one that a preset needs is not among them.
     pub fn ensure_measured(&self, studies: &Studies) -> Result<()> {
         match presets::missing(&self.presets, &plan::studies(studies)?) {
-            Some((preset, study)) => bail!(
+            Some((preset, study)) => Err(anyhow!(
                 "--preset {preset} labels what the study `{study}` measures, which was not run: \
                 headscope analyze --with {study}"
-            ),
+            ))
+            .class(Class::Usage),
             None => Ok(()),
         }
     }
@@ -159,6 +162,29 @@ pub struct MergeOptions {
     pub run_info: bool,
     /// The report that is made of them.
     pub report: ReportOptions,
+}
+
+/// `headscope batch`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchOptions {
+    /// The table of runs.
+    pub table: PathBuf,
+    /// The folder of the reports.
+    pub folder: PathBuf,
+    /// Patterns of the names of runs; empty for all of them.
+    pub only: Vec<String>,
+    /// Whether the others are run after one has failed.
+    pub keep_going: bool,
+    /// Whether it is only said what would be run.
+    pub dry_run: bool,
+    /// The formats of each report.
+    pub writers: Vec<(&'static str, Writer)>,
+    /// Whether the Hub may not be asked.
+    pub offline: bool,
+    /// Whether nothing is printed.
+    pub quiet: bool,
+    /// How the errors of runs are printed.
+    pub errors: ErrorFormat,
 }
 
 /// `headscope counts`
@@ -216,6 +242,13 @@ pub enum Shown {
     },
     /// The heads that have a label, or one of a family.
     Label(String),
+}
+
+/// `headscope cite`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CiteOptions {
+    /// The report whose sources are told; `-` is standard input.
+    pub report: Option<PathBuf>,
 }
 
 /// `headscope relabel`

@@ -12,6 +12,7 @@ use crate::passes::partial;
 use crate::sequences::shard::Shard;
 use crate::studies::plan::Plan;
 use crate::studies::policy::Policy;
+use crate::system::failure::{Class, Classify};
 use crate::system::output::Output;
 use crate::system::terminal::say;
 
@@ -25,7 +26,9 @@ const PARTS: u32 = 16;
 ///
 /// If the folder cannot be used, has a part of another run, or the corpus or the model cannot be used.
 pub fn observe(ready: &mut Ready<'_>, folder: &Path, policy: &Policy) -> Result<Observation> {
-    fs::create_dir_all(folder).with_context(|| format!("cannot make the folder `{}`", folder.display()))?;
+    fs::create_dir_all(folder)
+        .with_context(|| format!("cannot make the folder `{}`", folder.display()))
+        .class(Class::Output)?;
     let identity = ready.identity()?;
     let mut whole: Option<Observation> = None;
     let mut taken = 0;
@@ -34,7 +37,7 @@ pub fn observe(ready: &mut Ready<'_>, folder: &Path, policy: &Policy) -> Result<
         let path = folder.join(format!("{number}-of-{PARTS}.{}", partial::EXTENSION));
         let part = if path.exists() {
             taken += 1;
-            read(&path, shard, &identity)?
+            read(&path, shard, &identity).class(Class::Input)?
         } else {
             let mut output = Output::open(&path)?;
             let part = ready.observe(shard, policy)?;

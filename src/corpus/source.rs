@@ -20,6 +20,7 @@ use super::lines::Lines;
 use super::reader::{Context, FileContext, Parsed};
 use super::sentence::Sentence;
 use crate::system::digest::hex;
+use crate::system::failure::{Class, Classify};
 
 /// A corpus opened for reading: an iterator of its sentences in order. After an error it ends.
 pub struct Corpus {
@@ -97,7 +98,7 @@ impl Corpus {
     ///
     /// If a file is not there or cannot be opened, a folder has no corpus file, or a file is given twice.
     pub fn open(inputs: &[Input]) -> Result<Self> {
-        let (files, passed_over) = files::of(inputs)?;
+        let (files, passed_over) = files::of(inputs).class(Class::Input)?;
         let name = inputs.iter().map(Input::name).collect::<Vec<_>>().join(" + ");
         Ok(Self::of(name, files, passed_over))
     }
@@ -157,12 +158,17 @@ impl Corpus {
     ///
     /// If the rest cannot be read.
     pub fn into_identity(mut self) -> Result<CorpusIdentity> {
+        self.read_to_the_end().class(Class::Input)?;
+        let repeats = self.families.counts();
+        Ok(CorpusIdentity { name: self.name, files: self.done, passed_over: self.passed_over, repeats })
+    }
+
+    fn read_to_the_end(&mut self) -> Result<()> {
         self.close()?;
         while self.advance()? {
             self.close()?;
         }
-        let repeats = self.families.counts();
-        Ok(CorpusIdentity { name: self.name, files: self.done, passed_over: self.passed_over, repeats })
+        Ok(())
     }
 
     /// Opens the next file; false if there is none.
@@ -220,7 +226,7 @@ impl Iterator for Corpus {
 
     fn next(&mut self) -> Option<Self::Item> {
         // What follows an error may be the middle of a broken sentence: nobody is to read on.
-        let read = if self.failed { None } else { self.read().transpose() };
+        let read = if self.failed { None } else { self.read().class(Class::Input).transpose() };
         self.failed |= matches!(read, Some(Err(_)));
         read
     }

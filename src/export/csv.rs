@@ -80,6 +80,19 @@ pub fn table(table: &Table) -> Result<Vec<u8>> {
     Ok(writer.into_inner().map_err(::csv::IntoInnerError::into_error)?)
 }
 
+/// Lines of cells, the first of them the header, as a table that neither a terminal nor a spreadsheet obeys.
+///
+/// # Errors
+///
+/// If lines differ in their number of cells.
+pub fn lines(lines: &[Vec<String>]) -> Result<Vec<u8>> {
+    let mut writer = ::csv::Writer::from_writer(Vec::new());
+    for line in lines {
+        writer.write_record(line.iter().map(|cell| safe(cell)))?;
+    }
+    Ok(writer.into_inner().map_err(::csv::IntoInnerError::into_error)?)
+}
+
 /// The metrics of a head as columns, each with its interval; null is an empty cell.
 fn metrics(head: &HeadReport) -> impl Iterator<Item = String> {
     let cell = |value: Option<f64>| value.map_or_else(String::new, |value| json!(value).to_string());

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::report::{Report, SCHEMA_VERSION};
+use crate::system::failure::{Class, Classify};
 use crate::system::input;
 use crate::system::terminal::is_obeyed;
 
@@ -43,7 +44,7 @@ pub fn read_text(path: &Path) -> Result<String> {
     } else {
         input::read_to_string(path, LONGEST)
     };
-    text.with_context(|| format!("cannot read the report `{}`", path.display()))
+    text.with_context(|| format!("cannot read the report `{}`", path.display())).class(Class::Input)
 }
 
 /// Parses what [`render`] wrote; `name` is what errors call it.
@@ -54,7 +55,7 @@ pub fn read_text(path: &Path) -> Result<String> {
 pub fn parse(name: &str, text: &str) -> Result<Report> {
     let mut report = parse_as_far_as_it_goes(name, text)?;
     match report.complete() {
-        Some(defect) => Err(not_whole(name, &defect)),
+        Some(defect) => Err(not_whole(name, &defect)).class(Class::Input),
         None => Ok(report),
     }
 }
@@ -69,6 +70,10 @@ fn not_whole(name: &str, defect: &str) -> anyhow::Error {
 ///
 /// If it is no report, one of another schema version, or one whose parts do not fit together.
 pub fn parse_as_far_as_it_goes(name: &str, text: &str) -> Result<Report> {
+    parsed(name, text).class(Class::Input)
+}
+
+fn parsed(name: &str, text: &str) -> Result<Report> {
     #[derive(Deserialize)]
     struct Version {
         schema_version: u32,

@@ -31,6 +31,8 @@ use parameters::Parameters;
 use tokenizer::ModelTokenizer;
 use weights::Checkpoint;
 
+use crate::system::failure::{Class, Classify};
+
 /// A model that is ready to run.
 pub struct Model {
     /// Hub id, name in the box, or the folder's name.
@@ -79,6 +81,10 @@ impl Model {
     }
 
     fn load_as(files: ModelFiles, parts: Parts) -> Result<Self> {
+        Self::loaded(files, parts).class(Class::Model)
+    }
+
+    fn loaded(files: ModelFiles, parts: Parts) -> Result<Self> {
         let ModelFiles { id, revision, config, architecture, tokenizer, weights } = files;
         let tokenizer =
             ModelTokenizer::load(&tokenizer, &config, architecture.family.model_type, architecture.config.vocab_size)?;
@@ -109,7 +115,7 @@ impl Model {
     ///
     /// If `initializer_range` of `config.json` is no standard deviation.
     pub fn untrained(&self, seed: u64) -> Result<Box<dyn Encoder>> {
-        let initial = Initial::new(self.architecture.config.initializer_range, seed)?;
+        let initial = Initial::new(self.architecture.config.initializer_range, seed).class(Class::Model)?;
         Ok(Box::new(PackedEncoder::new(Parameters::load(&initial, &self.architecture)?)))
     }
 }
@@ -165,9 +171,10 @@ impl Fingerprint {
     ///
     /// If a file cannot be read, or was changed since it was opened.
     pub fn finish(self) -> Result<Hashes> {
-        match self.0 {
+        let hashes = match self.0 {
             Hashing::Begun(thread) => thread.join().map_err(|_| anyhow!("hashing the model failed"))?,
             Hashing::ToDo(files) => Hashes::of(&files),
-        }
+        };
+        hashes.class(Class::Model)
     }
 }

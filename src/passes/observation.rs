@@ -8,6 +8,7 @@ use super::identity::{Identity, RunInfo};
 use super::observer::Observer;
 use super::pass::Pass;
 use crate::sequences::tally::Tally;
+use crate::system::failure::{Class, Classify};
 
 /// The sums of all passes, and of what they are.
 pub struct Observation {
@@ -53,6 +54,10 @@ impl Observation {
     ///
     /// If the corpus has no sentences, or all were skipped; the reasons are counted.
     pub fn ensure_not_empty(&self) -> Result<()> {
+        self.not_empty().class(Class::Input)
+    }
+
+    fn not_empty(&self) -> Result<()> {
         let (tally, corpus) = (&self.tally, &self.identity.corpus.name);
         if tally.sentences > 0 {
             return Ok(());

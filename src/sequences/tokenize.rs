@@ -10,6 +10,7 @@ use super::sequence::{GoldArc, Sequence, TokenKind};
 use super::tally::{SkipReason, Tally};
 use crate::corpus::{Content, MAX_SENTENCE_BYTES, Sentence, Word};
 use crate::model::tokenizer::ModelTokenizer;
+use crate::system::failure::{Class, Classify};
 
 #[cfg(test)]
 mod tests;
@@ -62,6 +63,10 @@ impl<'a> SentenceTokenizer<'a> {
     ///
     /// If the tokenizer fails, or the sentence must be left out and that is an error; both name file and line.
     pub fn encode(&mut self, sentence: Sentence) -> Result<Tokenized> {
+        self.encoded(sentence).class(Class::Input)
+    }
+
+    fn encoded(&mut self, sentence: Sentence) -> Result<Tokenized> {
         let Sentence { index, origin, document, family, entity_fields, content } = sentence;
         let at = || format!("{origin}: cannot tokenise sentence {index}");
         let tokenized = match content {

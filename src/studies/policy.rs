@@ -10,6 +10,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, json};
 use toml::de::{DeFloat, DeInteger, DeTable, DeValue};
 
+use crate::system::failure::{Class, Classify};
 use crate::system::input;
 use crate::system::terminal::shortened;
 
@@ -190,8 +191,9 @@ impl Policy {
     /// If the file cannot be read, is no TOML, names what is no threshold, or gives one a value that it cannot have.
     pub fn with_file(self, path: &Path) -> Result<Self> {
         let file = path.display();
-        let text = input::read_to_string(path, LONGEST).with_context(|| format!("cannot read the policy `{file}`"))?;
-        self.with_toml(&text).map_err(|Refused { line, why }| anyhow!("{file}:{line}: {why}"))
+        let text = input::read_to_string(path, LONGEST).with_context(|| format!("cannot read the policy `{file}`"));
+        let policy = self.with_toml(&text.class(Class::Input)?);
+        policy.map_err(|Refused { line, why }| anyhow!("{file}:{line}: {why}")).class(Class::Input)
     }
 
     fn with_toml(mut self, text: &str) -> Result<Self, Refused> {

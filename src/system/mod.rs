@@ -3,11 +3,14 @@
 pub mod boxed;
 mod claims;
 pub mod contained;
+pub mod described;
 pub mod digest;
+pub mod failure;
 pub mod input;
 pub mod interrupt;
 pub mod lanes;
 pub mod output;
 pub mod parallel;
+pub mod processor;
 pub mod progress;
 pub mod terminal;

@@ -5,14 +5,17 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use sha2::{Digest, Sha256};
 use tempfile::TempPath;
 
 use super::claims::{self, Replaced};
-use super::interrupt;
+use super::digest::hex;
+use super::failure::{Class, Classify};
+use super::{input, interrupt};
 
 /// A file to be written. What is given to [`Output::write`] becomes the file's content with [`Output::commit`].
 #[derive(Debug)]
@@ -33,6 +36,10 @@ impl Output {
     /// If its folder is missing or cannot be written to, `path` is a folder, or what is there cannot be replaced or
     /// was read by this process.
     pub fn open(path: &Path) -> Result<Self> {
+        Self::opened(path).class(Class::Output)
+    }
+
+    fn opened(path: &Path) -> Result<Self> {
         let failed = || format!("cannot write `{}`", path.display());
         let target = destination(path);
         let (file, rename, replaced) = match fs::metadata(&target) {
@@ -64,7 +71,8 @@ impl Output {
     ///
     /// If they cannot be written.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file.write_all(bytes).with_context(|| format!("cannot write `{}`", self.path.display()))
+        let written = self.file.write_all(bytes).with_context(|| format!("cannot write `{}`", self.path.display()));
+        written.class(Class::Output)
     }
 
     /// Makes what was written the file.
@@ -73,7 +81,11 @@ impl Output {
     ///
     /// If it does not reach the disk or cannot be renamed, or what lies there now was read meanwhile; the file that was
     /// there before is then untouched.
-    pub fn commit(mut self) -> Result<()> {
+    pub fn commit(self) -> Result<()> {
+        self.committed().class(Class::Output)
+    }
+
+    fn committed(mut self) -> Result<()> {
         let failed = || format!("cannot write `{}`", self.path.display());
         self.file.flush().with_context(failed)?;
         let Some((temporary, target)) = self.rename.take() else { return Ok(()) };
@@ -92,6 +104,32 @@ impl Drop for Output {
     fn drop(&mut self) {
         if let Some((temporary, _)) = &self.rename {
             interrupt::lock().forget(temporary);
+        }
+    }
+}
+
+/// The text of a file that this program wrote before and is to write again, if it is there; it is no input.
+///
+/// # Errors
+///
+/// If it cannot be read, is longer than `most` bytes or is not UTF-8.
+pub fn earlier(path: &Path, most: u64) -> io::Result<Option<String>> {
+    match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        opened => input::read_all(opened?, most).and_then(input::text).map(Some),
+    }
+}
+
+/// The SHA-256 of such a file, lower-case hexadecimal; `None` if it is not there or cannot be read.
+#[must_use]
+pub fn earlier_sha256(path: &Path) -> Option<String> {
+    let (mut file, mut hash, mut chunk) = (File::open(path).ok()?, Sha256::new(), vec![0; 1 << 16]);
+    loop {
+        match file.read(&mut chunk) {
+            Ok(0) => return Some(hex(&hash.finalize())),
+            Ok(read) => hash.update(&chunk[..read]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return None,
         }
     }
 }
@@ -176,7 +214,6 @@ fn remove_leftovers(folder: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::system::input;
 
     fn names(folder: &Path) -> Vec<String> {
         let mut names: Vec<String> =

@@ -4,6 +4,8 @@ use std::io::{self, Write};
 
 use anyhow::{Context, Error, Result};
 
+use super::failure::{Class, Classify};
+
 /// Writes `bytes` to standard output; if its reader has left, as `head` does, that is where the output ends.
 ///
 /// # Errors
@@ -119,7 +121,7 @@ fn ellipsis(text: &str, first: usize, last: usize) -> String {
 fn finish(mut stdout: impl Write, bytes: &[u8]) -> Result<()> {
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write to standard output")
+            Err(error).context("cannot write to standard output").class(Class::Output)
         }
         _ => Ok(()),
     }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
+use super::batch::BatchArguments;
+use super::installed::{CompletionsArguments, ManArguments};
 use crate::model::grid::HeadPlace;
 use crate::passes::ablation::Choice;
 use crate::sequences::shard::Shard;
@@ -12,7 +14,8 @@ use crate::studies::all::STUDIES;
 use crate::studies::presets::{PRESETS, Preset};
 use crate::studies::study::Study;
 
-const EXIT_STATUS: &str = "Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
+const EXIT_STATUS: &str =
+    "Exit status: 0 done, 1 failed, 2 wrong usage, 3 input, 4 model, 5 output, 75 network: try again, 130 interrupted.";
 
 /// Say what each attention head of a pretrained BERT does, with the evidence.
 #[derive(Parser)]
@@ -23,6 +26,12 @@ pub(super) struct Arguments {
     /// When to use colours
     #[arg(long, value_enum, global = true, default_value_t = ColorArgument::Auto, hide_possible_values = true, value_name = "auto|always|never")]
     pub(super) color: ColorArgument,
+    /// How errors are printed
+    #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value_t = ErrorFormatArgument::Text)]
+    error_format: ErrorFormatArgument,
+    /// With --version: also features, the instruction set in use, and the versions of what is written
+    #[arg(long)]
+    pub(super) verbose: bool,
 }
 
 /// When colours are used.
@@ -36,6 +45,25 @@ pub(super) enum ColorArgument {
     Never,
 }
 
+/// Say how to cite this program, and the papers behind a report
+///
+/// Without a report, prints CITATION.cff. With one, prints the sources of its labels and metrics, and the papers that they
+/// name.
+#[derive(Args)]
+pub(super) struct CiteArguments {
+    /// A report in JSON; `-` reads standard input
+    pub(super) report: Option<PathBuf>,
+}
+
+/// A form of errors.
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum ErrorFormatArgument {
+    /// Sentences
+    Text,
+    /// One line of JSON: code, status, message, file, line, hint
+    Json,
+}
+
 #[derive(Subcommand)]
 pub(super) enum Action {
     Analyze(Box<AnalyzeArguments>),
@@ -46,8 +74,12 @@ pub(super) enum Action {
     Diff(DiffArguments),
     Maps(MapsArguments),
     Counts(CountsArguments),
+    Batch(BatchArguments),
     Explain(ExplainArguments),
     Schema(SchemaArguments),
+    Cite(CiteArguments),
+    Completions(CompletionsArguments),
+    Man(ManArguments),
 }
 
 const ANALYZE_EXAMPLES: &str = "\
@@ -62,7 +94,7 @@ A corpus in CoNLL-U gives all metrics; plain text has no trees, so it gives thos
 A line of JSON lines is {\"text\": \"...\"}, or {\"words\": [...]} with or without \"heads\" and \"relations\" as in CoNLL-U.
 Sentences that cannot be analysed whole are skipped, counted and reported with the reason.
 
-Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+Exit status: 0 done, 1 failed, 2 wrong usage, 3 input, 4 model, 5 output, 75 network: try again, 130 interrupted.
 ";
 
 /// Label every head of a model from its attention over a corpus
@@ -76,6 +108,8 @@ pub(super) struct AnalyzeArguments {
     /// weights, or a model in the binary: `box:small`, which was trained, or `box:planted`, whose heads are known
     /// [default: box:small]
     pub(super) model: Option<String>,
+    #[command(flatten)]
+    pub(super) network: NetworkArguments,
     #[command(flatten)]
     pub(super) corpora: CorpusArguments,
     /// Skip sentences of more tokens [default: as many as the model has positions]
@@ -193,7 +227,7 @@ Examples:
   headscope analyze ./my-model -c treebank.conllu --shard 2/2 -o part-2.headscope
   headscope merge part-1.headscope part-2.headscope -o report.json
 
-Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+Exit status: 0 done, 1 failed, 2 wrong usage, 3 input, 4 model, 5 output, 75 network: try again, 130 interrupted.
 ";
 
 /// Make one report of the shards of a corpus
@@ -225,7 +259,7 @@ default, or the preset's value. For example:
   separator_mass = 0.7
   entropy_ratio = \"off\"
 
-Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+Exit status: 0 done, 1 failed, 2 wrong usage, 3 input, 4 model, 5 output, 75 network: try again, 130 interrupted.
 ";
 
 /// Apply another policy to a saved report, without the model
@@ -336,7 +370,7 @@ where it is firm on one side and out of reach on the other, over the whole of bo
 on differs. What the two do not share (model, corpus, settings, versions), and what could not be tested, is said and is no
 change; models with other numbers of heads are one.
 
-Exit status: 0 nothing changed, 1 something did, 2 trouble or wrong usage, 130 interrupted.
+Exit status: 0 nothing changed, 1 something did, 2 wrong usage or trouble, 3 input, 5 output, 130 interrupted.
 ";
 
 /// Say what changed between two analyses, beyond chance
@@ -423,7 +457,7 @@ In Python:
   maps.get_tensor(\"attentions.0\")    # [layers, heads, tokens, tokens]; each row sums to 1
   maps.metadata()[\"tokens.0\"]        # the tokens, a JSON list; word_ids.0: the word of each token
 
-Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+Exit status: 0 done, 1 failed, 2 wrong usage, 3 input, 4 model, 5 output, 75 network: try again, 130 interrupted.
 ";
 
 /// Write the attention of chosen sentences as tensors
@@ -435,6 +469,8 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 pub(super) struct MapsArguments {
     /// A Hub id, a folder with config.json, tokenizer.json and weights, or a model in the binary [default: box:small]
     pub(super) model: Option<String>,
+    #[command(flatten)]
+    pub(super) network: NetworkArguments,
     /// Map this text; it is sentence 0
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["corpus", "sentences", "format"])]
     pub(super) text: Option<String>,
@@ -465,7 +501,7 @@ Examples:
 
 The file is a JSON object from each token of the model's vocabulary to a whole number: {\"the\": 5071, \"##ing\": 312}.
 
-Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+Exit status: 0 done, 1 failed, 2 wrong usage, 3 input, 4 model, 5 output, 75 network: try again, 130 interrupted.
 ";
 
 /// Count the tokens of a corpus
@@ -479,10 +515,20 @@ pub(super) struct CountsArguments {
     /// A Hub id, a folder with config.json, tokenizer.json and weights, or a model in the binary [default: box:small]
     pub(super) model: Option<String>,
     #[command(flatten)]
+    pub(super) network: NetworkArguments,
+    #[command(flatten)]
     pub(super) corpora: CorpusArguments,
     /// The JSON file to write
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: PathBuf,
+}
+
+/// Where models may come from.
+#[derive(Args)]
+pub(super) struct NetworkArguments {
+    /// Do not ask the Hub: take the model from its cache
+    #[arg(long)]
+    pub(super) offline: bool,
 }
 
 /// Which sentences.

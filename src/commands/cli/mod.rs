@@ -1,6 +1,10 @@
 //! The command line: clap's structs, turned into [`options`](crate::commands::options). The only folder that knows clap.
 
 mod arguments;
+mod batch;
+mod errors;
+mod installed;
+pub mod table;
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -12,9 +16,10 @@ use clap::{CommandFactory, Parser};
 
 use crate::commands::diff::outcome;
 use crate::commands::explain;
+use crate::commands::files::File;
 use crate::commands::options::{
-    AnalyzeOptions, CountsOptions, DiffOptions, ExportOptions, Exported, MapsOptions, MergeOptions, ONLY_ONCE, Outcome,
-    PolicyOptions, RelabelOptions, ReportOptions, SentenceChoice, ShowOptions, Shown,
+    AnalyzeOptions, BatchOptions, CiteOptions, CountsOptions, DiffOptions, ExportOptions, Exported, MapsOptions,
+    MergeOptions, ONLY_ONCE, Outcome, PolicyOptions, RelabelOptions, ReportOptions, SentenceChoice, ShowOptions, Shown,
 };
 use crate::corpus::{Format, Input};
 use crate::export::summary::Detail;
@@ -35,14 +40,16 @@ use crate::studies::study::{Counts, Study};
 use crate::system::boxed;
 use crate::system::output::{self};
 use crate::system::parallel::all_cores;
-use crate::system::terminal::{is_obeyed, one_line, say};
 
 use arguments::{
     Action, AnalyzeArguments, Arguments, ColorArgument, ControlArgument, CorpusArguments, CountsArguments,
     DiffArguments, ExplainArguments, ExportArguments, FormatArgument, FromTokenArgument, MapsArguments, MergeArguments,
-    PartArgument, RelabelArguments, RemovalArgument, ReportArguments, SchemaArgument, SchemaArguments, ShowArguments,
-    SummaryArgument,
+    NetworkArguments, PartArgument, RelabelArguments, RemovalArgument, ReportArguments, SchemaArgument,
+    SchemaArguments, ShowArguments, SummaryArgument,
 };
+
+pub use errors::error_format;
+use errors::refuse;
 
 /// A command with its options, validated.
 pub enum Command {
@@ -62,6 +69,12 @@ pub enum Command {
     Maps(MapsOptions),
     /// Count the tokens of a corpus.
     Counts(CountsOptions),
+    /// Run a table of analyses.
+    Batch(BatchOptions),
+    /// Say what to cite.
+    Cite(CiteOptions),
+    /// Write these files to a folder.
+    Write(PathBuf, Vec<File>),
     /// Print this text: an explanation, or the schema.
     Print(String),
 }
@@ -69,7 +82,15 @@ pub enum Command {
 /// Parses the arguments of this process; on wrong usage prints the reason and exits with status 2.
 #[must_use]
 pub fn parse() -> Command {
-    let arguments = Arguments::try_parse().unwrap_or_else(|error| refuse(&error));
+    let arguments = match Arguments::try_parse() {
+        Err(error) if error.kind() == ErrorKind::DisplayVersion && asks_for_more() => {
+            return Command::Print(installed::version());
+        }
+        parsed => parsed.unwrap_or_else(|error| refuse(&error)),
+    };
+    if arguments.verbose {
+        refuse(&Arguments::command().error(ErrorKind::MissingRequiredArgument, "--verbose is for --version"));
+    }
     arguments.color.apply();
     let (name, command) = match arguments.action {
         Action::Analyze(arguments) => ("analyze", arguments.validate().map(Box::new).map(Command::Analyze)),
@@ -80,8 +101,12 @@ pub fn parse() -> Command {
         Action::Diff(arguments) => ("diff", arguments.validate().map(Command::Diff)),
         Action::Maps(arguments) => ("maps", arguments.validate().map(Command::Maps)),
         Action::Counts(arguments) => ("counts", arguments.validate().map(Command::Counts)),
+        Action::Batch(arguments) => ("batch", arguments.validate().map(Command::Batch)),
         Action::Explain(arguments) => ("explain", arguments.text().map(Command::Print)),
         Action::Schema(arguments) => ("schema", Ok(Command::Print(arguments.text()))),
+        Action::Cite(arguments) => ("cite", Ok(Command::Cite(CiteOptions { report: arguments.report }))),
+        Action::Completions(arguments) => ("completions", Ok(Command::Print(arguments.text()))),
+        Action::Man(arguments) => ("man", arguments.files().map(|(folder, files)| Command::Write(folder, files))),
     };
     command.unwrap_or_else(|usage| {
         let mut root = Arguments::command();
@@ -91,17 +116,9 @@ pub fn parse() -> Command {
     })
 }
 
-/// Ends with clap's own message; one that repeats what a terminal would obey is printed without colours, and each
-/// argument on one line.
-fn refuse(error: &clap::Error) -> ! {
-    let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
-    let hostile: Vec<String> = arguments.filter(|argument| argument.contains(is_obeyed)).collect();
-    if error.use_stderr() && !hostile.is_empty() {
-        let message = error.render().to_string();
-        say(hostile.iter().fold(message, |text, argument| text.replace(argument, &one_line(argument))).trim_end());
-        std::process::exit(error.exit_code());
-    }
-    error.exit()
+/// Whether the arguments of this process ask for a verbose version.
+fn asks_for_more() -> bool {
+    std::env::args_os().any(|argument| argument == "--verbose")
 }
 
 /// Wrong usage, in words.
@@ -121,7 +138,7 @@ impl CorpusArguments {
 
 impl AnalyzeArguments {
     fn validate(self) -> Result<AnalyzeOptions, Usage> {
-        let model = model(self.model.as_deref());
+        let model = model(self.model.as_deref(), &self.network);
         let is_first_run = self.corpora.corpus.is_empty();
         let corpus = self.corpora.validate()?;
         if self.truncate && !corpus.iter().any(Input::may_have_text) {
@@ -327,7 +344,7 @@ impl DiffArguments {
 
 impl MapsArguments {
     fn validate(self) -> Result<MapsOptions, Usage> {
-        let model = model(self.model.as_deref());
+        let model = model(self.model.as_deref(), &self.network);
         let inputs = self.corpora.validate()?;
         let sentences = if let Some(text) = self.text {
             SentenceChoice::Text(text)
@@ -349,7 +366,7 @@ impl MapsArguments {
 
 impl CountsArguments {
     fn validate(self) -> Result<CountsOptions, Usage> {
-        let (model, corpus) = (model(self.model.as_deref()), self.corpora.validate()?);
+        let (model, corpus) = (model(self.model.as_deref(), &self.network), self.corpora.validate()?);
         refuse_overlap(std::slice::from_ref(&self.output), &corpus)?;
         Ok(CountsOptions { model, corpus, output: self.output })
     }
@@ -369,8 +386,9 @@ fn threads_or_all(threads: Option<u16>) -> NonZeroUsize {
     threads.map_or_else(all_cores, |threads| NonZeroUsize::new(threads.into()).expect("in range"))
 }
 
-fn model(argument: Option<&str>) -> ModelRef {
-    ModelRef::parse(argument.unwrap_or(boxed::MODEL))
+fn model(argument: Option<&str>, network: &NetworkArguments) -> ModelRef {
+    let model = ModelRef::parse(argument.unwrap_or(boxed::MODEL));
+    if network.offline { model.offline() } else { model }
 }
 
 fn targets(paths: &[PathBuf]) -> Result<Vec<Target>, Usage> {

@@ -15,6 +15,7 @@ use anyhow::Result;
 use super::options::DiffOptions;
 use crate::export::json;
 use crate::studies::number::Part;
+use crate::system::failure::{Class, Classify};
 use crate::system::output::Output;
 use crate::system::terminal::print;
 use labels::Labels;
@@ -38,7 +39,7 @@ pub fn diff(options: &DiffOptions) -> Result<bool> {
 }
 
 fn compare(options: &DiffOptions) -> Result<Outcome> {
-    let [a, b] = side::read(options)?;
+    let [a, b] = side::read(options).class(Class::Input)?;
     let method = if a.same_sentences(&b) { Method::PairedByBlock } else { Method::ByIntervals };
     let pairs = Pairs::new(&a, &b, method, options.tolerance);
     let labels = Labels::new(&a, &b, &pairs, options.rate);

@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 
 use super::cache::{Cache, cannot_write, create_parent};
 use super::client::{Client, Remote};
@@ -14,6 +14,7 @@ use super::failure::{Failure, unavailable};
 use super::patience::Patience;
 use super::promise::{Hasher, Promise};
 use crate::model::files::ModelFile;
+use crate::system::failure::{Class, classed};
 use crate::system::progress::DownloadProgress;
 
 /// A file of a commit on its way into the cache.
@@ -42,11 +43,13 @@ impl Download<'_> {
             if most > before {
                 attempts.succeeded();
             }
-            attempts.failed(failure, self.progress).map_err(|failure| match failure {
-                Failure::Refused(error) | Failure::Unavailable { error, .. } => {
-                    error.context(format!("cannot download {} of `{}`", self.file, self.client.id))
-                }
-            })?;
+            attempts
+                .failed(failure, self.progress)
+                .map_err(|failure| match failure {
+                    Failure::Refused(error) => error,
+                    Failure::Unavailable { error, .. } => classed(error, Class::Temporary),
+                })
+                .with_context(|| format!("cannot download {} of `{}`", self.file, self.client.id))?;
         }
     }
 

@@ -28,8 +28,8 @@ pub(super) struct Environment {
     pub(super) token_file: PathBuf,
     /// `HF_HUB_DISABLE_IMPLICIT_TOKEN`: no token is sent, though there may be one.
     pub(super) token_withheld: bool,
-    /// `HF_HUB_OFFLINE`.
-    pub(super) offline: bool,
+    /// Why the Hub may not be asked, if it may not: `HF_HUB_OFFLINE`, or an option.
+    pub(super) offline: Option<Offline>,
     /// `HF_HUB_ETAG_TIMEOUT`: how long to wait for a connection, and for an answer to begin.
     pub(super) answer_timeout: Duration,
     /// `HF_HUB_DOWNLOAD_TIMEOUT`: how long to wait for each further piece of an answer.
@@ -56,7 +56,19 @@ impl std::fmt::Debug for Token {
     }
 }
 
+/// What forbids to ask the Hub, and how to allow it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Offline {
+    pub(super) by: &'static str,
+    pub(super) way_out: &'static str,
+}
+
 impl Environment {
+    /// The same, where something else forbids to ask the Hub.
+    pub(super) fn offline(self, by: &'static str, way_out: &'static str) -> Self {
+        Self { offline: Some(Offline { by, way_out }), ..self }
+    }
+
     pub(super) fn from_process() -> Result<Self> {
         Self::read(&|name| std::env::var_os(name), std::env::home_dir())
     }
@@ -107,7 +119,10 @@ impl Environment {
             token: token.filter(|_| !token_withheld),
             token_file,
             token_withheld,
-            offline: flag("HF_HUB_OFFLINE").or_else(|| flag("TRANSFORMERS_OFFLINE")).unwrap_or(false),
+            offline: flag("HF_HUB_OFFLINE")
+                .or_else(|| flag("TRANSFORMERS_OFFLINE"))
+                .unwrap_or(false)
+                .then_some(Offline { by: "HF_HUB_OFFLINE", way_out: "unset HF_HUB_OFFLINE" }),
             answer_timeout: timeout("HF_HUB_ETAG_TIMEOUT")?,
             piece_timeout: timeout("HF_HUB_DOWNLOAD_TIMEOUT")?,
             proxy: PROXIES.into_iter().find(|name| text(name).is_some()),

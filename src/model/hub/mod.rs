@@ -21,19 +21,28 @@ use std::collections::BTreeSet;
 use anyhow::{Result, anyhow};
 
 use super::files::{FileStore, ModelFile, ModelFiles, Place, gather};
+use crate::system::failure::{Class, classed};
 use crate::system::progress::DownloadProgress;
 use cache::{Cache, Unusable};
 use client::Client;
 use commit::Commit;
 use download::Download;
-use environment::Environment;
+use environment::{Environment, Offline};
 use failure::Failure;
 use patience::Patience;
 
-/// The files of a Hub model, as the process's environment says where to look. If the Hub does not answer, it is asked
-/// again unless the name may be a slip, `patient` being false.
-pub(super) fn resolve(id: &str, revision: &str, patient: bool, progress: &dyn DownloadProgress) -> Result<ModelFiles> {
-    resolve_in(&Environment::from_process()?, id, revision, patient, progress)
+/// The files of a Hub model, as the process's environment says where to look; with `offline` in the cache alone. If the Hub
+/// does not answer, it is asked again unless the name may be a slip, `patient` being false.
+pub(super) fn resolve(
+    id: &str,
+    revision: &str,
+    offline: bool,
+    patient: bool,
+    progress: &dyn DownloadProgress,
+) -> Result<ModelFiles> {
+    let environment = Environment::from_process()?;
+    let environment = if offline { environment.offline("--offline", "leave out --offline") } else { environment };
+    resolve_in(&environment, id, revision, patient, progress)
 }
 
 fn resolve_in(
@@ -51,12 +60,11 @@ fn resolve_in(
         }),
         wrong @ Unusable::Wrong(_) => wrong,
     });
-    if environment.offline {
+    if let Some(Offline { by, way_out }) = environment.offline {
         return cached.map_err(|unusable| match unusable {
-            Unusable::Lacking(lack) => anyhow!(
-                "{lack}, and HF_HUB_OFFLINE forbids to ask the Hub: \
-                 unset HF_HUB_OFFLINE or download the model first"
-            ),
+            Unusable::Lacking(lack) => {
+                anyhow!("{lack}, and {by} forbids to ask the Hub: {way_out} or download the model first")
+            }
             Unusable::Wrong(error) => error,
         });
     }
@@ -70,7 +78,7 @@ fn resolve_in(
             let endpoint = &environment.endpoint;
             let proxy = environment.proxy.map_or_else(String::new, |name| format!(", the proxy in {name}"));
             let files = cached.map_err(|unusable| match unusable {
-                Unusable::Lacking(lack) => error.context(format!(
+                Unusable::Lacking(lack) => classed(error, Class::Temporary).context(format!(
                     "cannot reach the Hub at {endpoint}, and {lack}: check the network{proxy} and HF_ENDPOINT, or give a \
                      model folder"
                 )),

@@ -12,6 +12,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use crate::model::files::names::{CONFIG, TOKENIZER, WEIGHTS};
 use crate::model::files::{FileStore, ModelFile, ModelFiles, Place, gather};
 use crate::system::boxed::{self, BoxedFiles};
+use crate::system::failure::{Class, Classify, classed};
 use crate::system::progress::DownloadProgress;
 
 /// A model as it is named on the command line.
@@ -27,6 +28,8 @@ pub enum ModelRef {
         id: String,
         /// A branch, a tag or a commit; `None` means `main`.
         revision: Option<String>,
+        /// Whether the Hub may not be asked, whatever `HF_HUB_OFFLINE` says.
+        offline: bool,
     },
 }
 
@@ -97,7 +100,16 @@ impl ModelRef {
         if !is_hub_id(id) || !revision.is_none_or(is_revision) {
             return Self::Folder(text.into());
         }
-        Self::Hub { id: id.to_owned(), revision: revision.map(str::to_owned) }
+        Self::Hub { id: id.to_owned(), revision: revision.map(str::to_owned), offline: false }
+    }
+
+    /// The same, to be looked for without the network.
+    #[must_use]
+    pub fn offline(self) -> Self {
+        match self {
+            Self::Hub { id, revision, .. } => Self::Hub { id, revision, offline: true },
+            other => other,
+        }
     }
 
     /// Finds the model's files, and downloads those of a Hub model that are not in the cache yet.
@@ -115,12 +127,12 @@ impl ModelRef {
             Self::Folder(path) => folder(path),
             Self::InTheBox(name) => in_the_box(name),
             #[cfg(feature = "hub")]
-            Self::Hub { id, revision } => {
+            Self::Hub { id, revision, offline } => {
                 if let Some(meant) = &nearby {
                     progress.note(&format!("there is no folder `{id}`: the Hub is asked; or is `{meant}` meant?"));
                 }
                 let revision = revision.as_deref().unwrap_or("main");
-                crate::model::hub::resolve(id, revision, nearby.is_none(), progress)
+                crate::model::hub::resolve(id, revision, *offline, nearby.is_none(), progress)
             }
             #[cfg(not(feature = "hub"))]
             Self::Hub { .. } => {
@@ -128,12 +140,16 @@ impl ModelRef {
                 Err(anyhow!("built without the Hub client (feature `hub`): give a model folder"))
             }
         };
-        outcome.map_err(|error| match boxed::meant(&self.to_string()) {
-            Some(meant) => anyhow!("{error:#}; or is `{meant}` meant, which is in the binary?"),
-            None => match nearby {
-                Some(meant) => anyhow!("{error:#}; or is the folder `{meant}` meant?"),
-                None => error,
-            },
+        let outcome = outcome.class(Class::Model);
+        outcome.map_err(|error| {
+            let meant = match (boxed::meant(&self.to_string()), nearby) {
+                (Some(meant), _) => format!("`{meant}` meant, which is in the binary"),
+                (None, Some(meant)) => format!("the folder `{meant}` meant"),
+                (None, None) => return error,
+            };
+            let misspelt = self.to_string().to_ascii_lowercase().starts_with(boxed::PREFIX);
+            let class = if misspelt { Class::Usage } else { Class::of(&error) };
+            classed(anyhow!("{error:#}; or is {meant}?"), class)
         })
     }
 
@@ -172,7 +188,8 @@ fn is_revision(text: &str) -> bool {
 
 /// The files of a model in the box.
 fn in_the_box(name: &str) -> Result<ModelFiles> {
-    let files = boxed::model(name).map_err(|unknown| anyhow!(unknown))?;
+    // As of a corpus of the box: what there is in it is known as well as the options are.
+    let files = boxed::model(name).map_err(|unknown| anyhow!(unknown)).class(Class::Usage)?;
     let names = files.iter().map(|(name, _)| (*name).to_owned()).collect();
     gather(name.to_owned(), None, &Place::Folder(Path::new(name)), &InTheBox { name, files, names })
 }

@@ -6,7 +6,7 @@ use super::*;
 use crate::model::families::bert::SMALL;
 
 fn hub_ref(id: &str, revision: Option<&str>) -> ModelRef {
-    ModelRef::Hub { id: id.into(), revision: revision.map(Into::into) }
+    ModelRef::Hub { id: id.into(), revision: revision.map(Into::into), offline: false }
 }
 
 const SAFETENSORS: &str = WEIGHTS[0];

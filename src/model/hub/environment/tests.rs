@@ -31,11 +31,11 @@ fn offline_is_what_python_takes_for_true() {
     for (value, expected) in
         [("1", true), ("on", true), ("Yes", true), ("TRUE", true), ("0", false), ("", false), ("offline", false)]
     {
-        assert_eq!(Environment::of(&[("HF_HUB_OFFLINE", value)]).offline, expected, "{value:?}");
+        assert_eq!(Environment::of(&[("HF_HUB_OFFLINE", value)]).offline.is_some(), expected, "{value:?}");
     }
-    assert!(!Environment::of(&[]).offline);
-    assert!(Environment::of(&[("TRANSFORMERS_OFFLINE", "1")]).offline);
-    assert!(!Environment::of(&[("TRANSFORMERS_OFFLINE", "1"), ("HF_HUB_OFFLINE", "0")]).offline);
+    assert!(Environment::of(&[]).offline.is_none());
+    assert!(Environment::of(&[("TRANSFORMERS_OFFLINE", "1")]).offline.is_some());
+    assert!(Environment::of(&[("TRANSFORMERS_OFFLINE", "1"), ("HF_HUB_OFFLINE", "0")]).offline.is_none());
 }
 
 #[test]

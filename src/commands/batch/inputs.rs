@@ -1,0 +1,146 @@
+//! What a report of a batch is made of, by content: that it is the same is why a run is not done again.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::commands::cli::table::Run;
+use crate::commands::observe;
+use crate::commands::options::AnalyzeOptions;
+use crate::corpus::{CorpusIdentity, Input};
+use crate::model::Hashes;
+use crate::model::files::ModelFiles;
+use crate::passes::identity::Tool;
+use crate::system::digest::hex;
+use crate::system::failure::{Class, Classify};
+use crate::system::input;
+
+/// All that a report depends on but for when, where and how fast it was made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inputs {
+    /// The program.
+    pub tool: Tool,
+    /// The model.
+    pub model: ModelInputs,
+    /// The corpus.
+    pub corpus: CorpusInputs,
+    /// The options, as they stand on a command line.
+    pub options: Vec<String>,
+    /// SHA-256 of each file that an option names, by option.
+    pub files: BTreeMap<String, String>,
+}
+
+/// A model by content; its id stands in the report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelInputs {
+    /// Hub id, name in the box, or the folder's name.
+    pub id: String,
+    /// The commit on the Hub.
+    pub revision: Option<String>,
+    /// SHA-256 of `config.json`.
+    pub config_sha256: String,
+    /// SHA-256 of the weights.
+    pub weights_sha256: String,
+    /// SHA-256 of each file of the tokenizer.
+    pub tokenizer_sha256: BTreeMap<String, String>,
+}
+
+/// A corpus by content; the names of its files stand in the report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CorpusInputs {
+    /// The names of what was given.
+    pub name: String,
+    /// Each file's name and SHA-256, in order.
+    pub files: Vec<(String, String)>,
+}
+
+impl From<&CorpusIdentity> for CorpusInputs {
+    fn from(identity: &CorpusIdentity) -> Self {
+        let files = identity.files.iter().map(|file| (file.name.clone(), file.sha256.clone())).collect();
+        Self { name: identity.name.clone(), files }
+    }
+}
+
+/// The longest file that an option names, in bytes: 64 MiB, of counts. Of policies less is read when they are used.
+const LONGEST: u64 = 1 << 26;
+
+impl Inputs {
+    /// What a run would be made of now.
+    ///
+    /// # Errors
+    ///
+    /// If a file that an option names cannot be read.
+    pub fn new(run: &Run, files: &ModelFiles, hashes: &Hashes, corpus: CorpusInputs) -> Result<Self> {
+        let model = ModelInputs {
+            id: files.id.clone(),
+            revision: files.revision.clone(),
+            config_sha256: hashes.config.clone(),
+            weights_sha256: hashes.weights.clone(),
+            tokenizer_sha256: hashes.tokenizer.clone(),
+        };
+        let digest = |(option, path): (&&'static str, &std::path::PathBuf)| {
+            let bytes =
+                input::read(path, LONGEST).with_context(|| format!("cannot read --{option} `{}`", path.display()));
+            Ok(((*option).to_owned(), hex(&Sha256::digest(bytes.class(Class::Input)?))))
+        };
+        let files = run.files.iter().map(digest).collect::<Result<_>>()?;
+        Ok(Self { tool: Tool::default(), model, corpus, options: run.given.clone(), files })
+    }
+
+    /// Makes sure that what was read is what had been looked at.
+    ///
+    /// # Errors
+    ///
+    /// If it is not.
+    pub fn ensure_same(&self, corpus: &CorpusIdentity) -> Result<()> {
+        ensure!(self.corpus == corpus.into(), "corpus `{}` changed while it was analysed: run again", corpus.name);
+        Ok(())
+    }
+
+    /// What has changed since a report was made of `before`, in words.
+    #[must_use]
+    pub fn changed(&self, before: &Self) -> Option<String> {
+        if self.tool != before.tool {
+            return Some(format!("it was made by version {}, this is {}", before.tool.version, self.tool.version));
+        }
+        if self.model != before.model {
+            return Some("the model has changed".to_owned());
+        }
+        if self.corpus != before.corpus {
+            return Some("the corpus has changed".to_owned());
+        }
+        if self.options != before.options {
+            return Some(format!("the options were `{}`, now `{}`", before.options.join(" "), self.options.join(" ")));
+        }
+        (self.files != before.files).then(|| "a file that an option names has changed".to_owned())
+    }
+}
+
+/// Corpora that were looked at, each once.
+#[derive(Default)]
+pub struct Corpora(Vec<(Vec<Input>, CorpusInputs)>);
+
+impl Corpora {
+    /// The corpus of a run by content.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read.
+    pub fn identity(&mut self, options: &AnalyzeOptions) -> Result<CorpusInputs> {
+        if let Some((_, known)) = self.0.iter().find(|(inputs, _)| *inputs == options.corpus) {
+            return Ok(known.clone());
+        }
+        if let Some(once) = options.corpus.iter().find(|input| !input.can_be_read_again()) {
+            let shown = once.path().map(|path| path.display().to_string()).unwrap_or_default();
+            return Err(anyhow::anyhow!(
+                "corpus `{shown}` can be read only once, and here it is read to see whether it has changed: name a file"
+            ))
+            .class(Class::Usage);
+        }
+        let identity = CorpusInputs::from(&observe::open(options)?.into_identity()?);
+        self.0.push((options.corpus.clone(), identity.clone()));
+        Ok(identity)
+    }
+}

@@ -1,0 +1,179 @@
+//! What a batch has done, kept beside the reports: of what each was made, what it holds in short, and its digest.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow};
+use serde::{Deserialize, Serialize};
+
+use super::inputs::Inputs;
+use crate::export::json;
+use crate::report::Report;
+use crate::system::failure::{Class, Classify};
+use crate::system::output::{self, Output};
+
+/// The file of the ledger in the folder of the reports.
+const FILE: &str = "batch.json";
+
+/// Raised when a key changes its meaning or goes away.
+const SCHEMA_VERSION: u32 = 1;
+
+/// The longest ledger that is read, in bytes: 64 MiB. A run has some 2 kB, and there are 10,000 at most.
+const LONGEST: u64 = 1 << 26;
+
+/// The runs that were done, by name.
+pub struct Ledger {
+    path: PathBuf,
+    runs: BTreeMap<String, Entry>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct File {
+    schema_version: u32,
+    runs: BTreeMap<String, Entry>,
+}
+
+/// A run that was done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// What its report was made of.
+    pub inputs: Inputs,
+    /// SHA-256 of each of its reports, by the name of the file.
+    pub reports: BTreeMap<String, String>,
+    /// What was found, in short.
+    pub found: Found,
+}
+
+/// A report in one line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Found {
+    /// The model's id.
+    pub model: String,
+    /// Layers.
+    pub layers: usize,
+    /// Heads per layer.
+    pub heads: usize,
+    /// The corpus's name.
+    pub corpus: String,
+    /// Sentences analysed.
+    pub sentences: u64,
+    /// Words of those.
+    pub words: u64,
+    /// Tokens of those.
+    pub tokens: u64,
+    /// Sentences left out.
+    pub skipped: u64,
+    /// Heads with a firm label.
+    pub firm: usize,
+    /// How many labels of each family the heads have.
+    pub label_counts: BTreeMap<String, u64>,
+}
+
+impl Found {
+    /// A report in one line.
+    #[must_use]
+    pub fn of(report: &Report) -> Self {
+        let (model, corpus) = (&report.model, &report.corpus);
+        Self {
+            model: model.id.clone(),
+            layers: model.layers,
+            heads: model.heads,
+            corpus: corpus.name.clone(),
+            sentences: corpus.sentences,
+            words: corpus.words,
+            tokens: corpus.tokens,
+            skipped: corpus.skipped.values().sum(),
+            firm: report.heads.iter().filter(|head| head.labels.iter().any(|label| !label.borderline)).count(),
+            label_counts: report.label_counts.clone(),
+        }
+    }
+
+    /// How many heads have a firm label, in words.
+    #[must_use]
+    pub fn labelled(&self) -> String {
+        format!("{} of {} heads have a firm label", self.firm, self.layers * self.heads)
+    }
+}
+
+impl Entry {
+    /// A run whose reports are written.
+    ///
+    /// # Errors
+    ///
+    /// If a report is gone already.
+    pub fn new(inputs: Inputs, found: Found, reports: &[PathBuf]) -> Result<Self> {
+        let digest = |path: &PathBuf| {
+            let digest = output::earlier_sha256(path);
+            let digest = digest.with_context(|| format!("`{}` was written, and is gone", path.display()));
+            Ok((file_name(path), digest.class(Class::Output)?))
+        };
+        Ok(Self { inputs, reports: reports.iter().map(digest).collect::<Result<_>>()?, found })
+    }
+}
+
+impl Ledger {
+    /// The ledger of a folder; empty if there is none.
+    ///
+    /// # Errors
+    ///
+    /// If there is one that cannot be read.
+    pub fn read(folder: &Path) -> Result<Self> {
+        let path = folder.join(FILE);
+        let runs = read(&path).class(Class::Input)?;
+        Ok(Self { path, runs })
+    }
+
+    /// The run of this name, if it was done.
+    #[must_use]
+    pub fn entry(&self, name: &str) -> Option<&Entry> {
+        self.runs.get(name)
+    }
+
+    /// Why a run is to be done, if it is.
+    #[must_use]
+    pub fn reason(&self, name: &str, inputs: &Inputs, reports: &[PathBuf]) -> Option<String> {
+        let Some(entry) = self.runs.get(name) else { return Some("there is no report yet".to_owned()) };
+        let unlike = |path: &&PathBuf| {
+            let known = entry.reports.get(&file_name(path));
+            known.is_none() || output::earlier_sha256(path).as_ref() != known
+        };
+        inputs.changed(&entry.inputs).or_else(|| {
+            let path = reports.iter().find(unlike)?;
+            let what = if path.exists() { "is not what was written" } else { "is missing" };
+            Some(format!("{} {what}", file_name(path)))
+        })
+    }
+
+    /// Remembers a run. What another process has remembered meanwhile stays.
+    ///
+    /// # Errors
+    ///
+    /// If the ledger cannot be read or written.
+    pub fn record(&mut self, name: &str, entry: Entry) -> Result<()> {
+        self.runs.insert(name.to_owned(), entry.clone());
+        let mut runs = read(&self.path).class(Class::Input)?;
+        runs.insert(name.to_owned(), entry);
+        let mut output = Output::open(&self.path)?;
+        output.write(json::indented(&File { schema_version: SCHEMA_VERSION, runs })?.as_bytes())?;
+        output.commit()
+    }
+}
+
+/// The name of a file without folders.
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn read(path: &Path) -> Result<BTreeMap<String, Entry>> {
+    let shown = path.display();
+    let way_out = "remove it, and all runs are done again";
+    let text = output::earlier(path, LONGEST).with_context(|| format!("cannot read `{shown}`"))?;
+    let Some(text) = text else { return Ok(BTreeMap::new()) };
+    let file: File = serde_json::from_str(&text).map_err(|error| {
+        anyhow!("{shown}:{}: this is not what `headscope batch` writes ({error}): {way_out}", error.line())
+    })?;
+    match file.schema_version {
+        SCHEMA_VERSION => Ok(file.runs),
+        other => Err(anyhow!("{shown}: its schema_version is {other}, this program reads {SCHEMA_VERSION}: {way_out}")),
+    }
+}

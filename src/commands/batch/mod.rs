@@ -1,0 +1,274 @@
+//! `headscope batch`: a table of analyses, of which it does what is missing or has changed.
+//!
+//! Runs of one model follow on each other, so that it is loaded once; [`ledger`] remembers of what each report was made,
+//! and [`overview`] shows all of them.
+
+mod inputs;
+mod ledger;
+mod overview;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Error, Result, anyhow, ensure};
+
+use super::cli::table::{self, Run};
+use super::conclude::conclude;
+use super::observe::{self, Demand, Loaded, Ready};
+use super::options::{BatchOptions, Outcome, ReportOptions};
+use super::outputs;
+use crate::export::Target;
+use crate::model::files::ModelFiles;
+use crate::model::source::ModelRef;
+use crate::model::{Fingerprint, Hashes};
+use crate::sequences::shard::Shard;
+use crate::system::failure::{Class, Classify, classed};
+use crate::system::progress::Downloads;
+use crate::system::terminal::{print, printable};
+use inputs::{Corpora, Inputs};
+use ledger::{Entry, Found, Ledger};
+use overview::{Row, Status};
+
+/// Runs what a table asks for and is not there yet, and writes an overview.
+///
+/// # Errors
+///
+/// If the table or the folder cannot be used, or a run failed; the others are done then, unless that was not wanted.
+pub fn batch(options: &BatchOptions) -> Result<()> {
+    let all = table::read(&options.table, options.offline)?;
+    let wanted = chosen(&all, &options.only).class(Class::Usage)?;
+    if !options.dry_run {
+        let folder = options.folder.display();
+        let made = fs::create_dir_all(&options.folder).with_context(|| format!("cannot make the folder `{folder}`"));
+        made.class(Class::Output)?;
+    }
+    let mut batch = Batch {
+        options,
+        ledger: Ledger::read(&options.folder)?,
+        corpora: Corpora::default(),
+        statuses: BTreeMap::new(),
+        failed: Vec::new(),
+    };
+    for (model, runs) in by_model(&wanted) {
+        batch.of_model(model, &runs)?;
+        if batch.stops() {
+            break;
+        }
+    }
+    batch.finish(&all)
+}
+
+/// The runs that a pattern names, or all.
+fn chosen<'a>(all: &'a [Run], only: &[String]) -> Result<Vec<&'a Run>> {
+    for pattern in only {
+        let any = all.iter().any(|run| matches(pattern, &run.name));
+        let names = || all.iter().take(10).map(|run| run.name.as_str()).collect::<Vec<_>>().join(", ");
+        let more = if all.len() > 10 { format!(" and {} more", all.len() - 10) } else { String::new() };
+        ensure!(any, "--only {}: there is no such run, but {}{more}", pattern.escape_debug(), names());
+    }
+    let is_wanted = |run: &&Run| only.is_empty() || only.iter().any(|pattern| matches(pattern, &run.name));
+    Ok(all.iter().filter(is_wanted).collect())
+}
+
+/// Whether a name is what a pattern says, in which `*` stands for anything.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((start, rest)) => name.strip_prefix(start).is_some_and(|name| {
+            (0..=name.len()).filter(|&at| name.is_char_boundary(at)).any(|at| matches(rest, &name[at..]))
+        }),
+    }
+}
+
+/// The runs of each model together, models in the order of the table.
+fn by_model<'a>(runs: &[&'a Run]) -> Vec<(&'a ModelRef, Vec<&'a Run>)> {
+    let mut groups: Vec<(&ModelRef, Vec<&Run>)> = Vec::new();
+    for run in runs {
+        match groups.iter_mut().find(|(model, _)| **model == run.options.model) {
+            Some((_, group)) => group.push(run),
+            None => groups.push((&run.options.model, vec![run])),
+        }
+    }
+    groups
+}
+
+/// A batch on its way.
+struct Batch<'a> {
+    options: &'a BatchOptions,
+    ledger: Ledger,
+    corpora: Corpora,
+    /// How the runs fared that were looked at.
+    statuses: BTreeMap<String, Status>,
+    /// Those that failed, with the class of the failure.
+    failed: Vec<(String, Class)>,
+}
+
+/// A run that is to be done.
+struct Pending<'a> {
+    run: &'a Run,
+    inputs: Inputs,
+}
+
+impl Batch<'_> {
+    /// Whether nothing more is to be run.
+    fn stops(&self) -> bool {
+        !self.options.keep_going && !self.failed.is_empty()
+    }
+
+    /// Does the runs of a model.
+    ///
+    /// # Errors
+    ///
+    /// If what is printed or remembered cannot be written; what fails of a run is remembered.
+    fn of_model(&mut self, model: &ModelRef, runs: &[&Run]) -> Result<()> {
+        let dry = self.options.dry_run;
+        let found = if dry { model.clone().offline() } else { model.clone() };
+        let (files, hashes) = match found.resolve(&Downloads::default()).and_then(hashed) {
+            Ok(found) => found,
+            Err(_) if dry && matches!(model, ModelRef::Hub { offline: false, .. }) => {
+                return runs.iter().try_for_each(|run| self.would(run, "its model is not in the cache of the Hub yet"));
+            }
+            Err(error) => return self.fail(runs, &error),
+        };
+        let mut pending = Vec::new();
+        for run in runs {
+            match self.inputs(run, &files, &hashes) {
+                Ok(inputs) => match self.ledger.reason(&run.name, &inputs, &self.paths(run)) {
+                    None => self.done(run, Status::Unchanged, "unchanged")?,
+                    Some(reason) if dry => self.would(run, &reason)?,
+                    Some(_) => pending.push(Pending { run, inputs }),
+                },
+                Err(error) => self.fail(&[run], &error)?,
+            }
+            if self.stops() {
+                return Ok(());
+            }
+        }
+        // The model is loaded for the run that needs most of it, so that it serves them all. One that cannot have what it
+        // needs does not keep the others from theirs.
+        let demanding = |pending: &Pending<'_>| Demand::of(&pending.run.options);
+        while let Some(most) = pending.iter().map(demanding).max() {
+            let first = pending.iter().position(|one| demanding(one) == most).expect("one has the most");
+            match Loaded::new(files.clone(), hashes.clone(), &pending[first].run.options) {
+                Ok(loaded) => {
+                    for Pending { run, inputs } in pending {
+                        match self.run(run, &loaded, inputs) {
+                            Ok(says) => self.done(run, Status::Done, &says)?,
+                            Err(error) => self.fail(&[run], &error)?,
+                        }
+                        if self.stops() {
+                            break;
+                        }
+                    }
+                    return Ok(());
+                }
+                Err(error) => self.fail(&[pending.remove(first).run], &error)?,
+            }
+            if self.stops() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn inputs(&mut self, run: &Run, files: &ModelFiles, hashes: &Hashes) -> Result<Inputs> {
+        let corpus = self.corpora.identity(&run.options)?;
+        Inputs::new(run, files, hashes, corpus)
+    }
+
+    /// Where the reports of a run are.
+    fn paths(&self, run: &Run) -> Vec<PathBuf> {
+        let name = |extension: &str| self.options.folder.join(format!("{}.{extension}", run.name));
+        self.options.writers.iter().map(|(extension, _)| name(extension)).collect()
+    }
+
+    /// Does one run; what is said of it.
+    fn run(&mut self, run: &Run, loaded: &Loaded, inputs: Inputs) -> Result<String> {
+        let Outcome::Report { wanted, .. } = &run.options.outcome else { unreachable!("a table has no shards") };
+        let paths = self.paths(run);
+        let targets =
+            paths.iter().zip(&self.options.writers).map(|(path, (_, writer))| Target::File(path.clone(), *writer));
+        let wanted = ReportOptions { outputs: targets.collect(), summary: None, ..wanted.clone() };
+        let outputs = outputs::open(&wanted.outputs)?;
+        let policy = wanted.policy.policy()?;
+        let mut ready = Ready::new(&run.options, loaded, observe::open(&run.options)?)?;
+        let observation = ready.observe(Shard::WHOLE, &policy)?;
+        inputs.ensure_same(&observation.identity.corpus).class(Class::Input)?;
+        let report = conclude(observation, policy, outputs, &wanted)?;
+        let found = Found::of(&report);
+        let says = format!("done: {}", found.labelled());
+        self.ledger.record(&run.name, Entry::new(inputs, found, &paths)?)?;
+        Ok(says)
+    }
+
+    fn would(&mut self, run: &Run, reason: &str) -> Result<()> {
+        self.done(run, Status::Missing, &format!("to do: {reason}"))
+    }
+
+    fn done(&mut self, run: &Run, status: Status, says: &str) -> Result<()> {
+        self.statuses.insert(run.name.clone(), status);
+        if self.options.quiet { Ok(()) } else { print(&format!("{}: {}\n", run.name, printable(says))) }
+    }
+
+    fn fail(&mut self, runs: &[&Run], error: &Error) -> Result<()> {
+        let class = Class::of(error);
+        let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
+        let message = format!("{error:#}");
+        let shown = if names.len() == 1 { names[0].to_owned() } else { format!("runs {}", names.join(", ")) };
+        self.options.errors.say(&classed(anyhow!("{shown}: {message}"), class));
+        for name in names {
+            self.statuses.insert(name.to_owned(), Status::Failed(message.clone()));
+            self.failed.push((name.to_owned(), class));
+        }
+        Ok(())
+    }
+
+    /// Writes the overview and says what failed.
+    fn finish(mut self, all: &[Run]) -> Result<()> {
+        let mut rows = Vec::new();
+        for run in all {
+            let entry = self.ledger.entry(&run.name);
+            let status = self.statuses.remove(&run.name);
+            let status = status.unwrap_or(if entry.is_some() { Status::Earlier } else { Status::Missing });
+            rows.push(Row { run: &run.name, status, entry });
+        }
+        if !self.options.dry_run {
+            overview::write(&self.options.folder, &rows)?;
+        }
+        let Some((_, first)) = self.failed.first() else { return Ok(()) };
+        let class = if self.failed.iter().all(|(_, class)| class == first) { *first } else { Class::Other };
+        let names: Vec<&str> = self.failed.iter().map(|(name, _)| name.as_str()).collect();
+        let (failed, all) = (names.len(), rows.len());
+        Err(classed(anyhow!("{failed} of {all} runs failed: {}", names.join(", ")), class))
+    }
+}
+
+fn hashed(files: ModelFiles) -> Result<(ModelFiles, Hashes)> {
+    let hashes = Fingerprint::start(&files).finish()?;
+    Ok((files, hashes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_anything() {
+        for (pattern, name, expected) in [
+            ("a.b", "a.b", true),
+            ("a", "a.b", false),
+            ("a.*", "a.b", true),
+            ("*.b", "a.b", true),
+            ("*.b", "a.b.c", false),
+            ("*b*", "a.b.c", true),
+            ("a*c*", "a.b.c", true),
+            ("*", "", true),
+            ("**", "x", true),
+            ("a*b", "ab", true),
+            ("a*b", "a", false),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The overview of a batch: a table for programs (runs.csv) and a page for people (index.html), the same rows in both.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::ledger::Entry;
+use crate::export::csv;
+use crate::system::output::Output;
+
+/// How a run fared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It was run.
+    Done,
+    /// Nothing had changed since it was run.
+    Unchanged,
+    /// It was run at some time, and was not looked at now.
+    Earlier,
+    /// It was not run.
+    Missing,
+    /// It failed, with this message. What an earlier run wrote stays.
+    Failed(String),
+}
+
+impl Status {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Unchanged => "unchanged",
+            Self::Earlier => "earlier",
+            Self::Missing => "missing",
+            Self::Failed(_) => "failed",
+        }
+    }
+
+    fn message(&self) -> &str {
+        match self {
+            Self::Failed(message) => message,
+            _ => "",
+        }
+    }
+}
+
+/// A run of the table.
+pub struct Row<'a> {
+    /// Its name.
+    pub run: &'a str,
+    /// How it fared.
+    pub status: Status,
+    /// What is known of its report, if there is one.
+    pub entry: Option<&'a Entry>,
+}
+
+/// Writes both.
+///
+/// # Errors
+///
+/// If one cannot be written.
+pub fn write(folder: &Path, rows: &[Row<'_>]) -> Result<()> {
+    for (name, bytes) in [("runs.csv", csv::lines(&table(rows))?), ("index.html", page(rows).into_bytes())] {
+        let mut output = Output::open(&folder.join(name))?;
+        output.write(&bytes)?;
+        output.commit()?;
+    }
+    Ok(())
+}
+
+/// The columns before the labels.
+const COLUMNS: [&str; 13] = [
+    "run",
+    "status",
+    "message",
+    "reports",
+    "model",
+    "layers",
+    "heads",
+    "corpus",
+    "sentences",
+    "words",
+    "tokens",
+    "skipped",
+    "firm",
+];
+
+/// The header and a line for each run; empty where nothing is known. A family of labels that no run looked for has no column.
+fn table(rows: &[Row<'_>]) -> Vec<Vec<String>> {
+    let entries = || rows.iter().filter_map(|row| row.entry);
+    let families: BTreeSet<&str> =
+        entries().flat_map(|entry| entry.found.label_counts.keys().map(String::as_str)).collect();
+    let header = COLUMNS.map(str::to_owned).into_iter().chain(families.iter().map(|family| format!("labels.{family}")));
+    let line = |row: &Row<'_>| {
+        let mut cells = vec![row.run.to_owned(), row.status.name().to_owned(), row.status.message().to_owned()];
+        if let Some(Entry { found, reports, .. }) = row.entry {
+            cells.push(reports.keys().map(String::as_str).collect::<Vec<_>>().join(" "));
+            cells.extend([&found.model].map(Clone::clone));
+            cells.extend([found.layers, found.heads].map(|number| number.to_string()));
+            cells.push(found.corpus.clone());
+            cells.extend([found.sentences, found.words, found.tokens, found.skipped].map(|number| number.to_string()));
+            cells.push(found.firm.to_string());
+            let count = |family: &&str| found.label_counts.get(*family).map_or_else(String::new, u64::to_string);
+            cells.extend(families.iter().map(count));
+        }
+        cells.resize(COLUMNS.len() + families.len(), String::new());
+        cells
+    };
+    [header.collect()].into_iter().chain(rows.iter().map(line)).collect()
+}
+
+const HEAD: &str = "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>headscope batch</title>\n\
+<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+<style>\n\
+body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem; color: #222; background: #fff }\n\
+table { border-collapse: collapse }\n\
+th, td { padding: .25rem .75rem; border-bottom: 1px solid #ccc; text-align: left; vertical-align: top }\n\
+td.number { text-align: right; font-variant-numeric: tabular-nums }\n\
+tr.failed td { background: #fbeaea }\n\
+@media (prefers-color-scheme: dark) {\n\
+  body { color: #ddd; background: #181818 } a { color: #8ab4f8 } th, td { border-color: #444 } tr.failed td { background: #402020 }\n\
+}\n\
+</style>\n\
+<h1>Runs</h1>\n";
+
+/// The page. It loads nothing.
+fn page(rows: &[Row<'_>]) -> String {
+    let mut html = HEAD.to_owned();
+    let count = |name: &str| rows.iter().filter(|row| row.status.name() == name).count();
+    let counts: Vec<String> = ["done", "unchanged", "earlier", "missing", "failed"]
+        .into_iter()
+        .filter(|name| count(name) > 0)
+        .map(|name| format!("{} {name}", count(name)))
+        .collect();
+    let write = |html: &mut String| -> std::fmt::Result {
+        writeln!(
+            html,
+            "<p>{} runs: {}. All numbers: <a href=\"runs.csv\">runs.csv</a>.</p>",
+            rows.len(),
+            counts.join(", ")
+        )?;
+        let columns = ["run", "status", "model", "corpus", "sentences", "words", "heads with a firm label", "reports"];
+        let header: String = columns.iter().map(|name| format!("<th scope=\"col\">{name}</th>")).collect();
+        writeln!(html, "<table>\n<thead><tr>{header}</tr></thead>\n<tbody>")?;
+        for row in rows {
+            let status = row.status.name();
+            write!(html, "<tr class=\"{status}\"><th scope=\"row\">{}</th><td>{status}", escaped(row.run))?;
+            if !row.status.message().is_empty() {
+                write!(html, "<br>{}", escaped(row.status.message()))?;
+            }
+            match row.entry {
+                Some(Entry { found, reports, .. }) => {
+                    write!(html, "</td><td>{}</td><td>{}</td>", escaped(&found.model), escaped(&found.corpus))?;
+                    for number in [found.sentences.to_string(), found.words.to_string()] {
+                        write!(html, "<td class=\"number\">{number}</td>")?;
+                    }
+                    write!(html, "<td class=\"number\">{} of {}</td>", found.firm, found.layers * found.heads)?;
+                    let link = |name: &String| format!("<a href=\"{0}\">{0}</a>", escaped(name));
+                    writeln!(html, "<td>{}</td></tr>", reports.keys().map(link).collect::<Vec<_>>().join(" "))?;
+                }
+                None => writeln!(html, "</td><td></td><td></td><td></td><td></td><td></td><td></td></tr>")?,
+            }
+        }
+        writeln!(html, "</tbody>\n</table>\n</html>")
+    };
+    write(&mut html).expect("writing to a string does not fail");
+    html
+}
+
+/// Text in HTML, also within an attribute.
+fn escaped(text: &str) -> String {
+    let mut html = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => html.push_str("&amp;"),
+            '<' => html.push_str("&lt;"),
+            '>' => html.push_str("&gt;"),
+            '"' => html.push_str("&quot;"),
+            c if c.is_control() => html.push('\u{fffd}'),
+            c => html.push(c),
+        }
+    }
+    html
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markup_in_names_is_text() {
+        let failed = Status::Failed("no `<script>alert(\"a\")</script>`".to_owned());
+        let html = page(&[Row { run: "a.b", status: failed, entry: None }]);
+        assert!(html.contains("no `&lt;script&gt;alert(&quot;a&quot;)&lt;/script&gt;`"), "{html}");
+        assert!(html.contains("1 runs: 1 failed."), "{html}");
+    }
+
+    #[test]
+    fn every_line_has_every_column() {
+        let lines = table(&[Row { run: "a.b", status: Status::Missing, entry: None }]);
+        assert_eq!(lines[1].join(","), "a.b,missing,,,,,,,,,,,");
+        assert_eq!(lines[0].len(), lines[1].len());
+    }
+}

@@ -1,0 +1,103 @@
+//! The arguments of `headscope batch`.
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{ArgAction, Args};
+
+use super::errors::error_format;
+use crate::commands::options::BatchOptions;
+use crate::export::Writer;
+
+const EXAMPLES: &str = "\
+Examples:
+  headscope batch runs.toml -o out/
+  headscope batch runs.toml -o out/ --only 'minilm.*' --dry-run
+
+A table of two models over two corpora, four runs:
+  [defaults]
+  control = [\"random-init\"]
+  [models]
+  minilm = \"sentence-transformers/all-MiniLM-L6-v2\"
+  mine = { model = \"./my-model\", max-tokens = 256 }
+  [corpora]
+  ewt = \"en_ewt-ud-dev.conllu\"
+  news = { corpus = [\"a.txt\", \"b.txt.gz\"], truncate = true }
+
+Beside `model` and `corpus` the keys are the options of `headscope analyze`. An optional part [options] names sets of them,
+which each model is run with over each corpus. More: docs/BATCH.md
+
+Exit status: 0 every report is there, else that of what failed, or 1 if that differs; 2 the command line or the table is
+wrong, 130 interrupted.
+";
+
+/// Analyse every model of a table over every corpus of it
+///
+/// Writes a report of each run, a table of all (runs.csv) and an index page (index.html) into a folder. Each model is loaded
+/// once. Run again, it does only what is missing or what has changed: the model's files, the corpus, the options, a file that
+/// an option names, or the version of the program.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct BatchArguments {
+    /// The table: a TOML file
+    pub(super) table: PathBuf,
+    /// The folder to write to; it is made if it is not there
+    #[arg(short, long, value_name = "FOLDER")]
+    pub(super) output: PathBuf,
+    /// Run only these: names of runs as MODEL.CORPUS or MODEL.CORPUS.OPTIONS, in which `*` stands for anything. May be repeated
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(super) only: Vec<String>,
+    /// Whether to go on after a run that failed
+    #[arg(
+        long,
+        value_name = "BOOL",
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value_t = true,
+        default_missing_value = "true"
+    )]
+    pub(super) keep_going: bool,
+    /// Say what would be run and why, and run nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// Write each report in these formats, beside JSON [default: html, where it can be written]
+    #[arg(long = "as", value_name = "FORMAT", value_delimiter = ',', value_parser = formats())]
+    pub(super) formats: Option<Vec<String>>,
+    /// Do not ask the Hub: take models from its cache
+    #[arg(long)]
+    pub(super) offline: bool,
+    /// Do not print what is done
+    #[arg(short, long)]
+    pub(super) quiet: bool,
+}
+
+/// The report's own format, which is always written.
+const JSON: &str = "json";
+
+/// The page, for people.
+const PAGE: &str = "html";
+
+fn formats() -> PossibleValuesParser {
+    PossibleValuesParser::new(Writer::ALL.iter().map(|(extension, _)| *extension))
+}
+
+impl BatchArguments {
+    pub(super) fn validate(self) -> Result<BatchOptions, String> {
+        let Self { table, output, only, keep_going, dry_run, formats, offline, quiet } = self;
+        let wanted = formats.unwrap_or_else(|| vec![PAGE.to_owned()]);
+        let writers =
+            Writer::ALL.iter().filter(|(name, _)| *name == JSON || wanted.iter().any(|format| format == name));
+        Ok(BatchOptions {
+            table,
+            folder: output,
+            only,
+            keep_going,
+            dry_run,
+            writers: writers.copied().collect(),
+            offline,
+            quiet,
+            errors: error_format(),
+        })
+    }
+}

@@ -1,0 +1,78 @@
+//! What an installed program brings for the shell: completions, manual pages, and what it was built with.
+
+use std::path::PathBuf;
+
+use clap::{Args, Command, CommandFactory};
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+use super::arguments::Arguments;
+use crate::commands::files::File;
+use crate::passes::identity::Tool;
+use crate::passes::partial;
+use crate::report;
+use crate::system::processor;
+
+/// Print completions for a shell
+///
+/// Bash: `headscope completions bash > ~/.local/share/bash-completion/completions/headscope`. Zsh: to a file `_headscope` in a
+/// folder of `fpath`. Fish: `headscope completions fish > ~/.config/fish/completions/headscope.fish`.
+#[derive(Args)]
+pub(super) struct CompletionsArguments {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+impl CompletionsArguments {
+    pub(super) fn text(&self) -> String {
+        let (mut command, mut bytes) = (Arguments::command(), Vec::new());
+        let name = command.get_name().to_owned();
+        clap_complete::generate(self.shell, &mut command, name, &mut bytes);
+        String::from_utf8(bytes).expect("completions are text")
+    }
+}
+
+/// Write the manual pages
+///
+/// One page for the program and one for each command: headscope.1, headscope-analyze.1 and so on. To read one without
+/// installing it: `man -l FOLDER/headscope-analyze.1`.
+#[derive(Args)]
+pub(super) struct ManArguments {
+    /// The folder to write to; it is made if it is not there
+    #[arg(short, long, value_name = "FOLDER")]
+    output: PathBuf,
+}
+
+impl ManArguments {
+    /// The folder and its pages.
+    pub(super) fn files(self) -> Result<(PathBuf, Vec<File>), String> {
+        let mut root = Arguments::command();
+        root.build();
+        let commands = root.get_subcommands().filter(|command| command.get_name() != "help").cloned();
+        let page = |command: Command| {
+            let name = command.get_display_name().unwrap_or_else(|| command.get_name());
+            let (name, mut bytes) = (format!("{name}.1"), Vec::new());
+            Man::new(command).render(&mut bytes).map_err(|error| format!("cannot make the page {name}: {error}"))?;
+            Ok(File { name, bytes })
+        };
+        let files = [root.clone()].into_iter().chain(commands).map(page).collect::<Result<_, String>>()?;
+        Ok((self.output, files))
+    }
+}
+
+/// The version, with what the program was built with and what it uses of this machine.
+pub(super) fn version() -> String {
+    let Tool { name, version } = Tool::default();
+    let features: &[(&str, bool)] = &[("hub", cfg!(feature = "hub"))];
+    let features: Vec<&str> = features.iter().filter(|(_, is_there)| *is_there).map(|(name, _)| *name).collect();
+    let features = if features.is_empty() { "none".to_owned() } else { features.join(", ") };
+    format!(
+        "{name} {version}\nfeatures: {features}\nsystem: {} {}\nprocessor path: {}\nreport schema: {}\npartial format: {}\n",
+        std::env::consts::OS,
+        std::env::consts::ARCH,
+        processor::path(),
+        report::SCHEMA_VERSION,
+        partial::FORMAT_VERSION,
+    )
+}

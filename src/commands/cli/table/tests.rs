@@ -1,0 +1,96 @@
+//! Tests of the table.
+
+use super::*;
+
+fn names(text: &str) -> Vec<String> {
+    parse(text, false).map_err(|wrong| wrong.why).expect("a table").into_iter().map(|run| run.name).collect()
+}
+
+/// The line of what is wrong, and what that is.
+fn error(text: &str) -> (usize, String) {
+    let Wrong { at, why } = parse(text, false).err().expect("something wrong");
+    (text[..at].matches('\n').count() + 1, why)
+}
+
+const TWO: &str =
+    "[models]\na = \"box:small\"\nb = { model = \"box:planted\", limit = 5 }\n[corpora]\ng = \"box:gold\"\n";
+
+#[test]
+fn runs_are_the_product() {
+    assert_eq!(names(TWO), ["a.g", "b.g"]);
+    let sets = format!("{TWO}[options]\nplain = {{}}\nmore = {{ with = [\"norms\", \"repeats\"] }}\n");
+    assert_eq!(names(&sets), ["a.g.plain", "a.g.more", "b.g.plain", "b.g.more"]);
+}
+
+#[test]
+fn what_is_nearer_to_the_run_overrides_what_is_farther() {
+    let text = format!(
+        "[defaults]\nlimit = 3\nno-run-info = true\n{TWO}[options]\nx = {{ limit = 9 }}\ny = {{ no-run-info = false }}\n"
+    );
+    let runs = parse(&text, false).map_err(|wrong| wrong.why).unwrap();
+    let given: Vec<(&str, &[String])> = runs.iter().map(|run| (&*run.name, &*run.given)).collect();
+    let expected: [(&str, &[&str]); 4] = [
+        ("a.g.x", &["--limit=9", "--no-run-info"]),
+        ("a.g.y", &["--limit=3"]),
+        ("b.g.x", &["--limit=9", "--no-run-info"]),
+        ("b.g.y", &["--limit=5"]),
+    ];
+    for ((name, given), (expected_name, expected)) in given.into_iter().zip(expected) {
+        assert_eq!((name, given), (expected_name, &expected.map_to_strings()[..]));
+    }
+    assert_eq!(runs[0].options.limit, Some(9));
+    assert!(!runs[0].options.run_info && runs[1].options.run_info);
+}
+
+trait MapToStrings {
+    fn map_to_strings(&self) -> Vec<String>;
+}
+
+impl MapToStrings for &[&str] {
+    fn map_to_strings(&self) -> Vec<String> {
+        self.iter().map(ToString::to_string).collect()
+    }
+}
+
+#[test]
+fn what_no_number_depends_on_is_not_what_a_report_is_made_of() {
+    let of = |line: &str| parse(&format!("[defaults]\n{line}\n{TWO}"), false).map_err(|wrong| wrong.why).unwrap();
+    assert_eq!(of("threads = 1")[0].given, of("threads = 2")[0].given);
+    assert_ne!(of("limit = 1")[0].given, of("limit = 2")[0].given);
+}
+
+#[test]
+fn errors_name_the_line_the_value_and_the_way_out() {
+    let with = |line: &str| error(&format!("{TWO}[options]\nx = {{ {line} }}\n"));
+    for (line, expected) in [
+        ("limt = 3", (7, "there is no option `limt` of `headscope analyze`; did you mean `limit`?")),
+        (
+            "output = \"x\"",
+            (7, "`output` has no place in a table: reports are written to the folder of `headscope batch -o`"),
+        ),
+        (
+            "corpus = \"x\"",
+            (7, "there is no option `corpus` of `headscope analyze`: `headscope analyze --help` lists them"),
+        ),
+        ("truncate = 3", (7, "`truncate` is a switch: write true or false")),
+        ("limit = [1]", (7, "`limit` is a text or a number")),
+        ("with = []", (7, "`with` is an empty list: leave it out")),
+        ("limit = 0", (7, "run `a.g.x`: invalid value '0' for '--limit <N>': 0 is not in 1..18446744073709551615")),
+        (
+            "truncate = true",
+            (7, "run `a.g.x`: --truncate is for plain text: a sentence without its end has another tree"),
+        ),
+    ] {
+        assert_eq!(with(line), (expected.0, expected.1.to_owned()), "{line}");
+    }
+    assert_eq!(error(""), (1, "there is nothing in [models]: name at least one, as in `name = \"...\"`".to_owned()));
+    assert_eq!(
+        error("[model]\n"),
+        (1, "there is no part `model`: [defaults], [models], [corpora], [options]".to_owned())
+    );
+    let bad = "[models]\n\"a/b\" = \"box:small\"\n[corpora]\ng = \"box:gold\"\n";
+    assert_eq!(error(bad).0, 2);
+    let misspelt = "[models]\na = \"box:small\"\n[corpora]\ng = \"box:gld\"\n";
+    let (line, why) = error(misspelt);
+    assert!(line == 4 && why.contains("did you mean `box:gold`?"), "{line}: {why}");
+}

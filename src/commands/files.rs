@@ -1,0 +1,33 @@
+//! Commands that write a folder of files that the program makes of itself.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::system::failure::{Class, Classify};
+use crate::system::output::Output;
+
+/// A file to be written.
+pub struct File {
+    /// Its name, without folders.
+    pub name: String,
+    /// What is in it.
+    pub bytes: Vec<u8>,
+}
+
+/// Writes files to a folder, which is made if it is not there.
+///
+/// # Errors
+///
+/// If one cannot be written.
+pub fn write(folder: &Path, files: &[File]) -> Result<()> {
+    let made = fs::create_dir_all(folder).with_context(|| format!("cannot make the folder `{}`", folder.display()));
+    made.class(Class::Output)?;
+    for File { name, bytes } in files {
+        let mut output = Output::open(&folder.join(name))?;
+        output.write(bytes)?;
+        output.commit()?;
+    }
+    Ok(())
+}

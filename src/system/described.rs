@@ -1,0 +1,166 @@
+//! Errors for people, and for programs that read them.
+
+use anyhow::Error;
+use serde::Serialize;
+
+use super::failure::Class;
+use super::terminal::{say, say_error};
+
+/// How errors are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ErrorFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// Each as one line of JSON.
+    Json,
+}
+
+impl ErrorFormat {
+    /// Prints an error to standard error.
+    pub fn say(self, error: &Error) {
+        match self {
+            Self::Text => say_error(error),
+            Self::Json => Described::of(error).say(),
+        }
+    }
+}
+
+/// An error as `--error-format json` prints it, on one line.
+#[derive(Debug, Serialize, PartialEq, Eq)]
+pub struct Described {
+    /// The class: `usage`, `input`, `model`, `output`, `temporary`, or `failed` for anything else.
+    pub code: &'static str,
+    /// The exit status that goes with it.
+    pub status: u8,
+    /// The whole message, as it is printed without the option.
+    pub message: String,
+    /// The file that it is about, if it names one.
+    pub file: Option<String>,
+    /// The line of that file, counted from 1.
+    pub line: Option<u64>,
+    /// The way out, as far as the message has one.
+    pub hint: Option<String>,
+}
+
+impl Described {
+    /// Reads off a message what the house rules of messages put there: a place is `file:line: ` at the beginning of a part,
+    /// a file stands in backticks, and the way out comes last and is an order or a question.
+    #[must_use]
+    pub fn new(class: Class, message: String) -> Self {
+        let (file, line) = match place(&message) {
+            Some((file, line)) => (Some(file.to_owned()), Some(line)),
+            None => (quoted_file(&message).map(str::to_owned), None),
+        };
+        let hint = hint(&message).map(str::to_owned);
+        Self { code: class.code(), status: class.status(), message, file, line, hint }
+    }
+
+    /// Prints it as a line of JSON to standard error.
+    pub fn say(&self) {
+        say(&serde_json::to_string(self).expect("texts and numbers are JSON"));
+    }
+
+    /// An error.
+    #[must_use]
+    pub fn of(error: &Error) -> Self {
+        Self::new(Class::of(error), format!("{error:#}"))
+    }
+}
+
+/// The parts of a message, each with all that follows it.
+fn parts(message: &str) -> impl Iterator<Item = &str> {
+    let ends = message.match_indices([':', ';']).filter(|(at, _)| message[at + 1..].starts_with([' ', '\n']));
+    [0].into_iter().chain(ends.map(|(at, _)| at + 2)).map(|start| message[start..].trim_start())
+}
+
+/// The first `file:line: ` that begins a part.
+fn place(message: &str) -> Option<(&str, u64)> {
+    parts(message).find_map(|part| {
+        let (place, _) = part.split_once(": ")?;
+        let (file, line) = place.rsplit_once(':')?;
+        let line = line.parse().ok().filter(|line| *line > 0)?;
+        (!file.is_empty() && !file.contains('`')).then_some((file, line))
+    })
+}
+
+/// The first text in backticks that looks like a file: names of files have a dot or a slash.
+fn quoted_file(message: &str) -> Option<&str> {
+    let quoted = message.split('`').skip(1).step_by(2);
+    let mut files = quoted.filter(|text| text.contains(['/', '.']) && !text.contains(['\n', ' ']));
+    files.next()
+}
+
+/// Words with which a way out begins.
+const WAYS_OUT: &[&str] = &[
+    "analyse",
+    "call",
+    "check",
+    "choose",
+    "convert",
+    "create",
+    "did you mean",
+    "free",
+    "give",
+    "leave out",
+    "name",
+    "or is",
+    "or run",
+    "pull",
+    "read",
+    "remove",
+    "run",
+    "say",
+    "set",
+    "take",
+    "to convert",
+    "to make",
+    "try",
+    "unset",
+    "use",
+    "wait",
+    "write",
+    "make",
+    "merge",
+    "headscope",
+];
+
+/// All that follows from the first part on that begins as a way out does.
+fn hint(message: &str) -> Option<&str> {
+    let begins = |part: &&str| {
+        WAYS_OUT.iter().any(|word| {
+            part.strip_prefix(word).is_some_and(|rest| rest.starts_with([' ', ',', ':']) || rest.is_empty())
+        })
+    };
+    parts(message).skip(1).find(begins)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_and_ways_out_are_read_off_the_message() {
+        let of = |message: &str| {
+            let Described { file, line, hint, .. } = Described::new(Class::Input, message.to_owned());
+            (file, line, hint)
+        };
+        let text = |text: &str| Some(text.to_owned());
+        for (message, expected) in [
+            ("data/a.conllu:12: a word has no head", (text("data/a.conllu"), Some(12), None)),
+            ("this is no report: b.json:1: expected value", (text("b.json"), Some(1), None)),
+            ("cannot open corpus `a/b.txt`: denied", (text("a/b.txt"), None, None)),
+            (
+                "cannot write `out/x.json`: there is no folder `out`: create it first",
+                (text("out/x.json"), None, text("create it first")),
+            ),
+            (
+                "p.toml:3: there is no threshold `a`; did you mean `b`?",
+                (text("p.toml"), Some(3), text("did you mean `b`?")),
+            ),
+            ("nothing to say", (None, None, None)),
+        ] {
+            assert_eq!(of(message), expected, "{message}");
+        }
+    }
+}
