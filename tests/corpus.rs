@@ -360,7 +360,7 @@ fn annotations() -> impl Strategy<Value = Annotation> {
     let text = |pattern| prop::option::of(pattern).prop_map(|text: Option<String>| text.map(Into::into));
     let lemma = text("[^_\\s][^\\t\\r\\n]{0,8}");
     (prop::option::of(prop::sample::select(Upos::ALL.to_vec())), lemma, text("[A-Z]=[a-z]"))
-        .prop_map(|(upos, lemma, features)| Annotation { upos, lemma, features, entity: None })
+        .prop_map(|(upos, lemma, features)| Annotation { upos, lemma, features, ..Annotation::default() })
 }
 
 /// Bytes that come near to a format: its own pieces, put together at random, and any bytes between them.

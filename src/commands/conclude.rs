@@ -45,7 +45,7 @@ pub fn measure(
     leaves_out: bool,
 ) -> Result<(Circumstances, Findings)> {
     observation.ensure_not_empty()?;
-    let Observation { identity: Identity { tool, model, corpus, protocol }, tally, passes, run } = observation;
+    let Observation { identity: Identity { tool, model, corpus, protocol }, tally, passes, run, .. } = observation;
     let (plan, grid) = (Plan::new(&protocol)?, model.grid());
 
     let bench = Bench { grid, threads, resamples: Resamples::new(), leaves_out };

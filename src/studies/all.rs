@@ -18,6 +18,7 @@ use super::gradient::Gradient;
 use super::label::{Detector, NO_LABEL};
 use super::norms::Norms;
 use super::policy::{Policy, Threshold};
+use super::probes::LinearProbes;
 use super::pruning::Pruning;
 use super::repeats::RepeatedTokens;
 use super::segments::Segments;
@@ -44,6 +45,7 @@ pub const STUDIES: &[&dyn Study] = &[
     &Pruning,
     &OutputDrift,
     &LaterHeads,
+    &LinearProbes,
     &Clark2019,
 ];
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use headscope::commands::diff::diff;
 use headscope::commands::merge::merge;
-use headscope::commands::options::{DiffOptions, MergeOptions, PolicyOptions, ReportOptions};
+use headscope::commands::options::{DiffOptions, MergeOptions, Merged, PolicyOptions, ReportOptions};
 use headscope::export::{Target, Writer, json, summary};
 use headscope::passes::partial;
 use headscope::report::Report;
@@ -131,5 +131,5 @@ fn options(parts: &[PathBuf], report: &Path) -> MergeOptions {
     let outputs = vec![Target::File(report.to_owned(), Writer::Json)];
     let (policy, threads) = (PolicyOptions::default(), NonZeroUsize::MIN);
     let report = ReportOptions { outputs, summary: false, policy, threads };
-    MergeOptions { parts: parts.to_vec(), run_info: true, report }
+    MergeOptions { parts: parts.to_vec(), run_info: true, outcome: Merged::Report(report) }
 }

@@ -105,6 +105,12 @@ impl WordEmbeddings {
         Self { weights, width }
     }
 
+    /// The number of values of an embedding.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
     /// The embedding of a token, `[width]`.
     ///
     /// # Panics

@@ -69,6 +69,7 @@ fn observation() -> Observation {
         removed: Vec::new(),
         ablation: None,
         counts: None,
+        probes: Vec::new(),
         left_out: Vec::new(),
         studies: Studies { names: vec![text("attention")], flags: [(text("clark2019"), false)].into() },
     };
@@ -93,6 +94,7 @@ fn observation() -> Observation {
             untagged: 0,
             files: vec![FileTally { sentences: 1, tokens: 4, words: 2, skipped: 1 }],
         },
+        stage: Stage::Whole,
         passes: vec![
             PassSums { pass: Pass::PLAIN, left_out: 1, sums: vec![watching(Count(300)), watching(Count(2))] },
             PassSums { pass: Pass::PLAIN, left_out: 0, sums: Vec::new() },

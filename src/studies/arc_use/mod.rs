@@ -30,7 +30,7 @@ impl Study for ArcUse {
         }
     }
 
-    fn follows(&self) -> bool {
+    fn follows(&self, _: usize) -> bool {
         true
     }
 

@@ -12,7 +12,6 @@ use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
 use crate::sequences::words::FromToken;
 use crate::stats::blocks::BLOCKS;
-use crate::studies::found::NOTHING;
 use crate::system::digest::hex;
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
@@ -30,13 +29,14 @@ fn protocol(studies: &[&'static dyn Study], controls: Vec<Control>) -> Protocol 
         removed: Vec::new(),
         ablation: None,
         counts: None,
+        probes: Vec::new(),
         left_out: Vec::new(),
         studies: names(studies),
     }
 }
 
 fn subject() -> Subject<'static> {
-    Subject { grid: GRID, from: FromToken::Mean, token_id: &|_| None, found: &NOTHING }
+    Subject::new(GRID, FromToken::Mean, &|_| None)
 }
 
 fn identity() -> Identity {
@@ -165,7 +165,7 @@ fn a_header_describes_a_model_that_there_can_be() {
     let mut identity = identity();
     for (layers, heads) in [(0, 2), (1, MOST_HEADS + 1), (usize::MAX, 2)] {
         (identity.model.layers, identity.model.heads) = (layers, heads);
-        let refusal = Plan::restore(&identity, Vec::new()).err().unwrap().to_string();
+        let refusal = Plan::restore(&identity, &Stage::Whole, Vec::new()).err().unwrap().to_string();
         assert_eq!(refusal, format!("its header has a model of {layers} x {heads} heads"));
     }
 }
