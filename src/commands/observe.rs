@@ -142,23 +142,13 @@ impl<'a> Ready<'a> {
     /// # Errors
     ///
     /// If the corpus cannot be read, is not that of `first`, or a forward pass fails.
-    pub fn follow(
-        &mut self,
-        shard: Shard,
-        first: &Observation,
-        sums: String,
-        policy: &Policy,
-    ) -> Result<Observation> {
+    pub fn follow(&mut self, shard: Shard, first: &Observation, sums: String, policy: &Policy) -> Result<Observation> {
         let loaded = Instant::now();
         let (model, by) = (&self.model, hex(&Sha256::digest(serde_json::to_string(policy)?)));
         let stage = Stage::After { sums, policy: by };
         let token_id = |token: &str| model.tokenizer.id(token);
-        let bench = Bench {
-            grid: model.grid(),
-            threads: self.options.threads,
-            resamples: Resamples::new(),
-            leaves_out: false,
-        };
+        let bench =
+            Bench { grid: model.grid(), threads: self.options.threads, resamples: Resamples::new(), leaves_out: false };
         let observed = self.plan.observed(&first.passes, None);
         let found = Findings::new(&observed, &bench, policy).found(&observed, policy);
         let observers = self.plan.followers(&first.passes, &self.subject(&token_id, &found));

@@ -34,7 +34,7 @@ pub fn observe(ready: &mut Ready<'_>, folder: &Path, policy: &Policy) -> Result<
         let after = parts.all("-after", |shard| ready.follow(shard, &whole, digest.clone(), policy))?;
         ensure!(
             matches!(&after.stage, Stage::After { sums, .. } if *sums == digest),
-            "the parts in `{}` that were run after others were run after other ones: remove them",
+            "the parts in `{}` that of the second stage were run after other sums: remove them",
             folder.display()
         );
         whole.followed_by(after);
@@ -74,7 +74,10 @@ impl Parts<'_> {
             };
             match &mut whole {
                 Some(whole) if whole.stage != part.stage => {
-                    bail!("`{}` was run after other sums than those before it: remove it", path.display())
+                    bail!(
+                        "`{}` was run after other sums, or by another policy, than those before it: remove it",
+                        path.display()
+                    )
                 }
                 Some(whole) => whole.merge(&part),
                 None => whole = Some(part),

@@ -85,7 +85,9 @@ pub fn all(paths: &[PathBuf], restore: Restore<'_>) -> Result<Observation> {
     let [first, after] = stages.map(|stage| stage.map(Gathered::whole).transpose());
     match (first?, after?) {
         (None, None) => bail!("there is nothing to merge: name the partials"),
-        (None, Some(_)) => bail!("the sums that these were run after are missing: name the file that --after was given as well"),
+        (None, Some(_)) => {
+            bail!("the sums that these were run after are missing: name the file that --after was given as well")
+        }
         (Some(first), None) => Ok(first),
         (Some(mut first), Some(after)) => {
             let digest = first.digest()?;

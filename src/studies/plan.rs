@@ -81,10 +81,10 @@ impl Plan {
             wanted.map(|(place, pass)| (pass, Some(Want { study, place, control }))).collect::<Vec<_>>()
         };
         let analysis = studies.iter().flat_map(|study| wants(*study, None));
-        // A control counts labels, so it is for the studies that have any.
-        let controlled = || studies.iter().copied().filter(|study| !study.detectors().is_empty());
-        let controls =
-            protocol.controls.iter().flat_map(|control| controlled().flat_map(|study| wants(study, Some(*control))));
+        let controls = protocol.controls.iter().flat_map(|control| {
+            let controlled = studies.iter().filter(|study| study.is_controlled(control.kind));
+            controlled.flat_map(|study| wants(*study, Some(*control)))
+        });
         let follows =
             |(_, want): &(Pass, Option<Want>)| want.as_ref().is_some_and(|want| want.study.follows(want.place));
         let all = [(Pass::PLAIN.without(removed), None)].into_iter().chain(analysis).chain(controls);

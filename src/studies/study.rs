@@ -14,6 +14,7 @@ use super::metric::{Column, Keys};
 use super::policy::Policy;
 use super::section::{Nothing, Section};
 use crate::model::grid::HeadGrid;
+use crate::passes::control::ControlKind;
 use crate::passes::observer::Observer;
 use crate::passes::pass::Pass;
 use crate::sequences::words::FromToken;
@@ -44,6 +45,11 @@ pub trait Study: Sync {
     /// The studies that run as well where it does, by their names: it asks about what they find.
     fn builds_on(&self) -> &'static [&'static str] {
         &[]
+    }
+
+    /// Whether it is run in controls of this kind as well: by default if there are labels for them to count.
+    fn is_controlled(&self, _kind: ControlKind) -> bool {
+        !self.detectors().is_empty()
     }
 
     /// Its need to know how often each token is in the whole corpus before any pass over it begins.

@@ -16,6 +16,7 @@ use schemars::{Schema, SchemaGenerator};
 use super::estimates::{Bench, Estimates};
 use super::section::{Section, section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject};
+use crate::passes::control::ControlKind;
 use crate::passes::observer::{self, Observer, watching};
 use crate::passes::pass::Pass;
 use fit::Probes;
@@ -50,6 +51,10 @@ impl Study for LinearProbes {
 
     fn follows(&self, place: usize) -> bool {
         place == SCORES
+    }
+
+    fn is_controlled(&self, kind: ControlKind) -> bool {
+        kind == ControlKind::RandomInit
     }
 
     fn observer(&self, place: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
@@ -91,3 +96,8 @@ impl Study for LinearProbes {
         if probed { vec![&READ_NOT_USED] } else { Vec::new() }
     }
 }
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;

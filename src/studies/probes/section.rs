@@ -7,11 +7,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::passes::control::ControlKind;
 use crate::stats::bootstrap::Interval;
 use crate::stats::significance::benjamini_hochberg;
 use crate::studies::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::studies::policy::Policy;
-use crate::studies::section::Section;
+use crate::studies::section::{Section, section};
 use crate::studies::wording::{percent, plain_table, plus_minus, significance};
 
 /// Heads of each task that the summary shows.
@@ -210,6 +211,22 @@ impl Section for ProbesSection {
 
     fn correct(&mut self, policy: &Policy) {
         self.probes.iter_mut().for_each(|task| task.correct(policy));
+    }
+
+    fn control(&mut self, kind: ControlKind, seeds: &[&dyn Section]) {
+        if kind != ControlKind::RandomInit {
+            return;
+        }
+        for (number, task) in self.probes.iter_mut().enumerate() {
+            let place_in = |seed: &&dyn Section, place: usize| section::<Self>(*seed).probes[number].heads[place];
+            for (place, head) in task.heads.iter_mut().enumerate() {
+                let mean = |of: fn(&HeadProbe) -> Option<f64>| {
+                    let values: Option<Vec<f64>> = seeds.iter().map(|seed| of(&place_in(seed, place))).collect();
+                    values.map(|values| values.iter().sum::<f64>() / values.len() as f64)
+                };
+                head.untrained = Some(Untrained { gain: mean(|head| head.gain), accuracy: mean(|head| head.accuracy) });
+            }
+        }
     }
 
     fn summary(&self, _: &Policy) -> String {
