@@ -280,7 +280,7 @@ impl Training<'_> {
         for (class, name) in self.tasks[task].names.iter().enumerate() {
             let forms = self.fold.tasks[task].classes.get(name).into_iter().flat_map(|class| &class.forms);
             for (&form, &words) in forms {
-                let known = best.entry(Form(form)).or_insert((words, class));
+                let known = best.entry(form).or_insert((words, class));
                 if words > known.0 {
                     *known = (words, class);
                 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::task::BUCKETS;
+use super::task::{BUCKETS, Form};
 use crate::stats::exact::Component;
 
 /// Products are summed in 256ths: so the sums reach up to 5.5e11 in steps of 6e-8, where vectors with components of 50 have
@@ -96,7 +96,7 @@ pub struct ClassSums {
     /// How many there are.
     pub words: u64,
     /// How many of each form.
-    pub forms: BTreeMap<u64, u64>,
+    pub forms: BTreeMap<Form, u64>,
     /// The sum of their embeddings.
     pub embeddings: Exact,
     /// The sum of what goes into the layers, `[layers, hidden]`.

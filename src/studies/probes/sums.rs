@@ -275,7 +275,7 @@ impl Sums for ProbeSums {
             for (task, class) in named {
                 let Some(sums) = folds[fold].tasks[task].class(class) else { continue };
                 sums.words += 1;
-                *sums.forms.entry(form.0).or_default() += 1;
+                *sums.forms.entry(form).or_default() += 1;
                 of_classes.entry((fold, task, class.to_owned())).or_default().push(at);
             }
             buckets.entry((at.group, form.bucket())).or_default().push(at);

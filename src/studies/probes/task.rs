@@ -1,5 +1,6 @@
 //! The tasks of probes: which class a word has.
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::corpus::TreeHead;
@@ -32,9 +33,9 @@ pub fn classes(sequence: &Sequence, word: usize) -> impl Iterator<Item = Option<
 pub const BUCKETS: usize = 128;
 
 /// A form without its case, as eight bytes of SHA-256: what the control task and the most frequent class of a form know
-/// of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Form(pub u64);
+/// of it. Signed, for it is no count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Form(pub i64);
 
 impl Form {
     /// The form of a word; of no form where the sequence has none.
@@ -42,12 +43,12 @@ impl Form {
     pub fn of(sequence: &Sequence, word: usize) -> Self {
         let form = sequence.forms.get(word).map(|form| form.to_lowercase()).unwrap_or_default();
         let hash = Sha256::digest(format!("headscope/probes/0/{form}"));
-        Self(u64::from_be_bytes(std::array::from_fn(|byte| hash[byte])))
+        Self(i64::from_be_bytes(std::array::from_fn(|byte| hash[byte])))
     }
 
     /// Its bucket: the first bits of the hash.
     #[must_use]
     pub fn bucket(self) -> u8 {
-        (self.0 >> (64 - BUCKETS.ilog2())) as u8
+        u8::try_from(self.0.cast_unsigned() >> (64 - BUCKETS.ilog2())).expect("seven bits")
     }
 }

@@ -205,7 +205,7 @@ fn forms_are_known_without_their_case() {
     let words = |form: &str| Sequence { forms: vec![form.to_owned()], ..sentence(0, 1, "obl:tmod") };
     assert_eq!(Form::of(&words("The"), 0), Form::of(&words("the"), 0));
     assert_ne!(Form::of(&words("a"), 0), Form::of(&words("the"), 0));
-    assert!(usize::from(Form(u64::MAX).bucket()) == BUCKETS - 1);
+    assert!(usize::from(Form(-1).bucket()) == BUCKETS - 1);
     assert_eq!(classes(&words("a"), 0).collect::<Vec<_>>(), [None, Some("obl")]);
     assert_eq!(tasks(&["xpos".to_owned()]), ["upos", "relation", "xpos"]);
 }
