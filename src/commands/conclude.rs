@@ -3,14 +3,14 @@
 use std::num::NonZeroUsize;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use super::options::ReportOptions;
 use super::outputs::{self, Opened};
 use crate::export::summary;
 use crate::passes::control::Control;
 use crate::passes::identity::Identity;
-use crate::passes::observation::Observation;
+use crate::passes::observation::{Observation, Stage};
 use crate::report::{Circumstances, Controlled, CorpusInfo, Report, Settings};
 use crate::stats::bootstrap::{BOOTSTRAP, Resamples};
 use crate::studies::estimates::Bench;
@@ -44,6 +44,10 @@ pub fn measure(
     threads: NonZeroUsize,
     leaves_out: bool,
 ) -> Result<(Circumstances, Findings)> {
+    ensure!(
+        !matches!(observation.stage, Stage::After { .. }),
+        "a partial of the second of two stages says nothing by itself: merge it with the first"
+    );
     observation.ensure_not_empty()?;
     let Observation { identity: Identity { tool, model, corpus, protocol }, tally, passes, run, .. } = observation;
     let (plan, grid) = (Plan::new(&protocol)?, model.grid());

@@ -47,9 +47,9 @@ fn intervals_of_gains_cover() {
         println!(
             "{name}: gain {truth:.4}, covered {gains:.3}; accuracy {accuracy:.4}, covered {alone:.3}; adds {adds:.3}"
         );
-        assert!((0.91..=0.99).contains(&gains), "{name}: gains are covered in {gains}");
+        assert!((0.90..=0.98).contains(&gains), "{name}: gains are covered in {gains}");
         if head == 0 {
-            assert!(truth.abs() < 0.01 && adds <= 0.05, "{truth} {adds}");
+            assert!(truth.abs() < 0.01 && adds <= 0.08, "{truth} {adds}");
         } else {
             assert!((0.91..=0.98).contains(&alone), "{name}: accuracies are covered in {alone}");
             assert!(truth > 0.05 && adds > 0.9, "{truth} {adds}");
