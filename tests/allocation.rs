@@ -18,7 +18,6 @@ use headscope::sequences::sequence::Sequence;
 use headscope::sequences::tokenize::SentenceTokenizer;
 use headscope::sequences::words::FromToken;
 use headscope::studies::all;
-use headscope::studies::found::NOTHING;
 use headscope::studies::study::Subject;
 use support::tiny_bert;
 
@@ -57,7 +56,7 @@ impl Visitor for Observer<'_> {
 fn forward_pass_and_statistics_need_no_more_room_once_warm() {
     let model = Model::load(ModelRef::Folder(tiny_bert()).resolve(&()).unwrap()).unwrap();
     let grid = model.grid();
-    let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None, found: &NOTHING };
+    let subject = Subject::new(grid, FromToken::Mean, &|_| None);
     let everybody = all::by_default().flat_map(|study| {
         let places = 0..study.passes().len();
         places.map(|place| study.observer(place, &subject)).collect::<Vec<_>>()

@@ -70,11 +70,3 @@ fn labels_are_tested_once_they_are_known() {
     let again: Value = serde_json::from_slice(&fs::read(&again).unwrap()).unwrap();
     assert!(again["use_of_arcs"].as_array().unwrap().iter().all(|test| test["used"].is_null()));
 }
-
-#[test]
-fn a_shard_does_not_know_the_labels() {
-    let (status, error) =
-        run(&["analyze", "box:small", "--with", "use", "--shard", "1/2", "-o", "part.headscope"]).unwrap_err();
-    assert_eq!(status, 2);
-    assert!(error.contains("the study use follows what the others find in the whole corpus"), "{error}");
-}

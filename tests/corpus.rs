@@ -132,6 +132,7 @@ fn words_are_annotated() {
         lemma: Some(lemma.into()),
         features: features.map(Into::into),
         entity: entity.map(Into::into),
+        ..Annotation::default()
     };
     let text = [
         "# global.Entity = eid-etype\n",
@@ -159,6 +160,26 @@ fn words_are_annotated() {
         read(line, Format::Jsonl).into_iter().flat_map(corpora::words).map(|word| word.annotation).collect();
     let det = Annotation { upos: Some(Upos::Det), features: Some("F=1".into()), ..Annotation::default() };
     assert_eq!(found, [det, Annotation { lemma: Some("b".into()), ..Annotation::default() }]);
+}
+
+#[test]
+fn columns_and_keys_are_kept_that_are_asked_for() {
+    let asked = ["xpos", "feats.Number", "misc", "misc.Gloss", "ner", "ner.A"].map(str::to_owned);
+    let kept = |text: String, format| -> Vec<Vec<Option<String>>> {
+        let sentences = Corpus::from_bytes("text", text.into_bytes(), format).keeping(&asked);
+        let words = sentences.flat_map(|sentence| corpora::words(sentence.unwrap()));
+        words
+            .map(|word| word.annotation.asked.iter().map(|value| value.as_deref().map(str::to_owned)).collect())
+            .collect()
+    };
+    let text = lines(&["a _ _ NNS X=Y|Number=Plur 0 root _ Gloss=b", "b _ _ _ _ 1 dep _ _"]);
+    let some = |text: &str| Some(text.to_owned());
+    let first = vec![some("NNS"), some("Plur"), some("Gloss=b"), some("b"), None, None];
+    assert_eq!(kept(text, Format::Conllu), [first, vec![None; 6]]);
+    let text = r#"{"words": ["a", "b"], "ner": ["A=1", null], "xpos": [7, true], "misc": "no list", "feats": ["Number=Sing", null]}"#;
+    let first = vec![some("7"), some("Sing"), None, None, some("A=1"), some("1")];
+    let second = vec![some("true"), None, None, None, None, None];
+    assert_eq!(kept(text.to_owned(), Format::Jsonl), [first, second]);
 }
 
 #[test]
@@ -360,7 +381,7 @@ fn annotations() -> impl Strategy<Value = Annotation> {
     let text = |pattern| prop::option::of(pattern).prop_map(|text: Option<String>| text.map(Into::into));
     let lemma = text("[^_\\s][^\\t\\r\\n]{0,8}");
     (prop::option::of(prop::sample::select(Upos::ALL.to_vec())), lemma, text("[A-Z]=[a-z]"))
-        .prop_map(|(upos, lemma, features)| Annotation { upos, lemma, features, entity: None })
+        .prop_map(|(upos, lemma, features)| Annotation { upos, lemma, features, ..Annotation::default() })
 }
 
 /// Bytes that come near to a format: its own pieces, put together at random, and any bytes between them.

@@ -36,7 +36,4 @@ fn it_asks_about_effects() {
     let (status, error) = refusal(&["--without", "effect"]);
     assert_eq!(status, 2);
     assert!(error.contains("--without effect: the study pruning asks about what it finds"), "{error}");
-    let (status, error) = refusal(&["--shard", "1/2", "-o", "part.headscope"]);
-    assert_eq!(status, 2);
-    assert!(error.contains("the study pruning follows what the others find"), "{error}");
 }

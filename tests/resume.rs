@@ -53,6 +53,32 @@ fn a_run_goes_on_where_it_was() {
     assert!(refusal(&[]).1.contains("cannot use partial"));
 }
 
+/// The second of two stages has parts of its own.
+#[test]
+fn a_run_of_two_stages_goes_on_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let [whole, again, parts] = ["whole.json", "again.json", "parts"].map(|name| folder.path().join(name));
+    let others = "attention,trees,dependency,words,frequency,explained,coreference";
+    let common = ["analyze", "box:small", "--with", "probes", "--without", others, "--no-run-info", "-q", "-o"];
+    run(&[&common[..], &[path(&whole)]].concat()).unwrap();
+    let resumed = |more: &[&str]| run(&[&common[..], &[path(&again), "--resume", path(&parts)], more].concat());
+    resumed(&[]).unwrap();
+    assert_eq!(fs::read(&again).unwrap(), fs::read(&whole).unwrap());
+    assert_eq!(fs::read_dir(&parts).unwrap().count(), 32);
+    for part in ["16-of-16.headscope", "1-of-16-after.headscope"] {
+        fs::remove_file(parts.join(part)).unwrap();
+    }
+    resumed(&[]).unwrap();
+    assert_eq!(fs::read(&again).unwrap(), fs::read(&whole).unwrap());
+    // Parts that labels by another policy were before.
+    let policy = folder.path().join("policy.toml");
+    fs::write(&policy, "min_queries = 1\n").unwrap();
+    fs::remove_file(parts.join("2-of-16-after.headscope")).unwrap();
+    let (status, error) = resumed(&["--policy", path(&policy)]).unwrap_err();
+    assert_eq!(status, 1);
+    assert!(error.contains("2-of-16-after.headscope` was run after other sums"), "{error}");
+}
+
 #[test]
 fn what_has_no_parts_is_refused() {
     let refusal = |more: &[&str]| {
@@ -60,7 +86,6 @@ fn what_has_no_parts_is_refused() {
         assert_eq!(status, 2);
         error
     };
-    assert!(refusal(&["--with", "use"]).contains("--resume: the study use follows what the others find"));
     assert!(refusal(&["--shard", "1/2"]).contains("cannot be used with"));
     assert!(refusal(&["-c", "-", "--format", "text"]).contains("the corpus is read again for --resume"));
 }

@@ -37,7 +37,6 @@ use headscope::studies::dependence::LaterHeads;
 use headscope::studies::drift::OutputDrift;
 use headscope::studies::effect::Effect;
 use headscope::studies::estimates::{Bench, Estimates};
-use headscope::studies::found::NOTHING;
 use headscope::studies::gradient::Gradient;
 use headscope::studies::section::Section;
 use headscope::studies::study::{Observed, Study, Subject};
@@ -259,7 +258,7 @@ fn found(
         Replacement::Mean => means(&encoder, grid, head_dim, sequences),
         Replacement::Zero => vec![Gate::scale(0.0); grid.count()],
     };
-    let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None, found: &NOTHING };
+    let subject = Subject::new(grid, FromToken::Mean, &|_| None);
     let mut panel = Panel::new(vec![study.observer(0, &subject)]);
     panel.begin_pass(&Beforehand {
         conditions: Conditions { removal: Some(removal), objective: None },

@@ -1,15 +1,19 @@
 //! `headscope analyze`: a model over a corpus, to a report, or to the partial of one shard.
 
-use anyhow::Result;
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
 
 use super::conclude::conclude;
 use super::observe::{Loaded, Ready};
 use super::options::{AnalyzeOptions, Outcome};
-use super::{outputs, resume};
+use super::{merge, outputs, resume};
 use crate::export::summary;
+use crate::passes::observation::Observation;
 use crate::passes::partial;
 use crate::sequences::shard::Shard;
-use crate::studies::all;
+use crate::studies::policy::Policy;
+use crate::system::failure::{Class, Classify};
 use crate::system::output::Output;
 use crate::system::terminal::print;
 
@@ -26,15 +30,19 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
             let (loaded, corpus) = Loaded::with_corpus(options)?;
             let mut ready = Ready::new(options, &loaded, corpus)?;
             let observation = match parts {
-                None => ready.observe(Shard::WHOLE, &policy)?,
+                None => ready.observe(&policy)?,
                 Some(folder) => resume::observe(&mut ready, folder, &policy)?,
             };
             conclude(observation, policy, outputs, wanted).map(drop)
         }
-        Outcome::Partial { shard, path, summary } => {
+        Outcome::Partial { shard, path, after, policy, summary } => {
             let mut output = Output::open(path)?;
             let (loaded, corpus) = Loaded::with_corpus(options)?;
-            let observation = Ready::new(options, &loaded, corpus)?.observe(*shard, &all::default_policy())?;
+            let mut ready = Ready::new(options, &loaded, corpus)?;
+            let observation = match after {
+                None => ready.first(*shard)?,
+                Some(after) => follow(&mut ready, *shard, after, &policy.policy()?)?,
+            };
             output.write(&partial::render(*shard, &observation)?)?;
             output.commit()?;
             if *summary {
@@ -43,4 +51,14 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
             Ok(())
         }
     }
+}
+
+/// Observes a shard in the passes that follow those of a file.
+fn follow(ready: &mut Ready<'_>, shard: Shard, after: &Path, policy: &Policy) -> Result<Observation> {
+    let first = merge::read_first(after).class(Class::Input)?;
+    if let Some(difference) = first.identity.difference(&ready.identity()?) {
+        let shown = after.display();
+        return Err(anyhow!("--after `{shown}`: it is of another run: {difference} (now)")).class(Class::Input);
+    }
+    ready.follow(shard, &first, first.digest()?, policy)
 }

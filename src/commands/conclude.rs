@@ -3,14 +3,14 @@
 use std::num::NonZeroUsize;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use super::options::ReportOptions;
 use super::outputs::{self, Opened};
 use crate::export::summary;
 use crate::passes::control::Control;
 use crate::passes::identity::Identity;
-use crate::passes::observation::Observation;
+use crate::passes::observation::{Observation, Stage};
 use crate::report::{Circumstances, Controlled, CorpusInfo, Report, Settings};
 use crate::stats::bootstrap::{BOOTSTRAP, Resamples};
 use crate::studies::estimates::Bench;
@@ -52,19 +52,28 @@ pub fn measure(
     threads: NonZeroUsize,
     leaves_out: bool,
 ) -> Result<(Circumstances, Findings)> {
+    ensure!(
+        !matches!(observation.stage, Stage::After { .. }),
+        "a partial of the second of two stages says nothing by itself: merge it with the first"
+    );
     observation.ensure_not_empty()?;
-    let Observation { identity: Identity { tool, model, corpus, protocol }, tally, passes, run } = observation;
+    let Observation { identity: Identity { tool, model, corpus, protocol }, tally, passes, run, .. } = observation;
     let (plan, grid) = (Plan::new(&protocol)?, model.grid());
 
     let bench = Bench { grid, threads, resamples: Resamples::new(), leaves_out };
-    let findings = Findings::new(&plan.observed(&passes, None), &bench, &policy);
-    // No label depends on an interval, and nothing but labels is told of a control.
-    let labels_alone = Bench { grid, threads, resamples: Resamples::none(), leaves_out: false };
-    let control = |control: &Control| {
-        let findings = Findings::new(&plan.observed(&passes, Some(*control)), &labels_alone, &policy);
-        Controlled { control: *control, studies: findings.studies(), verdicts: findings.verdicts(&policy) }
+    let mut findings = Findings::new(&plan.observed(&passes, None), &bench, &policy);
+    // Neither labels nor what else is told of a control depend on an interval.
+    let bare = Bench { grid, threads, resamples: Resamples::none(), leaves_out: false };
+    let of_control =
+        |control: &Control| (*control, Findings::new(&plan.observed(&passes, Some(*control)), &bare, &policy));
+    let found: Vec<(Control, Findings)> = protocol.controls.iter().map(of_control).collect();
+    findings.control(&found);
+    let controlled = |(control, found): (Control, Findings)| Controlled {
+        control,
+        studies: found.studies(),
+        verdicts: found.verdicts(&policy),
     };
-    let controls = protocol.controls.iter().map(control).collect();
+    let controls = found.into_iter().map(controlled).collect();
 
     let corpus = CorpusInfo::new(corpus, &tally);
     let settings = Settings { protocol, bootstrap: BOOTSTRAP, policy };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use sha2::{Digest, Sha256};
 
 use super::options::{AnalyzeOptions, ONLY_ONCE};
 use crate::corpus::{Corpus, CorpusIdentity, Input};
@@ -14,19 +15,21 @@ use crate::model::{Fingerprint, Hashes, Model};
 use crate::passes::contexts::StandIns;
 use crate::passes::counting::count;
 use crate::passes::identity::{Identity, ModelInfo, Protocol, RunInfo, Tool};
-use crate::passes::observation::Observation;
+use crate::passes::observation::{Observation, Stage};
 use crate::passes::pass::Pass;
 use crate::passes::run::{self, Runner, heads_of, token_limit};
 use crate::sequences::counts::{Counting, TokenCounts};
 use crate::sequences::shard::Shard;
+use crate::sequences::tally::Tally;
 use crate::stats::blocks::BLOCKS;
 use crate::stats::bootstrap::Resamples;
 use crate::studies::estimates::Bench;
 use crate::studies::findings::Findings;
-use crate::studies::found::NOTHING;
+use crate::studies::found::{Found, NOTHING};
 use crate::studies::plan::{self, Plan};
 use crate::studies::policy::Policy;
 use crate::studies::study::{Counts, Subject};
+use crate::system::digest::hex;
 use crate::system::failure::{Class, Classify};
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::say;
@@ -88,11 +91,10 @@ fn now() -> (SystemTime, Instant) {
 ///
 /// If there is nothing to run, or it cannot be opened.
 pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
-    let studies = &options.studies;
-    if studies.is_empty() {
+    if options.studies.is_empty() {
         return Err(anyhow!("every study is switched off: there is nothing to analyse")).class(Class::Usage);
     }
-    Corpus::open(&options.corpus)
+    Ok(Corpus::open(&options.corpus)?.keeping(&options.probes))
 }
 
 /// A model that is loaded and a corpus that is there: all that the observations of its shards have in common.
@@ -132,6 +134,7 @@ impl<'a> Ready<'a> {
             removed: heads_of(model, &options.removed).class(Class::Usage)?,
             ablation: options.ablation,
             counts: sha256,
+            probes: options.probes.clone(),
             left_out: options.left_out.iter().map(|study| study.card().name.to_owned()).collect(),
             studies: plan::names(&options.studies),
         };
@@ -150,49 +153,81 @@ impl<'a> Ready<'a> {
         })
     }
 
-    /// Observes the sentences of a shard; what follows from labels, from those by `policy`.
+    /// Observes the whole corpus; what follows from labels, from those by `policy`.
     ///
     /// # Errors
     ///
     /// If the corpus cannot be read, or a forward pass fails.
-    pub fn observe(&mut self, shard: Shard, policy: &Policy) -> Result<Observation> {
+    pub fn observe(&mut self, policy: &Policy) -> Result<Observation> {
+        let mut whole = self.first(Shard::WHOLE)?;
+        if whole.stage == Stage::First && whole.tally.sentences > 0 {
+            let after = self.follow(Shard::WHOLE, &whole, String::new(), policy)?;
+            whole.followed_by(after);
+        }
+        Ok(whole)
+    }
+
+    /// Observes the sentences of a shard in the passes that follow nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the corpus cannot be read, or a forward pass fails.
+    pub fn first(&mut self, shard: Shard) -> Result<Observation> {
         let loaded = Instant::now();
-        let opened = self.opened.take().map_or_else(|| Corpus::open(&self.options.corpus), Ok)?;
-        let Self { options, model, protocol, plan, .. } = &*self;
-        let token_id = |token: &str| model.tokenizer.id(token);
-        let subject = Subject { grid: model.grid(), from: protocol.from_token, token_id: &token_id, found: &NOTHING };
-        let (strict, threads, counts) = (options.strict, options.threads, self.counts.clone());
-        let runner = Runner {
-            corpus: &options.corpus,
-            shard,
-            model,
-            protocol,
-            strict,
-            threads,
-            counts,
-            stand_ins: &self.stand_ins,
-        };
-        let run::Outcome { tally, corpus, mut passes } = runner.run(opened, plan.observers(&subject))?;
+        let opened = self.opened.take().map_or_else(|| open(self.options), Ok)?;
+        let token_id = |token: &str| self.model.tokenizer.id(token);
+        let observers = self.plan.observers(&self.subject(&token_id, &NOTHING));
+        let run::Outcome { tally, corpus, passes } = self.runner(shard).run(opened, observers)?;
         ensure!(
             self.counted.as_ref().is_none_or(|counted| *counted == corpus),
             "corpus `{}` changed while it was analysed, which reads it several times",
             corpus.name
         );
-        if plan.has_followers() && tally.sentences > 0 {
-            let bench = Bench { grid: subject.grid, threads, resamples: Resamples::new(), leaves_out: false };
-            let observed = plan.observed(&passes, None);
-            let found = Findings::new(&observed, &bench, policy).found(&observed, policy);
-            passes.extend(runner.run_again(&corpus, plan.followers(&Subject { found: &found, ..subject }))?);
-        }
-        let passes = plan.pooled(passes);
-        let analysis = loaded.elapsed();
+        let (stage, identity) = (self.plan.first_stage(), self.identity_with(corpus)?);
+        let passes = self.plan.pooled(&stage, passes);
+        let run = self.run_info(loaded);
+        Ok(Observation { identity, tally, stage, passes, run })
+    }
 
-        let identity = self.identity_with(corpus)?;
-        let (started_at, started) = self.started;
-        let run = self.options.run_info.then(|| RunInfo::new(started_at, started.elapsed(), analysis, threads));
-        // What comes after begins now.
-        self.started = now();
-        Ok(Observation { identity, tally, passes, run })
+    /// Observes the sentences of a shard in the passes that follow the others. `first` are those others over the whole corpus,
+    /// the digest of whose
+    /// `sums` is given; what follows from labels follows from those by `policy`.
+    ///
+    /// # Errors
+    ///
+    /// If the corpus cannot be read, is not that of `first`, or a forward pass fails.
+    pub fn follow(&mut self, shard: Shard, first: &Observation, sums: String, policy: &Policy) -> Result<Observation> {
+        let loaded = Instant::now();
+        let (model, by) = (&self.model, hex(&Sha256::digest(serde_json::to_string(policy)?)));
+        let stage = Stage::After { sums, policy: by };
+        let token_id = |token: &str| model.tokenizer.id(token);
+        let bench =
+            Bench { grid: model.grid(), threads: self.options.threads, resamples: Resamples::new(), leaves_out: false };
+        let observed = self.plan.observed(&first.passes, None);
+        let found = Findings::new(&observed, &bench, policy).found(&observed, policy);
+        let observers = self.plan.followers(&first.passes, &self.subject(&token_id, &found));
+        let passes = self.runner(shard).run_again(&first.identity.corpus, observers)?;
+        let passes = self.plan.pooled(&stage, passes);
+        let identity = first.identity.clone();
+        Ok(Observation { identity, tally: Tally::default(), stage, passes, run: self.run_info(loaded) })
+    }
+
+    fn subject<'b>(&'b self, token_id: &'b dyn Fn(&str) -> Option<u32>, found: &'b Found) -> Subject<'b> {
+        let (probes, threads) = (&self.protocol.probes[..], self.options.threads);
+        Subject { probes, found, threads, ..Subject::new(self.model.grid(), self.protocol.from_token, token_id) }
+    }
+
+    fn runner(&self, shard: Shard) -> Runner<'_> {
+        let Self { options, model, protocol, stand_ins, .. } = self;
+        let (corpus, strict, threads) = (&options.corpus[..], options.strict, options.threads);
+        Runner { corpus, shard, model, protocol, strict, threads, counts: self.counts.clone(), stand_ins }
+    }
+
+    /// Facts about the run up to now, if they are wanted: what comes after begins now.
+    fn run_info(&mut self, loaded: Instant) -> Option<RunInfo> {
+        let (started_at, started) = std::mem::replace(&mut self.started, now());
+        let wanted = self.options.run_info;
+        wanted.then(|| RunInfo::new(started_at, started.elapsed(), loaded.elapsed(), self.options.threads))
     }
 
     /// The identity that an observation of any shard will have: reads the corpus to its end.

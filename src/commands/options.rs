@@ -57,6 +57,8 @@ pub struct AnalyzeOptions {
     pub removed: Vec<HeadPlace>,
     /// How heads are removed in turn, if a study asks for that.
     pub ablation: Option<Ablation>,
+    /// The columns or keys of the corpus that are probed for, beside those that always are.
+    pub probes: Vec<String>,
     /// The studies that are run.
     pub studies: Vec<&'static dyn Study>,
     /// Studies that would run, but for a corpus that can be read only once.
@@ -83,6 +85,11 @@ pub enum Outcome {
         shard: Shard,
         /// The file.
         path: PathBuf,
+        /// The sums over the whole corpus that the passes of this shard follow; without it, it is run in those that follow
+        /// nothing.
+        after: Option<PathBuf>,
+        /// How heads are labelled where passes follow from labels.
+        policy: PolicyOptions,
         /// Whether a line is printed when it is done.
         summary: bool,
     },
@@ -160,8 +167,17 @@ pub struct MergeOptions {
     pub parts: Vec<PathBuf>,
     /// Whether the report says when, how long and where the shards ran.
     pub run_info: bool,
-    /// The report that is made of them.
-    pub report: ReportOptions,
+    /// What is made of them.
+    pub outcome: Merged,
+}
+
+/// What `headscope merge` makes of partials.
+#[derive(Clone)]
+pub enum Merged {
+    /// Reports.
+    Report(ReportOptions),
+    /// One partial, for shards to be run after it.
+    Partial(PathBuf),
 }
 
 /// `headscope batch`

@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::observe::Ready;
 use crate::passes::identity::Identity;
-use crate::passes::observation::Observation;
+use crate::passes::observation::{Observation, Stage};
 use crate::passes::partial;
 use crate::sequences::shard::Shard;
 use crate::studies::plan::Plan;
@@ -30,30 +30,64 @@ pub fn observe(ready: &mut Ready<'_>, folder: &Path, policy: &Policy) -> Result<
         .with_context(|| format!("cannot make the folder `{}`", folder.display()))
         .class(Class::Output)?;
     let identity = ready.identity()?;
-    let mut whole: Option<Observation> = None;
-    let mut taken = 0;
-    for number in 1..=PARTS {
-        let shard = Shard::try_from((number, PARTS)).map_err(anyhow::Error::msg)?;
-        let path = folder.join(format!("{number}-of-{PARTS}.{}", partial::EXTENSION));
-        let part = if path.exists() {
-            taken += 1;
-            read(&path, shard, &identity).class(Class::Input)?
-        } else {
-            let mut output = Output::open(&path)?;
-            let part = ready.observe(shard, policy)?;
-            output.write(&partial::render(shard, &part)?)?;
-            output.commit()?;
-            part
-        };
-        match &mut whole {
-            Some(whole) => whole.merge(&part),
-            None => whole = Some(part),
-        }
+    let mut parts = Parts { folder, identity, taken: 0, made: 0 };
+    let mut whole = parts.all("", |shard| ready.first(shard))?;
+    if whole.stage == Stage::First && whole.tally.sentences > 0 {
+        let digest = whole.digest()?;
+        let after = parts.all("-after", |shard| ready.follow(shard, &whole, digest.clone(), policy))?;
+        ensure!(
+            matches!(&after.stage, Stage::After { sums, .. } if *sums == digest),
+            "the parts in `{}` that of the second stage were run after other sums: remove them",
+            folder.display()
+        );
+        whole.followed_by(after);
     }
+    let Parts { taken, made, .. } = parts;
     if taken > 0 {
-        say(&format!("{taken} of {PARTS} parts were in `{}` already", folder.display()));
+        say(&format!("{taken} of {} parts were in `{}` already", taken + made, folder.display()));
     }
-    whole.context("a run has parts")
+    Ok(whole)
+}
+
+/// The parts of a run in their folder.
+struct Parts<'a> {
+    folder: &'a Path,
+    identity: Identity,
+    taken: u32,
+    made: u32,
+}
+
+impl Parts<'_> {
+    /// The sum of all parts of a stage: each is read, or else observed and kept.
+    fn all(&mut self, stage: &str, mut observe: impl FnMut(Shard) -> Result<Observation>) -> Result<Observation> {
+        let mut whole: Option<Observation> = None;
+        for number in 1..=PARTS {
+            let shard = Shard::try_from((number, PARTS)).map_err(anyhow::Error::msg)?;
+            let path = self.folder.join(format!("{number}-of-{PARTS}{stage}.{}", partial::EXTENSION));
+            let part = if path.exists() {
+                self.taken += 1;
+                read(&path, shard, &self.identity)?
+            } else {
+                self.made += 1;
+                let mut output = Output::open(&path)?;
+                let part = observe(shard)?;
+                output.write(&partial::render(shard, &part)?)?;
+                output.commit()?;
+                part
+            };
+            match &mut whole {
+                Some(whole) if whole.stage != part.stage => {
+                    bail!(
+                        "`{}` was run after other sums, or by another policy, than those before it: remove it",
+                        path.display()
+                    )
+                }
+                Some(whole) => whole.merge(&part),
+                None => whole = Some(part),
+            }
+        }
+        whole.context("a run has parts")
+    }
 }
 
 /// Reads a part of this run.

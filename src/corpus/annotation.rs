@@ -12,6 +12,14 @@ pub struct Annotation {
     /// Where mentions of entities begin and end: the value of `Entity=` in MISC
     /// (<https://universaldependencies.org/coref-format.html>), as in `(3-abstract-new(4-person` or `4)3)`.
     pub entity: Option<Box<str>>,
+    /// The columns or keys that were [asked for](super::Corpus::keeping), in that order; empty where none were.
+    pub asked: Box<[Option<Box<str>>]>,
+}
+
+/// The value of an entry in features or the like: `Sing` of `Number` in `Case=Nom|Number=Sing`.
+pub(super) fn value_of<'a>(entry: &str, entries: &'a str) -> Option<&'a str> {
+    let of_entry = |pair: &'a str| pair.split_once('=').filter(|(name, _)| *name == entry).map(|(_, value)| value);
+    entries.split('|').find_map(of_entry)
 }
 
 macro_rules! upos {
@@ -76,7 +84,7 @@ mod tests {
 
     #[test]
     fn an_annotation_is_small() {
-        // Three pointers with their lengths, and a byte: what a corpus lacks costs no more.
-        assert_eq!(size_of::<Annotation>(), 3 * size_of::<&str>() + size_of::<usize>());
+        // Four pointers with their lengths, and a byte: what a corpus lacks costs no more.
+        assert_eq!(size_of::<Annotation>(), 4 * size_of::<&str>() + size_of::<usize>());
     }
 }

@@ -45,9 +45,9 @@ pub(super) struct SentenceSize {
 
 impl SentenceSize {
     /// Counts one more word, of which these pieces are kept.
-    pub(super) fn add(&mut self, pieces: &[&str]) -> Result<()> {
+    pub(super) fn add<'a>(&mut self, pieces: impl IntoIterator<Item = &'a str>) -> Result<()> {
         self.words += 1;
-        self.bytes += pieces.iter().map(|piece| piece.len()).sum::<usize>();
+        self.bytes += pieces.into_iter().map(str::len).sum::<usize>();
         ensure!(self.words <= MAX_WORDS, "the sentence has more than {MAX_WORDS} words: {}", Self::WAY_OUT);
         ensure!(
             self.bytes <= MAX_SENTENCE_BYTES,

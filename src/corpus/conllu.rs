@@ -5,7 +5,7 @@
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 
-use super::annotation::{Annotation, Upos};
+use super::annotation::{Annotation, Upos, value_of};
 use super::bounds::{MAX_GENERATOR_BYTES, SentenceSize};
 use super::lines::Lines;
 use super::reader::{Context, Entry, FileContext, Parsed};
@@ -24,7 +24,7 @@ const COLUMNS: usize = 10;
 
 /// Reads the next sentence, or `None` at the end of the file.
 fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
-    let Context { relations, file } = context;
+    let Context { relations, asked, file } = context;
     let (mut words, mut size) = (Vec::new(), SentenceSize::default());
     // The line of each word, for errors found only once the sentence is whole.
     let mut numbers = Vec::new();
@@ -42,7 +42,7 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
                 None
             })
         } else {
-            word(line, words.len(), &mut size, relations)
+            word(line, words.len(), &mut size, (relations, asked))
         };
         if let Some(word) = parsed.with_context(|| lines.here())? {
             words.push(word);
@@ -92,8 +92,14 @@ fn comment(line: &str, file: &mut FileContext, family: &mut Option<Box<str>>) ->
 }
 
 /// Parses one line; `None` for a multiword-token range or an empty node. `before` words came before it.
-fn word(line: &str, before: usize, size: &mut SentenceSize, relations: &mut RelationNames) -> Result<Option<Word>> {
-    let [id, form, lemma, upos, _, features, head, relation, _, misc] = columns(line)?;
+fn word(
+    line: &str,
+    before: usize,
+    size: &mut SentenceSize,
+    (relations, asked): (&mut RelationNames, &[String]),
+) -> Result<Option<Word>> {
+    let columns = columns(line)?;
+    let [id, form, lemma, upos, _, features, head, relation, _, misc] = columns;
     if is_pair(id, '-') || is_pair(id, '.') {
         return Ok(None);
     }
@@ -110,15 +116,36 @@ fn word(line: &str, before: usize, size: &mut SentenceSize, relations: &mut Rela
     };
     relations.check(head, relation).map_err(|problem| anyhow!("column 8 (DEPREL) {problem}"))?;
     let entity = misc.split('|').find_map(|entry| entry.strip_prefix("Entity=")).unwrap_or_default();
-    size.add(&[form, lemma, features, relation, entity])?;
+    let asked: Box<[_]> = asked.iter().map(|name| named(name, &columns).and_then(given)).collect();
+    size.add(
+        [form, lemma, features, relation, entity].into_iter().chain(asked.iter().flatten().map(|value| &**value)),
+    )?;
     let annotation = Annotation {
         upos: Upos::of(upos),
         // The lemma of an underscore is one.
         lemma: if (form, lemma) == ("_", "_") { Some(lemma.into()) } else { given(lemma) },
         features: given(features),
         entity: given(entity),
+        asked,
     };
     Ok(Some(Word { form: form.to_owned(), head, relation: relation.to_owned(), annotation }))
+}
+
+/// The value of a column, or of one of the entries in it, by its name: `xpos`, `feats.Number`.
+fn named<'a>(name: &str, columns: &[&'a str; COLUMNS]) -> Option<&'a str> {
+    let (column, entry) = name.split_once('.').map_or((name, None), |(column, entry)| (column, Some(entry)));
+    let [_, _, lemma, upos, xpos, feats, _, deprel, deps, misc] = *columns;
+    let known = [
+        ("lemma", lemma),
+        ("upos", upos),
+        ("xpos", xpos),
+        ("feats", feats),
+        ("deprel", deprel),
+        ("deps", deps),
+        ("misc", misc),
+    ];
+    let value = known.into_iter().find(|(known, _)| *known == column)?.1;
+    entry.map_or(Some(value), |entry| value_of(entry, value))
 }
 
 fn columns(line: &str) -> Result<[&str; COLUMNS]> {

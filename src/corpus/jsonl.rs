@@ -7,10 +7,13 @@
 //! `"family"` its family. `words` win over `text` where both are given, and
 //! other keys are passed over: corpora keep ids and sources there.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use serde::Deserialize;
+use serde_json::Value;
 
-use super::annotation::{Annotation, Upos};
+use super::annotation::{Annotation, Upos, value_of};
 use super::bounds::{MAX_WORDS, SentenceSize};
 use super::lines::Lines;
 use super::reader::{Context, Entry, Name, Parsed};
@@ -41,7 +44,7 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
         if line.trim().is_empty() {
             continue;
         }
-        let parsed = content(line, &mut context.relations);
+        let parsed = content(line, &mut context.relations, &context.asked);
         let origin = lines.here();
         let (content, document, family) = parsed.with_context(|| origin.clone())?;
         let begins_document = document != context.file.document;
@@ -51,7 +54,11 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
     Ok(None)
 }
 
-fn content(json: &str, relations: &mut RelationNames) -> Result<(Content, Option<Name>, Option<Box<str>>)> {
+fn content(
+    json: &str,
+    relations: &mut RelationNames,
+    asked: &[String],
+) -> Result<(Content, Option<Name>, Option<Box<str>>)> {
     // serde would take an array for the fields in their order.
     ensure!(json.trim_start().starts_with('{'), "a line is an object with `words` or `text`: `{}`", excerpt(json));
     let mut line: Line = serde_json::from_str(json).map_err(|error| {
@@ -62,7 +69,7 @@ fn content(json: &str, relations: &mut RelationNames) -> Result<(Content, Option
     let (document, family) = (line.document.take(), line.family.take().map(Name::into_text));
     ensure!(family.as_deref() != Some(""), "`family` is empty: give it a name, or leave it out");
     let content = match line.words.take() {
-        Some(words) => Content::Words(line.annotated(words, relations)?),
+        Some(words) => Content::Words(line.annotated(words, relations, &Asked::new(json, asked)?)?),
         None => match line.text.take() {
             Some(text) => Content::Text(line.without_annotations(text)?),
             None => bail!("there is neither `words` nor `text`: `{}`", excerpt(json)),
@@ -92,13 +99,14 @@ impl Line {
         ]
     }
 
-    fn annotated(self, forms: Vec<String>, relations: &mut RelationNames) -> Result<Vec<Word>> {
+    fn annotated(self, forms: Vec<String>, relations: &mut RelationNames, asked: &Asked<'_>) -> Result<Vec<Word>> {
         ensure!(self.heads.is_some() == self.relations.is_some(), "`heads` and `relations` come together");
         for (name, length) in self.lengths() {
             if let Some(length) = length.filter(|&length| length != forms.len()) {
                 bail!("`{name}` has {length} entries for {} words", forms.len());
             }
         }
+        asked.ensure_whole(forms.len())?;
         let mut words = Vec::with_capacity(forms.len().min(MAX_WORDS));
         let mut size = SentenceSize::default();
         let (mut heads, mut names) = (entries(self.heads), entries(self.relations));
@@ -106,16 +114,63 @@ impl Line {
         for form in forms {
             let (lemma, features) = (lemmas.next(), feats.next());
             let relation = names.next().unwrap_or_else(|| "_".to_owned());
+            let asked = asked.of_word(words.len());
             let kept = [&*form, &*relation, lemma.as_deref().unwrap_or(""), features.as_deref().unwrap_or("")];
-            size.add(&kept)?;
+            size.add(kept.into_iter().chain(asked.iter().flatten().map(|value| &**value)))?;
             let head = tree_head(heads.next());
             let check = relations.check(head, &relation);
             check.map_err(|problem| anyhow!("{}: its relation {problem}", nth(words.len())))?;
             let upos = upos.next().as_deref().and_then(Upos::of);
-            words.push(Word { form, head, relation, annotation: Annotation { upos, lemma, features, entity: None } });
+            let annotation = Annotation { upos, lemma, features, entity: None, asked };
+            words.push(Word { form, head, relation, annotation });
         }
         tree::check(&words).map_err(|(word, problem)| anyhow!("{}: its head {problem}", nth(word)))?;
         Ok(words)
+    }
+}
+
+/// The keys that were asked for, each with the list that the line has under it, and the entry of features that is wanted.
+struct Asked<'a>(Vec<(&'a str, Option<Vec<Value>>, Option<&'a str>)>);
+
+impl<'a> Asked<'a> {
+    fn new(json: &str, asked: &'a [String]) -> Result<Self> {
+        if asked.is_empty() {
+            return Ok(Self(Vec::new()));
+        }
+        let line: BTreeMap<String, Value> = serde_json::from_str(json)?;
+        let list = |key: &str| match line.get(key) {
+            Some(Value::Array(list)) => Some(list.clone()),
+            _ => None,
+        };
+        let of_name = |name: &'a String| match (list(name), name.split_once('.')) {
+            (None, Some((key, entry))) => (key, list(key), Some(entry)),
+            (found, _) => (name.as_str(), found, None),
+        };
+        Ok(Self(asked.iter().map(of_name).collect()))
+    }
+
+    fn ensure_whole(&self, words: usize) -> Result<()> {
+        for (name, list, _) in &self.0 {
+            let length = list.as_ref().map_or(words, Vec::len);
+            ensure!(length == words, "`{name}` has {length} entries for {words} words");
+        }
+        Ok(())
+    }
+
+    /// What a word has under each of them; numbers and truth values as JSON writes them.
+    fn of_word(&self, word: usize) -> Box<[Option<Box<str>>]> {
+        let value = |(_, list, entry): &(&str, Option<Vec<Value>>, Option<&str>)| {
+            let value = match &list.as_ref()?[word] {
+                Value::Null => return None,
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            match entry {
+                Some(entry) => value_of(entry, &value).map(Box::from),
+                None => Some(value.into()),
+            }
+        };
+        self.0.iter().map(value).collect()
     }
 }
 

@@ -36,6 +36,8 @@ pub(super) struct Parsed {
 pub(super) struct Context {
     /// Of the whole corpus.
     pub relations: RelationNames,
+    /// The columns and keys that were asked for, of every word.
+    pub asked: Arc<[String]>,
     /// Of the file.
     pub file: FileContext,
 }

@@ -103,6 +103,15 @@ impl Corpus {
         Ok(Self::of(name, files, passed_over))
     }
 
+    /// The same with these columns of CoNLL-U, or keys of JSON lines, in [`Annotation::asked`](super::Annotation::asked) of
+    /// each word: `xpos`, `lemma`, `deprel`, `deps`, `feats` or `misc`, or one feature or entry of these, `feats.Number`; of
+    /// JSON lines any key with an entry for each word.
+    #[must_use]
+    pub fn keeping(mut self, asked: &[String]) -> Self {
+        self.context.asked = asked.into();
+        self
+    }
+
     /// A corpus of one file that is in memory; `name` stands in the report and in error messages.
     #[must_use]
     pub fn from_bytes(name: &str, bytes: impl Into<Cow<'static, [u8]>>, format: Format) -> Self {

@@ -60,6 +60,10 @@ pub struct Protocol {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub counts: Option<String>,
+    /// The columns of CoNLL-U, or keys of JSON lines, that were probed for beside UPOS and relation; absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>")]
+    pub probes: Vec<String>,
     /// Studies that would have run, but for a corpus that can be read only once; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
@@ -252,6 +256,13 @@ impl RunInfo {
         let more = more.as_secs_f64();
         let (duration_seconds, analysis_seconds) = (self.duration_seconds + more, self.analysis_seconds + more);
         Self { duration_seconds, analysis_seconds, ..self }
+    }
+
+    /// The facts of the runs of two stages together: of as many shards as the first.
+    #[must_use]
+    pub fn followed_by(self, after: &Self) -> Self {
+        let shards = self.shards;
+        Self { shards, ..self.merged(after) }
     }
 
     /// The facts of two shards' runs together: the earlier start, the time that both took.

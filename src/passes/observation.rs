@@ -3,11 +3,14 @@
 //! Observations of the shards of a corpus add up to that of the whole.
 
 use anyhow::{Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::identity::{Identity, RunInfo};
 use super::observer::Observer;
 use super::pass::Pass;
 use crate::sequences::tally::Tally;
+use crate::system::digest::hex;
 use crate::system::failure::{Class, Classify};
 
 /// The sums of all passes, and of what they are.
@@ -16,10 +19,38 @@ pub struct Observation {
     pub identity: Identity,
     /// The corpus in numbers.
     pub tally: Tally,
-    /// The sums of each pass.
+    /// Which of the passes were run.
+    pub stage: Stage,
+    /// The sums of each of them.
     pub passes: Vec<PassSums>,
     /// Facts about the run, unless they were not wanted.
     pub run: Option<RunInfo>,
+}
+
+/// The passes of a plan that an observation is of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// All of them.
+    #[default]
+    Whole,
+    /// Those that follow nothing; others follow them.
+    First,
+    /// Those that follow the others.
+    After {
+        /// The [digest](Observation::digest) of the sums of the others over the whole corpus.
+        sums: String,
+        /// That of the policy by which heads had labels.
+        policy: String,
+    },
+}
+
+impl Stage {
+    /// Whether these are all passes of the plan.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        *self == Self::Whole
+    }
 }
 
 /// The sums of one pass.
@@ -39,13 +70,40 @@ impl Observation {
     ///
     /// If the two have not the same identity.
     pub fn merge(&mut self, other: &Self) {
-        assert_eq!(self.identity, other.identity, "parts of one whole");
+        assert_eq!((&self.identity, &self.stage), (&other.identity, &other.stage), "parts of one whole");
         self.tally.merge(&other.tally);
         for (pass, other) in self.passes.iter_mut().zip(&other.passes) {
             pass.left_out += other.left_out;
             pass.sums.iter_mut().zip(&other.sums).for_each(|(sums, other)| sums.merge(&**other));
         }
         self.run = self.run.take().zip(other.run.as_ref()).map(|(run, other)| run.merged(other));
+    }
+
+    /// Adds the passes that follow: afterwards it is as if they had been run with the others.
+    ///
+    /// # Panics
+    ///
+    /// If the two have not the same identity.
+    pub fn followed_by(&mut self, after: Self) {
+        assert_eq!(self.identity, after.identity, "stages of one whole");
+        self.stage = Stage::Whole;
+        self.passes.extend(after.passes);
+        self.run = self.run.take().zip(after.run).map(|(run, after)| run.followed_by(&after));
+    }
+
+    /// A digest of its sums, by which the observations that follow it are known: SHA-256 of their bytes.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be expressed so.
+    pub fn digest(&self) -> Result<String> {
+        let mut hash = Sha256::new();
+        for sums in self.passes.iter().flat_map(|pass| &pass.sums) {
+            let bytes = sums.to_bytes()?;
+            hash.update((bytes.len() as u64).to_le_bytes());
+            hash.update(bytes);
+        }
+        Ok(hex(&hash.finalize()))
     }
 
     /// Makes sure that something was observed.

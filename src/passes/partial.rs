@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 
 use super::countable::ensure_countable;
 use super::identity::{Identity, RunInfo};
-use super::observation::{Observation, PassSums};
+use super::observation::{Observation, PassSums, Stage};
 use crate::sequences::shard::Shard;
 use crate::sequences::tally::Tally;
 use crate::system::input;
@@ -48,6 +48,8 @@ const LARGEST_RATIO: u64 = 256;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Header {
     shard: Shard,
+    #[serde(default, skip_serializing_if = "Stage::is_whole")]
+    stage: Stage,
     identity: Identity,
     tally: Tally,
     run: Option<RunInfo>,
@@ -68,8 +70,9 @@ pub struct PassBytes {
 ///
 /// If it cannot be expressed in the format.
 pub fn render(shard: Shard, observation: &Observation) -> Result<Vec<u8>> {
-    let Observation { identity, tally, passes, run } = observation;
-    let header = Header { shard, identity: identity.clone(), tally: tally.clone(), run: run.clone() };
+    let Observation { identity, tally, stage, passes, run } = observation;
+    let (stage, identity, tally, run) = (stage.clone(), identity.clone(), tally.clone(), run.clone());
+    let header = Header { shard, stage, identity, tally, run };
     let pass = |pass: &PassSums| -> Result<PassBytes> {
         let sums = pass.sums.iter().map(|sums| sums.to_bytes()).collect::<Result<_>>()?;
         Ok(PassBytes { left_out: pass.left_out, sums })
@@ -93,8 +96,8 @@ pub fn seal(header: &str, sums: &[u8]) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Makes sums of the bytes of all passes, and checks that they are those of a run by that protocol.
-pub type Restore<'a> = &'a dyn Fn(&Identity, Vec<PassBytes>) -> Result<Vec<PassSums>>;
+/// Makes sums of the bytes of all passes of a stage, and checks that they are those of a run by that protocol.
+pub type Restore<'a> = &'a dyn Fn(&Identity, &Stage, Vec<PassBytes>) -> Result<Vec<PassSums>>;
 
 /// Reads the partial at `path`.
 ///
@@ -129,11 +132,12 @@ fn parse(bytes: &[u8], restore: Restore<'_>) -> Result<(Shard, Observation)> {
     let header: Header = serde_json::from_slice(header).context("its header is not that of a partial")?;
     let packed = rest.len().checked_sub(CHECKSUM_BYTES).map(|end| &rest[..end]).context(damaged)?;
     let body: Vec<PassBytes> = postcard::from_bytes(&unpack(packed)?).context("its sums cannot be read")?;
-    let Header { shard, identity, tally, run } = header;
+    let Header { shard, stage, identity, tally, run } = header;
     ensure_countable(&(&tally, &run, body.iter().map(|pass| pass.left_out).collect::<Vec<_>>()))?;
-    ensure!(run.as_ref().is_none_or(|run| run.shards == 1), "its header has the run of several shards");
-    let passes = restore(&identity, body)?;
-    Ok((shard, Observation { identity, tally, passes, run }))
+    let runs = run.as_ref().map_or(1, |run| run.shards);
+    ensure!(runs == 1 || shard == Shard::WHOLE, "its header has the run of several shards");
+    let passes = restore(&identity, &stage, body)?;
+    Ok((shard, Observation { identity, tally, stage, passes, run }))
 }
 
 /// The first line, without its end, and what follows.

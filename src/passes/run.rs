@@ -177,7 +177,8 @@ impl Runner<'_> {
         observers: Vec<Box<dyn Observer>>,
         turns: &Turns,
     ) -> Result<PassSums> {
-        let (sums, _, again) = self.over_corpus(Corpus::open(self.corpus)?, part, pass, observers, turns)?;
+        let (sums, _, again) =
+            self.over_corpus(Corpus::open(self.corpus)?.keeping(&self.protocol.probes), part, pass, observers, turns)?;
         ensure!(
             again == *corpus,
             "corpus `{}` changed while it was analysed, which reads it several times",

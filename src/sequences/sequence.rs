@@ -30,6 +30,8 @@ pub struct Sequence {
     pub texts: Vec<Range<usize>>,
     /// The gold tree, one arc per word, where the corpus has one.
     pub tree: Option<Vec<GoldArc>>,
+    /// The form of each word as the corpus has it, `[words]`; empty for running text.
+    pub forms: Vec<String>,
     /// The annotations of each word, `[words]`; empty for running text.
     pub annotations: Vec<Annotation>,
     /// The fields of [`Annotation::entity`] as the corpus declares them.

@@ -58,6 +58,9 @@ pub fn reordered(sequence: &Sequence, order: &[usize]) -> Sequence {
         };
         reordered.tree = Some(order.iter().map(|&word| moved(&tree[word])).collect());
     }
+    if !sequence.forms.is_empty() {
+        reordered.forms = order.iter().map(|&word| sequence.forms[word].clone()).collect();
+    }
     if !sequence.annotations.is_empty() {
         reordered.annotations = order.iter().map(|&word| sequence.annotations[word].clone()).collect();
     }

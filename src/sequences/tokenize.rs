@@ -152,15 +152,17 @@ impl<'a> SentenceTokenizer<'a> {
         if encoding.len() > self.max_tokens {
             return Tokenized::Skipped(SkipReason::TooManyTokens);
         }
-        let split = |Word { head, relation, annotation, .. }| (GoldArc { head, relation }, annotation);
-        let (tree, annotations) = given.map(|given| given.into_iter().map(split).unzip()).unzip();
+        let split = |Word { form, head, relation, annotation }| (GoldArc { head, relation }, (form, annotation));
+        let (tree, rest): (_, Option<Vec<_>>) = given.map(|given| given.into_iter().map(split).unzip()).unzip();
+        let (forms, annotations) = rest.unwrap_or_default().into_iter().unzip();
         Tokenized::Sequence(Box::new(Sequence {
             ids: encoding.get_ids().to_vec(),
             segments: encoding.get_type_ids().to_vec(),
             kinds: kinds(self.tokenizer, encoding),
             words,
             tree,
-            annotations: annotations.unwrap_or_default(),
+            forms,
+            annotations,
             ..Sequence::default()
         }))
     }

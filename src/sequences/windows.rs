@@ -81,6 +81,7 @@ fn append(window: &mut Sequence, sentence: Sequence) {
     if let Some((tree, more)) = window.tree.as_mut().zip(sentence.tree) {
         tree.extend(more.into_iter().map(shifted));
     }
+    window.forms.extend(sentence.forms);
     window.annotations.extend(sentence.annotations);
     // It is evidence of its own if something of it is.
     window.family.is_first |= sentence.family.is_first;

@@ -5,6 +5,7 @@
 pub mod block_test;
 pub mod blocks;
 pub mod bootstrap;
+pub mod cholesky;
 pub mod difference;
 pub mod exact;
 pub mod ranks;

@@ -20,6 +20,7 @@ use super::label::{Detector, NO_LABEL};
 use super::likeness::HeadLikeness;
 use super::norms::Norms;
 use super::policy::{Policy, Threshold};
+use super::probes::LinearProbes;
 use super::pruning::Pruning;
 use super::repeats::RepeatedTokens;
 use super::segments::Segments;
@@ -49,6 +50,7 @@ pub const STUDIES: &[&dyn Study] = &[
     &HeadLikeness,
     &ClusterEffect,
     &ClusterDrift,
+    &LinearProbes,
     &Clark2019,
 ];
 

@@ -10,6 +10,7 @@ use super::policy::Policy;
 use super::section::Section;
 use super::study::{Caveat, Judged, Observed, Study};
 use crate::model::grid::HeadGrid;
+use crate::passes::control::{Control, ControlKind};
 use crate::stats::block_test::LeftOut;
 
 /// Ratios, and whatever else studies find.
@@ -68,6 +69,25 @@ impl Findings {
             found = found.and(study.found(observed, &Judged { verdicts: &verdicts, policy, section: &**section }));
         }
         found
+    }
+
+    /// Tells each section what its study found in the controls.
+    pub fn control(&mut self, controls: &[(Control, Self)]) {
+        for kind in ControlKind::ALL {
+            for (study, section) in &mut self.sections {
+                let of_study = |found: &'_ Self| {
+                    found.sections.iter().position(|(other, _)| other.card().name == study.card().name)
+                };
+                let seeds: Vec<&dyn Section> = controls
+                    .iter()
+                    .filter(|(control, _)| control.kind == kind)
+                    .filter_map(|(_, found)| Some(&*found.sections[of_study(found)?].1))
+                    .collect();
+                if !seeds.is_empty() {
+                    section.control(kind, &seeds);
+                }
+            }
+        }
     }
 
     /// How every head stands to every label that it could have, in the order of the tables; `[layers * heads]`.

@@ -37,6 +37,7 @@ pub mod plan;
 pub mod policy;
 pub mod position;
 pub mod presets;
+pub mod probes;
 pub mod pruning;
 pub mod pseudo_values;
 pub mod repeats;

@@ -9,7 +9,7 @@ use super::study::{Observed, Study, Subject};
 use crate::model::config::MOST_HEADS;
 use crate::passes::control::Control;
 use crate::passes::identity::{Identity, Protocol, Studies};
-use crate::passes::observation::PassSums;
+use crate::passes::observation::{PassSums, Stage};
 use crate::passes::observer::Observer;
 use crate::passes::partial::PassBytes;
 use crate::passes::pass::{Pass, shared};
@@ -81,11 +81,12 @@ impl Plan {
             wanted.map(|(place, pass)| (pass, Some(Want { study, place, control }))).collect::<Vec<_>>()
         };
         let analysis = studies.iter().flat_map(|study| wants(*study, None));
-        // A control counts labels, so it is for the studies that have any.
-        let controlled = || studies.iter().copied().filter(|study| !study.detectors().is_empty());
-        let controls =
-            protocol.controls.iter().flat_map(|control| controlled().flat_map(|study| wants(study, Some(*control))));
-        let follows = |(_, want): &(Pass, Option<Want>)| want.as_ref().is_some_and(|want| want.study.follows());
+        let controls = protocol.controls.iter().flat_map(|control| {
+            let controlled = studies.iter().filter(|study| study.is_controlled(control.kind));
+            controlled.flat_map(|study| wants(*study, Some(*control)))
+        });
+        let follows =
+            |(_, want): &(Pass, Option<Want>)| want.as_ref().is_some_and(|want| want.study.follows(want.place));
         let all = [(Pass::PLAIN.without(removed), None)].into_iter().chain(analysis).chain(controls);
         let (later, first): (Vec<_>, Vec<_>) = all.partition(follows);
         let (first, later) = (shared(first), shared(later));
@@ -94,32 +95,48 @@ impl Plan {
         Ok(Self { wanted: all.map(|(pass, wants)| (pass, wants.into_iter().flatten().collect())).collect(), followers })
     }
 
-    /// Empty sums for everybody who does not follow others.
+    /// Empty sums for the passes that follow nothing.
     #[must_use]
     pub fn observers(&self, subject: &Subject<'_>) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
-        Self::sums(&self.wanted[..self.followers], subject)
-    }
-
-    /// Empty sums for those who follow, if there are any: the passes of the others are over.
-    #[must_use]
-    pub fn followers(&self, subject: &Subject<'_>) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
-        Self::sums(&self.wanted[self.followers..], subject)
-    }
-
-    /// Whether some study follows others.
-    #[must_use]
-    pub fn has_followers(&self) -> bool {
-        self.followers < self.wanted.len()
-    }
-
-    fn sums(wanted: &[(Pass, Vec<Want>)], subject: &Subject<'_>) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
         let observer = |want: &Want| want.study.observer(want.place, subject);
-        wanted.iter().map(|(pass, wants)| (pass.clone(), wants.iter().map(observer).collect())).collect()
+        Self::for_each(self.of_stage(&Stage::First), observer)
     }
 
-    /// The sums of what was run by this plan: those of controls with all blocks in one, since nothing depends on theirs.
+    /// Empty sums for the passes that follow the others, if there are any; `passes` are those others, over the whole corpus.
     #[must_use]
-    pub fn pooled(&self, passes: Vec<PassSums>) -> Vec<PassSums> {
+    pub fn followers(&self, passes: &[PassSums], subject: &Subject<'_>) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
+        let observer = |want: &Want| {
+            let own = self.of_studies(passes, want.control).remove(want.study.card().name).unwrap_or_default();
+            want.study.observer(want.place, &Subject { own: &own, ..*subject })
+        };
+        Self::for_each(&self.wanted[self.followers..], observer)
+    }
+
+    /// The stage of the passes that follow nothing: all there is to run, unless others follow.
+    #[must_use]
+    pub fn first_stage(&self) -> Stage {
+        if self.followers < self.wanted.len() { Stage::First } else { Stage::Whole }
+    }
+
+    fn of_stage(&self, stage: &Stage) -> &[(Pass, Vec<Want>)] {
+        match stage {
+            Stage::Whole => &self.wanted,
+            Stage::First => &self.wanted[..self.followers],
+            Stage::After { .. } => &self.wanted[self.followers..],
+        }
+    }
+
+    fn for_each(
+        wanted: &[(Pass, Vec<Want>)],
+        observer: impl Fn(&Want) -> Box<dyn Observer>,
+    ) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
+        wanted.iter().map(|(pass, wants)| (pass.clone(), wants.iter().map(&observer).collect())).collect()
+    }
+
+    /// The sums of a stage of what was run by this plan: those of controls with all blocks in one, since nothing depends on
+    /// theirs.
+    #[must_use]
+    pub fn pooled(&self, stage: &Stage, passes: Vec<PassSums>) -> Vec<PassSums> {
         let pool = |((_, wants), pass): (&(Pass, Vec<Want>), PassSums)| {
             let sums = wants.iter().zip(pass.sums);
             let pool = |(want, sums): (&Want, Box<dyn Observer>)| {
@@ -127,7 +144,7 @@ impl Plan {
             };
             PassSums { sums: sums.map(pool).collect(), ..pass }
         };
-        self.wanted.iter().zip(passes).map(pool).collect()
+        self.of_stage(stage).iter().zip(passes).map(pool).collect()
     }
 
     /// The sums of the passes of a run of this identity, from the bytes of a partial.
@@ -135,7 +152,7 @@ impl Plan {
     /// # Errors
     ///
     /// If they are not those of such a run.
-    pub fn restore(identity: &Identity, passes: Vec<PassBytes>) -> Result<Vec<PassSums>> {
+    pub fn restore(identity: &Identity, stage: &Stage, passes: Vec<PassBytes>) -> Result<Vec<PassSums>> {
         let (grid, from) = (identity.model.grid(), identity.protocol.from_token);
         let heads = grid.layers.checked_mul(grid.heads);
         ensure!(
@@ -146,8 +163,9 @@ impl Plan {
         );
         let plan = Self::new(&identity.protocol)?;
         let unfit = "its sums do not fit its header";
-        ensure!(plan.wanted.len() == passes.len(), unfit);
-        let restored = plan.wanted.iter().zip(passes).map(|((pass, wants), PassBytes { left_out, sums })| {
+        let wanted = plan.of_stage(stage);
+        ensure!(wanted.len() == passes.len(), unfit);
+        let restored = wanted.iter().zip(passes).map(|((pass, wants), PassBytes { left_out, sums })| {
             ensure!(wants.len() == sums.len(), unfit);
             let restore = |(want, bytes): (&Want, Vec<u8>)| -> Result<Box<dyn Observer>> {
                 let sums = want.study.restore(want.place, &bytes)?;
@@ -160,24 +178,36 @@ impl Plan {
         restored.collect()
     }
 
-    /// Each study's sums in the analysis itself, or in one of its controls, in the order of the table; by the places of
-    /// its passes.
+    /// The sums of each study whose passes are all over, in the analysis itself or in one of its controls, in the order of
+    /// the table; by the places of its passes.
     #[must_use]
     pub fn observed<'a>(
         &self,
         passes: &'a [PassSums],
         control: Option<Control>,
     ) -> Vec<(&'static dyn Study, Vec<Observed<'a>>)> {
-        let mut found: BTreeMap<usize, BTreeMap<usize, Observed<'a>>> = BTreeMap::new();
+        let mut found = self.of_studies(passes, control);
+        let of_study = |study: &&'static dyn Study| {
+            let observed = found.remove(study.card().name)?;
+            (observed.len() == study.passes().len()).then_some((*study, observed))
+        };
+        STUDIES.iter().filter_map(of_study).collect()
+    }
+
+    /// The sums of each study over those of its passes that are over, by its name.
+    fn of_studies<'a>(
+        &self,
+        passes: &'a [PassSums],
+        control: Option<Control>,
+    ) -> BTreeMap<&'static str, Vec<Observed<'a>>> {
+        let mut found: BTreeMap<&'static str, BTreeMap<usize, Observed<'a>>> = BTreeMap::new();
         for ((_, wants), pass) in self.wanted.iter().zip(passes) {
             for (want, sums) in wants.iter().zip(&pass.sums).filter(|(want, _)| want.control == control) {
-                let study = STUDIES.iter().position(|study| study.card().name == want.study.card().name);
-                let study = study.expect("a study of the table");
                 let observed = Observed { sums: &**sums, left_out: pass.left_out };
-                found.entry(study).or_default().insert(want.place, observed);
+                found.entry(want.study.card().name).or_default().insert(want.place, observed);
             }
         }
-        found.into_iter().map(|(study, observed)| (STUDIES[study], observed.into_values().collect())).collect()
+        found.into_iter().map(|(name, observed)| (name, observed.into_values().collect())).collect()
     }
 }
 

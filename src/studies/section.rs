@@ -9,6 +9,7 @@ use super::policy::Policy;
 use super::summary::Summary;
 use super::tracked::Tracked;
 use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::passes::control::ControlKind;
 
 /// The part that a study adds to a report beside metrics and labels.
 pub trait Section: Any + Send + Sync {
@@ -22,6 +23,9 @@ pub trait Section: Any + Send + Sync {
 
     /// Holds it against the metrics of all studies, as soon as all are there.
     fn hold_against(&mut self, _all: &Estimates, _bench: &Bench) {}
+
+    /// Is told its like in a control with each seed, of the studies that are [controlled](super::study::Study::is_controlled).
+    fn control(&mut self, _kind: ControlKind, _seeds: &[&dyn Section]) {}
 
     /// Is told the first label of every head, `[layers * heads]`, to say it where it names heads.
     fn name_heads(&mut self, _labels: &[String]) {}

@@ -1,5 +1,6 @@
 //! A study: one question asked of every head.
 
+use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 
 use anyhow::Result;
@@ -8,13 +9,14 @@ use schemars::{Schema, SchemaGenerator};
 use super::estimates::{Bench, Estimates};
 use super::explanation::Explanation;
 use super::figure::Figure;
-use super::found::Found;
+use super::found::{Found, NOTHING};
 use super::label::{Detector, Verdict};
 use super::metric::{Column, Keys};
 use super::policy::Policy;
 use super::section::{Nothing, Section};
 use super::table::Table;
 use crate::model::grid::HeadGrid;
+use crate::passes::control::ControlKind;
 use crate::passes::observer::Observer;
 use crate::passes::pass::Pass;
 use crate::sequences::words::FromToken;
@@ -36,8 +38,9 @@ pub trait Study: Sync {
         vec![Pass::PLAIN]
     }
 
-    /// Whether it asks about what the other studies find: its passes begin when theirs are over.
-    fn follows(&self) -> bool {
+    /// Whether its pass at `place` follows: it begins when those that do not are over, and its observer knows what was found
+    /// in them, and this study's own sums.
+    fn follows(&self, _place: usize) -> bool {
         false
     }
 
@@ -49,6 +52,11 @@ pub trait Study: Sync {
     /// Whether it runs wherever all those do, without being asked for.
     fn joins(&self) -> bool {
         false
+    }
+
+    /// Whether it is run in controls of this kind as well: by default if there are labels for them to count.
+    fn is_controlled(&self, _kind: ControlKind) -> bool {
+        !self.detectors().is_empty()
     }
 
     /// Its need to know how often each token is in the whole corpus before any pass over it begins.
@@ -158,8 +166,22 @@ pub struct Subject<'a> {
     pub from: FromToken,
     /// The id of a token in the model's vocabulary.
     pub token_id: &'a dyn Fn(&str) -> Option<u32>,
-    /// What the others found, for a study that follows them; nothing before they are done.
+    /// The columns and keys of the corpus that are probed for, beside those that always are.
+    pub probes: &'a [String],
+    /// What the studies found, for passes that follow; nothing before the others are over.
     pub found: &'a Found,
+    /// The study's own sums over its passes that do not follow, for those that do; by their places.
+    pub own: &'a [Observed<'a>],
+    /// Threads, for what is worked out before a pass.
+    pub threads: NonZeroUsize,
+}
+
+impl<'a> Subject<'a> {
+    /// A model and settings before anything was observed; no columns are probed for.
+    #[must_use]
+    pub fn new(grid: HeadGrid, from: FromToken, token_id: &'a dyn Fn(&str) -> Option<u32>) -> Self {
+        Self { grid, from, token_id, probes: &[], found: &NOTHING, own: &[], threads: NonZeroUsize::MIN }
+    }
 }
 
 /// The sums of a study over one of its passes.

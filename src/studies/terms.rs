@@ -212,6 +212,28 @@ pub const TERMS: &[Term] = &[
             up. One will do if without all but one it loses no more than is negligible.",
         section: "Removal of a cluster",
     },
+    Term {
+        name: "gain",
+        also: &["adds", "together", "mean_gain", "best_gain"],
+        meaning: "Of a head, in the study `probes`: the share of words that a linear discriminant gets right on the word embedding \
+            and the head's output together, less the share on the embedding alone. A head adds to the word where that is above 0 \
+            beyond chance.",
+        section: "Probes",
+    },
+    Term {
+        name: "selectivity",
+        also: &["control task"],
+        meaning: "Of a head, in the study `probes`: the share of words that a discriminant on the head's output gets right, less that \
+            for a control task, in which every form has a class at random: what is beyond knowing the form.",
+        section: "Probes",
+    },
+    Term {
+        name: "majority",
+        also: &["form", "embedding", "input"],
+        meaning: "What probes are read beside: the most frequent class, the most frequent class of the word's form, and discriminants \
+            on the word embedding and on what goes into the layer.",
+        section: "Probes",
+    },
 ];
 
 /// The word, by its name or another word for it.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use headscope::commands::diff::diff;
 use headscope::commands::merge::merge;
-use headscope::commands::options::{DiffOptions, MergeOptions, PolicyOptions, ReportOptions};
+use headscope::commands::options::{DiffOptions, MergeOptions, Merged, PolicyOptions, ReportOptions};
 use headscope::export::summary::Detail;
 use headscope::export::{Target, Writer, json, summary};
 use headscope::passes::partial;
@@ -64,6 +64,7 @@ fn check_diff(text: &str) -> Option<bool> {
             policy: PolicyOptions::default(),
             full: true,
             json: true,
+            outputs: Vec::new(),
             threads: NonZeroUsize::MIN,
         });
         fs::remove_file(&path).expect("a temporary file");
@@ -132,5 +133,5 @@ fn options(parts: &[PathBuf], report: &Path) -> MergeOptions {
     let outputs = vec![Target::File(report.to_owned(), Writer::Json)];
     let (policy, threads) = (PolicyOptions::default(), NonZeroUsize::MIN);
     let report = ReportOptions { outputs, summary: None, policy, threads };
-    MergeOptions { parts: parts.to_vec(), run_info: true, report }
+    MergeOptions { parts: parts.to_vec(), run_info: true, outcome: Merged::Report(report) }
 }

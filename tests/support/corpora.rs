@@ -20,7 +20,7 @@ pub fn conllu(words: &[Word]) -> String {
             TreeHead::Word(head) => (head + 1).to_string(),
             TreeHead::Unknown => "_".to_owned(),
         };
-        let Word { form, relation, annotation: Annotation { upos, lemma, features, entity }, .. } = word;
+        let Word { form, relation, annotation: Annotation { upos, lemma, features, entity, .. }, .. } = word;
         let [lemma, features] = [lemma, features].map(|text| text.as_deref().unwrap_or("_"));
         let upos = upos.map_or("_", Upos::tag);
         let misc = entity.as_ref().map_or("_".to_owned(), |entity| format!("Entity={entity}"));

@@ -22,7 +22,6 @@ use crate::export::Target;
 use crate::model::files::ModelFiles;
 use crate::model::source::ModelRef;
 use crate::model::{Fingerprint, Hashes};
-use crate::sequences::shard::Shard;
 use crate::system::failure::{Class, Classify, classed};
 use crate::system::progress::Downloads;
 use crate::system::terminal::{print, printable};
@@ -193,7 +192,7 @@ impl Batch<'_> {
         let outputs = outputs::open(&wanted.outputs)?;
         let policy = wanted.policy.policy()?;
         let mut ready = Ready::new(&run.options, loaded, observe::open(&run.options)?)?;
-        let observation = ready.observe(Shard::WHOLE, &policy)?;
+        let observation = ready.observe(&policy)?;
         inputs.ensure_same(&observation.identity.corpus).class(Class::Input)?;
         let report = conclude(observation, policy, outputs, &wanted)?;
         let found = Found::of(&report);

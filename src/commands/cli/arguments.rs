@@ -158,6 +158,10 @@ pub(super) struct AnalyzeArguments {
     /// and some of the others: top:20,bottom:20,random:20
     #[arg(long, value_name = "HEADS")]
     pub(super) effect_of: Option<Choice>,
+    /// Of the study `probes`: probe for a column of CoNLL-U or a key of JSON lines as well, as in xpos, feats.Number or misc.Gloss;
+    /// of JSON lines any key with an entry for each word. May be repeated
+    #[arg(long = "probe", value_name = "COLUMN")]
+    pub(super) probes: Vec<String>,
     /// Take how often each token is from this file, and not from the corpus: JSON, as `headscope counts` writes it
     #[arg(long, value_name = "FILE")]
     pub(super) counts: Option<PathBuf>,
@@ -167,7 +171,11 @@ pub(super) struct AnalyzeArguments {
     /// Run shard I of N, counted from 1, and write with `-o FILE.headscope` what `headscope merge` makes the report of
     #[arg(long, value_name = "I/N")]
     pub(super) shard: Option<Shard>,
-    /// Keep what is done in this folder, in sixteen parts, and take what is there already: a run that was cut off goes on where
+    /// Run a shard of studies that look at the corpus twice (`probes`, `use`, `pruning`) for the second time, after what
+    /// `headscope merge -o FILE.headscope` made of all shards of the first
+    #[arg(long, value_name = "FILE", requires = "shard")]
+    pub(super) after: Option<PathBuf>,
+    /// Keep what is done in this folder, in sixteen parts of each stage, and take what is there already: a run that was cut off goes on where
     /// it was
     #[arg(long, value_name = "FOLDER", conflicts_with = "shard")]
     pub(super) resume: Option<PathBuf>,
@@ -188,7 +196,7 @@ pub(super) enum RemovalArgument {
 #[derive(Args)]
 pub(super) struct ReportArguments {
     /// Write a report, as JSON, as CSV or as a page (.html) by the extension; `-` writes JSON to standard output. May be
-    /// repeated
+    /// repeated. `merge` also writes one partial, FILE.headscope
     #[arg(short, long = "output", value_name = "FILE")]
     pub(super) outputs: Vec<PathBuf>,
     /// Do not print the summary
@@ -226,6 +234,14 @@ Examples:
   headscope analyze ./my-model -c treebank.conllu --shard 1/2 -o part-1.headscope
   headscope analyze ./my-model -c treebank.conllu --shard 2/2 -o part-2.headscope
   headscope merge part-1.headscope part-2.headscope -o report.json
+
+Studies that look at the corpus twice (probes, use, pruning) take two stages:
+  headscope analyze ./my-model -c treebank.conllu --with probes --shard 1/2 -o part-1.headscope
+  headscope analyze ./my-model -c treebank.conllu --with probes --shard 2/2 -o part-2.headscope
+  headscope merge part-1.headscope part-2.headscope -o first.headscope
+  headscope analyze ./my-model -c treebank.conllu --with probes --shard 1/2 --after first.headscope -o after-1.headscope
+  headscope analyze ./my-model -c treebank.conllu --with probes --shard 2/2 --after first.headscope -o after-2.headscope
+  headscope merge first.headscope after-1.headscope after-2.headscope -o report.json
 
 Exit status: 0 done, 1 failed, 2 wrong usage, 3 input, 4 model, 5 output, 75 network: try again, 130 interrupted.
 ";

@@ -19,7 +19,8 @@ use crate::commands::explain;
 use crate::commands::files::File;
 use crate::commands::options::{
     AnalyzeOptions, BatchOptions, CiteOptions, CountsOptions, DiffOptions, ExportOptions, Exported, MapsOptions,
-    MergeOptions, ONLY_ONCE, Outcome, PolicyOptions, RelabelOptions, ReportOptions, SentenceChoice, ShowOptions, Shown,
+    MergeOptions, Merged, ONLY_ONCE, Outcome, PolicyOptions, RelabelOptions, ReportOptions, SentenceChoice,
+    ShowOptions, Shown,
 };
 use crate::corpus::{Format, Input};
 use crate::export::summary::Detail;
@@ -152,21 +153,15 @@ impl AnalyzeArguments {
         let others = [("--control", !self.controls.is_empty()), ("--resume", self.resume.is_some())];
         refuse_reading_again(&corpus, &studies, others)?;
         let ablation = ablation(&studies, self.removal, self.phases, self.sample, self.effect_of)?;
+        let probes = probes(&studies, self.probes)?;
         let (run_info, threads) = (!self.report.no_run_info, self.report.threads());
         let controls = controls(&self.controls, self.control_seeds);
-        let shard = self.shard.map(|shard| format!("--shard {shard}"));
-        if let Some(parts) = shard.or(self.resume.as_ref().map(|_| "--resume".to_owned()))
-            && let Some(study) = studies.iter().find(|study| study.follows())
-        {
-            let study = study.card().name;
-            return Err(format!(
-                "{parts}: the study {study} follows what the others find in the whole corpus, which no part knows: run it over \
-                 all of it at once"
-            ));
+        if let Some(after) = self.after.as_ref().filter(|_| !follow(&studies)) {
+            return Err(format!("--after {}: no study of this run looks at the corpus twice", after.display()));
         }
         let outcome = match self.shard {
             None => Outcome::Report { wanted: self.report.validate(&self.presets)?, parts: self.resume },
-            Some(shard) => self.report.validate_partial(shard, &self.presets)?,
+            Some(shard) => self.report.validate_partial(shard, self.after, &self.presets)?,
         };
         Ok(AnalyzeOptions {
             model,
@@ -184,6 +179,7 @@ impl AnalyzeArguments {
             controls,
             removed: heads(self.removed),
             ablation,
+            probes,
             studies,
             left_out,
             counts: self.counts,
@@ -228,8 +224,8 @@ impl ReportArguments {
         })
     }
 
-    /// The outcome of a shard: it has no labels yet, so options of labels are refused.
-    fn validate_partial(self, shard: Shard, named: &[String]) -> Result<Outcome, Usage> {
+    /// The outcome of a shard: it has no labels yet, so options of labels are refused, unless it is run after what gives some.
+    fn validate_partial(self, shard: Shard, after: Option<PathBuf>, named: &[String]) -> Result<Outcome, Usage> {
         let wanted = format!("--shard {shard} writes a partial: give one -o FILE.{}", partial::EXTENSION);
         // One that measures more is about that here; its labels are given where all are.
         let preset = presets(named).into_iter().find(|preset| preset.is_policy() && preset.studies.is_empty());
@@ -238,14 +234,15 @@ impl ReportArguments {
             self.policy.as_ref().map(|_| "--policy".to_owned()),
             preset.map(|preset| format!("--preset {}", preset.name)),
         ];
-        if let Some(option) = of_labels.into_iter().flatten().next() {
+        if let Some(option) = of_labels.into_iter().flatten().next().filter(|_| after.is_none()) {
             return Err(format!("{option} is about labels, and a shard has none yet: give it to headscope merge"));
         }
         let [path] = <[PathBuf; 1]>::try_from(self.outputs).map_err(|_| wanted.clone())?;
         if lower_extension(&path) != partial::EXTENSION {
             return Err(format!("`{}` is no partial: {wanted}", path.display()));
         }
-        Ok(Outcome::Partial { shard, path, summary: !self.quiet })
+        let policy = PolicyOptions { presets: presets(named), file: self.policy, min_count: self.min_count };
+        Ok(Outcome::Partial { shard, path, after, policy, summary: !self.quiet })
     }
 }
 
@@ -254,8 +251,21 @@ impl MergeArguments {
         refuse_overlap(&self.report.outputs, &[])?;
         refuse_studies(&self.presets, "headscope analyze --shard, whose partials carry it")?;
         let run_info = !self.report.no_run_info;
-        Ok(MergeOptions { parts: self.parts, run_info, report: self.report.validate(&self.presets)? })
+        let is_partial = |path: &PathBuf| lower_extension(path) == partial::EXTENSION;
+        let outcome = match &self.report.outputs[..] {
+            [path] if is_partial(path) => Merged::Partial(path.clone()),
+            outputs if outputs.iter().any(is_partial) => {
+                return Err(format!("a partial (.{}) is the one output of a merge that writes it", partial::EXTENSION));
+            }
+            _ => Merged::Report(self.report.validate(&self.presets)?),
+        };
+        Ok(MergeOptions { parts: self.parts, run_info, outcome })
     }
+}
+
+/// Whether some study looks at the corpus again when it knows what was found.
+fn follow(studies: &[&'static dyn Study]) -> bool {
+    studies.iter().any(|study| (0..study.passes().len()).any(|place| study.follows(place)))
 }
 
 impl RelabelArguments {
@@ -552,6 +562,32 @@ fn ablation(
         sample: sample.unwrap_or(default.sample),
         effect_of,
     }))
+}
+
+/// The study that `--probe` is about.
+const PROBES: &str = "probes";
+
+/// The most columns that can be probed for: the sums of words are kept by which of them a word has.
+const MOST_PROBES: usize = 4;
+
+/// The columns that are probed for, each once; refuses more than there is room for, and any where nothing is probed.
+fn probes(studies: &[&'static dyn Study], named: Vec<String>) -> Result<Vec<String>, Usage> {
+    let mut probes: Vec<String> = Vec::new();
+    for name in named {
+        if !probes.contains(&name) {
+            probes.push(name);
+        }
+    }
+    if let Some(always) = probes.iter().find(|name| ["upos", "relation"].contains(&name.as_str())) {
+        return Err(format!("--probe {always}: that is probed for in any case"));
+    }
+    if probes.len() > MOST_PROBES {
+        return Err(format!("--probe is given for {} columns: {MOST_PROBES} can be probed for at once", probes.len()));
+    }
+    if let Some(name) = probes.first().filter(|_| studies.iter().all(|study| study.card().name != PROBES)) {
+        return Err(format!("--probe {name} is about the study {PROBES}: give --with {PROBES} as well"));
+    }
+    Ok(probes)
 }
 
 /// Refuses a corpus that can be read only once where it would be read again.

@@ -2,24 +2,42 @@
 
 use gemm::{Parallelism, gemm};
 
+/// The numbers that matrices are of.
+pub trait Number: Copy + 'static {
+    /// 0
+    const ZERO: Self;
+    /// 1
+    const ONE: Self;
+}
+
+impl Number for f32 {
+    const ZERO: Self = 0.0;
+    const ONE: Self = 1.0;
+}
+
+impl Number for f64 {
+    const ZERO: Self = 0.0;
+    const ONE: Self = 1.0;
+}
+
 /// A matrix to read, with room between its rows.
 #[derive(Clone, Copy, Debug)]
-pub struct Matrix<'a> {
-    values: &'a [f32],
+pub struct Matrix<'a, T = f32> {
+    values: &'a [T],
     rows: usize,
     columns: usize,
     row_stride: usize,
     column_stride: usize,
 }
 
-impl<'a> Matrix<'a> {
+impl<'a, T: Number> Matrix<'a, T> {
     /// A matrix whose rows follow each other.
     ///
     /// # Panics
     ///
     /// If `values` is shorter than `rows * columns`.
     #[must_use]
-    pub fn new(values: &'a [f32], rows: usize, columns: usize) -> Self {
+    pub fn new(values: &'a [T], rows: usize, columns: usize) -> Self {
         Self::strided(values, rows, columns, columns)
     }
 
@@ -29,7 +47,7 @@ impl<'a> Matrix<'a> {
     ///
     /// If `values` does not reach to the end of the last row.
     #[must_use]
-    pub fn strided(values: &'a [f32], rows: usize, columns: usize, row_stride: usize) -> Self {
+    pub fn strided(values: &'a [T], rows: usize, columns: usize, row_stride: usize) -> Self {
         let fits = reach(rows, columns, row_stride).is_some_and(|reach| values.len() >= reach);
         assert!(fits, "a matrix of {rows} x {columns}, stride {row_stride}");
         Self { values, rows, columns, row_stride, column_stride: 1 }
@@ -53,7 +71,7 @@ impl<'a> Matrix<'a> {
     ///
     /// If there is none.
     #[must_use]
-    pub fn at(self, row: usize, column: usize) -> f32 {
+    pub fn at(self, row: usize, column: usize) -> T {
         assert!(row < self.rows && column < self.columns, "a place in the matrix");
         self.values[row * self.row_stride + column * self.column_stride]
     }
@@ -93,28 +111,28 @@ impl<'a> Matrix<'a> {
     }
 
     /// The values from a row and a column on.
-    fn from(&self, row: usize, column: usize) -> *const f32 {
+    fn from(&self, row: usize, column: usize) -> *const T {
         self.values[row * self.row_stride + column * self.column_stride..].as_ptr()
     }
 }
 
 /// A row-major matrix to write, with room between its rows.
 #[derive(Debug)]
-pub struct MatrixMut<'a> {
-    values: &'a mut [f32],
+pub struct MatrixMut<'a, T = f32> {
+    values: &'a mut [T],
     rows: usize,
     columns: usize,
     row_stride: usize,
 }
 
-impl<'a> MatrixMut<'a> {
+impl<'a, T: Number> MatrixMut<'a, T> {
     /// A matrix whose rows follow each other.
     ///
     /// # Panics
     ///
     /// If `values` is shorter than `rows * columns`.
     #[must_use]
-    pub fn new(values: &'a mut [f32], rows: usize, columns: usize) -> Self {
+    pub fn new(values: &'a mut [T], rows: usize, columns: usize) -> Self {
         Self::strided(values, rows, columns, columns)
     }
 
@@ -124,7 +142,7 @@ impl<'a> MatrixMut<'a> {
     ///
     /// If `values` does not reach to the end of the last row, or rows overlap.
     #[must_use]
-    pub fn strided(values: &'a mut [f32], rows: usize, columns: usize, row_stride: usize) -> Self {
+    pub fn strided(values: &'a mut [T], rows: usize, columns: usize, row_stride: usize) -> Self {
         let fits = row_stride >= columns && reach(rows, columns, row_stride).is_some_and(|reach| values.len() >= reach);
         assert!(fits, "a matrix of {rows} x {columns}, stride {row_stride}");
         Self { values, rows, columns, row_stride }
@@ -148,7 +166,7 @@ const INNER: usize = 512;
 /// # Panics
 ///
 /// If the shapes do not fit.
-pub fn multiply(into: MatrixMut<'_>, a: Matrix<'_>, b: Matrix<'_>) {
+pub fn multiply<T: Number>(into: MatrixMut<'_, T>, a: Matrix<'_, T>, b: Matrix<'_, T>) {
     product(into, a, b, false);
 }
 
@@ -157,12 +175,12 @@ pub fn multiply(into: MatrixMut<'_>, a: Matrix<'_>, b: Matrix<'_>) {
 /// # Panics
 ///
 /// If the shapes do not fit.
-pub fn multiply_add(into: MatrixMut<'_>, a: Matrix<'_>, b: Matrix<'_>) {
+pub fn multiply_add<T: Number>(into: MatrixMut<'_, T>, a: Matrix<'_, T>, b: Matrix<'_, T>) {
     product(into, a, b, true);
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "what is written is borrowed for the one call")]
-fn product(into: MatrixMut<'_>, a: Matrix<'_>, b: Matrix<'_>, add: bool) {
+fn product<T: Number>(into: MatrixMut<'_, T>, a: Matrix<'_, T>, b: Matrix<'_, T>, add: bool) {
     assert_eq!((into.rows, a.columns, b.columns), (a.rows, b.rows, into.columns), "shapes fit");
     let stride = |stride: usize| isize::try_from(stride).expect("a slice is shorter than isize::MAX");
     for column in (0..b.columns).step_by(COLUMNS) {
@@ -187,8 +205,8 @@ fn product(into: MatrixMut<'_>, a: Matrix<'_>, b: Matrix<'_>, add: bool) {
                     b.from(inner, column),
                     stride(b.column_stride),
                     stride(b.row_stride),
-                    if add { 1.0 } else { 0.0 },
-                    1.0,
+                    if add { T::ONE } else { T::ZERO },
+                    T::ONE,
                     false,
                     false,
                     false,
@@ -252,7 +270,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "a matrix of 4294967296 x 4294967296")]
     fn sizes_that_overflow() {
-        let _ = Matrix::new(&[], 1 << 32, 1 << 32);
+        let _ = Matrix::<f32>::new(&[], 1 << 32, 1 << 32);
     }
 
     #[test]

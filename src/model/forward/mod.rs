@@ -139,6 +139,12 @@ impl WordEmbeddings {
         Matrix::new(&self.weights, self.weights.len() / self.width, self.width)
     }
 
+    /// The number of values of an embedding.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
     /// The embedding of a token, `[width]`.
     ///
     /// # Panics

@@ -35,7 +35,7 @@ impl Sums for Count {
 }
 
 /// Any number of counts in any number of passes.
-fn restore(_: &Identity, passes: Vec<PassBytes>) -> Result<Vec<PassSums>> {
+fn restore(_: &Identity, _: &Stage, passes: Vec<PassBytes>) -> Result<Vec<PassSums>> {
     let pass = |PassBytes { left_out, sums }: PassBytes| -> Result<PassSums> {
         let sums = sums.iter().map(|bytes| restored::<Count>(bytes)).collect::<Result<_>>()?;
         Ok(PassSums { pass: Pass::PLAIN, left_out, sums })
@@ -70,6 +70,7 @@ fn observation() -> Observation {
         removed: Vec::new(),
         ablation: None,
         counts: None,
+        probes: Vec::new(),
         left_out: Vec::new(),
         studies: Studies { names: vec![text("attention")], flags: [(text("clark2019"), false)].into() },
     };
@@ -94,6 +95,7 @@ fn observation() -> Observation {
             untagged: 0,
             files: vec![FileTally { sentences: 1, tokens: 4, words: 2, skipped: 1 }],
         },
+        stage: Stage::Whole,
         passes: vec![
             PassSums { pass: Pass::PLAIN, left_out: 1, sums: vec![watching(Count(300)), watching(Count(2))] },
             PassSums { pass: Pass::PLAIN, left_out: 0, sums: Vec::new() },
@@ -135,10 +137,11 @@ fn damage_is_noticed_wherever_it_is() {
 
 #[test]
 fn counts_that_cannot_be_added_up_are_refused() {
+    let half = Shard::try_from((1, 2)).unwrap();
     let changed = |change: &dyn Fn(&mut Observation)| {
         let mut observation = observation();
         change(&mut observation);
-        refusal(&render(Shard::WHOLE, &observation).unwrap())
+        refusal(&render(half, &observation).unwrap())
     };
     assert!(changed(&|it| it.tally.tokens = u64::MAX).contains("a count of more than 70368744177664"));
     assert!(changed(&|it| it.passes[1].left_out = 1 << 47).contains("a count of more than"));
@@ -152,9 +155,11 @@ fn counts_that_cannot_be_added_up_are_refused() {
         arch: String::new(),
     };
     assert!(changed(&|it| it.run = Some(run(2))).contains("the run of several shards"));
-    let mut of_one = observation();
-    of_one.run = Some(run(1));
-    assert!(parse(&render(Shard::WHOLE, &of_one).unwrap(), &restore).is_ok());
+    // A shard is one run, the whole may be merged of several.
+    for (shard, shards) in [(half, 1), (Shard::WHOLE, 2)] {
+        let ran = Observation { run: Some(run(shards)), ..observation() };
+        assert!(parse(&render(shard, &ran).unwrap(), &restore).is_ok());
+    }
 }
 
 #[test]

@@ -90,6 +90,7 @@ fn words_bring_their_arcs_and_annotations() {
         lemma: Some("Dog".into()),
         features: Some("Number=Sing".into()),
         entity: Some("(1-animal)".into()),
+        ..Annotation::default()
     };
     assert_eq!(sequence.annotations, [noun, Annotation::default()]);
     assert_eq!(sequence.entity_fields.as_deref(), Some("eid-etype"));

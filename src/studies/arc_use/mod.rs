@@ -34,7 +34,7 @@ impl Study for ArcUse {
         }
     }
 
-    fn follows(&self) -> bool {
+    fn follows(&self, _: usize) -> bool {
         true
     }
 

@@ -31,7 +31,7 @@ impl Study for ClusterEffect {
         }
     }
 
-    fn follows(&self) -> bool {
+    fn follows(&self, _: usize) -> bool {
         true
     }
 
@@ -85,7 +85,7 @@ impl Study for ClusterDrift {
         }
     }
 
-    fn follows(&self) -> bool {
+    fn follows(&self, _: usize) -> bool {
         true
     }
 

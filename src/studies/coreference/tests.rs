@@ -32,6 +32,7 @@ fn window(index: u64, words: &[Given<'_>]) -> Sequence {
         lemma: given(lemma),
         features: given(features),
         entity: given(entity),
+        ..Annotation::default()
     };
     Sequence { annotations: words.iter().map(annotation).collect(), ..sentence(index, words.len(), "dep") }
 }

@@ -17,7 +17,6 @@ use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
 use crate::sequences::words::FromToken;
 use crate::stats::bootstrap::Resamples;
-use crate::studies::found::NOTHING;
 
 /// How much of its attention the query at a place gives each place of a sentence, but for a common factor.
 type Head = fn(&Sequence, usize, usize) -> f32;
@@ -52,7 +51,7 @@ fn explained(corpus: &[Sequence], heads: &[Head]) -> (Estimates, Box<dyn Section
     let mut counting = Counting::default();
     corpus.iter().for_each(|sequence| counting.add(sequence));
     let grid = HeadGrid { layers: 1, heads: heads.len() };
-    let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None, found: &NOTHING };
+    let subject = Subject::new(grid, FromToken::Mean, &|_| None);
     let mut panel = Panel::new(vec![Explained.observer(0, &subject)]);
     let counts = Some(Arc::new(counting.finish()));
     panel.begin_pass(&Beforehand { embeddings: Some(embeddings()), counts, ..Beforehand::default() });

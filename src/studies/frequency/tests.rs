@@ -16,7 +16,6 @@ use crate::sequences::words::FromToken;
 use crate::stats::bootstrap::Resamples;
 use crate::studies::all::{default_policy, named};
 use crate::studies::findings::Findings;
-use crate::studies::found::NOTHING;
 use crate::studies::label::Verdict;
 
 /// A head: how much the query at a place wants each place of a sentence. The rest of its attention is on the first
@@ -56,7 +55,7 @@ fn findings(corpus: &[Sequence], heads: &[Head]) -> Findings {
     (0_u32..).zip(&mut elsewhere.ids).for_each(|(place, id)| *id = 1 + place % COMMON);
     counting.add(&elsewhere);
     let grid = HeadGrid { layers: 1, heads: heads.len() };
-    let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None, found: &NOTHING };
+    let subject = Subject::new(grid, FromToken::Mean, &|_| None);
     let mut panel = Panel::new(vec![Frequency.observer(0, &subject)]);
     panel.begin_pass(&Beforehand { counts: Some(Arc::new(counting.finish())), ..Beforehand::default() });
     for sequence in corpus {
@@ -161,7 +160,7 @@ fn shares_by_hand() {
     counting.add(&others);
     // 1200 places in a row have each of the 600 kinds twice: 1203 tokens with the three.
     let grid = HeadGrid { layers: 1, heads: 1 };
-    let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None, found: &NOTHING };
+    let subject = Subject::new(grid, FromToken::Mean, &|_| None);
     let mut panel = Panel::new(vec![Frequency.observer(0, &subject)]);
     panel.begin_pass(&Beforehand { counts: Some(Arc::new(counting.finish())), ..Beforehand::default() });
     panel.begin([&sequence].into_iter());

@@ -1,8 +1,12 @@
+use std::sync::Arc;
+
 use super::*;
+use crate::model::forward::WordEmbeddings;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadView, Output, ValueNorms, Values};
 use crate::model::grid::HeadGrid;
+use crate::passes::beforehand::Beforehand;
 use crate::passes::control::ControlKind;
 use crate::passes::observer::Panel;
 use crate::passes::partial::FORMAT_VERSION;
@@ -12,7 +16,6 @@ use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
 use crate::sequences::words::FromToken;
 use crate::stats::blocks::BLOCKS;
-use crate::studies::found::NOTHING;
 use crate::system::digest::hex;
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
@@ -30,13 +33,14 @@ fn protocol(studies: &[&'static dyn Study], controls: Vec<Control>) -> Protocol 
         removed: Vec::new(),
         ablation: None,
         counts: None,
+        probes: Vec::new(),
         left_out: Vec::new(),
         studies: names(studies),
     }
 }
 
 fn subject() -> Subject<'static> {
-    Subject { grid: GRID, from: FromToken::Mean, token_id: &|_| None, found: &NOTHING }
+    Subject::new(GRID, FromToken::Mean, &|_| None)
 }
 
 fn identity() -> Identity {
@@ -59,9 +63,13 @@ fn identity() -> Identity {
 /// The sums of all observers of a pass over these sentences.
 fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[f32]) -> Panel {
     let mut panel = Panel::new(observers);
+    let embeddings = WordEmbeddings::new(Arc::new(vec![0.5, -1.0]), 2);
+    panel.begin_pass(&Beforehand { embeddings: Some(embeddings), ..Beforehand::default() });
     for sentence in sentences {
         let tokens = sentence.ids.len();
         panel.begin([sentence].into_iter());
+        let states: Vec<f32> = weights[..2 * tokens].iter().map(|weight| weight - 0.5).collect();
+        panel.hidden_states(0, 0, Rows::new(&states, 2));
         // Head 1 sees the transpose: another matrix of the same size.
         let transposed: Vec<f32> = (0..tokens * tokens).map(|i| weights[i % tokens * tokens + i / tokens]).collect();
         for (head, weights) in [&weights[..tokens * tokens], &transposed].into_iter().enumerate() {
@@ -76,6 +84,7 @@ fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[
             let (gram, rows) = (&[1.0], |values| Rows::new(values, 1));
             let view = HeadView {
                 values: Some(Values { rows: rows(&values), bias: &[0.0] }),
+                context: Some(rows(&contexts)),
                 value_norms: Some(ValueNorms { norms: &norms, products: rows(&values), bias_product: &[0.0], gram }),
                 output: Some(Output {
                     contexts: rows(&contexts),
@@ -165,7 +174,7 @@ fn a_header_describes_a_model_that_there_can_be() {
     let mut identity = identity();
     for (layers, heads) in [(0, 2), (1, MOST_HEADS + 1), (usize::MAX, 2)] {
         (identity.model.layers, identity.model.heads) = (layers, heads);
-        let refusal = Plan::restore(&identity, Vec::new()).err().unwrap().to_string();
+        let refusal = Plan::restore(&identity, &Stage::Whole, Vec::new()).err().unwrap().to_string();
         assert_eq!(refusal, format!("its header has a model of {layers} x {heads} heads"));
     }
 }
@@ -191,10 +200,11 @@ fn a_pass_runs_once_for_all_who_want_it() {
     let sentence_pairs = |pass: &Pass| (Pass { sequences: Sequences::SentencePairs, ..pass.clone() }, 1);
     // Eight studies look at the sentences, and the preset's syntax is the ninth.
     let sampled = Pass { sequences: Sequences::Corrupted(Phases::Asked), portion: Portion::Sample, ..Pass::PLAIN };
-    // What follows from labels comes last, whichever study it is of.
+    // What follows the others comes last, whichever study it is of.
     let last = [
         (Pass { sequences: Sequences::Corrupted(Phases::All), ..sampled.clone() }, 1),
         (Pass { portion: Portion::OddSample, ..sampled.clone() }, 1),
+        (Pass::PLAIN, 1),
         (sampled.clone(), 1),
         (Pass { sequences: Sequences::Sentences, ..sampled.clone() }, 1),
     ];
@@ -210,17 +220,17 @@ fn a_pass_runs_once_for_all_who_want_it() {
         (pairs.clone(), 1),
     ];
     assert_eq!(passes(&protocol(STUDIES, Vec::new())), [&all[..], &last].concat());
-    // A control is for the studies that have labels; without studies the sentences are read all the same.
+    // A control is for the studies that have labels, or ask for it; without studies the sentences are read all the same.
     let control = Control { kind: ControlKind::RandomInit, seed: 1 };
     let fresh = Pass { weights: Weights::Fresh { seed: 1 }, ..Pass::PLAIN };
     let controlled = [
-        (fresh.clone(), 5),
+        (fresh.clone(), 6),
         (repeats(false, &fresh), 1),
         (repeats(true, &fresh), 1),
         windows(&fresh),
         sentence_pairs(&fresh),
     ];
-    assert_eq!(passes(&protocol(STUDIES, vec![control])), [&all[..], &controlled, &last].concat());
+    assert_eq!(passes(&protocol(STUDIES, vec![control])), [&all[..], &controlled, &last, &[(fresh, 1)]].concat());
     assert_eq!(passes(&protocol(&STUDIES[STUDIES.len() - 1..], vec![control])), [(Pass::PLAIN, 1), (pairs, 1)]);
 }
 
@@ -239,6 +249,6 @@ fn studies_of_a_report_are_those_that_it_lists_or_had_before_it_listed_them() {
         refusal,
         "there is no study `cats`: there are attention, norms, trees, dependency, words, frequency, explained, repeats, \
             coreference, segments, effect, gradient, use, pruning, drift, dependence, likeness, cluster-effect, \
-            cluster-drift, clark2019"
+            cluster-drift, probes, clark2019"
     );
 }

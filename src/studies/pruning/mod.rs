@@ -51,7 +51,7 @@ impl Study for Pruning {
         }
     }
 
-    fn follows(&self) -> bool {
+    fn follows(&self, _: usize) -> bool {
         true
     }
 

@@ -17,7 +17,6 @@ use crate::sequences::words::FromToken;
 use crate::stats::bootstrap::Resamples;
 use crate::studies::all::{default_policy, named};
 use crate::studies::findings::Findings;
-use crate::studies::found::NOTHING;
 
 /// A head: how much the query at a place wants each place of a sentence. The rest of its attention is on the first
 /// special token.
@@ -65,7 +64,7 @@ fn random() -> Vec<Sequence> {
 /// The labels of heads over a corpus.
 fn labels(corpus: &[Sequence], heads: &[Head]) -> Vec<Vec<String>> {
     let grid = HeadGrid { layers: 1, heads: heads.len() };
-    let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None, found: &NOTHING };
+    let subject = Subject::new(grid, FromToken::Mean, &|_| None);
     let mut panel = Panel::new(vec![Words.observer(0, &subject)]);
     panel.begin_pass(&Beforehand { embeddings: Some(embeddings()), ..Beforehand::default() });
     for sequence in corpus {
@@ -162,7 +161,7 @@ fn a_corpus_without_tags_has_no_metrics_of_them() {
         [|sequence, query, key| on(sequence, query, key, 0.6, |place| sequence.ids[place] == sequence.ids[query])];
     assert_eq!(labels(&untagged, &heads), [["same-token"]]);
     let grid = HeadGrid { layers: 1, heads: 1 };
-    let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None, found: &NOTHING };
+    let subject = Subject::new(grid, FromToken::Mean, &|_| None);
     let (observer, bench) = (
         Words.observer(0, &subject),
         Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false },
@@ -188,7 +187,7 @@ fn masses_by_hand() {
         0.5, 0.1, 0.1, 0.1, 0.1, 0.1,
     ];
     let grid = HeadGrid { layers: 1, heads: 1 };
-    let subject = Subject { grid, from: FromToken::Mean, token_id: &|_| None, found: &NOTHING };
+    let subject = Subject::new(grid, FromToken::Mean, &|_| None);
     let mut panel = Panel::new(vec![Words.observer(0, &subject)]);
     // The cosines of a: 0 with b, 1 with the comma; of b: 0 and 0.
     let rows = [[0.0_f32; 2], [0.0; 2], [0.0; 2], [0.0; 2], [0.0; 2], [1.0, 0.0], [0.0, 1.0], [2.0, 0.0]];

@@ -1,0 +1,343 @@
+//! What is summed of the words of a corpus: all that discriminants are worked out of.
+
+use std::collections::BTreeMap;
+use std::mem;
+
+use serde::{Deserialize, Serialize};
+
+use super::moments::{ClassSums, Moments, Widths};
+use super::pack::{At, Group, Pack, Placed};
+use super::task::{Form, classes, tasks};
+use crate::model::forward::WordEmbeddings;
+use crate::model::forward::matmul::{Matrix, MatrixMut, multiply};
+use crate::model::forward::rows::Rows;
+use crate::model::forward::visitor::Needs;
+use crate::model::grid::HeadGrid;
+use crate::passes::beforehand::Beforehand;
+use crate::passes::observer::{Lent, Sums};
+use crate::sequences::sequence::Sequence;
+use crate::sequences::words::FromToken;
+use crate::stats::blocks::block_of;
+
+/// The most classes of a task: one with more, as lemmas have, is no task for a linear discriminant on so few words, and would
+/// fill memory with means.
+pub const MOST_CLASSES: usize = 100;
+
+/// The tasks of a word, a bit each.
+type Mask = u8;
+
+/// The most tasks: their sums are kept by which of them a word has classes of.
+pub const MOST_TASKS: usize = 6;
+
+/// The fold of a family of sentences: 0 or 1.
+#[must_use]
+pub fn fold_of(family: u64) -> usize {
+    block_of(family) % 2
+}
+
+/// The classes of a task in one fold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskSums {
+    /// By name.
+    pub classes: BTreeMap<String, ClassSums>,
+    /// Whether there are more than [`MOST_CLASSES`]: none is kept then.
+    pub is_crowded: bool,
+}
+
+impl TaskSums {
+    /// The sums of a class, unless there are too many.
+    fn class(&mut self, name: &str) -> Option<&mut ClassSums> {
+        if self.is_crowded {
+            return None;
+        }
+        if !self.classes.contains_key(name) {
+            self.classes.insert(name.to_owned(), ClassSums::default());
+            self.thin();
+        }
+        self.classes.get_mut(name)
+    }
+
+    fn thin(&mut self) {
+        self.is_crowded |= self.classes.len() > MOST_CLASSES;
+        if self.is_crowded {
+            self.classes.clear();
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.is_crowded |= other.is_crowded;
+        for (name, sums) in &other.classes {
+            self.classes.entry(name.clone()).or_default().merge(sums);
+        }
+        self.thin();
+    }
+
+    /// How many words have a class.
+    #[must_use]
+    pub fn words(&self) -> u64 {
+        self.classes.values().map(|class| class.words).sum()
+    }
+}
+
+/// The sums of one fold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoldSums {
+    /// By the tasks that words have classes of.
+    pub moments: BTreeMap<Mask, Moments>,
+    /// Of each task.
+    pub tasks: Vec<TaskSums>,
+}
+
+impl FoldSums {
+    /// The sums of all words that have a class of a task.
+    pub fn of_task(&self, task: usize) -> impl Iterator<Item = &Moments> + Clone {
+        self.moments.iter().filter(move |(mask, _)| *mask & (1 << task) != 0).map(|(_, moments)| moments)
+    }
+}
+
+/// The sums of both folds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ProbeSums {
+    grid: HeadGrid,
+    tasks: Vec<String>,
+    /// Once a word was seen.
+    widths: Option<Widths>,
+    folds: [FoldSums; 2],
+    #[serde(skip)]
+    at_work: AtWork,
+}
+
+/// The part of the sums that is of the pack at work.
+#[derive(Clone, Debug, Default)]
+struct AtWork {
+    embeddings: Option<WordEmbeddings>,
+    pack: Pack<(usize, Mask)>,
+    /// The words of each class, by fold, task and name.
+    classes: BTreeMap<(usize, usize, String), Vec<At>>,
+    /// The words of each bucket, by group and number.
+    buckets: BTreeMap<(usize, u8), Vec<At>>,
+    products: Vec<f64>,
+}
+
+impl ProbeSums {
+    /// Empty sums for a model with `grid` heads; columns beside those of every corpus are `asked` for.
+    #[must_use]
+    pub fn new(grid: HeadGrid, asked: &[String]) -> Self {
+        let tasks = tasks(asked);
+        let fold = || FoldSums { tasks: vec![TaskSums::default(); tasks.len()], ..FoldSums::default() };
+        let folds = [fold(), fold()];
+        Self { grid, tasks, widths: None, folds, at_work: AtWork::default() }
+    }
+
+    /// The heads.
+    #[must_use]
+    pub fn grid(&self) -> HeadGrid {
+        self.grid
+    }
+
+    /// The names of the tasks.
+    #[must_use]
+    pub fn tasks(&self) -> &[String] {
+        &self.tasks
+    }
+
+    /// The widths of the vectors, once a word was seen.
+    #[must_use]
+    pub fn widths(&self) -> Option<Widths> {
+        self.widths
+    }
+
+    /// The two folds.
+    #[must_use]
+    pub fn folds(&self) -> &[FoldSums; 2] {
+        &self.folds
+    }
+
+    /// Adds the words of the pack as they are in a layer, all heads of which were seen.
+    fn add_layer(&mut self, layer: usize) {
+        let Self { grid, widths, folds, at_work, .. } = self;
+        let AtWork { pack, classes, buckets, products, .. } = at_work;
+        let Some(first) = pack.groups.iter().find(|group| group.words > 0) else { return };
+        let widths = *widths.insert(Widths {
+            embedding: first.embeddings.len() / first.words,
+            hidden: first.inputs.len() / first.words,
+            head: first.contexts.len() / first.words / grid.heads,
+        });
+        for group in &pack.groups {
+            let (fold, mask) = group.key;
+            let moments = folds[fold].moments.entry(mask).or_insert_with(|| Moments::new(grid.layers, grid.heads));
+            add_products(moments, group, (layer, grid.heads), &widths, products);
+        }
+        let (all_inputs, all_contexts) = (grid.layers * widths.hidden, grid.layers * grid.heads * widths.head);
+        for ((fold, task, name), words) in classes {
+            let Some(class) = folds[*fold].tasks[*task].class(name) else { continue };
+            if layer == 0 {
+                let sum = sum_of(words, widths.embedding, |at| &pack.groups[at.group].embeddings);
+                class.embeddings.add(widths.embedding, 0, &sum);
+            }
+            let sum = sum_of(words, widths.hidden, |at| &pack.groups[at.group].inputs);
+            class.inputs.add(all_inputs, layer * widths.hidden, &sum);
+            let sum = sum_of(words, grid.heads * widths.head, |at| &pack.groups[at.group].contexts);
+            class.contexts.add(all_contexts, layer * grid.heads * widths.head, &sum);
+        }
+        for ((group, bucket), words) in buckets {
+            let (fold, mask) = pack.groups[*group].key;
+            let Some(moments) = folds[fold].moments.get_mut(&mask) else { continue };
+            let sum = sum_of(words, grid.heads * widths.head, |at| &pack.groups[at.group].contexts);
+            let sums = moments.buckets.entry(*bucket).or_default();
+            sums.words += if layer == 0 { words.len() as u64 } else { 0 };
+            sums.contexts.add(all_contexts, layer * grid.heads * widths.head, &sum);
+        }
+    }
+}
+
+/// Adds the products of the vectors of a group.
+fn add_products<K>(
+    moments: &mut Moments,
+    group: &Group<K>,
+    (layer, heads): (usize, usize),
+    &Widths { embedding, hidden, head }: &Widths,
+    products: &mut Vec<f64>,
+) {
+    let words = group.words;
+    let [embeddings, inputs, contexts] = [&group.embeddings, &group.inputs, &group.contexts]
+        .map(|vectors| vectors.iter().copied().map(f64::from).collect::<Vec<_>>());
+    let all = heads * head;
+    let mut multiplied = |a: &[f64], (from, columns, width): (usize, usize, usize), b: Option<(&[f64], usize)>| {
+        let a = Matrix::strided(&a[from..], words, columns, width);
+        let (b, wide) = b.map_or((a, columns), |(b, wide)| (Matrix::new(b, words, wide), wide));
+        let mut into = mem::take(products);
+        into.clear();
+        into.resize(columns * wide, 0.0);
+        multiply(MatrixMut::new(&mut into, columns, wide), a.transposed(), b);
+        into
+    };
+    if embedding > 0 {
+        if layer == 0 {
+            let squares = multiplied(&embeddings, (0, embedding, embedding), None);
+            moments.embeddings.add_squares(&squares, embedding);
+        }
+        let crosses = multiplied(&embeddings, (0, embedding, embedding), Some((&contexts, all)));
+        moments.crosses[layer].add_products(&crosses);
+    }
+    let squares = multiplied(&inputs, (0, hidden, hidden), None);
+    moments.inputs[layer].add_squares(&squares, hidden);
+    for own in 0..heads {
+        let squares = multiplied(&contexts, (own * head, head, all), None);
+        moments.contexts[layer * heads + own].add_squares(&squares, head);
+    }
+}
+
+/// The sum of the rows of some words.
+fn sum_of<'a>(words: &[At], width: usize, rows: impl Fn(&At) -> &'a Vec<f32>) -> Vec<f64> {
+    let mut sum = vec![0.0; width];
+    for at in words {
+        let row = &rows(at)[at.row * width..][..width];
+        sum.iter_mut().zip(row).for_each(|(sum, &value)| *sum += f64::from(value));
+    }
+    sum
+}
+
+/// A sequence as these sums see it.
+#[derive(Debug)]
+pub struct Begun {
+    number: usize,
+    words: Vec<Placed>,
+}
+
+impl Sums for ProbeSums {
+    type Begun = Begun;
+
+    fn needs(&self) -> Needs {
+        Needs { contexts: true, hidden_states: true, ..Needs::default() }
+    }
+
+    fn begin_pass(&mut self, known: &Beforehand) {
+        self.at_work.embeddings.clone_from(&known.embeddings);
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> Begun {
+        let Self { tasks, folds, at_work, .. } = self;
+        let AtWork { embeddings, pack, classes: of_classes, buckets, .. } = at_work;
+        let (number, fold) = (pack.begin(), fold_of(sequence.family.number));
+        let mut words = Vec::new();
+        for (word, tokens) in sequence.words.iter().enumerate() {
+            let named: Vec<(usize, &str)> = classes(sequence, word)
+                .take(tasks.len())
+                .enumerate()
+                .filter_map(|(task, class)| Some((task, class?)))
+                .collect();
+            let mask = named.iter().fold(0, |mask, (task, _)| mask | 1 << task);
+            if mask == 0 {
+                continue;
+            }
+            let (at, form) = (pack.place((fold, mask)), Form::of(sequence, word));
+            for (task, class) in named {
+                let Some(sums) = folds[fold].tasks[task].class(class) else { continue };
+                sums.words += 1;
+                *sums.forms.entry(form).or_default() += 1;
+                of_classes.entry((fold, task, class.to_owned())).or_default().push(at);
+            }
+            buckets.entry((at.group, form.bucket())).or_default().push(at);
+            if let Some(embeddings) = embeddings {
+                pack.embed(at, embeddings, &sequence.ids[tokens.clone()]);
+            }
+            words.push(Placed { at, tokens: tokens.clone() });
+        }
+        Begun { number, words }
+    }
+
+    fn looks(begun: &Begun) -> bool {
+        !begun.words.is_empty()
+    }
+
+    fn hidden_states(&mut self, begun: &mut Begun, layer: usize, states: Rows<'_>) {
+        if layer < self.grid.layers {
+            self.at_work.pack.input(&begun.words, states);
+        }
+    }
+
+    fn head(&mut self, begun: &mut Begun, lent: &mut Lent<'_>) {
+        let (layer, head, heads) = (lent.view.layer, lent.view.head, self.grid.heads);
+        if let Some(context) = lent.view.context {
+            self.at_work.pack.context(&begun.words, (head, heads), context);
+        }
+        if head + 1 == heads && self.at_work.pack.is_last(begun.number) {
+            self.add_layer(layer);
+        }
+    }
+
+    fn end(&mut self, _: Begun) {
+        if self.at_work.pack.end() {
+            self.at_work.classes.clear();
+            self.at_work.buckets.clear();
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        assert_eq!((self.grid, &self.tasks), (other.grid, &other.tasks), "sums of one analysis");
+        self.widths = self.widths.or(other.widths);
+        for (fold, other) in self.folds.iter_mut().zip(&other.folds) {
+            for (&mask, moments) in &other.moments {
+                let empty = || Moments::new(self.grid.layers, self.grid.heads);
+                fold.moments.entry(mask).or_insert_with(empty).merge(moments);
+            }
+            fold.tasks.iter_mut().zip(&other.tasks).for_each(|(task, other)| task.merge(other));
+        }
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        let (layers, heads) = (grid.layers, grid.heads);
+        let of_fold = |fold: &FoldSums| {
+            let classes = || fold.tasks.iter().flat_map(|task| task.classes.values());
+            fold.tasks.len() == self.tasks.len()
+                && fold.tasks.iter().all(|task| task.classes.len() <= MOST_CLASSES)
+                && (fold.moments.is_empty() == fold.tasks.iter().all(|task| task.words() == 0 && !task.is_crowded))
+                && self.widths.map_or(fold.moments.is_empty(), |widths| {
+                    classes().all(|class| class.fits(layers, heads, &widths))
+                        && fold.moments.values().all(|moments| moments.fits(layers, heads, &widths))
+                })
+        };
+        self.grid == grid && self.tasks.len() <= MOST_TASKS && self.folds.iter().all(of_fold)
+    }
+}
