@@ -267,6 +267,7 @@ fn only_the_writers_and_readers_know_json_text() {
         "studies/drift/mod.rs",
         "studies/dependence/mod.rs",
         "studies/dependence/section.rs",
+        "studies/probes/mod.rs",
         "passes/partial.rs",
         "passes/identity.rs",
         "passes/countable.rs",
