@@ -274,6 +274,7 @@ fn only_the_writers_and_readers_know_json_text() {
         "studies/likeness/mod.rs",
         "studies/clusters/mod.rs",
         "studies/table.rs",
+        "studies/probes/mod.rs",
         "passes/partial.rs",
         "passes/identity.rs",
         "passes/countable.rs",

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use sha2::{Digest, Sha256};
 
 use super::options::{AnalyzeOptions, ONLY_ONCE};
 use crate::corpus::{Corpus, CorpusIdentity, Input};
@@ -29,7 +28,6 @@ use crate::studies::found::{Found, NOTHING};
 use crate::studies::plan::{self, Plan};
 use crate::studies::policy::Policy;
 use crate::studies::study::{Counts, Subject};
-use crate::system::digest::hex;
 use crate::system::failure::{Class, Classify};
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::say;
@@ -198,8 +196,7 @@ impl<'a> Ready<'a> {
     /// If the corpus cannot be read, is not that of `first`, or a forward pass fails.
     pub fn follow(&mut self, shard: Shard, first: &Observation, sums: String, policy: &Policy) -> Result<Observation> {
         let loaded = Instant::now();
-        let (model, by) = (&self.model, hex(&Sha256::digest(serde_json::to_string(policy)?)));
-        let stage = Stage::After { sums, policy: by };
+        let (model, stage) = (&self.model, Stage::After { sums, policy: policy.digest() });
         let token_id = |token: &str| model.tokenizer.id(token);
         let bench =
             Bench { grid: model.grid(), threads: self.options.threads, resamples: Resamples::new(), leaves_out: false };

@@ -8,8 +8,10 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, json};
+use sha2::{Digest, Sha256};
 use toml::de::{DeFloat, DeInteger, DeTable, DeValue};
 
+use crate::system::digest::hex;
 use crate::system::failure::{Class, Classify};
 use crate::system::input;
 use crate::system::terminal::shortened;
@@ -127,6 +129,12 @@ const LONGEST: u64 = 1 << 20;
 pub struct Policy(Vec<(&'static Threshold, Value)>);
 
 impl Policy {
+    /// A digest by which it is known: SHA-256 of its values by name.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        hex(&Sha256::digest(json!(self).to_string()))
+    }
+
     /// The defaults of these thresholds; one that is listed more than once is there once.
     #[must_use]
     pub fn of(thresholds: impl IntoIterator<Item = &'static Threshold>) -> Self {
