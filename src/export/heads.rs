@@ -60,9 +60,9 @@ impl Cell {
             words.push_str(", tied");
         }
         if more > 0 {
-            marks.push_str(&format!("+{more}"));
+            marks = format!("{marks}+{more}");
             let others: Vec<&str> = head.labels.iter().skip(1).map(|label| label.label.as_str()).collect();
-            words.push_str(&format!("; also {}", others.join(", ")));
+            words = format!("{words}; also {}", others.join(", "));
         }
         Self { code, marks, hue, words }
     }

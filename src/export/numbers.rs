@@ -26,7 +26,7 @@ pub fn short(value: f64, digits: usize) -> String {
 #[must_use]
 pub fn shown(Mark { value, ci95 }: Mark, shares: bool) -> String {
     let (factor, unit) = if shares { (100.0, " %") } else { (1.0, "") };
-    let digits = if shares { 1 } else { ci95.map_or(3, |ci95| decimals(ci95.half_width()).max(2)) };
+    let digits = if shares { 1 } else { ci95.map_or(3, |ci95| decimals(10.0 * ci95.half_width()).max(2)) };
     let number = |value: f64| format!("{:.digits$}", value * factor + 0.0);
     let interval = |ci95: Interval| format!(" [{}, {}]", number(ci95.low()), number(ci95.high()));
     format!("{}{unit}{}", number(value), ci95.map_or_else(String::new, interval))
@@ -43,7 +43,7 @@ pub fn concise(value: f64, ci95: Option<Interval>) -> String {
     let (digits, units) =
         if half > 0.0 { (digits, half * 10_f64.powi(digits.try_into().unwrap_or(0))) } else { (3, 0.0) };
     let text = short(value, digits);
-    if half > 0.0 { format!("{text}({:.0})", units.ceil()) } else { text }
+    if half > 0.0 { format!("{text}({:.0})", (units - 1e-6).ceil()) } else { text }
 }
 
 #[cfg(test)]

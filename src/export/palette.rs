@@ -156,9 +156,8 @@ pub fn step(value: f64, [least, most]: [f64; 2]) -> usize {
     if most <= least {
         return STEPS / 2;
     }
-    let share = ((value - least) / (most - least)).clamp(0.0, 1.0);
-    // Below 9, so it is a step.
-    ((share * STEPS as f64) as usize).min(STEPS - 1)
+    let share = (value - least) / (most - least);
+    (1..STEPS).filter(|&step| share >= step as f64 / STEPS as f64).count()
 }
 
 #[cfg(test)]

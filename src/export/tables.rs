@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::passes::control::Control;
 use crate::report::{HeadReport, Report};
+use crate::stats::bootstrap::Interval;
 use crate::studies::label::Label;
 use crate::studies::metric::Values;
 use crate::studies::table::{Cell, Table};
@@ -85,8 +86,8 @@ fn metrics(report: &Report) -> Table {
                 ("name", Cell::Text(head.name.clone())),
                 ("metric", Cell::Text(metric)),
                 ("value", Cell::from(*value)),
-                ("ci95_low", Cell::from(ci95.map(|ci95| ci95.low()))),
-                ("ci95_high", Cell::from(ci95.map(|ci95| ci95.high()))),
+                ("ci95_low", Cell::from(ci95.map(Interval::low))),
+                ("ci95_high", Cell::from(ci95.map(Interval::high))),
                 ("standard_error", Cell::from(error)),
                 ("chance", Cell::from(chance)),
             ]

@@ -30,7 +30,6 @@ use crate::studies::policy::Policy;
 use crate::studies::section::Section;
 use crate::studies::study::{Study, columns};
 
-pub use caveats::is_about_certainty;
 pub use control::{ControlHead, ControlReport, Controlled};
 pub use corpus::{CorpusFileInfo, CorpusInfo};
 pub use text::TextInfo;
@@ -336,6 +335,12 @@ impl HeadReport {
         let labels = self.labels.iter().map(|label| label.label.as_str());
         labels.filter(|label| runs.iter().all(|run| run.keeps(&self.name, label)))
     }
+}
+
+/// Whether a caveat that is of no study is about how sure labels are, not about their meaning.
+#[must_use]
+pub fn is_about_certainty(id: &str) -> bool {
+    caveats::is_about_certainty(id)
 }
 
 /// The JSON Schema of [`Report`], draft 2020-12.

@@ -74,18 +74,20 @@ impl Table {
         for row in &rows {
             let mut after = 0;
             for (column, _) in row {
-                match columns.iter().position(|known| known == column) {
-                    Some(place) => after = place + 1,
-                    None => {
-                        columns.insert(after, column.clone());
-                        after += 1;
-                    }
+                let known = columns.iter().position(|known| known == column);
+                let place = known.unwrap_or(after);
+                if known.is_none() {
+                    columns.insert(place, column.clone());
                 }
+                after = place + 1;
             }
         }
-        // An interval that is null somewhere, and has ends elsewhere, is these two columns.
-        let has_ends = |column: &String| columns.contains(&format!("{column}_low"));
-        let columns: Vec<String> = columns.iter().filter(|column| !has_ends(column)).cloned().collect();
+        // An interval that is null somewhere, and has ends elsewhere, is these two columns; an object likewise those of its keys.
+        let has_parts = |column: &String| {
+            let (low, within) = (format!("{column}_low"), format!("{column}."));
+            columns.iter().any(|other| *other == low || other.starts_with(&within))
+        };
+        let columns: Vec<String> = columns.iter().filter(|column| !has_parts(column)).cloned().collect();
         let cells = |mut row: Vec<(String, Cell)>| {
             let cell = |column: &String| {
                 let place = row.iter().position(|(known, _)| known == column);
@@ -110,18 +112,15 @@ fn flatten(name: &str, found: Found, cells: &mut Vec<(String, Cell)>) {
                 flatten(&if name.is_empty() { key } else { format!("{name}.{key}") }, value, cells);
             }
         }
-        Found::List(list) => match ends(&list) {
-            Some([low, high]) => {
+        Found::List(list) => {
+            let word = |found: &Found| if let Found::Text(text) = found { Some(text.clone()) } else { None };
+            if let Some([low, high]) = ends(&list) {
                 cells.push((format!("{name}_low"), Cell::Number(low)));
                 cells.push((format!("{name}_high"), Cell::Number(high)));
+            } else if let Some(words) = list.iter().map(word).collect::<Option<Vec<_>>>() {
+                add(Cell::Text(words.join(" ")));
             }
-            None => {
-                let words = |found: &Found| if let Found::Text(text) = found { Some(text.clone()) } else { None };
-                if let Some(words) = list.iter().map(words).collect::<Option<Vec<_>>>() {
-                    add(Cell::Text(words.join(" ")));
-                }
-            }
-        },
+        }
     }
 }
 
@@ -146,14 +145,15 @@ mod tests {
     #[test]
     fn rows_are_flat_and_keep_their_names() {
         let rows = [
-            json!({ "a": 1, "ci95": null, "o": { "x": true, "y": "t" }, "list": [{ "no": 1 }] }),
-            json!({ "a": 2.5, "ci95": [0.0, 1.5], "labels": ["p", "q"], "o": { "x": null, "y": "u" } }),
+            json!({ "a": 1, "ci95": null, "o": null, "list": [{ "no": 1 }] }),
+            json!({ "a": 2.5, "ci95": [0.0, 1.5], "labels": ["p", "q"], "o": { "x": true, "y": "u" } }),
         ];
         let table = Table::of("t", rows);
         assert_eq!(table.columns, ["a", "ci95_low", "ci95_high", "labels", "o.x", "o.y"]);
         let text = |text: &str| Cell::Text(text.to_owned());
-        let first = [Cell::Integer(1), Cell::Empty, Cell::Empty, Cell::Empty, Cell::Flag(true), text("t")];
-        let second = [Cell::Number(2.5), Cell::Number(0.0), Cell::Number(1.5), text("p q"), Cell::Empty, text("u")];
+        let first = [Cell::Integer(1), Cell::Empty, Cell::Empty, Cell::Empty, Cell::Empty, Cell::Empty];
+        let second =
+            [Cell::Number(2.5), Cell::Number(0.0), Cell::Number(1.5), text("p q"), Cell::Flag(true), text("u")];
         assert_eq!(table.rows, [first, second]);
     }
 

@@ -27,8 +27,10 @@ pub fn draw(report: &Report, figure: &Figure, edges: &Edges, medium: Medium) -> 
         let ([x, y], [to, down]) = (corner(source.layer, source.head), corner(target.layer, target.head));
         let (from, to) = ([x + WIDTH, y + HEIGHT / 2.0], [to, down + HEIGHT / 2.0]);
         let width = 0.6 + 3.0 * (mark.value / most).clamp(0.0, 1.0);
-        let bend =
-            [(from[0] + to[0]) / 2.0, (from[1] + to[1]) / 2.0 - 6.0 * target.layer.saturating_sub(source.layer) as f64];
+        let bend = [
+            f64::midpoint(from[0], to[0]),
+            f64::midpoint(from[1], to[1]) - 6.0 * target.layer.saturating_sub(source.layer) as f64,
+        ];
         svg.group(&format!("{source} to {target}: {}", shown(*mark, false)), |svg| {
             svg.curve(from, bend, to, if *strongest { Ink::Accent } else { Ink::Muted }, width);
         });

@@ -4,6 +4,7 @@ use super::scale::Scale;
 use crate::export::numbers::shown;
 use crate::export::palette::Ink;
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, clipped, width_of};
+use crate::stats::bootstrap::Interval;
 use crate::studies::figure::{Figure, Forest, Mark, Row};
 
 const WIDTH: f64 = 480.0;
@@ -22,7 +23,7 @@ pub fn draw(figure: &Figure, forest: &Forest, medium: Medium) -> String {
     let (names, notes) = (widest(&name), widest(&note));
     let left = names + notes + 24.0;
     let ends = rows.iter().flat_map(|row| &row.marks).flatten().flat_map(|mark| {
-        [Some(mark.value), mark.ci95.map(|ci95| ci95.low()), mark.ci95.map(|ci95| ci95.high())].into_iter().flatten()
+        [Some(mark.value), mark.ci95.map(Interval::low), mark.ci95.map(Interval::high)].into_iter().flatten()
     });
     let scale = Scale::new(ends.chain(*nothing), [left, left + WIDTH], 5);
     let (height, top) = (8.0 + 6.0 * marks.len() as f64, 14.0 + 18.0 * usize::from(marks.len() > 1) as f64);

@@ -40,15 +40,16 @@ impl Scale {
 
     /// The ticks, as pixels and texts.
     pub fn ticks(&self, show: impl Fn(f64, usize) -> String) -> Vec<(f64, String)> {
-        let count = ((self.most - self.least) / self.step).round() as usize;
         let digits = digits(self.step);
-        let tick = |place: usize| {
-            let number = self.least + place as f64 * self.step;
+        // Half a step more than the most, for sums are not exact; a scale has no more ticks than were asked for, and two.
+        let numbers = (0_u32..64).map(|place| self.least + f64::from(place) * self.step);
+        let numbers = numbers.take_while(|number| *number < self.most + self.step / 2.0);
+        let tick = |number: f64| {
             // Without a minus before a zero.
             let number = if number.abs() < self.step / 2.0 { 0.0 } else { number };
             (self.at(number), show(number, digits))
         };
-        (0..=count).map(tick).collect()
+        numbers.map(tick).collect()
     }
 }
 

@@ -118,7 +118,7 @@ fn script_hash() -> String {
 /// The colours of both themes as variables, and the steps of heat maps.
 fn colours() -> String {
     let theme = |colour: fn(Ink) -> &'static str| -> String {
-        Ink::all().map(|ink| format!("--{}:{};", ink.name(), colour(ink))).collect()
+        Ink::all().map(|ink| format!("--{}:{}", ink.name(), colour(ink))).collect::<Vec<_>>().join(";")
     };
     let mut css =
         format!(":root{{{}}}@media (prefers-color-scheme:dark){{:root{{{}}}}}", theme(Ink::light), theme(Ink::dark));

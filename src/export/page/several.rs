@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::heads::hue;
 use crate::export::heads::{Cell, families};
 use crate::report::{HeadReport, Report};
+use crate::studies::label::UNLABELLED;
 
 #[derive(Serialize)]
 struct Page {
@@ -108,6 +109,8 @@ fn by_family(reports: &[(String, Report)]) -> Vec<Family> {
             found[at].counts[place] = family.by_layer.iter().sum();
         }
     }
+    // What is no label stands last.
+    found.sort_by_key(|family| family.name == UNLABELLED);
     found
 }
 
