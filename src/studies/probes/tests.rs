@@ -287,7 +287,7 @@ fn few_words_and_many_classes_are_not_probed() {
     assert!(many[2].is_crowded && many[2].heads.iter().all(|head| head.gain.is_none()));
     assert!(many[0].heads.iter().all(|head| head.gain.is_some()));
     let section = ProbesSection { probes: many };
-    let summary = section.summary(&default_policy());
+    let summary = section.summary(&default_policy()).to_string();
     assert!(summary.contains("x: there are too many classes for a probe."), "{summary}");
     assert!(summary.contains("relation: no word of the corpus has it."), "{summary}");
 }
