@@ -63,7 +63,7 @@ const TWO_BY_TWO: &str = "\
 [defaults]
 no-run-info = true
 [models]
-tiny = { model = \"tiny\", max-tokens = 20 }
+tiny = { model = \"tiny\", max-tokens = 40 }
 planted = \"box:planted\"
 [corpora]
 text = \"text.txt\"
@@ -79,8 +79,8 @@ fn reports_are_those_of_single_runs() {
     let single = bench.at("single.json");
     let (tiny, text) = (bench.at("tiny"), bench.at("text.txt"));
     for (name, arguments) in [
-        ("tiny.text", vec![path(&tiny), "--corpus", path(&text), "--max-tokens=20"]),
-        ("tiny.gold", vec![path(&tiny), "--corpus", "box:gold", "--limit=12", "--max-tokens=20"]),
+        ("tiny.text", vec![path(&tiny), "--corpus", path(&text), "--max-tokens=40"]),
+        ("tiny.gold", vec![path(&tiny), "--corpus", "box:gold", "--limit=12", "--max-tokens=40"]),
         ("planted.text", vec!["box:planted", "--corpus", path(&text)]),
         ("planted.gold", vec!["box:planted", "--corpus", "box:gold", "--limit=12"]),
     ] {
@@ -109,7 +109,7 @@ fn one_load_serves_runs_that_need_more_and_less() {
     run(&["analyze", "box:small", "-c", "box:gold", "--limit=5", "-o", path(&single), "--no-run-info", "-q"]).unwrap();
     assert_eq!(bench.read("out/m.g.plain.json"), fs::read_to_string(&single).unwrap());
     let report: Value = serde_json::from_str(&bench.read("out/m.g.effect.json")).unwrap();
-    assert!(report["effects"].is_object(), "the study was run: {:?}", report.as_object().unwrap().keys());
+    assert!(report["effect"].is_object(), "the study was run: {:?}", report.as_object().unwrap().keys());
 }
 
 #[test]

@@ -58,7 +58,11 @@ fn a_report_has_its_papers() {
     let report = folder.path().join("report.json");
     run(&["analyze", "box:planted", "-c", "box:gold", "--limit", "60", "-o", path(&report), "-q"]).unwrap();
     let text = run(&["cite", path(&report)]).unwrap();
-    assert!(text.starts_with(&format!("The program:\n\n  headscope {}. ", env!("CARGO_PKG_VERSION"))), "{text}");
+    let version = format!(". Version {}. Software", env!("CARGO_PKG_VERSION"));
+    assert!(
+        text.starts_with("The program:\n\n  headscope: what each attention head") && text.contains(&version),
+        "{text}"
+    );
     let labels = text.split("Labels of this report").nth(1).expect("labels").split("Metrics of").next().unwrap();
     assert!(labels.contains("\n  previous-token  "), "{text}");
     assert!(!labels.contains("induction"), "a label that no head has: {text}");

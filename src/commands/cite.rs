@@ -90,18 +90,12 @@ fn write_all(
     labels: &[&'static Explanation],
     metrics: &[&'static Explanation],
 ) -> std::fmt::Result {
-    let (tool, field) = (&report.tool, |name: &str| {
+    let field = |name: &str| {
         let line = CITATION.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
         line.unwrap_or_default().trim_matches('"').to_owned()
-    });
-    writeln!(
-        out,
-        "The program:\n\n  {} {}. {}. Software, {}.",
-        tool.name,
-        tool.version,
-        field("title"),
-        field("license")
-    )?;
+    };
+    let (title, version, license) = (field("title"), &report.tool.version, field("license"));
+    writeln!(out, "The program:\n\n  {title}. Version {version}. Software, {license}.")?;
     let mut papers = BTreeSet::new();
     for (title, entries) in [("Labels", labels), ("Metrics", metrics)] {
         if entries.is_empty() {

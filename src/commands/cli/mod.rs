@@ -139,7 +139,7 @@ impl CorpusArguments {
 
 impl AnalyzeArguments {
     fn validate(self) -> Result<AnalyzeOptions, Usage> {
-        let model = model(self.model.as_deref(), &self.network);
+        let model = model(self.model.as_deref(), &self.network)?;
         let is_first_run = self.corpora.corpus.is_empty();
         let corpus = self.corpora.validate()?;
         if self.truncate && !corpus.iter().any(Input::may_have_text) {
@@ -354,7 +354,7 @@ impl DiffArguments {
 
 impl MapsArguments {
     fn validate(self) -> Result<MapsOptions, Usage> {
-        let model = model(self.model.as_deref(), &self.network);
+        let model = model(self.model.as_deref(), &self.network)?;
         let inputs = self.corpora.validate()?;
         let sentences = if let Some(text) = self.text {
             SentenceChoice::Text(text)
@@ -376,7 +376,7 @@ impl MapsArguments {
 
 impl CountsArguments {
     fn validate(self) -> Result<CountsOptions, Usage> {
-        let (model, corpus) = (model(self.model.as_deref(), &self.network), self.corpora.validate()?);
+        let (model, corpus) = (model(self.model.as_deref(), &self.network)?, self.corpora.validate()?);
         refuse_overlap(std::slice::from_ref(&self.output), &corpus)?;
         Ok(CountsOptions { model, corpus, output: self.output })
     }
@@ -396,9 +396,13 @@ fn threads_or_all(threads: Option<u16>) -> NonZeroUsize {
     threads.map_or_else(all_cores, |threads| NonZeroUsize::new(threads.into()).expect("in range"))
 }
 
-fn model(argument: Option<&str>, network: &NetworkArguments) -> ModelRef {
+/// The model that is named; a name that is not in the box is refused as a corpus's is.
+fn model(argument: Option<&str>, network: &NetworkArguments) -> Result<ModelRef, Usage> {
     let model = ModelRef::parse(argument.unwrap_or(boxed::MODEL));
-    if network.offline { model.offline() } else { model }
+    if let ModelRef::InTheBox(name) = &model {
+        boxed::model(name)?;
+    }
+    Ok(if network.offline { model.offline() } else { model })
 }
 
 fn targets(paths: &[PathBuf]) -> Result<Vec<Target>, Usage> {
