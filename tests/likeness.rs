@@ -107,7 +107,7 @@ fn parts_add_up_to_the_whole() {
     run(&["merge", path(&parts[1]), path(&parts[0]), "--no-run-info", "-q", "-o", path(&merged)]).unwrap();
     assert_eq!(fs::read(&merged).unwrap(), fs::read(&whole).unwrap());
     let again = folder.path().join("again.json");
-    run(&["relabel", path(&whole), "-o", path(&again)]).unwrap();
+    run(&["relabel", path(&whole), "--preset", "voita2019", "-o", path(&again)]).unwrap();
     let read = |file| -> Value { serde_json::from_slice(&fs::read(file).unwrap()).unwrap() };
     assert_eq!(read(&again)["likeness"], read(&whole)["likeness"]);
 }

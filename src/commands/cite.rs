@@ -135,7 +135,7 @@ mod tests {
     fn every_paper_that_a_source_names_is_a_reference() {
         for entry in all::labels().chain(all::metrics()) {
             let source = entry.explanation.source;
-            let years = source.split(|c: char| !c.is_ascii_alphanumeric() && c != ':').filter(|word| {
+            let years = source.split(|c: char| !c.is_ascii_alphanumeric() && !":-".contains(c)).filter(|word| {
                 word.len() == 4 && (word.starts_with("19") || word.starts_with("20")) && word.parse::<u16>().is_ok()
             });
             let (years, found) = (years.collect::<BTreeSet<_>>(), named_in(source));

@@ -213,11 +213,10 @@ pub const TERMS: &[Term] = &[
         section: "Removal of a cluster",
     },
     Term {
-        name: "gain",
-        also: &["adds", "together", "mean_gain", "best_gain"],
-        meaning: "Of a head, in the study `probes`: the share of words that a linear discriminant gets right on the word embedding \
-            and the head's output together, less the share on the embedding alone. A head adds to the word where that is above 0 \
-            beyond chance.",
+        name: "adds",
+        also: &["mean_gain", "best_gain"],
+        meaning: "Of a head, in the study `probes`: its gain is above 0 beyond chance. The gain is the share of words that a linear \
+            discriminant gets right on the word embedding and the head's output together, less the share on the embedding alone.",
         section: "Probes",
     },
     Term {

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 use super::batch::BatchArguments;
-use super::installed::{CompletionsArguments, ManArguments};
 use crate::model::grid::HeadPlace;
 use crate::passes::ablation::Choice;
 use crate::sequences::shard::Shard;
@@ -616,4 +616,26 @@ pub(super) enum FromTokenArgument {
     Mean,
     /// Its first token
     First,
+}
+
+/// Print completions for a shell
+///
+/// Bash: `headscope completions bash > ~/.local/share/bash-completion/completions/headscope`. Zsh: to a file `_headscope` in a
+/// folder of `fpath`. Fish: `headscope completions fish > ~/.config/fish/completions/headscope.fish`.
+#[derive(Args)]
+pub(super) struct CompletionsArguments {
+    /// The shell
+    #[arg(value_enum)]
+    pub(super) shell: Shell,
+}
+
+/// Write the manual pages
+///
+/// One page for the program and one for each command: headscope.1, headscope-analyze.1 and so on. To read one without
+/// installing it: `man -l FOLDER/headscope-analyze.1`.
+#[derive(Args)]
+pub(super) struct ManArguments {
+    /// The folder to write to; it is made if it is not there
+    #[arg(short, long, value_name = "FOLDER")]
+    pub(super) output: PathBuf,
 }

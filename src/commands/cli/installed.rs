@@ -2,27 +2,15 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Command, CommandFactory};
-use clap_complete::Shell;
+use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 
-use super::arguments::Arguments;
+use super::arguments::{Arguments, CompletionsArguments, ManArguments};
 use crate::commands::files::File;
 use crate::passes::identity::Tool;
 use crate::passes::partial;
 use crate::report;
 use crate::system::processor;
-
-/// Print completions for a shell
-///
-/// Bash: `headscope completions bash > ~/.local/share/bash-completion/completions/headscope`. Zsh: to a file `_headscope` in a
-/// folder of `fpath`. Fish: `headscope completions fish > ~/.config/fish/completions/headscope.fish`.
-#[derive(Args)]
-pub(super) struct CompletionsArguments {
-    /// The shell
-    #[arg(value_enum)]
-    shell: Shell,
-}
 
 impl CompletionsArguments {
     pub(super) fn text(&self) -> String {
@@ -31,17 +19,6 @@ impl CompletionsArguments {
         clap_complete::generate(self.shell, &mut command, name, &mut bytes);
         String::from_utf8(bytes).expect("completions are text")
     }
-}
-
-/// Write the manual pages
-///
-/// One page for the program and one for each command: headscope.1, headscope-analyze.1 and so on. To read one without
-/// installing it: `man -l FOLDER/headscope-analyze.1`.
-#[derive(Args)]
-pub(super) struct ManArguments {
-    /// The folder to write to; it is made if it is not there
-    #[arg(short, long, value_name = "FOLDER")]
-    output: PathBuf,
 }
 
 impl ManArguments {
