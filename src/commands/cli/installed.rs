@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Command, CommandFactory};
+use clap::Command;
 use clap_mangen::Man;
 
-use super::arguments::{Arguments, CompletionsArguments, ManArguments};
+use super::arguments::{CompletionsArguments, ManArguments};
 use crate::commands::files::File;
 use crate::passes::identity::Tool;
 use crate::passes::partial;
@@ -13,18 +13,17 @@ use crate::report;
 use crate::system::processor;
 
 impl CompletionsArguments {
-    pub(super) fn text(&self) -> String {
-        let (mut command, mut bytes) = (Arguments::command(), Vec::new());
-        let name = command.get_name().to_owned();
-        clap_complete::generate(self.shell, &mut command, name, &mut bytes);
+    /// The script for all commands, which are those of `root`.
+    pub(super) fn text(&self, mut root: Command) -> String {
+        let (name, mut bytes) = (root.get_name().to_owned(), Vec::new());
+        clap_complete::generate(self.shell, &mut root, name, &mut bytes);
         String::from_utf8(bytes).expect("completions are text")
     }
 }
 
 impl ManArguments {
-    /// The folder and its pages.
-    pub(super) fn files(self) -> Result<(PathBuf, Vec<File>), String> {
-        let mut root = Arguments::command();
+    /// The folder and the pages of `root` and its commands.
+    pub(super) fn files(self, mut root: Command) -> Result<(PathBuf, Vec<File>), String> {
         root.build();
         let commands = root.get_subcommands().filter(|command| command.get_name() != "help").cloned();
         let page = |command: Command| {

@@ -106,8 +106,10 @@ pub fn parse() -> Command {
         Action::Explain(arguments) => ("explain", arguments.text().map(Command::Print)),
         Action::Schema(arguments) => ("schema", Ok(Command::Print(arguments.text()))),
         Action::Cite(arguments) => ("cite", Ok(Command::Cite(CiteOptions { report: arguments.report }))),
-        Action::Completions(arguments) => ("completions", Ok(Command::Print(arguments.text()))),
-        Action::Man(arguments) => ("man", arguments.files().map(|(folder, files)| Command::Write(folder, files))),
+        Action::Completions(arguments) => ("completions", Ok(Command::Print(arguments.text(Arguments::command())))),
+        Action::Man(arguments) => {
+            ("man", arguments.files(Arguments::command()).map(|(folder, files)| Command::Write(folder, files)))
+        }
     };
     command.unwrap_or_else(|usage| {
         let mut root = Arguments::command();

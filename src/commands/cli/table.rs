@@ -320,11 +320,11 @@ fn run(name: String, settings: &Settings, offline: bool) -> Result<Run, Wrong> {
     Ok(Run { name, options, given: command_line(&left_out), files: named.into_iter().collect() })
 }
 
-/// The place of the option that a message is about, else that of the model.
+/// The place of the option that a message is about, else that of the model or the corpus.
 fn place(settings: &Settings, message: &str) -> usize {
     let named = settings.iter().filter_map(|(name, (_, span))| Some((message.find(&format!("--{name}"))?, span.start)));
-    let corpus = || message.contains(CORPUS).then(|| settings.get(CORPUS)).flatten().map(|(_, span)| span.start);
-    named.min().map(|(_, at)| at).or_else(corpus).unwrap_or_else(|| settings[MODEL].1.start)
+    let other = if message.contains(" model `") { MODEL } else { CORPUS };
+    named.min().map_or_else(|| settings[other].1.start, |(_, at)| at)
 }
 
 /// What clap says is wrong, without its advice on the command line.
