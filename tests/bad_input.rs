@@ -656,7 +656,7 @@ fn sentences_to_map_must_be_there() {
     assert_eq!(
         maps("1"),
         (
-            1,
+            3,
             "error: DIR/two.txt:2: cannot map sentence 1: it is one with more tokens than the limit: \
                 cut it, or raise --max-tokens if the model has more positions\n"
                 .to_owned()

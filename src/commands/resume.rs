@@ -66,7 +66,7 @@ impl Parts<'_> {
             let path = self.folder.join(format!("{number}-of-{PARTS}{stage}.{}", partial::EXTENSION));
             let part = if path.exists() {
                 self.taken += 1;
-                read(&path, shard, &self.identity)?
+                read(&path, shard, &self.identity).class(Class::Input)?
             } else {
                 self.made += 1;
                 let mut output = Output::open(&path)?;

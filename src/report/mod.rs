@@ -296,7 +296,10 @@ impl Report {
             (metrics == head.ci95.cells().map(|(name, _)| name).collect()).then_some(metrics)
         };
         let expected = names(&self.heads[0]);
-        if let Some(head) = self.heads.iter().find(|head| expected.is_none() || names(head) != expected) {
+        // There are studies that have none.
+        let has_metrics = self.sections.0.iter().any(|(study, _)| !columns(*study).is_empty());
+        if has_metrics && let Some(head) = self.heads.iter().find(|head| expected.is_none() || names(head) != expected)
+        {
             return Some(lacking(head));
         }
         self.sections.0.iter().find_map(|(_, section)| section.defect(grid))

@@ -241,8 +241,10 @@ fn add(settings: &mut Settings, table: &DeTable<'_>, known: &Command, also: &[&s
         let option = known.get_arguments().find(|option| option.get_long() == Some(name) && name != CORPUS);
         let Some(option) = option else {
             let similar = |known: &&str| strsim::jaro_winkler(known, name);
-            let names = known.get_arguments().filter_map(clap::Arg::get_long).filter(|known| *known != CORPUS);
-            let close = names.max_by(|a, b| similar(a).total_cmp(&similar(b))).filter(|known| similar(known) > 0.8);
+            let names = known.get_arguments().filter_map(clap::Arg::get_long);
+            let close = names
+                .max_by(|a, b| similar(a).total_cmp(&similar(b)))
+                .filter(|known| name != CORPUS && similar(known) > 0.8);
             let meant = close.map_or_else(
                 || ": `headscope analyze --help` lists them".to_owned(),
                 |known| format!("; did you mean `{known}`?"),

@@ -215,11 +215,11 @@ fn check_input(config: &Config, start: Start<'_>, batch: &Batch<'_>, gates: &Gat
 
 /// Fails if a value is NaN or infinite.
 fn check_finite(values: &[f32], layer: usize) -> Result<()> {
-    ensure!(
-        values.iter().all(|value| value.is_finite()),
-        "layer {layer} computes values that are not finite: the weights are damaged or overflow in float32"
-    );
-    Ok(())
+    if values.iter().all(|value| value.is_finite()) {
+        return Ok(());
+    }
+    Err(anyhow!("layer {layer} computes values that are not finite: the weights are damaged or overflow in float32"))
+        .class(Class::Model)
 }
 
 /// The message where logits are needed and the prediction head was not loaded.
