@@ -41,8 +41,10 @@ const MOST_RUNS: usize = 10_000;
 /// The parts of a table, in the order in which the later ones override what the earlier ones say.
 const PARTS: [&str; 4] = ["defaults", "models", "corpora", "options"];
 
-/// Options of `headscope analyze` that a table cannot have, and why.
-const REFUSED: [(&str, &str); 8] = [
+/// What cannot stand among the options of a table, and why.
+const REFUSED: [(&str, &str); 10] = [
+    ("model", "models are named in [models]"),
+    ("corpus", "corpora are named in [corpora]"),
     ("output", "reports are written to the folder of `headscope batch -o`"),
     ("quiet", "no summary is printed here"),
     ("shard", "a shard makes no report: use `headscope analyze` and `headscope merge`"),
@@ -236,9 +238,9 @@ fn add(settings: &mut Settings, table: &DeTable<'_>, known: &Command, also: &[&s
             continue;
         }
         if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
-            return wrong(at, format!("`{name}` has no place in a table: {why}"));
+            return wrong(at, format!("`{name}` has no place here: {why}"));
         }
-        let option = known.get_arguments().find(|option| option.get_long() == Some(name) && name != CORPUS);
+        let option = known.get_arguments().find(|option| option.get_long() == Some(name));
         let Some(option) = option else {
             let similar = |known: &&str| strsim::jaro_winkler(known, name);
             let names = known.get_arguments().filter_map(clap::Arg::get_long);

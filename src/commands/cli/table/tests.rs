@@ -66,12 +66,9 @@ fn errors_name_the_line_the_value_and_the_way_out() {
         ("limt = 3", (7, "there is no option `limt` of `headscope analyze`; did you mean `limit`?")),
         (
             "output = \"x\"",
-            (7, "`output` has no place in a table: reports are written to the folder of `headscope batch -o`"),
+            (7, "`output` has no place here: reports are written to the folder of `headscope batch -o`"),
         ),
-        (
-            "corpus = \"x\"",
-            (7, "there is no option `corpus` of `headscope analyze`: `headscope analyze --help` lists them"),
-        ),
+        ("corpus = \"x\"", (7, "`corpus` has no place here: corpora are named in [corpora]")),
         ("truncate = 3", (7, "`truncate` is a switch: write true or false")),
         ("limit = [1]", (7, "`limit` is a text or a number")),
         ("with = []", (7, "`with` is an empty list: leave it out")),
