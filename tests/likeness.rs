@@ -42,9 +42,9 @@ fn all_near(at: &str, found: &Value, expected: &Value, tolerance: f64) {
     for (place, (found, expected)) in found.iter().zip(expected).enumerate() {
         let at = format!("{at}[{place}]");
         if expected.is_array() {
-            all_near(&at, found, expected, tolerance)
+            all_near(&at, found, expected, tolerance);
         } else {
-            near(&at, found, expected, tolerance)
+            near(&at, found, expected, tolerance);
         }
     }
 }

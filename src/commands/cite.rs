@@ -71,7 +71,7 @@ fn of(report: &Report) -> String {
         .filter(|detector| labels.iter().any(|label| detector.gives(label)))
         .map(|detector| &detector.explanation)
         .collect();
-    let measured: BTreeSet<String> = report.chance.cells().into_iter().map(|(name, _)| name).collect();
+    let measured: BTreeSet<String> = report.chance.cells().map(|(name, _)| name).collect();
     let metrics: Vec<&'static Explanation> = all::metrics()
         .map(|entry| entry.explanation)
         .filter(|metric| {

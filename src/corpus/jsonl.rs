@@ -129,8 +129,11 @@ impl Line {
     }
 }
 
-/// The keys that were asked for, each with the list that the line has under it, and the entry of features that is wanted.
-struct Asked<'a>(Vec<(&'a str, Option<Vec<Value>>, Option<&'a str>)>);
+/// The keys that were asked for.
+struct Asked<'a>(Vec<Column<'a>>);
+
+/// A key, the list that the line has under it, and the entry of features that is wanted.
+type Column<'a> = (&'a str, Option<Vec<Value>>, Option<&'a str>);
 
 impl<'a> Asked<'a> {
     fn new(json: &str, asked: &'a [String]) -> Result<Self> {
@@ -159,7 +162,7 @@ impl<'a> Asked<'a> {
 
     /// What a word has under each of them; numbers and truth values as JSON writes them.
     fn of_word(&self, word: usize) -> Box<[Option<Box<str>>]> {
-        let value = |(_, list, entry): &(&str, Option<Vec<Value>>, Option<&str>)| {
+        let value = |(_, list, entry): &Column<'_>| {
             let value = match &list.as_ref()?[word] {
                 Value::Null => return None,
                 Value::String(text) => text.clone(),

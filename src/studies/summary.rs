@@ -16,7 +16,7 @@ enum Passage {
     /// Whole lines.
     Lines(String),
     /// A table, and the columns that may go where there is no room, the first of them first.
-    Table(Table, &'static [usize]),
+    Table(Box<Table>, &'static [usize]),
 }
 
 /// Lines of text are not wider than this, however wide the terminal is: longer ones are hard to read.
@@ -30,7 +30,7 @@ impl Summary {
 
     /// Adds a table some columns of which may go where there is no room, the first of these first.
     pub fn table_without(&mut self, table: Table, may_go: &'static [usize]) {
-        self.0.push(Passage::Table(table, may_go));
+        self.0.push(Passage::Table(Box::new(table), may_go));
     }
 
     /// Adds an empty line.
@@ -94,7 +94,7 @@ impl Passage {
                 lines.lines().map(|line| wrapped(line, width.min(WIDEST_LINE)) + "\n").collect()
             }
             (Self::Table(table, may_go), width) => {
-                let (table, gone) = fitted(table.clone(), may_go, width);
+                let (table, gone) = fitted(Table::clone(table), may_go, width);
                 let gone: Vec<String> = gone.iter().filter_map(|&column| title(&table, column)).collect();
                 let note = if gone.is_empty() {
                     String::new()

@@ -11,7 +11,7 @@ pub fn path() -> &'static str {
         if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
             return "AVX2";
         }
-        return "SSE2";
+        "SSE2"
     }
     #[cfg(target_arch = "aarch64")]
     return "NEON";

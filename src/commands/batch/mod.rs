@@ -128,7 +128,10 @@ impl Batch<'_> {
             Err(_) if dry && matches!(model, ModelRef::Hub { offline: false, .. }) => {
                 return runs.iter().try_for_each(|run| self.would(run, "its model is not in the cache of the Hub yet"));
             }
-            Err(error) => return self.fail(runs, &error),
+            Err(error) => {
+                self.fail(runs, &error);
+                return Ok(());
+            }
         };
         let mut pending = Vec::new();
         for run in runs {
@@ -138,7 +141,7 @@ impl Batch<'_> {
                     Some(reason) if dry => self.would(run, &reason)?,
                     Some(_) => pending.push(Pending { run, inputs }),
                 },
-                Err(error) => self.fail(&[run], &error)?,
+                Err(error) => self.fail(&[run], &error),
             }
             if self.stops() {
                 return Ok(());
@@ -154,7 +157,7 @@ impl Batch<'_> {
                     for Pending { run, inputs } in pending {
                         match self.run(run, &loaded, inputs) {
                             Ok(says) => self.done(run, Status::Done, &says)?,
-                            Err(error) => self.fail(&[run], &error)?,
+                            Err(error) => self.fail(&[run], &error),
                         }
                         if self.stops() {
                             break;
@@ -162,7 +165,7 @@ impl Batch<'_> {
                     }
                     return Ok(());
                 }
-                Err(error) => self.fail(&[pending.remove(first).run], &error)?,
+                Err(error) => self.fail(&[pending.remove(first).run], &error),
             }
             if self.stops() {
                 break;
@@ -210,7 +213,7 @@ impl Batch<'_> {
         if self.options.quiet { Ok(()) } else { print(&format!("{}: {}\n", run.name, printable(says))) }
     }
 
-    fn fail(&mut self, runs: &[&Run], error: &Error) -> Result<()> {
+    fn fail(&mut self, runs: &[&Run], error: &Error) {
         let class = Class::of(error);
         let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
         let message = format!("{error:#}");
@@ -220,7 +223,6 @@ impl Batch<'_> {
             self.statuses.insert(name.to_owned(), Status::Failed(message.clone()));
             self.failed.push((name.to_owned(), class));
         }
-        Ok(())
     }
 
     /// Writes the overview and says what failed.

@@ -140,8 +140,9 @@ fn page(rows: &[Row<'_>]) -> String {
             counts.join(", ")
         )?;
         let columns = ["run", "status", "model", "corpus", "sentences", "words", "heads with a firm label", "reports"];
-        let header: String = columns.iter().map(|name| format!("<th scope=\"col\">{name}</th>")).collect();
-        writeln!(html, "<table>\n<thead><tr>{header}</tr></thead>\n<tbody>")?;
+        write!(html, "<table>\n<thead><tr>")?;
+        columns.iter().try_for_each(|name| write!(html, "<th scope=\"col\">{name}</th>"))?;
+        writeln!(html, "</tr></thead>\n<tbody>")?;
         for row in rows {
             let status = row.status.name();
             write!(html, "<tr class=\"{status}\"><th scope=\"row\">{}</th><td>{status}", escaped(row.run))?;

@@ -83,12 +83,12 @@ fn formats() -> PossibleValuesParser {
 }
 
 impl BatchArguments {
-    pub(super) fn validate(self) -> Result<BatchOptions, String> {
+    pub(super) fn options(self) -> BatchOptions {
         let Self { table, output, only, keep_going, dry_run, formats, offline, quiet } = self;
         let wanted = formats.unwrap_or_else(|| vec![PAGE.to_owned()]);
         let writers =
             Writer::ALL.iter().filter(|(name, _)| *name == JSON || wanted.iter().any(|format| format == name));
-        Ok(BatchOptions {
+        BatchOptions {
             table,
             folder: output,
             only,
@@ -98,6 +98,6 @@ impl BatchArguments {
             offline,
             quiet,
             errors: error_format(),
-        })
+        }
     }
 }

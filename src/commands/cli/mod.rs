@@ -102,7 +102,7 @@ pub fn parse() -> Command {
         Action::Diff(arguments) => ("diff", arguments.validate().map(Command::Diff)),
         Action::Maps(arguments) => ("maps", arguments.validate().map(Command::Maps)),
         Action::Counts(arguments) => ("counts", arguments.validate().map(Command::Counts)),
-        Action::Batch(arguments) => ("batch", arguments.validate().map(Command::Batch)),
+        Action::Batch(arguments) => ("batch", Ok(Command::Batch(arguments.options()))),
         Action::Explain(arguments) => ("explain", arguments.text().map(Command::Print)),
         Action::Schema(arguments) => ("schema", Ok(Command::Print(arguments.text()))),
         Action::Cite(arguments) => ("cite", Ok(Command::Cite(CiteOptions { report: arguments.report }))),

@@ -18,9 +18,10 @@ pub mod visitor;
 
 use std::sync::Arc;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 
 use crate::model::config::Config;
+use crate::system::failure::{Class, Classify};
 use batch::{Batch, Input};
 use gates::Gates;
 use matmul::Matrix;

@@ -57,6 +57,7 @@ pub struct RelationMetrics {
 
 impl RelationMetrics {
     /// A line on the relation's best head, which is at `place`.
+    #[must_use]
     pub fn of_best_head(&self, place: HeadPlace) -> String {
         let Self { relation, count, direction, accuracy, baseline, tag_baseline, by_distance, by_head, .. } = self;
         let tags = percent(tag_baseline.as_ref().map(|tags| tags.accuracy));
@@ -80,6 +81,7 @@ impl RelationMetrics {
     }
 
     /// Both baselines and all heads, the most accurate first; of equals the first in the model.
+    #[must_use]
     pub fn tracked(&self) -> Tracked {
         let tracker = |head: &HeadAccuracy, direction: Direction| {
             let versus = head.versus_offset.get(direction);

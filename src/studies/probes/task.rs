@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::corpus::TreeHead;
 use crate::corpus::relation::base;
+use crate::corpus::{TreeHead, Upos};
 use crate::sequences::sequence::Sequence;
 
 /// The tasks that every corpus is asked for.
@@ -19,7 +19,7 @@ pub fn tasks(asked: &[String]) -> Vec<String> {
 /// The class of a word in each task, in the order of [`tasks`]; `None` where it has none.
 pub fn classes(sequence: &Sequence, word: usize) -> impl Iterator<Item = Option<&str>> {
     let annotation = sequence.annotations.get(word);
-    let upos = annotation.and_then(|annotation| annotation.upos).map(|upos| upos.tag());
+    let upos = annotation.and_then(|annotation| annotation.upos).map(Upos::tag);
     let arc = sequence.tree.as_ref().and_then(|tree| tree.get(word));
     let relation = arc.filter(|arc| arc.head != TreeHead::Unknown).map(|arc| base(&arc.relation));
     let asked = annotation.map(|annotation| &*annotation.asked).unwrap_or_default();

@@ -135,9 +135,9 @@ fn a_discriminant_of_two_classes_by_hand() {
     // Scaled by 1/sqrt 2 the means are ∓sqrt 2 about 3, the covariance is 1 and the ridge.
     let variance = 1.0 + RIDGE;
     let expected = [-1.0 / variance, 1.0 / variance];
-    for class in 0..2 {
-        assert!((linear.weights[class] - expected[class]).abs() < 1e-14);
-        let bias = 0.5_f64.ln() - 1.0 / variance - 3.0 * expected[class];
+    for (class, expected) in expected.into_iter().enumerate() {
+        assert!((linear.weights[class] - expected).abs() < 1e-14);
+        let bias = 0.5_f64.ln() - 1.0 / variance - 3.0 * expected;
         assert!((linear.bias[class] - bias).abs() < 1e-14);
     }
     // Half way between the means both are as good.
@@ -242,7 +242,7 @@ fn a_head_that_carries_the_tag_has_the_gain() {
     assert!(with.gain_ci95.is_some_and(|ci95| ci95.low() < gain(&with) && gain(&with) < ci95.high()));
     let layer = &found.layers[0];
     assert_eq!((layer.best.as_deref(), layer.best_gain), (Some("L0H1"), with.gain));
-    assert!((layer.mean_gain.unwrap() - (gain(&with) + gain(&without)) / 2.0).abs() < 1e-12);
+    assert!((layer.mean_gain.unwrap() - f64::midpoint(gain(&with), gain(&without))).abs() < 1e-12);
 }
 
 #[test]
