@@ -135,7 +135,7 @@ fn what_is_asked_for_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let corpus = folder.path().join("corpus.jsonl");
     let line = |number: usize| {
-        let tags = if number % 2 == 0 { json!(["A", null, 3]) } else { json!(["B", "A", "B"]) };
+        let tags = if number.is_multiple_of(2) { json!(["A", null, 3]) } else { json!(["B", "A", "B"]) };
         json!({ "words": [format!("a{number}"), "b", "c"], "ner": tags, "id": number }).to_string() + "\n"
     };
     fs::write(&corpus, (0..40).map(line).collect::<String>()).unwrap();

@@ -1,7 +1,7 @@
 //! `headscope batch`: a table of analyses, of which it does what is missing or has changed.
 //!
-//! Runs of one model follow on each other, so that it is loaded once; [`ledger`] remembers of what each report was made,
-//! and [`overview`] shows all of them.
+//! Runs of one model follow on each other, so that it is loaded once; `ledger.rs` remembers of what each report was made,
+//! and `overview.rs` shows all of them.
 
 mod inputs;
 mod ledger;
