@@ -4,6 +4,9 @@ use crate::system::described::{Described, ErrorFormat};
 use crate::system::failure::Class;
 use crate::system::terminal::{is_obeyed, one_line, say};
 
+/// Wrong usage, in words.
+pub(super) type Usage = String;
+
 /// How errors are printed, as far as the arguments say: also where they cannot be read otherwise.
 #[must_use]
 pub fn error_format() -> ErrorFormat {

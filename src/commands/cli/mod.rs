@@ -2,6 +2,7 @@
 
 mod arguments;
 mod batch;
+mod chosen;
 mod errors;
 mod installed;
 pub mod table;
@@ -19,38 +20,33 @@ use crate::commands::explain;
 use crate::commands::files::File;
 use crate::commands::options::{
     AnalyzeOptions, BatchOptions, CiteOptions, CountsOptions, DiffOptions, ExportOptions, Exported, MapsOptions,
-    MergeOptions, Merged, ONLY_ONCE, Outcome, PolicyOptions, RelabelOptions, ReportOptions, SentenceChoice,
-    ShowOptions, Shown,
+    MergeOptions, Merged, Outcome, PolicyOptions, RelabelOptions, ReportOptions, SentenceChoice, ShowOptions, Shown,
 };
 use crate::corpus::{Format, Input};
 use crate::export::summary::Detail;
 use crate::export::{TableWriter, Target, Writer};
 use crate::model::grid::HeadPlace;
 use crate::model::source::ModelRef;
-use crate::passes::ablation::{Ablation, Choice, Replacement};
-use crate::passes::control::{Control, ControlKind};
 use crate::passes::partial;
-use crate::passes::pass::{Pass, Portion};
 use crate::report;
 use crate::sequences::shard::Shard;
 use crate::sequences::words::FromToken;
-use crate::studies::all::{self, STUDIES};
 use crate::studies::number::Part;
-use crate::studies::presets::{PRESETS, Preset};
-use crate::studies::study::{Counts, Study};
+use crate::studies::study::Study;
 use crate::system::boxed;
 use crate::system::output::{self};
 use crate::system::parallel::all_cores;
 
 use arguments::{
-    Action, AnalyzeArguments, Arguments, ColorArgument, ControlArgument, CorpusArguments, CountsArguments,
-    DiffArguments, ExplainArguments, ExportArguments, FormatArgument, FromTokenArgument, MapsArguments, MergeArguments,
-    NetworkArguments, PartArgument, RelabelArguments, RemovalArgument, ReportArguments, SchemaArgument,
-    SchemaArguments, ShowArguments, SummaryArgument,
+    Action, AnalyzeArguments, Arguments, ColorArgument, CorpusArguments, CountsArguments, DiffArguments,
+    ExplainArguments, ExportArguments, FormatArgument, FromTokenArgument, MapsArguments, MergeArguments,
+    NetworkArguments, PartArgument, RelabelArguments, ReportArguments, SchemaArgument, SchemaArguments, ShowArguments,
+    SummaryArgument,
 };
 
+use chosen::{ablation, can_count, controls, presets, probes, refuse_reading_again, refuse_studies, studies};
 pub use errors::error_format;
-use errors::refuse;
+use errors::{Usage, refuse};
 
 /// A command with its options, validated.
 pub enum Command {
@@ -123,9 +119,6 @@ pub fn parse() -> Command {
 fn asks_for_more() -> bool {
     std::env::args_os().any(|argument| argument == "--verbose")
 }
-
-/// Wrong usage, in words.
-type Usage = String;
 
 impl CorpusArguments {
     fn validate(self) -> Result<Vec<Input>, Usage> {
@@ -411,16 +404,6 @@ fn targets(paths: &[PathBuf]) -> Result<Vec<Target>, Usage> {
     paths.iter().map(|path| target(path)).collect()
 }
 
-/// Each control that was named, once, with each seed.
-fn controls(named: &[ControlArgument], seeds: u64) -> Vec<Control> {
-    let kind = |control: &ControlArgument| match control {
-        ControlArgument::RandomInit => ControlKind::RandomInit,
-        ControlArgument::ShuffledWords => ControlKind::ShuffledWords,
-    };
-    let kinds: BTreeSet<ControlKind> = named.iter().map(kind).collect();
-    kinds.into_iter().flat_map(|kind| (0..seeds).map(move |seed| Control { kind, seed })).collect()
-}
-
 fn target(path: &Path) -> Result<Target, Usage> {
     if path == Path::new("-") {
         return Ok(Target::Stdout);
@@ -463,163 +446,6 @@ fn refuse_other_than_pages(outputs: &[PathBuf], of: &str) -> Result<(), Usage> {
 /// Each head once, ascending.
 fn heads(named: Vec<HeadPlace>) -> Vec<HeadPlace> {
     BTreeSet::from_iter(named).into_iter().collect()
-}
-
-/// The presets of these names, each once; clap has checked the names.
-fn presets(names: &[String]) -> Vec<&'static Preset> {
-    PRESETS.iter().filter(|preset| names.iter().any(|name| name == preset.name)).collect()
-}
-
-/// The studies that run by default, or where no corpus is named, those that presets and `--with` switch on, less those that
-/// `--without` switches off; and, if they may, those that join them.
-fn studies(
-    is_first_run: bool,
-    presets_named: &[String],
-    with: &[String],
-    without: &[String],
-    may_join: bool,
-) -> Result<Vec<&'static dyn Study>, Usage> {
-    if let Some(both) = with.iter().find(|name| without.contains(name)) {
-        return Err(format!("--with {both} and --without {both}: which of them?"));
-    }
-    let by_preset = |name: &str| presets(presets_named).iter().any(|preset| preset.studies.contains(&name));
-    let named = |study: &dyn Study, names: &[String]| names.iter().any(|name| name == study.card().name);
-    let wanted = |study: &dyn Study| {
-        let card = study.card();
-        let by_default = if is_first_run { study.in_first_run() } else { card.by_default };
-        by_default || by_preset(card.name) || named(study, with)
-    };
-    let runs = |study: &dyn Study| wanted(study) && !named(study, without);
-    for study in STUDIES.iter().filter(|study| runs(**study)) {
-        if let Some(needed) = study.builds_on().iter().find(|needed| without.iter().any(|name| name == *needed)) {
-            return Err(format!("--without {needed}: the study {} asks about what it finds", study.card().name));
-        }
-    }
-    let is_needed =
-        |study: &dyn Study| STUDIES.iter().any(|other| runs(*other) && other.builds_on().contains(&study.card().name));
-    let is_there = |study: &dyn Study| runs(study) || is_needed(study);
-    let joins = |study: &dyn Study| {
-        let there = |name: &&str| all::named(name).is_some_and(is_there);
-        may_join && study.joins() && !named(study, without) && study.builds_on().iter().all(there)
-    };
-    Ok(STUDIES.iter().filter(|study| is_there(**study) || joins(**study)).copied().collect())
-}
-
-/// Studies that are run, and those that are left out.
-type Chosen = (Vec<&'static dyn Study>, Vec<&'static dyn Study>);
-
-/// The studies without those that must know the counts of a corpus that can be read only once, unless there is a file of
-/// counts, and those; one that was asked for by name is refused.
-fn can_count(
-    corpus: &[Input],
-    studies: Vec<&'static dyn Study>,
-    with: &[String],
-    given: bool,
-) -> Result<Chosen, Usage> {
-    if given || corpus.iter().all(Input::can_be_read_again) {
-        return Ok((studies, Vec::new()));
-    }
-    let (left_out, kept): (Vec<_>, Vec<_>) = studies.into_iter().partition(|study| study.counts() == Counts::Needed);
-    match left_out.iter().map(|study| study.card().name).find(|name| with.iter().any(|wanted| wanted == name)) {
-        Some(name) => Err(format!("--with {name}: {ONLY_ONCE}")),
-        None => Ok((kept, left_out)),
-    }
-}
-
-/// The study that `--effect-of` is about.
-const EFFECT: &str = "effect";
-
-/// How heads are removed in turn by those of the studies that do; refuses the options of that where none does.
-fn ablation(
-    studies: &[&'static dyn Study],
-    removal: Option<RemovalArgument>,
-    phases: Option<u8>,
-    sample: Option<u64>,
-    effect_of: Option<Choice>,
-) -> Result<Option<Ablation>, Usage> {
-    if effect_of.is_some() {
-        if !studies.iter().any(|study| study.card().name == EFFECT) {
-            return Err(format!("--effect-of is about the study {EFFECT}: give --with {EFFECT} as well"));
-        }
-        if let Some(study) = studies.iter().find(|study| study.builds_on().contains(&EFFECT)) {
-            return Err(format!("--effect-of: the study {} asks about the effect of every head", study.card().name));
-        }
-    }
-    let removes = |study: &dyn Study| study.passes().iter().any(|pass| pass.portion != Portion::All);
-    if !studies.iter().any(|study| removes(*study)) {
-        let given = [("--removal", removal.is_some()), ("--phases", phases.is_some()), ("--sample", sample.is_some())];
-        let names = STUDIES.iter().filter(|study| removes(**study)).map(|study| study.card().name);
-        let names = names.collect::<Vec<_>>().join(", ");
-        return match given.into_iter().find(|(_, given)| *given) {
-            Some((option, _)) => Err(format!(
-                "{option} is about heads that are removed or cut: give --with {names}, or several of these"
-            )),
-            None => Ok(None),
-        };
-    }
-    let default = Ablation::default();
-    let removal = removal.map(|removal| match removal {
-        RemovalArgument::Mean => Replacement::Mean,
-        RemovalArgument::Zero => Replacement::Zero,
-    });
-    Ok(Some(Ablation {
-        removal: removal.unwrap_or(default.removal),
-        phases: phases.unwrap_or(default.phases),
-        sample: sample.unwrap_or(default.sample),
-        effect_of,
-    }))
-}
-
-/// The study that `--probe` is about.
-const PROBES: &str = "probes";
-
-/// The most columns that can be probed for: the sums of words are kept by which of them a word has.
-const MOST_PROBES: usize = 4;
-
-/// The columns that are probed for, each once; refuses more than there is room for, and any where nothing is probed.
-fn probes(studies: &[&'static dyn Study], named: Vec<String>) -> Result<Vec<String>, Usage> {
-    let mut probes: Vec<String> = Vec::new();
-    for name in named {
-        if !probes.contains(&name) {
-            probes.push(name);
-        }
-    }
-    if let Some(always) = probes.iter().find(|name| ["upos", "relation"].contains(&name.as_str())) {
-        return Err(format!("--probe {always}: that is probed for in any case"));
-    }
-    if probes.len() > MOST_PROBES {
-        return Err(format!("--probe is given for {} columns: {MOST_PROBES} can be probed for at once", probes.len()));
-    }
-    if let Some(name) = probes.first().filter(|_| studies.iter().all(|study| study.card().name != PROBES)) {
-        return Err(format!("--probe {name} is about the study {PROBES}: give --with {PROBES} as well"));
-    }
-    Ok(probes)
-}
-
-/// Refuses a corpus that can be read only once where it would be read again.
-fn refuse_reading_again(
-    corpus: &[Input],
-    studies: &[&'static dyn Study],
-    others: [(&str, bool); 2],
-) -> Result<(), Usage> {
-    let Some(once) = corpus.iter().find(|input| !input.can_be_read_again()) else { return Ok(()) };
-    let more = studies.iter().filter(|study| study.passes() != [Pass::PLAIN]);
-    let mut readers: Vec<String> = more.map(|study| format!("the study {}", study.card().name)).collect();
-    readers.extend(others.into_iter().filter(|(_, given)| *given).map(|(option, _)| option.to_owned()));
-    if readers.is_empty() {
-        return Ok(());
-    }
-    let shown = once.path().map_or("standard input".to_owned(), |path| format!("`{}`", path.display()));
-    let readers = readers.join(" and ");
-    Err(format!("the corpus is read again for {readers}, and {shown} can be read only once: name a file"))
-}
-
-/// Refuses presets that only measure more where nothing is measured; `instead` takes them.
-fn refuse_studies(names: &[String], instead: &str) -> Result<(), Usage> {
-    match presets(names).iter().find(|preset| !preset.is_policy()) {
-        Some(preset) => Err(format!("--preset {} is no policy, it measures more: give it to {instead}", preset.name)),
-        None => Ok(()),
-    }
 }
 
 fn lower_extension(path: &Path) -> String {
