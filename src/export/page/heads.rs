@@ -1,13 +1,16 @@
 //! The grid of heads and their cards.
 
+use minijinja::value::Value;
 use serde::Serialize;
 
+use crate::export::figures;
 use crate::export::heads::{Cell, Family, families as found, shown};
 use crate::export::numbers::shown as number;
 use crate::export::palette::{Hue, Ink};
+use crate::export::svg::Medium;
 use crate::report::{HeadReport, Report};
 use crate::studies::evidence::{Direction, Reach};
-use crate::studies::figure::Mark;
+use crate::studies::figure::{Figure, Mark};
 use crate::studies::label::{Label, Near};
 use crate::studies::wording::significance;
 
@@ -41,6 +44,15 @@ pub struct Card {
     labels: Vec<LabelRow>,
     nearest: Vec<String>,
     lines: Vec<String>,
+    figures: Vec<CardFigure>,
+}
+
+/// A figure on a card, which opens.
+#[derive(Serialize)]
+struct CardFigure {
+    title: String,
+    reading: String,
+    svg: Value,
 }
 
 /// A label with what it is read beside.
@@ -113,9 +125,19 @@ pub fn cards(report: &Report) -> Vec<Card> {
             labels: head.labels.iter().map(row).collect(),
             nearest: head.nearest.iter().map(near).collect(),
             lines: if head.labels.is_empty() { Vec::new() } else { kept.collect() },
+            figures: figures(report, head),
         }
     };
     report.heads.iter().map(card).collect()
+}
+
+/// What the studies draw of a head.
+fn figures(report: &Report, head: &HeadReport) -> Vec<CardFigure> {
+    let drawn = |figure: Figure| {
+        let svg = Value::from_safe_string(figures::draw(report, &figure, Medium::Page));
+        CardFigure { title: figure.title, reading: figure.reading, svg }
+    };
+    figures::of_head(report, head.place()).into_iter().map(drawn).collect()
 }
 
 fn row(label: &Label) -> LabelRow {
