@@ -44,7 +44,15 @@ pub struct Card {
     labels: Vec<LabelRow>,
     nearest: Vec<String>,
     lines: Vec<String>,
+    studies: Vec<StudyLine>,
     figures: Vec<CardFigure>,
+}
+
+/// What a study says of a head beside its labels.
+#[derive(Serialize)]
+struct StudyLine {
+    study: &'static str,
+    line: String,
 }
 
 /// A figure on a card, which opens.
@@ -125,10 +133,22 @@ pub fn cards(report: &Report) -> Vec<Card> {
             labels: head.labels.iter().map(row).collect(),
             nearest: head.nearest.iter().map(near).collect(),
             lines: if head.labels.is_empty() { Vec::new() } else { kept.collect() },
+            studies: studies(report, head),
             figures: figures(report, head),
         }
     };
     report.heads.iter().map(card).collect()
+}
+
+/// What each study says of a head: its effect, whom it feeds, what it carries, as far as that was run. Studies that draw it
+/// are on its card with that.
+fn studies(report: &Report, head: &HeadReport) -> Vec<StudyLine> {
+    let speaks = report.sections.0.iter().filter(|(_, section)| section.figures_of(head.place()).is_empty());
+    let said = speaks.flat_map(|(study, section)| {
+        let lines = section.of_head(head.place(), &report.settings.policy);
+        lines.into_iter().map(|line| StudyLine { study: study.card().name, line })
+    });
+    said.collect()
 }
 
 /// What the studies draw of a head.
