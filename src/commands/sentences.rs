@@ -111,7 +111,7 @@ impl Visitor for Recorder {
 
 /// The view of the head at a place of what [`attention`] gave.
 #[must_use]
-pub fn view_of<'a>(weights: &'a [f32], tokens: usize, place: usize, head: HeadPlace) -> AttentionView<'a> {
+pub fn view_of(weights: &[f32], tokens: usize, place: usize, head: HeadPlace) -> AttentionView<'_> {
     AttentionView::new(head.layer, head.head, tokens, &weights[place * tokens * tokens..][..tokens * tokens])
 }
 

@@ -182,7 +182,7 @@ impl Goals {
         let of_word = |word: &usize| units.of_word[*word];
         match self {
             Self::Partners(_, arcs) => {
-                arcs.iter().for_each(|(word, other)| add(Some(of_word(word)), vec![of_word(other)]))
+                arcs.iter().for_each(|(word, other)| add(Some(of_word(word)), vec![of_word(other)]));
             }
             Self::Tokens(goals) => goals.iter().for_each(|(query, goals)| {
                 add(units.of_token(*query), goals.iter().filter_map(|&key| units.of_token(key)).collect());

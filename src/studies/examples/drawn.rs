@@ -3,13 +3,16 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sums::MOST_WORDS;
 use crate::model::forward::attention::AttentionView;
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::sequences::units::Units;
 use crate::sequences::words::{FromToken, WordAttention};
 use crate::studies::aim::{Goals, largest, partner};
 use crate::studies::evidence::Direction;
+
+/// Most words of a sentence that is drawn: so many stand side by side on a card of the page, and a page with 144 cards of three
+/// such sentences stays below 1 MB.
+pub const MOST_WORDS: usize = 16;
 
 /// Most letters of a word that are kept: the words of treebanks are shorter, addresses of web pages are not.
 const MOST_LETTERS: usize = 24;

@@ -1,6 +1,6 @@
 //! The figure of a head's sentences: arcs from each word to where its attention goes.
 
-use super::section::{Example, HeadExamples};
+use super::report::{Example, HeadExamples};
 use super::sums::Rank;
 use crate::model::grid::head_name;
 use crate::studies::evidence::Direction;

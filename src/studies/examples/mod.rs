@@ -3,6 +3,7 @@
 
 mod drawn;
 mod figure;
+mod report;
 mod section;
 mod sums;
 
@@ -13,7 +14,8 @@ use super::estimates::{Bench, Estimates};
 use super::section::Section;
 use super::study::{Card, Observed, Study, Subject};
 use crate::passes::observer::{self, Observer, watching};
-use section::{Examples, ExamplesSection};
+use report::Examples;
+use section::ExamplesSection;
 use sums::ExampleSums;
 
 /// Which sentences show what labels say.

@@ -5,7 +5,7 @@ use std::cmp::{Ordering, Reverse};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::drawn::Drawn;
+use super::drawn::{Drawn, MOST_WORDS};
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Lent, Sums};
 use crate::sequences::sequence::Sequence;
@@ -13,11 +13,7 @@ use crate::sequences::words::FromToken;
 use crate::studies::aim::{Goals, Score};
 use crate::studies::found::Aimed;
 
-/// Most words of a sentence that is drawn: so many stand side by side on a card of the page, and a page with 144 cards of three
-/// such sentences stays below 1 MB.
-pub const MOST_WORDS: usize = 16;
-
-/// Fewest: in shorter sentences even attention has more than a seventh on each token.
+/// Fewest words of a sentence that is drawn: in shorter ones even attention has more than a seventh on each token.
 pub const LEAST_WORDS: usize = 5;
 
 /// How a sentence stands to the others of its head.

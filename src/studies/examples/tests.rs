@@ -1,6 +1,7 @@
-use super::drawn::Drawn;
-use super::section::{Examples, ExamplesSection, HeadExamples};
-use super::sums::{ExampleSums, MOST_WORDS, Rank};
+use super::drawn::{Drawn, MOST_WORDS};
+use super::report::{Examples, HeadExamples};
+use super::section::ExamplesSection;
+use super::sums::{ExampleSums, Rank};
 use crate::corpus::Family;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::{HeadGrid, HeadPlace};
