@@ -71,12 +71,13 @@ fn height(from: usize, to: usize) -> f64 {
 /// An arc between the middles of two words from a base line up (-1) or down (1), with an arrow at its end.
 fn bow(middles: &[f64], [from, to]: [usize; 2], base: f64, side: f64) -> String {
     // So far to the side that arcs that come and arcs that go do not meet.
-    let aside = if to >= from { 3.0 } else { -3.0 };
+    let aside = if to > from { 3.0 } else { -3.0 };
     let (start, end) = (middles[from] + aside, middles[to] - aside);
     // A cubic curve reaches three quarters of the way to its control points.
     let bend = base + side * height(from, to) / 0.75;
     let (base, bend, tip) = (base.round(), bend.round(), 4.0 * side);
-    let (left, right) = if from == to { (start - 12.0, end + 12.0) } else { (start, end) };
+    // What a word gives itself is a loop.
+    let (left, right) = if from == to { (start - 9.0, end + 9.0) } else { (start, end) };
     format!("M{start} {base}C{left} {bend} {right} {bend} {end} {base}m-3 {tip} 3 {0} 3 {tip}", -tip)
 }
 
@@ -129,6 +130,7 @@ mod tests {
         assert_eq!(bow(&middles, [0, 1], 100.0, -1.0), "M13 100C13 77 47 77 47 100m-3 -4 3 4 3 -4");
         assert_eq!(bow(&middles, [1, 0], 100.0, -1.0), "M47 100C47 77 13 77 13 100m-3 -4 3 4 3 -4");
         assert_eq!(bow(&middles, [0, 1], 100.0, 1.0), "M13 100C13 123 47 123 47 100m-3 4 3 -4 3 4");
+        assert_eq!(bow(&middles, [1, 1], 100.0, -1.0), "M47 100C38 77 62 77 53 100m-3 -4 3 4 3 -4");
     }
 
     #[test]

@@ -65,9 +65,10 @@ pub fn figure(of: &HeadExamples) -> Option<Figure> {
             100.0 * mean
         )
     } else {
+        let speaks = examples.iter().any(|one| !(one.drawn.right.is_empty() && one.drawn.wrong.is_empty()));
+        let how = if speaks { "solid where the label says so, dashed where not" } else { "thicker with more attention" };
         format!(
-            "Arcs go from each word to where it attends most: solid where the label says so, dashed where not. The score is the one \
-             of the label, {mean:.2} in the corpus."
+            "Arcs go from each word to where it attends most: {how}. The score is the one of the label, {mean:.2} in the corpus."
         )
     };
     Some(Figure {
