@@ -66,7 +66,8 @@ pub fn figure(of: &HeadExamples) -> Option<Figure> {
         )
     } else {
         let speaks = examples.iter().any(|one| !(one.drawn.right.is_empty() && one.drawn.wrong.is_empty()));
-        let how = if speaks { "solid where the label says so, dashed where not" } else { "thicker with more attention" };
+        let how =
+            if speaks { "solid where the label says so, dashed where not" } else { "thicker with more attention" };
         format!(
             "Arcs go from each word to where it attends most: {how}. The score is the one of the label, {mean:.2} in the corpus."
         )
