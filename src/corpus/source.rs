@@ -218,7 +218,7 @@ impl Corpus {
         }
     }
 
-    fn number(&mut self, Parsed { origin, content, begins_document, family }: Parsed) -> Sentence {
+    fn number(&mut self, Parsed { origin, content, begins_document, family, id }: Parsed) -> Sentence {
         let index = self.next_index;
         self.next_index += 1;
         if begins_document {
@@ -226,7 +226,7 @@ impl Corpus {
         }
         let entity_fields = self.context.file.entity_fields.clone();
         let family = self.families.of(&content, family.as_deref());
-        Sentence { index, origin, document: self.document, family, entity_fields, content }
+        Sentence { index, origin, document: self.document, family, id, entity_fields, content }
     }
 }
 
