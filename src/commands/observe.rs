@@ -165,6 +165,12 @@ impl<'a> Ready<'a> {
         Ok(whole)
     }
 
+    /// The stage of which [`Ready::first`] observes.
+    #[must_use]
+    pub fn first_stage(&self) -> Stage {
+        self.plan.first_stage()
+    }
+
     /// Observes the sentences of a shard in the passes that follow nothing.
     ///
     /// # Errors

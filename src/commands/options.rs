@@ -85,6 +85,8 @@ pub enum Outcome {
         shard: Shard,
         /// The file.
         path: PathBuf,
+        /// Whether it is one of those in a folder of parts, which is made, and in which nothing else is replaced.
+        in_folder: bool,
         /// The sums over the whole corpus that the passes of this shard follow; without it, it is run in those that follow
         /// nothing.
         after: Option<PathBuf>,
@@ -163,7 +165,7 @@ impl PolicyOptions {
 /// `headscope merge`
 #[derive(Clone)]
 pub struct MergeOptions {
-    /// The partials of all shards.
+    /// The partials of all shards, or folders that have them.
     pub parts: Vec<PathBuf>,
     /// Whether the report says when, how long and where the shards ran.
     pub run_info: bool,
@@ -178,6 +180,8 @@ pub enum Merged {
     Report(ReportOptions),
     /// One partial, for shards to be run after it.
     Partial(PathBuf),
+    /// Nothing: it is said which of so many shards are missing.
+    Missing(u32),
 }
 
 /// `headscope batch`

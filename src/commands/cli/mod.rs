@@ -5,6 +5,7 @@ mod batch;
 mod chosen;
 mod errors;
 mod installed;
+mod shard;
 pub mod table;
 
 use std::collections::BTreeSet;
@@ -156,7 +157,10 @@ impl AnalyzeArguments {
         }
         let outcome = match self.shard {
             None => Outcome::Report { wanted: self.report.validate(&self.presets)?, parts: self.resume },
-            Some(shard) => self.report.validate_partial(shard, self.after, &self.presets)?,
+            Some(shard) => {
+                let shard = shard.shard(|name| std::env::var(name).ok())?;
+                self.report.validate_partial(shard, self.after, &self.presets)?
+            }
         };
         Ok(AnalyzeOptions {
             model,
@@ -221,7 +225,7 @@ impl ReportArguments {
 
     /// The outcome of a shard: it has no labels yet, so options of labels are refused, unless it is run after what gives some.
     fn validate_partial(self, shard: Shard, after: Option<PathBuf>, named: &[String]) -> Result<Outcome, Usage> {
-        let wanted = format!("--shard {shard} writes a partial: give one -o FILE.{}", partial::EXTENSION);
+        let wanted = format!("--shard {shard} writes a partial: give one -o FILE.{} or -o FOLDER/", partial::EXTENSION);
         // One that measures more is about that here; its labels are given where all are.
         let preset = presets(named).into_iter().find(|preset| preset.is_policy() && preset.studies.is_empty());
         let of_labels = [
@@ -233,11 +237,13 @@ impl ReportArguments {
             return Err(format!("{option} is about labels, and a shard has none yet: give it to headscope merge"));
         }
         let [path] = <[PathBuf; 1]>::try_from(self.outputs).map_err(|_| wanted.clone())?;
-        if lower_extension(&path) != partial::EXTENSION {
+        let of_folder = shard::in_folder(&path, shard, after.is_some());
+        if of_folder.is_none() && lower_extension(&path) != partial::EXTENSION {
             return Err(format!("`{}` is no partial: {wanted}", path.display()));
         }
+        let (in_folder, path) = (of_folder.is_some(), of_folder.unwrap_or(path));
         let policy = PolicyOptions { presets: presets(named), file: self.policy, min_count: self.min_count };
-        Ok(Outcome::Partial { shard, path, after, policy, summary: !self.quiet })
+        Ok(Outcome::Partial { shard, path, in_folder, after, policy, summary: !self.quiet })
     }
 }
 
@@ -247,6 +253,9 @@ impl MergeArguments {
         refuse_studies(&self.presets, "headscope analyze --shard, whose partials carry it")?;
         let run_info = !self.report.no_run_info;
         let is_partial = |path: &PathBuf| lower_extension(path) == partial::EXTENSION;
+        if let Some(of) = self.missing {
+            return Ok(MergeOptions { parts: self.parts, run_info, outcome: Merged::Missing(Shard::try_from((1, of))?.of()) });
+        }
         let outcome = match &self.report.outputs[..] {
             [path] if is_partial(path) => Merged::Partial(path.clone()),
             outputs if outputs.iter().any(is_partial) => {
