@@ -41,7 +41,8 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
             let (loaded, corpus) = Loaded::with_corpus(options)?;
             let mut ready = Ready::new(options, &loaded, corpus)?;
             let first = after.as_ref().map(|after| read_first(&ready, after)).transpose()?;
-            let first = first.map(|first| Ok::<_, anyhow::Error>((first.digest()?, policy.policy()?, first))).transpose()?;
+            let first =
+                first.map(|first| Ok::<_, anyhow::Error>((first.digest()?, policy.policy()?, first))).transpose()?;
             if let Some(earlier) = earlier {
                 let stage = match &first {
                     None => ready.first_stage(),
@@ -54,8 +55,10 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
                     }
                     Some(difference) if *in_folder => {
                         let shown = path.display();
-                        return Err(anyhow!("`{shown}` is of another analysis: {difference}: remove it, or name another folder"))
-                            .class(Class::Output);
+                        return Err(anyhow!(
+                            "`{shown}` is of another analysis: {difference}: remove it, or name another folder"
+                        ))
+                        .class(Class::Output);
                     }
                     Some(_) => {}
                 }

@@ -67,7 +67,8 @@ fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
             continue;
         }
         let unreadable = || format!("cannot read the folder `{}`", path.display());
-        let entries: Vec<_> = fs::read_dir(path).with_context(unreadable)?.collect::<Result<_, _>>().with_context(unreadable)?;
+        let entries: Vec<_> =
+            fs::read_dir(path).with_context(unreadable)?.collect::<Result<_, _>>().with_context(unreadable)?;
         let mut found: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).filter(|path| is_partial(path)).collect();
         found.sort();
         files.append(&mut found);

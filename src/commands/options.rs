@@ -65,6 +65,8 @@ pub struct AnalyzeOptions {
     pub left_out: Vec<&'static dyn Study>,
     /// A file with the counts of tokens, in place of those of the corpus.
     pub counts: Option<PathBuf>,
+    /// The index of the corpus, by which a shard reads its own part alone.
+    pub index: Option<PathBuf>,
     /// The form in which the analysis ends.
     pub outcome: Outcome,
 }
@@ -212,6 +214,15 @@ pub struct BatchOptions {
 pub struct CountsOptions {
     /// The model, whose tokenizer makes the tokens.
     pub model: ModelRef,
+    /// The corpus, in the order it is read.
+    pub corpus: Vec<Input>,
+    /// The file that is written.
+    pub output: PathBuf,
+}
+
+/// `headscope index`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexOptions {
     /// The corpus, in the order it is read.
     pub corpus: Vec<Input>,
     /// The file that is written.

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::sequences::pack::SEGMENT_SENTENCES;
+use crate::corpus::SEGMENT_SENTENCES;
 
 /// Each has a segment at least, so that a corpus for as many has 16 million sentences.
 const MOST: u32 = 1 << 16;

@@ -74,6 +74,7 @@ pub(super) enum Action {
     Diff(DiffArguments),
     Maps(MapsArguments),
     Counts(CountsArguments),
+    Index(IndexArguments),
     Batch(BatchArguments),
     Explain(ExplainArguments),
     Schema(SchemaArguments),
@@ -165,6 +166,9 @@ pub(super) struct AnalyzeArguments {
     /// Take how often each token is from this file, and not from the corpus: JSON, as `headscope counts` writes it
     #[arg(long, value_name = "FILE")]
     pub(super) counts: Option<PathBuf>,
+    /// Read of the corpus what this shard is about and no more, by what `headscope index` wrote of that corpus
+    #[arg(long, value_name = "FILE", conflicts_with = "limit")]
+    pub(super) index: Option<PathBuf>,
     /// Follow a published analysis. May be repeated
     #[arg(long = "preset", value_name = "PRESET", value_parser = presets())]
     pub(super) presets: Vec<String>,
@@ -543,6 +547,34 @@ pub(super) struct CountsArguments {
     #[command(flatten)]
     pub(super) corpora: CorpusArguments,
     /// The JSON file to write
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) output: PathBuf,
+}
+
+const INDEX_EXAMPLES: &str = "\
+Examples:
+  headscope index treebank.conllu -o treebank.index
+  headscope index UD_English-EWT more.jsonl.gz -o corpus.index
+  headscope analyze ./my-model -c treebank.conllu --index treebank.index --shard 1/100 -o parts/
+
+Exit status: 0 done, 1 failed, 2 wrong usage, 3 input, 5 output, 130 interrupted.
+";
+
+/// Say where the parts of a corpus are, so that a shard reads its own alone
+///
+/// Writes where each segment of 256 sentences stands in its file, its digest, and of which family each sentence is. With
+/// `headscope analyze --index` a shard reads its segments and no others, and holds them against their digests. The report is
+/// the same, byte for byte. A compressed file is read as a whole by each shard that has a part of it.
+#[derive(Args)]
+#[command(after_help = INDEX_EXAMPLES)]
+pub(super) struct IndexArguments {
+    /// The corpus: files, also compressed (.gz, .zst), or folders, in the order in which `headscope analyze` is given them
+    #[arg(required = true, value_name = "CORPUS")]
+    pub(super) corpus: Vec<PathBuf>,
+    /// How to read every corpus; of a folder only the files of this format [default: by extension]
+    #[arg(long, value_enum)]
+    pub(super) format: Option<FormatArgument>,
+    /// The file to write
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: PathBuf,
 }

@@ -20,8 +20,9 @@ use crate::commands::diff::outcome;
 use crate::commands::explain;
 use crate::commands::files::File;
 use crate::commands::options::{
-    AnalyzeOptions, BatchOptions, CiteOptions, CountsOptions, DiffOptions, ExportOptions, Exported, MapsOptions,
-    MergeOptions, Merged, Outcome, PolicyOptions, RelabelOptions, ReportOptions, SentenceChoice, ShowOptions, Shown,
+    AnalyzeOptions, BatchOptions, CiteOptions, CountsOptions, DiffOptions, ExportOptions, Exported, IndexOptions,
+    MapsOptions, MergeOptions, Merged, Outcome, PolicyOptions, RelabelOptions, ReportOptions, SentenceChoice,
+    ShowOptions, Shown,
 };
 use crate::corpus::{Format, Input};
 use crate::export::summary::Detail;
@@ -40,9 +41,9 @@ use crate::system::parallel::all_cores;
 
 use arguments::{
     Action, AnalyzeArguments, Arguments, ColorArgument, CorpusArguments, CountsArguments, DiffArguments,
-    ExplainArguments, ExportArguments, FormatArgument, FromTokenArgument, MapsArguments, MergeArguments,
-    NetworkArguments, PartArgument, RelabelArguments, ReportArguments, SchemaArgument, SchemaArguments, ShowArguments,
-    SummaryArgument,
+    ExplainArguments, ExportArguments, FormatArgument, FromTokenArgument, IndexArguments, MapsArguments,
+    MergeArguments, NetworkArguments, PartArgument, RelabelArguments, ReportArguments, SchemaArgument, SchemaArguments,
+    ShowArguments, SummaryArgument,
 };
 
 use chosen::{ablation, can_count, controls, presets, probes, refuse_reading_again, refuse_studies, studies};
@@ -67,6 +68,8 @@ pub enum Command {
     Maps(MapsOptions),
     /// Count the tokens of a corpus.
     Counts(CountsOptions),
+    /// Say where the segments of a corpus are.
+    Index(IndexOptions),
     /// Run a table of analyses.
     Batch(BatchOptions),
     /// Say what to cite.
@@ -99,6 +102,7 @@ pub fn parse() -> Command {
         Action::Diff(arguments) => ("diff", arguments.validate().map(Command::Diff)),
         Action::Maps(arguments) => ("maps", arguments.validate().map(Command::Maps)),
         Action::Counts(arguments) => ("counts", arguments.validate().map(Command::Counts)),
+        Action::Index(arguments) => ("index", arguments.validate().map(Command::Index)),
         Action::Batch(arguments) => ("batch", Ok(Command::Batch(arguments.options()))),
         Action::Explain(arguments) => ("explain", arguments.text().map(Command::Print)),
         Action::Schema(arguments) => ("schema", Ok(Command::Print(arguments.text()))),
@@ -182,6 +186,7 @@ impl AnalyzeArguments {
             studies,
             left_out,
             counts: self.counts,
+            index: self.index,
             outcome,
         })
     }
@@ -254,7 +259,11 @@ impl MergeArguments {
         let run_info = !self.report.no_run_info;
         let is_partial = |path: &PathBuf| lower_extension(path) == partial::EXTENSION;
         if let Some(of) = self.missing {
-            return Ok(MergeOptions { parts: self.parts, run_info, outcome: Merged::Missing(Shard::try_from((1, of))?.of()) });
+            return Ok(MergeOptions {
+                parts: self.parts,
+                run_info,
+                outcome: Merged::Missing(Shard::try_from((1, of))?.of()),
+            });
         }
         let outcome = match &self.report.outputs[..] {
             [path] if is_partial(path) => Merged::Partial(path.clone()),
@@ -383,6 +392,17 @@ impl CountsArguments {
         let (model, corpus) = (model(self.model.as_deref(), &self.network)?, self.corpora.validate()?);
         refuse_overlap(std::slice::from_ref(&self.output), &corpus)?;
         Ok(CountsOptions { model, corpus, output: self.output })
+    }
+}
+
+impl IndexArguments {
+    fn validate(self) -> Result<IndexOptions, Usage> {
+        let corpus = CorpusArguments { corpus: self.corpus, format: self.format }.validate()?;
+        if let Some(Input::Stdin(_)) = corpus.iter().find(|input| !input.can_be_read_again()) {
+            return Err("standard input can be read only once: an index is of files".to_owned());
+        }
+        refuse_overlap(std::slice::from_ref(&self.output), &corpus)?;
+        Ok(IndexOptions { corpus, output: self.output })
     }
 }
 

@@ -71,7 +71,9 @@ impl ShardArgument {
         match &told.collect::<Vec<_>>()[..] {
             [] => {
                 let all = ENGINES.map(|engine| format!("{} ({})", engine.variable, engine.name)).join(", ");
-                Err(format!("--shard auto/{of}: this is no job of an array, none of these is set: {all}: say --shard I/{of}"))
+                Err(format!(
+                    "--shard auto/{of}: this is no job of an array, none of these is set: {all}: say --shard I/{of}"
+                ))
             }
             [(engine, value)] => {
                 // All jobs of an array that is numbered otherwise fail, not the last alone.
@@ -128,9 +130,8 @@ mod tests {
 
     #[test]
     fn a_part_of_an_array_that_is_submitted_again_keeps_its_numbers() {
-        let again = |id| {
-            auto(9, &[("SLURM_ARRAY_TASK_ID", id), ("SLURM_ARRAY_TASK_MIN", "3"), ("SLURM_ARRAY_TASK_MAX", "9")])
-        };
+        let again =
+            |id| auto(9, &[("SLURM_ARRAY_TASK_ID", id), ("SLURM_ARRAY_TASK_MIN", "3"), ("SLURM_ARRAY_TASK_MAX", "9")]);
         assert_eq!(["3", "7", "9"].map(|id| again(id).unwrap()), ["3/9", "7/9", "9/9"]);
     }
 
