@@ -125,6 +125,34 @@ fn figures_alone_have_their_colours_and_the_same_bytes() {
     }
 }
 
+/// What runs on request is on the page, in figures and on the cards of heads.
+#[test]
+fn studies_on_request_are_drawn_and_are_on_the_cards() {
+    let folder = TempDir::new().unwrap();
+    let (report, page) = (folder.path().join("report.json"), folder.path().join("page.html"));
+    let asked = "effect,use,pruning,drift,dependence,likeness,probes";
+    let arguments = ["analyze", "box:small", "--limit", "40", "--no-run-info", "-q", "--with", asked];
+    run(&[&arguments[..], &["-o", path(&report), "-o", path(&page)]].concat()).unwrap();
+    let (json, html) = (json(&report), fs::read_to_string(&page).unwrap());
+    for name in ["effects", "pruning", "drift", "dependence", "likeness-map", "likeness-tree"] {
+        let svg = export(&report, &["--figure", name], &folder.path().join("figure.svg"));
+        let title = svg.split("<title").nth(1).and_then(|rest| rest.split(['>', '<']).nth(1)).unwrap();
+        assert!(!title.is_empty() && html.contains(title), "{name}: `{title}` is not on the page");
+    }
+    // Heads are joined until one is left: lines of two that become one.
+    let tree = export(&report, &["--figure", "likeness-tree"], &folder.path().join("tree.svg"));
+    let heads = json["heads"].as_array().unwrap();
+    let joins = tree.matches("<polyline").count() - 1;
+    assert_eq!(joins, heads.len() - 1, "a join less than heads, and the cut");
+    let cards: Vec<&str> = html.split("<article class=card id=").skip(1).collect();
+    assert_eq!(cards.len(), heads.len());
+    for (card, head) in cards.iter().zip(heads) {
+        for study in ["effect", "dependence", "likeness"] {
+            assert!(card.contains(&format!("<b>{study}</b>")), "the card of {} has nothing of {study}", head["name"]);
+        }
+    }
+}
+
 #[test]
 fn tables_have_the_names_of_the_report() {
     let (folder, report) = report(&["--with", "dependence"]);

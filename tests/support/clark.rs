@@ -53,7 +53,7 @@ pub fn check(model: &Path, name: &str) -> f64 {
     let report: Value = serde_json::from_str(&report).unwrap();
     let found = &report["clark2019"];
     assert_eq!(found["sequences"], sequences.as_array().unwrap().len());
-    ["uniform_entropy", "heads", "relations"]
+    ["uniform_entropy", "heads", "distances", "relations"]
         .map(|key| difference(key, &found[key], &expected[key]))
         .into_iter()
         .fold(0.0, f64::max)

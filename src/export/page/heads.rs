@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::export::heads::{Cell, Family, families as found, shown};
 use crate::export::numbers::shown as number;
 use crate::export::palette::{Hue, Ink};
+use crate::model::grid::HeadPlace;
 use crate::report::{HeadReport, Report};
 use crate::studies::evidence::{Direction, Reach};
 use crate::studies::figure::Mark;
@@ -41,6 +42,14 @@ pub struct Card {
     labels: Vec<LabelRow>,
     nearest: Vec<String>,
     lines: Vec<String>,
+    studies: Vec<StudyLine>,
+}
+
+/// What a study says of a head beside its labels.
+#[derive(Serialize)]
+struct StudyLine {
+    study: &'static str,
+    line: String,
 }
 
 /// A label with what it is read beside.
@@ -113,9 +122,20 @@ pub fn cards(report: &Report) -> Vec<Card> {
             labels: head.labels.iter().map(row).collect(),
             nearest: head.nearest.iter().map(near).collect(),
             lines: if head.labels.is_empty() { Vec::new() } else { kept.collect() },
+            studies: studies(report, head),
         }
     };
     report.heads.iter().map(card).collect()
+}
+
+/// What each study says of a head: its effect, whom it feeds, what it carries, as far as that was run.
+fn studies(report: &Report, head: &HeadReport) -> Vec<StudyLine> {
+    let place = HeadPlace { layer: head.layer, head: head.head };
+    let said = report.sections.0.iter().flat_map(|(study, section)| {
+        let lines = section.of_head(place, &report.settings.policy);
+        lines.into_iter().map(|line| StudyLine { study: study.card().name, line })
+    });
+    said.collect()
 }
 
 fn row(label: &Label) -> LabelRow {

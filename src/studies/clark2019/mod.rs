@@ -1,8 +1,9 @@
 //! The preset `clark2019`: the published analysis of Clark et al. 2019 as its released code does it, quirks included.
 //!
 //! It is a reading of its own beside the report's: sequences are packed otherwise ([`pairs`](crate::sequences::pairs)), and the numbers are
-//! others ([`tokens`], [`syntax`]). docs/METHODOLOGY.md has the differences.
+//! others ([`tokens`], [`syntax`], [`distances`]). docs/METHODOLOGY.md has the differences.
 
+pub mod distances;
 pub mod syntax;
 pub mod tokens;
 
@@ -26,14 +27,29 @@ use crate::passes::observer::{self, Observer, sums, watching};
 use crate::passes::pass::{Pass, Sequences};
 use crate::sequences::pairs::MAX_TOKENS;
 use crate::stats::exact::ExactSum;
+use distances::{Distances, HeadDistances};
 use syntax::{OFFSETS, Relation, SyntaxHits};
 use tokens::{Means, TokenMeans};
 
 /// The published analysis of Clark et al. 2019.
 pub struct Clark2019;
 
-/// The sequences of the two passes: pairs of segments for the token level, sentences for syntax.
-const PASSES: [Sequences; 2] = [Sequences::Pairs { max_tokens: MAX_TOKENS }, Sequences::Sentences];
+/// Pairs of segments.
+const PAIRS: Sequences = Sequences::Pairs { max_tokens: MAX_TOKENS };
+
+/// What is summed.
+#[derive(Clone, Copy)]
+enum Part {
+    Tokens,
+    Syntax,
+    Distances,
+}
+
+impl Part {
+    /// All of them, with the sequences of the pass of each.
+    const ALL: [(Self, Sequences); 3] =
+        [(Self::Tokens, PAIRS), (Self::Syntax, Sequences::Sentences), (Self::Distances, PAIRS)];
+}
 
 impl Study for Clark2019 {
     fn card(&self) -> &'static Card {
@@ -47,29 +63,32 @@ impl Study for Clark2019 {
     }
 
     fn passes(&self) -> Vec<Pass> {
-        PASSES.map(|sequences| Pass { sequences, ..Pass::PLAIN }).to_vec()
+        Part::ALL.map(|(_, sequences)| Pass { sequences, ..Pass::PLAIN }).to_vec()
     }
 
     fn observer(&self, place: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        match PASSES[place] {
-            Sequences::Pairs { .. } => {
+        match Part::ALL[place].0 {
+            Part::Tokens => {
                 let marks = [".", ","].into_iter().filter_map(subject.token_id).collect();
                 watching(TokenMeans::new(subject.grid, marks))
             }
-            _ => watching(SyntaxHits::new(subject.grid)),
+            Part::Syntax => watching(SyntaxHits::new(subject.grid)),
+            Part::Distances => watching(HeadDistances::new(subject.grid)),
         }
     }
 
     fn restore(&self, place: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
-        match PASSES[place] {
-            Sequences::Pairs { .. } => observer::restored::<TokenMeans>(bytes),
-            _ => observer::restored::<SyntaxHits>(bytes),
+        match Part::ALL[place].0 {
+            Part::Tokens => observer::restored::<TokenMeans>(bytes),
+            Part::Syntax => observer::restored::<SyntaxHits>(bytes),
+            Part::Distances => observer::restored::<HeadDistances>(bytes),
         }
     }
 
     fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
         let (tokens, syntax) = (sums::<TokenMeans>(observed[0].sums), sums::<SyntaxHits>(observed[1].sums));
-        let found = Findings::new(bench.grid, tokens, syntax, observed[0].left_out);
+        let distances = sums::<HeadDistances>(observed[2].sums).distances();
+        let found = Findings::new(bench.grid, tokens, syntax, (distances, observed[0].left_out));
         (Estimates::none(bench.grid.count()), Box::new(Clark2019Section { clark2019: found }))
     }
 
@@ -137,6 +156,9 @@ pub struct Findings {
     pub heads: Vec<ClarkHead>,
     /// The relations of the published table, `all` first, then by falling number of words.
     pub relations: Vec<ClarkRelation>,
+    /// The distances of all pairs of heads; null in reports of earlier versions.
+    #[serde(default)]
+    pub distances: Option<Distances>,
 }
 
 /// One head by the formulas of the released notebook; null without sequences.
@@ -209,7 +231,7 @@ pub struct ClarkRelation {
 
 impl Findings {
     /// Divides the sums and labels the heads.
-    fn new(grid: HeadGrid, tokens: &TokenMeans, syntax: &SyntaxHits, dropped: u64) -> Self {
+    fn new(grid: HeadGrid, tokens: &TokenMeans, syntax: &SyntaxHits, (distances, dropped): (Distances, u64)) -> Self {
         let TokenMeans { sequences, tokens, uniform_entropy, heads, .. } = tokens;
         let mean = |sum: f64| (*sequences > 0).then_some(sum / *sequences as f64);
         let head = |(place, sums): (usize, &Means<ExactSum>)| {
@@ -224,6 +246,7 @@ impl Findings {
             uniform_entropy: mean(uniform_entropy.value()),
             heads: heads.iter().enumerate().map(head).collect(),
             relations: relations(grid, syntax),
+            distances: Some(distances),
         }
     }
 }

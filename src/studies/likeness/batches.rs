@@ -1,27 +1,40 @@
 //! Batches of tokens of different sentences: what debiased HSIC is summed over.
 
+use std::ops::Range;
+
 use multiversion::multiversion;
 
 use super::pairs::Pairs;
 use crate::model::forward::matmul::{Matrix, MatrixMut, multiply};
 use crate::system::lanes::dot;
 
-/// What all heads write for the tokens of text of one sentence.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Written {
-    /// The block of the sentence.
-    pub block: usize,
-    /// The number of its tokens of text.
-    pub tokens: usize,
-    /// `[heads, tokens, head_dim]`: their contexts.
-    pub contexts: Vec<f32>,
+/// What all heads write for the tokens of text of a pack, compared in batches of tokens of different sentences.
+///
+/// Heads are shown layer by layer: what is kept of a layer goes into kernels as soon as all of it is there.
+#[derive(Clone, Debug, Default)]
+pub struct Outputs {
+    /// The block of the first sentence.
+    block: usize,
+    /// The number of the first token of each sentence.
+    starts: Vec<usize>,
+    deal: Deal,
+    /// How often a head of the layer at work was shown, of all its heads in all sentences.
+    shown: usize,
+    /// `[heads, tokens, head_dim]`: the contexts of the layer at work, tokens in the order of batches.
+    contexts: Vec<f32>,
     /// The same times the Gram matrix of the head's output projection.
-    pub products: Vec<f32>,
+    products: Vec<f32>,
+    /// The heads whose kernels are there.
+    heads: usize,
+    /// Of each batch `[heads, pairs of tokens]`: the centred kernels.
+    centred: Vec<Vec<f32>>,
 }
 
 /// The sums over the batches of a pack.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batches {
+    /// The block of the first sentence.
+    pub block: usize,
     /// Batches.
     pub count: u64,
     /// Their tokens.
@@ -33,94 +46,147 @@ pub struct Batches {
 /// HSIC1 divides by `n (n - 3)`: a batch has at least so many tokens.
 const LEAST: usize = 4;
 
-impl Batches {
-    /// Deals the tokens of a pack out to batches: one after the other, sentence by sentence, to one more batch than the
-    /// longest sentence has tokens.
-    ///
-    /// So no batch has two tokens of a sentence, and sentences of equal length do not put the same position into the same
-    /// batch. Batches of fewer than four tokens are left out.
-    pub fn of(pack: &[Written], heads: usize) -> Self {
-        let mut sums = Self { covariances: vec![0.0; Pairs(heads).count_with_self()], ..Self::default() };
-        let Some(longest) = pack.iter().map(|written| written.tokens).max().filter(|&longest| longest > 0) else {
-            return sums;
-        };
-        let dealt = pack.iter().enumerate().flat_map(|(at, written)| (0..written.tokens).map(move |token| (at, token)));
-        let dealt: Vec<(usize, usize)> = dealt.collect();
-        let mut room = Room::default();
-        for batch in 0..=longest {
-            let tokens: Vec<(usize, usize)> = dealt.iter().skip(batch).step_by(longest + 1).copied().collect();
-            if tokens.len() >= LEAST {
-                sums.add(pack, &tokens, heads, &mut room);
+/// Tokens dealt out to batches one after the other, sentence by sentence, to one more batch than the longest sentence has
+/// tokens.
+///
+/// So no batch has two tokens of a sentence, and sentences of equal length do not put the same position into the same batch.
+#[derive(Clone, Copy, Debug, Default)]
+struct Deal {
+    tokens: usize,
+    longest: usize,
+}
+
+impl Deal {
+    /// Where a batch begins, in the order of batches.
+    fn start(self, batch: usize) -> usize {
+        let batches = self.longest + 1;
+        batch * (self.tokens / batches) + batch.min(self.tokens % batches)
+    }
+
+    /// Where a token is, in the order of batches.
+    fn place(self, token: usize) -> usize {
+        let batches = self.longest + 1;
+        self.start(token % batches) + token / batches
+    }
+
+    /// The places of each batch; batches of fewer than four tokens are left out.
+    fn batches(self) -> impl Iterator<Item = Range<usize>> {
+        (0..=self.longest)
+            .map(move |batch| self.start(batch)..self.start(batch + 1))
+            .filter(|batch| batch.len() >= LEAST)
+    }
+}
+
+impl Outputs {
+    /// Begins a sentence of a block with so many tokens of text, and says its number; all are begun before a head is shown.
+    pub fn begin(&mut self, block: usize, tokens: usize) -> usize {
+        if self.starts.is_empty() {
+            self.block = block;
+        }
+        self.starts.push(self.deal.tokens);
+        self.deal.tokens += tokens;
+        self.deal.longest = self.deal.longest.max(tokens);
+        self.starts.len() - 1
+    }
+
+    /// Adds what one head of so many in its layer writes for the tokens of text of a sentence: contexts and products, each
+    /// `[tokens, head_dim]`.
+    pub fn add<'a>(
+        &mut self,
+        sentence: usize,
+        (head, heads): (usize, usize),
+        written: impl Iterator<Item = [&'a [f32]; 2]>,
+    ) {
+        let tokens = self.deal.tokens;
+        for (token, vectors) in (self.starts[sentence]..).zip(written) {
+            let place = head * tokens + self.deal.place(token);
+            for (vector, into) in vectors.into_iter().zip([&mut self.contexts, &mut self.products]) {
+                let width = vector.len();
+                into.resize(heads * tokens * width, 0.0);
+                into[place * width..][..width].copy_from_slice(vector);
             }
+        }
+        self.shown += 1;
+        if self.shown == heads * self.starts.len() {
+            self.end_layer(heads);
+        }
+    }
+
+    /// Works out the kernels of a layer.
+    fn end_layer(&mut self, heads: usize) {
+        let tokens = self.deal.tokens;
+        let width = self.contexts.len() / (heads * tokens);
+        self.centred.resize_with(self.deal.batches().count(), Vec::new);
+        let mut kernel = Vec::new();
+        for (batch, centred) in self.deal.batches().zip(&mut self.centred) {
+            for head in 0..heads {
+                let rows = (head * tokens + batch.start) * width..(head * tokens + batch.end) * width;
+                let [contexts, products] =
+                    [&mut self.contexts, &mut self.products].map(|values| &mut values[rows.clone()]);
+                take_mean(contexts, width);
+                take_mean(products, width);
+                inner_products(contexts, products, width, &mut kernel);
+                u_centre(&kernel, batch.len(), centred);
+            }
+        }
+        self.heads += heads;
+        self.shown = 0;
+    }
+
+    /// Ends the pack, of a model with so many heads; nothing where no batch is, or not all heads were shown.
+    pub fn end(&mut self, heads: usize) -> Option<Batches> {
+        let batches = (self.heads == heads && !self.centred.is_empty()).then(|| self.compare(heads));
+        self.starts.clear();
+        self.centred.iter_mut().for_each(Vec::clear);
+        (self.deal, self.heads, self.shown) = (Deal::default(), 0, 0);
+        batches.filter(|batches| batches.count > 0)
+    }
+
+    fn compare(&self, heads: usize) -> Batches {
+        let covariances = vec![0.0; Pairs(heads).count_with_self()];
+        let mut sums = Batches { block: self.block, covariances, ..Batches::default() };
+        let mut gram = vec![0.0_f32; heads * heads];
+        for (batch, centred) in self.deal.batches().zip(&self.centred) {
+            let n = batch.len();
+            let centred = Matrix::new(centred, heads, n * (n - 1) / 2);
+            multiply(MatrixMut::new(&mut gram, heads, heads), centred, centred.transposed());
+            let mut cells = sums.covariances.iter_mut();
+            for (later, row) in gram.chunks_exact(heads).enumerate() {
+                // A pair of tokens is there in both orders.
+                let values = row[..=later].iter().map(|&value| 2.0 * f64::from(value) / n as f64);
+                values.zip(cells.by_ref()).for_each(|(value, sum)| *sum += value);
+            }
+            sums.count += 1;
+            sums.tokens += n as u64;
         }
         sums
     }
-
-    fn add(&mut self, pack: &[Written], tokens: &[(usize, usize)], heads: usize, room: &mut Room) {
-        let n = tokens.len();
-        let pairs = n * (n - 1) / 2;
-        let Room { contexts, products, kernel, centred, gram } = room;
-        centred.clear();
-        for head in 0..heads {
-            gather(pack, tokens, head, heads, |written| &written.contexts, contexts);
-            gather(pack, tokens, head, heads, |written| &written.products, products);
-            inner_products(contexts, products, n, kernel);
-            u_centre(kernel, n, centred);
-        }
-        gram.resize(heads * heads, 0.0);
-        let centred = Matrix::new(centred, heads, pairs);
-        multiply(MatrixMut::new(gram, heads, heads), centred, centred.transposed());
-        let mut sums = self.covariances.iter_mut();
-        for (later, row) in gram.chunks_exact(heads).enumerate() {
-            // A pair of tokens is there in both orders.
-            let values = row[..=later].iter().map(|&value| 2.0 * f64::from(value) / n as f64);
-            values.zip(sums.by_ref()).for_each(|(value, sum)| *sum += value);
-        }
-        self.count += 1;
-        self.tokens += n as u64;
-    }
 }
 
-/// Buffers, from batch to batch.
-#[derive(Default)]
-struct Room {
-    contexts: Vec<f32>,
-    products: Vec<f32>,
-    kernel: Vec<f64>,
-    /// `[heads, pairs of tokens]`
-    centred: Vec<f32>,
-    gram: Vec<f32>,
-}
-
-/// The vectors of a head for some tokens of a pack less their mean, `[n, head_dim]`: U-centring takes the mean away in any
-/// case, but in f32 not all of it.
-fn gather(
-    pack: &[Written],
-    tokens: &[(usize, usize)],
-    head: usize,
-    heads: usize,
-    part: impl Fn(&Written) -> &Vec<f32>,
-    into: &mut Vec<f32>,
-) {
-    into.clear();
-    let mut width = 0;
-    for &(at, token) in tokens {
-        let written = &pack[at];
-        let values = part(written);
-        width = values.len() / (heads * written.tokens);
-        into.extend_from_slice(&values[(head * written.tokens + token) * width..][..width]);
-    }
+/// Takes the mean of some vectors from each: U-centring does so in any case, but in f32 not with all of it.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn take_mean(rows: &mut [f32], width: usize) {
+    let n = rows.len() / width;
     let mut mean = vec![0.0_f32; width];
-    into.chunks_exact(width).for_each(|row| mean.iter_mut().zip(row).for_each(|(sum, value)| *sum += value));
-    mean.iter_mut().for_each(|sum| *sum /= tokens.len() as f32);
-    into.chunks_exact_mut(width).for_each(|row| row.iter_mut().zip(&mean).for_each(|(value, mean)| *value -= mean));
+    for row in rows.chunks_exact(width) {
+        for (sum, value) in mean.iter_mut().zip(row) {
+            *sum += value;
+        }
+    }
+    for sum in &mut mean {
+        *sum /= n as f32;
+    }
+    for row in rows.chunks_exact_mut(width) {
+        for (value, mean) in row.iter_mut().zip(&mean) {
+            *value -= mean;
+        }
+    }
 }
 
 /// `contexts_i · products_j` of all `i < j`, by `j`, then by `i`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn inner_products(contexts: &[f32], products: &[f32], n: usize, into: &mut Vec<f64>) {
+fn inner_products(contexts: &[f32], products: &[f32], width: usize, into: &mut Vec<f64>) {
     into.clear();
-    let width = contexts.len() / n;
     // Loops, for what an iterator calls is not compiled for the instruction set.
     for (j, product) in products.chunks_exact(width).enumerate() {
         for context in contexts.chunks_exact(width).take(j) {
@@ -133,31 +199,58 @@ fn inner_products(contexts: &[f32], products: &[f32], n: usize, into: &mut Vec<f
 /// its column add to all cells, without bias (Székely & Rizzo 2014, definition 2), and appends the cells to `centred`.
 ///
 /// The inner product of two such matrices, over both orders of `i` and `j`, is `n (n - 3) HSIC1` (Song et al. 2012).
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 #[expect(clippy::cast_possible_truncation, reason = "products of pairs are summed in f32")]
 fn u_centre(kernel: &[f64], n: usize, centred: &mut Vec<f32>) {
     let mut rows = vec![0.0; n];
-    let cells = || (0..n).flat_map(|j| (0..j).map(move |i| (i, j)));
-    for ((i, j), value) in cells().zip(kernel) {
-        rows[i] += value;
-        rows[j] += value;
+    let mut cells = kernel;
+    for j in 1..n {
+        let (row, rest) = cells.split_at(j);
+        for (sum, value) in rows.iter_mut().zip(row) {
+            *sum += value;
+        }
+        for value in row {
+            rows[j] += value;
+        }
+        cells = rest;
     }
     let less = n as f64 - 2.0;
     let all = rows.iter().sum::<f64>() / (less * (n as f64 - 1.0));
-    rows.iter_mut().for_each(|row| *row /= less);
-    centred.extend(cells().zip(kernel).map(|((i, j), value)| (value - rows[i] - rows[j] + all) as f32));
+    for row in &mut rows {
+        *row /= less;
+    }
+    let mut cells = kernel;
+    for j in 1..n {
+        let (row, rest) = cells.split_at(j);
+        for (value, sum) in row.iter().zip(&rows) {
+            centred.push((value - sum - rows[j] + all) as f32);
+        }
+        cells = rest;
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Sentences of one token each, heads of one number each, projections of 1.
-    fn tokens(heads: &[&[f32]]) -> Vec<Written> {
-        let written = |token: usize| {
-            let contexts: Vec<f32> = heads.iter().map(|head| head[token]).collect();
-            Written { block: 0, tokens: 1, products: contexts.clone(), contexts }
-        };
-        (0..heads[0].len()).map(written).collect()
+    /// What a pack of sentences comes to, whose heads write numbers, each a row; projections are 1.
+    fn batches(sentences: &[Vec<Vec<f32>>]) -> Option<Batches> {
+        let (mut outputs, heads) = (Outputs::default(), sentences.first()?.len());
+        for sentence in sentences {
+            outputs.begin(0, sentence[0].len());
+        }
+        for (number, sentence) in sentences.iter().enumerate() {
+            for (head, values) in sentence.iter().enumerate() {
+                outputs.add(number, (head, heads), values.chunks_exact(1).map(|value| [value, value]));
+            }
+        }
+        outputs.end(heads)
+    }
+
+    /// Sentences of one token each.
+    fn tokens(heads: &[&[f32]]) -> Batches {
+        let sentence = |token: usize| heads.iter().map(|head| vec![head[token]]).collect();
+        batches(&(0..heads[0].len()).map(sentence).collect::<Vec<_>>()).expect("batches")
     }
 
     #[test]
@@ -165,7 +258,7 @@ mod tests {
         // Two batches: the tokens of even number and those of odd number.
         let (z, l) = ([1.0, -1.0, 1.0, -1.0], [1.0, 1.0, -1.0, -1.0]);
         let twice = |values: [f32; 4]| values.iter().flat_map(|&value| [value, value]).collect::<Vec<f32>>();
-        let sums = Batches::of(&tokens(&[&twice(z), &twice(l)]), 2);
+        let sums = tokens(&[&twice(z), &twice(l)]);
         assert_eq!((sums.count, sums.tokens), (2, 8));
         let [zz, zl, ll] = sums.covariances[..] else { panic!("three pairs") };
         for (found, expected) in [(zz, 8.0 / 3.0), (zl, -4.0 / 3.0), (ll, 8.0 / 3.0)] {
@@ -177,7 +270,7 @@ mod tests {
     fn what_is_the_same_for_all_tokens_is_nothing() {
         let z = [1.0, -1.0, 3.0, 2.0, 0.5, -2.0, 1.0, 7.0, 1.0, 2.0];
         let shifted = z.map(|value| value + 100.0);
-        let sums = Batches::of(&tokens(&[&z, &shifted]), 2);
+        let sums = tokens(&[&z, &shifted]);
         let [a, b, c] = sums.covariances[..] else { panic!("three pairs") };
         assert!((a - b).abs() < 1e-3 * a && (a - c).abs() < 1e-3 * a, "{a} {b} {c}");
     }
@@ -185,11 +278,36 @@ mod tests {
     #[test]
     fn no_batch_has_two_tokens_of_a_sentence() {
         // Three sentences never make a batch of four tokens, however long they are.
-        let long = Written { block: 0, tokens: 50, contexts: vec![1.0; 50], products: vec![1.0; 50] };
-        assert_eq!(Batches::of(&vec![long.clone(); 3], 1).count, 0);
-        let five = Batches::of(&vec![long; 5], 1);
+        let long = vec![vec![1.0; 50]];
+        assert_eq!(batches(&vec![long.clone(); 3]), None);
+        let five = batches(&vec![long; 5]).expect("batches");
         // 250 tokens in 51 batches: 46 of five and 5 of four.
         assert_eq!((five.count, five.tokens), (51, 250));
-        assert_eq!(Batches::of(&[], 3).covariances, [0.0; 6]);
+        // The second sentence begins with token 4 of all, the third with token 7.
+        let deal = Deal { tokens: 9, longest: 4 };
+        assert_eq!((0..9).map(|token| deal.place(token)).collect::<Vec<_>>(), [0, 2, 4, 6, 8, 1, 3, 5, 7]);
+    }
+
+    #[test]
+    fn a_pack_leaves_nothing_to_the_next() {
+        let sentence = |value: f32| vec![vec![value], vec![value * value]];
+        let pack: Vec<_> = (0..9_u8).map(|value| sentence(f32::from(value))).collect();
+        let (mut outputs, mut found) = (Outputs::default(), Vec::new());
+        for _ in 0..2 {
+            for _ in &pack {
+                outputs.begin(3, 1);
+            }
+            for (number, sentence) in pack.iter().enumerate() {
+                for (head, values) in sentence.iter().enumerate() {
+                    outputs.add(number, (head, 2), std::iter::once([&values[..]; 2]));
+                }
+            }
+            found.push(outputs.end(2));
+        }
+        assert_eq!(found[0], found[1]);
+        assert!(found[0].as_ref().is_some_and(|batches| batches.block == 3));
+        // Of a pack in which not all heads were shown there is nothing.
+        outputs.begin(0, 5);
+        assert_eq!(outputs.end(2), None);
     }
 }

@@ -1,14 +1,16 @@
 //! Clusters of heads that attend alike, and how often blocks drawn anew have them, too.
 
-use kodama::{Method, linkage};
+use std::num::NonZeroUsize;
+
+use kodama::{Method, Step, linkage};
 
 use super::pairs::Pairs;
 use crate::stats::bootstrap::{PerBlock, Resamples};
+use crate::studies::figure::Join;
 use crate::system::parallel::in_parallel;
-use std::num::NonZeroUsize;
 
 /// Clusters are cut at this share of the median distance.
-const CUT: f64 = 0.5;
+pub const CUT: f64 = 0.5;
 
 /// The resamples that clusters are drawn by: a share of 80 % of them is known to 3 points.
 pub const DRAWS: usize = 200;
@@ -31,21 +33,27 @@ pub fn median(distances: &[f64]) -> Option<f64> {
     Some(if sorted.len() % 2 == 1 { *upper } else { f64::midpoint(sorted[half - 1], *upper) })
 }
 
-/// The number of the cluster of each head: average linkage, as far as the distance of what is joined is at most half of the
-/// median of all.
-pub fn assignment(distances: &[f64], heads: usize) -> Vec<usize> {
-    let Some(median) = median(distances) else { return (0..heads).collect() };
+/// All heads joined by average linkage, the closest first.
+pub fn joins(distances: &[f64], heads: usize) -> Vec<Join> {
     // The crate has the pairs row by row.
     let rows = (0..heads).flat_map(|row| (row + 1..heads).map(move |column| Pairs::index(row, column)));
     let mut condensed: Vec<f64> = rows.map(|place| distances[place]).collect();
     let joined = linkage(&mut condensed, heads, Method::Average);
+    let join = |step: &Step<f64>| Join { of: [step.cluster1, step.cluster2], height: step.dissimilarity };
+    joined.steps().iter().map(join).collect()
+}
+
+/// The number of the cluster of each head: average linkage, as far as the distance of what is joined is at most half of the
+/// median of all.
+pub fn assignment(distances: &[f64], heads: usize) -> Vec<usize> {
+    let Some(median) = median(distances) else { return (0..heads).collect() };
     // What is joined gets the next number after the heads.
     let mut clusters: Vec<Vec<usize>> = (0..heads).map(|head| vec![head]).collect();
     let mut of_head: Vec<usize> = (0..heads).collect();
-    for step in joined.steps() {
-        let mut both = std::mem::take(&mut clusters[step.cluster1]);
-        both.append(&mut clusters[step.cluster2]);
-        if step.dissimilarity <= CUT * median {
+    for Join { of: [first, second], height } in joins(distances, heads) {
+        let mut both = std::mem::take(&mut clusters[first]);
+        both.append(&mut clusters[second]);
+        if height <= CUT * median {
             let first = *both.iter().min().expect("a cluster has heads");
             both.iter().for_each(|&head| of_head[head] = first);
         }

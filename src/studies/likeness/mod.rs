@@ -4,6 +4,7 @@ mod batches;
 mod clusters;
 mod compare;
 mod disagreement;
+mod figure;
 mod map;
 mod measure;
 mod pairs;
@@ -17,7 +18,9 @@ use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
 use super::estimates::{Bench, Estimates};
+use super::figure::Figure;
 use super::found::Found;
+use super::policy::Policy;
 use super::section::{Section, section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject};
 use crate::passes::observer::{self, Observer, watching};
@@ -58,6 +61,11 @@ impl Study for HeadLikeness {
         let sums: &LikenessSums = observer::sums(observed[0].sums);
         let clusters = section::<LikenessSection>(judged.section).likeness.kept(sums.grid());
         Found { clusters, ..Found::default() }
+    }
+
+    fn figures(&self, found: &dyn Section, _: &Policy) -> Vec<Figure> {
+        let found = section::<LikenessSection>(found);
+        found.grid().map_or_else(Vec::new, |grid| figure::figures(&found.likeness, grid))
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

@@ -21,7 +21,7 @@ impl Section for LikenessSection {
     }
 
     fn name_heads(&mut self, labels: &[String]) {
-        let grid = self.grid(labels.len());
+        let grid = self.grid();
         let Likeness { distance, cka, clusters, same_label, .. } = &mut self.likeness;
         let grouped = |label: &String| labels.iter().position(|other| other == label).filter(|_| label != UNLABELLED);
         let groups: Vec<Option<usize>> = labels.iter().map(grouped).collect();
@@ -35,6 +35,24 @@ impl Section for LikenessSection {
 
     fn summary(&self, _: &Policy) -> Summary {
         summary::of(&self.likeness)
+    }
+
+    fn of_head(&self, place: HeadPlace, _: &Policy) -> Vec<String> {
+        let Some(grid) = self.grid() else { return Vec::new() };
+        let own = grid.index(place.layer, place.head);
+        let distance = |other: &usize| self.likeness.distance[own.max(*other)][own.min(*other)];
+        let others = (0..grid.count()).filter(|&other| other != own);
+        let nearest = others.min_by(|a, b| distance(a).total_cmp(&distance(b))).map(|other| {
+            let cka = self.likeness.cka[own.max(other)][own.min(other)];
+            let cka = cka.map_or_else(String::new, |cka| format!(", CKA of what they write {cka:.2}"));
+            format!("the head that looks most like it is {}: distance {:.3}{cka}", grid.place(other), distance(&other))
+        });
+        let cluster = self.likeness.clusters.iter().find(|cluster| cluster.kept && cluster.heads.contains(&place));
+        let cluster = cluster.map(|cluster| {
+            let names: Vec<String> = cluster.heads.iter().map(ToString::to_string).collect();
+            format!("it is in a cluster that holds under resampling: {}", names.join(" "))
+        });
+        nearest.into_iter().chain(cluster).collect()
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
@@ -59,9 +77,9 @@ impl Section for LikenessSection {
 }
 
 impl LikenessSection {
-    /// The grid of so many heads, as the disagreement of layers has it; `None` where nothing was seen.
-    fn grid(&self, heads: usize) -> Option<HeadGrid> {
-        let layers = self.likeness.disagreement.len();
+    /// The heads that were compared, in layers as the disagreement has them; `None` where nothing was seen.
+    pub fn grid(&self) -> Option<HeadGrid> {
+        let (layers, heads) = (self.likeness.disagreement.len(), self.likeness.distance.len());
         (layers > 0).then(|| HeadGrid { layers, heads: heads / layers })
     }
 }

@@ -5,7 +5,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 
-use super::batches::Written;
+use super::batches::Outputs;
 use super::measure::ByBlock;
 use super::sums::LikenessSums;
 use crate::model::grid::HeadGrid;
@@ -35,20 +35,25 @@ fn corpus(random: &mut ChaCha8Rng) -> LikenessSums {
             let tokens = random.random_range(3..25);
             let first: Vec<f32> = StandardNormal.sample_iter(&mut *random).take(tokens * WIDTH).collect();
             let own: Vec<f32> = StandardNormal.sample_iter(&mut *random).take(tokens * WIDTH).collect();
-            let second = first.iter().zip(&own).map(|(x, z)| COMMON * x + 0.8 * z);
-            let contexts: Vec<f32> = first.iter().copied().chain(second).collect();
+            let second: Vec<f32> = first.iter().zip(&own).map(|(x, z)| COMMON * x + 0.8 * z).collect();
             // In each sentence the heads differ by another measure.
             let square = SQUARE * random.random_range(0.0..2.0) * tokens as f64;
-            let block = index % 64;
-            (Written { block, tokens, products: contexts.clone(), contexts }, square)
+            (index % 64, [first, second], square)
         };
         let next = index + random.random_range(12..30);
         let sentences: Vec<_> = (index..next).map(|index| sentence(index, random)).collect();
         index = next;
-        for (written, square) in &sentences {
-            sums.add_distances(written.block, written.tokens, &[*square]);
+        let mut outputs = Outputs::default();
+        for (block, [first, _], square) in &sentences {
+            sums.add_distances(*block, first.len() / WIDTH, &[*square]);
+            outputs.begin(*block, first.len() / WIDTH);
         }
-        sums.add_pack(&sentences.into_iter().map(|(written, _)| written).collect::<Vec<_>>());
+        for (number, (_, heads, _)) in sentences.iter().enumerate() {
+            for (head, contexts) in heads.iter().enumerate() {
+                outputs.add(number, (head, 2), contexts.chunks_exact(WIDTH).map(|context| [context; 2]));
+            }
+        }
+        outputs.end(2).iter().for_each(|batches| sums.add_batches(batches));
     }
     sums
 }

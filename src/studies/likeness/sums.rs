@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::batches::{Batches, Written};
+use super::batches::{Batches, Outputs};
 use super::disagreement::{Disagreement, LayerSums};
 use super::pairs::Pairs;
 use super::weights::Weighed;
@@ -51,22 +51,22 @@ impl Merge for Alike {
 }
 
 /// The sums of all blocks.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LikenessSums {
     grid: HeadGrid,
     blocks: Blocks<Alike>,
     /// What the weights tell by themselves; `None` of an encoder that does not lend them.
     weighed: Option<Weighed>,
-    /// What was written in the pack that is running.
+    /// What is written in the pack that is running.
     #[serde(skip)]
-    pack: Vec<Written>,
+    outputs: Outputs,
 }
 
 impl LikenessSums {
     /// Empty sums for a model with `grid` heads.
     #[must_use]
     pub fn new(grid: HeadGrid) -> Self {
-        Self { grid, blocks: Blocks::new(Alike::default()), weighed: None, pack: Vec::new() }
+        Self { grid, blocks: Blocks::new(Alike::default()), weighed: None, outputs: Outputs::default() }
     }
 
     /// The heads.
@@ -90,16 +90,13 @@ impl LikenessSums {
         add_each(&mut sums.distances, squares);
     }
 
-    /// Adds what was written in a pack, to the block of its first sentence.
-    pub(super) fn add_pack(&mut self, pack: &[Written]) {
-        let batches = Batches::of(pack, self.grid.count());
-        if let Some(first) = pack.first().filter(|_| batches.count > 0) {
-            let sums = &mut self.blocks[first.block];
-            sums.batches += batches.count;
-            sums.batched += batches.tokens;
-            sums.covariances.resize(batches.covariances.len(), ExactSum::default());
-            add_each(&mut sums.covariances, &batches.covariances);
-        }
+    /// Adds what the batches of a pack come to, to the block of its first sentence.
+    pub(super) fn add_batches(&mut self, batches: &Batches) {
+        let sums = &mut self.blocks[batches.block];
+        sums.batches += batches.count;
+        sums.batched += batches.tokens;
+        sums.covariances.resize(batches.covariances.len(), ExactSum::default());
+        add_each(&mut sums.covariances, &batches.covariances);
     }
 
     /// What the weights tell by themselves.
@@ -113,10 +110,10 @@ impl LikenessSums {
 #[derive(Debug)]
 pub struct Begun {
     block: usize,
-    /// Whether it is the first of its family: a sentence that is there again is no other one.
-    is_first: bool,
     roots: Roots,
-    written: Written,
+    /// Its number among those whose outputs are compared: the first of each family, for a sentence that is there again is no
+    /// other one.
+    number: Option<usize>,
     layer: LayerSums,
 }
 
@@ -156,9 +153,9 @@ impl Sums for LikenessSums {
             self.blocks[block].sentences += u64::from(sequence.family.is_first);
             self.add_distances(block, rows.len(), &[]);
         }
-        let written = Written { block, tokens: rows.len(), ..Written::default() };
-        let is_first = sequence.family.is_first;
-        Begun { block, is_first, roots: Roots::of(rows), written, layer: LayerSums::default() }
+        let is_compared = sequence.family.is_first && !rows.is_empty();
+        let number = is_compared.then(|| self.outputs.begin(block, rows.len()));
+        Begun { block, roots: Roots::of(rows), number, layer: LayerSums::default() }
     }
 
     fn looks(begun: &Begun) -> bool {
@@ -166,42 +163,35 @@ impl Sums for LikenessSums {
     }
 
     fn head(&mut self, begun: &mut Begun, lent: &mut Lent<'_>) {
-        let Begun { block, is_first, roots, written, layer } = begun;
+        let Begun { block, roots, number, layer } = begun;
         if roots.rows.is_empty() {
             return;
         }
-        let (view, heads) = (lent.view, self.grid.count());
-        roots.push(view.attention, heads);
+        let (view, HeadGrid { heads, .. }) = (lent.view, self.grid);
+        roots.push(view.attention, self.grid.count());
         let (Some(output), Some(values)) = (view.output, view.values) else { return };
-        if *is_first {
-            for (rows, into) in [(output.contexts, &mut written.contexts), (output.products, &mut written.products)] {
-                if into.is_empty() {
-                    into.reserve_exact(heads * roots.rows.len() * rows.width());
-                }
-                roots.rows.iter().for_each(|&row| into.extend_from_slice(rows.row(row)));
-            }
+        if let Some(number) = *number {
+            let written = roots.rows.iter().map(|&row| [output.contexts.row(row), output.products.row(row)]);
+            self.outputs.add(number, (view.head, heads), written);
         }
         layer.add(&roots.rows, view.attention, values, output.contexts);
-        if view.head + 1 == self.grid.heads {
-            self.blocks[*block].disagreement[view.layer] += layer.finish(self.grid.heads);
+        if view.head + 1 == heads {
+            self.blocks[*block].disagreement[view.layer] += layer.finish(heads);
         }
     }
 
     fn end(&mut self, begun: Begun) {
-        let Begun { block, is_first, roots, written, .. } = begun;
-        if roots.values().is_empty() {
-            return;
-        }
-        let distances = distances(roots.values(), self.grid.count());
-        self.add_distances(block, 0, &distances);
-        if is_first && !written.contexts.is_empty() {
-            self.pack.push(written);
+        let Begun { block, roots, .. } = begun;
+        if !roots.values().is_empty() {
+            let distances = distances(roots.values(), self.grid.count());
+            self.add_distances(block, 0, &distances);
         }
     }
 
     fn end_pack(&mut self) {
-        let pack = std::mem::take(&mut self.pack);
-        self.add_pack(&pack);
+        if let Some(batches) = self.outputs.end(self.grid.count()) {
+            self.add_batches(&batches);
+        }
     }
 
     fn merge(&mut self, other: &Self) {

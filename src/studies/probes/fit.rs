@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
 
+use super::classifiers::{HeadProbes, LayerProbes, Stack};
 use super::discriminant::{Anchor, Block, Counts, Linear};
 use super::moments::{Moments, Widths};
 use super::sums::{FoldSums, ProbeSums};
 use super::task::{BUCKETS, Form};
-use crate::model::forward::matmul::{Matrix, MatrixMut, multiply, multiply_add};
 use crate::system::parallel::in_parallel;
 
 /// The fewest training words for each dimension of the features; with fewer a discriminant fits its words.
@@ -72,122 +72,6 @@ fn control_classes(words: &[u64]) -> Vec<usize> {
         class
     };
     if total == 0 { Vec::new() } else { (0..buckets).map(of_bucket).collect() }
-}
-
-/// Classifiers of several tasks on the same features.
-#[derive(Clone, Debug, Default)]
-pub struct Stack {
-    features: usize,
-    /// `[features, columns]`, the tasks' classes side by side.
-    weights: Vec<f32>,
-    /// `[columns]`
-    bias: Vec<f32>,
-    /// The tasks, each with its columns and the class of each.
-    parts: Vec<(usize, Vec<usize>)>,
-}
-
-impl Stack {
-    #[expect(clippy::cast_possible_truncation, reason = "scores are of float32 features")]
-    fn new(features: usize, parts: Vec<(usize, Vec<usize>, Linear)>) -> Self {
-        let columns: usize = parts.iter().map(|(_, classes, _)| classes.len()).sum();
-        let mut stack = Self { features, weights: Vec::with_capacity(features * columns), ..Self::default() };
-        for feature in 0..features {
-            for (_, classes, linear) in &parts {
-                let row = &linear.weights[feature * classes.len()..][..classes.len()];
-                stack.weights.extend(row.iter().map(|&weight| weight as f32));
-            }
-        }
-        for (task, classes, linear) in parts {
-            stack.bias.extend(linear.bias.iter().map(|&bias| bias as f32));
-            stack.parts.push((task, classes));
-        }
-        stack
-    }
-
-    fn columns(&self) -> usize {
-        self.bias.len()
-    }
-
-    /// Scores words, whose features are `[words, features]` with `stride`, and gives `of` the task, the word and the class of
-    /// the largest score, the first of equal ones. `beside` is what is added to the scores: `[words, columns]` with a stride.
-    pub fn classify(
-        &self,
-        (rows, words, stride): (&[f32], usize, usize),
-        beside: Option<(&[f32], usize)>,
-        scores: &mut Vec<f32>,
-        mut of: impl FnMut(usize, usize, usize),
-    ) {
-        let columns = self.columns();
-        if columns == 0 || words == 0 {
-            return;
-        }
-        scores.clear();
-        match beside {
-            Some((beside, stride)) => {
-                beside.chunks(stride).take(words).for_each(|row| scores.extend_from_slice(&row[..columns]));
-            }
-            None => scores.resize(words * columns, 0.0),
-        }
-        let rows = Matrix::strided(rows, words, self.features, stride);
-        multiply_add(MatrixMut::new(scores, words, columns), rows, Matrix::new(&self.weights, self.features, columns));
-        for (word, scores) in scores.chunks_exact(columns).enumerate() {
-            let mut start = 0;
-            for (task, classes) in &self.parts {
-                let own = start..start + classes.len();
-                let mut best = (f32::NEG_INFINITY, 0);
-                for ((score, bias), &class) in scores[own.clone()].iter().zip(&self.bias[own.clone()]).zip(classes) {
-                    if score + bias > best.0 {
-                        best = (score + bias, class);
-                    }
-                }
-                of(*task, word, best.1);
-                start = own.end;
-            }
-        }
-    }
-}
-
-/// The classifiers of a head.
-#[derive(Clone, Debug, Default)]
-pub struct HeadProbes {
-    /// On its contexts.
-    pub alone: Stack,
-    /// On embedding and contexts: the part of the contexts.
-    pub together: Stack,
-    /// Of the control tasks, on its contexts.
-    pub control: Stack,
-}
-
-/// The classifiers of a layer.
-#[derive(Clone, Debug, Default)]
-pub struct LayerProbes {
-    /// On what goes into it.
-    pub input: Stack,
-    /// The part of embeddings in the classifiers on embedding and contexts, of all heads, `[embedding, heads * columns]`.
-    pub beside: Vec<f32>,
-    /// Of each head.
-    pub heads: Vec<HeadProbes>,
-}
-
-impl LayerProbes {
-    /// What embeddings add to the scores of the classifiers on embedding and contexts, `[words, heads * columns]`.
-    pub fn score_beside(&self, embeddings: &[f32], words: usize, scores: &mut Vec<f32>) {
-        let columns = self.heads.iter().map(|head| head.together.columns()).sum();
-        scores.clear();
-        scores.resize(words * columns, 0.0);
-        if columns > 0 {
-            let width = embeddings.len() / words.max(1);
-            let weights = Matrix::new(&self.beside, width, columns);
-            multiply(MatrixMut::new(scores, words, columns), Matrix::new(embeddings, words, width), weights);
-        }
-    }
-
-    /// What [`LayerProbes::score_beside`] gives, for one head: with the stride from word to word.
-    #[must_use]
-    pub fn beside_of<'a>(&self, head: usize, scores: &'a [f32]) -> Option<(&'a [f32], usize)> {
-        let columns = self.heads[head].together.columns();
-        (columns > 0).then(|| (&scores[head * columns..], self.heads.len() * columns))
-    }
 }
 
 /// The classifiers that were trained on a fold.

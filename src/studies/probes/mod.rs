@@ -1,5 +1,6 @@
 //! What can be read out of what a head writes: linear discriminants on its contexts (METHODOLOGY, "Probes").
 
+mod classifiers;
 mod discriminant;
 mod fit;
 mod measure;

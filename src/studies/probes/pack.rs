@@ -1,5 +1,6 @@
 //! The vectors of the words of a pack, layer by layer: so many that products of matrices pay.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::model::forward::WordEmbeddings;
@@ -30,8 +31,12 @@ pub struct Group<K> {
     pub key: K,
     /// How many there are.
     pub words: usize,
-    /// The embeddings, `[words, embedding]`.
+    /// The embeddings, `[kinds, embedding]`: words of the same tokens are of one kind.
     pub embeddings: Vec<f32>,
+    /// The kind of each word; none where an encoder lends no embeddings.
+    pub kinds: Vec<usize>,
+    /// The kinds by their tokens.
+    known: HashMap<Box<[u32]>, usize>,
     /// What goes into the layer, `[words, hidden]`.
     pub inputs: Vec<f32>,
     /// The contexts of all heads of the layer, `[words, heads * head_dim]`.
@@ -53,6 +58,14 @@ impl<K> Default for Pack<K> {
     }
 }
 
+impl<K> Group<K> {
+    /// How many kinds of words there are.
+    #[must_use]
+    pub fn count_kinds(&self) -> usize {
+        self.known.len()
+    }
+}
+
 impl<K: PartialEq> Pack<K> {
     /// Begins a sequence, and says its number in the pack.
     pub fn begin(&mut self) -> usize {
@@ -63,8 +76,9 @@ impl<K: PartialEq> Pack<K> {
     /// A row for a word among those with this key.
     pub fn place(&mut self, key: K) -> At {
         let group = self.groups.iter().position(|group| group.key == key).unwrap_or_else(|| {
-            let none = Vec::new;
-            self.groups.push(Group { key, words: 0, embeddings: none(), inputs: none(), contexts: none() });
+            let (embeddings, kinds, known) = (Vec::new(), Vec::new(), HashMap::new());
+            let (inputs, contexts) = (Vec::new(), Vec::new());
+            self.groups.push(Group { key, words: 0, embeddings, kinds, known, inputs, contexts });
             self.groups.len() - 1
         });
         self.groups[group].words += 1;
@@ -73,10 +87,15 @@ impl<K: PartialEq> Pack<K> {
 
     /// Keeps the embedding of a word that was placed last.
     pub fn embed(&mut self, at: At, embeddings: &WordEmbeddings, ids: &[u32]) {
-        let into = &mut self.groups[at.group].embeddings;
-        let start = into.len();
-        into.resize(start + embeddings.width(), 0.0);
-        mean(&mut into[start..], ids.iter().map(|&id| embeddings.of(id)));
+        let Group { embeddings: all, kinds, known, .. } = &mut self.groups[at.group];
+        let kind = known.get(ids).copied().unwrap_or_else(|| {
+            let start = all.len();
+            all.resize(start + embeddings.width(), 0.0);
+            mean(&mut all[start..], ids.iter().map(|&id| embeddings.of(id)));
+            known.insert(ids.into(), known.len());
+            known.len() - 1
+        });
+        kinds.push(kind);
     }
 
     /// Keeps what goes into a layer.

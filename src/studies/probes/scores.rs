@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::fit::{FoldProbes, HeadProbes, LayerProbes, Probes, TaskClasses};
+use super::classifiers::{HeadProbes, LayerProbes};
+use super::fit::{FoldProbes, Probes, TaskClasses};
 use super::pack::{Pack, Placed};
 use super::sums::{MOST_TASKS, fold_of};
 use super::task::{Form, classes, tasks};
@@ -130,17 +131,22 @@ impl ProbeScores {
             let LayerProbes { input, heads, .. } = &layers[layer];
             let is_right = |task: usize, word: usize, class: usize| words[word].classes[task] == Some(class);
             let width = |vectors: &[f32]| vectors.len() / count;
-            if layer == 0 {
-                let rows = (&group.embeddings[..], count, width(&group.embeddings));
-                embedding.classify(rows, None, scores, |task, word, class| {
-                    blocks[words[word].block][task].embedding += u64::from(is_right(task, word, class));
-                });
+            let kinds = group.count_kinds();
+            if layer == 0 && kinds > 0 {
+                let rows = (&group.embeddings[..], kinds, group.embeddings.len() / kinds);
+                let mut found = vec![Vec::new(); kinds];
+                embedding.classify(rows, None, scores, |task, kind, class| found[kind].push((task, class)));
+                for (word, &kind) in group.kinds.iter().enumerate() {
+                    for &(task, class) in &found[kind] {
+                        blocks[words[word].block][task].embedding += u64::from(is_right(task, word, class));
+                    }
+                }
             }
             let rows = (&group.inputs[..], count, width(&group.inputs));
             input.classify(rows, None, scores, |task, word, class| {
                 blocks[words[word].block][task].inputs[layer] += u64::from(is_right(task, word, class));
             });
-            layers[layer].score_beside(&group.embeddings, count, beside);
+            layers[layer].score_beside(&group.embeddings, kinds, beside);
             let stride = width(&group.contexts);
             for (head, HeadProbes { alone, together, control }) in heads.iter().enumerate() {
                 let place = grid.index(layer, head);
@@ -148,7 +154,7 @@ impl ProbeScores {
                 alone.classify(rows, None, scores, |task, word, class| {
                     blocks[words[word].block][task].heads[place].alone += u64::from(is_right(task, word, class));
                 });
-                let both = layers[layer].beside_of(head, beside);
+                let both = layers[layer].beside_of(head, beside, &group.kinds);
                 together.classify(rows, both, scores, |task, word, class| {
                     blocks[words[word].block][task].heads[place].together += u64::from(is_right(task, word, class));
                 });

@@ -242,6 +242,23 @@ impl Section for ProbesSection {
         summary
     }
 
+    fn of_head(&self, place: HeadPlace, _: &Policy) -> Vec<String> {
+        let of_task = |task: &TaskProbes| {
+            let head = task.heads.iter().find(|head| head.place == place)?;
+            let adds = match head.adds? {
+                true => "it adds to the word itself",
+                false => "what it adds to the word itself is not above chance",
+            };
+            let points = |share: Option<f64>| share.map(|share| 100.0 * share);
+            let (gain, selectivity) = (points(head.gain)?, points(head.selectivity)?);
+            let q = head.q.map_or_else(String::new, |q| format!(", q {}", significance(q)));
+            let spread = plus_minus(head.gain_ci95);
+            let task = &task.task;
+            Some(format!("{task}: {adds}, {gain:+.1}{spread} points{q}; {selectivity:+.1} above the control task"))
+        };
+        self.probes.iter().filter_map(of_task).collect()
+    }
+
     fn defect(&self, grid: HeadGrid) -> Option<String> {
         let places = || grid.places();
         let strange = |task: &&TaskProbes| {

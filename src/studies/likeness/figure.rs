@@ -1,0 +1,49 @@
+//! The figures of likeness: heads as points of the plane, and as they are joined to clusters.
+
+use super::clusters::{CUT, joins};
+use super::report::Likeness;
+use crate::model::grid::HeadGrid;
+use crate::studies::figure::{Chart, Figure, Points, Tree};
+
+pub(super) fn figures(likeness: &Likeness, grid: HeadGrid) -> Vec<Figure> {
+    let Likeness { sentences, tokens, distance, median_distance, map, clusters, .. } = likeness;
+    let Some(median) = *median_distance else { return Vec::new() };
+    let kept = likeness.kept(grid);
+    let over = format!("The Hellinger distance of their attention over {tokens} tokens of {sentences} sentences.");
+    let map = map.as_ref().map(|map| {
+        let shown = map.shown.map(|share| format!("{:.0} %", 100.0 * share));
+        Figure {
+            name: "likeness-map",
+            title: "Heads that look alike stand side by side".to_owned(),
+            reading: format!(
+                "{over} Two axes show {} and {} of the distances: heads that lie together here need not be alike. Lines join the \
+                 heads of the {} clusters that hold under resampling.",
+                shown[0],
+                shown[1],
+                kept.len()
+            ),
+            chart: Chart::Points(Points {
+                distance: "as far apart as the distance of their attention, as far as a plane shows it".to_owned(),
+                points: map.points.clone(),
+                groups: kept.clone(),
+            }),
+        }
+    });
+    let tree = Figure {
+        name: "likeness-tree",
+        title: "Heads joined by how alike they look".to_owned(),
+        reading: format!(
+            "{over} Average linkage; clusters are cut at half of the median distance, {:.3} (dashed): {} of {} hold under \
+             resampling.",
+            CUT * median,
+            kept.len(),
+            clusters.len()
+        ),
+        chart: Chart::Tree(Tree {
+            height: "distance at which they are joined".to_owned(),
+            cut: Some(CUT * median),
+            joins: joins(&distance.concat(), grid.count()),
+        }),
+    };
+    map.into_iter().chain([tree]).collect()
+}
