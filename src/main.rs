@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use headscope::commands::cli::{self, Command};
-use headscope::commands::{analyze, batch, cite, counts, diff, export, files, maps, merge, relabel, show, view};
+use headscope::commands::{analyze, batch, cite, counts, diff, export, files, index, maps, merge, relabel, show, view};
 use headscope::system::failure::Class;
 use headscope::system::interrupt::clean_up_when_interrupted;
 use headscope::system::terminal::print;
@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         Command::View(options) => view::view(&options).map(|()| 0),
         Command::Maps(options) => maps::maps(&options).map(|()| 0),
         Command::Counts(options) => counts::counts(&options).map(|()| 0),
+        Command::Index(options) => index::index(&options).map(|()| 0),
         Command::Show(options) => show::show(&options).map(|()| 0),
         Command::Cite(options) => cite::cite(&options).map(|()| 0),
         Command::Write(folder, files) => files::write(&folder, &files).map(|()| 0),

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use support::{fixture, path, run, tiny_bert};
+use support::{fixture, headscope, outcome, path, run, tiny_bert};
 use tempfile::TempDir;
 
 /// 600 short sentences in three segments; some have no tokens, some are too long for `--max-tokens 8`, most occur again,
@@ -59,7 +59,7 @@ impl Shards {
     fn refusal(&self, parts: &[&str]) -> String {
         let output = self.file("refused.json");
         let (status, message) = run(&[&["merge", "-o", &output], parts].concat()).unwrap_err();
-        assert_eq!(status, 3, "{message}");
+        assert_eq!(status, if message.contains(" are missing: ") { 6 } else { 3 }, "{message}");
         assert!(!Path::new(&output).exists());
         message.replace(&self.file(""), "")
     }
@@ -82,7 +82,7 @@ fn shards_merge_to_the_report_of_one_run() {
             .map(|number| {
                 let threads = if number % 2 == 0 { "1" } else { "3" };
                 let shard = format!("{number}/{count}");
-                shards.shard(&format!("part-{number}.headscope"), &shard, &["--threads", threads])
+                shards.shard(&format!("part-{number}-of-{count}.headscope"), &shard, &["--threads", threads])
             })
             .collect();
         parts.reverse();
@@ -95,7 +95,9 @@ fn shards_merge_to_the_report_of_one_run() {
 #[test]
 fn a_partial_is_the_same_for_any_number_of_threads() {
     let shards = Shards::new();
-    let bytes = |threads: &str| fs::read(shards.shard("part.headscope", "1/2", &["--threads", threads])).unwrap();
+    let bytes = |threads: &str| {
+        fs::read(shards.shard(&format!("{threads}.headscope"), "1/2", &["--threads", threads])).unwrap()
+    };
     assert!(bytes("1") == bytes("4"));
 }
 
@@ -229,4 +231,111 @@ fn wrong_usage_of_shards() {
     assert!(usage(&["--shard", "3/2", "-o", "a.headscope"]).contains("shard 3/2 is none of 1/2 to 2/2"));
     let labels = usage(&["--shard", "1/2", "-o", "a.headscope", "--min-count", "5"]);
     assert!(labels.contains("--min-count is about labels"), "{labels}");
+}
+
+/// The output of a job of an array; `set` are variables of its environment.
+fn job(shards: &Shards, set: &[(&str, &str)], more: &[&str]) -> Result<(String, String), (i32, String)> {
+    let model = tiny_bert();
+    let parts = format!("{}/", shards.file("parts"));
+    let common = ["analyze", path(&model), "-c", path(&shards.corpus), "--max-tokens", "8", "--no-run-info"];
+    let mut command = headscope(&[&common[..], &["--shard", "auto/3", "-o", &parts], more].concat());
+    for engine in ["SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX", "AWS_BATCH_JOB_ARRAY_INDEX"] {
+        command.env_remove(engine);
+    }
+    command.envs(set.iter().copied());
+    let output = command.output().unwrap();
+    outcome(&output).map(|printed| (printed, String::from_utf8(output.stderr).unwrap()))
+}
+
+#[test]
+fn an_array_of_jobs_is_run_until_nothing_is_missing() {
+    let shards = Shards::new();
+    let whole = shards.analyze(&["-o", "-"]);
+    let parts = shards.file("parts");
+    let slurm = |id| job(&shards, &[("SLURM_ARRAY_TASK_ID", id)], &[]);
+    slurm("1").unwrap();
+    // As if the second had been killed, and the third had come to a disk that was full.
+    slurm("3").unwrap();
+    let third = Path::new(&parts).join("3-of-3.headscope");
+    let bytes = fs::read(&third).unwrap();
+    for length in [bytes.len() - 1, 30, 5, 0] {
+        fs::write(&third, &bytes[..length]).unwrap();
+        let output = headscope(&["merge", "--missing", "3", &parts]).output().unwrap();
+        assert_eq!(output.status.code(), Some(6));
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), "2-3\n");
+        let said = String::from_utf8(output.stderr).unwrap();
+        let expected =
+            "3-of-3.headscope`: it is damaged or cut short: run its shard again\nerror: 2 of 3 shards are missing\n";
+        assert!(said.starts_with("warning: cannot use partial `") && said.ends_with(expected), "{said}");
+    }
+    assert!(slurm("3").unwrap().1.contains("3-of-3.headscope` is damaged or cut short: shard 3/3 is run again"));
+    assert!(fs::read(&third).unwrap() == bytes);
+    let (status, error) = run(&["merge", "-o", "-", &parts]).unwrap_err();
+    assert_eq!((status, &*error), (6, "error: 1 of 3 shards are missing: 2/3\n"));
+    // Other engines count from 0.
+    job(&shards, &[("JOB_COMPLETION_INDEX", "1")], &[]).unwrap();
+    assert_eq!(run(&["merge", "--missing", "3", &parts]).unwrap(), "");
+    assert!(run(&["merge", "--no-run-info", "-o", "-", &parts]).unwrap() == whole);
+    // What is there is left there.
+    let before = fs::metadata(&third).unwrap().modified().unwrap();
+    let (printed, said) = slurm("3").unwrap();
+    assert_eq!(printed, "");
+    assert!(
+        said.contains("shard 3/3 of this analysis is in `") && said.contains("3-of-3.headscope` already"),
+        "{said}"
+    );
+    assert_eq!(fs::metadata(&third).unwrap().modified().unwrap(), before);
+}
+
+#[test]
+fn a_part_of_another_analysis_is_kept_in_a_folder_and_replaced_where_it_is_named() {
+    let shards = Shards::new();
+    let other = |more: &[&str]| job(&shards, &[("AWS_BATCH_JOB_ARRAY_INDEX", "0")], more);
+    other(&[]).unwrap();
+    let (status, error) = other(&["--from-token", "first"]).unwrap_err();
+    assert_eq!(status, 5, "{error}");
+    let expected = "1-of-3.headscope` is of another analysis: protocol.from_token is \"mean\" in one and \"first\" in the other (now)";
+    assert!(error.contains(expected), "{error}");
+    let file = shards.file("parts/1-of-3.headscope");
+    let before = fs::read(&file).unwrap();
+    shards.analyze(&["--shard", "1/3", "-o", &file, "-q", "--from-token", "first"]);
+    assert!(fs::read(&file).unwrap() != before);
+}
+
+#[test]
+fn what_is_missing_is_told_of_shards_of_one_run() {
+    let shards = Shards::new();
+    let empty = shards.file("empty");
+    fs::create_dir(&empty).unwrap();
+    let missing = |of: &str, parts: &[&str]| {
+        let output = headscope(&[&["merge", "--missing", of], parts].concat()).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap().replace(&shards.file(""), "");
+        (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+    };
+    assert_eq!(missing("8", &[&empty]), (6, "1-8\n".to_owned(), "error: 8 of 8 shards are missing\n".to_owned()));
+    let one = shards.shard("one.headscope", "4/8", &[]);
+    assert_eq!(missing("8", &[&one]).1, "1-3,5-8\n");
+    let (status, printed, error) = missing("9", &[&one]);
+    assert_eq!((status, &*printed), (3, ""));
+    assert_eq!(error, "error: `one.headscope` is shard 4/8 and not of 9: was the corpus run in 8?\n");
+    let limited = shards.shard("limited.headscope", "5/8", &["--limit", "500"]);
+    assert!(missing("8", &[&one, &limited]).2.contains("protocol.limit is null in one and 500 in the other"));
+    assert_eq!(missing("8", &[path(&shards.corpus)]).0, 3);
+    assert_eq!(missing("0", &[&one]).0, 2);
+    assert_eq!(missing("8", &[&one, "-o", "report.json"]).0, 2);
+}
+
+#[test]
+fn a_job_without_a_number_is_refused() {
+    let shards = Shards::new();
+    let refusal = |set: &[(&str, &str)]| {
+        let (status, error) = job(&shards, set, &[]).unwrap_err();
+        assert_eq!(status, 2, "{error}");
+        error
+    };
+    assert!(refusal(&[]).contains("this is no job of an array"));
+    assert!(refusal(&[("SLURM_ARRAY_TASK_ID", "0")]).contains("have the numbers 1 to 3"));
+    let two = [("SLURM_ARRAY_TASK_ID", "1"), ("JOB_COMPLETION_INDEX", "1")];
+    assert!(refusal(&two).contains("SLURM_ARRAY_TASK_ID=1 and JOB_COMPLETION_INDEX=1 are set"));
+    assert!(!Path::new(&shards.file("parts")).exists());
 }

@@ -1,21 +1,21 @@
 //! `headscope analyze`: a model over a corpus, to a report, or to the partial of one shard.
 
+use std::fs;
 use std::path::Path;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 
 use super::conclude::conclude;
 use super::observe::{Loaded, Ready};
 use super::options::{AnalyzeOptions, Outcome};
 use super::{merge, outputs, resume};
 use crate::export::summary;
-use crate::passes::observation::Observation;
-use crate::passes::partial;
+use crate::passes::observation::{Observation, Stage};
+use crate::passes::partial::{self, Damaged, Header};
 use crate::sequences::shard::Shard;
-use crate::studies::policy::Policy;
 use crate::system::failure::{Class, Classify};
 use crate::system::output::Output;
-use crate::system::terminal::print;
+use crate::system::terminal::{print, say};
 
 /// Runs a model over a corpus and writes what each head does, or what one shard adds to that.
 ///
@@ -35,13 +35,37 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
             };
             conclude(observation, policy, outputs, wanted).map(drop)
         }
-        Outcome::Partial { shard, path, after, policy, summary } => {
+        Outcome::Partial { shard, path, in_folder, after, policy, summary } => {
+            let earlier = earlier(*shard, path, *in_folder).class(Class::Output)?;
             let mut output = Output::open(path)?;
             let (loaded, corpus) = Loaded::with_corpus(options)?;
             let mut ready = Ready::new(options, &loaded, corpus)?;
-            let observation = match after {
+            let first = after.as_ref().map(|after| read_first(&ready, after)).transpose()?;
+            let first =
+                first.map(|first| Ok::<_, anyhow::Error>((first.digest()?, policy.policy()?, first))).transpose()?;
+            if let Some(earlier) = earlier {
+                let stage = match &first {
+                    None => ready.first_stage(),
+                    Some((sums, policy, _)) => Stage::After { sums: sums.clone(), policy: policy.digest() },
+                };
+                match difference(&earlier, *shard, &stage, &ready)? {
+                    None => {
+                        say(&format!("shard {shard} of this analysis is in `{}` already", path.display()));
+                        return Ok(());
+                    }
+                    Some(difference) if *in_folder => {
+                        let shown = path.display();
+                        return Err(anyhow!(
+                            "`{shown}` is of another analysis: {difference}: remove it, or name another folder"
+                        ))
+                        .class(Class::Output);
+                    }
+                    Some(_) => {}
+                }
+            }
+            let observation = match first {
                 None => ready.first(*shard)?,
-                Some(after) => follow(&mut ready, *shard, after, &policy.policy()?)?,
+                Some((sums, policy, first)) => ready.follow(*shard, &first, sums, &policy)?,
             };
             output.write(&partial::render(*shard, &observation)?)?;
             output.commit()?;
@@ -53,12 +77,39 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
     }
 }
 
-/// Observes a shard in the passes that follow those of a file.
-fn follow(ready: &mut Ready<'_>, shard: Shard, after: &Path, policy: &Policy) -> Result<Observation> {
+/// The header of the partial that is at `path` already, if that is whole; of a folder of parts that is made if it is not there.
+fn earlier(shard: Shard, path: &Path, in_folder: bool) -> Result<Option<Header>> {
+    if let Some(folder) = path.parent().filter(|_| in_folder) {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make the folder `{}`", folder.display()))?;
+    }
+    match partial::earlier_header(path) {
+        Err(error) if Damaged::is(&error) => {
+            say(&format!("`{}` is damaged or cut short: shard {shard} is run again", path.display()));
+            Ok(None)
+        }
+        // What else is there is replaced, unless nobody named it.
+        Err(_) if !in_folder => Ok(None),
+        read => read,
+    }
+}
+
+/// The first thing that a partial has otherwise than that of this shard will have it.
+fn difference(earlier: &Header, shard: Shard, stage: &Stage, ready: &Ready<'_>) -> Result<Option<String>> {
+    if earlier.shard != shard {
+        return Ok(Some(format!("it is shard {}, not {shard}", earlier.shard)));
+    }
+    if let Some(difference) = earlier.identity.difference(&ready.identity()?) {
+        return Ok(Some(format!("{difference} (now)")));
+    }
+    Ok((earlier.stage != *stage).then(|| "it was run after other sums, or by another policy".to_owned()))
+}
+
+/// Reads the sums that shards are run after, which are of this run.
+fn read_first(ready: &Ready<'_>, after: &Path) -> Result<Observation> {
     let first = merge::read_first(after).class(Class::Input)?;
     if let Some(difference) = first.identity.difference(&ready.identity()?) {
         let shown = after.display();
         return Err(anyhow!("--after `{shown}`: it is of another run: {difference} (now)")).class(Class::Input);
     }
-    ready.follow(shard, &first, first.digest()?, policy)
+    Ok(first)
 }

@@ -1,25 +1,30 @@
 //! `headscope merge`: the partials of all shards, to the report of one run over everything, or to the partial that such a run
 //! would write.
 
-use anyhow::{Result, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, ensure};
 
 use super::conclude::conclude;
 use super::options::{MergeOptions, Merged};
 use super::outputs;
 use crate::passes::observation::{Observation, Stage};
 use crate::passes::{merge, partial};
-use crate::sequences::shard::Shard;
+use crate::sequences::shard::{Shard, ranges};
 use crate::studies::plan::Plan;
 use crate::system::failure::{Class, Classify};
 use crate::system::output::Output;
+use crate::system::terminal::{print, say};
 
-/// Adds up the partials of all shards and writes what one run over everything would have written.
+/// Adds up the partials of all shards and writes what one run over everything would have written, or says which are missing.
 ///
 /// # Errors
 ///
 /// If a partial cannot be used, they are not all of one whole, or an output cannot be written.
 pub fn merge(options: &MergeOptions) -> Result<()> {
     match &options.outcome {
+        Merged::Missing(of) => name_missing(&options.parts, *of),
         Merged::Report(wanted) => {
             let outputs = outputs::open(&wanted.outputs)?;
             let policy = wanted.policy.policy()?;
@@ -41,8 +46,44 @@ pub fn merge(options: &MergeOptions) -> Result<()> {
     }
 }
 
+/// Prints which of so many shards are missing, as an array of jobs takes them.
+fn name_missing(named: &[PathBuf], of: u32) -> Result<()> {
+    let files = files(named).class(Class::Input)?;
+    let missing = merge::missing(&files, of).class(Class::Input)?;
+    missing.damaged.iter().for_each(|problem| say(&format!("warning: {problem}")));
+    if missing.numbers.is_empty() {
+        return Ok(());
+    }
+    print(&format!("{}\n", ranges(&missing.numbers)))?;
+    Err(anyhow!("{} of {of} shards are missing", missing.numbers.len())).class(Class::Incomplete)
+}
+
+/// The files that are named, and for a folder its partials by name.
+fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in named {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let unreadable = || format!("cannot read the folder `{}`", path.display());
+        let entries: Vec<_> =
+            fs::read_dir(path).with_context(unreadable)?.collect::<Result<_, _>>().with_context(unreadable)?;
+        let mut found: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).filter(|path| is_partial(path)).collect();
+        found.sort();
+        files.append(&mut found);
+    }
+    Ok(files)
+}
+
+/// Whether a file has the name of a partial.
+fn is_partial(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == partial::EXTENSION)
+}
+
 fn whole(options: &MergeOptions) -> Result<Observation> {
-    let mut observation = merge::all(&options.parts, &Plan::restore).class(Class::Input)?;
+    let files = files(&options.parts).class(Class::Input)?;
+    let mut observation = merge::all(&files, &Plan::restore).class(Class::Input)?;
     observation.run = observation.run.filter(|_| options.run_info);
     Ok(observation)
 }
@@ -52,7 +93,7 @@ fn whole(options: &MergeOptions) -> Result<Observation> {
 /// # Errors
 ///
 /// If it is no partial of a whole first stage.
-pub fn read_first(path: &std::path::Path) -> Result<Observation> {
+pub fn read_first(path: &Path) -> Result<Observation> {
     let shown = path.display();
     let (shard, first) = partial::read(path, &Plan::restore)?;
     ensure!(

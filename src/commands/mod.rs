@@ -10,6 +10,7 @@ pub mod diff;
 pub mod explain;
 pub mod export;
 pub mod files;
+pub mod index;
 pub mod maps;
 pub mod merge;
 mod observe;

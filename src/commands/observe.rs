@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime};
 use anyhow::{Context, Result, anyhow, ensure};
 
 use super::options::{AnalyzeOptions, ONLY_ONCE};
-use crate::corpus::{Corpus, CorpusIdentity, Input};
+use crate::corpus::{Corpus, CorpusIdentity, Index, Input};
 use crate::model::files::ModelFiles;
 use crate::model::parameters::Objective;
 use crate::model::{Fingerprint, Hashes, Model};
@@ -92,7 +92,9 @@ pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
     if options.studies.is_empty() {
         return Err(anyhow!("every study is switched off: there is nothing to analyse")).class(Class::Usage);
     }
-    Ok(Corpus::open(&options.corpus)?.keeping(&options.probes))
+    let corpus = Corpus::open(&options.corpus)?.keeping(&options.probes);
+    let index = options.index.as_deref().map(Index::open).transpose().class(Class::Input)?;
+    corpus.indexed(index.map(Arc::new).as_ref())
 }
 
 /// A model that is loaded and a corpus that is there: all that the observations of its shards have in common.
@@ -101,6 +103,8 @@ pub struct Ready<'a> {
     started: (SystemTime, Instant),
     /// The corpus, until it is read for the first time.
     opened: Option<Corpus>,
+    /// Its index, if it has one.
+    index: Option<Arc<Index>>,
     loaded: &'a Loaded,
     model: &'a Model,
     protocol: Protocol,
@@ -119,7 +123,7 @@ impl<'a> Ready<'a> {
     ///
     /// If the model has not what the options ask for, or the corpus cannot be counted where that is needed.
     pub fn new(options: &'a AnalyzeOptions, loaded: &'a Loaded, corpus: Corpus) -> Result<Self> {
-        let (model, opened) = (&loaded.model, Some(corpus));
+        let (model, index) = (&loaded.model, corpus.index().cloned());
         let max_tokens = token_limit(model, options.max_tokens).class(Class::Usage)?;
         let Known { counts, sha256, counted } = known(options, model, max_tokens).class(Class::Input)?;
         let protocol = Protocol {
@@ -140,7 +144,8 @@ impl<'a> Ready<'a> {
         Ok(Self {
             options,
             started: loaded.began.take().unwrap_or_else(now),
-            opened,
+            opened: Some(corpus),
+            index,
             loaded,
             model,
             protocol,
@@ -165,6 +170,12 @@ impl<'a> Ready<'a> {
         Ok(whole)
     }
 
+    /// The stage of which [`Ready::first`] observes.
+    #[must_use]
+    pub fn first_stage(&self) -> Stage {
+        self.plan.first_stage()
+    }
+
     /// Observes the sentences of a shard in the passes that follow nothing.
     ///
     /// # Errors
@@ -172,7 +183,7 @@ impl<'a> Ready<'a> {
     /// If the corpus cannot be read, or a forward pass fails.
     pub fn first(&mut self, shard: Shard) -> Result<Observation> {
         let loaded = Instant::now();
-        let opened = self.opened.take().map_or_else(|| open(self.options), Ok)?;
+        let opened = self.opened.take().map_or_else(|| self.open(), Ok)?;
         let token_id = |token: &str| self.model.tokenizer.id(token);
         let observers = self.plan.observers(&self.subject(&token_id, &NOTHING));
         let run::Outcome { tally, corpus, passes } = self.runner(shard).run(opened, observers)?;
@@ -217,7 +228,8 @@ impl<'a> Ready<'a> {
     fn runner(&self, shard: Shard) -> Runner<'_> {
         let Self { options, model, protocol, stand_ins, .. } = self;
         let (corpus, strict, threads) = (&options.corpus[..], options.strict, options.threads);
-        Runner { corpus, shard, model, protocol, strict, threads, counts: self.counts.clone(), stand_ins }
+        let index = self.index.as_ref();
+        Runner { corpus, index, shard, model, protocol, strict, threads, counts: self.counts.clone(), stand_ins }
     }
 
     /// Facts about the run up to now, if they are wanted: what comes after begins now.
@@ -227,13 +239,18 @@ impl<'a> Ready<'a> {
         wanted.then(|| RunInfo::new(started_at, started.elapsed(), loaded.elapsed(), self.options.threads))
     }
 
-    /// The identity that an observation of any shard will have: reads the corpus to its end.
+    /// Opens the corpus once more.
+    fn open(&self) -> Result<Corpus> {
+        Corpus::open(&self.options.corpus)?.keeping(&self.options.probes).indexed(self.index.as_ref())
+    }
+
+    /// The identity that an observation of any shard will have: reads the corpus to its end, unless there is an index.
     ///
     /// # Errors
     ///
     /// If the corpus or the model's files cannot be read.
     pub fn identity(&self) -> Result<Identity> {
-        let mut corpus = Corpus::open(&self.options.corpus)?;
+        let mut corpus = self.open()?.only(|_| false);
         let limit = self.options.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
         corpus.by_ref().take(limit).try_for_each(|sentence| sentence.map(drop))?;
         let corpus = corpus.into_identity()?;
@@ -332,6 +349,11 @@ fn known(options: &AnalyzeOptions, model: &Model, max_tokens: usize) -> Result<K
             say(&format!("the study {} does without how common tokens are: {ONLY_ONCE}", study.card().name));
         }
         return Ok(Known::default());
+    }
+    if options.index.is_some() {
+        say(
+            "note: --index: this run reads all of the corpus, to count its tokens: give --counts FILE, which `headscope counts` writes",
+        );
     }
     let counting = progress::step("counting tokens");
     let (counts, corpus) = count(&options.corpus, &model.tokenizer, max_tokens, options.truncate, options.limit)?;

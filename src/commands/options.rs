@@ -65,6 +65,8 @@ pub struct AnalyzeOptions {
     pub left_out: Vec<&'static dyn Study>,
     /// A file with the counts of tokens, in place of those of the corpus.
     pub counts: Option<PathBuf>,
+    /// The index of the corpus, by which a shard reads its own part alone.
+    pub index: Option<PathBuf>,
     /// The form in which the analysis ends.
     pub outcome: Outcome,
 }
@@ -85,6 +87,8 @@ pub enum Outcome {
         shard: Shard,
         /// The file.
         path: PathBuf,
+        /// Whether it is one of those in a folder of parts, which is made, and in which nothing else is replaced.
+        in_folder: bool,
         /// The sums over the whole corpus that the passes of this shard follow; without it, it is run in those that follow
         /// nothing.
         after: Option<PathBuf>,
@@ -163,7 +167,7 @@ impl PolicyOptions {
 /// `headscope merge`
 #[derive(Clone)]
 pub struct MergeOptions {
-    /// The partials of all shards.
+    /// The partials of all shards, or folders that have them.
     pub parts: Vec<PathBuf>,
     /// Whether the report says when, how long and where the shards ran.
     pub run_info: bool,
@@ -178,6 +182,8 @@ pub enum Merged {
     Report(ReportOptions),
     /// One partial, for shards to be run after it.
     Partial(PathBuf),
+    /// Nothing: it is said which of so many shards are missing.
+    Missing(u32),
 }
 
 /// `headscope batch`
@@ -208,6 +214,15 @@ pub struct BatchOptions {
 pub struct CountsOptions {
     /// The model, whose tokenizer makes the tokens.
     pub model: ModelRef,
+    /// The corpus, in the order it is read.
+    pub corpus: Vec<Input>,
+    /// The file that is written.
+    pub output: PathBuf,
+}
+
+/// `headscope index`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexOptions {
     /// The corpus, in the order it is read.
     pub corpus: Vec<Input>,
     /// The file that is written.

@@ -31,10 +31,10 @@ pub fn observe(ready: &mut Ready<'_>, folder: &Path, policy: &Policy) -> Result<
         .class(Class::Output)?;
     let identity = ready.identity()?;
     let mut parts = Parts { folder, identity, taken: 0, made: 0 };
-    let mut whole = parts.all("", |shard| ready.first(shard))?;
+    let mut whole = parts.all(false, |shard| ready.first(shard))?;
     if whole.stage == Stage::First && whole.tally.sentences > 0 {
         let digest = whole.digest()?;
-        let after = parts.all("-after", |shard| ready.follow(shard, &whole, digest.clone(), policy))?;
+        let after = parts.all(true, |shard| ready.follow(shard, &whole, digest.clone(), policy))?;
         ensure!(
             matches!(&after.stage, Stage::After { sums, .. } if *sums == digest),
             "the parts in `{}` that of the second stage were run after other sums: remove them",
@@ -59,11 +59,11 @@ struct Parts<'a> {
 
 impl Parts<'_> {
     /// The sum of all parts of a stage: each is read, or else observed and kept.
-    fn all(&mut self, stage: &str, mut observe: impl FnMut(Shard) -> Result<Observation>) -> Result<Observation> {
+    fn all(&mut self, is_after: bool, mut observe: impl FnMut(Shard) -> Result<Observation>) -> Result<Observation> {
         let mut whole: Option<Observation> = None;
         for number in 1..=PARTS {
             let shard = Shard::try_from((number, PARTS)).map_err(anyhow::Error::msg)?;
-            let path = self.folder.join(format!("{number}-of-{PARTS}{stage}.{}", partial::EXTENSION));
+            let path = self.folder.join(partial::file_name(shard, is_after));
             let part = if path.exists() {
                 self.taken += 1;
                 read(&path, shard, &self.identity).class(Class::Input)?

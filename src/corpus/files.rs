@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs::{self, Metadata};
-use std::io::{self, Cursor, Read};
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -42,6 +42,23 @@ impl Source {
             Self::Path(path) => Box::new(input::open(&path)?),
             Self::Stream(stream) => stream,
             Self::Bytes(bytes) => Box::new(Cursor::new(bytes)),
+        })
+    }
+
+    /// Opens a stretch of so many bytes, or what is there of it.
+    pub(super) fn open_at(&self, start: u64, bytes: u64) -> io::Result<Box<dyn Read + Send>> {
+        Ok(match self {
+            Self::Path(path) => {
+                let mut file = input::open(path)?;
+                file.seek(SeekFrom::Start(start))?;
+                Box::new(file.take(bytes))
+            }
+            Self::Stream(_) => return Err(io::Error::new(io::ErrorKind::NotSeekable, "it can be read only once")),
+            Self::Bytes(all) => {
+                let mut cursor = Cursor::new(all.clone());
+                cursor.set_position(start);
+                Box::new(cursor.take(bytes))
+            }
         })
     }
 }

@@ -71,6 +71,9 @@ pub(super) struct Lines {
     compression: Compression,
     number: u64,
     buffer: Vec<u8>,
+    /// Bytes read, decompressed.
+    place: u64,
+    piece: Option<(u64, Sha256)>,
 }
 
 impl Lines {
@@ -89,7 +92,25 @@ impl Lines {
             Compression::Zstd => Decoder::Zstd(zstd::Decoder::new(stored)?),
         };
         let source = BufReader::with_capacity(1 << 16, decoder);
-        Ok(Self { file, path, source, compression, number: 0, buffer: Vec::new() })
+        Ok(Self { file, path, source, compression, number: 0, buffer: Vec::new(), place: 0, piece: None })
+    }
+
+    /// The same where so many lines are before the first, which are not read.
+    pub(super) fn after(mut self, lines: u64) -> Self {
+        self.number = lines;
+        self
+    }
+
+    /// Begins to digest what is read; how many bytes, decompressed, and lines are before it.
+    pub(super) fn begin_piece(&mut self) -> (u64, u64) {
+        self.piece = Some((self.place, Sha256::new()));
+        (self.place, self.number)
+    }
+
+    /// How many bytes were read since then, decompressed, and their digest.
+    pub(super) fn end_piece(&mut self) -> (u64, [u8; 32]) {
+        let (start, hash) = self.piece.take().unwrap_or_default();
+        (self.place - start, hash.finalize().into())
     }
 
     /// The number of the line that was read last.
@@ -117,6 +138,10 @@ impl Lines {
             return Ok(None);
         }
         self.number += 1;
+        self.place += read as u64;
+        if let Some((_, hash)) = &mut self.piece {
+            hash.update(&self.buffer);
+        }
         ensure!(
             read <= MAX_LINE_BYTES,
             "{}: the line has more than {MAX_LINE_BYTES} bytes: a corpus has a sentence or a word to a line",

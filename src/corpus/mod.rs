@@ -7,6 +7,7 @@ mod conllu;
 mod family;
 mod files;
 mod format;
+mod index;
 mod input;
 mod jsonl;
 mod lines;
@@ -23,7 +24,9 @@ pub use bounds::{MAX_LINE_BYTES, MAX_RELATION_BYTES, MAX_RELATIONS, MAX_REMEMBER
 pub use compression::Compression;
 pub use family::Repeats;
 pub use format::Format;
+pub use index::{Index, SEGMENT_SENTENCES};
 pub use input::{FileKind, Input};
 pub use mentions::{Mention, Mentions};
 pub use sentence::{Content, Family, Origin, Sentence, TreeHead, Word};
+pub use source::indexing::{Indexed, write_index};
 pub use source::{Corpus, CorpusIdentity, FileIdentity};

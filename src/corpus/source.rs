@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -15,12 +16,18 @@ use super::compression::Compression;
 use super::family::{Families, Repeats};
 use super::files::{self, CorpusFile, Source};
 use super::format::Format;
+use super::index::{Index, IndexedFile, SEGMENT_SENTENCES};
 use super::input::{FileKind, Input};
 use super::lines::Lines;
 use super::reader::{Context, FileContext, Parsed};
 use super::sentence::Sentence;
 use crate::system::digest::hex;
 use crate::system::failure::{Class, Classify};
+
+pub(super) mod indexing;
+mod selected;
+
+use selected::Selected;
 
 /// A corpus opened for reading: an iterator of its sentences in order. After an error it ends.
 pub struct Corpus {
@@ -33,10 +40,15 @@ pub struct Corpus {
     bytes: Option<u64>,
     bytes_read: Arc<AtomicU64>,
     next_index: u64,
+    /// The index of the first sentence of the file that is open.
+    first_index: u64,
     /// The index of the first sentence of the document that is being read.
     document: u64,
     families: Families,
     context: Context,
+    index: Option<Arc<Index>>,
+    /// The segments that are read by the index, if only some are.
+    selected: Option<Selected>,
     failed: bool,
 }
 
@@ -112,6 +124,44 @@ impl Corpus {
         self
     }
 
+    /// The same with its index, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// If the index is of other files.
+    pub fn indexed(mut self, index: Option<&Arc<Index>>) -> Result<Self> {
+        if let Some(index) = index {
+            index.ensure_of(self.files.as_slice()).class(Class::Input)?;
+            self.index = Some(Arc::clone(index));
+        }
+        Ok(self)
+    }
+
+    /// Its index, if it has one.
+    #[must_use]
+    pub fn index(&self) -> Option<&Arc<Index>> {
+        self.index.as_ref()
+    }
+
+    /// The same with only those segments that are wanted, by the numbers of their sentences, if it has an index; without one
+    /// nobody knows where they are, and all of it is read.
+    #[must_use]
+    pub fn only(mut self, wanted: impl Fn(Range<u64>) -> bool) -> Self {
+        if let Some(index) = &self.index {
+            let of = |segment: u64| segment * SEGMENT_SENTENCES..(segment + 1) * SEGMENT_SENTENCES;
+            let segments: Vec<u64> = (0..index.segments()).filter(|&segment| wanted(of(segment))).collect();
+            let (files, read) = (std::mem::take(&mut self.files).collect(), Arc::clone(&self.bytes_read));
+            // Segments of compressed files share their bytes.
+            let share = segments.len() as u128;
+            self.bytes = self.bytes.map(|bytes| {
+                let read = u128::from(bytes) * share / u128::from(index.segments().max(1));
+                u64::try_from(read).unwrap_or(bytes)
+            });
+            self.selected = Some(Selected::new(Arc::clone(index), files, segments, read));
+        }
+        self
+    }
+
     /// A corpus of one file that is in memory; `name` stands in the report and in error messages.
     #[must_use]
     pub fn from_bytes(name: &str, bytes: impl Into<Cow<'static, [u8]>>, format: Format) -> Self {
@@ -136,9 +186,12 @@ impl Corpus {
             passed_over,
             bytes_read: Arc::default(),
             next_index: 0,
+            first_index: 0,
             document: 0,
             families: Families::default(),
             context: Context::default(),
+            index: None,
+            selected: None,
             failed: false,
         }
     }
@@ -161,12 +214,24 @@ impl Corpus {
         Arc::clone(&self.bytes_read)
     }
 
-    /// Reads whatever was not asked for, so that the hashes cover the whole corpus, and says what was read.
+    /// Reads whatever was not asked for, so that the hashes cover the whole corpus, and says what was read; of segments
+    /// [that are wanted](Corpus::only) the rest of them, and the index says what the corpus is.
     ///
     /// # Errors
     ///
     /// If the rest cannot be read.
     pub fn into_identity(mut self) -> Result<CorpusIdentity> {
+        if let Some(index) = self.index.clone().filter(|_| self.selected.is_some()) {
+            while self.read().class(Class::Input)?.is_some() {}
+            let file = |file: &IndexedFile| FileIdentity {
+                name: file.name.clone(),
+                format: file.format,
+                sha256: file.sha256.clone(),
+                generated: file.generated.clone(),
+            };
+            let (files, repeats) = (index.files.iter().map(file).collect(), index.repeats);
+            return Ok(CorpusIdentity { name: self.name, files, passed_over: self.passed_over, repeats });
+        }
         self.read_to_the_end().class(Class::Input)?;
         let repeats = self.families.counts();
         Ok(CorpusIdentity { name: self.name, files: self.done, passed_over: self.passed_over, repeats })
@@ -190,6 +255,7 @@ impl Corpus {
             .with_context(|| format!("cannot open corpus `{shown}`"))?;
         self.current = Some((FileName { name, format: kind.format }, lines));
         self.document = self.next_index;
+        self.first_index = self.next_index;
         self.context.file = FileContext::default();
         Ok(true)
     }
@@ -204,18 +270,25 @@ impl Corpus {
     }
 
     fn read(&mut self) -> Result<Option<Sentence>> {
+        if let Some(selected) = &mut self.selected {
+            return selected.next(&mut self.context);
+        }
         loop {
-            let Some((FileName { format, .. }, lines)) = &mut self.current else {
-                if self.advance()? {
-                    continue;
-                }
+            if self.current.is_none() && !self.advance()? {
                 return Ok(None);
-            };
-            if let Some(parsed) = (format.entry().read)(lines, &mut self.context)? {
-                return Ok(Some(self.number(parsed)));
+            }
+            if let Some(sentence) = self.read_of_file()? {
+                return Ok(Some(sentence));
             }
             self.close()?;
         }
+    }
+
+    /// The next sentence of the file that is open; `None` at its end.
+    fn read_of_file(&mut self) -> Result<Option<Sentence>> {
+        let Some((FileName { format, .. }, lines)) = &mut self.current else { return Ok(None) };
+        let parsed = (format.entry().read)(lines, &mut self.context)?;
+        Ok(parsed.map(|parsed| self.number(parsed)))
     }
 
     fn number(&mut self, Parsed { origin, content, begins_document, family, id }: Parsed) -> Sentence {

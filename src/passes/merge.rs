@@ -3,62 +3,129 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 
 use super::identity::Identity;
 use super::observation::{Observation, Stage};
 use super::partial::{self, Restore};
 use crate::sequences::shard::Shard;
+use crate::system::failure::{Class, Classify};
 
 /// How many missing shards a message names.
 const NAMED: usize = 10;
 
-/// The partials of one stage.
-struct Gathered<'a> {
-    /// How many shards there are.
+/// Which shards there are of one stage of one run.
+struct Shards<'a> {
+    /// How many there are to be.
     of: u32,
+    stage: Stage,
     /// The file of each, by its number.
     given: BTreeMap<u32, &'a Path>,
-    sum: Observation,
 }
 
-impl<'a> Gathered<'a> {
-    fn new(path: &'a Path, shard: Shard, part: Observation) -> Self {
-        Self { of: shard.of(), given: BTreeMap::from([(shard.number(), path)]), sum: part }
+impl<'a> Shards<'a> {
+    fn new(path: &'a Path, shard: Shard, stage: Stage) -> Self {
+        Self { of: shard.of(), stage, given: BTreeMap::from([(shard.number(), path)]) }
     }
 
-    /// Some file of it.
-    fn path(&self) -> std::path::Display<'_> {
-        self.given.values().next().expect("there is one").display()
-    }
-
-    fn add(&mut self, path: &'a Path, shard: Shard, part: &Observation) -> Result<()> {
+    fn add(&mut self, path: &'a Path, shard: Shard, stage: &Stage) -> Result<()> {
         let (of, others) = (self.of, shard.of());
-        let (here, there) = (path.display(), self.path());
+        let some = self.given.values().next().expect("there is one");
+        let (here, there) = (path.display(), some.display());
         ensure!(of == others, "cannot merge `{there}` and `{here}`: one is of {of} shards and the other of {others}");
         ensure!(
-            self.sum.stage == part.stage,
+            self.stage == *stage,
             "cannot merge `{there}` and `{here}`: they were run after other sums, or by another policy: run one of them again \
              with the --after of the other"
         );
         if let Some(other) = self.given.insert(shard.number(), path) {
             bail!("`{}` and `{here}` are both shard {shard}: give each shard once", other.display());
         }
+        Ok(())
+    }
+
+    fn missing(&self) -> Vec<u32> {
+        (1..=self.of).filter(|number| !self.given.contains_key(number)).collect()
+    }
+
+    fn ensure_whole(&self) -> Result<()> {
+        let (of, missing) = (self.of, self.missing());
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let mut named: Vec<String> = missing.iter().take(NAMED).map(|number| format!("{number}/{of}")).collect();
+        named.extend((missing.len() > NAMED).then(|| format!("and {} more", missing.len() - NAMED)));
+        let after = if matches!(self.stage, Stage::After { .. }) { " that were run with --after" } else { "" };
+        let what = format!("{} of {of} shards{after} are missing: {}", missing.len(), named.join(", "));
+        Err(anyhow!(what)).class(Class::Incomplete)
+    }
+}
+
+/// Makes sure that partials are of one run, whose first is remembered.
+fn ensure_of_one_run<'a>(first: &mut Option<(&'a Path, Identity)>, path: &'a Path, identity: &Identity) -> Result<()> {
+    let (there, of_first) = first.get_or_insert_with(|| (path, identity.clone()));
+    match of_first.difference(identity) {
+        Some(difference) => bail!("cannot merge `{}` and `{}`: {difference}", there.display(), path.display()),
+        None => Ok(()),
+    }
+}
+
+/// The shards that a set of partials lacks.
+pub struct Missing {
+    /// Their numbers, ascending.
+    pub numbers: Vec<u32>,
+    /// What is wrong with files that are there and no whole partials, so that their shards are missing.
+    pub damaged: Vec<String>,
+}
+
+/// Looks for the shards that partials of one stage of one run lack of all `of`; sums are not looked at.
+///
+/// # Errors
+///
+/// If two are not of one run or are the same shard, one is of another number of shards, or a file was never a partial.
+pub fn missing(paths: &[PathBuf], of: u32) -> Result<Missing> {
+    let (mut shards, mut first, mut damaged): (Option<Shards<'_>>, _, _) = (None, None, Vec::new());
+    for path in paths {
+        let header = match partial::read_header(path) {
+            Err(error) if partial::Damaged::is(&error) => {
+                damaged.push(format!("{error:#}"));
+                continue;
+            }
+            read => read?,
+        };
+        let (shown, others) = (path.display(), header.shard.of());
+        ensure!(others == of, "`{shown}` is shard {} and not of {of}: was the corpus run in {others}?", header.shard);
+        ensure_of_one_run(&mut first, path, &header.identity)?;
+        match &mut shards {
+            Some(shards) => shards.add(path, header.shard, &header.stage)?,
+            none => *none = Some(Shards::new(path, header.shard, header.stage)),
+        }
+    }
+    let numbers = shards.map_or_else(|| (1..=of).collect(), |shards| shards.missing());
+    Ok(Missing { numbers, damaged })
+}
+
+/// The partials of one stage, and their sum.
+struct Gathered<'a> {
+    shards: Shards<'a>,
+    sum: Observation,
+}
+
+impl<'a> Gathered<'a> {
+    fn new(path: &'a Path, shard: Shard, part: Observation) -> Self {
+        Self { shards: Shards::new(path, shard, part.stage.clone()), sum: part }
+    }
+
+    fn add(&mut self, path: &'a Path, shard: Shard, part: &Observation) -> Result<()> {
+        self.shards.add(path, shard, &part.stage)?;
         self.sum.merge(part);
         Ok(())
     }
 
     /// The sum, if every shard was given.
     fn whole(self) -> Result<Observation> {
-        let Self { of, given, sum } = self;
-        let missing: Vec<u32> = (1..=of).filter(|number| !given.contains_key(number)).collect();
-        if missing.is_empty() {
-            return Ok(sum);
-        }
-        let mut named: Vec<String> = missing.iter().take(NAMED).map(|number| format!("{number}/{of}")).collect();
-        named.extend((missing.len() > NAMED).then(|| format!("and {} more", missing.len() - NAMED)));
-        let after = if matches!(sum.stage, Stage::After { .. }) { " that were run with --after" } else { "" };
-        bail!("{} of {of} shards{after} are missing: {}", missing.len(), named.join(", "))
+        self.shards.ensure_whole()?;
+        Ok(self.sum)
     }
 }
 
@@ -73,10 +140,7 @@ pub fn all(paths: &[PathBuf], restore: Restore<'_>) -> Result<Observation> {
     let mut first: Option<(&Path, Identity)> = None;
     for path in paths {
         let (shard, part) = partial::read(path, restore)?;
-        let (there, identity) = first.get_or_insert_with(|| (path, part.identity.clone()));
-        if let Some(difference) = identity.difference(&part.identity) {
-            bail!("cannot merge `{}` and `{}`: {difference}", there.display(), path.display());
-        }
+        ensure_of_one_run(&mut first, path, &part.identity)?;
         match &mut stages[usize::from(matches!(part.stage, Stage::After { .. }))] {
             Some(gathered) => gathered.add(path, shard, &part)?,
             none => *none = Some(Gathered::new(path, shard, part)),

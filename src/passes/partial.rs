@@ -10,6 +10,7 @@
 //! A file may be damaged or made to harm: its checksum is tested first, what it unpacks to is bounded, and the lengths
 //! of all lists in it are checked before anything relies on them.
 
+use std::fmt;
 use std::io::{Read, Write};
 use std::path::Path;
 
@@ -22,7 +23,7 @@ use super::identity::{Identity, RunInfo};
 use super::observation::{Observation, PassSums, Stage};
 use crate::sequences::shard::Shard;
 use crate::sequences::tally::Tally;
-use crate::system::input;
+use crate::system::{input, output};
 
 /// The file name extension of partials.
 pub const EXTENSION: &str = "headscope";
@@ -46,13 +47,43 @@ const LARGEST_RATIO: u64 = 256;
 
 /// The facts about a shard beside its sums.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Header {
-    shard: Shard,
+pub struct Header {
+    /// Which it is.
+    pub shard: Shard,
+    /// Which of the passes were run.
     #[serde(default, skip_serializing_if = "Stage::is_whole")]
-    stage: Stage,
-    identity: Identity,
+    pub stage: Stage,
+    /// Of what, by what, and how.
+    pub identity: Identity,
     tally: Tally,
     run: Option<RunInfo>,
+}
+
+/// The error of a partial that is not what was written: a disk was full, or a copy was cut short.
+#[derive(Clone, Copy, Debug)]
+pub struct Damaged;
+
+impl fmt::Display for Damaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it is damaged or cut short: run its shard again")
+    }
+}
+
+impl std::error::Error for Damaged {}
+
+impl Damaged {
+    /// Whether that is what an error is about.
+    #[must_use]
+    pub fn is(error: &anyhow::Error) -> bool {
+        error.chain().any(<dyn std::error::Error>::is::<Self>)
+    }
+}
+
+/// The name of a shard's file, where the program chooses it; the second of two stages has names of its own.
+#[must_use]
+pub fn file_name(shard: Shard, is_after: bool) -> String {
+    let stage = if is_after { "-after" } else { "" };
+    format!("{}-of-{}{stage}.{EXTENSION}", shard.number(), shard.of())
 }
 
 /// The sums of one pass as bytes.
@@ -105,18 +136,65 @@ pub type Restore<'a> = &'a dyn Fn(&Identity, &Stage, Vec<PassBytes>) -> Result<V
 ///
 /// If it cannot be read, is no partial, is one of another format, or is damaged.
 pub fn read(path: &Path, restore: Restore<'_>) -> Result<(Shard, Observation)> {
-    let failed = || format!("cannot use partial `{}`", path.display());
-    let mut file = input::open(path).with_context(failed)?;
-    let mut bytes = vec![0; MAGIC.len()];
+    let bytes = bytes(path).with_context(|| failed(path))?;
+    parse(&bytes, restore).with_context(|| failed(path))
+}
+
+/// Reads the header of the partial at `path`, all of which is as it was written; its sums stay packed.
+///
+/// # Errors
+///
+/// As [`read`], but for sums that cannot be read.
+pub fn read_header(path: &Path) -> Result<Header> {
+    let bytes = bytes(path).with_context(|| failed(path))?;
+    Ok(checked(&bytes).with_context(|| failed(path))?.0)
+}
+
+/// The same of a file that is to be written, if it is there; it is no input.
+///
+/// # Errors
+///
+/// As [`read_header`].
+pub fn earlier_header(path: &Path) -> Result<Option<Header>> {
+    let bytes = output::earlier_bytes(path, LONGEST).with_context(|| failed(path))?;
+    bytes.map(|bytes| Ok(checked(&bytes).with_context(|| failed(path))?.0)).transpose()
+}
+
+fn failed(path: &Path) -> String {
+    format!("cannot use partial `{}`", path.display())
+}
+
+fn bytes(path: &Path) -> Result<Vec<u8>> {
+    let mut file = input::open(path)?;
+    let mut bytes = input::read_all((&mut file).take(MAGIC.len() as u64), LONGEST)?;
     // Anything else, however large, is not read to its end.
-    let begins_well = file.read_exact(&mut bytes).is_ok() && bytes == MAGIC.as_bytes();
-    ensure!(begins_well, "{}: it is not what `headscope analyze --shard` writes", failed());
-    bytes.extend(input::read_all(file, LONGEST).with_context(failed)?);
-    parse(&bytes, restore).with_context(failed)
+    ensure_begun(&bytes)?;
+    bytes.extend(input::read_all(file, LONGEST)?);
+    Ok(bytes)
+}
+
+/// Makes sure that a file begins as a partial does.
+fn ensure_begun(bytes: &[u8]) -> Result<()> {
+    let beginning = &bytes[..bytes.len().min(MAGIC.len())];
+    ensure!(MAGIC.as_bytes().starts_with(beginning), "it is not what `headscope analyze --shard` writes");
+    ensure!(beginning.len() == MAGIC.len(), Damaged);
+    Ok(())
 }
 
 fn parse(bytes: &[u8], restore: Restore<'_>) -> Result<(Shard, Observation)> {
-    let (version, rest) = line(bytes.strip_prefix(MAGIC.as_bytes()).context("it does not begin as one")?)?;
+    let (Header { shard, stage, identity, tally, run }, packed) = checked(bytes)?;
+    let body: Vec<PassBytes> = postcard::from_bytes(&unpack(packed)?).context("its sums cannot be read")?;
+    ensure_countable(&(&tally, &run, body.iter().map(|pass| pass.left_out).collect::<Vec<_>>()))?;
+    let runs = run.as_ref().map_or(1, |run| run.shards);
+    ensure!(runs == 1 || shard == Shard::WHOLE, "its header has the run of several shards");
+    let passes = restore(&identity, &stage, body)?;
+    Ok((shard, Observation { identity, tally, stage, passes, run }))
+}
+
+/// The header of a partial, the checksum of which is right, and its packed sums.
+fn checked(bytes: &[u8]) -> Result<(Header, &[u8])> {
+    ensure_begun(bytes)?;
+    let (version, rest) = line(&bytes[MAGIC.len()..])?;
     let version = str::from_utf8(version).ok().and_then(|version| version.parse::<u32>().ok());
     match version.context("it has no format version")? {
         FORMAT_VERSION => {}
@@ -125,24 +203,17 @@ fn parse(bytes: &[u8], restore: Restore<'_>) -> Result<(Shard, Observation)> {
             merge with the version of headscope that wrote it"
         ),
     }
-    let damaged = "it is damaged or cut short: run its shard again";
-    let contents = bytes.len().checked_sub(CHECKSUM_BYTES).context(damaged)?;
-    ensure!(Sha256::digest(&bytes[..contents])[..] == bytes[contents..], damaged);
+    let contents = bytes.len().checked_sub(CHECKSUM_BYTES).ok_or(Damaged)?;
+    ensure!(Sha256::digest(&bytes[..contents])[..] == bytes[contents..], Damaged);
     let (header, rest) = line(rest)?;
     let header: Header = serde_json::from_slice(header).context("its header is not that of a partial")?;
-    let packed = rest.len().checked_sub(CHECKSUM_BYTES).map(|end| &rest[..end]).context(damaged)?;
-    let body: Vec<PassBytes> = postcard::from_bytes(&unpack(packed)?).context("its sums cannot be read")?;
-    let Header { shard, stage, identity, tally, run } = header;
-    ensure_countable(&(&tally, &run, body.iter().map(|pass| pass.left_out).collect::<Vec<_>>()))?;
-    let runs = run.as_ref().map_or(1, |run| run.shards);
-    ensure!(runs == 1 || shard == Shard::WHOLE, "its header has the run of several shards");
-    let passes = restore(&identity, &stage, body)?;
-    Ok((shard, Observation { identity, tally, stage, passes, run }))
+    let packed = rest.len().checked_sub(CHECKSUM_BYTES).map(|end| &rest[..end]).ok_or(Damaged)?;
+    Ok((header, packed))
 }
 
 /// The first line, without its end, and what follows.
 fn line(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
-    let end = bytes.iter().position(|&byte| byte == b'\n').context("it is cut short")?;
+    let end = bytes.iter().position(|&byte| byte == b'\n').ok_or(Damaged)?;
     Ok((&bytes[..end], &bytes[end + 1..]))
 }
 

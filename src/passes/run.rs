@@ -17,7 +17,7 @@ use super::observer::{self, Observer, Panel, watching};
 use super::pass::{Pass, Phases, Portion, Sequences, Weights};
 use super::turns::{Missing, Turns};
 use super::workers::{TokenizedSentences, sum_up};
-use crate::corpus::{Corpus, CorpusIdentity, Input};
+use crate::corpus::{Corpus, CorpusIdentity, Index, Input};
 use crate::model::Model;
 use crate::model::forward::Encoder;
 use crate::model::forward::gates::Gate;
@@ -42,6 +42,8 @@ use crate::system::progress::Analysis;
 pub struct Runner<'a> {
     /// The corpus, in the order it is read.
     pub corpus: &'a [Input],
+    /// Its index, by which only the part that is run is read.
+    pub index: Option<&'a Arc<Index>>,
     /// The part of it that is run.
     pub shard: Shard,
     /// The model.
@@ -177,8 +179,8 @@ impl Runner<'_> {
         observers: Vec<Box<dyn Observer>>,
         turns: &Turns,
     ) -> Result<PassSums> {
-        let (sums, _, again) =
-            self.over_corpus(Corpus::open(self.corpus)?.keeping(&self.protocol.probes), part, pass, observers, turns)?;
+        let opened = Corpus::open(self.corpus)?.keeping(&self.protocol.probes).indexed(self.index)?;
+        let (sums, _, again) = self.over_corpus(opened, part, pass, observers, turns)?;
         ensure!(
             again == *corpus,
             "corpus `{}` changed while it was analysed, which reads it several times",
@@ -229,6 +231,7 @@ impl Runner<'_> {
         turns: &Turns,
     ) -> Result<(PassSums, Tally, CorpusIdentity)> {
         let Self { model, protocol, .. } = *self;
+        let corpus = corpus.only(|mut sentences| sentences.any(|index| shard.takes(index) && sample.takes(index)));
         let progress = Analysis::new(sequences, corpus.bytes(), corpus.bytes_read());
         let tokenizer =
             SentenceTokenizer::new(&model.tokenizer, protocol.max_tokens, protocol.truncate).strict(self.strict);

@@ -2,6 +2,7 @@
 //!
 //! The encoder's matrix products run over a pack's tokens together; attention stays within each sentence.
 
+use crate::corpus::SEGMENT_SENTENCES;
 use crate::model::forward::batch::{Batch, Input, TokenClass};
 use crate::sequences::sequence::Sequence;
 
@@ -9,10 +10,6 @@ use crate::sequences::sequence::Sequence;
 ///
 /// Measured to be the fastest of 64, 256, 512 and 1024 (docs/ARCHITECTURE.md, "The encoder").
 pub const PACK_TOKENS: usize = 512;
-
-/// Packs never cross a multiple of this many sentences of the corpus, so that what is computed for a segment
-/// depends on nothing outside it, and segments can be computed anywhere.
-pub const SEGMENT_SENTENCES: u64 = 256;
 
 /// Whole sentences side by side.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -13,7 +13,7 @@ pub struct Sequence {
     /// 0-based position in the corpus, skipped sentences counted.
     pub index: u64,
     /// The document that it is of, by the index of the first sentence of that document in the same segment of
-    /// [`SEGMENT_SENTENCES`](super::pack::SEGMENT_SENTENCES) sentences: documents end there, so that shards can be made
+    /// [`SEGMENT_SENTENCES`](crate::corpus::SEGMENT_SENTENCES) sentences: documents end there, so that shards can be made
     /// apart.
     pub document: u64,
     /// The sentences that it is no independent evidence beside: they are in one block.

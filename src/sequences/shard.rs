@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::sequences::pack::SEGMENT_SENTENCES;
+use crate::corpus::SEGMENT_SENTENCES;
 
 /// Each has a segment at least, so that a corpus for as many has 16 million sentences.
 const MOST: u32 = 1 << 16;
@@ -42,6 +42,18 @@ impl Shard {
     pub fn takes(self, sentence: u64) -> bool {
         sentence / SEGMENT_SENTENCES % u64::from(self.of()) == u64::from(self.number() - 1)
     }
+}
+
+/// Ascending numbers as engines of jobs take an array of them: `3,7-9`.
+#[must_use]
+pub fn ranges(numbers: &[u32]) -> String {
+    let runs = numbers.chunk_by(|before, after| before + 1 == *after);
+    let written = runs.map(|run| match run {
+        [one] => one.to_string(),
+        [first, .., last] => format!("{first}-{last}"),
+        [] => unreachable!("a chunk has an entry"),
+    });
+    written.collect::<Vec<_>>().join(",")
 }
 
 impl TryFrom<(u32, u32)> for Shard {
@@ -92,6 +104,13 @@ mod tests {
         }
         let second: Shard = "2/3".parse().unwrap();
         assert_eq!([255, 256, 511, 512, 1024].map(|sentence| second.takes(sentence)), [false, true, true, false, true]);
+    }
+
+    #[test]
+    fn numbers_are_written_as_ranges() {
+        assert_eq!(ranges(&[]), "");
+        assert_eq!(ranges(&[3]), "3");
+        assert_eq!(ranges(&[3, 7, 8, 9, 11, 12]), "3,7-9,11-12");
     }
 
     #[test]

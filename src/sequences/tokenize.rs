@@ -5,10 +5,9 @@ use std::ops::Range;
 use anyhow::{Context, Result, bail, ensure};
 use tokenizers::Encoding;
 
-use super::pack::SEGMENT_SENTENCES;
 use super::sequence::{GoldArc, Sequence, TokenKind};
 use super::tally::{SkipReason, Tally};
-use crate::corpus::{Content, MAX_SENTENCE_BYTES, Sentence, Word};
+use crate::corpus::{Content, MAX_SENTENCE_BYTES, SEGMENT_SENTENCES, Sentence, Word};
 use crate::model::tokenizer::ModelTokenizer;
 use crate::system::failure::{Class, Classify};
 

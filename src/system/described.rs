@@ -29,7 +29,7 @@ impl ErrorFormat {
 /// An error as `--error-format json` prints it, on one line.
 #[derive(Debug, Serialize, PartialEq, Eq)]
 pub struct Described {
-    /// The class: `usage`, `input`, `model`, `output`, `temporary`, or `failed` for anything else.
+    /// The class: `usage`, `input`, `model`, `output`, `incomplete`, `temporary`, or `failed` for anything else.
     pub code: &'static str,
     /// The exit status that goes with it.
     pub status: u8,

@@ -18,13 +18,16 @@ pub enum Class {
     Model,
     /// An output cannot be written.
     Output,
+    /// Shards of a corpus are missing: run them, and give the same command again.
+    Incomplete,
     /// The network does not answer: the same command may do later.
     Temporary,
 }
 
 impl Class {
     /// All classes.
-    pub const ALL: [Self; 6] = [Self::Other, Self::Usage, Self::Input, Self::Model, Self::Output, Self::Temporary];
+    pub const ALL: [Self; 7] =
+        [Self::Other, Self::Usage, Self::Input, Self::Model, Self::Output, Self::Incomplete, Self::Temporary];
 
     /// The exit status. That of trouble that passes is `EX_TEMPFAIL` of sysexits.h, which says so to mailers and schedulers.
     #[must_use]
@@ -35,6 +38,7 @@ impl Class {
             Self::Input => 3,
             Self::Model => 4,
             Self::Output => 5,
+            Self::Incomplete => 6,
             Self::Temporary => 75,
         }
     }
@@ -48,6 +52,7 @@ impl Class {
             Self::Input => "input",
             Self::Model => "model",
             Self::Output => "output",
+            Self::Incomplete => "incomplete",
             Self::Temporary => "temporary",
         }
     }

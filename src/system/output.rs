@@ -114,9 +114,18 @@ impl Drop for Output {
 ///
 /// If it cannot be read, is longer than `most` bytes or is not UTF-8.
 pub fn earlier(path: &Path, most: u64) -> io::Result<Option<String>> {
+    earlier_bytes(path, most)?.map(input::text).transpose()
+}
+
+/// The bytes of such a file, if it is there.
+///
+/// # Errors
+///
+/// If it cannot be read or is longer than `most` bytes.
+pub fn earlier_bytes(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
     match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        opened => input::read_all(opened?, most).and_then(input::text).map(Some),
+        opened => input::read_all(opened?, most).map(Some),
     }
 }
 

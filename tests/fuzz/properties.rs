@@ -10,12 +10,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use headscope::corpus::{
-    Content, Corpus, Format, MAX_SENTENCE_BYTES, MAX_WORDS, Mentions, Sentence, TreeHead, Upos, Word,
+    Content, Corpus, Format, MAX_SENTENCE_BYTES, MAX_WORDS, Mentions, SEGMENT_SENTENCES, Sentence, TreeHead, Upos, Word,
 };
 use headscope::model::Model;
 use headscope::model::forward::attention::AttentionView;
 use headscope::model::source::ModelRef;
-use headscope::sequences::pack::{PACK_TOKENS, Packs, SEGMENT_SENTENCES};
+use headscope::sequences::pack::{PACK_TOKENS, Packs};
 use headscope::sequences::sequence::{Sequence, TokenKind};
 use headscope::sequences::words::{FromToken, WordAttention};
 use headscope::studies::all::default_policy;

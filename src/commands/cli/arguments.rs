@@ -7,11 +7,11 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use super::batch::BatchArguments;
-use super::inputs::{CorpusArguments, FromTokenArgument, NetworkArguments};
+use super::inputs::{CorpusArguments, FormatArgument, FromTokenArgument, NetworkArguments};
 use super::sentences::{MapsArguments, ViewArguments};
+use super::shard::ShardArgument;
 use crate::model::grid::HeadPlace;
 use crate::passes::ablation::Choice;
-use crate::sequences::shard::Shard;
 use crate::studies::all::STUDIES;
 use crate::studies::presets::{PRESETS, Preset};
 use crate::studies::study::Study;
@@ -77,6 +77,7 @@ pub(super) enum Action {
     View(ViewArguments),
     Maps(MapsArguments),
     Counts(CountsArguments),
+    Index(IndexArguments),
     Batch(BatchArguments),
     Explain(ExplainArguments),
     Schema(SchemaArguments),
@@ -168,12 +169,17 @@ pub(super) struct AnalyzeArguments {
     /// Take how often each token is from this file, and not from the corpus: JSON, as `headscope counts` writes it
     #[arg(long, value_name = "FILE")]
     pub(super) counts: Option<PathBuf>,
+    /// Read of the corpus what this shard is about and no more, by what `headscope index` wrote of that corpus
+    #[arg(long, value_name = "FILE", conflicts_with = "limit")]
+    pub(super) index: Option<PathBuf>,
     /// Follow a published analysis. May be repeated
     #[arg(long = "preset", value_name = "PRESET", value_parser = presets())]
     pub(super) presets: Vec<String>,
-    /// Run shard I of N, counted from 1, and write with `-o FILE.headscope` what `headscope merge` makes the report of
+    /// Run shard I of N, counted from 1, and write what `headscope merge` makes the report of: with `-o FILE.headscope`, or with
+    /// `-o FOLDER/` to a file there with a name of its own. `auto/N` takes I from the job's number in a Slurm array, a Kubernetes
+    /// Indexed Job or an AWS Batch array. A shard that is there already, whole and of this analysis, is not run again
     #[arg(long, value_name = "I/N")]
-    pub(super) shard: Option<Shard>,
+    pub(super) shard: Option<ShardArgument>,
     /// Run a shard of studies that look at the corpus twice (`probes`, `use`, `pruning`) for the second time, after what
     /// `headscope merge -o FILE.headscope` made of all shards of the first
     #[arg(long, value_name = "FILE", requires = "shard")]
@@ -237,6 +243,8 @@ Examples:
   headscope analyze ./my-model -c treebank.conllu --shard 1/2 -o part-1.headscope
   headscope analyze ./my-model -c treebank.conllu --shard 2/2 -o part-2.headscope
   headscope merge part-1.headscope part-2.headscope -o report.json
+  headscope merge parts/ -o report.json                         # all partials in a folder
+  sbatch --array=$(headscope merge --missing 100 parts/) job.sh # run those again that are missing
 
 Studies that look at the corpus twice (probes, use, pruning) take two stages:
   headscope analyze ./my-model -c treebank.conllu --with probes --shard 1/2 -o part-1.headscope
@@ -246,7 +254,7 @@ Studies that look at the corpus twice (probes, use, pruning) take two stages:
   headscope analyze ./my-model -c treebank.conllu --with probes --shard 2/2 --after first.headscope -o after-2.headscope
   headscope merge first.headscope after-1.headscope after-2.headscope -o report.json
 
-Exit status: 0 done, 1 failed, 2 wrong usage, 3 input, 4 model, 5 output, 75 network: try again, 130 interrupted.
+Exit status: 0 done, 1 failed, 2 wrong usage, 3 input, 5 output, 6 shards are missing, 130 interrupted.
 ";
 
 /// Make one report of the shards of a corpus
@@ -256,9 +264,13 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 3 input, 4 model, 5 output, 75 net
 #[derive(Args)]
 #[command(after_help = MERGE_EXAMPLES)]
 pub(super) struct MergeArguments {
-    /// The partials of all shards
+    /// The partials of all shards; of a folder those that are in it
     #[arg(required = true, value_name = "PART")]
     pub(super) parts: Vec<PathBuf>,
+    /// Write nothing, and print which of N shards are missing as `sbatch --array` takes them, as in 3,7-9; a file that is damaged
+    /// or cut short is missing. Exit status 6 if any is, 0 if none is
+    #[arg(long, value_name = "N", conflicts_with_all = ["outputs", "presets", "policy", "min_count"], value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) missing: Option<u32>,
     /// Label by the thresholds of a published analysis. May be repeated
     #[arg(long = "preset", value_name = "PRESET", value_parser = policies())]
     pub(super) presets: Vec<String>,
@@ -490,6 +502,34 @@ pub(super) struct CountsArguments {
     #[command(flatten)]
     pub(super) corpora: CorpusArguments,
     /// The JSON file to write
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) output: PathBuf,
+}
+
+const INDEX_EXAMPLES: &str = "\
+Examples:
+  headscope index treebank.conllu -o treebank.index
+  headscope index UD_English-EWT more.jsonl.gz -o corpus.index
+  headscope analyze ./my-model -c treebank.conllu --index treebank.index --shard 1/100 -o parts/
+
+Exit status: 0 done, 1 failed, 2 wrong usage, 3 input, 5 output, 130 interrupted.
+";
+
+/// Say where the parts of a corpus are, so that a shard reads its own alone
+///
+/// Writes where each segment of 256 sentences stands in its file, its digest, and of which family each sentence is. With
+/// `headscope analyze --index` a shard reads its segments and no others, and holds them against their digests. The report is
+/// the same, byte for byte. A compressed file is read as a whole by each shard that has a part of it.
+#[derive(Args)]
+#[command(after_help = INDEX_EXAMPLES)]
+pub(super) struct IndexArguments {
+    /// The corpus: files, also compressed (.gz, .zst), or folders, in the order in which `headscope analyze` is given them
+    #[arg(required = true, value_name = "CORPUS")]
+    pub(super) corpus: Vec<PathBuf>,
+    /// How to read every corpus; of a folder only the files of this format [default: by extension]
+    #[arg(long, value_enum)]
+    pub(super) format: Option<FormatArgument>,
+    /// The file to write
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: PathBuf,
 }

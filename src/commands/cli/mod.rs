@@ -8,6 +8,7 @@ mod errors;
 mod inputs;
 mod installed;
 mod sentences;
+mod shard;
 pub mod table;
 
 use std::num::NonZeroUsize;
@@ -21,8 +22,9 @@ use crate::commands::diff::outcome;
 use crate::commands::explain;
 use crate::commands::files::File;
 use crate::commands::options::{
-    AnalyzeOptions, BatchOptions, CiteOptions, CountsOptions, DiffOptions, ExportOptions, Exported, MapsOptions,
-    MergeOptions, Merged, Outcome, PolicyOptions, RelabelOptions, ReportOptions, ShowOptions, Shown, ViewOptions,
+    AnalyzeOptions, BatchOptions, CiteOptions, CountsOptions, DiffOptions, ExportOptions, Exported, IndexOptions,
+    MapsOptions, MergeOptions, Merged, Outcome, PolicyOptions, RelabelOptions, ReportOptions, ShowOptions, Shown,
+    ViewOptions,
 };
 use crate::corpus::Input;
 use crate::export::summary::Detail;
@@ -36,14 +38,15 @@ use crate::system::parallel::all_cores;
 
 use arguments::{
     Action, AnalyzeArguments, Arguments, ColorArgument, CountsArguments, DiffArguments, ExplainArguments,
-    ExportArguments, MergeArguments, PartArgument, RelabelArguments, ReportArguments, SchemaArgument, SchemaArguments,
-    ShowArguments, SummaryArgument,
+    ExportArguments, IndexArguments, MergeArguments, PartArgument, RelabelArguments, ReportArguments, SchemaArgument,
+    SchemaArguments, ShowArguments, SummaryArgument,
 };
 
 use checks::{heads, lower_extension, refuse_other_than_pages, refuse_overlap};
 use chosen::{ablation, can_count, controls, presets, probes, refuse_reading_again, refuse_studies, studies};
 pub use errors::error_format;
 use errors::{Usage, refuse};
+use inputs::CorpusArguments;
 
 /// A command with its options, validated.
 pub enum Command {
@@ -65,6 +68,8 @@ pub enum Command {
     Maps(MapsOptions),
     /// Count the tokens of a corpus.
     Counts(CountsOptions),
+    /// Say where the segments of a corpus are.
+    Index(IndexOptions),
     /// Run a table of analyses.
     Batch(BatchOptions),
     /// Say what to cite.
@@ -98,6 +103,7 @@ pub fn parse() -> Command {
         Action::View(arguments) => ("view", arguments.validate().map(Command::View)),
         Action::Maps(arguments) => ("maps", arguments.validate().map(Command::Maps)),
         Action::Counts(arguments) => ("counts", arguments.validate().map(Command::Counts)),
+        Action::Index(arguments) => ("index", arguments.validate().map(Command::Index)),
         Action::Batch(arguments) => ("batch", Ok(Command::Batch(arguments.options()))),
         Action::Explain(arguments) => ("explain", arguments.text().map(Command::Print)),
         Action::Schema(arguments) => ("schema", Ok(Command::Print(arguments.text()))),
@@ -144,7 +150,10 @@ impl AnalyzeArguments {
         }
         let outcome = match self.shard {
             None => Outcome::Report { wanted: self.report.validate(&self.presets)?, parts: self.resume },
-            Some(shard) => self.report.validate_partial(shard, self.after, &self.presets)?,
+            Some(shard) => {
+                let shard = shard.shard(|name| std::env::var(name).ok())?;
+                self.report.validate_partial(shard, self.after, &self.presets)?
+            }
         };
         Ok(AnalyzeOptions {
             model,
@@ -163,6 +172,7 @@ impl AnalyzeArguments {
             studies,
             left_out,
             counts: self.counts,
+            index: self.index,
             outcome,
         })
     }
@@ -206,7 +216,7 @@ impl ReportArguments {
 
     /// The outcome of a shard: it has no labels yet, so options of labels are refused, unless it is run after what gives some.
     fn validate_partial(self, shard: Shard, after: Option<PathBuf>, named: &[String]) -> Result<Outcome, Usage> {
-        let wanted = format!("--shard {shard} writes a partial: give one -o FILE.{}", partial::EXTENSION);
+        let wanted = format!("--shard {shard} writes a partial: give one -o FILE.{} or -o FOLDER/", partial::EXTENSION);
         // One that measures more is about that here; its labels are given where all are.
         let preset = presets(named).into_iter().find(|preset| preset.is_policy() && preset.studies.is_empty());
         let of_labels = [
@@ -218,11 +228,13 @@ impl ReportArguments {
             return Err(format!("{option} is about labels, and a shard has none yet: give it to headscope merge"));
         }
         let [path] = <[PathBuf; 1]>::try_from(self.outputs).map_err(|_| wanted.clone())?;
-        if lower_extension(&path) != partial::EXTENSION {
+        let of_folder = shard::in_folder(&path, shard, after.is_some());
+        if of_folder.is_none() && lower_extension(&path) != partial::EXTENSION {
             return Err(format!("`{}` is no partial: {wanted}", path.display()));
         }
+        let (in_folder, path) = (of_folder.is_some(), of_folder.unwrap_or(path));
         let policy = PolicyOptions { presets: presets(named), file: self.policy, min_count: self.min_count };
-        Ok(Outcome::Partial { shard, path, after, policy, summary: !self.quiet })
+        Ok(Outcome::Partial { shard, path, in_folder, after, policy, summary: !self.quiet })
     }
 }
 
@@ -232,6 +244,13 @@ impl MergeArguments {
         refuse_studies(&self.presets, "headscope analyze --shard, whose partials carry it")?;
         let run_info = !self.report.no_run_info;
         let is_partial = |path: &PathBuf| lower_extension(path) == partial::EXTENSION;
+        if let Some(of) = self.missing {
+            return Ok(MergeOptions {
+                parts: self.parts,
+                run_info,
+                outcome: Merged::Missing(Shard::try_from((1, of))?.of()),
+            });
+        }
         let outcome = match &self.report.outputs[..] {
             [path] if is_partial(path) => Merged::Partial(path.clone()),
             outputs if outputs.iter().any(is_partial) => {
@@ -337,6 +356,17 @@ impl CountsArguments {
         let (model, corpus) = (self.network.model(self.model.as_deref())?, self.corpora.validate()?);
         refuse_overlap(std::slice::from_ref(&self.output), &corpus)?;
         Ok(CountsOptions { model, corpus, output: self.output })
+    }
+}
+
+impl IndexArguments {
+    fn validate(self) -> Result<IndexOptions, Usage> {
+        let corpus = CorpusArguments { corpus: self.corpus, format: self.format }.validate()?;
+        if let Some(Input::Stdin(_)) = corpus.iter().find(|input| !input.can_be_read_again()) {
+            return Err("standard input can be read only once: an index is of files".to_owned());
+        }
+        refuse_overlap(std::slice::from_ref(&self.output), &corpus)?;
+        Ok(IndexOptions { corpus, output: self.output })
     }
 }
 

@@ -42,13 +42,14 @@ const MOST_RUNS: usize = 10_000;
 const PARTS: [&str; 4] = ["defaults", "models", "corpora", "options"];
 
 /// What cannot stand among the options of a table, and why.
-const REFUSED: [(&str, &str); 10] = [
+const REFUSED: [(&str, &str); 11] = [
     ("model", "models are named in [models]"),
     ("corpus", "corpora are named in [corpora]"),
     ("output", "reports are written to the folder of `headscope batch -o`"),
     ("quiet", "no summary is printed here"),
     ("shard", "a shard makes no report: use `headscope analyze` and `headscope merge`"),
     ("after", "a shard makes no report: use `headscope analyze` and `headscope merge`"),
+    ("index", "a run reads all of its corpus"),
     ("resume", "what is done is kept by run"),
     ("offline", "give it to `headscope batch`"),
     ("error-format", "give it to `headscope batch`"),

@@ -1,6 +1,6 @@
 use super::super::sequence::TokenKind::{FirstSpecial, Separator, Text};
 use super::*;
-use crate::sequences::pack::SEGMENT_SENTENCES;
+use crate::corpus::SEGMENT_SENTENCES;
 
 /// `[CLS]` of id 1, `tokens` tokens of the sentence's own number, `[SEP]` of id 2; documents end with their segment.
 fn sentence(index: u64, tokens: usize) -> Sequence {

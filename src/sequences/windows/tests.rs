@@ -2,8 +2,8 @@ use anyhow::anyhow;
 use proptest::prelude::*;
 
 use super::*;
+use crate::corpus::SEGMENT_SENTENCES;
 use crate::corpus::{Annotation, Family};
-use crate::sequences::pack::SEGMENT_SENTENCES;
 use crate::sequences::test_support;
 
 /// A sentence of so many words, each of one token with an id of its own, between `[CLS]` 1 and `[SEP]` 2.

@@ -1,0 +1,174 @@
+//! `--shard`: which one, in so many words or as an engine of jobs has it in the environment.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use super::errors::Usage;
+use crate::passes::partial;
+use crate::sequences::shard::Shard;
+
+/// A shard as it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ShardArgument {
+    /// This one.
+    Named(Shard),
+    /// That of the job of an array, of so many shards, of which this is the first.
+    Auto(Shard),
+}
+
+/// An engine that runs arrays of jobs and tells each its number.
+struct Engine {
+    name: &'static str,
+    /// The variable with the number of the job.
+    variable: &'static str,
+    /// The number of the job that runs shard 1.
+    first: u32,
+    /// The variables with the numbers of the first and the last job that were submitted together, where there are such.
+    bounds: &'static [&'static str],
+}
+
+/// The documentation of each tells of its variables: <https://slurm.schedmd.com/job_array.html>,
+/// <https://kubernetes.io/docs/concepts/workloads/controllers/job/>,
+/// <https://docs.aws.amazon.com/batch/latest/userguide/array_jobs.html>.
+const ENGINES: [Engine; 3] = [
+    Engine {
+        name: "Slurm array",
+        variable: "SLURM_ARRAY_TASK_ID",
+        // Whoever submits an array numbers its jobs; those of one submitted later are not the first of all, so their least
+        // number says nothing. By counting from 1, the number is that of the shard, always.
+        first: 1,
+        bounds: &["SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX"],
+    },
+    Engine { name: "Kubernetes Indexed Job", variable: "JOB_COMPLETION_INDEX", first: 0, bounds: &[] },
+    Engine { name: "AWS Batch array", variable: "AWS_BATCH_JOB_ARRAY_INDEX", first: 0, bounds: &[] },
+];
+
+impl Engine {
+    /// The shard of `of` that a variable's value stands for.
+    fn shard(&self, variable: &str, value: &str, of: u32) -> Result<Shard, Usage> {
+        let number: Option<u32> = value.parse().ok();
+        let shard = number.and_then(|number| number.checked_add(1)?.checked_sub(self.first));
+        let shard = shard.and_then(|number| Shard::try_from((number, of)).ok());
+        let (first, last) = (self.first, of - 1 + self.first);
+        shard.ok_or_else(|| {
+            format!(
+                "--shard auto/{of}: {variable} is `{value}`, and the jobs of a {} for {of} shards have the numbers {first} to \
+                 {last}",
+                self.name
+            )
+        })
+    }
+}
+
+impl ShardArgument {
+    /// The shard, where `variable` looks up the environment.
+    pub(super) fn shard(self, variable: impl Fn(&str) -> Option<String>) -> Result<Shard, Usage> {
+        let of = match self {
+            Self::Named(shard) => return Ok(shard),
+            Self::Auto(first) => first.of(),
+        };
+        let told = ENGINES.iter().filter_map(|engine| Some((engine, variable(engine.variable)?)));
+        match &told.collect::<Vec<_>>()[..] {
+            [] => {
+                let all = ENGINES.map(|engine| format!("{} ({})", engine.variable, engine.name)).join(", ");
+                Err(format!(
+                    "--shard auto/{of}: this is no job of an array, none of these is set: {all}: say --shard I/{of}"
+                ))
+            }
+            [(engine, value)] => {
+                // All jobs of an array that is numbered otherwise fail, not the last alone.
+                for bound in engine.bounds {
+                    if let Some(value) = variable(bound) {
+                        engine.shard(bound, &value, of)?;
+                    }
+                }
+                engine.shard(engine.variable, value, of)
+            }
+            several => {
+                let set = several.iter().map(|(engine, value)| format!("{}={value}", engine.variable));
+                let set = set.collect::<Vec<_>>().join(" and ");
+                Err(format!("--shard auto/{of}: {set} are set, so this job has two numbers: say --shard I/{of}"))
+            }
+        }
+    }
+}
+
+impl FromStr for ShardArgument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("auto/") {
+            Some(of) => format!("1/{of}").parse().map(Self::Auto),
+            None if text == "auto" => Err("say of how many shards: auto/N".to_owned()),
+            None => text.parse().map(Self::Named),
+        }
+    }
+}
+
+/// The file of a shard where an output names a folder, because it is one or ends with a slash; none for any other output.
+pub(super) fn in_folder(output: &Path, shard: Shard, is_after: bool) -> Option<PathBuf> {
+    let is_folder = output.as_os_str().as_encoded_bytes().ends_with(b"/") || output.is_dir();
+    is_folder.then(|| output.join(partial::file_name(shard, is_after)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn auto(of: u32, set: &[(&str, &str)]) -> Result<String, String> {
+        let asked: ShardArgument = format!("auto/{of}").parse().unwrap();
+        let value = |name: &str| set.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned());
+        asked.shard(value).map(|shard| shard.to_string())
+    }
+
+    #[test]
+    fn each_engine_counts_as_it_does() {
+        assert_eq!(auto(8, &[("SLURM_ARRAY_TASK_ID", "3")]).unwrap(), "3/8");
+        assert_eq!(auto(8, &[("JOB_COMPLETION_INDEX", "0")]).unwrap(), "1/8");
+        assert_eq!(auto(8, &[("AWS_BATCH_JOB_ARRAY_INDEX", "7")]).unwrap(), "8/8");
+    }
+
+    #[test]
+    fn a_part_of_an_array_that_is_submitted_again_keeps_its_numbers() {
+        let again =
+            |id| auto(9, &[("SLURM_ARRAY_TASK_ID", id), ("SLURM_ARRAY_TASK_MIN", "3"), ("SLURM_ARRAY_TASK_MAX", "9")]);
+        assert_eq!(["3", "7", "9"].map(|id| again(id).unwrap()), ["3/9", "7/9", "9/9"]);
+    }
+
+    #[test]
+    fn an_array_that_is_numbered_otherwise_is_refused_as_a_whole() {
+        let of_zero = [("SLURM_ARRAY_TASK_ID", "4"), ("SLURM_ARRAY_TASK_MIN", "0"), ("SLURM_ARRAY_TASK_MAX", "7")];
+        let error = auto(8, &of_zero).unwrap_err();
+        assert!(error.contains("SLURM_ARRAY_TASK_MIN is `0`, and the jobs of a Slurm array for 8 shards"), "{error}");
+        assert!(error.ends_with("have the numbers 1 to 8"), "{error}");
+        let too_many = [("SLURM_ARRAY_TASK_ID", "4"), ("SLURM_ARRAY_TASK_MAX", "9")];
+        assert!(auto(8, &too_many).unwrap_err().contains("SLURM_ARRAY_TASK_MAX is `9`"));
+        for (variable, value) in [
+            ("SLURM_ARRAY_TASK_ID", "0"),
+            ("SLURM_ARRAY_TASK_ID", "9"),
+            ("SLURM_ARRAY_TASK_ID", ""),
+            ("SLURM_ARRAY_TASK_ID", "-1"),
+            ("SLURM_ARRAY_TASK_ID", "4294967295"),
+            ("JOB_COMPLETION_INDEX", "8"),
+            ("AWS_BATCH_JOB_ARRAY_INDEX", "one"),
+        ] {
+            assert!(auto(8, &[(variable, value)]).unwrap_err().contains(variable), "{variable}={value}");
+        }
+    }
+
+    #[test]
+    fn no_engine_and_two_engines_are_refused() {
+        assert!(auto(8, &[]).unwrap_err().contains("this is no job of an array"));
+        let error = auto(8, &[("SLURM_ARRAY_TASK_ID", "1"), ("JOB_COMPLETION_INDEX", "0")]).unwrap_err();
+        assert!(error.contains("SLURM_ARRAY_TASK_ID=1 and JOB_COMPLETION_INDEX=0 are set"), "{error}");
+    }
+
+    #[test]
+    fn the_number_of_shards_is_said() {
+        assert_eq!("auto".parse::<ShardArgument>().unwrap_err(), "say of how many shards: auto/N");
+        for text in ["auto/", "auto/0", "auto/x", "auto/99999999", "auto/8/8"] {
+            assert!(text.parse::<ShardArgument>().is_err(), "{text}");
+        }
+        assert_eq!("2/3".parse(), Ok(ShardArgument::Named("2/3".parse().unwrap())));
+    }
+}

@@ -1,0 +1,23 @@
+//! `headscope index`: where each segment of a corpus stands, for shards that read their own part alone.
+
+use anyhow::Result;
+
+use super::options::IndexOptions;
+use crate::corpus::{Indexed, write_index};
+use crate::system::output::Output;
+use crate::system::progress;
+use crate::system::terminal::print;
+
+/// Reads a corpus to its end and writes its index.
+///
+/// # Errors
+///
+/// If the corpus or the output cannot be used.
+pub fn index(options: &IndexOptions) -> Result<()> {
+    let mut output = Output::open(&options.output)?;
+    let indexing = progress::step("indexing");
+    let Indexed { files, sentences, segments } = write_index(&options.corpus, |bytes| output.write(bytes))?;
+    indexing.finish_and_clear();
+    output.commit()?;
+    print(&format!("{sentences} sentences in {segments} segments, of {files} files\n"))
+}
