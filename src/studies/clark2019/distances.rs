@@ -135,8 +135,8 @@ fn plogp(a: &[f32], b: &[f32]) -> f64 {
 
 /// The logarithm of a positive, normal number, within 2e-7 of it or of 1: of `2^e m`, `m` from `sqrt(1/2)` to `sqrt(2)`, it is
 /// `e ln 2 + 2 artanh((m - 1) / (m + 1))`, whose series ends here where the next term is below 1e-9.
+// What is not inlined is not compiled for the instruction set of its caller.
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 fn ln(value: f32) -> f32 {
     /// The bits of the fraction of an f32.
     const FRACTION: u32 = f32::MANTISSA_DIGITS - 1;

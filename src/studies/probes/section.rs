@@ -245,9 +245,10 @@ impl Section for ProbesSection {
     fn of_head(&self, place: HeadPlace, _: &Policy) -> Vec<String> {
         let of_task = |task: &TaskProbes| {
             let head = task.heads.iter().find(|head| head.place == place)?;
-            let adds = match head.adds? {
-                true => "it adds to the word itself",
-                false => "what it adds to the word itself is not above chance",
+            let adds = if head.adds? {
+                "it adds to the word itself"
+            } else {
+                "what it adds to the word itself is not above chance"
             };
             let points = |share: Option<f64>| share.map(|share| 100.0 * share);
             let (gain, selectivity) = (points(head.gain)?, points(head.selectivity)?);
