@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use headscope::commands::cli::{self, Command};
-use headscope::commands::{analyze, batch, cite, counts, diff, export, files, index, maps, merge, relabel, show};
+use headscope::commands::{analyze, batch, cite, counts, diff, export, files, index, maps, merge, relabel, show, view};
 use headscope::system::failure::Class;
 use headscope::system::interrupt::clean_up_when_interrupted;
 use headscope::system::terminal::print;
@@ -18,6 +18,7 @@ fn main() -> ExitCode {
         Command::Relabel(options) => relabel::relabel(&options).map(|()| 0),
         Command::Export(options) => export::export(&options).map(|()| 0),
         Command::Diff(options) => diff::diff(&options).map(|same| u8::from(!same)),
+        Command::View(options) => view::view(&options).map(|()| 0),
         Command::Maps(options) => maps::maps(&options).map(|()| 0),
         Command::Counts(options) => counts::counts(&options).map(|()| 0),
         Command::Index(options) => index::index(&options).map(|()| 0),

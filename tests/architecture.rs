@@ -275,6 +275,7 @@ fn only_the_writers_and_readers_know_json_text() {
         "studies/clusters/mod.rs",
         "studies/table.rs",
         "studies/probes/mod.rs",
+        "studies/examples/mod.rs",
         "passes/partial.rs",
         "passes/identity.rs",
         "passes/countable.rs",

@@ -164,14 +164,19 @@ def heads(browser):
     assert browser.evaluate("document.querySelector('.grid a[aria-current]').hash") == f"#{cells[3 + across]}"
     browser.evaluate("document.querySelector('#all').click()")
     assert browser.evaluate(shown) == len(cells), "all cards"
+    drawn = "document.querySelectorAll('details.drawn').length"
+    if browser.evaluate(drawn):
+        browser.pointer("details.drawn summary", click=True)
+        assert browser.evaluate("document.querySelector('details.drawn').open"), "a click opens the sentences of a head"
+        assert browser.evaluate("document.querySelector('details.drawn svg').getBoundingClientRect().width") > 100
     browser.evaluate(
         "(() => { const s = document.querySelector('#family'); s.selectedIndex = 1;"
         " s.dispatchEvent(new Event('change')); })()"
     )
     off = browser.evaluate("document.querySelectorAll('.grid a.off').length")
     assert browser.evaluate(shown) == len(cells) - off > 0, "only heads with a label of the family"
-    browser.evaluate("document.querySelector('.chosen details').open = true")
-    rows = browser.evaluate("new Promise((done) => setTimeout(() => done(document.querySelectorAll('.chosen details tr').length), 100))")
+    browser.evaluate("document.querySelector('.chosen details.metrics').open = true")
+    rows = browser.evaluate("new Promise((done) => setTimeout(() => done(document.querySelectorAll('.chosen details.metrics tr').length), 100))")
     assert rows == browser.evaluate("document.querySelectorAll('details.metric table.map').length"), "all metrics of a head"
 
 

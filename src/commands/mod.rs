@@ -18,4 +18,6 @@ pub mod options;
 mod outputs;
 pub mod relabel;
 mod resume;
+mod sentences;
 pub mod show;
+pub mod view;

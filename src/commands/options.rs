@@ -236,6 +236,8 @@ pub struct MapsOptions {
     pub model: ModelRef,
     /// The sentences to write maps of.
     pub sentences: SentenceChoice,
+    /// The heads.
+    pub heads: HeadChoice,
     /// The safetensors file.
     pub output: PathBuf,
     /// Longer sentences are skipped, or are an error if they were asked for by number.
@@ -340,16 +342,59 @@ pub struct DiffOptions {
     pub threads: NonZeroUsize,
 }
 
-/// The sentences of `headscope maps`.
+/// `headscope view`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewOptions {
+    /// The model.
+    pub model: ModelRef,
+    /// The sentences that are shown.
+    pub sentences: SentenceChoice,
+    /// The heads that are shown, in this order.
+    pub heads: Vec<HeadPlace>,
+    /// Whether weights are shown as numbers.
+    pub numbers: bool,
+    /// Longer sentences are skipped, or are an error if they were asked for by number.
+    pub max_tokens: Option<usize>,
+    /// The token that speaks for a split word.
+    pub from_token: FromToken,
+    /// Files that are written in place of the terminal.
+    pub outputs: Vec<(PathBuf, Drawing)>,
+}
+
+/// A format of what `headscope view` draws.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drawing {
+    /// A figure.
+    Svg,
+    /// A page.
+    Html,
+}
+
+/// The heads of `headscope maps`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeadChoice {
+    /// All of them.
+    All,
+    /// Those of these layers, ascending.
+    Layers(Vec<usize>),
+    /// These, in this order.
+    Heads(Vec<HeadPlace>),
+}
+
+/// The sentences of `headscope maps` and `headscope view`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SentenceChoice {
-    /// One text from the command line.
-    Text(String),
+    /// Texts from the command line: the first is sentence 0.
+    Texts(Vec<String>),
     /// Sentences of a corpus by their 0-based index; all of them if none are named.
     Corpus {
         /// The corpus, in the order it is read.
         inputs: Vec<Input>,
         /// Indices, ascending.
         indices: Vec<u64>,
+        /// A word that each of them has, in capitals or not.
+        find: Option<String>,
+        /// No more than so many.
+        limit: Option<u64>,
     },
 }

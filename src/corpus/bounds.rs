@@ -30,6 +30,9 @@ pub const MAX_RELATION_BYTES: usize = 256;
 /// The longest name of what generated a corpus, in bytes; it stands in the report.
 pub const MAX_GENERATOR_BYTES: usize = 256;
 
+/// The longest name of a sentence that is kept, in bytes: longer ones are left out, for nothing depends on them.
+pub(super) const MAX_ID_BYTES: usize = 256;
+
 /// The most different sentences, and names of families, that are remembered: 3,670,016.
 ///
 /// So many fill a hash table of 2^22 places to the seven eighths at which it grows: 71 MB at 17 bytes a place, and half as

@@ -3,10 +3,12 @@
 //! Words are the lines with integer ids. Multiword-token ranges (`3-4`) and empty nodes (`5.1`) are passed over:
 //! the words they stand for have lines of their own.
 
+use std::sync::Arc;
+
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 
 use super::annotation::{Annotation, Upos, value_of};
-use super::bounds::{MAX_GENERATOR_BYTES, SentenceSize};
+use super::bounds::{MAX_GENERATOR_BYTES, MAX_ID_BYTES, SentenceSize};
 use super::lines::Lines;
 use super::reader::{Context, Entry, FileContext, Parsed};
 use super::relation::RelationNames;
@@ -28,7 +30,7 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
     let (mut words, mut size) = (Vec::new(), SentenceSize::default());
     // The line of each word, for errors found only once the sentence is whole.
     let mut numbers = Vec::new();
-    let (mut first, mut begins_document, mut family) = (None, false, None);
+    let (mut first, mut begins_document, mut names) = (None, false, Names::default());
     while let Some(line) = lines.next()? {
         if line.trim().is_empty() {
             if first.is_some() {
@@ -37,7 +39,7 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
             continue;
         }
         let parsed = if line.starts_with('#') {
-            comment(line, file, &mut family).map(|newdoc| {
+            comment(line, file, &mut names).map(|newdoc| {
                 begins_document |= newdoc;
                 None
             })
@@ -54,11 +56,19 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
     if let Err((word, problem)) = tree::check(&words) {
         bail!("{}: column 7 (HEAD) {problem}", lines.at(numbers[word]));
     }
-    Ok(Some(Parsed { origin, content: Content::Words(words), begins_document, family }))
+    let Names { family, id } = names;
+    Ok(Some(Parsed { origin, content: Content::Words(words), begins_document, family, id }))
 }
 
-/// Reads a comment, of the file or of a sentence, which may name its family; whether it says that a document begins.
-fn comment(line: &str, file: &mut FileContext, family: &mut Option<Box<str>>) -> Result<bool> {
+/// The names that comments give a sentence.
+#[derive(Default)]
+struct Names {
+    family: Option<Box<str>>,
+    id: Option<Arc<str>>,
+}
+
+/// Reads a comment, of the file or of a sentence, which may name it or its family; whether it says that a document begins.
+fn comment(line: &str, file: &mut FileContext, names: &mut Names) -> Result<bool> {
     let text = line.trim_start_matches('#');
     let (key, value) = text.split_once('=').map_or((text.trim(), ""), |(key, value)| (key.trim(), value.trim()));
     // <https://universaldependencies.org/ext-format.html>
@@ -79,13 +89,14 @@ fn comment(line: &str, file: &mut FileContext, family: &mut Option<Box<str>>) ->
         }
         "family" => {
             ensure!(!value.is_empty(), "`# family` is empty: give the family a name, or leave the comment out");
-            let before = family.replace(value.into());
+            let before = names.family.replace(value.into());
             ensure!(
                 before.as_deref().is_none_or(|before| before == value),
                 "the sentence is in a second family, `{}`: it can be in one",
                 excerpt(value),
             );
         }
+        "sent_id" if !value.is_empty() && value.len() <= MAX_ID_BYTES => names.id = Some(value.into()),
         _ => {}
     }
     Ok(matches!(key, "newdoc" | "newdoc id"))

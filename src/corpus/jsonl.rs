@@ -49,7 +49,7 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
         let (content, document, family) = parsed.with_context(|| origin.clone())?;
         let begins_document = document != context.file.document;
         context.file.document = document;
-        return Ok(Some(Parsed { origin, content, begins_document, family }));
+        return Ok(Some(Parsed { origin, content, begins_document, family, id: None }));
     }
     Ok(None)
 }

@@ -29,6 +29,8 @@ pub(super) struct Parsed {
     pub begins_document: bool,
     /// The name of its family, where the file has one for it; not empty.
     pub family: Option<Box<str>>,
+    /// Its own name, where the file has one for it.
+    pub id: Option<Arc<str>>,
 }
 
 /// The memory of readers from sentence to sentence.

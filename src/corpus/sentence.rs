@@ -17,6 +17,8 @@ pub struct Sentence {
     pub document: u64,
     /// The sentences that it is no independent evidence beside.
     pub family: Family,
+    /// The name that the corpus gives it, `# sent_id` of CoNLL-U; no longer than 256 bytes.
+    pub id: Option<Arc<str>>,
     /// The fields of its words' [`Annotation::entity`] as `# global.Entity` declares them, joined by `-`: `etype-identity`.
     pub entity_fields: Option<Arc<str>>,
     /// The words or the running text.
@@ -28,7 +30,7 @@ impl Sentence {
     #[must_use]
     pub fn single(name: &str, content: Content) -> Self {
         let origin = Origin { file: 0, path: name.into(), line: 1 };
-        Self { index: 0, origin, document: 0, family: Family::default(), entity_fields: None, content }
+        Self { index: 0, origin, document: 0, family: Family::default(), id: None, entity_fields: None, content }
     }
 }
 
@@ -115,6 +117,17 @@ pub enum TreeHead {
     Word(usize),
     /// `_` in CoNLL-U: not annotated.
     Unknown,
+}
+
+impl TreeHead {
+    /// The head, if it is a word.
+    #[must_use]
+    pub fn word(self) -> Option<usize> {
+        match self {
+            Self::Word(word) => Some(word),
+            Self::Root | Self::Unknown => None,
+        }
+    }
 }
 
 /// The beginning of a value, short enough for an error message, control characters made visible.

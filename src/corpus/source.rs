@@ -291,7 +291,7 @@ impl Corpus {
         Ok(parsed.map(|parsed| self.number(parsed)))
     }
 
-    fn number(&mut self, Parsed { origin, content, begins_document, family }: Parsed) -> Sentence {
+    fn number(&mut self, Parsed { origin, content, begins_document, family, id }: Parsed) -> Sentence {
         let index = self.next_index;
         self.next_index += 1;
         if begins_document {
@@ -299,7 +299,7 @@ impl Corpus {
         }
         let entity_fields = self.context.file.entity_fields.clone();
         let family = self.families.of(&content, family.as_deref());
-        Sentence { index, origin, document: self.document, family, entity_fields, content }
+        Sentence { index, origin, document: self.document, family, id, entity_fields, content }
     }
 }
 

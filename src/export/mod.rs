@@ -1,5 +1,6 @@
 //! Writers: pure functions from a report to bytes.
 
+pub mod attention;
 pub mod card;
 pub mod csv;
 pub mod figures;

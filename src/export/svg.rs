@@ -118,6 +118,29 @@ impl Svg {
         ));
     }
 
+    /// A line along a path that SVG has a language for, dashed or not; nothing of an empty one.
+    pub fn path(&mut self, path: &str, stroke: Ink, width: f64, dashes: &str) {
+        if path.is_empty() {
+            return;
+        }
+        let (stroke, width) = (self.colour(stroke), number(width));
+        let dashes = if dashes.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dashes}\"") };
+        self.add(format_args!(
+            "<path d=\"{path}\" fill=\"none\" stroke=\"{stroke}\" stroke-width=\"{width}\"{dashes}/>"
+        ));
+    }
+
+    /// Texts on one line, each with its middle at a place; `y` is their base line.
+    pub fn words(&mut self, words: &[(f64, String)], y: f64, size: f64, ink: Ink) {
+        let fill = self.colour(ink);
+        let word = |(x, text): &(f64, String)| format!("<tspan x=\"{}\">{}</tspan>", number(*x), escaped(text));
+        let words: String = words.iter().map(word).collect();
+        let [y, size] = [y, size].map(number);
+        self.add(format_args!(
+            "<text y=\"{y}\" font-size=\"{size}\" fill=\"{fill}\" text-anchor=\"middle\">{words}</text>"
+        ));
+    }
+
     /// A circle, filled with one ink and drawn with another.
     pub fn circle(&mut self, [x, y]: [f64; 2], radius: f64, fill: Ink, stroke: Ink) {
         let (fill, stroke) = (self.colour(fill), self.colour(stroke));

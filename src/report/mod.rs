@@ -16,7 +16,7 @@ use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::model::grid::head_name;
+use crate::model::grid::{HeadPlace, head_name};
 use crate::passes::control::ControlKind;
 use crate::passes::identity::{ModelInfo, Protocol, RunInfo, Tool};
 use crate::stats::bootstrap::Bootstrap;
@@ -333,6 +333,12 @@ fn lacking(head: &HeadReport) -> String {
 }
 
 impl HeadReport {
+    /// The head.
+    #[must_use]
+    pub fn place(&self) -> HeadPlace {
+        HeadPlace { layer: self.layer, head: self.head }
+    }
+
     /// The labels that the head keeps in all of these runs of a control.
     pub fn kept_always<'a>(&'a self, runs: &'a [&ControlReport]) -> impl Iterator<Item = &'a str> {
         let labels = self.labels.iter().map(|label| label.label.as_str());

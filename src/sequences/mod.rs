@@ -17,5 +17,6 @@ pub mod tally;
 pub(crate) mod test_support;
 pub mod text;
 pub mod tokenize;
+pub mod units;
 pub mod windows;
 pub mod words;

@@ -32,6 +32,8 @@ pub struct Sequence {
     pub tree: Option<Vec<GoldArc>>,
     /// The form of each word as the corpus has it, `[words]`; empty for running text.
     pub forms: Vec<String>,
+    /// The words of running text as they stand in it, `[words]`; empty where the corpus has words.
+    pub spelled: Vec<String>,
     /// The annotations of each word, `[words]`; empty for running text.
     pub annotations: Vec<Annotation>,
     /// The fields of [`Annotation::entity`] as the corpus declares them.
@@ -45,6 +47,12 @@ impl Sequence {
     pub fn text(&self) -> impl Iterator<Item = Token> {
         let tokens = self.ids.iter().zip(&self.kinds).map(|(&id, &kind)| Token { id, kind });
         tokens.filter(|token| !token.kind.is_special())
+    }
+
+    /// A word as it is written, in the corpus or in the text; empty where that is not known.
+    #[must_use]
+    pub fn form(&self, word: usize) -> &str {
+        self.forms.get(word).or_else(|| self.spelled.get(word)).map_or("", String::as_str)
     }
 
     /// The places of its tokens of text, ascending: the queries of most metrics.

@@ -61,6 +61,9 @@ pub fn reordered(sequence: &Sequence, order: &[usize]) -> Sequence {
     if !sequence.forms.is_empty() {
         reordered.forms = order.iter().map(|&word| sequence.forms[word].clone()).collect();
     }
+    if !sequence.spelled.is_empty() {
+        reordered.spelled = order.iter().map(|&word| sequence.spelled[word].clone()).collect();
+    }
     if !sequence.annotations.is_empty() {
         reordered.annotations = order.iter().map(|&word| sequence.annotations[word].clone()).collect();
     }

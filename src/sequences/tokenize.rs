@@ -66,7 +66,7 @@ impl<'a> SentenceTokenizer<'a> {
     }
 
     fn encoded(&mut self, sentence: Sentence) -> Result<Tokenized> {
-        let Sentence { index, origin, document, family, entity_fields, content } = sentence;
+        let Sentence { index, origin, document, family, entity_fields, content, .. } = sentence;
         let at = || format!("{origin}: cannot tokenise sentence {index}");
         let tokenized = match content {
             Content::Text(text) => self.text(&text).with_context(at)?,
@@ -123,7 +123,8 @@ impl<'a> SentenceTokenizer<'a> {
             encoding = self.tokenizer.cut(self.tokenizer.encode_text(text, false)?, room)?;
             self.tally.truncated += 1;
         }
-        Ok(self.finish(&encoding, None))
+        let words = self.finish(&encoding, None);
+        Ok(spelled(words, text, &encoding))
     }
 
     fn words(&self, words: Vec<Word>) -> Result<Tokenized> {
@@ -165,6 +166,18 @@ impl<'a> SentenceTokenizer<'a> {
             ..Sequence::default()
         }))
     }
+}
+
+/// The same with its words as they stand in the text that they are of.
+fn spelled(mut tokenized: Tokenized, text: &str, encoding: &Encoding) -> Tokenized {
+    if let Tokenized::Sequence(sequence) = &mut tokenized {
+        let offsets = encoding.get_offsets();
+        // Tokens of one word follow each other; some begin with the space before it.
+        let of_word =
+            |word: &Range<usize>| text.get(offsets[word.start].0..offsets[word.end - 1].1).unwrap_or_default();
+        sequence.spelled = sequence.words.iter().map(|word| of_word(word).trim().to_owned()).collect();
+    }
+    tokenized
 }
 
 /// The kind of each token of an encoding.

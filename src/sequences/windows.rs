@@ -82,6 +82,7 @@ fn append(window: &mut Sequence, sentence: Sequence) {
         tree.extend(more.into_iter().map(shifted));
     }
     window.forms.extend(sentence.forms);
+    window.spelled.extend(sentence.spelled);
     window.annotations.extend(sentence.annotations);
     // It is evidence of its own if something of it is.
     window.family.is_first |= sentence.family.is_first;

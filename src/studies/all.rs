@@ -12,6 +12,7 @@ use super::dependency::Dependency;
 use super::drift::OutputDrift;
 use super::effect::Effect;
 use super::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
+use super::examples::ExampleSentences;
 use super::explained::Explained;
 use super::explanation::Entry;
 use super::frequency::Frequency;
@@ -51,6 +52,7 @@ pub const STUDIES: &[&dyn Study] = &[
     &ClusterEffect,
     &ClusterDrift,
     &LinearProbes,
+    &ExampleSentences,
     &Clark2019,
 ];
 

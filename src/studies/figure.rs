@@ -29,6 +29,8 @@ pub enum Chart {
     Points(Points),
     /// Heads joined one after the other.
     Tree(Tree),
+    /// Sentences with arcs between their words.
+    Arcs(Arcs),
 }
 
 /// Rows of numbers with their intervals.
@@ -148,4 +150,48 @@ pub struct Join {
     pub of: [usize; 2],
     /// The height.
     pub height: f64,
+}
+
+/// Sentences with arcs between their words.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arcs {
+    /// The sentences.
+    pub sentences: Vec<ArcSentence>,
+}
+
+/// A sentence with arcs between its words.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ArcSentence {
+    /// What is to be known of it.
+    pub about: String,
+    /// Its words and special tokens.
+    pub units: Vec<String>,
+    /// The arcs.
+    pub arcs: Vec<Arc>,
+    /// Arcs of the gold tree that are drawn beside them, each from where attention should start.
+    pub gold: Vec<[usize; 2]>,
+}
+
+/// An arc of attention.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Arc {
+    /// The unit that attends.
+    pub from: usize,
+    /// The unit that it attends to.
+    pub to: usize,
+    /// Its attention.
+    pub weight: f64,
+    /// How it stands to what is expected.
+    pub stand: Stand,
+}
+
+/// How an arc stands to what is expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stand {
+    /// As it is expected.
+    Right,
+    /// Not so.
+    Wrong,
+    /// Nothing is expected.
+    Beside,
 }

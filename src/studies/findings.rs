@@ -2,8 +2,8 @@
 
 use super::estimates::{Bench, Estimates};
 use super::evidence::{MIN_QUERIES, MIN_SENTENCES};
-use super::found::Found;
-use super::label::{self, Assessment, Evidence, Measured, Verdict};
+use super::found::{Aimed, Found};
+use super::label::{self, Assessment, Evidence, Label, Measured, Verdict};
 use super::metric::{Denominator, Metrics};
 use super::number::{Number, Part, most_blocks};
 use super::policy::Policy;
@@ -64,11 +64,25 @@ impl Findings {
     #[must_use]
     pub fn found(&self, observed: &[(&'static dyn Study, Vec<Observed<'_>>)], policy: &Policy) -> Found {
         let verdicts = self.verdicts(policy);
-        let mut found = Found::default();
+        let mut found = Found { aims: self.aims(&verdicts), ..Found::default() };
         for ((study, section), (_, observed)) in self.sections.iter().zip(observed) {
             found = found.and(study.found(observed, &Judged { verdicts: &verdicts, policy, section: &**section }));
         }
         found
+    }
+
+    /// What each head looks at, by the first of its labels that says so.
+    fn aims(&self, verdicts: &[Verdict]) -> Vec<Aimed> {
+        let aimed = |(place, verdict): (usize, &Verdict)| {
+            let of_label = |label: &Label| {
+                let (aim, metric) = self.sections.iter().find_map(|(study, _)| study.aim(label))?;
+                let mean =
+                    metric.map_or(Some(label.score), |metric| *self.estimates.heads[place].by_name()[&metric])?;
+                Some(Aimed { place, label: label.label.clone(), aim, mean })
+            };
+            verdict.labels.iter().find_map(of_label)
+        };
+        verdicts.iter().enumerate().filter_map(aimed).collect()
     }
 
     /// Tells each section what its study found in the controls.

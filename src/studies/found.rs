@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::aim::Aim;
 use super::evidence::Direction;
 
 /// What the studies found, for those that follow.
@@ -15,11 +16,13 @@ pub struct Found {
     pub negligible: Vec<usize>,
     /// Heads that look alike, by their places, ascending.
     pub clusters: Vec<Vec<usize>>,
+    /// What heads look at, of those with a label that says so.
+    pub aims: Vec<Aimed>,
 }
 
 /// Nothing yet.
 pub static NOTHING: Found =
-    Found { claims: Vec::new(), rankings: Vec::new(), negligible: Vec::new(), clusters: Vec::new() };
+    Found { claims: Vec::new(), rankings: Vec::new(), negligible: Vec::new(), clusters: Vec::new(), aims: Vec::new() };
 
 impl Found {
     /// Adds what another study found.
@@ -29,6 +32,7 @@ impl Found {
         self.rankings.extend(other.rankings);
         self.negligible.extend(other.negligible);
         self.clusters.extend(other.clusters);
+        self.aims.extend(other.aims);
         self
     }
 }
@@ -65,4 +69,17 @@ pub struct ArcClaim {
     pub direction: Direction,
     /// The offset from the dependent to its head that is right most often, in words.
     pub offset: i32,
+}
+
+/// A head with what its label says that it looks at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Aimed {
+    /// The head's place.
+    pub place: usize,
+    /// The label: the first of the head's that says so.
+    pub label: String,
+    /// What it looks at.
+    pub aim: Aim,
+    /// How much it does, over the whole corpus.
+    pub mean: f64,
 }

@@ -4,6 +4,7 @@
 //! its metrics with intervals and chance, its labels with their thresholds, its section of the report and its words for
 //! the summary; the files here are what they have in common.
 
+pub mod aim;
 pub mod all;
 pub mod arc_use;
 pub mod attention;
@@ -20,6 +21,7 @@ pub mod drifts;
 pub mod effect;
 pub mod estimates;
 pub mod evidence;
+pub mod examples;
 pub mod explained;
 pub mod explanation;
 pub mod figure;

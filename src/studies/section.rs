@@ -4,6 +4,7 @@ use std::any::Any;
 
 use super::estimates::{Bench, Estimates};
 use super::evidence::{Direction, UseTest};
+use super::figure::Figure;
 use super::number::Number;
 use super::policy::Policy;
 use super::summary::Summary;
@@ -37,6 +38,11 @@ pub trait Section: Any + Send + Sync {
 
     /// Lines on one head for its card, none if it has nothing to say of it beside metrics and labels.
     fn of_head(&self, _head: HeadPlace, _policy: &Policy) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The figures for a head's card.
+    fn figures_of(&self, _head: HeadPlace) -> Vec<Figure> {
         Vec::new()
     }
 

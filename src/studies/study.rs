@@ -6,11 +6,12 @@ use std::ops::RangeInclusive;
 use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
+use super::aim::Aim;
 use super::estimates::{Bench, Estimates};
 use super::explanation::Explanation;
 use super::figure::Figure;
 use super::found::{Found, NOTHING};
-use super::label::{Detector, Verdict};
+use super::label::{Detector, Label, Verdict};
 use super::metric::{Column, Keys};
 use super::policy::Policy;
 use super::section::{Nothing, Section};
@@ -87,6 +88,12 @@ pub trait Study: Sync {
     /// Its labels, in the order in which ties between them are broken.
     fn detectors(&self) -> &'static [Detector] {
         &[]
+    }
+
+    /// What one of its labels says that the head looks at, where that can be seen in a sentence; and the metric that is the mean
+    /// of it over the corpus, if that is not the label's score.
+    fn aim(&self, _label: &Label) -> Option<(Aim, Option<String>)> {
+        None
     }
 
     /// Ratios with intervals and chance, and its section of the report; `observed` are by the places of its passes.

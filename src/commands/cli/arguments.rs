@@ -7,6 +7,8 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use super::batch::BatchArguments;
+use super::inputs::{CorpusArguments, FormatArgument, FromTokenArgument, NetworkArguments};
+use super::sentences::{MapsArguments, ViewArguments};
 use super::shard::ShardArgument;
 use crate::model::grid::HeadPlace;
 use crate::passes::ablation::Choice;
@@ -72,6 +74,7 @@ pub(super) enum Action {
     Show(ShowArguments),
     Export(ExportArguments),
     Diff(DiffArguments),
+    View(ViewArguments),
     Maps(MapsArguments),
     Counts(CountsArguments),
     Index(IndexArguments),
@@ -473,54 +476,6 @@ pub(super) enum SchemaArgument {
     Diff,
 }
 
-const MAPS_EXAMPLES: &str = "\
-Examples:
-  headscope maps --text \"The cat sat on the mat.\" -o maps.safetensors
-  headscope maps ./my-model --text \"The cat sat on the mat.\" -o maps.safetensors
-  headscope maps google-bert/bert-base-uncased --corpus treebank.conllu --sentence 0 --sentence 7 -o maps.safetensors
-
-In Python:
-  from safetensors import safe_open
-  maps = safe_open(\"maps.safetensors\", \"np\")
-  maps.get_tensor(\"attentions.0\")    # [layers, heads, tokens, tokens]; each row sums to 1
-  maps.metadata()[\"tokens.0\"]        # the tokens, a JSON list; word_ids.0: the word of each token
-
-Exit status: 0 done, 1 failed, 2 wrong usage, 3 input, 4 model, 5 output, 75 network: try again, 130 interrupted.
-";
-
-/// Write the attention of chosen sentences as tensors
-///
-/// For each sentence a float32 tensor `attentions.<index>` of shape [layers, heads, tokens, tokens], in a safetensors
-/// file whose metadata holds the tokens, the word of each token and the model's identity.
-#[derive(Args)]
-#[command(after_help = MAPS_EXAMPLES)]
-pub(super) struct MapsArguments {
-    /// A Hub id, a folder with config.json, tokenizer.json and weights, or a model in the binary [default: box:small]
-    pub(super) model: Option<String>,
-    #[command(flatten)]
-    pub(super) network: NetworkArguments,
-    /// Map this text; it is sentence 0
-    #[arg(long, value_name = "TEXT", conflicts_with_all = ["corpus", "sentences", "format"])]
-    pub(super) text: Option<String>,
-    #[command(flatten)]
-    pub(super) corpora: CorpusArguments,
-    /// Map only this sentence of the corpus, counted from 0. May be repeated
-    #[arg(short, long = "sentence", value_name = "N")]
-    pub(super) sentences: Vec<u64>,
-    /// The safetensors file to write
-    #[arg(short, long, value_name = "FILE")]
-    pub(super) output: PathBuf,
-    /// Skip sentences of more tokens [default: as many as the model has positions]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) max_tokens: Option<u32>,
-    /// Remove heads from the model, as `headscope analyze` does
-    #[arg(long = "remove", value_name = "L0H3", value_delimiter = ',')]
-    pub(super) removed: Vec<HeadPlace>,
-    /// Fail at the first sentence that would be skipped, and write nothing
-    #[arg(long)]
-    pub(super) strict: bool,
-}
-
 const COUNTS_EXAMPLES: &str = "\
 Examples:
   headscope counts ./my-model --corpus wikipedia.txt.gz -o counts.json
@@ -579,27 +534,6 @@ pub(super) struct IndexArguments {
     pub(super) output: PathBuf,
 }
 
-/// Where models may come from.
-#[derive(Args)]
-pub(super) struct NetworkArguments {
-    /// Do not ask the Hub: take the model from its cache
-    #[arg(long)]
-    pub(super) offline: bool,
-}
-
-/// Which sentences.
-#[derive(Args)]
-pub(super) struct CorpusArguments {
-    /// A corpus: a file, also compressed (.gz, .zst), a folder, or `-` for standard input. May be repeated; sentences
-    /// are numbered through [default: box:gold, which is in the binary]
-    #[arg(short, long = "corpus", value_name = "PATH")]
-    pub(super) corpus: Vec<PathBuf>,
-    /// How to read every corpus; of a folder only the files of this format [default: by extension: .conllu, .conll,
-    /// .txt, .text, .jsonl or .ndjson]
-    #[arg(long, value_enum, requires = "corpus")]
-    pub(super) format: Option<FormatArgument>,
-}
-
 /// Say what a label, a metric, a study or another word of a report is
 ///
 /// Prints what it measures, its formula, its chance level, its threshold and where that comes from, and what it does
@@ -612,16 +546,6 @@ pub(super) struct ExplainArguments {
     /// Print all explanations as the page docs/detectors.md
     #[arg(long, conflicts_with = "name")]
     pub(super) markdown: bool,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub(super) enum FormatArgument {
-    /// CoNLL-U
-    Conllu,
-    /// One sentence per line, a blank line between documents
-    Text,
-    /// One JSON object per line
-    Jsonl,
 }
 
 /// The names of all presets.
@@ -648,14 +572,6 @@ pub(super) enum ControlArgument {
     RandomInit,
     /// Each sentence's words in random order, their arcs with them
     ShuffledWords,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub(super) enum FromTokenArgument {
-    /// The mean over its tokens
-    Mean,
-    /// Its first token
-    First,
 }
 
 /// Print completions for a shell

@@ -2,13 +2,15 @@
 
 mod arguments;
 mod batch;
+mod checks;
 mod chosen;
 mod errors;
+mod inputs;
 mod installed;
+mod sentences;
 mod shard;
 pub mod table;
 
-use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
@@ -21,34 +23,30 @@ use crate::commands::explain;
 use crate::commands::files::File;
 use crate::commands::options::{
     AnalyzeOptions, BatchOptions, CiteOptions, CountsOptions, DiffOptions, ExportOptions, Exported, IndexOptions,
-    MapsOptions, MergeOptions, Merged, Outcome, PolicyOptions, RelabelOptions, ReportOptions, SentenceChoice,
-    ShowOptions, Shown,
+    MapsOptions, MergeOptions, Merged, Outcome, PolicyOptions, RelabelOptions, ReportOptions, ShowOptions, Shown,
+    ViewOptions,
 };
-use crate::corpus::{Format, Input};
+use crate::corpus::Input;
 use crate::export::summary::Detail;
 use crate::export::{TableWriter, Target, Writer};
-use crate::model::grid::HeadPlace;
-use crate::model::source::ModelRef;
 use crate::passes::partial;
 use crate::report;
 use crate::sequences::shard::Shard;
-use crate::sequences::words::FromToken;
 use crate::studies::number::Part;
 use crate::studies::study::Study;
-use crate::system::boxed;
-use crate::system::output::{self};
 use crate::system::parallel::all_cores;
 
 use arguments::{
-    Action, AnalyzeArguments, Arguments, ColorArgument, CorpusArguments, CountsArguments, DiffArguments,
-    ExplainArguments, ExportArguments, FormatArgument, FromTokenArgument, IndexArguments, MapsArguments,
-    MergeArguments, NetworkArguments, PartArgument, RelabelArguments, ReportArguments, SchemaArgument, SchemaArguments,
-    ShowArguments, SummaryArgument,
+    Action, AnalyzeArguments, Arguments, ColorArgument, CountsArguments, DiffArguments, ExplainArguments,
+    ExportArguments, IndexArguments, MergeArguments, PartArgument, RelabelArguments, ReportArguments, SchemaArgument,
+    SchemaArguments, ShowArguments, SummaryArgument,
 };
 
+use checks::{heads, lower_extension, refuse_other_than_pages, refuse_overlap};
 use chosen::{ablation, can_count, controls, presets, probes, refuse_reading_again, refuse_studies, studies};
 pub use errors::error_format;
 use errors::{Usage, refuse};
+use inputs::CorpusArguments;
 
 /// A command with its options, validated.
 pub enum Command {
@@ -64,6 +62,8 @@ pub enum Command {
     Export(ExportOptions),
     /// Compare two analyses.
     Diff(DiffOptions),
+    /// Show the attention of sentences.
+    View(ViewOptions),
     /// Write attention maps.
     Maps(MapsOptions),
     /// Count the tokens of a corpus.
@@ -100,6 +100,7 @@ pub fn parse() -> Command {
         Action::Show(arguments) => ("show", Ok(Command::Show(arguments.options()))),
         Action::Export(arguments) => ("export", arguments.validate().map(Command::Export)),
         Action::Diff(arguments) => ("diff", arguments.validate().map(Command::Diff)),
+        Action::View(arguments) => ("view", arguments.validate().map(Command::View)),
         Action::Maps(arguments) => ("maps", arguments.validate().map(Command::Maps)),
         Action::Counts(arguments) => ("counts", arguments.validate().map(Command::Counts)),
         Action::Index(arguments) => ("index", arguments.validate().map(Command::Index)),
@@ -125,21 +126,9 @@ fn asks_for_more() -> bool {
     std::env::args_os().any(|argument| argument == "--verbose")
 }
 
-impl CorpusArguments {
-    fn validate(self) -> Result<Vec<Input>, Usage> {
-        let format = self.format.map(|format| match format {
-            FormatArgument::Conllu => Format::Conllu,
-            FormatArgument::Text => Format::Text,
-            FormatArgument::Jsonl => Format::Jsonl,
-        });
-        let corpora = if self.corpus.is_empty() { vec![boxed::CORPUS.into()] } else { self.corpus };
-        corpora.iter().map(|path| Input::parse(path, format)).collect()
-    }
-}
-
 impl AnalyzeArguments {
     fn validate(self) -> Result<AnalyzeOptions, Usage> {
-        let model = model(self.model.as_deref(), &self.network)?;
+        let model = self.network.model(self.model.as_deref())?;
         let is_first_run = self.corpora.corpus.is_empty();
         let corpus = self.corpora.validate()?;
         if self.truncate && !corpus.iter().any(Input::may_have_text) {
@@ -174,10 +163,7 @@ impl AnalyzeArguments {
             strict: self.strict,
             limit: self.limit,
             threads,
-            from_token: match self.from_token {
-                FromTokenArgument::Mean => FromToken::Mean,
-                FromTokenArgument::First => FromToken::First,
-            },
+            from_token: self.from_token.value(),
             run_info,
             controls,
             removed: heads(self.removed),
@@ -365,31 +351,9 @@ impl DiffArguments {
     }
 }
 
-impl MapsArguments {
-    fn validate(self) -> Result<MapsOptions, Usage> {
-        let model = model(self.model.as_deref(), &self.network)?;
-        let inputs = self.corpora.validate()?;
-        let sentences = if let Some(text) = self.text {
-            SentenceChoice::Text(text)
-        } else {
-            let indices: BTreeSet<u64> = self.sentences.into_iter().collect();
-            SentenceChoice::Corpus { inputs, indices: indices.into_iter().collect() }
-        };
-        if lower_extension(&self.output) != "safetensors" {
-            return Err(format!("`{}`: maps are written as .safetensors", self.output.display()));
-        }
-        if let SentenceChoice::Corpus { inputs, .. } = &sentences {
-            refuse_overlap(std::slice::from_ref(&self.output), inputs)?;
-        }
-        let max_tokens = self.max_tokens.map(|tokens| tokens as usize);
-        let removed = heads(self.removed);
-        Ok(MapsOptions { model, sentences, output: self.output, max_tokens, strict: self.strict, removed })
-    }
-}
-
 impl CountsArguments {
     fn validate(self) -> Result<CountsOptions, Usage> {
-        let (model, corpus) = (model(self.model.as_deref(), &self.network)?, self.corpora.validate()?);
+        let (model, corpus) = (self.network.model(self.model.as_deref())?, self.corpora.validate()?);
         refuse_overlap(std::slice::from_ref(&self.output), &corpus)?;
         Ok(CountsOptions { model, corpus, output: self.output })
     }
@@ -420,15 +384,6 @@ fn threads_or_all(threads: Option<u16>) -> NonZeroUsize {
     threads.map_or_else(all_cores, |threads| NonZeroUsize::new(threads.into()).expect("in range"))
 }
 
-/// The model that is named; a name that is not in the box is refused as a corpus's is.
-fn model(argument: Option<&str>, network: &NetworkArguments) -> Result<ModelRef, Usage> {
-    let model = ModelRef::parse(argument.unwrap_or(boxed::MODEL));
-    if let ModelRef::InTheBox(name) = &model {
-        boxed::model(name)?;
-    }
-    Ok(if network.offline { model.offline() } else { model })
-}
-
 fn targets(paths: &[PathBuf]) -> Result<Vec<Target>, Usage> {
     paths.iter().map(|path| target(path)).collect()
 }
@@ -447,38 +402,6 @@ fn target(path: &Path) -> Result<Target, Usage> {
         format!("cannot tell the format of output `{}` by its extension: use {}", path.display(), all.join(" or "))
     })?;
     Ok(Target::File(path.to_owned(), known.1))
-}
-
-/// Refuses outputs that would overwrite one another or a corpus, however they are spelt.
-fn refuse_overlap(outputs: &[PathBuf], corpora: &[Input]) -> Result<(), Usage> {
-    let mut seen = BTreeSet::new();
-    for output in outputs {
-        let destination = output::destination(output);
-        if corpora.iter().filter_map(Input::path).any(|corpus| output::destination(corpus) == destination) {
-            return Err(format!("output `{}` is also a corpus: it would be overwritten", output.display()));
-        }
-        if !seen.insert(destination) {
-            return Err(format!("the same output is given twice: `{}`", output.display()));
-        }
-    }
-    Ok(())
-}
-
-/// Refuses outputs that are no pages.
-fn refuse_other_than_pages(outputs: &[PathBuf], of: &str) -> Result<(), Usage> {
-    match outputs.iter().find(|path| lower_extension(path) != "html") {
-        Some(other) => Err(format!("`{}`: of {of} a page is written, as .html", other.display())),
-        None => Ok(()),
-    }
-}
-
-/// Each head once, ascending.
-fn heads(named: Vec<HeadPlace>) -> Vec<HeadPlace> {
-    BTreeSet::from_iter(named).into_iter().collect()
-}
-
-fn lower_extension(path: &Path) -> String {
-    path.extension().map(|extension| extension.to_string_lossy().to_lowercase()).unwrap_or_default()
 }
 
 impl SchemaArguments {

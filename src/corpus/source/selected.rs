@@ -69,7 +69,7 @@ impl Selected {
                 return Ok(None);
             }
         }
-        let Parsed { origin, content, begins_document, .. } = self.read(context)?;
+        let Parsed { origin, content, begins_document, id, .. } = self.read(context)?;
         let index = self.next_index;
         self.next_index += 1;
         if begins_document {
@@ -77,7 +77,7 @@ impl Selected {
         }
         let family = self.families.next().context("a segment has a family for each sentence")?;
         let entity_fields = context.file.entity_fields.clone();
-        Ok(Some(Sentence { index, origin, document: self.document, family, entity_fields, content }))
+        Ok(Some(Sentence { index, origin, document: self.document, family, id, entity_fields, content }))
     }
 
     /// Reads a sentence of what is open. A file that has changed may be anything, so that comes before other errors.

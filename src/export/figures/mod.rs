@@ -1,5 +1,6 @@
 //! The figures of a report, each as SVG: those that every report has, and those of its studies.
 
+mod arcs;
 mod curves;
 mod edges;
 mod forest;
@@ -11,13 +12,17 @@ mod scale;
 mod table;
 mod tree;
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, anyhow};
 
 use super::svg::Medium;
+use crate::model::grid::HeadPlace;
 use crate::report::Report;
 use crate::studies::figure::{Chart, Figure};
 
-pub use table::table;
+pub use arcs::draw as sentences;
+pub use table::{of_sentences, table};
 
 /// The figure of the heads with their labels.
 pub const GRID: &str = "grid";
@@ -34,6 +39,12 @@ pub fn of_studies(report: &Report) -> Vec<Figure> {
     report.sections.0.iter().flat_map(|(study, section)| study.figures(&**section, &report.settings.policy)).collect()
 }
 
+/// The figures that the studies of a report have of one head: `examples:L2H8`.
+#[must_use]
+pub fn of_head(report: &Report, head: HeadPlace) -> Vec<Figure> {
+    report.sections.0.iter().flat_map(|(_, section)| section.figures_of(head)).collect()
+}
+
 /// The figure of this name.
 ///
 /// # Errors
@@ -44,12 +55,27 @@ pub fn named(report: &Report, name: &str, medium: Medium) -> Result<String> {
         (GRID, _) => Ok(grid::draw(report, medium)),
         (LAYERS, _) => Ok(layers::draw(report, medium)),
         (_, Some((HEATMAP, metric))) => heatmap::draw(report, metric, medium),
+        (_, Some((figure, head))) => {
+            let of_head = head.parse().map(|head| of_head(report, head)).unwrap_or_default();
+            let found = of_head.iter().find(|found| found.name == figure);
+            let found =
+                found.ok_or_else(|| anyhow!("the report has no figure `{figure}` of `{}`", head.escape_debug()))?;
+            Ok(draw(report, found, medium))
+        }
         _ => {
             let of_studies = of_studies(report);
             let figure = of_studies.iter().find(|figure| figure.name == name);
             let names = || {
                 let known = [GRID, LAYERS, "heatmap:METRIC"].into_iter();
-                known.chain(of_studies.iter().map(|figure| figure.name)).collect::<Vec<_>>().join(", ")
+                let of_heads: BTreeSet<&str> = report
+                    .heads
+                    .iter()
+                    .flat_map(|head| of_head(report, head.place()))
+                    .map(|figure| figure.name)
+                    .collect();
+                let of_heads = of_heads.into_iter().map(|name| format!("{name}:HEAD"));
+                let known = known.chain(of_studies.iter().map(|figure| figure.name)).map(str::to_owned);
+                known.chain(of_heads).collect::<Vec<_>>().join(", ")
             };
             let figure = figure.ok_or_else(|| anyhow!("the report has no figure `{name}`: it has {}", names()))?;
             Ok(draw(report, figure, medium))
@@ -65,6 +91,7 @@ pub fn draw(report: &Report, figure: &Figure, medium: Medium) -> String {
         Chart::Curves(curves) => curves::draw(figure, curves, medium),
         Chart::Edges(edges) => edges::draw(report, figure, edges, medium),
         Chart::Points(points) => points::draw(report, figure, points, medium),
+        Chart::Arcs(arcs) => arcs::draw([&figure.title, &figure.reading], arcs, medium),
         Chart::Tree(tree) => tree::draw(report, figure, tree, medium),
     }
 }

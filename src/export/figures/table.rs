@@ -2,7 +2,7 @@
 
 use crate::export::numbers::shown;
 use crate::report::Report;
-use crate::studies::figure::{Chart, Curve, Figure, Join, Mark};
+use crate::studies::figure::{Arc, ArcSentence, Arcs, Chart, Curve, Figure, Join, Mark, Stand};
 
 /// The names of the columns, and the rows; the first cell of a row says what it is about.
 pub fn table(report: &Report, figure: &Figure) -> (Vec<String>, Vec<Vec<String>>) {
@@ -34,6 +34,7 @@ pub fn table(report: &Report, figure: &Figure) -> (Vec<String>, Vec<Vec<String>>
             });
             (columns, rows.collect())
         }
+        Chart::Arcs(arcs) => of_sentences(arcs),
         Chart::Points(points) => {
             let columns = ["head", "label", "group", "across", "upward"].map(str::to_owned).to_vec();
             let group = |place: usize| points.groups.iter().position(|group| group.contains(&place));
@@ -57,4 +58,21 @@ pub fn table(report: &Report, figure: &Figure) -> (Vec<String>, Vec<Vec<String>>
             (columns, tree.joins.iter().enumerate().map(row).collect())
         }
     }
+}
+
+/// The arcs of sentences, a row for each.
+pub fn of_sentences(arcs: &Arcs) -> (Vec<String>, Vec<Vec<String>>) {
+    let columns = ["sentence", "from", "to", "attention", "as expected"].map(str::to_owned).to_vec();
+    let of = |ArcSentence { about, units, arcs, .. }: &ArcSentence| -> Vec<Vec<String>> {
+        let row = |Arc { from, to, weight, stand }: &Arc| {
+            let stand = match stand {
+                Stand::Right => "yes",
+                Stand::Wrong => "no",
+                Stand::Beside => "–",
+            };
+            vec![about.clone(), units[*from].clone(), units[*to].clone(), format!("{weight:.3}"), stand.to_owned()]
+        };
+        arcs.iter().map(row).collect()
+    };
+    (columns, arcs.sentences.iter().flat_map(of).collect())
 }

@@ -1,14 +1,16 @@
 //! The grid of heads and their cards.
 
+use minijinja::value::Value;
 use serde::Serialize;
 
+use crate::export::figures;
 use crate::export::heads::{Cell, Family, families as found, shown};
 use crate::export::numbers::shown as number;
 use crate::export::palette::{Hue, Ink};
-use crate::model::grid::HeadPlace;
+use crate::export::svg::Medium;
 use crate::report::{HeadReport, Report};
 use crate::studies::evidence::{Direction, Reach};
-use crate::studies::figure::Mark;
+use crate::studies::figure::{Figure, Mark};
 use crate::studies::label::{Label, Near};
 use crate::studies::wording::significance;
 
@@ -43,6 +45,7 @@ pub struct Card {
     nearest: Vec<String>,
     lines: Vec<String>,
     studies: Vec<StudyLine>,
+    figures: Vec<CardFigure>,
 }
 
 /// What a study says of a head beside its labels.
@@ -50,6 +53,14 @@ pub struct Card {
 struct StudyLine {
     study: &'static str,
     line: String,
+}
+
+/// A figure on a card, which opens.
+#[derive(Serialize)]
+struct CardFigure {
+    title: String,
+    reading: String,
+    svg: Value,
 }
 
 /// A label with what it is read beside.
@@ -123,19 +134,30 @@ pub fn cards(report: &Report) -> Vec<Card> {
             nearest: head.nearest.iter().map(near).collect(),
             lines: if head.labels.is_empty() { Vec::new() } else { kept.collect() },
             studies: studies(report, head),
+            figures: figures(report, head),
         }
     };
     report.heads.iter().map(card).collect()
 }
 
-/// What each study says of a head: its effect, whom it feeds, what it carries, as far as that was run.
+/// What each study says of a head: its effect, whom it feeds, what it carries, as far as that was run. Studies that draw it
+/// are on its card with that.
 fn studies(report: &Report, head: &HeadReport) -> Vec<StudyLine> {
-    let place = HeadPlace { layer: head.layer, head: head.head };
-    let said = report.sections.0.iter().flat_map(|(study, section)| {
-        let lines = section.of_head(place, &report.settings.policy);
+    let speaks = report.sections.0.iter().filter(|(_, section)| section.figures_of(head.place()).is_empty());
+    let said = speaks.flat_map(|(study, section)| {
+        let lines = section.of_head(head.place(), &report.settings.policy);
         lines.into_iter().map(|line| StudyLine { study: study.card().name, line })
     });
     said.collect()
+}
+
+/// What the studies draw of a head.
+fn figures(report: &Report, head: &HeadReport) -> Vec<CardFigure> {
+    let drawn = |figure: Figure| {
+        let svg = Value::from_safe_string(figures::draw(report, &figure, Medium::Page));
+        CardFigure { title: figure.title, reading: figure.reading, svg }
+    };
+    figures::of_head(report, head.place()).into_iter().map(drawn).collect()
 }
 
 fn row(label: &Label) -> LabelRow {

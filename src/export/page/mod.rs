@@ -25,11 +25,12 @@ use super::svg::{Medium, escaped};
 use crate::report::{Caveat, Report, TextInfo, is_about_certainty};
 
 /// The templates by name; all others fill in the blocks of `base`.
-const TEMPLATES: [(&str, &str); 4] = [
+const TEMPLATES: [(&str, &str); 5] = [
     ("base", include_str!("base.html")),
     ("report", include_str!("report.html")),
     ("several", include_str!("several.html")),
     ("changes", include_str!("changes.html")),
+    ("attention", include_str!("attention.html")),
 ];
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");

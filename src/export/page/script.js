@@ -114,10 +114,11 @@ if (select && maps.length) {
 
 // All metrics of a head, out of these tables, under its card.
 function metricsOf(card) {
-  if (card.querySelector('details')) return;
+  if (card.querySelector('.metrics')) return;
   const [, layer, head] = card.id.match(/^L(\d+)H(\d+)$/) || [];
   if (!head || !maps.length) return;
   const details = document.createElement('details'), summary = document.createElement('summary');
+  details.className = 'metrics';
   summary.textContent = 'All metrics of ' + card.id;
   details.append(summary);
   details.addEventListener('toggle', () => {

@@ -1,5 +1,6 @@
 //! Attention by tokens: to offsets, to special tokens and punctuation, and how broadly (METHODOLOGY, "Token level").
 
+mod aims;
 mod broad;
 mod delimiter;
 mod metrics;
@@ -11,9 +12,10 @@ use std::ops::RangeInclusive;
 
 use anyhow::Result;
 
+use super::aim::Aim;
 use super::estimates::{Bench, Estimates};
 use super::explanation::Explanation;
-use super::label::Detector;
+use super::label::{Detector, Label};
 use super::metric::{self, Keys};
 use super::section::{Nothing, Section};
 use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
@@ -70,6 +72,10 @@ impl Study for Attention {
                 broad::BROAD,
             ]
         }
+    }
+
+    fn aim(&self, label: &Label) -> Option<(Aim, Option<String>)> {
+        aims::of(&label.label).map(|(aim, metric)| (aim, Some(metric)))
     }
 
     fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {

@@ -18,12 +18,13 @@ use std::ops::RangeInclusive;
 use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
+use super::aim::Aim;
 use super::estimates::{Bench, Estimates};
 use super::evidence::Direction;
 use super::explanation::Explanation;
 use super::figure::Figure;
 use super::found::Found;
-use super::label::Detector;
+use super::label::{Detector, Label};
 use super::metric::{self, Fraction, Keys, Metric};
 use super::policy::Policy;
 use super::section::{Section, section};
@@ -134,6 +135,11 @@ impl Study for Dependency {
 
     fn found(&self, _: &[Observed<'_>], judged: &Judged<'_>) -> Found {
         Found { claims: section::<Relations>(judged.section).claims(judged.verdicts), ..Found::default() }
+    }
+
+    fn aim(&self, label: &Label) -> Option<(Aim, Option<String>)> {
+        let (relation, direction) = (label.label.strip_prefix("syntactic:")?.to_owned(), label.direction?);
+        Some((Aim::Partner { relation, direction }, None))
     }
 
     fn figures(&self, found: &dyn Section, policy: &Policy) -> Vec<Figure> {

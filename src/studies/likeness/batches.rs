@@ -231,6 +231,10 @@ fn u_centre(kernel: &[f64], n: usize, centred: &mut Vec<f32>) {
 
 #[cfg(test)]
 mod tests {
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+    use rand_distr::{Distribution, StandardNormal};
+
     use super::*;
 
     /// What a pack of sentences comes to, whose heads write numbers, each a row; projections are 1.
@@ -309,5 +313,61 @@ mod tests {
         // Of a pack in which not all heads were shown there is nothing.
         outputs.begin(0, 5);
         assert_eq!(outputs.end(2), None);
+    }
+
+    /// Two heads that share nothing but have `between` of their variance between sentences: their CKA over packs, dealt to
+    /// so many batches as the longest sentence asks for, and to batches of 256 tokens over all sentences.
+    fn independent(between: f32, random: &mut ChaCha8Rng) -> [f64; 2] {
+        const WIDTH: usize = 64;
+        let normal = |count: usize, scale: f32, random: &mut ChaCha8Rng| -> Vec<f32> {
+            StandardNormal.sample_iter(random).take(count).map(|value: f32| scale.sqrt() * value).collect()
+        };
+        let sentence = |random: &mut ChaCha8Rng| {
+            let tokens = random.random_range(4..40);
+            [0, 1].map(|_| {
+                let common = normal(WIDTH, between, random);
+                let own = normal(tokens * WIDTH, 1.0 - between, random);
+                own.iter().zip(common.iter().cycle()).map(|(own, common)| own + common).collect::<Vec<_>>()
+            })
+        };
+        let sentences: Vec<[Vec<f32>; 2]> = (0..256).map(|_| sentence(random)).collect();
+        let compared = |pack: &[[Vec<f32>; 2]], batch: Option<usize>| {
+            let mut outputs = Outputs::default();
+            for sentence in pack {
+                outputs.begin(0, sentence[0].len() / WIDTH);
+            }
+            if let Some(batch) = batch {
+                outputs.deal.longest = outputs.deal.tokens / batch - 1;
+            }
+            for (number, sentence) in pack.iter().enumerate() {
+                for (head, contexts) in sentence.iter().enumerate() {
+                    outputs.add(number, (head, 2), contexts.chunks_exact(WIDTH).map(|context| [context; 2]));
+                }
+            }
+            outputs.end(2).expect("batches").covariances
+        };
+        let cka = |packs: Vec<Vec<f64>>| {
+            let sum = |place: usize| packs.iter().map(|covariances| covariances[place]).sum::<f64>();
+            sum(1) / (sum(0) * sum(2)).sqrt()
+        };
+        // About 512 tokens are a pack.
+        let packs = sentences.chunks(24).map(|pack| compared(pack, None)).collect();
+        [cka(packs), cka(vec![compared(&sentences, Some(256))])]
+    }
+
+    #[test]
+    fn independent_heads_are_alike_only_where_tokens_of_a_sentence_meet() {
+        const DRAWS: usize = 20;
+        let mut random = ChaCha8Rng::seed_from_u64(2012);
+        for between in [0.6, 0.9] {
+            let found: Vec<[f64; 2]> = (0..DRAWS).map(|_| independent(between, &mut random)).collect();
+            let [apart, together] = [0, 1].map(|way| {
+                let mean = found.iter().map(|cka| cka[way]).sum::<f64>() / DRAWS as f64;
+                let squares = found.iter().map(|cka| (cka[way] - mean).powi(2)).sum::<f64>();
+                (mean, (squares / (DRAWS - 1) as f64 / DRAWS as f64).sqrt())
+            });
+            println!("{between} between sentences: {apart:.4?} apart, {together:.4?} together");
+            assert!(apart.0.abs() < 0.02 && together.0 > 0.03, "{apart:?} {together:?}");
+        }
     }
 }

@@ -206,7 +206,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
         (Pass { portion: Portion::OddSample, ..sampled.clone() }, 1),
         (sampled.clone(), 1),
         (Pass { sequences: Sequences::Sentences, ..sampled.clone() }, 1),
-        (Pass::PLAIN, 1),
+        (Pass::PLAIN, 2),
     ];
     let all = [
         (Pass::PLAIN, 10),
@@ -249,6 +249,6 @@ fn studies_of_a_report_are_those_that_it_lists_or_had_before_it_listed_them() {
         refusal,
         "there is no study `cats`: there are attention, norms, trees, dependency, words, frequency, explained, repeats, \
             coreference, segments, effect, gradient, use, pruning, drift, dependence, likeness, cluster-effect, \
-            cluster-drift, probes, clark2019"
+            cluster-drift, probes, examples, clark2019"
     );
 }

@@ -13,9 +13,10 @@ use anyhow::Result;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
+use super::aim::Aim;
 use super::estimates::{Bench, Estimates};
 use super::explanation::Explanation;
-use super::label::Detector;
+use super::label::{Detector, Label};
 use super::metric::{self, Fraction, Keys};
 use super::policy::Policy;
 use super::section::Section;
@@ -83,6 +84,18 @@ impl Study for Words {
 
     fn detectors(&self) -> &'static [Detector] {
         const { &[labels::TAG, labels::SAME_TAG, labels::SIMILAR_WORDS, labels::SAME_TOKEN] }
+    }
+
+    fn aim(&self, label: &Label) -> Option<(Aim, Option<String>)> {
+        let (aim, metric) = match label.label.as_str() {
+            "same-tag" => (Aim::SameTag, "same_tag_mass".to_owned()),
+            "same-token" => (Aim::SameToken, "same_token_mass".to_owned()),
+            other => {
+                let tag = other.strip_prefix("tag:")?;
+                (Aim::Tag(tag.to_owned()), format!("tag_mass.{tag}"))
+            }
+        };
+        Some((aim, Some(metric)))
     }
 
     fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {

@@ -1,0 +1,283 @@
+//! The attention of a head over a sentence: blocks or numbers for a terminal, arcs for a figure or a page.
+
+use std::fmt::Write as _;
+
+use anstyle::{AnsiColor, Style};
+use anyhow::Result;
+use minijinja::value::Value;
+use serde::Serialize;
+use textwrap::core::display_width;
+
+use super::figures;
+use super::page::filled;
+use super::svg::{Medium, clipped};
+use crate::model::grid::HeadPlace;
+use crate::sequences::words::WordAttention;
+use crate::studies::figure::{Arc, ArcSentence, Arcs, Stand};
+use crate::system::terminal::one_line;
+
+/// One head over one sentence.
+#[derive(Clone, Debug)]
+pub struct Viewed {
+    /// The head.
+    pub head: HeadPlace,
+    /// The place of the sentence, counted from 0.
+    pub sentence: u64,
+    /// Its name in the corpus.
+    pub id: Option<String>,
+    /// The words and special tokens, `[units]`.
+    pub texts: Vec<String>,
+    /// Whether each is a word, `[units]`.
+    pub is_word: Vec<bool>,
+    /// The gold head of each, `[units]`; empty without a tree.
+    pub heads: Vec<Option<usize>>,
+    /// The attention between them, `[units, units]`.
+    pub weights: WordAttention,
+}
+
+impl Viewed {
+    fn about(&self) -> String {
+        let id = self.id.as_ref().map_or_else(String::new, |id| format!(" ({id})"));
+        format!("{}, sentence {}{id}", self.head, self.sentence)
+    }
+
+    fn head_of(&self, unit: usize) -> Option<usize> {
+        self.heads.get(unit).copied().flatten()
+    }
+
+    /// Where a unit attends most, the first of equal ones, with its weight.
+    fn most(&self, unit: usize) -> (usize, f64) {
+        let row = self.weights.row(unit).iter().copied().enumerate();
+        row.reduce(|most, next| if next.1 > most.1 { next } else { most }).unwrap_or((unit, 0.0))
+    }
+}
+
+/// The least weight of each block; less is blank.
+const BLOCKS: [(f64, char); 4] = [(0.7, '█'), (0.4, '▓'), (0.2, '▒'), (0.05, '░')];
+
+const ATTENTION: Style = AnsiColor::Blue.on_default();
+const GOLD: Style = AnsiColor::Yellow.on_default().bold();
+
+/// Most columns that a word takes.
+const MOST_LETTERS: usize = 16;
+
+/// The attention as rows and columns, in parts where the terminal has no room for all columns.
+#[must_use]
+pub fn grid(viewed: &Viewed, numbers: bool, width: Option<usize>) -> String {
+    let count = viewed.texts.len();
+    let texts: Vec<String> = viewed.texts.iter().map(|text| clipped(&one_line(text), MOST_LETTERS)).collect();
+    let widest = texts.iter().map(|text| display_width(text)).max().unwrap_or(0);
+    let cell = if numbers { 5 } else { 3 };
+    let left = count.to_string().len() + 1 + widest + 1;
+    // `-> word 0.81` stands to the right of the last part.
+    let right = 10 + widest;
+    let room = width.map_or(count, |width| width.saturating_sub(left + right) / cell).clamp(1, count.max(1));
+    let mut out = format!("{}\n", one_line(&viewed.about()));
+    for start in (0..count).step_by(room) {
+        let columns = start..(start + room).min(count);
+        let _ = write!(out, "{:left$}", "");
+        columns.clone().for_each(|column| {
+            let _ = write!(out, "{:>cell$}", column + 1);
+        });
+        out.push('\n');
+        for (row, text) in texts.iter().enumerate() {
+            let padding = widest - display_width(text);
+            let _ = write!(out, "{:>1$} {text}{2:padding$} ", row + 1, count.to_string().len(), "");
+            columns.clone().for_each(|column| out.push_str(&shown(viewed, [row, column], numbers)));
+            let (to, weight) = viewed.most(row);
+            let _ = writeln!(out, "  -> {} {weight:.2}", texts[to]);
+        }
+    }
+    let scale: Vec<String> = BLOCKS.iter().rev().map(|(least, block)| format!("{block} {least}")).collect();
+    let scale = if numbers { String::new() } else { format!("{} and more", scale.join(", ")) };
+    let tree = if viewed.heads.is_empty() { "" } else { "> the head in the tree" };
+    let parts: Vec<&str> = [scale.as_str(), tree].into_iter().filter(|part| !part.is_empty()).collect();
+    if !parts.is_empty() {
+        let _ = writeln!(out, "{}", parts.join("; "));
+    }
+    out
+}
+
+/// A cell: the mark of the tree, and two blocks or a number.
+fn shown(viewed: &Viewed, [row, column]: [usize; 2], numbers: bool) -> String {
+    let weight = viewed.weights.get(row, column);
+    let is_gold = viewed.head_of(row) == Some(column);
+    let (mark, style) = if is_gold { ('>', GOLD) } else { (' ', ATTENTION) };
+    let text = if numbers {
+        let text = format!("{weight:.2}");
+        let short = text.strip_prefix('0').map_or_else(|| "1.0".to_owned(), str::to_owned);
+        // What is next to nothing is not worth reading.
+        format!(" {mark}{:>3}", if short == ".00" && !is_gold { "-" } else { &short })
+    } else {
+        let block = BLOCKS.iter().find(|(least, _)| weight >= *least).map_or(' ', |(_, block)| *block);
+        format!("{mark}{block}{block}")
+    };
+    if text.trim().is_empty() || (numbers && !is_gold) { text } else { format!("{style}{text}{style:#}") }
+}
+
+/// The attention as arcs from each word to where it attends most, above those of the tree.
+struct Drawn {
+    title: String,
+    reading: String,
+    arcs: Arcs,
+}
+
+impl Drawn {
+    fn new<'a>(seen: impl Iterator<Item = &'a Viewed> + Clone) -> Self {
+        let mut heads: Vec<String> = Vec::new();
+        for head in seen.clone().map(|viewed| viewed.head.to_string()) {
+            if !heads.contains(&head) {
+                heads.push(head);
+            }
+        }
+        let has_tree = seen.clone().any(|viewed| !viewed.heads.is_empty());
+        let tree = if has_tree { " Those of the tree are below; blue are those that are the same." } else { "" };
+        Self {
+            title: format!("Attention of {}", heads.join(", ")),
+            reading: format!(
+                "Arcs go from each word to where the head attends most, thicker with more attention.{tree}"
+            ),
+            arcs: Arcs { sentences: seen.map(sentence).collect() },
+        }
+    }
+
+    fn svg(&self, medium: Medium) -> String {
+        figures::sentences([&self.title, &self.reading], &self.arcs, medium)
+    }
+}
+
+/// A figure alone.
+#[must_use]
+pub fn figure(seen: &[Viewed]) -> String {
+    Drawn::new(seen.iter()).svg(Medium::Alone)
+}
+
+fn sentence(viewed: &Viewed) -> ArcSentence {
+    let words = || (0..viewed.texts.len()).filter(|&unit| viewed.is_word[unit]);
+    let arc = |unit: usize| {
+        let (to, weight) = viewed.most(unit);
+        let stand = if viewed.head_of(unit) == Some(to) { Stand::Right } else { Stand::Beside };
+        Arc { from: unit, to, weight, stand }
+    };
+    ArcSentence {
+        about: viewed.about(),
+        units: viewed.texts.clone(),
+        arcs: words().map(arc).collect(),
+        gold: words().filter_map(|unit| Some([unit, viewed.head_of(unit)?])).collect(),
+    }
+}
+
+#[derive(Serialize)]
+struct Page {
+    title: String,
+    facts: Vec<(&'static str, String)>,
+    heads: Vec<HeadFigure>,
+    footer: String,
+}
+
+#[derive(Serialize)]
+struct HeadFigure {
+    title: String,
+    reading: String,
+    svg: Value,
+    columns: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+/// A page with a figure for each head.
+///
+/// # Errors
+///
+/// None that attention can cause.
+pub fn page(model: &str, heads: &[HeadPlace], seen: &[Viewed]) -> Result<Vec<u8>> {
+    let of_head = |head: &HeadPlace| {
+        let drawn = Drawn::new(seen.iter().filter(|viewed| viewed.head == *head));
+        let (columns, rows) = figures::of_sentences(&drawn.arcs);
+        let svg = Value::from_safe_string(drawn.svg(Medium::Page));
+        HeadFigure { title: drawn.title, reading: drawn.reading, svg, columns, rows }
+    };
+    let page = Page {
+        title: format!("Attention of {model}"),
+        facts: vec![("Sentences", (seen.len() / heads.len().max(1)).to_string())],
+        heads: heads.iter().map(of_head).collect(),
+        footer: "Layers, heads and sentences are counted from 0.".to_owned(),
+    };
+    filled("attention", &page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::forward::attention::AttentionView;
+    use crate::sequences::words::FromToken;
+
+    /// `[CLS] a b [SEP]`: a to b, its head; b to the first token.
+    fn viewed() -> Viewed {
+        let weights = [
+            [1.0, 0.0, 0.0, 0.0], //
+            [0.0, 0.25, 0.75, 0.0],
+            [0.5, 0.1, 0.4, 0.0],
+            [0.0, 0.0, 0.0, 1.0],
+        ];
+        let weights: Vec<f32> = weights.concat();
+        let mut between = WordAttention::default();
+        let spans: Vec<_> = (0..4).map(|token| token..token + 1).collect();
+        between.fold(AttentionView::new(2, 8, 4, &weights), &spans, FromToken::Mean);
+        Viewed {
+            head: HeadPlace { layer: 2, head: 8 },
+            sentence: 7,
+            id: Some("s-7".to_owned()),
+            texts: ["[CLS]", "a", "b", "[SEP]"].map(str::to_owned).to_vec(),
+            is_word: vec![false, true, true, false],
+            heads: vec![None, Some(2), None, None],
+            weights: between,
+        }
+    }
+
+    fn plain(text: &str) -> String {
+        anstream::adapter::strip_str(text).to_string()
+    }
+
+    #[test]
+    fn blocks_say_how_much_and_a_mark_where_the_tree_goes() {
+        let text = plain(&grid(&viewed(), false, None));
+        let expected = "\
+L2H8, sentence 7 (s-7)
+          1  2  3  4
+1 [CLS]  ██           -> [CLS] 1.00
+2 a         ▒▒>██     -> b 0.75
+3 b      ▓▓ ░░ ▓▓     -> [CLS] 0.50
+4 [SEP]           ██  -> [SEP] 1.00
+░ 0.05, ▒ 0.2, ▓ 0.4, █ 0.7 and more; > the head in the tree
+";
+        assert_eq!(text, expected);
+        let numbers = plain(&grid(&viewed(), true, None));
+        assert!(numbers.contains("2 a         -  .25 >.75    -  -> b 0.75\n"), "{numbers}");
+    }
+
+    #[test]
+    fn columns_without_room_come_in_a_further_part() {
+        let text = plain(&grid(&viewed(), false, Some(30)));
+        assert!(text.contains("\n          1  2\n") && text.contains("\n          3  4\n"), "{text}");
+        assert!(text.lines().take(11).all(|line| display_width(line) <= 30), "{text}");
+        // However narrow it is, there is a column in each part.
+        assert_eq!(plain(&grid(&viewed(), false, Some(1))).lines().count(), 2 + 4 * 5);
+    }
+
+    #[test]
+    fn arcs_that_are_in_the_tree_stand_out() {
+        let ArcSentence { arcs, gold, .. } = sentence(&viewed());
+        let ends: Vec<_> = arcs.iter().map(|arc| (arc.from, arc.to, arc.stand)).collect();
+        assert_eq!(ends, [(1, 2, Stand::Right), (2, 0, Stand::Beside)]);
+        assert_eq!(gold, [[1, 2]]);
+        assert!(figure(&[viewed()]).contains("Those of the tree are below"));
+    }
+
+    #[test]
+    fn a_page_escapes_what_it_shows() {
+        let mut hostile = viewed();
+        hostile.texts[1] = "<script>\u{202e}".to_owned();
+        let html = String::from_utf8(page("<b>", &[hostile.head], &[hostile]).unwrap()).unwrap();
+        assert!(html.contains("&lt;script&gt;") && !html.contains('\u{202e}') && !html.contains("<b>"));
+    }
+}
