@@ -11,6 +11,11 @@ use std::sync::atomic::Ordering;
 use headscope::corpus::{Corpus, Index, Indexed, Input, SEGMENT_SENTENCES, Sentence, write_index};
 use support::{path, run, tiny_bert};
 
+/// What is made of the numbers from 0.
+fn all(count: usize, one: &dyn Fn(usize) -> String) -> String {
+    (0..count).map(one).collect()
+}
+
 /// 300 sentences of CoNLL-U with documents, families and a declaration, lines after the last, 200 in JSON lines with named documents, an
 /// empty file, one of comments alone, 600 lines of text with empty ones between them, and 900 of text that is compressed.
 fn corpus(folder: &Path) -> Vec<PathBuf> {
@@ -23,7 +28,6 @@ fn corpus(folder: &Path) -> Vec<PathBuf> {
     };
     let json = |number: usize| format!("{{\"text\": \"the cat {number} .\", \"document\": {}}}\n", number / 150);
     let text = |number: usize| format!("the cat sat {} .\n{}", number % 13, if number % 40 == 39 { "\n" } else { "" });
-    let all = |count: usize, one: &dyn Fn(usize) -> String| (0..count).map(one).collect::<String>();
     let files = [
         ("a.conllu", all(300, &conllu) + "\n \n"),
         ("b.jsonl", all(200, &json)),
@@ -86,7 +90,7 @@ fn a_segment_alone_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.txt");
     // Lines of 16 bytes.
-    fs::write(&file, (0..2560).map(|number| format!("the cat sat{number:4}\n")).collect::<String>()).unwrap();
+    fs::write(&file, all(2560, &|number| format!("the cat sat{number:4}\n"))).unwrap();
     let files = [file];
     let (_, index) = indexed(&files, &folder.path().join("a.index"));
     let corpus = Corpus::open(&inputs(&files)).unwrap().indexed(Some(&index)).unwrap();
@@ -140,7 +144,7 @@ fn reports_are_the_same_with_and_without_an_index() {
 fn a_file_that_has_changed_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.txt");
-    let text = (0..600).map(|number| format!("the cat sat {number:4}\n")).collect::<String>();
+    let text = all(600, &|number| format!("the cat sat {number:4}\n"));
     fs::write(&file, &text).unwrap();
     let (model, at) = (tiny_bert(), folder.path().join("a.index"));
     run(&["index", path(&file), "-o", path(&at)]).unwrap();
