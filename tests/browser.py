@@ -1,18 +1,20 @@
 """Opens a page of headscope in a real browser and uses it as a person would.
 
-python tests/browser.py CHROMIUM PAGE.html [FOLDER]
+python tests/browser.py CHROMIUM PAGE.html [--screenshots FOLDER] [--blessed FOLDER [--bless]]
 
 The browser is driven over its devtools pipe with the standard library alone. It fails on a console message, a request to any
-network, text that does not stand out, a page wider than its window, controls without a name, or a control that does nothing.
-Screenshots go to the folder, if one is given.
+network, text that does not stand out, a page wider than its window, controls without a name, or a control that does nothing;
+and, with --blessed, where the page looks other than a person saw it. --bless writes what it looks like now, to be looked at
+before it is kept. Screenshots of the whole page go to a folder, if one is given. Looking at pictures needs Pillow from PyPI.
 """
 
+import argparse
 import base64
+import io
 import json
 import os
 import pathlib
 import subprocess
-import sys
 import tempfile
 import time
 
@@ -115,7 +117,50 @@ class Browser:
         self.process.wait()
 
 
-def themes_and_widths(browser, address, folder):
+# What is looked at: the grid, and the first figures. Text around them flows as the fonts of a machine have it; within them
+# everything has its place.
+PICTURES = "[...document.querySelectorAll('.grid, .figure svg')].slice(0, 8)"
+# In blocks of so many pixels: letters are smaller than that, so that another font is not another picture.
+BLOCK = 8
+# The grid is as wide as its fonts are: of whatever size it is made that many blocks.
+GRID = (100, 60)
+# A block looks other by more than this in any colour, of 255; and so large a share of them may, where letters differ: with a serif
+# font 0.1 % do, without the marks of figures 1 %.
+OTHER = 40
+MOST_OTHER = 0.005
+
+
+def look(browser, name, blessed, bless):
+    """Holds grid and figures, one below the other, against the picture that was blessed, in blocks; says how much is other."""
+    from PIL import Image, ImageChops
+
+    rect = "((e) => { const r = e.getBoundingClientRect(); return [e.tagName, r.x + scrollX, r.y + scrollY, r.width, r.height]; })"
+    pictures = []
+    for tag, x, y, width, height in browser.evaluate(f"{PICTURES}.map({rect})"):
+        clip = {"x": x, "y": y, "width": width, "height": height, "scale": 1}
+        shot = browser("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)["data"]
+        picture = Image.open(io.BytesIO(base64.b64decode(shot))).convert("RGB")
+        size = GRID if tag == "TABLE" else (round(width) // BLOCK, round(height) // BLOCK)
+        pictures.append(picture.resize(size, Image.Resampling.BOX))
+    assert pictures, f"{name}: there is neither a grid nor a figure to look at"
+    found = Image.new("RGB", (max(one.width for one in pictures), sum(one.height for one in pictures)))
+    top = 0
+    for one in pictures:
+        found.paste(one, (0, top))
+        top += one.height
+    file = pathlib.Path(blessed, f"{name}.png")
+    if bless:
+        found.save(file, optimize=True)
+    expected = Image.open(file).convert("RGB")
+    assert found.size == expected.size, f"{name}: figures of other sizes than in {file}: {found.size}, {expected.size}"
+    bands = ImageChops.difference(found, expected).split()
+    other = sum(max(pixel) > OTHER for pixel in zip(*(band.tobytes() for band in bands)))
+    share = other / (found.width * found.height)
+    assert share <= MOST_OTHER, f"{name}: {share:.1%} look other than in {file}: look at it, and --bless it if it is right"
+    return share
+
+
+def themes_and_widths(browser, address, folder, blessed, bless):
     for theme in ["light", "dark"]:
         for width in [360, 1600]:
             browser("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
@@ -136,6 +181,9 @@ def themes_and_widths(browser, address, folder):
                 clip = {"x": 0, "y": 0, "width": width, "height": min(height, 16000), "scale": 1}
                 shot = browser("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)["data"]
                 pathlib.Path(folder, f"{pathlib.Path(address).stem}-{theme}-{width}.png").write_bytes(base64.b64decode(shot))
+            if blessed and width > 700:
+                share = look(browser, f"{pathlib.Path(address).stem}-{theme}", blessed, bless)
+                print(f"{where}: {share:.1%} of grid and figures look other than blessed")
 
 
 CHOSEN = "document.querySelector('.card.chosen').id"
@@ -225,12 +273,20 @@ def without_scripts(browser, address):
     browser("Emulation.setScriptExecutionDisabled", value=False)
 
 
-def main(program, page, folder=None):
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("program", metavar="CHROMIUM")
+    parser.add_argument("page", metavar="PAGE.html")
+    parser.add_argument("--screenshots", metavar="FOLDER")
+    parser.add_argument("--blessed", metavar="FOLDER")
+    parser.add_argument("--bless", action="store_true")
+    options = parser.parse_args()
+    program, page = options.program, options.page
     address = pathlib.Path(page).resolve().as_uri()
     with tempfile.TemporaryDirectory() as profile:
         browser = Browser(program, profile)
         try:
-            themes_and_widths(browser, address, folder)
+            themes_and_widths(browser, address, options.screenshots, options.blessed, options.bless)
             heads(browser)
             tables(browser)
             metrics(browser)
@@ -243,4 +299,4 @@ def main(program, page, folder=None):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()
