@@ -8,6 +8,11 @@ use headscope::system::failure::Class;
 use headscope::system::interrupt::clean_up_when_interrupted;
 use headscope::system::terminal::print;
 
+/// The allocator of a static program: musl's own is slow where many small things are allocated on several threads.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let command = cli::parse();
     // `diff` says by its exit status whether analyses differ, as diff(1) does: 0 same, 1 different, more for trouble.
