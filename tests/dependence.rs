@@ -5,7 +5,7 @@ mod support;
 use std::fs;
 
 use serde_json::{Value, json};
-use support::{fixture, path, run, tiny_bert};
+use support::{fixture, parts_add_up, path, run, tiny_bert};
 
 /// The other studies have tests of their own.
 const OTHERS: [&str; 6] = ["attention", "trees", "dependency", "words", "frequency", "explained"];
@@ -88,14 +88,7 @@ fn parts_add_up_to_the_whole() {
     let (corpus, whole) = (fixture("corpus/gold.conllu"), folder.path().join("whole.json"));
     let common = ["analyze", "box:small", "-c", path(&corpus), "--sample", "80", "--no-run-info", "-q"];
     let common = [&common[..], &alone()].concat();
-    run(&[&common[..], &["-o", path(&whole), "--threads", "2"]].concat()).unwrap();
-    let parts: Vec<_> = (1..=2).map(|part| folder.path().join(format!("{part}.headscope"))).collect();
-    for (part, file) in (1..).zip(&parts) {
-        run(&[&common[..], &["--shard", &format!("{part}/2"), "-o", path(file), "--threads", "1"]].concat()).unwrap();
-    }
-    let merged = folder.path().join("merged.json");
-    run(&["merge", path(&parts[1]), path(&parts[0]), "--no-run-info", "-q", "-o", path(&merged)]).unwrap();
-    assert_eq!(fs::read(&merged).unwrap(), fs::read(&whole).unwrap());
+    parts_add_up(&common, &whole);
     let found: Value = serde_json::from_slice(&fs::read(&whole).unwrap()).unwrap();
     assert!(number(&found["dependence"]["above"]) > 0.0);
     assert_ne!(found["dependence"]["chains"], json!([]));

@@ -5,7 +5,7 @@ mod support;
 use std::fs;
 
 use serde_json::{Value, json};
-use support::{fixture, path, run, tiny_bert};
+use support::{fixture, parts_add_up, path, run, tiny_bert};
 
 /// Ours is float32, the reference float64.
 const TOLERANCE: f64 = 1e-5;
@@ -105,14 +105,7 @@ fn parts_add_up_to_the_whole() {
     let common =
         ["analyze", "box:small", "-c", path(&corpus), "--with", "effect", "--sample", "24", "--no-run-info", "-q"];
     let common = [&common[..], &alone()].concat();
-    run(&[&common[..], &["-o", path(&whole), "--threads", "2"]].concat()).unwrap();
-    let parts: Vec<_> = (1..=2).map(|part| folder.path().join(format!("{part}.headscope"))).collect();
-    for (part, file) in (1..).zip(&parts) {
-        run(&[&common[..], &["--shard", &format!("{part}/2"), "-o", path(file), "--threads", "1"]].concat()).unwrap();
-    }
-    let merged = folder.path().join("merged.json");
-    run(&["merge", path(&parts[1]), path(&parts[0]), "--no-run-info", "-q", "-o", path(&merged)]).unwrap();
-    assert_eq!(fs::read(&merged).unwrap(), fs::read(&whole).unwrap());
+    parts_add_up(&common, &whole);
     // A report is read back whole, and verdicts follow the policy.
     let policy = folder.path().join("policy.toml");
     fs::write(&policy, "min_queries = 100000\n").unwrap();

@@ -5,7 +5,7 @@ mod support;
 use std::fs;
 
 use serde_json::Value;
-use support::{fixture, path, run};
+use support::{fixture, parts_add_up, path, run};
 
 /// Ours is float32, the reference float64.
 const TOLERANCE: f64 = 1e-5;
@@ -55,15 +55,7 @@ fn parts_add_up_to_the_whole() {
     let model = fixture("models/tiny-bert");
     let common = ["analyze", path(&model), "-c", path(&corpus), "--limit", "300", "--with", "repeats", "--no-run-info"];
     let control = ["--control", "random-init"];
-    run(&[&common[..], &control, &["-o", path(&whole)]].concat()).unwrap();
-    let parts: Vec<_> = (1..=2).map(|part| folder.path().join(format!("{part}.headscope"))).collect();
-    for (part, file) in (1..).zip(&parts) {
-        run(&[&common[..4], &common[4..8], &control, &["--shard", &format!("{part}/2"), "-o", path(file)]].concat())
-            .unwrap();
-    }
-    let merged = folder.path().join("merged.json");
-    run(&["merge", path(&parts[0]), path(&parts[1]), "--no-run-info", "-o", path(&merged)]).unwrap();
-    assert_eq!(fs::read(&merged).unwrap(), fs::read(&whole).unwrap());
+    parts_add_up(&[&common[..], &control].concat(), &whole);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 pub mod hub_server;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
@@ -76,4 +77,17 @@ pub fn analyze(corpus: &Path, more: &[&str]) -> Value {
 /// A path as an argument.
 pub fn path(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
+}
+
+/// Runs an analysis, `common` without an output, at once on two threads, and as two shards on one each that are merged in reverse:
+/// the reports have the same bytes. That of all at once is left in `whole`.
+pub fn parts_add_up(common: &[&str], whole: &Path) {
+    run(&[common, &["-o", path(whole), "--threads", "2"]].concat()).unwrap();
+    let parts = [1, 2].map(|part| whole.with_file_name(format!("{part}.headscope")));
+    for (part, file) in (1..).zip(&parts) {
+        run(&[common, &["--shard", &format!("{part}/2"), "-o", path(file), "--threads", "1"]].concat()).unwrap();
+    }
+    let merged = whole.with_file_name("merged.json");
+    run(&["merge", path(&parts[1]), path(&parts[0]), "--no-run-info", "-q", "-o", path(&merged)]).unwrap();
+    assert_eq!(fs::read(&merged).unwrap(), fs::read(whole).unwrap());
 }
