@@ -42,6 +42,9 @@ const LENGTH_BYTES: usize = 8;
 /// less than a kilobyte, but for the name of a document or the fields of entities, which may be as long as a line.
 const LONGEST: u64 = 256 << 20;
 
+/// What an index counts is below it, so that whatever is counted on from there stays a number.
+const COUNTABLE: u64 = 1 << 62;
+
 /// All but the segments.
 #[derive(Serialize, Deserialize)]
 struct Contents {
@@ -138,6 +141,16 @@ impl Segment {
         }
         self.pieces.push(piece);
         families_before
+    }
+
+    /// Whether it can be a segment of a corpus of so many files.
+    fn is_of(&self, files: usize) -> bool {
+        let countable =
+            |piece: &Piece| [piece.sentences, piece.before, piece.lines_before].iter().all(|&count| count < COUNTABLE);
+        self.families_before < COUNTABLE
+            && self.kin.len() as u64 <= SEGMENT_SENTENCES
+            && self.pieces.iter().all(|piece| piece.file < files && countable(piece))
+            && self.pieces.iter().map(|piece| u128::from(piece.sentences)).sum::<u128>() == self.kin.len() as u128
     }
 
     /// The families of its sentences.
@@ -265,9 +278,7 @@ impl Index {
             let (start, end) = (self.bounds[at], self.bounds[at + 1]);
             let record = stretch(&mut self.file.lock().unwrap_or_else(PoisonError::into_inner), start, end)?;
             let segment: Segment = unsealed(&record)?;
-            let sentences: u64 = segment.pieces.iter().map(|piece| piece.sentences).sum();
-            let fits = sentences == segment.kin.len() as u64 && sentences <= SEGMENT_SENTENCES;
-            ensure!(fits && segment.pieces.iter().all(|piece| piece.file < self.files.len()), DAMAGED);
+            ensure!(segment.is_of(self.files.len()), DAMAGED);
             Ok(segment)
         };
         read().with_context(|| format!("cannot use the index `{}`", self.shown))

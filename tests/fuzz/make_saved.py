@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes the first inputs of corpus/{report,partial}/: what headscope writes of model/ over two sentences.
+"""Makes the first inputs of corpus/{report,partial,corpus-index}/: what headscope writes of model/ over two sentences, and of indexed/.
 
-Run it with zstandard installed: tests/fuzz/make_saved.py HEADSCOPE. Needed again when the format of partials changes.
+Run it with zstandard installed: tests/fuzz/make_saved.py HEADSCOPE. Needed again when the format of partials or of indexes changes, or the version.
 """
 
 import json
@@ -63,3 +63,11 @@ with tempfile.TemporaryDirectory() as scratch:
         save("partial", name, unpacked(partial.read_bytes()))
     save("report", "bad-no-heads", json.dumps(whole | dict(heads=[]), separators=(",", ":")).encode())
     save("partial", "bad-cut", partial.read_bytes()[:-1])
+    index = Path(scratch) / "corpus.index"
+    run("index", *sorted((HERE / "indexed").iterdir()), "-o", index)
+    whole = index.read_bytes()
+    length = int.from_bytes(whole[-8:], "little")
+    contents = whole[-8 - CHECKSUM - length : -8 - CHECKSUM]
+    record = whole[whole.index(b"\n") + 1 : -8 - 2 * CHECKSUM - length]
+    save("corpus-index", "three-files", length.to_bytes(2, "little") + contents + record)
+    save("corpus-index", "bad-cut", whole[:-1])

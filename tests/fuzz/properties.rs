@@ -41,6 +41,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("terminal", terminal),
     ("report", saved::report),
     ("partial", saved::partial),
+    ("corpus-index", saved::corpus_index),
 ];
 
 /// The target of this name.

@@ -1,17 +1,21 @@
-//! What the program reads of its own: reports and partials, which others may have made.
+//! What the program reads of its own: reports, partials and indexes, which others may have made.
 
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use anyhow::Result;
 use headscope::commands::diff::diff;
 use headscope::commands::merge::merge;
 use headscope::commands::options::{DiffOptions, MergeOptions, Merged, PolicyOptions, ReportOptions};
+use headscope::corpus::{Content, Corpus, Index, Input, SEGMENT_SENTENCES};
 use headscope::export::summary::Detail;
 use headscope::export::{Target, Writer, json, summary};
 use headscope::passes::partial;
 use headscope::report::Report;
 use headscope::studies::all::default_policy;
+use sha2::{Digest, Sha256};
 
 use super::{check_message, with_bench};
 
@@ -134,4 +138,57 @@ fn options(parts: &[PathBuf], report: &Path) -> MergeOptions {
     let (policy, threads) = (PolicyOptions::default(), NonZeroUsize::MIN);
     let report = ReportOptions { outputs, summary: None, policy, threads };
     MergeOptions { parts: parts.to_vec(), run_info: true, outcome: Merged::Report(report) }
+}
+
+/// The files of which an index is read.
+const INDEXED: [(&str, &[u8]); 3] = [
+    ("a.conllu", include_bytes!("indexed/a.conllu")),
+    ("b.jsonl", include_bytes!("indexed/b.jsonl")),
+    ("c.txt.gz", include_bytes!("indexed/c.txt.gz")),
+];
+
+/// The index of a corpus. The data are the length of its contents in two bytes, these, and the record of a segment; the
+/// rest of the file is put around them, or the data would never pass its digests. Those that begin as an index are one as
+/// they are.
+pub fn corpus_index(data: &[u8]) -> bool {
+    if data.starts_with(b"headscope index") {
+        return reads_by(data);
+    }
+    let Some((length, rest)) = data.split_first_chunk() else { return false };
+    let Some((contents, record)) = rest.split_at_checked(u16::from_le_bytes(*length).into()) else { return false };
+    let mut index = b"headscope index 1\n".to_vec();
+    for sealed in [record, contents] {
+        index.extend_from_slice(sealed);
+        index.extend_from_slice(&Sha256::digest(sealed));
+    }
+    index.extend_from_slice(&(contents.len() as u64).to_le_bytes());
+    reads_by(&index)
+}
+
+/// Whether the files can be read by this index. Each of its segments has sentences of the files, and no more than it may.
+fn reads_by(index: &[u8]) -> bool {
+    with_bench(|place| {
+        let folder = place.join("indexed");
+        fs::create_dir_all(&folder).expect("a temporary folder");
+        let put = |(name, bytes): &(&str, &[u8])| {
+            let path = folder.join(name);
+            fs::write(&path, bytes).expect("a temporary file");
+            Input::parse(&path, None).expect("a corpus")
+        };
+        let inputs = INDEXED.each_ref().map(put);
+        let path = folder.join("corpus.index");
+        fs::write(&path, index).expect("a temporary file");
+        let contents = |corpus: Corpus| corpus.map(|sentence| Ok(sentence?.content)).collect::<Result<Vec<Content>>>();
+        let all = contents(Corpus::open(&inputs).expect("a corpus")).expect("sentences");
+        let read = Index::open(&path).map(Arc::new).and_then(|index| {
+            let corpus = || Corpus::open(&inputs)?.indexed(Some(&index));
+            let found = contents(corpus()?.only(|_| true))?;
+            assert!(found.iter().all(|content| all.contains(content)), "sentences of nobody");
+            let of_first = contents(corpus()?.only(|sentences| sentences.start == 0))?;
+            assert!(of_first.len() as u64 <= SEGMENT_SENTENCES && found.starts_with(&of_first));
+            Ok(())
+        });
+        fs::remove_dir_all(&folder).expect("a temporary folder");
+        read.inspect_err(check_message).is_ok()
+    })
 }

@@ -40,8 +40,8 @@ impl ManArguments {
 /// The version, with what the program was built with and what it uses of this machine.
 pub(super) fn version() -> String {
     let Tool { name, version } = Tool::default();
-    let features: &[(&str, bool)] = &[("hub", cfg!(feature = "hub"))];
-    let features: Vec<&str> = features.iter().filter(|(_, is_there)| *is_there).map(|(name, _)| *name).collect();
+    let features = [("hub", cfg!(feature = "hub")), ("parquet", cfg!(feature = "parquet"))];
+    let features: Vec<&str> = features.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name).collect();
     let features = if features.is_empty() { "none".to_owned() } else { features.join(", ") };
     format!(
         "{name} {version}\nfeatures: {features}\nsystem: {} {}\nprocessor path: {}\nreport schema: {}\npartial format: {}\n",
