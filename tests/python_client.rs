@@ -1,6 +1,6 @@
 //! The Hub cache is shared with Python's `huggingface_hub`: what one client fetched the other one finds.
 //!
-//! Needs the feature `python-client`, and at `HEADSCOPE_PYTHON` a Python that has `huggingface_hub`.
+//! Needs at `HEADSCOPE_PYTHON` a Python that has `huggingface_hub`, and runs where it is named.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! A pretrained model: all-MiniLM-L6-v2. Its weights are not in the repository, so these tests are built with
-//! the feature `real-model` and read the model's folder from `HEADSCOPE_REAL_MODEL`; `.ci/run` does both.
+//! A pretrained model: all-MiniLM-L6-v2. Its weights are not in the repository, so these tests run where they are named,
+//! and read the model's folder from `HEADSCOPE_REAL_MODEL`; `.ci/run` does both.
 
 #[path = "support/clark.rs"]
 mod clark;
