@@ -187,11 +187,7 @@ impl<'a> Ready<'a> {
         let token_id = |token: &str| self.model.tokenizer.id(token);
         let observers = self.plan.observers(&self.subject(&token_id, &NOTHING));
         let run::Outcome { tally, corpus, passes } = self.runner(shard).run(opened, observers)?;
-        ensure!(
-            self.counted.as_ref().is_none_or(|counted| *counted == corpus),
-            "corpus `{}` changed while it was analysed, which reads it several times",
-            corpus.name
-        );
+        self.counted.as_ref().map_or(Ok(()), |counted| counted.ensure_same(&corpus))?;
         let (stage, identity) = (self.plan.first_stage(), self.identity_with(corpus)?);
         let passes = self.plan.pooled(&stage, passes);
         let run = self.run_info(loaded);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::vec;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -72,6 +72,21 @@ pub struct CorpusIdentity {
 }
 
 impl CorpusIdentity {
+    /// Makes sure that it was the same when it was read again.
+    ///
+    /// # Errors
+    ///
+    /// If it was not.
+    pub fn ensure_same(&self, again: &Self) -> Result<()> {
+        let changed = || {
+            let name = &self.name;
+            anyhow!(
+                "corpus `{name}` changed while it was analysed, which reads it several times: run again when nothing writes to it"
+            )
+        };
+        if self == again { Ok(()) } else { Err(changed()).class(Class::Input) }
+    }
+
     /// Pairs of files that hold the same bytes under two names: whatever is in both counts twice as evidence. Each comes
     /// with the first of its kind. Empty files say nothing twice.
     #[must_use]

@@ -51,12 +51,17 @@ pub struct Header {
     /// Which it is.
     pub shard: Shard,
     /// Which of the passes were run.
-    #[serde(default, skip_serializing_if = "Stage::is_whole")]
+    #[serde(default, skip_serializing_if = "is_alone")]
     pub stage: Stage,
     /// Of what, by what, and how.
     pub identity: Identity,
     tally: Tally,
     run: Option<RunInfo>,
+}
+
+/// Whether there is one stage, of which nothing need be said.
+fn is_alone(stage: &Stage) -> bool {
+    *stage == Stage::Whole
 }
 
 /// The error of a partial that is not what was written: a disk was full, or a copy was cut short.

@@ -181,11 +181,7 @@ impl Runner<'_> {
     ) -> Result<PassSums> {
         let opened = Corpus::open(self.corpus)?.keeping(&self.protocol.probes).indexed(self.index)?;
         let (sums, _, again) = self.over_corpus(opened, part, pass, observers, turns)?;
-        ensure!(
-            again == *corpus,
-            "corpus `{}` changed while it was analysed, which reads it several times",
-            corpus.name
-        );
+        corpus.ensure_same(&again)?;
         Ok(sums)
     }
 
