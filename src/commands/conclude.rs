@@ -10,7 +10,7 @@ use super::outputs::{self, Opened};
 use crate::export::summary;
 use crate::passes::control::Control;
 use crate::passes::identity::Identity;
-use crate::passes::observation::{Observation, Stage};
+use crate::passes::observation::Observation;
 use crate::report::{Circumstances, Controlled, CorpusInfo, Report, Settings};
 use crate::stats::bootstrap::{BOOTSTRAP, Resamples};
 use crate::studies::estimates::Bench;
@@ -54,7 +54,7 @@ pub fn measure(
     leaves_out: bool,
 ) -> Result<(Circumstances, Findings)> {
     ensure!(
-        !matches!(observation.stage, Stage::After { .. }),
+        !observation.stage.is_after(),
         "a partial of the second of two stages says nothing by itself: merge it with the first"
     );
     if observation.stage.policy().is_some_and(|then| then != policy.digest()) {

@@ -89,7 +89,7 @@ impl Parts<'_> {
         let (mut places, mut unfit) = (Vec::new(), Vec::new());
         for number in 1..=PARTS {
             let shard = Shard::try_from((number, PARTS)).map_err(anyhow::Error::msg)?;
-            let name = partial::file_name(shard, matches!(stage, Stage::After { .. }));
+            let name = partial::file_name(shard, stage.is_after());
             let path = self.folder.join(&name);
             let earlier = parts::earlier(&path, shard).class(Class::Input)?;
             let wanted = Wanted { shard, stage, identity: &self.identity };
@@ -103,7 +103,8 @@ impl Parts<'_> {
         let count =
             if unfit.len() > 1 { format!("{} parts are not of this run: ", unfit.len()) } else { String::new() };
         Err(anyhow!(
-            "{count}`{}` {difference}: give the options of then, or --resume another folder, or remove {names}",
+            "{count}`{}` {difference}: remove {names}, or give --resume another folder or the \
+             options of then",
             shown.display()
         ))
         .class(Class::Input)

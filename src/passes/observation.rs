@@ -57,6 +57,12 @@ impl Stage {
         matches!(self, Self::Whole | Self::Followed { .. })
     }
 
+    /// Whether these are those that follow the others, alone.
+    #[must_use]
+    pub fn is_after(&self) -> bool {
+        matches!(self, Self::After { .. })
+    }
+
     /// The digest of the policy by which heads had labels that some of these passes follow from.
     #[must_use]
     pub fn policy(&self) -> Option<&str> {
