@@ -65,8 +65,6 @@ pub struct CorpusIdentity {
     pub name: String,
     /// Its files in order.
     pub files: Vec<FileIdentity>,
-    /// Files and folders in the given folders that are no corpus files.
-    pub passed_over: u64,
     /// How often its sentences occur again, of those read.
     pub repeats: Repeats,
 }
@@ -217,6 +215,13 @@ impl Corpus {
         &self.name
     }
 
+    /// Files and folders in the given folders that are no corpus files. They are no part of what it is: others may be written
+    /// there while it is analysed.
+    #[must_use]
+    pub fn passed_over(&self) -> u64 {
+        self.passed_over
+    }
+
     /// The size of all files as stored, in bytes, where it is known beforehand.
     #[must_use]
     pub fn bytes(&self) -> Option<u64> {
@@ -245,11 +250,11 @@ impl Corpus {
                 generated: file.generated.clone(),
             };
             let (files, repeats) = (index.files.iter().map(file).collect(), index.repeats);
-            return Ok(CorpusIdentity { name: self.name, files, passed_over: self.passed_over, repeats });
+            return Ok(CorpusIdentity { name: self.name, files, repeats });
         }
         self.read_to_the_end().class(Class::Input)?;
         let repeats = self.families.counts();
-        Ok(CorpusIdentity { name: self.name, files: self.done, passed_over: self.passed_over, repeats })
+        Ok(CorpusIdentity { name: self.name, files: self.done, repeats })
     }
 
     fn read_to_the_end(&mut self) -> Result<()> {

@@ -259,7 +259,8 @@ impl Runner<'_> {
             Sequences::Repeats(_) => unreachable!("they are not made of the corpus"),
         };
         let TokenizedSentences { corpus, encoder, .. } = sentences;
-        Ok((PassSums { pass, left_out, sums }, encoder.into_tally(), corpus.into_identity()?))
+        let tally = Tally { passed_over: corpus.passed_over(), ..encoder.into_tally() };
+        Ok((PassSums { pass, left_out, sums }, tally, corpus.into_identity()?))
     }
 
     /// A pass over sequences that need no corpus; of several shards each has its part of them.
