@@ -205,7 +205,7 @@ fn checked(bytes: &[u8]) -> Result<(Header, &[u8])> {
         FORMAT_VERSION => {}
         other => bail!(
             "it has format version {other}, this program reads {FORMAT_VERSION}: \
-            merge with the version of headscope that wrote it"
+            use the version of headscope that wrote it, or remove it and run its shard again"
         ),
     }
     let contents = bytes.len().checked_sub(CHECKSUM_BYTES).ok_or(Damaged)?;

@@ -12,6 +12,7 @@ use super::sentences::{MapsArguments, ViewArguments};
 use super::shard::ShardArgument;
 use crate::model::grid::HeadPlace;
 use crate::passes::ablation::Choice;
+use crate::sequences::shard::Shard;
 use crate::studies::all::STUDIES;
 use crate::studies::presets::{PRESETS, Preset};
 use crate::studies::study::Study;
@@ -269,7 +270,7 @@ pub(super) struct MergeArguments {
     pub(super) parts: Vec<PathBuf>,
     /// Write nothing, and print which of N shards are missing as `sbatch --array` takes them, as in 3,7-9; a file that is damaged
     /// or cut short is missing. Exit status 6 if any is, 0 if none is
-    #[arg(long, value_name = "N", conflicts_with_all = ["outputs", "presets", "policy", "min_count"], value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", conflicts_with_all = ["outputs", "presets", "policy", "min_count"], value_parser = Shard::count)]
     pub(super) missing: Option<u32>,
     /// Label by the thresholds of a published analysis. May be repeated
     #[arg(long = "preset", value_name = "PRESET", value_parser = policies())]
