@@ -9,6 +9,7 @@ mod inputs;
 mod installed;
 mod sentences;
 mod shard;
+mod statuses;
 pub mod table;
 
 use std::num::NonZeroUsize;
