@@ -115,6 +115,15 @@ impl Corpus {
         Ok(Self::of(name, files, passed_over))
     }
 
+    /// The same as a run reads it: [`keeping`](Self::keeping) what it asks for, and [`indexed`](Self::indexed).
+    ///
+    /// # Errors
+    ///
+    /// As [`Corpus::open`] and [`Corpus::indexed`].
+    pub fn open_with(inputs: &[Input], asked: &[String], index: Option<&Arc<Index>>) -> Result<Self> {
+        Self::open(inputs)?.keeping(asked).indexed(index)
+    }
+
     /// The same with these columns of CoNLL-U, or keys of JSON lines, in [`Annotation::asked`](super::Annotation::asked) of
     /// each word: `xpos`, `lemma`, `deprel`, `deps`, `feats` or `misc`, or one feature or entry of these, `feats.Number`; of
     /// JSON lines any key with an entry for each word.

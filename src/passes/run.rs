@@ -179,7 +179,7 @@ impl Runner<'_> {
         observers: Vec<Box<dyn Observer>>,
         turns: &Turns,
     ) -> Result<PassSums> {
-        let opened = Corpus::open(self.corpus)?.keeping(&self.protocol.probes).indexed(self.index)?;
+        let opened = Corpus::open_with(self.corpus, &self.protocol.probes, self.index)?;
         let (sums, _, again) = self.over_corpus(opened, part, pass, observers, turns)?;
         ensure!(
             again == *corpus,

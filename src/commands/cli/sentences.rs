@@ -145,7 +145,7 @@ In Python:
 /// corpus has them, and the model's identity. With --head the shape is [heads, tokens, tokens], in the order in which they are
 /// named.
 #[derive(Args)]
-#[command(after_help = MAPS_EXAMPLES)]
+#[command(after_help = help(MAPS_EXAMPLES, RUNNING))]
 pub(super) struct MapsArguments {
     /// A Hub id, a folder with config.json, tokenizer.json and weights, or a model in the binary [default: box:small]
     model: Option<String>,
