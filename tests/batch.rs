@@ -230,14 +230,14 @@ fn a_wrong_table_is_wrong_usage() {
     for (table, expected) in [
         ("[models\n", "runs.toml:1: "),
         ("[models]\nm = \"box:small\"\n", "runs.toml:1: there is nothing in [corpora]"),
-        ("[models]\nm = \"box:small\"\n[corpora]\nt = \"t.pdf\"\n", "runs.toml:4: run `m.t`: no such corpus file"),
+        ("[models]\nm = \"box:small\"\n[corpora]\nt = \"t.pdf\"\n", "runs.toml:4: in run `m.t`: no such corpus file"),
         (
             "[defaults]\nlimt = 3\n",
             "runs.toml:2: there is no option `limt` of `headscope analyze`; did you mean `limit`?",
         ),
         (
             "[models]\nm = \"box:small\"\n[corpora]\nt = \"-\"\n",
-            "runs.toml:4: run `m.t`: standard input has no extension",
+            "runs.toml:4: in run `m.t`: standard input has no extension",
         ),
     ] {
         bench.write("runs.toml", table);

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use corpora::{conllu, error, folder, gzip, open, texts, word, zstd};
 use headscope::corpus::{Compression, Corpus, FileKind, Format, Input, TreeHead};
+use headscope::system::failure::Class;
 use support::{analyze, fixture, path, run, tiny_bert};
 
 #[test]
@@ -98,11 +99,8 @@ fn a_folder_is_its_corpus_files_by_name() {
     let read: Vec<String> = texts(corpus).into_iter().map(|(_, at, _)| at).collect();
     // Capital letters come first in the order of bytes.
     assert_eq!(read, ["C.jsonl:1", "a.txt.gz:1", "b.txt:1"]);
-    let identity = open(&[files.path()], None).unwrap().into_identity().unwrap();
-    assert_eq!((identity.files.len(), identity.passed_over), (3, 3));
-
-    let identity = open(&[files.path()], Some(Format::Jsonl)).unwrap().into_identity().unwrap();
-    assert_eq!((identity.files.len(), identity.passed_over), (1, 5));
+    assert_eq!(counted(files.path(), None), (3, 3));
+    assert_eq!(counted(files.path(), Some(Format::Jsonl)), (1, 5));
     let none = open(&[files.path()], Some(Format::Conllu)).err().unwrap();
     assert_eq!(
         none,
@@ -282,6 +280,28 @@ fn a_report_says_that_files_are_equal() {
 }
 
 /// A named pipe.
+#[test]
+fn a_corpus_that_changes_between_two_readings_is_an_input_that_cannot_be_used() {
+    let files = folder(&[("a.txt", b"one\n")]);
+    let identity = || open(&[files.path()], None).unwrap().into_identity().unwrap();
+    let before = identity();
+    // What lies beside it is no part of it.
+    fs::write(files.path().join("task.log"), "done\n").unwrap();
+    before.ensure_same(&identity()).unwrap();
+    fs::write(files.path().join("a.txt"), "two\n").unwrap();
+    let error = before.ensure_same(&identity()).unwrap_err();
+    assert_eq!(Class::of(&error), Class::Input);
+    let said = error.to_string();
+    assert!(said.ends_with("reads it several times: run again when nothing writes to it"), "{said}");
+}
+
+/// The files of a folder that are a corpus, and the others.
+fn counted(folder: &Path, format: Option<Format>) -> (usize, u64) {
+    let corpus = open(&[folder], format).unwrap();
+    let passed_over = corpus.passed_over();
+    (corpus.into_identity().unwrap().files.len(), passed_over)
+}
+
 #[cfg(unix)]
 fn pipe(path: &Path) {
     assert!(std::process::Command::new("mkfifo").arg(path).status().expect("mkfifo").success());
@@ -296,9 +316,8 @@ fn what_is_no_file_is_passed_over_in_a_folder() {
     pipe(&files.path().join("b.txt"));
     fs::create_dir(files.path().join("c.txt")).unwrap();
     symlink("c.txt", files.path().join("d.txt")).unwrap();
-    let identity = open(&[files.path()], None).unwrap().into_identity().unwrap();
     // The pipe, the folder, the link to it, and the hidden file; not what another run is writing.
-    assert_eq!((identity.files.len(), identity.passed_over), (1, 4));
+    assert_eq!(counted(files.path(), None), (1, 4));
 }
 
 #[test]

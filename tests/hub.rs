@@ -256,10 +256,11 @@ fn a_hub_that_is_gone_and_nothing_in_the_cache() {
     let (user, url) = (User::of(&server), server.url());
     drop(server);
     let error = user.error(ID);
+    assert_says(&error, &format!("cannot reach the Hub at {url} ("));
     assert_says(
         &error,
         &format!(
-            "cannot reach the Hub at {url}, and `acme/tiny-bert` (revision `main`) is not in the Hub cache `{}`: check \
+            "), and `acme/tiny-bert` (revision `main`) is not in the Hub cache `{}`: check \
              the network and HF_ENDPOINT, or give a model folder",
             user.home.path().join("hub").display()
         ),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use headscope::corpus::{Corpus, Index, Indexed, Input, SEGMENT_SENTENCES, Sentence, write_index};
-use support::{path, run, tiny_bert};
+use support::{headscope, path, run, tiny_bert};
 
 /// What is made of the numbers from 0.
 fn all(count: usize, one: &dyn Fn(usize) -> String) -> String {
@@ -138,6 +138,25 @@ fn reports_are_the_same_with_and_without_an_index() {
     let resumed = folder.path().join("resumed");
     let resume = ["--index", path(&at), "--resume", path(&resumed), "-o", "-"];
     assert!(run(&[&common[..], &options, &resume].concat()).unwrap() == whole);
+}
+
+#[test]
+fn who_reads_all_of_the_corpus_in_any_case_is_not_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.txt");
+    fs::write(&file, all(600, &|number| format!("the cat sat {number:4}\n"))).unwrap();
+    let (model, at, part) = (tiny_bert(), folder.path().join("a.index"), folder.path().join("part.headscope"));
+    run(&["index", path(&file), "-o", path(&at)]).unwrap();
+    let is_told = |more: &[&str]| {
+        let what = ["analyze", path(&model), "-c", path(&file), "--index", path(&at), "-q"];
+        let output = headscope(&[&what[..], more].concat()).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{said}");
+        said.contains("note: --index: this run reads all of the corpus")
+    };
+    assert!(is_told(&["--shard", "1/2", "-o", path(&part)]));
+    assert!(!is_told(&["--shard", "1/1", "-o", path(&part)]));
+    assert!(!is_told(&[]));
 }
 
 #[test]

@@ -95,8 +95,8 @@ fn shards_of_both_stages_come_to_one_run() {
     });
     let (report, first) = (file("report.json"), file("first.headscope"));
     let (status, error) = merge(&[&one, &two], &report).unwrap_err();
-    assert_eq!(status, 1);
-    assert!(error.contains("partials of the first of two stages: merge them into one"), "{error}");
+    assert_eq!(status, 6);
+    assert!(error.contains("all shards of the second of two stages are missing: merge those of the first"), "{error}");
     assert!(!Path::new(&report).exists());
     let (_, error) = run_to(&file("after.headscope"), &["--shard", "1/2", "--after", &one]).unwrap_err();
     assert!(error.contains("it is shard 1/2: merge all shards first"), "{error}");
@@ -110,6 +110,15 @@ fn shards_of_both_stages_come_to_one_run() {
     assert!(merge(&[&first, c, a, b], &report).unwrap() == whole);
     assert!(merge(&[a, &one, b, &two, c], &report).unwrap() == whole);
 
+    // Labels by another policy than that of the second stage, of its parts and of a partial of both.
+    let both = file("both.headscope");
+    merge(&[&first, a, b, c], &both).unwrap();
+    assert!(merge(&[&both], &report).unwrap() == whole);
+    for parts in [&[&*first, a, b, c][..], &[&*both]] {
+        let (status, error) = merge(&[&["--min-count", "100000"], parts].concat(), &file("refused.json")).unwrap_err();
+        assert_eq!(status, 3, "{error}");
+        assert!(error.contains("were run with labels by another policy than this one: give the --policy, "), "{error}");
+    }
     // What makes no whole is refused.
     let refusal = |parts: &[&str]| merge(parts, &file("refused.json")).unwrap_err().1;
     assert!(refusal(&[&first, a, b]).contains("1 of 3 shards that were run with --after are missing: 3/3"));

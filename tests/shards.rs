@@ -231,12 +231,39 @@ fn wrong_usage_of_shards() {
     assert!(usage(&["--shard", "3/2", "-o", "a.headscope"]).contains("shard 3/2 is none of 1/2 to 2/2"));
     let labels = usage(&["--shard", "1/2", "-o", "a.headscope", "--min-count", "5"]);
     assert!(labels.contains("--min-count is about labels"), "{labels}");
+    let count = "a corpus is in 1 to 65536 shards";
+    for shard in ["1/0", "auto/0", "1/65537", "auto/99999999999"] {
+        assert!(usage(&["--shard", shard, "-o", "a.headscope"]).contains(count), "{shard}");
+    }
+    assert!(usage(&["--shard", "99999999999/2", "-o", "a.headscope"]).contains("is none of 1/2 to 2/2"));
+}
+
+#[test]
+fn a_partial_has_no_labels() {
+    let shards = Shards::new();
+    let (one, merged) = (shards.shard("one.headscope", "1/1", &[]), shards.file("merged.headscope"));
+    for labels in [["--policy", "/nonexist"], ["--min-count", "7"], ["--preset", "voita2019"]] {
+        let (status, error) = run(&[&["merge", &one, "-o", &merged], &labels[..]].concat()).unwrap_err();
+        assert_eq!(status, 2, "{error}");
+        assert!(error.contains(&format!("{} ", labels[0])) && error.contains("is about labels"), "{error}");
+    }
+    assert!(!Path::new(&merged).exists());
+    run(&["merge", &one, "-o", &merged]).unwrap();
 }
 
 /// The output of a job of an array; `set` are variables of its environment.
 fn job(shards: &Shards, set: &[(&str, &str)], more: &[&str]) -> Result<(String, String), (i32, String)> {
+    job_to("parts", shards, set, more)
+}
+
+fn job_to(
+    folder: &str,
+    shards: &Shards,
+    set: &[(&str, &str)],
+    more: &[&str],
+) -> Result<(String, String), (i32, String)> {
     let model = tiny_bert();
-    let parts = format!("{}/", shards.file("parts"));
+    let parts = format!("{}/", shards.file(folder));
     let common = ["analyze", path(&model), "-c", path(&shards.corpus), "--max-tokens", "8", "--no-run-info"];
     let mut command = headscope(&[&common[..], &["--shard", "auto/3", "-o", &parts], more].concat());
     for engine in ["SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX", "AWS_BATCH_JOB_ARRAY_INDEX"] {
@@ -321,7 +348,12 @@ fn what_is_missing_is_told_of_shards_of_one_run() {
     let limited = shards.shard("limited.headscope", "5/8", &["--limit", "500"]);
     assert!(missing("8", &[&one, &limited]).2.contains("protocol.limit is null in one and 500 in the other"));
     assert_eq!(missing("8", &[path(&shards.corpus)]).0, 3);
-    assert_eq!(missing("0", &[&one]).0, 2);
+    for of in ["0", "65537", "99999999999", "x"] {
+        let (status, _, error) = missing(of, &[&one]);
+        assert!(status == 2 && error.contains("a corpus is in 1 to 65536 shards"), "{error}");
+    }
+    let (status, error) = run(&["merge", &empty, "-o", &shards.file("report.json")]).unwrap_err();
+    assert_eq!((status, &*error), (6, "error: no shard is there yet: run them, or name their partials\n"));
     assert_eq!(missing("8", &[&one, "-o", "report.json"]).0, 2);
 }
 
@@ -338,4 +370,130 @@ fn a_job_without_a_number_is_refused() {
     let two = [("SLURM_ARRAY_TASK_ID", "1"), ("JOB_COMPLETION_INDEX", "1")];
     assert!(refusal(&two).contains("SLURM_ARRAY_TASK_ID=1 and JOB_COMPLETION_INDEX=1 are set"));
     assert!(!Path::new(&shards.file("parts")).exists());
+}
+
+/// The second stage is an array of its own, of other jobs.
+#[test]
+fn an_array_of_jobs_runs_the_second_stage() {
+    let shards = Shards::new();
+    let with = ["--with", "probes", "--without", "trees,words,frequency,explained"];
+    let whole = shards.analyze(&[&with[..], &["-o", "-"]].concat());
+    let [first, after, merged] = ["first", "after", "merged.headscope"].map(|name| shards.file(name));
+    for id in ["1", "2", "3"] {
+        job_to("first", &shards, &[("SLURM_ARRAY_TASK_ID", id)], &with).unwrap();
+    }
+    let (status, error) = run(&["merge", &first, "-o", &shards.file("report.json")]).unwrap_err();
+    assert_eq!(status, 6, "{error}");
+    assert!(error.contains("all shards of the second of two stages are missing: merge those of the first"), "{error}");
+    run(&["merge", &first, "-o", &merged]).unwrap();
+    let second = |id: &str| {
+        let more = [&with[..], &["--after", &merged]].concat();
+        job_to("after", &shards, &[("JOB_COMPLETION_INDEX", id)], &more).unwrap().1
+    };
+    for id in ["2", "0"] {
+        second(id);
+    }
+    let missing = |parts: &[&str]| {
+        let output = headscope(&[&["merge", "--missing", "3"], parts].concat()).output().unwrap();
+        (output.status.code().unwrap(), [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()))
+    };
+    let (status, [printed, _]) = missing(&[&after]);
+    assert_eq!((status, &*printed), (6, "2\n"));
+    let (status, error) = run(&["merge", &merged, &after, "-o", "-"]).unwrap_err();
+    assert_eq!((status, &*error), (6, "error: 1 of 3 shards that were run with --after are missing: 2/3\n"));
+    second("1");
+    assert!(second("1").contains("2-of-3-after.headscope` already"));
+    let report = |parts: &[&str]| run(&[&["merge", "--no-run-info", "-o", "-"], parts].concat()).unwrap();
+    assert!(report(&[&merged, &after]) == whole);
+
+    // Both stages in one folder make the report, but what is missing is told of one.
+    for part in fs::read_dir(&after).unwrap().map(|entry| entry.unwrap().path()) {
+        fs::copy(&part, Path::new(&first).join(part.file_name().unwrap())).unwrap();
+    }
+    assert!(report(&[&first]) == whole);
+    let (status, [printed, error]) = missing(&[&first]);
+    assert_eq!((status, &*printed), (3, ""));
+    let expected = "1-of-3-after.headscope` of the second, and what is missing is told of one: name the parts of one stage, as in \
+                    `*-of-3.headscope` or `*-of-3-after.headscope`, or keep each stage in a folder of its own\n";
+    assert!(
+        error.contains("1-of-3.headscope` is of the first of two stages and `") && error.ends_with(expected),
+        "{error}"
+    );
+}
+
+/// A folder of parts and of whatever else has their names.
+#[test]
+#[cfg(unix)]
+fn what_is_no_file_is_no_part() {
+    let shards = Shards::new();
+    let parts = shards.file("parts");
+    job(&shards, &[("SLURM_ARRAY_TASK_ID", "1")], &[]).unwrap();
+    let at = |name: &str| Path::new(&parts).join(name);
+    assert!(std::process::Command::new("mkfifo").arg(at("2-of-3.headscope")).status().unwrap().success());
+    fs::create_dir(at("3-of-3.headscope")).unwrap();
+    std::os::unix::fs::symlink("nowhere", at("4-of-3.headscope")).unwrap();
+    let (status, error) = run(&["merge", "-o", "-", &parts]).unwrap_err();
+    assert_eq!((status, &*error), (6, "error: 2 of 3 shards are missing: 2/3, 3/3\n"));
+    assert_eq!(run(&["merge", "--missing", "3", &parts]).unwrap_err().0, 6);
+    for id in ["2", "3"] {
+        let (status, error) = job(&shards, &[("SLURM_ARRAY_TASK_ID", id)], &[]).unwrap_err();
+        assert_eq!(status, 5, "{error}");
+        assert!(error.contains(&format!("{id}-of-3.headscope`: it is no file: remove it")), "{error}");
+    }
+    // A link to a part is one.
+    fs::rename(at("1-of-3.headscope"), shards.file("elsewhere")).unwrap();
+    std::os::unix::fs::symlink(shards.file("elsewhere"), at("1-of-3.headscope")).unwrap();
+    assert!(run(&["merge", "-o", "-", &parts]).unwrap_err().1.contains("2 of 3 shards are missing: 2/3, 3/3"));
+}
+
+/// Reports, parts and logs that lie beside the files of a corpus make it no other.
+#[test]
+fn what_is_written_into_the_folder_of_a_corpus_splits_no_run() {
+    let shards = Shards::new();
+    let folder = shards.folder.path().join("treebank");
+    fs::create_dir(&folder).unwrap();
+    fs::rename(&shards.corpus, folder.join("a.conllu")).unwrap();
+    fs::write(folder.join("README.md"), "no corpus\n").unwrap();
+    let shards = Shards { corpus: folder.clone(), ..shards };
+    let whole = shards.analyze(&["-o", "-"]);
+    let report: Value = serde_json::from_str(&whole).unwrap();
+    assert_eq!(report["corpus"]["passed_over"], 1);
+    let one = shards.shard("1.headscope", "1/2", &[]);
+    fs::write(folder.join("task-1.log"), "done\n").unwrap();
+    let two = shards.shard("2.headscope", "2/2", &[]);
+    for parts in [[&one, &two], [&two, &one]] {
+        assert!(run(&["merge", "--no-run-info", "-o", "-", parts[0], parts[1]]).unwrap() == whole);
+    }
+}
+
+/// The script that is called again and again submits what is missing, or fails.
+#[test]
+#[cfg(unix)]
+fn what_submits_jobs_fails_where_it_cannot_tell_which() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/SCALE.md")).unwrap();
+    let is_script = |block: &&str| block.contains("# submit.sh:");
+    let script = page.split("```").find(is_script).unwrap().strip_prefix("bash\n").unwrap();
+    let shards = Shards::new();
+    let folder = shards.folder.path();
+    fs::create_dir(folder.join("bin")).unwrap();
+    let sbatch = folder.join("bin/sbatch");
+    fs::write(&sbatch, "#!/bin/sh\necho \"$*\" >> submitted.txt\necho 17\n").unwrap();
+    fs::set_permissions(&sbatch, fs::Permissions::from_mode(0o755)).unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_headscope")).parent().unwrap();
+    let found = format!("{}:{}:{}", folder.join("bin").display(), program.display(), std::env::var("PATH").unwrap());
+    let submit = || {
+        let mut command = std::process::Command::new("bash");
+        let status = command.args(["-c", script]).current_dir(folder).env("PATH", &found).output().unwrap().status;
+        let submitted = fs::read_to_string(folder.join("submitted.txt")).unwrap_or_default();
+        let _ = fs::remove_file(folder.join("submitted.txt"));
+        (status.code().unwrap(), submitted)
+    };
+    let merge = "--kill-on-invalid-dep=yes --dependency=afterok:17 merge.sh";
+    assert_eq!(submit(), (0, format!("--parsable --array=1-8 array.sh\n{merge}\n")));
+    let part = shards.shard("parts/5-of-8.headscope", "5/8", &[]);
+    assert_eq!(submit(), (0, format!("--parsable --array=1-4,6-8 array.sh\n{merge}\n")));
+    fs::write(&part, "something else\n").unwrap();
+    assert_eq!(submit(), (1, String::new()));
 }

@@ -43,10 +43,41 @@ fn each_class_has_its_status_and_its_code() {
         (vec!["analyze", path(&empty), "-c", good], 4, "model"),
         (vec!["maps", path(&empty), "--text", "a", "-o", "x.safetensors"], 4, "model"),
         (vec!["analyze", tiny, "-c", good, "-o", path(&no_place)], 5, "output"),
+        (vec!["show", path(&empty)], 3, "input"),
+        (vec!["export", path(&bad), "-o", "x.html"], 3, "input"),
+        (vec!["cite", path(&bad)], 3, "input"),
+        (vec!["index", good, "-o", path(&no_place)], 5, "output"),
+        (vec!["man", "-o", good], 5, "output"),
     ] {
         let (found, error) = failure(&arguments);
         assert_eq!((found, &error["code"]), (status, &json!(code)), "{arguments:?} {error}");
+        assert!(listed(arguments[0]).contains(&status), "{arguments:?}");
     }
+}
+
+/// The exit statuses that the help of a command lists.
+fn listed(command: &str) -> Vec<i32> {
+    let help = String::from_utf8(headscope(&[command, "--help"]).output().unwrap().stdout).unwrap();
+    let (_, statuses) = help.split_once("Exit status: ").unwrap_or_else(|| panic!("{command} has none: {help}"));
+    statuses.split([',', ';']).filter_map(|part| part.split_whitespace().next()?.parse().ok()).collect()
+}
+
+#[test]
+fn helps_list_the_statuses_that_there_can_be() {
+    let running = [0, 1, 2, 3, 4, 5, 75, 129, 130, 143];
+    let reading = [0, 1, 2, 3, 5, 129, 130, 143];
+    for command in ["analyze", "view", "maps", "counts"] {
+        assert_eq!(listed(command), running, "{command}");
+    }
+    for command in ["relabel", "show", "export", "diff", "index", "cite"] {
+        assert_eq!(listed(command), reading, "{command}");
+    }
+    for command in ["explain", "schema", "completions", "man"] {
+        assert_eq!(listed(command), [0, 1, 2, 5, 129, 130, 143], "{command}");
+    }
+    assert_eq!(listed("merge"), [0, 1, 2, 3, 5, 6, 129, 130, 143]);
+    assert_eq!(listed("batch"), [0, 2, 3, 4, 5, 75, 129, 130, 143]);
+    assert_eq!(listed("--color=auto"), [0, 1, 2, 3, 4, 5, 6, 75, 129, 130, 143]);
 }
 
 #[test]
@@ -68,6 +99,15 @@ fn an_error_names_its_place_and_the_way_out() {
     let (_, error) = failure(&["analyze", "box:planted", "-c", path(&good), "-o", path(&absent)]);
     assert_eq!(place(&error), (json!(path(&absent)), json!(null)), "{error}");
     assert_eq!(error["hint"], json!("create it first"));
+    let spaced = at("my corpus.conllu");
+    let (_, error) = failure(&["analyze", "box:planted", "-c", path(&spaced)]);
+    assert_eq!(place(&error), (json!(path(&spaced)), json!(null)), "{error}");
+    fs::write(at("t.toml"), "[defaults]\nlimit = 0\n[models]\nm = \"box:small\"\n[corpora]\nc = \"box:gold\"\n")
+        .unwrap();
+    let (table, out) = (at("t.toml"), at("out"));
+    let (_, error) = failure(&["batch", path(&table), "-o", path(&out)]);
+    assert_eq!(place(&error), (json!(path(&table)), json!(2)), "{error}");
+    assert_eq!(error["hint"], json!(null), "{error}");
     let (_, error) = failure(&["analyze", "--limt", "3"]);
     assert_eq!(error["message"], json!("unexpected argument '--limt' found"));
     assert_eq!(error["hint"], json!("a similar argument exists: '--limit'"));
@@ -112,9 +152,10 @@ fn a_network_that_does_not_answer_may_be_tried_again() {
     };
     let (status, error) = run(&[]);
     assert_eq!((status, &error["code"]), (75, &json!("temporary")), "{error}");
-    assert!(error["hint"].as_str().unwrap().starts_with("check the network"), "{error}");
+    assert_eq!(error["hint"], json!("check the network and HF_ENDPOINT, or give a model folder"), "{error}");
+    assert_eq!(error["file"], json!(null), "{error}");
     let (status, error) = run(&["--offline"]);
-    assert_eq!((status, &error["code"]), (4, &json!("model")), "{error}");
+    assert_eq!((status, &error["code"], &error["file"]), (4, &json!("model"), &json!(null)), "{error}");
     let message = error["message"].as_str().unwrap();
     assert!(message.contains("and --offline forbids to ask the Hub: leave out --offline or download"), "{message}");
 }

@@ -54,12 +54,28 @@ fn sentences_with_a_word_are_found_and_the_tree_is_marked() {
         (&["view", "--text", "a"][..], 2, "--head"),
         (&["view", "--head", "L99H0", "--text", "a"], 2, "there is no head L99H0"),
         (&["view", "--head", "L0H0", "--text", "a", "--find", "a"], 2, "--find"),
+        (&["view", "--head", "L0H0", "--sentence", "5", "--find", "dog"], 2, "--sentence <N>"),
         (&["view", "--head", "L0H0", "--text", "a", "-o", "x.png"], 2, "drawn as .svg or .html"),
     ] {
         let (code, message) = run(arguments).unwrap_err();
         assert_eq!(code, status, "{message}");
         assert!(message.contains(words), "{message}");
     }
+}
+
+#[test]
+fn sentences_that_are_skipped_are_named_up_to_a_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let corpus = folder.path().join("long.txt");
+    fs::write(&corpus, "The old teacher gave the children a book.\n".repeat(14) + "Stop.\n").unwrap();
+    let arguments = ["view", "--head", "L0H0", "--max-tokens", "8", "-c", path(&corpus)];
+    let output = headscope(&arguments).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    let lines: Vec<&str> = said.lines().filter(|line| line.starts_with("skipped ")).collect();
+    assert_eq!(lines.len(), 11, "{said}");
+    assert!(lines[9].starts_with("skipped sentence 9 at ") && lines[9].ends_with("with more tokens than the limit"));
+    assert_eq!(lines[10], "skipped 4 more with more tokens than the limit");
 }
 
 #[test]

@@ -41,7 +41,7 @@ def analyze(
         return load(path)
 
 
-REFUSED = {"output", "quiet", "shard", "after", "error-format"}
+REFUSED = {"output", "quiet", "shard", "after", "error-format", "help"}
 """Options that say where the report goes, or that there is none."""
 
 

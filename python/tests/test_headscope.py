@@ -50,8 +50,9 @@ class Analysis(unittest.TestCase):
         self.assertNotIn("frequency", report.settings["studies"])
         self.assertTrue(report.settings["truncate"])
         self.assertEqual(report.run["threads"], 1)
-        with self.assertRaises(TypeError):
-            headscope.analyze(output="x.json")
+        for refused in [{"output": "x.json"}, {"help": True}]:
+            with self.assertRaises(TypeError):
+                headscope.analyze(**refused)
 
     def test_errors_have_the_keys_of_the_program(self):
         with self.assertRaises(headscope.HeadscopeError) as raised:

@@ -1,17 +1,17 @@
 //! `headscope analyze`: a model over a corpus, to a report, or to the partial of one shard.
 
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 
 use super::conclude::conclude;
 use super::observe::{Loaded, Ready};
 use super::options::{AnalyzeOptions, Outcome};
+use super::parts::{self, Wanted};
 use super::{merge, outputs, resume};
 use crate::export::summary;
 use crate::passes::observation::{Observation, Stage};
-use crate::passes::partial::{self, Damaged, Header};
+use crate::passes::partial::{self, Header};
 use crate::sequences::shard::Shard;
 use crate::system::failure::{Class, Classify};
 use crate::system::output::Output;
@@ -48,17 +48,16 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
                     None => ready.first_stage(),
                     Some((sums, policy, _)) => Stage::After { sums: sums.clone(), policy: policy.digest() },
                 };
-                match difference(&earlier, *shard, &stage, &ready)? {
+                let wanted = Wanted { shard: *shard, stage: &stage, identity: &ready.identity()? };
+                match wanted.difference(&earlier) {
                     None => {
                         say(&format!("shard {shard} of this analysis is in `{}` already", path.display()));
                         return Ok(());
                     }
                     Some(difference) if *in_folder => {
                         let shown = path.display();
-                        return Err(anyhow!(
-                            "`{shown}` is of another analysis: {difference}: remove it, or name another folder"
-                        ))
-                        .class(Class::Output);
+                        return Err(anyhow!("`{shown}` {difference}: remove it, or name another folder"))
+                            .class(Class::Output);
                     }
                     Some(_) => {}
                 }
@@ -80,28 +79,13 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
 /// The header of the partial that is at `path` already, if that is whole; of a folder of parts that is made if it is not there.
 fn earlier(shard: Shard, path: &Path, in_folder: bool) -> Result<Option<Header>> {
     if let Some(folder) = path.parent().filter(|_| in_folder) {
-        fs::create_dir_all(folder).with_context(|| format!("cannot make the folder `{}`", folder.display()))?;
+        parts::make_folder(folder)?;
     }
-    match partial::earlier_header(path) {
-        Err(error) if Damaged::is(&error) => {
-            say(&format!("`{}` is damaged or cut short: shard {shard} is run again", path.display()));
-            Ok(None)
-        }
+    match parts::earlier(path, shard) {
         // What else is there is replaced, unless nobody named it.
         Err(_) if !in_folder => Ok(None),
         read => read,
     }
-}
-
-/// The first thing that a partial has otherwise than that of this shard will have it.
-fn difference(earlier: &Header, shard: Shard, stage: &Stage, ready: &Ready<'_>) -> Result<Option<String>> {
-    if earlier.shard != shard {
-        return Ok(Some(format!("it is shard {}, not {shard}", earlier.shard)));
-    }
-    if let Some(difference) = earlier.identity.difference(&ready.identity()?) {
-        return Ok(Some(format!("{difference} (now)")));
-    }
-    Ok((earlier.stage != *stage).then(|| "it was run after other sums, or by another policy".to_owned()))
 }
 
 /// Reads the sums that shards are run after, which are of this run.

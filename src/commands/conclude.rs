@@ -3,20 +3,21 @@
 use std::num::NonZeroUsize;
 use std::time::Instant;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 
 use super::options::ReportOptions;
 use super::outputs::{self, Opened};
 use crate::export::summary;
 use crate::passes::control::Control;
 use crate::passes::identity::Identity;
-use crate::passes::observation::{Observation, Stage};
+use crate::passes::observation::Observation;
 use crate::report::{Circumstances, Controlled, CorpusInfo, Report, Settings};
 use crate::stats::bootstrap::{BOOTSTRAP, Resamples};
 use crate::studies::estimates::Bench;
 use crate::studies::findings::Findings;
 use crate::studies::plan::Plan;
 use crate::studies::policy::Policy;
+use crate::system::failure::{Class, Classify};
 use crate::system::terminal::{self, print};
 
 /// Measures, labels and reports an observation; the report that was written.
@@ -45,7 +46,7 @@ pub fn conclude(
 ///
 /// # Errors
 ///
-/// If nothing was observed.
+/// If nothing was observed, or passes of it followed from labels by another policy.
 pub fn measure(
     observation: Observation,
     policy: Policy,
@@ -53,9 +54,16 @@ pub fn measure(
     leaves_out: bool,
 ) -> Result<(Circumstances, Findings)> {
     ensure!(
-        !matches!(observation.stage, Stage::After { .. }),
+        !observation.stage.is_after(),
         "a partial of the second of two stages says nothing by itself: merge it with the first"
     );
+    if observation.stage.policy().is_some_and(|then| then != policy.digest()) {
+        return Err(anyhow!(
+            "the parts of the second stage were run with labels by another policy than this one: give the --policy, --preset and \
+             --min-count that they were given, or run them again, `--after` the first stage, with those of now"
+        ))
+        .class(Class::Input);
+    }
     observation.ensure_not_empty()?;
     let Observation { identity: Identity { tool, model, corpus, protocol }, tally, passes, run, .. } = observation;
     let (plan, grid) = (Plan::new(&protocol)?, model.grid());

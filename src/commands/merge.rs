@@ -29,12 +29,14 @@ pub fn merge(options: &MergeOptions) -> Result<()> {
             let outputs = outputs::open(&wanted.outputs)?;
             let policy = wanted.policy.policy()?;
             let observation = whole(options)?;
-            ensure!(
-                observation.stage.is_whole(),
-                "these are partials of the first of two stages: merge them into one, `-o merged.{}`, and run each shard again with \
-                 `--after` it",
-                partial::EXTENSION
-            );
+            if !observation.stage.is_whole() {
+                return Err(anyhow!(
+                    "all shards of the second of two stages are missing: merge those of the first into one, `-o merged.{0}`, run \
+                     each shard again with `--after merged.{0}`, and merge both",
+                    partial::EXTENSION
+                ))
+                .class(Class::Incomplete);
+            }
             wanted.policy.ensure_measured(&observation.identity.protocol.studies)?;
             conclude(observation, policy, outputs, wanted).map(drop)
         }
@@ -76,9 +78,9 @@ fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Whether a file has the name of a partial.
+/// Whether this is a file with the name of a partial; no part is in a folder or a pipe of that name.
 fn is_partial(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == partial::EXTENSION)
+    path.extension().is_some_and(|extension| extension == partial::EXTENSION) && path.is_file()
 }
 
 fn whole(options: &MergeOptions) -> Result<Observation> {

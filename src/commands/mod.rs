@@ -16,6 +16,7 @@ pub mod merge;
 mod observe;
 pub mod options;
 mod outputs;
+mod parts;
 pub mod relabel;
 mod resume;
 mod sentences;

@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-use super::options::{AnalyzeOptions, ONLY_ONCE};
+use super::options::{AnalyzeOptions, ONLY_ONCE, Outcome};
 use crate::corpus::{Corpus, CorpusIdentity, Index, Input};
 use crate::model::files::ModelFiles;
 use crate::model::parameters::Objective;
@@ -92,9 +92,8 @@ pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
     if options.studies.is_empty() {
         return Err(anyhow!("every study is switched off: there is nothing to analyse")).class(Class::Usage);
     }
-    let corpus = Corpus::open(&options.corpus)?.keeping(&options.probes);
     let index = options.index.as_deref().map(Index::open).transpose().class(Class::Input)?;
-    corpus.indexed(index.map(Arc::new).as_ref())
+    Corpus::open_with(&options.corpus, &options.probes, index.map(Arc::new).as_ref())
 }
 
 /// A model that is loaded and a corpus that is there: all that the observations of its shards have in common.
@@ -187,20 +186,15 @@ impl<'a> Ready<'a> {
         let token_id = |token: &str| self.model.tokenizer.id(token);
         let observers = self.plan.observers(&self.subject(&token_id, &NOTHING));
         let run::Outcome { tally, corpus, passes } = self.runner(shard).run(opened, observers)?;
-        ensure!(
-            self.counted.as_ref().is_none_or(|counted| *counted == corpus),
-            "corpus `{}` changed while it was analysed, which reads it several times",
-            corpus.name
-        );
+        self.counted.as_ref().map_or(Ok(()), |counted| counted.ensure_same(&corpus))?;
         let (stage, identity) = (self.plan.first_stage(), self.identity_with(corpus)?);
         let passes = self.plan.pooled(&stage, passes);
         let run = self.run_info(loaded);
         Ok(Observation { identity, tally, stage, passes, run })
     }
 
-    /// Observes the sentences of a shard in the passes that follow the others. `first` are those others over the whole corpus,
-    /// the digest of whose
-    /// `sums` is given; what follows from labels follows from those by `policy`.
+    /// Observes the sentences of a shard in the passes that follow the others. `first` are those others over the whole corpus, and
+    /// `sums` is the digest of their sums; what follows from labels follows from those by `policy`.
     ///
     /// # Errors
     ///
@@ -241,7 +235,7 @@ impl<'a> Ready<'a> {
 
     /// Opens the corpus once more.
     fn open(&self) -> Result<Corpus> {
-        Corpus::open(&self.options.corpus)?.keeping(&self.options.probes).indexed(self.index.as_ref())
+        Corpus::open_with(&self.options.corpus, &self.options.probes, self.index.as_ref())
     }
 
     /// The identity that an observation of any shard will have: reads the corpus to its end, unless there is an index.
@@ -350,7 +344,8 @@ fn known(options: &AnalyzeOptions, model: &Model, max_tokens: usize) -> Result<K
         }
         return Ok(Known::default());
     }
-    if options.index.is_some() {
+    let is_part = matches!(&options.outcome, Outcome::Partial { shard, .. } if shard.of() > 1);
+    if options.index.is_some() && is_part {
         say(
             "note: --index: this run reads all of the corpus, to count its tokens: give --counts FILE, which `headscope counts` writes",
         );

@@ -1,11 +1,11 @@
 //! `headscope analyze --resume`: a run in parts, each kept when it is done, so that one that is cut off goes on where it was.
 
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 
 use super::observe::Ready;
+use super::parts::{self, Wanted};
 use crate::passes::identity::Identity;
 use crate::passes::observation::{Observation, Stage};
 use crate::passes::partial;
@@ -26,20 +26,14 @@ const PARTS: u32 = 16;
 ///
 /// If the folder cannot be used, has a part of another run, or the corpus or the model cannot be used.
 pub fn observe(ready: &mut Ready<'_>, folder: &Path, policy: &Policy) -> Result<Observation> {
-    fs::create_dir_all(folder)
-        .with_context(|| format!("cannot make the folder `{}`", folder.display()))
-        .class(Class::Output)?;
-    let identity = ready.identity()?;
+    parts::make_folder(folder)?;
+    let (identity, stage) = (ready.identity()?, ready.first_stage());
     let mut parts = Parts { folder, identity, taken: 0, made: 0 };
-    let mut whole = parts.all(false, |shard| ready.first(shard))?;
+    let mut whole = parts.all(&stage, |shard| ready.first(shard))?;
     if whole.stage == Stage::First && whole.tally.sentences > 0 {
-        let digest = whole.digest()?;
-        let after = parts.all(true, |shard| ready.follow(shard, &whole, digest.clone(), policy))?;
-        ensure!(
-            matches!(&after.stage, Stage::After { sums, .. } if *sums == digest),
-            "the parts in `{}` that of the second stage were run after other sums: remove them",
-            folder.display()
-        );
+        let sums = whole.digest()?;
+        let stage = Stage::After { sums: sums.clone(), policy: policy.digest() };
+        let after = parts.all(&stage, |shard| ready.follow(shard, &whole, sums.clone(), policy))?;
         whole.followed_by(after);
     }
     let Parts { taken, made, .. } = parts;
@@ -57,50 +51,74 @@ struct Parts<'a> {
     made: u32,
 }
 
+/// The place of a part.
+struct Place {
+    shard: Shard,
+    path: PathBuf,
+    /// Whether the part is there, as this run makes it.
+    is_there: bool,
+}
+
 impl Parts<'_> {
     /// The sum of all parts of a stage: each is read, or else observed and kept.
-    fn all(&mut self, is_after: bool, mut observe: impl FnMut(Shard) -> Result<Observation>) -> Result<Observation> {
+    fn all(&mut self, stage: &Stage, mut observe: impl FnMut(Shard) -> Result<Observation>) -> Result<Observation> {
         let mut whole: Option<Observation> = None;
-        for number in 1..=PARTS {
-            let shard = Shard::try_from((number, PARTS)).map_err(anyhow::Error::msg)?;
-            let path = self.folder.join(partial::file_name(shard, is_after));
-            let part = if path.exists() {
+        for Place { shard, path, is_there } in self.places(stage)? {
+            let part = if is_there {
                 self.taken += 1;
-                read(&path, shard, &self.identity).class(Class::Input)?
+                self.read(&path, stage).class(Class::Input)?
             } else {
                 self.made += 1;
                 let mut output = Output::open(&path)?;
                 let part = observe(shard)?;
+                self.identity.corpus.ensure_same(&part.identity.corpus)?;
                 output.write(&partial::render(shard, &part)?)?;
                 output.commit()?;
                 part
             };
             match &mut whole {
-                Some(whole) if whole.stage != part.stage => {
-                    bail!(
-                        "`{}` was run after other sums, or by another policy, than those before it: remove it",
-                        path.display()
-                    )
-                }
                 Some(whole) => whole.merge(&part),
                 None => whole = Some(part),
             }
         }
         whole.context("a run has parts")
     }
-}
 
-/// Reads a part of this run.
-fn read(path: &Path, shard: Shard, identity: &Identity) -> Result<Observation> {
-    let shown = path.display();
-    let (found, part) = partial::read(path, &Plan::restore)?;
-    if let Some(difference) = part.identity.difference(identity) {
-        bail!(
-            "`{shown}` is a part of another run: {difference} (now). Give --resume another folder, or remove this one"
+    /// The places of all parts of a stage, in which there are parts of this run or none.
+    fn places(&self, stage: &Stage) -> Result<Vec<Place>> {
+        let (mut places, mut unfit) = (Vec::new(), Vec::new());
+        for number in 1..=PARTS {
+            let shard = Shard::try_from((number, PARTS)).map_err(anyhow::Error::msg)?;
+            let name = partial::file_name(shard, stage.is_after());
+            let path = self.folder.join(&name);
+            let earlier = parts::earlier(&path, shard).class(Class::Input)?;
+            let wanted = Wanted { shard, stage, identity: &self.identity };
+            unfit
+                .extend(earlier.as_ref().and_then(|part| wanted.difference(part)).map(|difference| (name, difference)));
+            places.push(Place { shard, path, is_there: earlier.is_some() });
+        }
+        let Some((name, difference)) = unfit.first() else { return Ok(places) };
+        let shown = self.folder.join(name);
+        let names = unfit.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+        let count =
+            if unfit.len() > 1 { format!("{} parts are not of this run: ", unfit.len()) } else { String::new() };
+        Err(anyhow!(
+            "{count}`{}` {difference}: remove {names}, or give --resume another folder or the \
+             options of then",
+            shown.display()
+        ))
+        .class(Class::Input)
+    }
+
+    /// Reads a part that was of this run when it was looked at.
+    fn read(&self, path: &Path, stage: &Stage) -> Result<Observation> {
+        let (_, part) = partial::read(path, &Plan::restore)?;
+        let is_same = part.stage == *stage && part.identity == self.identity;
+        ensure!(
+            is_same,
+            "`{}` changed while the run went on: run again when no other writes to the folder",
+            path.display()
         );
+        Ok(part)
     }
-    if found != shard {
-        bail!("`{shown}` is shard {found}, not {shard}: remove it");
-    }
-    Ok(part)
 }

@@ -16,6 +16,7 @@ use crate::model::source::ModelRef;
 use crate::model::{Fingerprint, Model};
 use crate::sequences::pack::Pack;
 use crate::sequences::sequence::Sequence;
+use crate::sequences::tally::SkipReason;
 use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
 use crate::system::failure::{Class, Classify};
 use crate::system::progress::{self, Downloads};
@@ -127,7 +128,9 @@ pub fn chosen(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> R
                 let sentence = Sentence::single("--text", Content::Text(text.clone()));
                 match encoder.encode(Sentence { index: index as u64, ..sentence })? {
                     Tokenized::Sequence(sequence) => Ok(Chosen { sequence: *sequence, id: None }),
-                    Tokenized::Skipped(reason) => bail!("cannot map a text {}{}", reason.describe(), reason.way_out()),
+                    Tokenized::Skipped(reason) => {
+                        bail!("a text {} cannot go through the model{}", reason.describe(), reason.way_out())
+                    }
                 }
             };
             texts.iter().enumerate().map(of_text).collect::<Result<_>>().class(Class::Input)
@@ -136,6 +139,9 @@ pub fn chosen(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> R
     }
 }
 
+/// So many sentences that are skipped are named, some lines of a terminal; more are counted.
+const NAMED_SKIPS: usize = 10;
+
 fn of_corpus(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Result<Vec<Chosen>> {
     let SentenceChoice::Corpus { inputs, indices, find, limit } = choice else { return Ok(Vec::new()) };
     let mut missing = indices.clone();
@@ -143,6 +149,7 @@ fn of_corpus(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Re
     let mut corpus = Corpus::open(inputs)?;
     let most = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     let mut read = 0;
+    let (mut named_skips, mut more_skips) = (0, BTreeMap::<SkipReason, u64>::new());
     while let Some(sentence) = (sentences.len() < most && (indices.is_empty() || !missing.is_empty()))
         .then(|| corpus.next())
         .flatten()
@@ -162,13 +169,19 @@ fn of_corpus(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Re
                 }
             }
             Tokenized::Skipped(reason) if named => {
-                bail!("{origin}: cannot map sentence {index}: it is one {}{}", reason.describe(), reason.way_out())
+                let (which, way_out) = (reason.describe(), reason.way_out());
+                bail!("{origin}: sentence {index}, one {which}, cannot go through the model{way_out}")
             }
-            Tokenized::Skipped(reason) => {
+            Tokenized::Skipped(reason) if named_skips < NAMED_SKIPS => {
+                named_skips += 1;
                 let at = one_line(&origin.to_string());
                 say(&format!("skipped sentence {index} at {at}: it is one {}", reason.describe()));
             }
+            Tokenized::Skipped(reason) => *more_skips.entry(reason).or_default() += 1,
         }
+    }
+    for (reason, count) in more_skips {
+        say(&format!("skipped {count} more {}", reason.describe()));
     }
     if let Some(index) = missing.first().filter(|_| sentences.len() < most) {
         bail!("there is no sentence {index} in `{}`: it has {read}, counted from 0", corpus.name());
@@ -177,7 +190,7 @@ fn of_corpus(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Re
         let word = shortened(&word.escape_debug().to_string());
         ensure!(!sentences.is_empty(), "none of the {read} sentences of `{}` has the word `{word}`", corpus.name());
     }
-    ensure!(!sentences.is_empty(), "corpus `{}` leaves nothing to map: it has {read} sentences", corpus.name());
+    ensure!(!sentences.is_empty(), "none of the {read} sentences of `{}` can go through the model", corpus.name());
     Ok(sentences)
 }
 

@@ -7,7 +7,8 @@
 //! | then | `Contents` by postcard |
 //! | last 40 | SHA-256 of the contents, and their length as 8 bytes, the least first |
 //!
-//! Whoever takes some segments reads the contents and the records of these.
+//! Whoever takes some segments reads the contents and the records of these. No sequence is read before its count is held against
+//! what can be there, so that reading takes no more memory than some times the bytes of what is read.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -18,12 +19,16 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::bounds::MAX_LINE_BYTES;
 use super::compression::Compression;
 use super::family::Repeats;
 use super::files::CorpusFile;
 use super::format::Format;
 use super::sentence::Family;
 use crate::system::input;
+
+#[cfg(test)]
+mod tests;
 
 /// Whatever is done to sentences in the order of the corpus stays within so many of them: packs, windows, pairs and documents
 /// never cross a multiple of it. What is computed for a segment depends on nothing outside it, and segments can be computed
@@ -38,15 +43,36 @@ const FORMAT_VERSION: u32 = 1;
 const DIGEST_BYTES: usize = 32;
 const LENGTH_BYTES: usize = 8;
 
-/// The longest record or contents that are read, in bytes: 256 MiB. Contents have some 3 bytes for each segment, a record has
-/// less than a kilobyte, but for the name of a document or the fields of entities, which may be as long as a line.
-const LONGEST: u64 = 256 << 20;
+/// The most bytes of a number by postcard: seven bits of it in each.
+const NUMBER_BYTES: u64 = 10;
+
+/// The fewest bytes of a record: three numbers of one byte, and the digest.
+const SHORTEST_RECORD: u64 = 3 + DIGEST_BYTES as u64;
+
+/// The longest contents that are written and read, in bytes: 64 MiB. They have 4 bytes at most for a segment whose record has less
+/// than 256 MiB, and some hundred for a file, so that 4 billion sentences, or half a million files, have room.
+const LONGEST_CONTENTS: u64 = 64 << 20;
+
+/// The fewest bytes of a file in the contents: its digest with its length, and five more fields.
+const SHORTEST_FILE: u64 = 65 + 5;
+
+/// The most bytes of a record of a corpus of so many files.
+///
+/// Two of its pieces begin within a file, the first and the one after its last sentence, and either the fields of entities or the name
+/// of a document stand before them, in one line. It has a piece more than there are files at most, and three more numbers.
+fn longest_record(files: u64) -> u64 {
+    const OF_KIN: u64 = 1 + NUMBER_BYTES;
+    const OF_PIECE: u64 = 7 * NUMBER_BYTES + DIGEST_BYTES as u64 + 2 * (2 + NUMBER_BYTES);
+    let pieces = files.saturating_add(1).saturating_mul(OF_PIECE);
+    (2 * MAX_LINE_BYTES as u64 + SEGMENT_SENTENCES * OF_KIN + 3 * NUMBER_BYTES + DIGEST_BYTES as u64)
+        .saturating_add(pieces)
+}
 
 /// What an index counts is below it, so that whatever is counted on from there stays a number.
 const COUNTABLE: u64 = 1 << 62;
 
 /// All but the segments.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 struct Contents {
     /// The version of the program, which may tell sentences otherwise than the next.
     program: String,
@@ -68,7 +94,7 @@ pub(super) struct IndexedFile {
 }
 
 /// A segment: [`SEGMENT_SENTENCES`] sentences in a row; the last has as many as are left.
-#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Segment {
     /// How many families begin before it.
     families_before: u64,
@@ -143,12 +169,22 @@ impl Segment {
         families_before
     }
 
-    /// Whether it can be a segment of a corpus of so many files.
-    fn is_of(&self, files: usize) -> bool {
+    /// Reads one of so many sentences, of a corpus of so many files.
+    fn read(bytes: &[u8], sentences: u64, files: usize) -> Result<Self> {
+        let (families_before, rest) = postcard::take_from_bytes(bytes).context(DAMAGED)?;
+        let (kin, rest) = sequence(rest, SEGMENT_SENTENCES)?;
+        let (pieces, rest) = sequence(rest, files as u64 + 1)?;
+        let segment = Self { families_before, kin, pieces };
+        ensure!(rest.is_empty() && segment.is_of(sentences, files), DAMAGED);
+        Ok(segment)
+    }
+
+    /// Whether it can be a segment of so many sentences of a corpus of so many files.
+    fn is_of(&self, sentences: u64, files: usize) -> bool {
         let countable =
             |piece: &Piece| [piece.sentences, piece.before, piece.lines_before].iter().all(|&count| count < COUNTABLE);
         self.families_before < COUNTABLE
-            && self.kin.len() as u64 <= SEGMENT_SENTENCES
+            && self.kin.len() as u64 == sentences
             && self.pieces.iter().all(|piece| piece.file < files && countable(piece))
             && self.pieces.iter().map(|piece| u128::from(piece.sentences)).sum::<u128>() == self.kin.len() as u128
     }
@@ -190,8 +226,15 @@ impl<W: FnMut(&[u8]) -> Result<()>> Records<W> {
     /// Ends the index; how many segments it has.
     pub(super) fn finish(mut self, files: Vec<IndexedFile>, repeats: Repeats) -> Result<usize> {
         let (program, segments) = (env!("CARGO_PKG_VERSION").to_owned(), self.lengths.len());
-        let mut contents = sealed(&Contents { program, files, repeats, lengths: self.lengths })?;
+        let about = Contents { program, files, repeats, lengths: self.lengths };
+        let mut contents = sealed(&about)?;
         let length = (contents.len() - DIGEST_BYTES) as u64;
+        ensure!(
+            length <= LONGEST_CONTENTS,
+            "of {} files and {segments} segments an index would have {length} bytes beside its records, and {LONGEST_CONTENTS} are \
+             read: put several files into one",
+            about.files.len()
+        );
         contents.extend(length.to_le_bytes());
         (self.write)(&contents)?;
         Ok(segments)
@@ -206,11 +249,24 @@ fn sealed(value: &impl Serialize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The same value again, if its digest is right.
-fn unsealed<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T> {
-    let (value, digest) = bytes.split_at_checked(bytes.len().saturating_sub(DIGEST_BYTES)).context(DAMAGED)?;
+/// The bytes of the value, if their digest is right.
+fn unsealed(bytes: &[u8]) -> Result<&[u8]> {
+    let (value, digest) = bytes.split_last_chunk::<DIGEST_BYTES>().context(DAMAGED)?;
     ensure!(Sha256::digest(value)[..] == *digest, DAMAGED);
-    postcard::from_bytes(value).context(DAMAGED)
+    Ok(value)
+}
+
+/// A sequence by postcard, and what follows it. One of more than `most` is refused before there is room for any of it.
+fn sequence<'a, T: Deserialize<'a>>(bytes: &'a [u8], most: u64) -> Result<(Vec<T>, &'a [u8])> {
+    let (count, mut rest) = postcard::take_from_bytes::<u64>(bytes).context(DAMAGED)?;
+    ensure!(count <= most, DAMAGED);
+    let mut items = Vec::with_capacity(usize::try_from(count)?);
+    for _ in 0..count {
+        let item;
+        (item, rest) = postcard::take_from_bytes(rest).context(DAMAGED)?;
+        items.push(item);
+    }
+    Ok((items, rest))
 }
 
 const DAMAGED: &str = "it is damaged or cut short: make it again with `headscope index`";
@@ -251,15 +307,25 @@ impl Index {
         file.seek(SeekFrom::Start(end))?;
         let mut length = [0; LENGTH_BYTES];
         file.read_exact(&mut length)?;
-        let length = u64::from_le_bytes(length).checked_add(DIGEST_BYTES as u64).filter(|length| *length <= LONGEST);
-        let start = length.and_then(|length| end.checked_sub(length)).context(DAMAGED)?;
+        let length = Some(u64::from_le_bytes(length)).filter(|length| *length <= LONGEST_CONTENTS);
+        let start = length.and_then(|length| end.checked_sub(length + DIGEST_BYTES as u64)).context(DAMAGED)?;
+        let records = start.checked_sub(beginning.len() as u64).context(DAMAGED)?;
         let contents: Vec<u8> = stretch(&mut file, start, end)?;
-        let Contents { program, files, repeats, lengths } = unsealed(&contents)?;
+        let contents = unsealed(&contents)?;
+        let (program, rest) = postcard::take_from_bytes::<String>(contents).context(DAMAGED)?;
         let this = env!("CARGO_PKG_VERSION");
         ensure!(program == this, "version {program} made it, and this is {this}: make it again with `headscope index`");
+        let (files, rest) = sequence::<IndexedFile>(rest, rest.len() as u64 / SHORTEST_FILE)?;
+        let (repeats, rest) = postcard::take_from_bytes::<Repeats>(rest).context(DAMAGED)?;
+        let (lengths, rest) = sequence::<u64>(rest, records / SHORTEST_RECORD)?;
+        // Files without a sentence have a segment all the same.
+        let segments = lengths.len() as u64;
+        let has_all = segments == repeats.read.div_ceil(SEGMENT_SENTENCES) || repeats.read == 0 && segments == 1;
+        ensure!(rest.is_empty() && has_all, DAMAGED);
         let mut bounds = vec![beginning.len() as u64];
+        let possible = SHORTEST_RECORD..=longest_record(files.len() as u64);
         for length in lengths {
-            let end = bounds.last().and_then(|end| end.checked_add(length)).filter(|_| length <= LONGEST);
+            let end = bounds.last().and_then(|end| end.checked_add(length)).filter(|_| possible.contains(&length));
             bounds.push(end.context(DAMAGED)?);
         }
         ensure!(bounds.last() == Some(&start), DAMAGED);
@@ -277,9 +343,9 @@ impl Index {
             let at = usize::try_from(number)?;
             let (start, end) = (self.bounds[at], self.bounds[at + 1]);
             let record = stretch(&mut self.file.lock().unwrap_or_else(PoisonError::into_inner), start, end)?;
-            let segment: Segment = unsealed(&record)?;
-            ensure!(segment.is_of(self.files.len()), DAMAGED);
-            Ok(segment)
+            // All that are left, of which the last takes the rest.
+            let sentences = (self.repeats.read - number * SEGMENT_SENTENCES).min(SEGMENT_SENTENCES);
+            Segment::read(unsealed(&record)?, sentences, self.files.len())
         };
         read().with_context(|| format!("cannot use the index `{}`", self.shown))
     }
@@ -314,68 +380,10 @@ impl Index {
 
 const ANEW: &str = "make the index again with `headscope index`";
 
-/// The bytes of a file from one place to another.
+/// The bytes of a file from one place to another, both of which it has.
 fn stretch(file: &mut File, start: u64, end: u64) -> Result<Vec<u8>> {
-    let length = end - start;
     file.seek(SeekFrom::Start(start))?;
-    let mut bytes = Vec::new();
-    file.take(length).read_to_end(&mut bytes)?;
-    ensure!(bytes.len() as u64 == length, DAMAGED);
+    let mut bytes = vec![0; usize::try_from(end - start)?];
+    file.read_exact(&mut bytes).context(DAMAGED)?;
     Ok(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn families_are_told_again() {
-        let family = |number, is_first| Family { number, is_first };
-        // Two begin as counted, one is older, one could not be remembered, and the next is counted on.
-        let families = [family(5, true), family(6, true), family(2, false), family(1 << 60, true), family(8, true)];
-        let piece = Piece {
-            file: 0,
-            sentences: 5,
-            before: 0,
-            start: 0,
-            bytes: 0,
-            lines_before: 0,
-            sha256: [0; 32],
-            document: 0,
-            entity_fields: None,
-            document_name: None,
-        };
-        let mut segment = Segment::new(5);
-        assert_eq!(segment.add(piece, &families, 5), 9);
-        assert_eq!(segment.kin, [Kin::Next, Kin::Next, Kin::Of(2), Kin::Begins(1 << 60), Kin::Next]);
-        assert_eq!(segment.families(), families);
-    }
-
-    #[test]
-    fn what_is_no_index_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("corpus.index");
-        let mut whole = Vec::new();
-        let mut records = Records::new(|bytes: &[u8]| {
-            whole.extend_from_slice(bytes);
-            Ok(())
-        })
-        .unwrap();
-        records.add(&Segment::default()).unwrap();
-        assert_eq!(records.finish(Vec::new(), Repeats::default()).unwrap(), 1);
-        let open = |bytes: &[u8]| {
-            std::fs::write(&path, bytes).unwrap();
-            Index::open(&path)
-        };
-        assert_eq!(open(&whole).unwrap().segment(0).unwrap(), Segment::default());
-        for place in 0..whole.len() {
-            assert!(open(&whole[..place]).is_err(), "cut at {place}");
-            let mut flipped = whole.clone();
-            flipped[place] ^= 1;
-            let found = open(&flipped).and_then(|index| index.segment(0));
-            assert!(found.is_err(), "flipped at {place}");
-        }
-        let other = open(b"headscope index 0\nwhatever").unwrap_err();
-        assert!(format!("{other:#}").ends_with("it has another format: make it again with `headscope index`"));
-    }
 }

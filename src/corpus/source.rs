@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::vec;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -65,13 +65,26 @@ pub struct CorpusIdentity {
     pub name: String,
     /// Its files in order.
     pub files: Vec<FileIdentity>,
-    /// Files and folders in the given folders that are no corpus files.
-    pub passed_over: u64,
     /// How often its sentences occur again, of those read.
     pub repeats: Repeats,
 }
 
 impl CorpusIdentity {
+    /// Makes sure that it was the same when it was read again.
+    ///
+    /// # Errors
+    ///
+    /// If it was not.
+    pub fn ensure_same(&self, again: &Self) -> Result<()> {
+        let changed = || {
+            let name = &self.name;
+            anyhow!(
+                "corpus `{name}` changed while it was analysed, which reads it several times: run again when nothing writes to it"
+            )
+        };
+        if self == again { Ok(()) } else { Err(changed()).class(Class::Input) }
+    }
+
     /// Pairs of files that hold the same bytes under two names: whatever is in both counts twice as evidence. Each comes
     /// with the first of its kind. Empty files say nothing twice.
     #[must_use]
@@ -113,6 +126,15 @@ impl Corpus {
         let (files, passed_over) = files::of(inputs).class(Class::Input)?;
         let name = inputs.iter().map(Input::name).collect::<Vec<_>>().join(" + ");
         Ok(Self::of(name, files, passed_over))
+    }
+
+    /// The same as a run reads it: [`keeping`](Self::keeping) what it asks for, and [`indexed`](Self::indexed).
+    ///
+    /// # Errors
+    ///
+    /// As [`Corpus::open`] and [`Corpus::indexed`].
+    pub fn open_with(inputs: &[Input], asked: &[String], index: Option<&Arc<Index>>) -> Result<Self> {
+        Self::open(inputs)?.keeping(asked).indexed(index)
     }
 
     /// The same with these columns of CoNLL-U, or keys of JSON lines, in [`Annotation::asked`](super::Annotation::asked) of
@@ -202,6 +224,13 @@ impl Corpus {
         &self.name
     }
 
+    /// Files and folders in the given folders that are no corpus files. They are no part of what it is: others may be written
+    /// there while it is analysed.
+    #[must_use]
+    pub fn passed_over(&self) -> u64 {
+        self.passed_over
+    }
+
     /// The size of all files as stored, in bytes, where it is known beforehand.
     #[must_use]
     pub fn bytes(&self) -> Option<u64> {
@@ -230,11 +259,11 @@ impl Corpus {
                 generated: file.generated.clone(),
             };
             let (files, repeats) = (index.files.iter().map(file).collect(), index.repeats);
-            return Ok(CorpusIdentity { name: self.name, files, passed_over: self.passed_over, repeats });
+            return Ok(CorpusIdentity { name: self.name, files, repeats });
         }
         self.read_to_the_end().class(Class::Input)?;
         let repeats = self.families.counts();
-        Ok(CorpusIdentity { name: self.name, files: self.done, passed_over: self.passed_over, repeats })
+        Ok(CorpusIdentity { name: self.name, files: self.done, repeats })
     }
 
     fn read_to_the_end(&mut self) -> Result<()> {

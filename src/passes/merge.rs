@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, bail, ensure};
 
 use super::identity::Identity;
 use super::observation::{Observation, Stage};
-use super::partial::{self, Restore};
+use super::partial::{self, EXTENSION, Restore};
 use crate::sequences::shard::Shard;
 use crate::system::failure::{Class, Classify};
 
@@ -30,8 +30,7 @@ impl<'a> Shards<'a> {
 
     fn add(&mut self, path: &'a Path, shard: Shard, stage: &Stage) -> Result<()> {
         let (of, others) = (self.of, shard.of());
-        let some = self.given.values().next().expect("there is one");
-        let (here, there) = (path.display(), some.display());
+        let (here, there) = (path.display(), self.some().display());
         ensure!(of == others, "cannot merge `{there}` and `{here}`: one is of {of} shards and the other of {others}");
         ensure!(
             self.stage == *stage,
@@ -42,6 +41,11 @@ impl<'a> Shards<'a> {
             bail!("`{}` and `{here}` are both shard {shard}: give each shard once", other.display());
         }
         Ok(())
+    }
+
+    /// The file of the first that there is.
+    fn some(&self) -> &'a Path {
+        self.given.values().next().expect("there is one")
     }
 
     fn missing(&self) -> Vec<u32> {
@@ -55,7 +59,7 @@ impl<'a> Shards<'a> {
         }
         let mut named: Vec<String> = missing.iter().take(NAMED).map(|number| format!("{number}/{of}")).collect();
         named.extend((missing.len() > NAMED).then(|| format!("and {} more", missing.len() - NAMED)));
-        let after = if matches!(self.stage, Stage::After { .. }) { " that were run with --after" } else { "" };
+        let after = if self.stage.is_after() { " that were run with --after" } else { "" };
         let what = format!("{} of {of} shards{after} are missing: {}", missing.len(), named.join(", "));
         Err(anyhow!(what)).class(Class::Incomplete)
     }
@@ -82,7 +86,7 @@ pub struct Missing {
 ///
 /// # Errors
 ///
-/// If two are not of one run or are the same shard, one is of another number of shards, or a file was never a partial.
+/// If two are not of one run or stage or are the same shard, one is of another number of shards, or a file was never a partial.
 pub fn missing(paths: &[PathBuf], of: u32) -> Result<Missing> {
     let (mut shards, mut first, mut damaged): (Option<Shards<'_>>, _, _) = (None, None, Vec::new());
     for path in paths {
@@ -94,6 +98,16 @@ pub fn missing(paths: &[PathBuf], of: u32) -> Result<Missing> {
             read => read?,
         };
         let (shown, others) = (path.display(), header.shard.of());
+        if let Some(shards) = shards.as_ref().filter(|shards| shards.stage.is_after() != header.stage.is_after()) {
+            let (first, second) =
+                if shards.stage.is_after() { (path.as_path(), shards.some()) } else { (shards.some(), path.as_path()) };
+            bail!(
+                "`{}` is of the first of two stages and `{}` of the second, and what is missing is told of one: name the parts of one \
+                 stage, as in `*-of-{of}.{EXTENSION}` or `*-of-{of}-after.{EXTENSION}`, or keep each stage in a folder of its own",
+                first.display(),
+                second.display()
+            );
+        }
         ensure!(others == of, "`{shown}` is shard {} and not of {of}: was the corpus run in {others}?", header.shard);
         ensure_of_one_run(&mut first, path, &header.identity)?;
         match &mut shards {
@@ -141,14 +155,16 @@ pub fn all(paths: &[PathBuf], restore: Restore<'_>) -> Result<Observation> {
     for path in paths {
         let (shard, part) = partial::read(path, restore)?;
         ensure_of_one_run(&mut first, path, &part.identity)?;
-        match &mut stages[usize::from(matches!(part.stage, Stage::After { .. }))] {
+        match &mut stages[usize::from(part.stage.is_after())] {
             Some(gathered) => gathered.add(path, shard, &part)?,
             none => *none = Some(Gathered::new(path, shard, part)),
         }
     }
     let [first, after] = stages.map(|stage| stage.map(Gathered::whole).transpose());
     match (first?, after?) {
-        (None, None) => bail!("there is nothing to merge: name the partials"),
+        (None, None) => {
+            Err(anyhow!("no shard is there yet: run them, or name their partials")).class(Class::Incomplete)
+        }
         (None, Some(_)) => {
             bail!("the sums that these were run after are missing: name the file that --after was given as well")
         }

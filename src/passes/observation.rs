@@ -43,13 +43,33 @@ pub enum Stage {
         /// That of the policy by which heads had labels.
         policy: String,
     },
+    /// All of them, of which some follow the others.
+    Followed {
+        /// The digest of the policy by which heads had labels that these follow from.
+        policy: String,
+    },
 }
 
 impl Stage {
     /// Whether these are all passes of the plan.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        *self == Self::Whole
+        matches!(self, Self::Whole | Self::Followed { .. })
+    }
+
+    /// Whether these are those that follow the others, alone.
+    #[must_use]
+    pub fn is_after(&self) -> bool {
+        matches!(self, Self::After { .. })
+    }
+
+    /// The digest of the policy by which heads had labels that some of these passes follow from.
+    #[must_use]
+    pub fn policy(&self) -> Option<&str> {
+        match self {
+            Self::Whole | Self::First => None,
+            Self::After { policy, .. } | Self::Followed { policy } => Some(policy),
+        }
     }
 }
 
@@ -83,10 +103,11 @@ impl Observation {
     ///
     /// # Panics
     ///
-    /// If the two have not the same identity.
+    /// If the two have not the same identity, or the other follows nothing.
     pub fn followed_by(&mut self, after: Self) {
         assert_eq!(self.identity, after.identity, "stages of one whole");
-        self.stage = Stage::Whole;
+        let policy = after.stage.policy().expect("the passes of the second stage follow").to_owned();
+        self.stage = Stage::Followed { policy };
         self.passes.extend(after.passes);
         self.run = self.run.take().zip(after.run).map(|(run, after)| run.followed_by(&after));
     }

@@ -51,12 +51,17 @@ pub struct Header {
     /// Which it is.
     pub shard: Shard,
     /// Which of the passes were run.
-    #[serde(default, skip_serializing_if = "Stage::is_whole")]
+    #[serde(default, skip_serializing_if = "is_alone")]
     pub stage: Stage,
     /// Of what, by what, and how.
     pub identity: Identity,
     tally: Tally,
     run: Option<RunInfo>,
+}
+
+/// Whether there is one stage, of which nothing need be said.
+fn is_alone(stage: &Stage) -> bool {
+    *stage == Stage::Whole
 }
 
 /// The error of a partial that is not what was written: a disk was full, or a copy was cut short.
@@ -200,7 +205,7 @@ fn checked(bytes: &[u8]) -> Result<(Header, &[u8])> {
         FORMAT_VERSION => {}
         other => bail!(
             "it has format version {other}, this program reads {FORMAT_VERSION}: \
-            merge with the version of headscope that wrote it"
+            use the version of headscope that wrote it, or remove it and run its shard again"
         ),
     }
     let contents = bytes.len().checked_sub(CHECKSUM_BYTES).ok_or(Damaged)?;

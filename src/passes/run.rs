@@ -179,13 +179,9 @@ impl Runner<'_> {
         observers: Vec<Box<dyn Observer>>,
         turns: &Turns,
     ) -> Result<PassSums> {
-        let opened = Corpus::open(self.corpus)?.keeping(&self.protocol.probes).indexed(self.index)?;
+        let opened = Corpus::open_with(self.corpus, &self.protocol.probes, self.index)?;
         let (sums, _, again) = self.over_corpus(opened, part, pass, observers, turns)?;
-        ensure!(
-            again == *corpus,
-            "corpus `{}` changed while it was analysed, which reads it several times",
-            corpus.name
-        );
+        corpus.ensure_same(&again)?;
         Ok(sums)
     }
 
@@ -263,7 +259,8 @@ impl Runner<'_> {
             Sequences::Repeats(_) => unreachable!("they are not made of the corpus"),
         };
         let TokenizedSentences { corpus, encoder, .. } = sentences;
-        Ok((PassSums { pass, left_out, sums }, encoder.into_tally(), corpus.into_identity()?))
+        let tally = Tally { passed_over: corpus.passed_over(), ..encoder.into_tally() };
+        Ok((PassSums { pass, left_out, sums }, tally, corpus.into_identity()?))
     }
 
     /// A pass over sequences that need no corpus; of several shards each has its part of them.

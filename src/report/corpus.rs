@@ -82,7 +82,7 @@ impl CorpusInfo {
             skipped: SkipReason::ALL.map(count).into(),
             truncated: tally.truncated,
             unannotated: tally.unannotated,
-            passed_over: identity.passed_over,
+            passed_over: tally.passed_over,
             repeated,
             text: Some(TextInfo::new(identity.repeats, tally)),
             files: identity.files.into_iter().enumerate().map(file).collect(),

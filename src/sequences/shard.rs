@@ -7,6 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::corpus::SEGMENT_SENTENCES;
+use crate::system::terminal::shortened;
 
 /// Each has a segment at least, so that a corpus for as many has 16 million sentences.
 const MOST: u32 = 1 << 16;
@@ -24,6 +25,15 @@ pub struct Shard {
 impl Shard {
     /// The one shard that is the whole corpus.
     pub const WHOLE: Self = Self { number: NonZeroU32::MIN, of: NonZeroU32::MIN };
+
+    /// A number of shards that a corpus may be in.
+    ///
+    /// # Errors
+    ///
+    /// If it is none.
+    pub fn count(text: &str) -> Result<u32, String> {
+        text.parse().ok().filter(|of| (1..=MOST).contains(of)).ok_or_else(no_count)
+    }
 
     /// Which of the shards this is, from 1.
     #[must_use]
@@ -56,16 +66,21 @@ pub fn ranges(numbers: &[u32]) -> String {
     written.collect::<Vec<_>>().join(",")
 }
 
+fn no_count() -> String {
+    format!("a corpus is in 1 to {MOST} shards")
+}
+
+fn none_of(number: impl fmt::Display, of: u32) -> String {
+    format!("shard {number}/{of} is none of 1/{of} to {of}/{of}")
+}
+
 impl TryFrom<(u32, u32)> for Shard {
     type Error = String;
 
     fn try_from((number, of): (u32, u32)) -> Result<Self, String> {
-        if of > MOST {
-            return Err(format!("{of} shards are more than {MOST}: take fewer"));
-        }
-        let shard = NonZeroU32::new(number).zip(NonZeroU32::new(of)).filter(|_| number <= of);
-        let shard = shard.map(|(number, of)| Self { number, of });
-        shard.ok_or_else(|| format!("shard {number}/{of} is none of 1/{of} to {of}/{of}"))
+        let all = NonZeroU32::new(of).filter(|_| of <= MOST).ok_or_else(no_count)?;
+        let number = NonZeroU32::new(number).filter(|number| *number <= all).ok_or_else(|| none_of(number, of))?;
+        Ok(Self { number, of: all })
     }
 }
 
@@ -79,8 +94,11 @@ impl FromStr for Shard {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let numbers = text.split_once('/').and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
-        Self::try_from(numbers.ok_or("expected I/N: shard I, counted from 1, of N")?)
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let numbers = text.split_once('/').filter(|(number, of)| is_number(number) && is_number(of));
+        let (number, of) = numbers.ok_or("expected I/N: shard I, counted from 1, of N")?;
+        let of = Self::count(of)?;
+        Self::try_from((number.parse().map_err(|_| none_of(shortened(number), of))?, of))
     }
 }
 
@@ -115,10 +133,15 @@ mod tests {
 
     #[test]
     fn what_is_no_shard_is_refused() {
-        let error = "1/4294967295".parse::<Shard>().unwrap_err();
-        assert_eq!(error, "4294967295 shards are more than 65536: take fewer");
-        for text in ["", "1", "0/2", "3/2", "1/0", "a/2", "1/2/3", "-1/2"] {
-            assert!(text.parse::<Shard>().is_err(), "{text}");
+        for text in ["1/0", "0/0", "1/65537", "1/4294967295", "1/99999999999"] {
+            assert_eq!(text.parse::<Shard>().unwrap_err(), "a corpus is in 1 to 65536 shards", "{text}");
+        }
+        for text in ["0/2", "3/2", "99999999999/2"] {
+            assert_eq!(text.parse::<Shard>().unwrap_err(), format!("shard {text} is none of 1/2 to 2/2"));
+        }
+        for text in ["", "1", "a/2", "1/2/3", "-1/2", "+1/2", "1/"] {
+            let error = text.parse::<Shard>().unwrap_err();
+            assert_eq!(error, "expected I/N: shard I, counted from 1, of N", "{text}");
         }
         assert_eq!("8/8".parse::<Shard>().unwrap().to_string(), "8/8");
     }

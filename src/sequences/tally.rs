@@ -69,6 +69,10 @@ pub struct Tally {
     pub unannotated: u64,
     /// Sentences encoded that were given as words of which not every one has a universal part of speech.
     pub untagged: u64,
+    /// Files and folders in the given folders that are no corpus files; the fewest that were there when a part of the corpus
+    /// was opened, for the run itself may write some.
+    #[serde(default)]
+    pub passed_over: u64,
     /// The same by file of the corpus.
     pub files: Vec<FileTally>,
 }
@@ -98,6 +102,7 @@ impl Tally {
         self.truncated += other.truncated;
         self.unannotated += other.unannotated;
         self.untagged += other.untagged;
+        self.passed_over = self.passed_over.min(other.passed_over);
         for (reason, count) in &other.skipped {
             *self.skipped.entry(*reason).or_default() += count;
         }

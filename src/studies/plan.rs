@@ -120,7 +120,7 @@ impl Plan {
 
     fn of_stage(&self, stage: &Stage) -> &[(Pass, Vec<Want>)] {
         match stage {
-            Stage::Whole => &self.wanted,
+            Stage::Whole | Stage::Followed { .. } => &self.wanted,
             Stage::First => &self.wanted[..self.followers],
             Stage::After { .. } => &self.wanted[self.followers..],
         }

@@ -84,12 +84,31 @@ fn place(message: &str) -> Option<(&str, u64)> {
     })
 }
 
-/// The first text in backticks that looks like a file: names of files have a dot or a slash.
+/// The first text in backticks that is a file: the words before it say so, or it has a dot or a slash and no space. Addresses are
+/// none, and of what is said of the Hub neither ids of models nor the cache.
 fn quoted_file(message: &str) -> Option<&str> {
-    let quoted = message.split('`').skip(1).step_by(2);
-    let mut files = quoted.filter(|text| text.contains(['/', '.']) && !text.contains(['\n', ' ']));
-    files.next()
+    let about_hub = message.contains("the Hub");
+    let mut before = "";
+    for (place, text) in message.split('`').enumerate() {
+        if place % 2 == 0 {
+            before = text.trim_end();
+            continue;
+        }
+        let named = FILES
+            .iter()
+            .any(|noun| before.strip_suffix(noun).is_some_and(|rest| !rest.ends_with(char::is_alphanumeric)));
+        let looks = text.contains(['/', '.']) && !text.contains(' ') && !text.contains("://");
+        let is_id = || before.ends_with("Hub cache") || !text.starts_with(['/', '.']) && text.matches('/').count() < 2;
+        if (named || looks) && !text.contains('\n') && !(about_hub && is_id()) {
+            return Some(text);
+        }
+    }
+    None
 }
+
+/// Words that stand before the name of a file.
+const FILES: &[&str] =
+    &["corpus", "counts", "file", "folder", "index", "open", "partial", "policy", "read", "report", "table", "write"];
 
 /// Words with which a way out begins.
 const WAYS_OUT: &[&str] = &[
@@ -158,6 +177,18 @@ mod tests {
                 "p.toml:3: there is no threshold `a`; did you mean `b`?",
                 (text("p.toml"), Some(3), text("did you mean `b`?")),
             ),
+            ("cannot open corpus `my corpus`: denied", (text("my corpus"), None, None)),
+            (
+                "t.toml:6: in run `m.c`: invalid value '0' for '--limit <N>': 0 is not in 1..9",
+                (text("t.toml"), Some(6), None),
+            ),
+            (
+                "`org/none` (revision `main`) is not in the Hub cache `/home/hub`, and --offline forbids to ask the Hub: leave out \
+                 --offline or download the model first",
+                (None, None, text("leave out --offline or download the model first")),
+            ),
+            ("cannot write `/home/hub/a.lock` in the cache of the Hub: full", (text("/home/hub/a.lock"), None, None)),
+            ("run `headscope index` again, or `git lfs pull`", (None, None, None)),
             ("nothing to say", (None, None, None)),
         ] {
             assert_eq!(of(message), expected, "{message}");

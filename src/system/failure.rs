@@ -57,6 +57,20 @@ impl Class {
         }
     }
 
+    /// What goes wrong, in a word or two.
+    #[must_use]
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Other => "failed",
+            Self::Usage => "wrong usage",
+            Self::Input => "input",
+            Self::Model => "model",
+            Self::Output => "output",
+            Self::Incomplete => "shards are missing",
+            Self::Temporary => "network: try again",
+        }
+    }
+
     /// The class of an error: the innermost that it was given.
     #[must_use]
     pub fn of(error: &Error) -> Self {

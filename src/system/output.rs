@@ -123,16 +123,24 @@ pub fn earlier(path: &Path, most: u64) -> io::Result<Option<String>> {
 ///
 /// If it cannot be read or is longer than `most` bytes.
 pub fn earlier_bytes(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
-    match File::open(path) {
+    match open_earlier(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         opened => input::read_all(opened?, most).map(Some),
     }
 }
 
+/// Opens such a file. This program wrote no pipe, which would have to be waited for.
+fn open_earlier(path: &Path) -> io::Result<File> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is no file: remove it, or name another place"));
+    }
+    File::open(path)
+}
+
 /// The SHA-256 of such a file, lower-case hexadecimal; `None` if it is not there or cannot be read.
 #[must_use]
 pub fn earlier_sha256(path: &Path) -> Option<String> {
-    let (mut file, mut hash, mut chunk) = (File::open(path).ok()?, Sha256::new(), vec![0; 1 << 16]);
+    let (mut file, mut hash, mut chunk) = (open_earlier(path).ok()?, Sha256::new(), vec![0; 1 << 16]);
     loop {
         match file.read(&mut chunk) {
             Ok(0) => return Some(hex(&hash.finalize())),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -95,8 +95,9 @@ impl Inputs {
     ///
     /// If it is not.
     pub fn ensure_same(&self, corpus: &CorpusIdentity) -> Result<()> {
-        ensure!(self.corpus == corpus.into(), "corpus `{}` changed while it was analysed: run again", corpus.name);
-        Ok(())
+        let changed =
+            || anyhow!("corpus `{}` changed while it was analysed: run again when nothing writes to it", corpus.name);
+        if self.corpus == corpus.into() { Ok(()) } else { Err(changed()).class(Class::Input) }
     }
 
     /// What has changed since a report was made of `before`, in words.
@@ -134,7 +135,7 @@ impl Corpora {
         }
         if let Some(once) = options.corpus.iter().find(|input| !input.can_be_read_again()) {
             let shown = once.path().map(|path| path.display().to_string()).unwrap_or_default();
-            return Err(anyhow::anyhow!(
+            return Err(anyhow!(
                 "corpus `{shown}` can be read only once, and here it is read to see whether it has changed: name a file"
             ))
             .class(Class::Usage);

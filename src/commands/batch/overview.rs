@@ -95,7 +95,7 @@ fn table(rows: &[Row<'_>]) -> Vec<Vec<String>> {
         let mut cells = vec![row.run.to_owned(), row.status.name().to_owned(), row.status.message().to_owned()];
         if let Some(Entry { found, reports, .. }) = row.entry {
             cells.push(reports.keys().map(String::as_str).collect::<Vec<_>>().join(" "));
-            cells.extend([&found.model].map(Clone::clone));
+            cells.push(found.model.clone());
             cells.extend([found.layers, found.heads].map(|number| number.to_string()));
             cells.push(found.corpus.clone());
             cells.extend([found.sentences, found.words, found.tokens, found.skipped].map(|number| number.to_string()));

@@ -10,18 +10,18 @@ use super::batch::BatchArguments;
 use super::inputs::{CorpusArguments, FormatArgument, FromTokenArgument, NetworkArguments};
 use super::sentences::{MapsArguments, ViewArguments};
 use super::shard::ShardArgument;
+use super::statuses::{DONE, MERGING, READING, RUNNING, WRITING, help, statuses};
 use crate::model::grid::HeadPlace;
 use crate::passes::ablation::Choice;
+use crate::sequences::shard::Shard;
 use crate::studies::all::STUDIES;
 use crate::studies::presets::{PRESETS, Preset};
 use crate::studies::study::Study;
-
-const EXIT_STATUS: &str =
-    "Exit status: 0 done, 1 failed, 2 wrong usage, 3 input, 4 model, 5 output, 75 network: try again, 130 interrupted.";
+use crate::system::failure::Class;
 
 /// Say what each attention head of a pretrained BERT does, with the evidence.
 #[derive(Parser)]
-#[command(version, arg_required_else_help = true, after_help = EXIT_STATUS)]
+#[command(version, arg_required_else_help = true, after_help = statuses(DONE, &Class::ALL))]
 pub(super) struct Arguments {
     #[command(subcommand)]
     pub(super) action: Action,
@@ -52,6 +52,7 @@ pub(super) enum ColorArgument {
 /// Without a report, prints CITATION.cff. With one, prints the sources of its labels and metrics, and the papers that they
 /// name.
 #[derive(Args)]
+#[command(after_help = statuses(DONE, READING))]
 pub(super) struct CiteArguments {
     /// A report in JSON; `-` reads standard input
     pub(super) report: Option<PathBuf>,
@@ -97,8 +98,6 @@ Examples:
 A corpus in CoNLL-U gives all metrics; plain text has no trees, so it gives those of the token level only.
 A line of JSON lines is {\"text\": \"...\"}, or {\"words\": [...]} with or without \"heads\" and \"relations\" as in CoNLL-U.
 Sentences that cannot be analysed whole are skipped, counted and reported with the reason.
-
-Exit status: 0 done, 1 failed, 2 wrong usage, 3 input, 4 model, 5 output, 75 network: try again, 130 interrupted.
 ";
 
 /// Label every head of a model from its attention over a corpus
@@ -106,7 +105,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 3 input, 4 model, 5 output, 75 net
 /// Runs the model over every sentence, measures where each head attends, and labels each head by a policy over
 /// these metrics (see `headscope explain`). Prints a summary and writes reports.
 #[derive(Args)]
-#[command(after_help = ANALYZE_EXAMPLES)]
+#[command(after_help = help(ANALYZE_EXAMPLES, RUNNING))]
 pub(super) struct AnalyzeArguments {
     /// A Hub id (`google-bert/bert-base-uncased`, `org/name@revision`) or its address, a folder with config.json, tokenizer.json and
     /// weights, or a model in the binary: `box:small`, which was trained, or `box:planted`, whose heads are known
@@ -169,7 +168,8 @@ pub(super) struct AnalyzeArguments {
     /// Take how often each token is from this file, and not from the corpus: JSON, as `headscope counts` writes it
     #[arg(long, value_name = "FILE")]
     pub(super) counts: Option<PathBuf>,
-    /// Read of the corpus what this shard is about and no more, by what `headscope index` wrote of that corpus
+    /// Read of the corpus what this shard needs and no more, by what `headscope index` wrote of that corpus: its own segments, and
+    /// all that the sample is in where heads are removed by their mean or chosen by --effect-of
     #[arg(long, value_name = "FILE", conflicts_with = "limit")]
     pub(super) index: Option<PathBuf>,
     /// Follow a published analysis. May be repeated
@@ -180,7 +180,7 @@ pub(super) struct AnalyzeArguments {
     /// Indexed Job or an AWS Batch array. A shard that is there already, whole and of this analysis, is not run again
     #[arg(long, value_name = "I/N")]
     pub(super) shard: Option<ShardArgument>,
-    /// Run a shard of studies that look at the corpus twice (`probes`, `use`, `pruning`) for the second time, after what
+    /// Run a shard of studies that look at the corpus twice (`probes`, `examples`, `use`, `pruning`) for the second time, after what
     /// `headscope merge -o FILE.headscope` made of all shards of the first
     #[arg(long, value_name = "FILE", requires = "shard")]
     pub(super) after: Option<PathBuf>,
@@ -246,15 +246,13 @@ Examples:
   headscope merge parts/ -o report.json                         # all partials in a folder
   sbatch --array=$(headscope merge --missing 100 parts/) job.sh # run those again that are missing
 
-Studies that look at the corpus twice (probes, use, pruning) take two stages:
+Studies that look at the corpus twice (probes, examples, use, pruning) take two stages:
   headscope analyze ./my-model -c treebank.conllu --with probes --shard 1/2 -o part-1.headscope
   headscope analyze ./my-model -c treebank.conllu --with probes --shard 2/2 -o part-2.headscope
   headscope merge part-1.headscope part-2.headscope -o first.headscope
   headscope analyze ./my-model -c treebank.conllu --with probes --shard 1/2 --after first.headscope -o after-1.headscope
   headscope analyze ./my-model -c treebank.conllu --with probes --shard 2/2 --after first.headscope -o after-2.headscope
   headscope merge first.headscope after-1.headscope after-2.headscope -o report.json
-
-Exit status: 0 done, 1 failed, 2 wrong usage, 3 input, 5 output, 6 shards are missing, 130 interrupted.
 ";
 
 /// Make one report of the shards of a corpus
@@ -262,14 +260,14 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 3 input, 5 output, 6 shards are mi
 /// Adds up what `headscope analyze --shard` wrote, one file for each shard, in any order. The report is that of one run
 /// over the whole corpus. Files that do not belong together are refused, and so are missing shards.
 #[derive(Args)]
-#[command(after_help = MERGE_EXAMPLES)]
+#[command(after_help = help(MERGE_EXAMPLES, MERGING))]
 pub(super) struct MergeArguments {
     /// The partials of all shards; of a folder those that are in it
     #[arg(required = true, value_name = "PART")]
     pub(super) parts: Vec<PathBuf>,
     /// Write nothing, and print which of N shards are missing as `sbatch --array` takes them, as in 3,7-9; a file that is damaged
     /// or cut short is missing. Exit status 6 if any is, 0 if none is
-    #[arg(long, value_name = "N", conflicts_with_all = ["outputs", "presets", "policy", "min_count"], value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", conflicts_with_all = ["outputs", "presets", "policy", "min_count"], value_parser = Shard::count)]
     pub(super) missing: Option<u32>,
     /// Label by the thresholds of a published analysis. May be repeated
     #[arg(long = "preset", value_name = "PRESET", value_parser = policies())]
@@ -289,15 +287,13 @@ default, or the preset's value. For example:
   syntactic_margin = 0.2
   separator_mass = 0.7
   entropy_ratio = \"off\"
-
-Exit status: 0 done, 1 failed, 2 wrong usage, 3 input, 4 model, 5 output, 75 network: try again, 130 interrupted.
 ";
 
 /// Apply another policy to a saved report, without the model
 ///
 /// Labels every head anew from the evidence in the report, and says which labels change.
 #[derive(Args)]
-#[command(after_help = RELABEL_EXAMPLES, group = ArgGroup::new("labels").required(true).multiple(true))]
+#[command(after_help = help(RELABEL_EXAMPLES, READING), group = ArgGroup::new("labels").required(true).multiple(true))]
 pub(super) struct RelabelArguments {
     /// A report in JSON; `-` reads standard input
     pub(super) report: PathBuf,
@@ -319,15 +315,13 @@ Examples:
   headscope show report.json L2H8                    # all on one head
   headscope show report.json --relation obj --top 5  # the heads that follow a relation best
   headscope show report.json --label first-special   # the heads that have a label
-
-Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 ";
 
 /// Show a saved report, or what it has on a head, a relation or a label
 ///
 /// Needs neither the model nor the corpus.
 #[derive(Args)]
-#[command(after_help = SHOW_EXAMPLES, group = ArgGroup::new("part"))]
+#[command(after_help = help(SHOW_EXAMPLES, READING), group = ArgGroup::new("part"))]
 pub(super) struct ShowArguments {
     /// A report in JSON; `-` reads standard input
     pub(super) report: PathBuf,
@@ -364,13 +358,11 @@ coreference, effects, use, pruning, drift, dependence.
 
 Tables: heads, labels, metrics, controls, files, and those of the studies that were run: relations, by_head, by_distance,
 coreference, effects, effects_by_relation, use, pruning, edges. Columns have the names of the report.
-
-Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 ";
 
 /// Write a saved report in other formats, or a part of it, without the model
 #[derive(Args)]
-#[command(after_help = EXPORT_EXAMPLES)]
+#[command(after_help = help(EXPORT_EXAMPLES, READING))]
 pub(super) struct ExportArguments {
     /// A report in JSON; `-` reads standard input. Of several reports a page (.html) has them side by side
     #[arg(required = true, value_name = "REPORT")]
@@ -387,6 +379,9 @@ pub(super) struct ExportArguments {
     pub(super) outputs: Vec<PathBuf>,
 }
 
+/// The statuses of `diff` that mean something else.
+const CHANGED: &str = "0 nothing changed, 1 something did, 2 wrong usage or trouble";
+
 const DIFF_EXAMPLES: &str = "\
 Examples:
   headscope diff before.json after.json
@@ -400,8 +395,6 @@ Benjamini & Hochberg: if nothing changed, something is said to have in at most R
 where it is firm on one side and out of reach on the other, over the whole of both intervals, and the number that it rests
 on differs. What the two do not share (model, corpus, settings, versions), and what could not be tested, is said and is no
 change; models with other numbers of heads are one.
-
-Exit status: 0 nothing changed, 1 something did, 2 wrong usage or trouble, 3 input, 5 output, 130 interrupted.
 ";
 
 /// Say what changed between two analyses, beyond chance
@@ -409,7 +402,7 @@ Exit status: 0 nothing changed, 1 something did, 2 wrong usage or trouble, 3 inp
 /// Takes reports, and partials of `headscope analyze --shard`. Partials of the same shard of the same files are compared
 /// pairwise, sentence block by sentence block; anything else by the intervals of both.
 #[derive(Args)]
-#[command(after_help = DIFF_EXAMPLES)]
+#[command(after_help = format!("{DIFF_EXAMPLES}\n{}", statuses(CHANGED, &[Class::Input, Class::Output])))]
 pub(super) struct DiffArguments {
     /// A report in JSON, or a partial (.headscope); `-` reads a report from standard input
     pub(super) a: PathBuf,
@@ -461,6 +454,7 @@ pub(super) enum PartArgument {
 
 /// Print the JSON Schema of a report, or of what `diff --json` prints
 #[derive(Args)]
+#[command(after_help = statuses(DONE, WRITING))]
 pub(super) struct SchemaArguments {
     /// Which of the two
     #[arg(value_enum, default_value_t = SchemaArgument::Report)]
@@ -483,8 +477,6 @@ Examples:
   cat treebank.conllu | headscope analyze ./my-model --corpus - --format conllu --counts counts.json
 
 The file is a JSON object from each token of the model's vocabulary to a whole number: {\"the\": 5071, \"##ing\": 312}.
-
-Exit status: 0 done, 1 failed, 2 wrong usage, 3 input, 4 model, 5 output, 75 network: try again, 130 interrupted.
 ";
 
 /// Count the tokens of a corpus
@@ -493,7 +485,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 3 input, 4 model, 5 output, 75 net
 /// place of the counts of the corpus it analyses: for standard input, which it cannot count beforehand, for shards, which
 /// would each count the whole corpus, or to call rare what is rare elsewhere.
 #[derive(Args)]
-#[command(after_help = COUNTS_EXAMPLES)]
+#[command(after_help = help(COUNTS_EXAMPLES, RUNNING))]
 pub(super) struct CountsArguments {
     /// A Hub id, a folder with config.json, tokenizer.json and weights, or a model in the binary [default: box:small]
     pub(super) model: Option<String>,
@@ -511,17 +503,16 @@ Examples:
   headscope index treebank.conllu -o treebank.index
   headscope index UD_English-EWT more.jsonl.gz -o corpus.index
   headscope analyze ./my-model -c treebank.conllu --index treebank.index --shard 1/100 -o parts/
-
-Exit status: 0 done, 1 failed, 2 wrong usage, 3 input, 5 output, 130 interrupted.
 ";
 
 /// Say where the parts of a corpus are, so that a shard reads its own alone
 ///
 /// Writes where each segment of 256 sentences stands in its file, its digest, and of which family each sentence is. With
-/// `headscope analyze --index` a shard reads its segments and no others, and holds them against their digests. The report is
-/// the same, byte for byte. A compressed file is read as a whole by each shard that has a part of it.
+/// `headscope analyze --index` a shard reads its segments alone, and holds them against their digests; where studies remove heads,
+/// those of the whole sample as well. The report is the same, byte for byte. A compressed file is read as a whole by each shard that
+/// has a part of it.
 #[derive(Args)]
-#[command(after_help = INDEX_EXAMPLES)]
+#[command(after_help = help(INDEX_EXAMPLES, READING))]
 pub(super) struct IndexArguments {
     /// The corpus: files, also compressed (.gz, .zst), or folders, in the order in which `headscope analyze` is given them
     #[arg(required = true, value_name = "CORPUS")]
@@ -539,6 +530,7 @@ pub(super) struct IndexArguments {
 /// Prints what it measures, its formula, its chance level, its threshold and where that comes from, and what it does
 /// not show. Without a name, lists all of them.
 #[derive(Args)]
+#[command(after_help = statuses(DONE, WRITING))]
 pub(super) struct ExplainArguments {
     /// A label (`previous-token`, `offset:-2`, `syntactic:nsubj`), a metric (`separator_mass`), a study (`dependency`), a
     /// threshold (`min_queries`) or another word of a report or a summary (`primary`, `held-out`, `q`)
@@ -579,6 +571,7 @@ pub(super) enum ControlArgument {
 /// Bash: `headscope completions bash > ~/.local/share/bash-completion/completions/headscope`. Zsh: to a file `_headscope` in a
 /// folder of `fpath`. Fish: `headscope completions fish > ~/.config/fish/completions/headscope.fish`.
 #[derive(Args)]
+#[command(after_help = statuses(DONE, WRITING))]
 pub(super) struct CompletionsArguments {
     /// The shell
     #[arg(value_enum)]
@@ -590,6 +583,7 @@ pub(super) struct CompletionsArguments {
 /// One page for the program and one for each command: headscope.1, headscope-analyze.1 and so on. To read one without
 /// installing it: `man -l FOLDER/headscope-analyze.1`.
 #[derive(Args)]
+#[command(after_help = statuses(DONE, WRITING))]
 pub(super) struct ManArguments {
     /// The folder to write to; it is made if it is not there
     #[arg(short, long, value_name = "FOLDER")]

@@ -6,6 +6,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{ArgAction, Args};
 
 use super::errors::error_format;
+use super::statuses::{RUNNING, statuses};
 use crate::commands::options::BatchOptions;
 use crate::export::Writer;
 
@@ -26,10 +27,10 @@ A table of two models over two corpora, four runs:
 
 Beside `model` and `corpus` the keys are the options of `headscope analyze`. An optional part [options] names sets of them,
 which each model is run with over each corpus. More: docs/BATCH.md
-
-Exit status: 0 every report is there, else that of what failed, or 1 if that differs; 2 the command line or the table is
-wrong, 130 interrupted.
 ";
+
+/// The statuses of `batch` that are about all of its runs.
+const EACH: &str = "0 every report is there, else that of what failed, or 1 if that differs";
 
 /// Analyse every model of a table over every corpus of it
 ///
@@ -37,7 +38,7 @@ wrong, 130 interrupted.
 /// once. Run again, it does only what is missing or what has changed: the model's files, the corpus, the options, a file that
 /// an option names, or the version of the program.
 #[derive(Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = format!("{EXAMPLES}\n{}", statuses(EACH, &RUNNING[1..])))]
 pub(super) struct BatchArguments {
     /// The table: a TOML file
     pub(super) table: PathBuf,

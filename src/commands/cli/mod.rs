@@ -9,6 +9,7 @@ mod inputs;
 mod installed;
 mod sentences;
 mod shard;
+mod statuses;
 pub mod table;
 
 use std::num::NonZeroUsize;
@@ -33,6 +34,7 @@ use crate::passes::partial;
 use crate::report;
 use crate::sequences::shard::Shard;
 use crate::studies::number::Part;
+use crate::studies::presets::Preset;
 use crate::studies::study::Study;
 use crate::system::parallel::all_cores;
 
@@ -214,17 +216,22 @@ impl ReportArguments {
         })
     }
 
+    /// The first option that is about labels, as this preset is.
+    fn of_labels(&self, preset: Option<&Preset>) -> Option<String> {
+        let options = [
+            self.min_count.map(|_| "--min-count".to_owned()),
+            self.policy.as_ref().map(|_| "--policy".to_owned()),
+            preset.map(|preset| format!("--preset {}", preset.name)),
+        ];
+        options.into_iter().flatten().next()
+    }
+
     /// The outcome of a shard: it has no labels yet, so options of labels are refused, unless it is run after what gives some.
     fn validate_partial(self, shard: Shard, after: Option<PathBuf>, named: &[String]) -> Result<Outcome, Usage> {
         let wanted = format!("--shard {shard} writes a partial: give one -o FILE.{} or -o FOLDER/", partial::EXTENSION);
         // One that measures more is about that here; its labels are given where all are.
         let preset = presets(named).into_iter().find(|preset| preset.is_policy() && preset.studies.is_empty());
-        let of_labels = [
-            self.min_count.map(|_| "--min-count".to_owned()),
-            self.policy.as_ref().map(|_| "--policy".to_owned()),
-            preset.map(|preset| format!("--preset {}", preset.name)),
-        ];
-        if let Some(option) = of_labels.into_iter().flatten().next().filter(|_| after.is_none()) {
+        if let Some(option) = self.of_labels(preset).filter(|_| after.is_none()) {
             return Err(format!("{option} is about labels, and a shard has none yet: give it to headscope merge"));
         }
         let [path] = <[PathBuf; 1]>::try_from(self.outputs).map_err(|_| wanted.clone())?;
@@ -245,14 +252,17 @@ impl MergeArguments {
         let run_info = !self.report.no_run_info;
         let is_partial = |path: &PathBuf| lower_extension(path) == partial::EXTENSION;
         if let Some(of) = self.missing {
-            return Ok(MergeOptions {
-                parts: self.parts,
-                run_info,
-                outcome: Merged::Missing(Shard::try_from((1, of))?.of()),
-            });
+            return Ok(MergeOptions { parts: self.parts, run_info, outcome: Merged::Missing(of) });
         }
         let outcome = match &self.report.outputs[..] {
-            [path] if is_partial(path) => Merged::Partial(path.clone()),
+            [path] if is_partial(path) => {
+                if let Some(option) = self.report.of_labels(presets(&self.presets).first().copied()) {
+                    return Err(format!(
+                        "{option} is about labels, and a partial has none: give it to the headscope merge that writes the report"
+                    ));
+                }
+                Merged::Partial(path.clone())
+            }
             outputs if outputs.iter().any(is_partial) => {
                 return Err(format!("a partial (.{}) is the one output of a merge that writes it", partial::EXTENSION));
             }

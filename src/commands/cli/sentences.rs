@@ -8,6 +8,7 @@ use clap::Args;
 use super::checks::{heads, lower_extension, refuse_overlap};
 use super::errors::Usage;
 use super::inputs::{CorpusArguments, FromTokenArgument, NetworkArguments};
+use super::statuses::{RUNNING, help};
 use crate::commands::options::{Drawing, HeadChoice, MapsOptions, SentenceChoice, ViewOptions};
 use crate::model::grid::HeadPlace;
 
@@ -60,8 +61,6 @@ Examples:
 
 Rows attend to columns, which are numbered as the rows are. A > stands before the head of the word in the tree, where the corpus has
 trees.
-
-Exit status: 0 done, 1 failed, 2 wrong usage, 3 input, 4 model, 5 output, 75 network: try again, 130 interrupted.
 ";
 
 /// Show the attention of heads over sentences
@@ -69,7 +68,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 3 input, 4 model, 5 output, 75 net
 /// In the terminal as blocks or numbers, word by word; or as a figure (.svg) or a page (.html) with arcs from each word to where
 /// it attends most.
 #[derive(Args)]
-#[command(after_help = VIEW_EXAMPLES)]
+#[command(after_help = help(VIEW_EXAMPLES, RUNNING))]
 pub(super) struct ViewArguments {
     /// A Hub id, a folder with config.json, tokenizer.json and weights, or a model in the binary [default: box:small]
     model: Option<String>,
@@ -81,7 +80,7 @@ pub(super) struct ViewArguments {
     #[arg(long = "head", value_name = "L2H8", value_delimiter = ',', required = true)]
     heads: Vec<HeadPlace>,
     /// Only sentences of the corpus with this word, in capitals or not
-    #[arg(long, value_name = "WORD", conflicts_with = "texts")]
+    #[arg(long, value_name = "WORD", conflicts_with_all = ["texts", "sentences"])]
     find: Option<String>,
     /// Show no more than so many sentences
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
@@ -137,8 +136,6 @@ In Python:
   maps.get_tensor(\"attentions.0\")    # [layers, heads, tokens, tokens]; each row sums to 1
   maps.metadata()[\"tokens.0\"]        # the tokens, a JSON list; word_ids.0: the word of each token, words.0: the words;
                                       # of a treebank gold_heads.0 and relations.0, and sentence_id.0 where it has one
-
-Exit status: 0 done, 1 failed, 2 wrong usage, 3 input, 4 model, 5 output, 75 network: try again, 130 interrupted.
 ";
 
 /// Write the attention of chosen sentences as tensors
@@ -148,7 +145,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 3 input, 4 model, 5 output, 75 net
 /// corpus has them, and the model's identity. With --head the shape is [heads, tokens, tokens], in the order in which they are
 /// named.
 #[derive(Args)]
-#[command(after_help = MAPS_EXAMPLES)]
+#[command(after_help = help(MAPS_EXAMPLES, RUNNING))]
 pub(super) struct MapsArguments {
     /// A Hub id, a folder with config.json, tokenizer.json and weights, or a model in the binary [default: box:small]
     model: Option<String>,

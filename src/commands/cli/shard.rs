@@ -6,6 +6,7 @@ use std::str::FromStr;
 use super::errors::Usage;
 use crate::passes::partial;
 use crate::sequences::shard::Shard;
+use crate::system::terminal::{one_line, shortened};
 
 /// A shard as it was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,12 +53,18 @@ impl Engine {
         let (first, last) = (self.first, of - 1 + self.first);
         shard.ok_or_else(|| {
             format!(
-                "--shard auto/{of}: {variable} is `{value}`, and the jobs of a {} for {of} shards have the numbers {first} to \
+                "--shard auto/{of}: {variable} is `{}`, and the jobs of a {} for {of} shards have the numbers {first} to \
                  {last}",
+                shown(value),
                 self.name
             )
         })
     }
+}
+
+/// A value of the environment for a message.
+fn shown(value: &str) -> String {
+    shortened(&one_line(value))
 }
 
 impl ShardArgument {
@@ -85,7 +92,7 @@ impl ShardArgument {
                 engine.shard(engine.variable, value, of)
             }
             several => {
-                let set = several.iter().map(|(engine, value)| format!("{}={value}", engine.variable));
+                let set = several.iter().map(|(engine, value)| format!("{}={}", engine.variable, shown(value)));
                 let set = set.collect::<Vec<_>>().join(" and ");
                 Err(format!("--shard auto/{of}: {set} are set, so this job has two numbers: say --shard I/{of}"))
             }
@@ -114,6 +121,7 @@ pub(super) fn in_folder(output: &Path, shard: Shard, is_after: bool) -> Option<P
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::system::terminal::is_obeyed;
 
     fn auto(of: u32, set: &[(&str, &str)]) -> Result<String, String> {
         let asked: ShardArgument = format!("auto/{of}").parse().unwrap();
@@ -161,6 +169,19 @@ mod tests {
         assert!(auto(8, &[]).unwrap_err().contains("this is no job of an array"));
         let error = auto(8, &[("SLURM_ARRAY_TASK_ID", "1"), ("JOB_COMPLETION_INDEX", "0")]).unwrap_err();
         assert!(error.contains("SLURM_ARRAY_TASK_ID=1 and JOB_COMPLETION_INDEX=0 are set"), "{error}");
+    }
+
+    #[test]
+    fn a_value_is_shown_in_brief_and_not_obeyed() {
+        let hostile = format!("\u{1b}[31mred\u{7}{}", "9".repeat(5000));
+        for set in [
+            &[("SLURM_ARRAY_TASK_ID", &*hostile)][..],
+            &[("JOB_COMPLETION_INDEX", &*hostile), ("SLURM_ARRAY_TASK_ID", "1")],
+        ] {
+            let error = auto(8, set).unwrap_err();
+            assert!(error.contains("\\u{1b}[31mred\\u{7}99"), "{error}");
+            assert!(!error.contains(is_obeyed) && error.len() < 400, "{error}");
+        }
     }
 
     #[test]

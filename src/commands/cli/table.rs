@@ -280,7 +280,8 @@ fn texts(name: &str, value: &Spanned<DeValue<'_>>, several: bool) -> Result<Vec<
     match value.get_ref().as_array() {
         Some(values) if several => {
             if values.is_empty() {
-                return wrong(value.span().start, format!("`{name}` is an empty list: leave it out"));
+                let way_out = if name == CORPUS { "name at least one file" } else { "leave it out" };
+                return wrong(value.span().start, format!("`{name}` is an empty list: {way_out}"));
             }
             values.iter().map(one).collect()
         }
@@ -304,7 +305,7 @@ fn run(name: String, settings: &Settings, offline: bool) -> Result<Run, Wrong> {
     words.extend(offline.then(|| "--offline".to_owned()));
     words.push("--".to_owned());
     words.extend(model);
-    let refused = |message: &str| Wrong { at: place(settings, message), why: format!("run `{name}`: {message}") };
+    let refused = |message: &str| Wrong { at: place(settings, message), why: format!("in run `{name}`: {message}") };
     let Action::Analyze(arguments) =
         Arguments::try_parse_from(words).map_err(|error| refused(&sentence(&error)))?.action
     else {
@@ -327,9 +328,16 @@ fn run(name: String, settings: &Settings, offline: bool) -> Result<Run, Wrong> {
 
 /// The place of the option that a message is about, else that of the model or the corpus.
 fn place(settings: &Settings, message: &str) -> usize {
-    let named = settings.iter().filter_map(|(name, (_, span))| Some((message.find(&format!("--{name}"))?, span.start)));
+    let named = settings.iter().filter_map(|(name, (_, span))| Some((mention(message, name)?, span.start)));
     let other = if message.contains(" model `") { MODEL } else { CORPUS };
     named.min().map_or_else(|| settings[other].1.start, |(_, at)| at)
+}
+
+/// Where a message names an option, and not one whose name goes on.
+fn mention(message: &str, name: &str) -> Option<usize> {
+    let option = format!("--{name}");
+    let goes_on = |rest: &str| rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '-');
+    message.match_indices(&option).map(|(at, _)| at).find(|at| !goes_on(&message[at + option.len()..]))
 }
 
 /// What clap says is wrong, without its advice on the command line.

@@ -78,10 +78,14 @@ fn resolve_in(
             let endpoint = &environment.endpoint;
             let proxy = environment.proxy.map_or_else(String::new, |name| format!(", the proxy in {name}"));
             let files = cached.map_err(|unusable| match unusable {
-                Unusable::Lacking(lack) => classed(error, Class::Temporary).context(format!(
-                    "cannot reach the Hub at {endpoint}, and {lack}: check the network{proxy} and HF_ENDPOINT, or give a \
-                     model folder"
-                )),
+                Unusable::Lacking(lack) => {
+                    // The way out comes last.
+                    let what = anyhow!(
+                        "cannot reach the Hub at {endpoint} ({error:#}), and {lack}: check the network{proxy} and HF_ENDPOINT, or give \
+                         a model folder"
+                    );
+                    classed(what, Class::Temporary)
+                }
                 Unusable::Wrong(wrong) => wrong.context(format!("cannot reach the Hub at {endpoint}")),
             })?;
             let commit = files.revision.as_deref().unwrap_or_default();

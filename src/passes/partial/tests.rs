@@ -77,7 +77,6 @@ fn observation() -> Observation {
     let corpus = CorpusIdentity {
         name: text("corpus"),
         files: vec![FileIdentity { name: text("corpus"), format: Format::Conllu, sha256: text("s"), generated: None }],
-        passed_over: 0,
         repeats: Repeats::default(),
     };
     Observation {
@@ -93,6 +92,7 @@ fn observation() -> Observation {
             truncated: 0,
             unannotated: 0,
             untagged: 0,
+            passed_over: 0,
             files: vec![FileTally { sentences: 1, tokens: 4, words: 2, skipped: 1 }],
         },
         stage: Stage::Whole,

@@ -30,6 +30,7 @@ fn tally() -> Tally {
     tally.skip(0, SkipReason::TooManyTokens);
     tally.skip(0, SkipReason::TooManyTokens);
     tally.truncated = 1;
+    tally.passed_over = 3;
     tally
 }
 
@@ -51,6 +52,7 @@ fn sentences_are_counted_by_file_and_reason() {
         // Running text has no words that could be annotated.
         unannotated: 1,
         untagged: 1,
+        passed_over: 3,
         files: vec![file(1, 5, 3, 2), file(0, 0, 0, 0), file(2, 11, 4, 1)],
     };
     assert_eq!(tally(), expected);
@@ -64,6 +66,7 @@ fn merging_loses_no_count() {
     other.skip(1, SkipReason::WordWithoutTokens);
     other.skip(1, SkipReason::NoTokens);
     other.truncated = 4;
+    other.passed_over = 2;
     let expected = Tally {
         sentences: 5,
         tokens: 27,
@@ -75,6 +78,7 @@ fn merging_loses_no_count() {
         truncated: 5,
         unannotated: 2,
         untagged: 2,
+        passed_over: 2,
         files: vec![file(2, 7, 4, 2), file(0, 0, 0, 2), file(2, 11, 4, 1), file(1, 9, 1, 0)],
     };
     let mut merged = tally();

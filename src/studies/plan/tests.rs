@@ -52,7 +52,7 @@ fn identity() -> Identity {
         "tool": { "name": "headscope", "version": "0" },
         "model": model,
         "corpus": {
-            "name": "corpus", "files": [], "passed_over": 0,
+            "name": "corpus", "files": [],
             "repeats": { "read": 0, "different": 0, "repeated": 0, "families": 0, "not_remembered": 0 },
         },
         "protocol": protocol(STUDIES, Vec::new()),

@@ -72,13 +72,20 @@ fn errors_name_the_line_the_value_and_the_way_out() {
         ("truncate = 3", (7, "`truncate` is a switch: write true or false")),
         ("limit = [1]", (7, "`limit` is a text or a number")),
         ("with = []", (7, "`with` is an empty list: leave it out")),
-        ("limit = 0", (7, "run `a.g.x`: invalid value '0' for '--limit <N>': 0 is not in 1..18446744073709551615")),
+        ("limit = 0", (7, "in run `a.g.x`: invalid value '0' for '--limit <N>': 0 is not in 1..18446744073709551615")),
         (
             "truncate = true",
-            (7, "run `a.g.x`: --truncate is for plain text: a sentence without its end has another tree"),
+            (7, "in run `a.g.x`: --truncate is for plain text: a sentence without its end has another tree"),
         ),
     ] {
         assert_eq!(with(line), (expected.0, expected.1.to_owned()), "{line}");
+    }
+    let controls = "[defaults]\ncontrol = \"random-init\"\ncontrol-seeds = 0\n[models]\na = \"box:small\"\n[corpora]\ng = \"box:gold\"\n";
+    let (line, why) = error(controls);
+    assert!(line == 3 && why.contains("'--control-seeds <N>'"), "{line}: {why}");
+    for empty in ["g = []", "g = { corpus = [] }"] {
+        let why = "`corpus` is an empty list: name at least one file".to_owned();
+        assert_eq!(error(&format!("[models]\na = \"box:small\"\n[corpora]\n{empty}\n")), (4, why));
     }
     assert_eq!(error(""), (1, "there is nothing in [models]: name at least one, as in `name = \"...\"`".to_owned()));
     assert_eq!(
