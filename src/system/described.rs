@@ -91,7 +91,7 @@ fn quoted_file(message: &str) -> Option<&str> {
     let mut before = "";
     for (place, text) in message.split('`').enumerate() {
         if place % 2 == 0 {
-            before = text.trim_end();
+            before = text.trim_end_matches([' ', ':']);
             continue;
         }
         let named = FILES
@@ -178,6 +178,7 @@ mod tests {
                 (text("p.toml"), Some(3), text("did you mean `b`?")),
             ),
             ("cannot open corpus `my corpus`: denied", (text("my corpus"), None, None)),
+            ("no such corpus file or folder: `my corpus`", (text("my corpus"), None, None)),
             (
                 "t.toml:6: in run `m.c`: invalid value '0' for '--limit <N>': 0 is not in 1..9",
                 (text("t.toml"), Some(6), None),
