@@ -112,25 +112,38 @@ const FILES: &[&str] =
 
 /// Words with which a way out begins.
 const WAYS_OUT: &[&str] = &[
+    "accept",
+    "add",
     "analyse",
+    "build",
     "call",
     "check",
     "choose",
     "convert",
     "create",
     "did you mean",
+    "download",
     "free",
+    "get",
     "give",
-    "leave out",
+    "headscope",
+    "is it",
+    "is this",
+    "leave",
+    "make",
+    "merge",
     "name",
     "or is",
     "or run",
     "pull",
+    "put",
     "read",
     "remove",
     "run",
+    "save",
     "say",
     "set",
+    "split",
     "take",
     "to convert",
     "to make",
@@ -138,10 +151,8 @@ const WAYS_OUT: &[&str] = &[
     "unset",
     "use",
     "wait",
+    "was the",
     "write",
-    "make",
-    "merge",
-    "headscope",
 ];
 
 /// All that follows from the first part on that begins as a way out does.
@@ -190,6 +201,11 @@ mod tests {
             ),
             ("cannot write `/home/hub/a.lock` in the cache of the Hub: full", (text("/home/hub/a.lock"), None, None)),
             ("run `headscope index` again, or `git lfs pull`", (None, None, None)),
+            (
+                "the file has 8 bytes where its header says 9: download it again",
+                (None, None, text("download it again")),
+            ),
+            ("the report has no metric `a`: is it `b`?", (None, None, text("is it `b`?"))),
             ("nothing to say", (None, None, None)),
         ] {
             assert_eq!(of(message), expected, "{message}");
