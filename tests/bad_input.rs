@@ -617,7 +617,6 @@ fn wrong_usage_ends_with_status_two() {
             &["analyze", model, "-c", "Cargo.toml"],
             "cannot tell the format of `Cargo.toml` by its extension: say --format conllu, text or jsonl",
         ),
-        (&["analyze", model, "-c", "treebank"], "no such corpus file or folder: `treebank`"),
         (
             &["analyze", model, "-c", "-"],
             "standard input has no extension to tell the format by: say --format conllu, text or jsonl",
@@ -631,7 +630,10 @@ fn wrong_usage_ends_with_status_two() {
             &["analyze", model, "-c", corpus, "--truncate"],
             "--truncate is for plain text: a sentence without its end has another tree",
         ),
-        (&["maps", model, "--text", "a", "-o", "maps.npz"], "`maps.npz`: maps are written as .safetensors"),
+        (
+            &["maps", model, "--text", "a", "-o", "maps.npz"],
+            "cannot write maps as `maps.npz`: name a file .safetensors",
+        ),
         (&["explain", "seperator"], "there is nothing named `seperator`; did you mean `separator`?"),
         (&["explain", "xyzzy"], "there is nothing named `xyzzy`: `headscope explain` lists all"),
         (&["analyze", "--limit", "0"], "0 is not in 1.."),

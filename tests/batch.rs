@@ -230,7 +230,10 @@ fn a_wrong_table_is_wrong_usage() {
     for (table, expected) in [
         ("[models\n", "runs.toml:1: "),
         ("[models]\nm = \"box:small\"\n", "runs.toml:1: there is nothing in [corpora]"),
-        ("[models]\nm = \"box:small\"\n[corpora]\nt = \"t.pdf\"\n", "runs.toml:4: in run `m.t`: no such corpus file"),
+        (
+            "[models]\nm = \"box:small\"\n[corpora]\nt = \"runs.toml\"\n",
+            "runs.toml:4: in run `m.t`: cannot tell the format of `runs.toml`",
+        ),
         (
             "[defaults]\nlimt = 3\n",
             "runs.toml:2: there is no option `limt` of `headscope analyze`; did you mean `limit`?",

@@ -201,13 +201,13 @@ fn what_a_report_does_not_have_is_refused_with_what_it_has() {
     for (arguments, status, message) in [
         (
             ["--figure", "pruning", "-o", path(&svg)],
-            1,
+            2,
             "no figure `pruning`: it has grid, layers, heatmap:METRIC, relations",
         ),
-        (["--figure", "heatmap:entropi", "-o", path(&svg)], 1, "is it `entropy`?"),
-        (["--table", "effects", "-o", path(&csv)], 1, "no table `effects`: it has heads, labels"),
-        (["--figure", "grid", "-o", path(&csv)], 2, "a figure is written as .svg"),
-        (["--table", "heads", "-o", path(&svg)], 2, "a table is written as .csv"),
+        (["--figure", "heatmap:entropi", "-o", path(&svg)], 2, "is it `entropy`?"),
+        (["--table", "effects", "-o", path(&csv)], 2, "no table `effects`: it has heads, labels"),
+        (["--figure", "grid", "-o", path(&csv)], 2, "name a file .svg"),
+        (["--table", "heads", "-o", path(&svg)], 2, "name a file .csv"),
     ] {
         let (code, text) = refused(&arguments);
         assert_eq!(code, status, "{text}");

@@ -111,6 +111,51 @@ fn an_error_names_its_place_and_the_way_out() {
     let (_, error) = failure(&["analyze", "--limt", "3"]);
     assert_eq!(error["message"], json!("unexpected argument '--limt' found"));
     assert_eq!(error["hint"], json!("a similar argument exists: '--limit'"));
+    let (_, error) = failure(&["export"]);
+    assert_eq!(error["hint"], json!("run `headscope export --help`"));
+}
+
+#[test]
+fn a_part_that_a_report_does_not_have_is_wrong_usage() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (report, out) = (at("report.json"), at("out.csv"));
+    headscope(&["analyze", "-q", "--limit", "3", "-o", path(&report)]).assert().success();
+    let (report, out, svg) = (path(&report), path(&out), at("out.svg"));
+    for (arguments, hint) in [
+        (vec!["show", report, "L9H9"], json!(null)),
+        (vec!["show", report, "--relation", "objj"], json!(null)),
+        (vec!["show", report, "--label", "bradd"], json!("did you mean `broad`?")),
+        (vec!["export", report, "--table", "labls", "-o", out], json!(null)),
+        (vec!["export", report, "--figure", "gird", "-o", path(&svg)], json!(null)),
+        (
+            vec!["export", report, "--figure", "heatmap:entrpy_ratio", "-o", path(&svg)],
+            json!("is it `entropy_ratio`? `headscope explain` lists them"),
+        ),
+        (vec!["explain", "L2H8"], json!("`headscope show report.json L2H8`")),
+    ] {
+        let (status, error) = failure(&arguments);
+        assert_eq!((status, &error["file"], &error["hint"]), (2, &json!(null), &hint), "{error}");
+    }
+}
+
+#[test]
+fn a_corpus_that_is_not_there_has_one_status() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["absent", "absent.csv", "absent.txt"] {
+        let absent = folder.path().join(name);
+        for command in ["analyze", "counts", "index"] {
+            let (corpus, output) = if command == "index" { (vec![], "a.index") } else { (vec!["-c"], "counts.json") };
+            let output = folder.path().join(output);
+            let mut arguments = [vec![command], corpus, vec![path(&absent)]].concat();
+            if command != "analyze" {
+                arguments.extend(["-o", path(&output)]);
+            }
+            let (status, error) = failure(&arguments);
+            assert_eq!((status, &error["file"]), (3, &json!(path(&absent))), "{error}");
+            assert_eq!(error["message"], json!(format!("no such corpus file or folder: `{}`", path(&absent))));
+        }
+    }
 }
 
 #[test]

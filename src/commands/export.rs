@@ -8,6 +8,7 @@ use super::options::{ExportOptions, Exported};
 use super::outputs;
 use crate::export::{figures, json, page, svg, tables};
 use crate::report::Report;
+use crate::system::failure::{Class, Classify};
 use crate::system::output::Output;
 
 /// Writes what is wanted of a saved report.
@@ -30,12 +31,12 @@ pub fn export(options: &ExportOptions) -> Result<()> {
         }
         Exported::Figure(name, paths) => {
             let outputs = open(paths.iter().map(|path| (path, ())))?;
-            let figure = figures::named(&read(one)?, name, svg::Medium::Alone)?;
+            let figure = figures::named(&read(one)?, name, svg::Medium::Alone).class(Class::Usage)?;
             write(outputs, |()| Ok(figure.clone().into_bytes()))
         }
         Exported::Table(name, files) => {
             let outputs = open(files.iter().map(|(path, writer)| (path, *writer)))?;
-            let table = tables::named(&read(one)?, name)?;
+            let table = tables::named(&read(one)?, name).class(Class::Usage)?;
             write(outputs, |writer| writer.render(&table))
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use super::options::{ShowOptions, Shown};
 use crate::export::{card, json, summary};
@@ -12,6 +12,7 @@ use crate::studies::all;
 use crate::studies::label::Label;
 use crate::studies::presets::Preset;
 use crate::studies::tracked::Tracked;
+use crate::system::failure::{Class, Classify};
 use crate::system::terminal::{self, print, shortened};
 
 /// Shows a saved report, or a part of it.
@@ -53,9 +54,11 @@ const NO_PRESETS: [&Preset; 0] = [];
 fn head(report: &Report, place: HeadPlace) -> Result<&HeadReport> {
     let (layers, heads) = (report.model.layers, report.model.heads);
     let found = report.heads.iter().find(|head| (head.layer, head.head) == (place.layer, place.head));
-    found.with_context(|| {
-        format!("there is no head {place}: the model has {layers} layers of {heads} heads, both counted from 0")
-    })
+    found
+        .with_context(|| {
+            format!("there is no head {place}: the model has {layers} layers of {heads} heads, both counted from 0")
+        })
+        .class(Class::Usage)
 }
 
 /// The relation of this name.
@@ -74,11 +77,8 @@ fn relation(report: &Report, name: &str) -> Result<Tracked> {
     for (place, tracked) in known.iter().enumerate() {
         let _ = write!(names, "{}{}", if place == 0 { "" } else { ", " }, tracked.relation);
     }
-    bail!(
-        "the report has no relation `{}`: it has {}",
-        shortened(&name.escape_debug().to_string()),
-        shortened_list(&names)
-    )
+    let name = shortened(&name.escape_debug().to_string());
+    Err(anyhow!("the report has no relation `{name}`: it has {}", shortened_list(&names))).class(Class::Usage)
 }
 
 /// A list that is not longer than a few lines.
@@ -105,7 +105,8 @@ fn having<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a HeadReport, &'a
         let name = shortened(&name.escape_debug().to_string());
         if all::find(&name).is_none() {
             let hint = all::closest(&name).map(|known| format!("; did you mean `{known}`?"));
-            bail!("there is no label `{name}`{}", hint.unwrap_or_else(|| ": `headscope explain` lists all".to_owned()));
+            let hint = hint.unwrap_or_else(|| ": `headscope explain` lists all".to_owned());
+            return Err(anyhow!("there is no label `{name}`{hint}")).class(Class::Usage);
         }
         bail!("no head has the label `{name}` in this report");
     }

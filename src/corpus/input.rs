@@ -69,14 +69,15 @@ impl Input {
         }
         let kind = match format {
             Some(format) => Some(FileKind { format, compression: Compression::of(path).0 }),
-            None => FileKind::of(path),
+            // What cannot be read has no format: that is said when it is opened.
+            None => FileKind::of(path).or_else(|| {
+                fs::metadata(path)
+                    .is_err()
+                    .then_some(FileKind { format: Format::Conllu, compression: Compression::None })
+            }),
         };
         kind.map(|kind| Self::File(path.to_owned(), kind)).ok_or_else(|| {
-            let shown = path.display();
-            match fs::metadata(path) {
-                Ok(_) => format!("cannot tell the format of `{shown}` by its extension: say {}", Self::choices()),
-                Err(error) => why_not(path, &error),
-            }
+            format!("cannot tell the format of `{}` by its extension: say {}", path.display(), Self::choices())
         })
     }
 

@@ -87,9 +87,9 @@ fn parsed(name: &str, text: &str) -> Result<Report> {
              take the version of headscope that wrote it, or analyse again"
         );
     }
-    let report = Report::parse(text)
-        .map_err(broken)
-        .context("the report lacks something that this version of headscope writes: analyse again")?;
+    let report = Report::parse(text).map_err(|error| {
+        anyhow!("{:#}; this version of headscope writes other reports: analyse again", broken(error))
+    })?;
     match report.defect() {
         Some(defect) => Err(not_whole(name, &defect)),
         None => Ok(report),

@@ -45,13 +45,17 @@ pub struct Described {
 
 impl Described {
     /// Reads off a message what the house rules of messages put there: a place is `file:line: ` at the beginning of a part,
-    /// a file stands in backticks, and the way out comes last and is an order or a question.
+    /// a file stands in backticks or before all else, and the way out comes last and is an order or a question.
     #[must_use]
     pub fn new(class: Class, message: String) -> Self {
         let (file, line) = match place(&message) {
-            Some((file, line)) => (Some(file.to_owned()), Some(line)),
-            None => (quoted_file(&message).map(str::to_owned), None),
+            Some((file, line)) => (Some(file), Some(line)),
+            None => {
+                let file = quoted_file(&message).or_else(|| leading_file(&message));
+                (file, file.and_then(|_| named_line(&message)))
+            }
         };
+        let file = file.map(str::to_owned);
         let hint = hint(&message).map(str::to_owned);
         Self { code: class.code(), status: class.status(), message, file, line, hint }
     }
@@ -70,7 +74,7 @@ impl Described {
 
 /// The parts of a message, each with all that follows it.
 fn parts(message: &str) -> impl Iterator<Item = &str> {
-    let ends = message.match_indices([':', ';']).filter(|(at, _)| message[at + 1..].starts_with([' ', '\n']));
+    let ends = message.match_indices([':', ';', '.']).filter(|(at, _)| message[at + 1..].starts_with([' ', '\n']));
     [0].into_iter().chain(ends.map(|(at, _)| at + 2)).map(|start| message[start..].trim_start())
 }
 
@@ -84,8 +88,22 @@ fn place(message: &str) -> Option<(&str, u64)> {
     })
 }
 
-/// The first text in backticks that is a file: the words before it say so, or it has a dot or a slash and no space. Addresses are
-/// none, and of what is said of the Hub neither ids of models nor the cache.
+/// The file before the first colon of a message, of those without a space.
+fn leading_file(message: &str) -> Option<&str> {
+    let (file, _) = message.split_once(": ")?;
+    (file.contains(['/', '.']) && !file.contains([' ', '`']) && !file.starts_with("--") && !file.contains("://"))
+        .then_some(file)
+}
+
+/// The number after the first `line ` of a message.
+fn named_line(message: &str) -> Option<u64> {
+    let numbers = message.split("line ").skip(1);
+    let mut numbers = numbers.map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default());
+    numbers.find_map(|number| number.parse().ok()).filter(|line| *line > 0)
+}
+
+/// The first text in backticks that is a file: the words before it say so, or it has a dot or a slash and no space. Addresses
+/// and commands are none, and of what is said of the Hub neither ids of models nor the cache.
 fn quoted_file(message: &str) -> Option<&str> {
     let about_hub = message.contains("the Hub");
     let mut before = "";
@@ -99,7 +117,8 @@ fn quoted_file(message: &str) -> Option<&str> {
             .any(|noun| before.strip_suffix(noun).is_some_and(|rest| !rest.ends_with(char::is_alphanumeric)));
         let looks = text.contains(['/', '.']) && !text.contains(' ') && !text.contains("://");
         let is_id = || before.ends_with("Hub cache") || !text.starts_with(['/', '.']) && text.matches('/').count() < 2;
-        if (named || looks) && !text.contains('\n') && !(about_hub && is_id()) {
+        let is_file = named && !text.starts_with("headscope ") || looks && !(about_hub && is_id());
+        if is_file && !text.contains('\n') {
             return Some(text);
         }
     }
@@ -108,10 +127,11 @@ fn quoted_file(message: &str) -> Option<&str> {
 
 /// Words that stand before the name of a file.
 const FILES: &[&str] =
-    &["corpus", "counts", "file", "folder", "index", "open", "partial", "policy", "read", "report", "table", "write"];
+    &["corpus", "counts", "file", "folder", "index", "open", "partial", "policy", "read", "report", "write"];
 
 /// Words with which a way out begins.
 const WAYS_OUT: &[&str] = &[
+    "a similar",
     "accept",
     "add",
     "analyse",
@@ -127,6 +147,9 @@ const WAYS_OUT: &[&str] = &[
     "get",
     "give",
     "headscope",
+    "`headscope",
+    "if so",
+    "if the file is whole",
     "is it",
     "is this",
     "leave",
@@ -159,7 +182,9 @@ const WAYS_OUT: &[&str] = &[
 fn hint(message: &str) -> Option<&str> {
     let begins = |part: &&str| {
         WAYS_OUT.iter().any(|word| {
-            part.strip_prefix(word).is_some_and(|rest| rest.starts_with([' ', ',', ':']) || rest.is_empty())
+            let rest =
+                part.get(..word.len()).filter(|start| start.eq_ignore_ascii_case(word)).map(|_| &part[word.len()..]);
+            rest.is_some_and(|rest| rest.starts_with([' ', ',', ':']) || rest.is_empty())
         })
     };
     parts(message).skip(1).find(begins)
@@ -206,6 +231,25 @@ mod tests {
                 (None, None, text("download it again")),
             ),
             ("the report has no metric `a`: is it `b`?", (None, None, text("is it `b`?"))),
+            (
+                "what a head does is in a report: `headscope show report.json L2H8`",
+                (None, None, text("`headscope show report.json L2H8`")),
+            ),
+            ("the report has no table `labls`: it has labels", (None, None, None)),
+            ("v9.json: its schema_version is 9: analyse again", (text("v9.json"), None, text("analyse again"))),
+            (
+                "no such model folder: `a b/c`; name a model on the Hub as `org/name`",
+                (text("a b/c"), None, text("name a model on the Hub as `org/name`")),
+            ),
+            (
+                "cannot read `m/config.json`: expected a comma at line 21 column 26",
+                (text("m/config.json"), Some(21), None),
+            ),
+            ("--strict: a.b: c", (None, None, None)),
+            (
+                "`a.bin` is old. If the file is whole, make another:\n  import torch",
+                (text("a.bin"), None, text("If the file is whole, make another:\n  import torch")),
+            ),
             ("nothing to say", (None, None, None)),
         ] {
             assert_eq!(of(message), expected, "{message}");

@@ -24,6 +24,13 @@ pub fn error_format() -> ErrorFormat {
     if json { ErrorFormat::Json } else { ErrorFormat::Text }
 }
 
+/// The command that tells of all arguments of the one that clap's message shows the usage of.
+fn help_of(usage: &str) -> String {
+    let words = usage.split("Usage: ").nth(1).unwrap_or("headscope").split_whitespace();
+    let command: Vec<&str> = words.take_while(|word| word.starts_with(|c: char| c.is_ascii_lowercase())).collect();
+    format!("run `{} --help`", command.join(" "))
+}
+
 /// Ends with clap's own message, or one line of JSON; one that repeats what a terminal would obey is printed without colours, and each
 /// argument on one line.
 pub(super) fn refuse(error: &clap::Error) -> ! {
@@ -33,7 +40,7 @@ pub(super) fn refuse(error: &clap::Error) -> ! {
         let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
         let tip = rest.split("\n\n").find_map(|part| part.trim().strip_prefix("tip: ").map(str::to_owned));
         let mut described = Described::new(Class::Usage, message.trim_end().to_owned());
-        described.hint = described.hint.or(tip).or_else(|| Some("run `headscope --help`".to_owned()));
+        described.hint = described.hint.or(tip).or_else(|| Some(help_of(rest)));
         described.say();
         std::process::exit(error.exit_code());
     }

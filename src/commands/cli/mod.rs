@@ -303,7 +303,7 @@ impl ExportArguments {
     fn validate(self) -> Result<ExportOptions, Usage> {
         refuse_overlap(&self.outputs, &[])?;
         let figure = |name| match self.outputs.iter().find(|path| lower_extension(path) != "svg") {
-            Some(other) => Err(format!("`{}`: a figure is written as .svg", other.display())),
+            Some(other) => Err(format!("cannot draw `{}`: name a file .svg", other.display())),
             None => Ok::<_, Usage>(Exported::Figure(name, self.outputs.clone())),
         };
         let table = |name| -> Result<Exported, Usage> {
@@ -314,7 +314,7 @@ impl ExportArguments {
                     "`{}`: this headscope was built without Parquet: build it with `--features parquet`, or write .csv",
                     path.display()
                 )),
-                None => Err(format!("`{}`: a table is written as .csv or .parquet", path.display())),
+                None => Err(format!("cannot write a table as `{}`: name a file .csv or .parquet", path.display())),
             };
             Ok(Exported::Table(name, self.outputs.iter().map(writer).collect::<Result<_, Usage>>()?))
         };
@@ -403,13 +403,14 @@ fn target(path: &Path) -> Result<Target, Usage> {
         return Ok(Target::Stdout);
     }
     let extension = lower_extension(path);
+    let all = || Writer::ALL.iter().map(|(extension, _)| format!(".{extension}")).collect::<Vec<_>>().join(" or ");
     if extension == partial::EXTENSION {
-        return Err(format!("`{}` would be a partial: those are written with --shard I/N", path.display()));
+        let shown = path.display();
+        return Err(format!("`{shown}` would be a partial: give --shard I/N to `headscope analyze`, or use {}", all()));
     }
     let known = Writer::ALL.iter().find(|(known, _)| *known == extension);
     let known = known.ok_or_else(|| {
-        let all: Vec<String> = Writer::ALL.iter().map(|(extension, _)| format!(".{extension}")).collect();
-        format!("cannot tell the format of output `{}` by its extension: use {}", path.display(), all.join(" or "))
+        format!("cannot tell the format of output `{}` by its extension: use {}", path.display(), all())
     })?;
     Ok(Target::File(path.to_owned(), known.1))
 }

@@ -181,7 +181,7 @@ impl MapsArguments {
         let model = self.network.model(self.model.as_deref())?;
         let sentences = self.wanted.choice(None, self.limit)?;
         if lower_extension(&self.output) != "safetensors" {
-            return Err(format!("`{}`: maps are written as .safetensors", self.output.display()));
+            return Err(format!("cannot write maps as `{}`: name a file .safetensors", self.output.display()));
         }
         refuse_corpus(std::slice::from_ref(&self.output), &sentences)?;
         let max_tokens = self.max_tokens.map(|tokens| tokens as usize);

@@ -204,7 +204,7 @@ fn folder(path: &Path) -> Result<ModelFiles> {
              `org/name@revision`"
         ),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            bail!("no such model folder: `{shown}`; a model on the Hub is named `org/name` or `org/name@revision`")
+            bail!("no such model folder: `{shown}`; name a model on the Hub as `org/name` or `org/name@revision`")
         }
         Err(error) => return Err(error).with_context(|| format!("cannot open model folder `{shown}`")),
     };

@@ -153,7 +153,7 @@ fn a_folder_that_is_not_there() {
     let error = ModelRef::parse("./no/such").resolve(&()).unwrap_err().to_string();
     assert_eq!(
         error,
-        "no such model folder: `./no/such`; a model on the Hub is named `org/name` or `org/name@revision`"
+        "no such model folder: `./no/such`; name a model on the Hub as `org/name` or `org/name@revision`"
     );
 }
 
