@@ -111,8 +111,10 @@ fn an_error_names_its_place_and_the_way_out() {
     let (_, error) = failure(&["analyze", "--limt", "3"]);
     assert_eq!(error["message"], json!("unexpected argument '--limt' found"));
     assert_eq!(error["hint"], json!("a similar argument exists: '--limit'"));
-    let (_, error) = failure(&["export"]);
-    assert_eq!(error["hint"], json!("run `headscope export --help`"));
+    for arguments in [&["export"][..], &["export", "report.json", "--figure", "grid", "-o"]] {
+        let (_, error) = failure(arguments);
+        assert_eq!(error["hint"], json!("run `headscope export --help`"));
+    }
 }
 
 #[test]

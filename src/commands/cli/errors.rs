@@ -24,23 +24,25 @@ pub fn error_format() -> ErrorFormat {
     if json { ErrorFormat::Json } else { ErrorFormat::Text }
 }
 
-/// The command that tells of all arguments of the one that clap's message shows the usage of.
-fn help_of(usage: &str) -> String {
-    let words = usage.split("Usage: ").nth(1).unwrap_or("headscope").split_whitespace();
-    let command: Vec<&str> = words.take_while(|word| word.starts_with(|c: char| c.is_ascii_lowercase())).collect();
-    format!("run `{} --help`", command.join(" "))
+/// Where all arguments are told of that could have been given, of `all` commands.
+fn where_to_look(all: &clap::Command) -> String {
+    let mut given = std::env::args_os().skip(1).take_while(|argument| argument != "--");
+    match given.find_map(|argument| Some(all.find_subcommand(argument)?.get_name().to_owned())) {
+        Some(command) => format!("run `headscope {command} --help`"),
+        None => "run `headscope --help`".to_owned(),
+    }
 }
 
-/// Ends with clap's own message, or one line of JSON; one that repeats what a terminal would obey is printed without colours, and each
+/// Ends with clap's own message, or one line of JSON, `all` being the commands that there are; one that repeats what a terminal would obey is printed without colours, and each
 /// argument on one line.
-pub(super) fn refuse(error: &clap::Error) -> ! {
+pub(super) fn refuse(error: &clap::Error, all: &clap::Command) -> ! {
     if error.use_stderr() && error_format() == ErrorFormat::Json {
         let text = error.render().to_string();
         let text = text.strip_prefix("error: ").unwrap_or(&text);
         let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
         let tip = rest.split("\n\n").find_map(|part| part.trim().strip_prefix("tip: ").map(str::to_owned));
         let mut described = Described::new(Class::Usage, message.trim_end().to_owned());
-        described.hint = described.hint.or(tip).or_else(|| Some(help_of(rest)));
+        described.hint = described.hint.or(tip).or_else(|| Some(where_to_look(all)));
         described.say();
         std::process::exit(error.exit_code());
     }

@@ -89,10 +89,11 @@ pub fn parse() -> Command {
         Err(error) if error.kind() == ErrorKind::DisplayVersion && asks_for_more() => {
             return Command::Print(installed::version());
         }
-        parsed => parsed.unwrap_or_else(|error| refuse(&error)),
+        parsed => parsed.unwrap_or_else(|error| refuse(&error, &Arguments::command())),
     };
     if arguments.verbose {
-        refuse(&Arguments::command().error(ErrorKind::MissingRequiredArgument, "--verbose is for --version"));
+        let mut all = Arguments::command();
+        refuse(&all.error(ErrorKind::MissingRequiredArgument, "--verbose is for --version"), &all);
     }
     arguments.color.apply();
     let (name, command) = match arguments.action {
@@ -119,7 +120,7 @@ pub fn parse() -> Command {
         let mut root = Arguments::command();
         root.build();
         let subcommand = root.find_subcommand_mut(name).expect("a subcommand by its own name");
-        refuse(&subcommand.error(ErrorKind::ValueValidation, usage))
+        refuse(&subcommand.error(ErrorKind::ValueValidation, usage), &Arguments::command())
     })
 }
 
