@@ -123,9 +123,15 @@ class Report(Mapping[str, Any]):
 
 
 def load(path: PathLike) -> Report:
-    """Reads a report that the program wrote as JSON."""
-    text = Path(path).read_text(encoding="utf-8")
-    data = json.loads(text)
+    """Reads a report that the program wrote as JSON.
+
+    Raises ``ValueError``, with the file's name, of a file that is no such report.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        data = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{os.fspath(path)}: this is no report of headscope in JSON: {error}") from None
     if not isinstance(data, dict) or "schema_version" not in data or "heads" not in data:
         raise ValueError(f"{os.fspath(path)}: this is no report of headscope in JSON")
     return Report(data, text)
