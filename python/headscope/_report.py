@@ -50,7 +50,8 @@ class Report(Mapping[str, Any]):
     def __repr__(self) -> str:
         model, corpus = self["model"], self["corpus"]
         grid = f"{model['layers']} x {model['heads']} heads"
-        return f"<headscope.Report: {model['id']}, {grid}, over {corpus['name']}, {corpus['sentences']} sentences>"
+        sentences = f"{corpus['sentences']} sentence{'' if corpus['sentences'] == 1 else 's'}"
+        return f"<headscope.Report: {model['id']}, {grid}, over {corpus['name']}, {sentences}>"
 
     def head(self, name: str) -> dict[str, Any]:
         """The head of this name, such as ``L0H3``."""
