@@ -345,7 +345,7 @@ fn explain_says_what_things_are() {
         ("first?", "The label `first-special`, borderline.\n\n"),
         ("-2", "The label `offset:-2`.\n\noffset:k (label)\n"),
         ("+2+1", "The label `offset:2`; the head has 1 more label.\n\n"),
-        ("punct", "The label `punctuation` or `syntactic:punct`.\n\n"),
+        ("punct", "The label `syntactic:punct`.\n\n"),
         ("no label", "The label `unlabelled`.\n\nunlabelled (label)\n"),
     ] {
         let text = run(&["explain", cell]).unwrap();

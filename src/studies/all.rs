@@ -199,7 +199,7 @@ mod tests {
             ("prev", &["previous-token"][..]),
             ("+2", &["offset:2"]),
             ("nsubj:pass", &["syntactic:nsubj:pass"]),
-            ("punct", &["punctuation", "syntactic:punct"]),
+            ("punct", &["syntactic:punct"]),
             ("broad", &["broad"]),
             (".", &[UNLABELLED]),
             ("2", &[]),

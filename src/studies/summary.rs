@@ -228,7 +228,7 @@ mod tests {
             }
         }
         // With less room a column goes, from the right, and is named.
-        assert!(shown(26).ends_with("(no room for: over\noffset)\n"), "{}", shown(26));
+        assert!(shown(26).ends_with("(no room for: over offset)\n"), "{}", shown(26));
         assert!(!shown(26).contains("+1.2") && shown(26).contains(" nsubj:pass, "), "{}", shown(26));
         // The first two columns stay, and no word is broken.
         assert!(shown(8).contains(" nsubj:pass, "), "{}", shown(8));
