@@ -446,7 +446,7 @@ fn configs() {
         ),
         (
             config.replace("\"hidden_size\": 32", "\"hidden_size\": -32"),
-            "hidden_size: invalid value: integer `-32`, expected usize at line 13 column 20",
+            "hidden_size: invalid value: integer `-32`, expected a whole number of 0 or more at line 13 column 20",
         ),
         (
             config.replace("\"bert\"", "\"roberta\"").replace("\"pad_token_id\": 0", "\"pad_token_id\": 95"),
@@ -454,7 +454,7 @@ fn configs() {
         ),
         (
             config.replace("\"bert\"", "\"roberta\"").replace("\"pad_token_id\": 0", "\"pad_token_id\": null"),
-            "pad_token_id: invalid type: null, expected u32 at line 22 column 22",
+            "pad_token_id: invalid type: null, expected a whole number of 0 or more at line 22 column 22",
         ),
         (
             config.replace("\"is_decoder\": false", "\"is_decoder\": true"),
@@ -636,7 +636,7 @@ fn wrong_usage_ends_with_status_two() {
         ),
         (&["explain", "seperator"], "there is nothing named `seperator`; did you mean `separator`?"),
         (&["explain", "xyzzy"], "there is nothing named `xyzzy`: `headscope explain` lists all"),
-        (&["analyze", "--limit", "0"], "0 is not in 1.."),
+        (&["analyze", "--limit", "0"], "a whole number of 1 or more is expected"),
     ];
     for (arguments, expected) in cases {
         let (status, message) = run(arguments).expect_err("wrong usage");

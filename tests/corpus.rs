@@ -71,7 +71,7 @@ fn json_lines_that_are_none() {
         (r#"{"sentence": "a"}"#, r#"there is neither `words` nor `text`: `{"sentence": "a"}`"#),
         (r#"{"text": "a", "heads": [0]}"#, "`heads` is of `words`, and there are none"),
         (r#"{"words": ["a"], "heads": [0]}"#, "`heads` and `relations` come together"),
-        (r#"{"words": ["a"], "heads": [0, 1], "relations": ["root"]}"#, "`heads` has 2 entries for 1 words"),
+        (r#"{"words": ["a"], "heads": [0, 1], "relations": ["root"]}"#, "`heads` has 2 entries for 1 word"),
         (
             r#"{"words": ["a", "b"], "heads": [0, 3], "relations": ["root", "obj"]}"#,
             "word 2: its head is 3, but the sentence has 2 words",
@@ -90,7 +90,7 @@ fn json_lines_that_are_none() {
         ),
         (r#"{"words": ["a"], "heads": [0], "relations": [""]}"#, "word 1: its relation is empty"),
         (r#"{"text": "a", "upos": ["X"]}"#, "`upos` is of `words`, and there are none"),
-        (r#"{"words": ["a", "b"], "lemmas": ["a"]}"#, "`lemmas` has 1 entries for 2 words"),
+        (r#"{"words": ["a", "b"], "lemmas": ["a"]}"#, "`lemmas` has 1 entry for 2 words"),
         (
             r#"{"text": "a", "document": [1]}"#,
             r#"not a sentence in JSON: `document` and `family` are a string or a whole number each at column 30: `{"text": "a", "document": [1]}`"#,
@@ -350,7 +350,7 @@ fn strict_turns_the_first_skip_into_a_failure() {
             (status, message.replace(folder, "DIR")),
             (
                 3,
-                "error: DIR/b.txt:3: sentence 2 would be skipped, it is one with more tokens than the limit (--strict)\n"
+                "error: DIR/b.txt:3: sentence 2, one with more tokens than the limit, would be skipped, and --strict skips none: cut it, or raise --max-tokens if the model has more positions\n"
                     .to_owned()
             )
         );

@@ -75,6 +75,16 @@ fn damaged_compression_names_the_file() {
         let error = format!("{error:#}");
         assert!(error.starts_with(&format!("{} is cut short after line ", file.display())), "{error}");
     }
+    for (name, format) in [("a.txt.gz", "gzip"), ("a.txt.zst", "zstd")] {
+        let files = folder(&[(name, b"The dog barked .\nThe cat sat .\n")]);
+        let file = files.path().join(name);
+        let error = open(&[&file], None).unwrap().find_map(Result::err).expect("an error");
+        let expected = format!(
+            "{} is not compressed by {format} as its name says: name it without that extension, or compress it",
+            file.display()
+        );
+        assert!(format!("{error:#}").starts_with(&expected), "{error:#}");
+    }
     for bytes in [gzip(b"one\n"), zstd(b"one\n")] {
         assert_eq!(
             error(bytes, Format::Text),
@@ -121,9 +131,9 @@ fn nothing_is_read_twice() {
         assert!(error.contains("a.txt` is given twice"), "{error}");
     }
     let error = open(&[Path::new("box:gold"); 2], None).err().unwrap();
-    assert_eq!(error, "corpus `box:gold` is given twice: its sentences count once");
+    assert_eq!(error, "corpus `box:gold` is given twice, and its sentences would count twice: name it once");
     let error = open(&[Path::new("-"), Path::new("-")], Some(Format::Text)).err().unwrap();
-    assert_eq!(error, "standard input is given twice: its sentences count once");
+    assert_eq!(error, "standard input is given twice, and its sentences would count twice: name it once");
 }
 
 #[test]
@@ -244,7 +254,7 @@ fn a_file_of_two_names_is_read_once() {
     fs::hard_link(file("a.txt"), file("b.txt")).unwrap();
     let error = open(&[files.path()], None).err().unwrap();
     let expected = format!(
-        "corpus `{}` is given twice: it is the same file as corpus `{}`, and its sentences count once",
+        "corpus `{}` is given twice, for it is the same file as corpus `{}`: name it once",
         file("b.txt").display(),
         file("a.txt").display(),
     );

@@ -215,7 +215,7 @@ fn what_is_not_the_index_of_a_corpus_is_refused() {
         "{error}"
     );
     let (_, error) = refusal(&["-c", path(&a), "-c", path(&b), "--index", path(&index)]);
-    assert!(error.starts_with("error: the index `a.index` is of 1 files, and the corpus has 2: make"), "{error}");
+    assert!(error.starts_with("error: the index `a.index` is of 1 file, and the corpus has 2: make"), "{error}");
     let (_, error) = refusal(&["-c", path(&a), "--index", path(&b)]);
     assert!(error.ends_with("cannot use the index `b.txt`: it is not what `headscope index` writes\n"), "{error}");
     assert_eq!(refusal(&["-c", path(&a), "--index", path(&index), "--limit", "1"]).0, 2);

@@ -77,6 +77,10 @@ fn relabelling_is_analysing_with_that_policy() {
     assert_eq!(status, 0, "{text}");
     assert!(text.starts_with("entropy_ratio: 0.8 -> 0.5\nsyntactic_margin: 0.1 -> 0\n"), "{text}");
     assert!(text.contains("of 12 heads change:\n  L"), "{text}");
+    // What changes begins at one column, whether the first label is another or not.
+    let changes: Vec<&str> = text.lines().filter(|line| line.starts_with("  L")).collect();
+    let begins = |line: &&str| line.as_bytes()[9] == b' ' && line.as_bytes()[10] != b' ';
+    assert!(!changes.is_empty() && changes.iter().all(begins), "{text}");
     assert_eq!(fs::read(&json).unwrap(), fs::read(bench.path("analysed.json")).unwrap());
     assert!(fs::read_to_string(&csv).unwrap().contains("syntactic:"));
     // And back: the default policy gives what was there at first, byte for byte.

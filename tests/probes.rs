@@ -121,7 +121,7 @@ fn shards_of_both_stages_come_to_one_run() {
     }
     // What makes no whole is refused.
     let refusal = |parts: &[&str]| merge(parts, &file("refused.json")).unwrap_err().1;
-    assert!(refusal(&[&first, a, b]).contains("1 of 3 shards that were run with --after are missing: 3/3"));
+    assert!(refusal(&[&first, a, b]).contains("1 of 3 shards that were run with --after is missing: 3/3"));
     assert!(refusal(&[a, b, c]).contains("the sums that these were run after are missing"));
     let (_, error) = run_to(&file("other.headscope"), &["--shard", "1/3", "--after", a]).unwrap_err();
     assert!(error.contains("it is no partial of the first of two stages"), "{error}");
@@ -157,7 +157,7 @@ fn what_is_asked_for_is_said() {
 
     fs::write(&corpus, r#"{"words": ["a", "b"], "ner": ["A"]}"#).unwrap();
     let (_, error) = run(&[&common[..], &["--probe", "ner"]].concat()).unwrap_err();
-    assert!(error.contains("`ner` has 1 entries for 2 words"), "{error}");
+    assert!(error.contains("`ner` has 1 entry for 2 words"), "{error}");
     let refusal = |more: &[&str]| run(&[&["analyze", "box:small"], more].concat()).unwrap_err();
     let cases: [(&[&str], &str); 4] = [
         (&["--probe", "xpos"], "--probe xpos is about the study probes: give --with probes as well"),

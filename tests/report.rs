@@ -334,6 +334,23 @@ fn explain_says_what_things_are() {
         let text = run(&["explain", word]).unwrap();
         assert!(text.contains("\nMore: docs/METHODOLOGY.md, "), "{text}");
     }
+    // Whatever the grid shows, with its marks.
+    for (cell, says) in [
+        ("rare", "The label `rare-words`.\n\nrare-words (label)\n"),
+        ("broad+1", "The label `broad`; the head has 1 more label.\n\nbroad (label)\n"),
+        (
+            "case~+7",
+            "The label `syntactic:case`, tied with another one; the head has 7 more labels.\n\nsyntactic:<relation>",
+        ),
+        ("first?", "The label `first-special`, borderline.\n\n"),
+        ("-2", "The label `offset:-2`.\n\noffset:k (label)\n"),
+        ("+2+1", "The label `offset:2`; the head has 1 more label.\n\n"),
+        ("punct", "The label `syntactic:punct`.\n\n"),
+        ("no label", "The label `unlabelled`.\n\nunlabelled (label)\n"),
+    ] {
+        let text = run(&["explain", cell]).unwrap();
+        assert!(text.starts_with(&format!("{cell} (in the grid of a summary)\n\n{says}")), "{text}");
+    }
     let threshold = run(&["explain", "min_queries"]).unwrap();
     assert!(
         threshold.starts_with("min_queries (threshold)\n") && threshold.ends_with("\nDefault: 100\n"),

@@ -138,7 +138,7 @@ fn parts_that_make_no_whole_are_refused() {
     let limited = shards.shard("limited.headscope", "2/2", &["--limit", "500"]);
     let first_token = shards.shard("first.headscope", "2/2", &["--from-token", "first"]);
 
-    assert_eq!(shards.refusal(&[&one]), "error: 1 of 2 shards are missing: 2/2\n");
+    assert_eq!(shards.refusal(&[&one]), "error: 1 of 2 shards is missing: 2/2\n");
     // Ten are named.
     let of_many = ["1/12", "1/11"].map(|of| shards.refusal(&[&shards.shard("many.headscope", of, &[])]));
     assert!(
@@ -298,7 +298,7 @@ fn an_array_of_jobs_is_run_until_nothing_is_missing() {
     assert!(slurm("3").unwrap().1.contains("3-of-3.headscope` is damaged or cut short: shard 3/3 is run again"));
     assert!(fs::read(&third).unwrap() == bytes);
     let (status, error) = run(&["merge", "-o", "-", &parts]).unwrap_err();
-    assert_eq!((status, &*error), (6, "error: 1 of 3 shards are missing: 2/3\n"));
+    assert_eq!((status, &*error), (6, "error: 1 of 3 shards is missing: 2/3\n"));
     // Other engines count from 0.
     job(&shards, &[("JOB_COMPLETION_INDEX", "1")], &[]).unwrap();
     assert_eq!(run(&["merge", "--missing", "3", &parts]).unwrap(), "");
@@ -400,7 +400,7 @@ fn an_array_of_jobs_runs_the_second_stage() {
     let (status, [printed, _]) = missing(&[&after]);
     assert_eq!((status, &*printed), (6, "2\n"));
     let (status, error) = run(&["merge", &merged, &after, "-o", "-"]).unwrap_err();
-    assert_eq!((status, &*error), (6, "error: 1 of 3 shards that were run with --after are missing: 2/3\n"));
+    assert_eq!((status, &*error), (6, "error: 1 of 3 shards that were run with --after is missing: 2/3\n"));
     second("1");
     assert!(second("1").contains("2-of-3-after.headscope` already"));
     let report = |parts: &[&str]| run(&[&["merge", "--no-run-info", "-o", "-"], parts].concat()).unwrap();

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use serde_json::Value;
@@ -31,12 +32,18 @@ fn a_report_is_shown_again() {
         short.contains("Left out of this summary: what dependency, ") && short.contains("--summary full"),
         "{short}"
     );
-    for columns in [60, 80, 120] {
+    let whole = run(&["show", &report]).unwrap();
+    for columns in [40, 60, 80, 120] {
         let shown = headscope(&["show", &report]).env("COLUMNS", columns.to_string()).output().unwrap();
         let text = String::from_utf8(shown.stdout).unwrap();
         let wide: Vec<&str> = text.lines().filter(|line| line.trim_end().chars().count() > columns).collect();
         assert!(wide.is_empty(), "{wide:?}");
         assert_eq!(text.contains("(no room for: "), columns < 120, "{text}");
+        // No word is broken: each is one of the summary at its full width.
+        let bare = |word: &'_ str| word.trim_matches(['(', ')', ',']).to_owned();
+        let words: BTreeSet<String> = whole.split_whitespace().map(bare).collect();
+        let broken: Vec<String> = text.split_whitespace().map(bare).filter(|word| !words.contains(word)).collect();
+        assert!(broken.iter().all(|word| ["no", "room", "for:"].contains(&&**word)), "{broken:?}");
     }
     // The whole report again.
     assert_eq!(run(&["show", &report, "--json"]).unwrap(), fs::read_to_string(&report).unwrap());

@@ -18,9 +18,9 @@ class HeadscopeError(Exception):
     """An error of the program, with the keys of ``--error-format json``."""
 
     code: str
-    """``usage``, ``input``, ``model``, ``output``, ``temporary`` or ``failed``."""
+    """``usage``, ``input``, ``model``, ``output``, ``incomplete``, ``temporary`` or ``failed``."""
     status: int
-    """The exit status of the program."""
+    """The exit status of the program; 128 + n if signal n ended it."""
     message: str
     file: Optional[str]
     line: Optional[int]
@@ -67,7 +67,11 @@ def run(arguments: Sequence[str], text: Optional[str] = None) -> str:
 
 
 def error_of(status: int, printed: str) -> HeadscopeError:
-    """The error that was printed last; of a program that was killed there is none."""
+    """The error that was printed last; of a program that was killed there is none.
+
+    ``status`` is as ``subprocess`` has it: -n of a program that signal n ended.
+    """
+    status = 128 - status if status < 0 else status
     for line in reversed(printed.splitlines()):
         try:
             error = json.loads(line)

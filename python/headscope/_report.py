@@ -50,7 +50,8 @@ class Report(Mapping[str, Any]):
     def __repr__(self) -> str:
         model, corpus = self["model"], self["corpus"]
         grid = f"{model['layers']} x {model['heads']} heads"
-        return f"<headscope.Report: {model['id']}, {grid}, over {corpus['name']}, {corpus['sentences']} sentences>"
+        sentences = f"{corpus['sentences']} sentence{'' if corpus['sentences'] == 1 else 's'}"
+        return f"<headscope.Report: {model['id']}, {grid}, over {corpus['name']}, {sentences}>"
 
     def head(self, name: str) -> dict[str, Any]:
         """The head of this name, such as ``L0H3``."""
@@ -123,9 +124,15 @@ class Report(Mapping[str, Any]):
 
 
 def load(path: PathLike) -> Report:
-    """Reads a report that the program wrote as JSON."""
-    text = Path(path).read_text(encoding="utf-8")
-    data = json.loads(text)
+    """Reads a report that the program wrote as JSON.
+
+    Raises ``ValueError``, with the file's name, of a file that is no such report.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        data = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{os.fspath(path)}: this is no report of headscope in JSON: {error}") from None
     if not isinstance(data, dict) or "schema_version" not in data or "heads" not in data:
         raise ValueError(f"{os.fspath(path)}: this is no report of headscope in JSON")
     return Report(data, text)

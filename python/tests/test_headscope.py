@@ -1,12 +1,14 @@
 """The module against the program that is installed with it: python -m unittest discover python/tests"""
 
 import json
+import signal
 import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
 import headscope
+from headscope._program import error_of
 
 OPTIONS = {"limit": 20, "no_run_info": True}
 
@@ -70,9 +72,16 @@ class Analysis(unittest.TestCase):
     def test_what_is_no_report_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "other.json")
-            path.write_text("[]", encoding="utf-8")
-            with self.assertRaises(ValueError):
-                headscope.load(path)
+            for other in [b"[]", b"1\tThe\tthe\n", b"", b"\xff\xfe"]:
+                path.write_bytes(other)
+                with self.assertRaises(ValueError) as raised:
+                    headscope.load(path)
+                self.assertTrue(str(raised.exception).startswith(f"{path}: this is no report of headscope in JSON"))
+
+    def test_a_program_that_was_killed_has_the_status_of_a_shell(self):
+        ended = error_of(-signal.SIGTERM, "headscope: half a line")
+        self.assertEqual((ended.code, ended.status, ended.message), ("failed", 143, "headscope: half a line"))
+        self.assertEqual(str(error_of(-9, "")), "headscope ended with status 137")
 
     def test_a_notebook_shows_it(self):
         shown = self.report._repr_html_()

@@ -6,9 +6,11 @@ use std::fmt::Write;
 use crate::model::grid::HeadPlace;
 use crate::studies::all::{self, STUDIES};
 use crate::studies::explanation::Entry;
+use crate::studies::label::{BORDERLINE, TIED};
 use crate::studies::policy::Threshold;
 use crate::studies::study::{Card, Study, columns};
 use crate::studies::terms::{self, TERMS, Term};
+use crate::system::counted::counted;
 
 /// A line for each label, metric and study, and the other words.
 #[must_use]
@@ -75,7 +77,7 @@ pub fn one(name: &str) -> Result<String, String> {
             Some(format!("{name} (threshold)\n\n{about}\n\nDefault: {default}\n"))
         })
     };
-    all::find(name).map(|entry| entry.to_string()).or_else(other).ok_or_else(|| {
+    all::find(name).map(|entry| entry.to_string()).or_else(other).or_else(|| of_cell(name)).ok_or_else(|| {
         if name.parse::<HeadPlace>().is_ok() {
             return format!("what a head does is in a report: `headscope show report.json {name}`");
         }
@@ -86,6 +88,28 @@ pub fn one(name: &str) -> Result<String, String> {
             hint.unwrap_or_else(|| ": `headscope explain` lists all".to_owned())
         )
     })
+}
+
+/// A cell of the grid, as `case~+7`: the marks in words, and the label, or labels if several look alike there.
+fn of_cell(cell: &str) -> Option<String> {
+    let counted_more = |(rest, more): (&'_ str, &str)| (!rest.is_empty()).then(|| more.parse::<u16>().ok()).flatten();
+    let more = cell.rsplit_once('+').and_then(counted_more);
+    let rest = if more.is_some() { cell.rsplit_once('+')?.0 } else { cell };
+    let (rest, tied) = rest.strip_suffix(TIED).map_or((rest, ""), |rest| (rest, ", tied with another one"));
+    let (code, sure) = rest.strip_suffix(BORDERLINE).map_or((rest, ""), |rest| (rest, ", borderline"));
+    let labels = all::labels_of_code(code);
+    let entries: Vec<Entry> = labels.iter().filter_map(|label| all::find(label)).collect();
+    if entries.is_empty() {
+        return None;
+    }
+    let names: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
+    let more = more.map_or_else(String::new, |more| format!("; the head has {}", counted(more, "more label")));
+    let mut text =
+        format!("{cell} (in the grid of a summary)\n\nThe label {}{sure}{tied}{more}.\n", names.join(" or "));
+    for entry in entries {
+        write!(text, "\n{entry}").expect("writing to a string does not fail");
+    }
+    Some(text)
 }
 
 /// docs/detectors.md.

@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use super::options::IndexOptions;
 use crate::corpus::{Indexed, write_index};
+use crate::system::counted::counted;
 use crate::system::output::Output;
 use crate::system::progress;
 use crate::system::terminal::print;
@@ -19,5 +20,6 @@ pub fn index(options: &IndexOptions) -> Result<()> {
     let Indexed { files, sentences, segments } = write_index(&options.corpus, |bytes| output.write(bytes))?;
     indexing.finish_and_clear();
     output.commit()?;
-    print(&format!("{sentences} sentences in {segments} segments, of {files} files\n"))
+    let (sentences, segments) = (counted(sentences, "sentence"), counted(segments, "segment"));
+    print(&format!("{sentences} in {segments}, of {}\n", counted(files, "file")))
 }

@@ -13,6 +13,7 @@ use crate::passes::observation::{Observation, Stage};
 use crate::passes::{merge, partial};
 use crate::sequences::shard::{Shard, ranges};
 use crate::studies::plan::Plan;
+use crate::system::counted::{counted, plural};
 use crate::system::failure::{Class, Classify};
 use crate::system::output::Output;
 use crate::system::terminal::{print, say};
@@ -57,7 +58,8 @@ fn name_missing(named: &[PathBuf], of: u32) -> Result<()> {
         return Ok(());
     }
     print(&format!("{}\n", ranges(&missing.numbers)))?;
-    Err(anyhow!("{} of {of} shards are missing", missing.numbers.len())).class(Class::Incomplete)
+    let (shards, are) = (counted(of, "shard"), plural(&missing.numbers.len(), "is", "are"));
+    Err(anyhow!("{} of {shards} {are} missing", missing.numbers.len())).class(Class::Incomplete)
 }
 
 /// The files that are named, and for a folder its partials by name.

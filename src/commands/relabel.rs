@@ -9,6 +9,7 @@ use super::options::RelabelOptions;
 use super::outputs;
 use crate::export::{Target, json, summary};
 use crate::report::{HeadReport, Report};
+use crate::system::counted::{counted, plural};
 use crate::system::terminal::{print, printable};
 
 /// Labels the heads of a saved report by another policy, says what changes, and writes the new report.
@@ -51,7 +52,8 @@ fn write_changes(out: &mut String, before: &Report, after: &Report) -> fmt::Resu
     if changed.is_empty() {
         return writeln!(out, "No label changes.");
     }
-    writeln!(out, "{} of {} heads change:", changed.len(), before.heads.len())?;
+    let (heads, change) = (counted(before.heads.len(), "head"), plural(&changed.len(), "changes", "change"));
+    writeln!(out, "{} of {heads} {change}:", changed.len())?;
     changed.iter().try_for_each(|line| writeln!(out, "{line}"))
 }
 
@@ -63,11 +65,8 @@ fn change(before: &HeadReport, after: &HeadReport) -> Option<String> {
     let lost = old.difference(&new).map(|label| format!("-{label}"));
     let gained = new.difference(&old).map(|label| format!("+{label}"));
     let labels: Vec<String> = lost.chain(gained).collect();
-    let primary = if before.primary == after.primary {
-        String::new()
-    } else {
-        format!(" primary {} -> {}", printable(&before.primary), printable(&after.primary))
-    };
-    let any = !labels.is_empty() || !primary.is_empty();
-    any.then(|| format!("  {:7}{primary}  {}", printable(&after.name), labels.join(" ")).trim_end().to_owned())
+    let moved = before.primary != after.primary;
+    let primary = moved.then(|| format!("primary {} -> {}", printable(&before.primary), printable(&after.primary)));
+    let changes: Vec<String> = primary.into_iter().chain((!labels.is_empty()).then(|| labels.join(" "))).collect();
+    (!changes.is_empty()).then(|| format!("  {:7} {}", printable(&after.name), changes.join("  ")))
 }

@@ -12,6 +12,7 @@ use crate::passes::partial;
 use crate::sequences::shard::Shard;
 use crate::studies::plan::Plan;
 use crate::studies::policy::Policy;
+use crate::system::counted::{counted, plural};
 use crate::system::failure::{Class, Classify};
 use crate::system::output::Output;
 use crate::system::terminal::say;
@@ -38,7 +39,8 @@ pub fn observe(ready: &mut Ready<'_>, folder: &Path, policy: &Policy) -> Result<
     }
     let Parts { taken, made, .. } = parts;
     if taken > 0 {
-        say(&format!("{taken} of {} parts were in `{}` already", taken + made, folder.display()));
+        let (parts, were) = (counted(taken + made, "part"), plural(&taken, "was", "were"));
+        say(&format!("{taken} of {parts} {were} in `{}` already", folder.display()));
     }
     Ok(whole)
 }

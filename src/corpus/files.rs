@@ -13,6 +13,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use super::compression::Compression;
 use super::format::Format;
 use super::input::{FileKind, Input, why_not};
+use crate::system::counted::plural;
 use crate::system::{input, output};
 
 /// One file of a corpus, known to be there.
@@ -143,9 +144,11 @@ struct Files {
 impl Files {
     fn add(&mut self, identity: Identity, shown: &str, open: impl FnOnce() -> Result<CorpusFile>) -> Result<()> {
         match self.seen.entry(identity) {
-            Entry::Occupied(first) if first.get() == shown => bail!("{shown} is given twice: its sentences count once"),
+            Entry::Occupied(first) if first.get() == shown => {
+                bail!("{shown} is given twice, and its sentences would count twice: name it once")
+            }
             Entry::Occupied(first) => {
-                bail!("{shown} is given twice: it is the same file as {}, and its sentences count once", first.get())
+                bail!("{shown} is given twice, for it is the same file as {}: name it once", first.get())
             }
             Entry::Vacant(place) => place.insert(shown.to_owned()),
         };
@@ -201,8 +204,9 @@ fn folder(path: &Path, format: Option<Format>) -> Result<(Vec<(PathBuf, FileKind
             formats.iter().flat_map(|format| format.extensions()).map(|known| format!(".{known}")).collect();
         bail!(
             "corpus folder `{shown}` has no file whose extension is one of {} (also with .gz or .zst): it has \
-             {passed_over} other files or folders, and folders within a folder are not looked into",
+             {passed_over} other {}, and folders within a folder are not looked into",
             known.join(", "),
+            plural(&passed_over, "file or folder", "files or folders"),
         );
     }
     found.sort_by(|(a, _), (b, _)| a.file_name().cmp(&b.file_name()));

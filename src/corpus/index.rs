@@ -25,6 +25,7 @@ use super::family::Repeats;
 use super::files::CorpusFile;
 use super::format::Format;
 use super::sentence::Family;
+use crate::system::counted::counted;
 use crate::system::input;
 
 #[cfg(test)]
@@ -353,7 +354,12 @@ impl Index {
     /// Makes sure that these are the files that were indexed, as far as their names and sizes tell.
     pub(super) fn ensure_of(&self, files: &[CorpusFile]) -> Result<()> {
         let (shown, of) = (&self.shown, self.files.len());
-        ensure!(files.len() == of, "the index `{shown}` is of {of} files, and the corpus has {}: {ANEW}", files.len());
+        ensure!(
+            files.len() == of,
+            "the index `{shown}` is of {}, and the corpus has {}: {ANEW}",
+            counted(of, "file"),
+            files.len()
+        );
         for (known, file) in self.files.iter().zip(files) {
             let is_compressed = file.kind.compression != Compression::None;
             if (&known.name, known.format, known.is_compressed) != (&file.name, file.kind.format, is_compressed) {

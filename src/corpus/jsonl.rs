@@ -20,6 +20,8 @@ use super::reader::{Context, Entry, Name, Parsed};
 use super::relation::RelationNames;
 use super::sentence::{Content, TreeHead, Word, excerpt};
 use super::tree;
+use crate::system::counted::{counted, plural};
+use crate::system::json::problem_in_line;
 
 pub(super) const ENTRY: Entry =
     Entry { name: "jsonl", extensions: &["jsonl", "ndjson"], may_have_text: true, read: next };
@@ -61,11 +63,8 @@ fn content(
 ) -> Result<(Content, Option<Name>, Option<Box<str>>)> {
     // serde would take an array for the fields in their order.
     ensure!(json.trim_start().starts_with('{'), "a line is an object with `words` or `text`: `{}`", excerpt(json));
-    let mut line: Line = serde_json::from_str(json).map_err(|error| {
-        // serde_json counts lines from the beginning of what it is given, which is one line.
-        let problem = error.to_string().replace("at line 1 column", "at column");
-        anyhow!("not a sentence in JSON: {problem}: `{}`", excerpt(json))
-    })?;
+    let mut line: Line = serde_json::from_str(json)
+        .map_err(|error| anyhow!("not a sentence in JSON: {}: `{}`", problem_in_line(&error), excerpt(json)))?;
     let (document, family) = (line.document.take(), line.family.take().map(Name::into_text));
     ensure!(family.as_deref() != Some(""), "`family` is empty: give it a name, or leave it out");
     let content = match line.words.take() {
@@ -76,6 +75,11 @@ fn content(
         },
     };
     Ok((content, document, family))
+}
+
+fn of_other_length(name: &str, length: usize, words: usize) -> String {
+    let entries = plural(&length, "entry", "entries");
+    format!("`{name}` has {length} {entries} for {}", counted(words, "word"))
 }
 
 impl Line {
@@ -103,7 +107,7 @@ impl Line {
         ensure!(self.heads.is_some() == self.relations.is_some(), "`heads` and `relations` come together");
         for (name, length) in self.lengths() {
             if let Some(length) = length.filter(|&length| length != forms.len()) {
-                bail!("`{name}` has {length} entries for {} words", forms.len());
+                bail!("{}", of_other_length(name, length, forms.len()));
             }
         }
         asked.ensure_whole(forms.len())?;
@@ -155,7 +159,7 @@ impl<'a> Asked<'a> {
     fn ensure_whole(&self, words: usize) -> Result<()> {
         for (name, list, _) in &self.0 {
             let length = list.as_ref().map_or(words, Vec::len);
-            ensure!(length == words, "`{name}` has {length} entries for {words} words");
+            ensure!(length == words, "{}", of_other_length(name, length, words));
         }
         Ok(())
     }

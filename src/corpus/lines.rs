@@ -21,6 +21,8 @@ struct Stored {
     read: Arc<AtomicU64>,
     /// Whether the bytes could not be had: what a decoder then says is not about them.
     failed: bool,
+    /// The first bytes, as many as tell how a file is compressed.
+    start: Vec<u8>,
 }
 
 impl Read for Stored {
@@ -30,6 +32,8 @@ impl Read for Stored {
             self.failed |= error.kind() != io::ErrorKind::Interrupted;
         })?;
         self.hash.update(&buffer[..read]);
+        let lacking = Compression::LONGEST_MAGIC - self.start.len();
+        self.start.extend(buffer[..read].iter().take(lacking));
         self.read.fetch_add(read as u64, Ordering::Relaxed);
         Ok(read)
     }
@@ -85,7 +89,7 @@ impl Lines {
         compression: Compression,
         read: Arc<AtomicU64>,
     ) -> io::Result<Self> {
-        let stored = Stored { source, hash: Sha256::new(), read, failed: false };
+        let stored = Stored { source, hash: Sha256::new(), read, failed: false, start: Vec::new() };
         let decoder = match compression {
             Compression::None => Decoder::Plain(stored),
             Compression::Gzip => Decoder::Gzip(MultiGzDecoder::new(stored)),
@@ -155,7 +159,7 @@ impl Lines {
         }
         match std::str::from_utf8(line) {
             Ok(line) => Ok(Some(line)),
-            Err(_) if self.number == 1 && compressed(line) => bail!(
+            Err(_) if self.number == 1 && Compression::of_bytes(line) => bail!(
                 "{}: these are compressed bytes: the file's name must end in .gz or .zst, standard input is to be \
                  decompressed first",
                 self.at(1),
@@ -171,16 +175,20 @@ impl Lines {
 
     /// The error where bytes cannot be read, or cannot be decoded.
     fn unreadable(&mut self, error: io::Error) -> anyhow::Error {
-        let failed = self.source.get_mut().stored().failed;
+        let stored = self.source.get_mut().stored();
+        let (failed, is_compressed) = (stored.failed, self.compression.may_begin(&stored.start));
         let Self { path, number, compression, .. } = self;
         match compression.name().filter(|_| !failed) {
             None => anyhow!(error).context(format!("cannot read {path} after line {number}")),
+            Some(name) if !is_compressed => anyhow!(
+                "{path} is not compressed by {name} as its name says: name it without that extension, or compress it"
+            ),
             Some(name) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 anyhow!("{path} is cut short after line {number}, its {name} data has no end: get or compress it again")
             }
             Some(name) => anyhow!(
-                "{path} is damaged after line {number}, or not compressed by {name} as its name says ({error}): get or \
-                 compress it again"
+                "{path} is damaged after line {number}, its {name} data cannot be decompressed ({error}): get or compress it \
+                 again"
             ),
         }
     }
@@ -190,21 +198,5 @@ impl Lines {
         let stored = self.source.get_mut().stored();
         io::copy(stored, &mut io::sink()).with_context(|| format!("cannot read {}", self.path))?;
         Ok(hex(&std::mem::take(&mut stored.hash).finalize()))
-    }
-}
-
-/// Whether a file begins as gzip (RFC 1952, 2.3.1) or Zstandard (RFC 8878, 3.1.1) does.
-fn compressed(start: &[u8]) -> bool {
-    start.starts_with(b"\x1f\x8b") || start.starts_with(b"\x28\xb5\x2f\xfd")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn compressed_bytes_are_told_by_their_beginning() {
-        assert!(compressed(b"\x1f\x8b\x08") && compressed(b"\x28\xb5\x2f\xfd\x24"));
-        assert!(!compressed(b"") && !compressed(b"\xe9t\xe9") && !compressed(b"\x1f"));
     }
 }

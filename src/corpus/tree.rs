@@ -1,6 +1,7 @@
 //! The conditions that a dependency tree must meet, in whatever format it comes.
 
 use super::sentence::{TreeHead, Word};
+use crate::system::counted::counted;
 
 /// Checks that heads are in range and lead to a root; the error names the word, counted from 0, and the problem.
 pub(super) fn check(words: &[Word]) -> Result<(), (usize, String)> {
@@ -10,7 +11,7 @@ pub(super) fn check(words: &[Word]) -> Result<(), (usize, String)> {
     };
     for word in 0..words.len() {
         if let Some(head) = next(word).filter(|&head| head >= words.len()) {
-            return Err((word, format!("is {}, but the sentence has {} words", head + 1, words.len())));
+            return Err((word, format!("is {}, but the sentence has {}", head + 1, counted(words.len(), "word"))));
         }
     }
     // For each word the walk that met it first: a walk that meets itself has found a cycle.

@@ -17,6 +17,7 @@ use crate::studies::study::columns;
 use crate::studies::summary::Summary;
 use crate::studies::tracked::{Tracked, Tracker};
 use crate::studies::wording::{percent, plain_table, plus_minus, significance};
+use crate::system::counted::counted;
 use crate::system::terminal::printable;
 
 /// The card of a head: its labels with their evidence, what each study says of it, its metrics, and what its labels stand
@@ -109,11 +110,15 @@ fn more(out: &mut Summary, label: &Label) -> fmt::Result {
     }
     let Some(test) = &label.use_of_arcs else { return Ok(()) };
     let Some(used) = test.used else {
-        return writeln!(out, "{name}: with {} arcs, whether the model uses them was not tested.", test.arcs);
+        return writeln!(
+            out,
+            "{name}: with {}, whether the model uses them was not tested.",
+            counted(test.arcs, "arc")
+        );
     };
     let cost = test.loss.map_or_else(|| "-".to_owned(), |loss| signed(loss, test.ci95));
     let used = if used { "the model uses" } else { "it is not shown that the model uses" };
-    writeln!(out, "{name}: {used} its arcs ({cost} nats a word without them, {} arcs).", test.arcs)
+    writeln!(out, "{name}: {used} its arcs ({cost} nats a word without them, {}).", counted(test.arcs, "arc"))
 }
 
 /// The metrics of a single number.
@@ -182,8 +187,9 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
     let offset_accuracy = percent(Some(*offset_accuracy));
     writeln!(
         out,
-        "{}, {words} words, in % of them, ± half of the 95 % interval; the best offset ({offset:+}) has {offset_accuracy}{tags}:\n",
-        printable(relation)
+        "{}, {}, in % of them, ± half of the 95 % interval; the best offset ({offset:+}) has {offset_accuracy}{tags}:\n",
+        printable(relation),
+        counted(*words, "word")
     )
     .expect("writing to a string does not fail");
     let mut table = plain_table();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::palette::Hue;
 use crate::report::{HeadReport, Report};
 use crate::studies::all;
-use crate::studies::label::{Detector, UNLABELLED};
+use crate::studies::label::{BORDERLINE, Detector, TIED, UNLABELLED};
 
 /// A head in a grid.
 pub struct Cell {
@@ -33,7 +33,7 @@ pub struct Shown {
 #[must_use]
 pub fn shown(label: &str) -> Shown {
     let of = |detector: &Detector| Shown {
-        code: detector.code(label).to_owned(),
+        code: detector.code(label).into_owned(),
         hue: Hue::of(detector.shown.colour),
         family: detector.explanation.name.to_owned(),
     };
@@ -51,7 +51,7 @@ impl Cell {
         let Shown { code, hue, .. } = shown(&head.primary);
         let (borderline, tied) = (is_borderline(head), head.labels.iter().any(|label| label.tied));
         let more = head.labels.len().saturating_sub(1);
-        let mut marks = [(borderline, "?"), (tied, "~")].map(|(is, mark)| if is { mark } else { "" }).concat();
+        let mut marks = [(borderline, BORDERLINE), (tied, TIED)].map(|(is, mark)| if is { mark } else { "" }).concat();
         let mut words = format!("{}: {}", head.name, head.primary);
         if borderline {
             words.push_str(", borderline");

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::report::{Report, SCHEMA_VERSION};
 use crate::system::failure::{Class, Classify};
 use crate::system::input;
+use crate::system::json::problem_in_line;
 use crate::system::terminal::is_obeyed;
 
 /// The report, indented, with a newline at the end. Floats are the shortest that read back to the same value.
@@ -78,7 +79,7 @@ fn parsed(name: &str, text: &str) -> Result<Report> {
     struct Version {
         schema_version: u32,
     }
-    let broken = |error: serde_json::Error| anyhow!("{name}:{}: {error}", error.line());
+    let broken = |error: serde_json::Error| anyhow!("{name}:{}: {}", error.line(), problem_in_line(&error));
     let Version { schema_version } =
         serde_json::from_str(text).map_err(broken).context("this is no report of headscope in JSON")?;
     if schema_version != SCHEMA_VERSION {

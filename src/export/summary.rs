@@ -2,7 +2,7 @@
 
 mod controls;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 use std::iter;
 use std::ops::Range;
@@ -14,11 +14,12 @@ use crate::passes::observation::Observation;
 use crate::report::{CorpusFileInfo, CorpusInfo, HeadReport, Report, TextInfo};
 use crate::sequences::shard::Shard;
 use crate::studies::all;
-use crate::studies::label::{Label, UNLABELLED};
+use crate::studies::label::{BORDERLINE, Label, TIED, UNLABELLED, UNLABELLED_SHOWN};
 use crate::studies::metric::Values;
 use crate::studies::presets::{self, Preset};
 use crate::studies::summary::{Summary, width_of};
 use crate::studies::wording::plain_table;
+use crate::system::counted::{counted, plural};
 use crate::system::terminal::printable;
 
 /// How much a summary says.
@@ -46,10 +47,11 @@ pub fn of_shard(shard: Shard, observation: &Observation) -> String {
     let tally = &observation.tally;
     let skipped: u64 = tally.skipped.values().sum();
     format!(
-        "shard {shard} of {}: {} sentences, {} tokens, {skipped} sentences skipped\n",
+        "shard {shard} of {}: {}, {}, {} skipped\n",
         printable(&observation.identity.corpus.name),
-        tally.sentences,
-        tally.tokens,
+        counted(tally.sentences, "sentence"),
+        counted(tally.tokens, "token"),
+        counted(skipped, "sentence"),
     )
 }
 
@@ -62,20 +64,13 @@ fn write_summary(
     let (model, corpus) = (&report.model, &report.corpus);
     writeln!(
         out,
-        "model   {}: {}, {} layers x {} heads",
+        "model   {}: {}, {} x {}",
         printable(&model.id),
         model.family,
-        model.layers,
-        model.heads
+        counted(model.layers, "layer"),
+        counted(model.heads, "head")
     )?;
-    writeln!(
-        out,
-        "corpus  {}: {} sentences, {} words, {} tokens",
-        printable(&corpus.name),
-        corpus.sentences,
-        corpus.words,
-        corpus.tokens,
-    )?;
+    writeln!(out, "corpus  {}: {}", printable(&corpus.name), sizes(corpus.sentences, corpus.words, corpus.tokens))?;
     files(out, corpus)?;
     remarks(out, corpus)?;
     writeln!(out, "\nPrimary label of each head (layers down, heads across):\n")?;
@@ -103,6 +98,11 @@ fn write_summary(
     Ok(())
 }
 
+/// How much text there is.
+fn sizes(sentences: u64, words: u64, tokens: u64) -> String {
+    [(sentences, "sentence"), (words, "word"), (tokens, "token")].map(|(number, what)| counted(number, what)).join(", ")
+}
+
 /// The files of a corpus that has several.
 fn files(out: &mut Summary, corpus: &CorpusInfo) -> fmt::Result {
     const SHOWN: usize = 12;
@@ -112,12 +112,12 @@ fn files(out: &mut Summary, corpus: &CorpusInfo) -> fmt::Result {
     for file in corpus.files.iter().take(SHOWN) {
         let CorpusFileInfo { name, format, sentences, words, tokens, skipped, .. } = file;
         let name = printable(name);
-        write!(out, "        {name} ({format}): {sentences} sentences, {words} words, {tokens} tokens")?;
+        write!(out, "        {name} ({format}): {}", sizes(*sentences, *words, *tokens))?;
         writeln!(out, "{}", if *skipped > 0 { format!(", {skipped} skipped") } else { String::new() })?;
     }
     match corpus.files.len().saturating_sub(SHOWN) {
         0 => Ok(()),
-        more => writeln!(out, "        and {more} more files"),
+        more => writeln!(out, "        and {}", counted(more, "more file")),
     }
 }
 
@@ -163,11 +163,11 @@ struct Code {
 
 fn code(label: &str) -> Code {
     let Some(detector) = all::detector_of(label) else {
-        let (text, meaning) = if label == UNLABELLED { (".", "no label") } else { (label, label) };
+        let [text, meaning] = if label == UNLABELLED { UNLABELLED_SHOWN } else { [label; 2] };
         return Code { text: printable(text), style: Style::new(), meaning: meaning.to_owned() };
     };
     let style = Style::new().fg_color(Some(detector.shown.colour.into()));
-    Code { text: printable(detector.code(label)), style, meaning: detector.explanation.name.to_owned() }
+    Code { text: printable(&detector.code(label)), style, meaning: detector.explanation.name.to_owned() }
 }
 
 /// The grid, in as many parts as it takes, each of so many heads that it fits.
@@ -211,18 +211,21 @@ fn grid(report: &Report, shown: Range<usize>) -> Table {
 
 /// The labels that the grid shows, with the number of heads.
 fn legend(out: &mut Summary, heads: &[HeadReport]) -> fmt::Result {
-    let mut counts: BTreeMap<String, (usize, String, Style)> = BTreeMap::new();
+    let mut counts: BTreeMap<String, (usize, BTreeSet<String>, Style)> = BTreeMap::new();
     for head in heads {
         let Code { text, style, meaning } = code(&head.primary);
-        let family = meaning.contains('<') || meaning.ends_with(":k");
-        let shown = if family { String::new() } else { text };
-        counts.entry(meaning).or_insert((0, shown, style)).0 += 1;
+        // The code of a family with a word in its name is that word.
+        let shown = Some(text).filter(|text| !meaning.contains('<') && *text != meaning);
+        let (count, codes, _) = counts.entry(meaning).or_insert((0, BTreeSet::new(), style));
+        *count += 1;
+        codes.extend(shown);
     }
     let mut entries: Vec<_> = counts.into_iter().collect();
     entries.sort_by_key(|(_, (count, ..))| std::cmp::Reverse(*count));
     writeln!(out)?;
-    for (meaning, (count, shown, style)) in entries {
-        let code = if shown.is_empty() || shown == meaning { String::new() } else { format!(" ({shown})") };
+    for (meaning, (count, codes, style)) in entries {
+        let codes = codes.into_iter().collect::<Vec<_>>().join(", ");
+        let code = if codes.is_empty() { codes } else { format!(" ({codes})") };
         writeln!(out, "{count:>5}  {style}{meaning}{style:#}{code}")?;
     }
     Ok(())
@@ -233,14 +236,9 @@ fn firm(out: &mut Summary, heads: &[HeadReport]) -> fmt::Result {
     let has_firm = |head: &&HeadReport| head.labels.iter().any(|label| !label.borderline);
     let firm = heads.iter().filter(has_firm).count();
     let share = 100.0 * firm as f64 / heads.len().max(1) as f64;
-    writeln!(out, "\n{firm} of {} heads ({share:.0} %) have a firm label.", heads.len())
+    let (heads, have) = (counted(heads.len(), "head"), plural(&firm, "has", "have"));
+    writeln!(out, "\n{firm} of {heads} ({share:.0} %) {have} a firm label.")
 }
-
-/// The mark of a label in the grid whose interval crosses its threshold.
-const BORDERLINE: &str = "?";
-
-/// The mark of a label in the grid that another one might as well stand before.
-const TIED: &str = "~";
 
 /// The legend of [`TIED`], where the grid has it.
 fn tied(out: &mut Summary, heads: &[HeadReport]) -> fmt::Result {
@@ -251,9 +249,9 @@ fn tied(out: &mut Summary, heads: &[HeadReport]) -> fmt::Result {
     }
     writeln!(
         out,
-        "\n{open} of {} heads with several labels might as well have another one first ({TIED}): the intervals of their \
-         margins meet.",
-        several().count(),
+        "\n{open} of {} with several labels might as well have another one first ({TIED}): the intervals of {} margins meet.",
+        counted(several().count(), "head"),
+        plural(&open, "its", "their"),
     )
 }
 
@@ -263,7 +261,8 @@ fn borderline(out: &mut Summary, heads: &[HeadReport]) -> fmt::Result {
     if borderline == 0 {
         return Ok(());
     }
-    writeln!(out, "\n{borderline} of {all} labels are borderline ({BORDERLINE}): their intervals cross the threshold.")
+    let (are, cross) = plural(&borderline, ("is", "its interval crosses"), ("are", "their intervals cross"));
+    writeln!(out, "\n{borderline} of {} {are} borderline ({BORDERLINE}): {cross} the threshold.", counted(all, "label"))
 }
 
 fn skipped(out: &mut Summary, report: &Report) -> fmt::Result {

@@ -4,6 +4,7 @@ use anyhow::{Result, anyhow, bail, ensure};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
+use crate::system::json::problem;
 use crate::system::terminal::shortened;
 
 /// The activation between the two linear layers of a feed-forward block.
@@ -151,7 +152,7 @@ pub(super) fn initializer_range<'de, D: Deserializer<'de>>(value: D) -> Result<f
 pub(super) fn fields<T: DeserializeOwned>(text: &str) -> Result<T> {
     serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(text)).map_err(|error| {
         let field = error.path().to_string();
-        let problem = error.into_inner().to_string();
+        let problem = problem(error.inner());
         // `.` is the whole object, as where a field is missing, which the problem itself names.
         if field == "." || problem.starts_with(&field) { anyhow!(problem) } else { anyhow!("{field}: {problem}") }
     })
@@ -331,7 +332,7 @@ mod tests {
     fn fields_of_another_type_are_named() {
         let text = r#"{"vocab_size": 9, "hidden_size": null}"#;
         let error = Config::parse(text).unwrap_err().to_string();
-        assert_eq!(error, "hidden_size: invalid type: null, expected usize at line 1 column 37");
+        assert_eq!(error, "hidden_size: invalid type: null, expected a whole number of 0 or more at line 1 column 37");
     }
 
     #[test]

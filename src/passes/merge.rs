@@ -9,6 +9,7 @@ use super::identity::Identity;
 use super::observation::{Observation, Stage};
 use super::partial::{self, EXTENSION, Restore};
 use crate::sequences::shard::Shard;
+use crate::system::counted::{counted, plural};
 use crate::system::failure::{Class, Classify};
 
 /// How many missing shards a message names.
@@ -31,7 +32,11 @@ impl<'a> Shards<'a> {
     fn add(&mut self, path: &'a Path, shard: Shard, stage: &Stage) -> Result<()> {
         let (of, others) = (self.of, shard.of());
         let (here, there) = (path.display(), self.some().display());
-        ensure!(of == others, "cannot merge `{there}` and `{here}`: one is of {of} shards and the other of {others}");
+        ensure!(
+            of == others,
+            "cannot merge `{there}` and `{here}`: one is of {} and the other of {others}",
+            counted(of, "shard")
+        );
         ensure!(
             self.stage == *stage,
             "cannot merge `{there}` and `{here}`: they were run after other sums, or by another policy: run one of them again \
@@ -60,7 +65,8 @@ impl<'a> Shards<'a> {
         let mut named: Vec<String> = missing.iter().take(NAMED).map(|number| format!("{number}/{of}")).collect();
         named.extend((missing.len() > NAMED).then(|| format!("and {} more", missing.len() - NAMED)));
         let after = if self.stage.is_after() { " that were run with --after" } else { "" };
-        let what = format!("{} of {of} shards{after} are missing: {}", missing.len(), named.join(", "));
+        let (shards, are) = (counted(of, "shard"), plural(&missing.len(), "is", "are"));
+        let what = format!("{} of {shards}{after} {are} missing: {}", missing.len(), named.join(", "));
         Err(anyhow!(what)).class(Class::Incomplete)
     }
 }

@@ -77,7 +77,7 @@ fn label() -> Schema {
         Parameter::OneOf(family, all) => {
             json!({ "enum": all().iter().map(|one| format!("{family}:{one}")).collect::<Vec<_>>() })
         }
-        Parameter::Any(family) => json!({ "pattern": format!("^{family}:.") }),
+        Parameter::Any(family, _) => json!({ "pattern": format!("^{family}:.") }),
     };
     json_schema!({ "type": "string", "anyOf": all::detectors().map(of_detector).collect::<Vec<_>>() })
 }

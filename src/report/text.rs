@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::corpus::{MAX_REMEMBERED, Repeats};
 use crate::sequences::tally::Tally;
 use crate::stats::blocks::BLOCKS;
+use crate::system::counted::plural;
 
 /// What kind of text a corpus is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -111,17 +112,22 @@ impl TextInfo {
         }
         if self.is_repetitive() {
             remarks.push(format!(
-                "its {sentences_read} sentences are {different_sentences} different ones: {:.1} % occur more than once",
+                "its {sentences_read} sentences are {different_sentences} different {}: {:.1} % occur more than once",
+                plural(&different_sentences, "one", "ones"),
                 percent(self.repeated_share),
             ));
         }
         if families < different_sentences {
-            remarks.push(format!("its {different_sentences} different sentences are {families} families"));
+            remarks.push(format!(
+                "its {different_sentences} different sentences are {families} {}",
+                plural(&families, "family", "families")
+            ));
         }
         if not_remembered > 0 {
             remarks.push(format!(
-                "of its sentences {not_remembered} were read when {MAX_REMEMBERED} were remembered: equal ones among them \
-                 were not found"
+                "of its sentences {not_remembered} {} read when {MAX_REMEMBERED} were remembered: equal ones among them \
+                 were not found",
+                plural(&not_remembered, "was", "were")
             ));
         }
         remarks

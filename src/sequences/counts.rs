@@ -1,7 +1,6 @@
 //! How often each token is in a corpus, and how rare that makes it.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -10,6 +9,7 @@ use super::sequence::Sequence;
 use crate::model::tokenizer::ModelTokenizer;
 use crate::system::digest::hex;
 use crate::system::input;
+use crate::system::json::problem;
 use sha2::{Digest, Sha256};
 
 /// The longest file of counts that is read, in bytes: 64 MiB, some hundred for each of 500,000 tokens.
@@ -57,9 +57,8 @@ impl Counting {
     pub fn read(path: &Path, tokenizer: &ModelTokenizer) -> Result<(Self, String)> {
         let file = path.display();
         let text = input::read_to_string(path, LONGEST).with_context(|| format!("cannot read the counts `{file}`"))?;
-        let named: BTreeMap<String, u64> = serde_json::from_str(&text).map_err(|error: serde_json::Error| {
-            let error = io::Error::from(error);
-            anyhow!("the counts `{file}` are no JSON object from tokens to whole numbers: {error}")
+        let named: BTreeMap<String, u64> = serde_json::from_str(&text).map_err(|error| {
+            anyhow!("the counts `{file}` are no JSON object from tokens to whole numbers: {}", problem(&error))
         })?;
         let mut counts = BTreeMap::new();
         let mut sum = 0_u64;

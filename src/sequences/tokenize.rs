@@ -80,7 +80,11 @@ impl<'a> SentenceTokenizer<'a> {
                 Ok(Tokenized::Sequence(Box::new(sequence)))
             }
             Tokenized::Skipped(reason) if self.strict => {
-                bail!("{origin}: sentence {index} would be skipped, it is one {} (--strict)", reason.describe())
+                bail!(
+                    "{origin}: sentence {index}, one {}, would be skipped, and --strict skips none{}",
+                    reason.describe(),
+                    reason.way_out()
+                )
             }
             Tokenized::Skipped(reason) => {
                 self.tally.skip(origin.file, reason);

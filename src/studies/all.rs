@@ -17,7 +17,7 @@ use super::explained::Explained;
 use super::explanation::Entry;
 use super::frequency::Frequency;
 use super::gradient::Gradient;
-use super::label::{Detector, NO_LABEL};
+use super::label::{Detector, NO_LABEL, UNLABELLED, UNLABELLED_SHOWN};
 use super::likeness::HeadLikeness;
 use super::norms::Norms;
 use super::policy::{Policy, Threshold};
@@ -76,6 +76,15 @@ pub fn detectors() -> impl Iterator<Item = &'static Detector> {
 #[must_use]
 pub fn detector_of(label: &str) -> Option<&'static Detector> {
     detectors().find(|detector| detector.gives(label))
+}
+
+/// The labels that the grid of a summary shows so.
+#[must_use]
+pub fn labels_of_code(code: &str) -> Vec<String> {
+    if UNLABELLED_SHOWN.contains(&code) {
+        return vec![UNLABELLED.to_owned()];
+    }
+    detectors().filter_map(|detector| detector.label_of(code)).collect()
 }
 
 /// The default of every threshold.
@@ -180,8 +189,28 @@ mod tests {
     #[test]
     fn a_label_is_shown_by_its_code_its_parameter_or_itself() {
         let code = |label: &'static str| detector_of(label).unwrap().code(label);
-        let shown = ["previous-token", "offset:-3", "syntactic:nsubj:pass", "broad"].map(code);
-        assert_eq!(shown, ["prev", "-3", "nsubj:pass", "broad"]);
+        let shown = ["previous-token", "offset:-3", "offset:2", "syntactic:nsubj:pass", "broad"].map(code);
+        assert_eq!(shown, ["prev", "-3", "+2", "nsubj:pass", "broad"]);
+    }
+
+    #[test]
+    fn a_code_leads_back_to_its_label() {
+        for (code, labels) in [
+            ("prev", &["previous-token"][..]),
+            ("+2", &["offset:2"]),
+            ("nsubj:pass", &["syntactic:nsubj:pass"]),
+            ("punct", &["syntactic:punct"]),
+            ("broad", &["broad"]),
+            (".", &[UNLABELLED]),
+            ("2", &[]),
+            ("nothing", &[]),
+        ] {
+            assert_eq!(labels_of_code(code), labels, "{code}");
+        }
+        // Whatever a grid shows is explained.
+        for detector in detectors().filter(|detector| detector.shown.code.is_some()) {
+            assert!(!labels_of_code(detector.shown.code.unwrap()).is_empty(), "{}", detector.explanation.name);
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Labels: rules over metrics, each with its evidence, and the verdict on a head that they come to.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use anstyle::AnsiColor;
@@ -17,6 +18,15 @@ use crate::stats::significance::benjamini_hochberg;
 
 /// The label of a head that has no other.
 pub const UNLABELLED: &str = "unlabelled";
+
+/// How the grid of a summary shows such a head, and its legend.
+pub const UNLABELLED_SHOWN: [&str; 2] = [".", "no label"];
+
+/// The mark of a label in the grid whose interval crosses its threshold.
+pub const BORDERLINE: &str = "?";
+
+/// The mark of a label in the grid that another one might as well stand before.
+pub const TIED: &str = "~";
 
 /// The documentation of [`UNLABELLED`].
 pub const NO_LABEL: Explanation = Explanation {
@@ -47,8 +57,8 @@ pub struct Detector {
 pub enum Parameter {
     /// There is one label, of the detector's own name.
     None,
-    /// Labels are `family:parameter`, with any words for the parameter.
-    Any(&'static str),
+    /// Labels are `family:parameter`, with any words for the parameter; of some it is known that they are one.
+    Any(&'static str, fn(&str) -> bool),
     /// Labels are `family:parameter`, with one of these.
     OneOf(&'static str, fn() -> Vec<String>),
 }
@@ -70,7 +80,7 @@ impl Detector {
     pub fn gives(&self, label: &str) -> bool {
         match self.parameter {
             Parameter::None => label == self.explanation.name,
-            Parameter::Any(_) | Parameter::OneOf(..) => self.parameter_of(label).is_some(),
+            Parameter::Any(..) | Parameter::OneOf(..) => self.parameter_of(label).is_some(),
         }
     }
 
@@ -79,16 +89,30 @@ impl Detector {
         let (name, parameter) = label.split_once(':')?;
         let valid = match self.parameter {
             Parameter::None => false,
-            Parameter::Any(family) => name == family && !parameter.is_empty(),
+            Parameter::Any(family, _) => name == family && !parameter.is_empty(),
             Parameter::OneOf(family, all) => name == family && all().iter().any(|one| one == parameter),
         };
         valid.then_some(parameter)
     }
 
-    /// The label as the grid of a summary shows it.
+    /// The label as the grid of a summary shows it: an offset has its sign, as in tables.
     #[must_use]
-    pub fn code<'a>(&self, label: &'a str) -> &'a str {
-        self.shown.code.or_else(|| self.parameter_of(label)).unwrap_or(label)
+    pub fn code<'a>(&self, label: &'a str) -> Cow<'a, str> {
+        let code = self.shown.code.or_else(|| self.parameter_of(label)).unwrap_or(label);
+        code.parse().map_or(Cow::Borrowed(code), |offset: i32| format!("{offset:+}").into())
+    }
+
+    /// The label of this detector that the grid shows as `code`.
+    #[must_use]
+    pub fn label_of(&self, code: &str) -> Option<String> {
+        let mut labels = match self.parameter {
+            Parameter::None => vec![self.explanation.name.to_owned()],
+            Parameter::OneOf(family, all) => all().iter().map(|one| format!("{family}:{one}")).collect(),
+            Parameter::Any(family, is_known) if is_known(code) => vec![format!("{family}:{code}")],
+            Parameter::Any(..) => Vec::new(),
+        };
+        let place = labels.iter().position(|label| self.code(label) == code)?;
+        Some(labels.swap_remove(place))
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use comfy_table::{ColumnConstraint, ContentArrangement, Table};
+use comfy_table::{Column, ColumnConstraint, ContentArrangement, Table, Width};
+use textwrap::core::display_width;
 use textwrap::{Options, WordSplitter, wrap};
 
 /// Lines and tables, one after the other.
@@ -115,14 +116,26 @@ fn wrapped(line: &str, width: usize) -> String {
     wrap(line, options.word_splitter(WordSplitter::NoHyphenation)).join("\n")
 }
 
-/// The table as it has room, and the columns that went for it. What is still too wide then has its cells wrapped.
+/// The table as it has room, and the columns that went for it.
+///
+/// What is still too wide without those that may go has its cells wrapped between words; where a line has not even room for
+/// the longest word of each column, others go, from the right, all but the first two.
 fn fitted(mut table: Table, may_go: &[usize], width: Option<usize>) -> (Table, Vec<usize>) {
     let Some(width) = width else { return (table, Vec::new()) };
     let mut gone = Vec::new();
+    let others = (2..table.column_count()).rev().filter(|column| !may_go.contains(column));
+    let mut next = may_go.iter().copied().chain(others);
     while width_of(&table) > width {
-        let Some(&column) = may_go.get(gone.len()) else {
+        let least = least_widths(&table);
+        let fits =
+            gone.len() >= may_go.len() && least.iter().map(|(_, least)| usize::from(*least)).sum::<usize>() <= width;
+        let Some(column) = next.next().filter(|_| !fits) else {
             table.set_content_arrangement(ContentArrangement::Dynamic);
             table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
+            for (column, least) in least {
+                let column = table.column_mut(column).expect("a column of the table");
+                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(least)));
+            }
             break;
         };
         if let Some(column) = table.column_mut(column) {
@@ -133,10 +146,24 @@ fn fitted(mut table: Table, may_go: &[usize], width: Option<usize>) -> (Table, V
     (table, gone)
 }
 
+/// The columns that are there, each with the width of its longest word and the space around it.
+fn least_widths(table: &Table) -> Vec<(usize, u16)> {
+    let shown = table.column_iter().enumerate().filter(|(_, column)| !column.is_hidden());
+    let widest = |place: usize| {
+        let cells = table.header().into_iter().chain(table.row_iter()).filter_map(|row| row.cell_iter().nth(place));
+        let words = cells.filter_map(|cell| cell.content().split_whitespace().map(display_width).max());
+        words.max().unwrap_or(0)
+    };
+    let least = |place: usize, column: &Column| {
+        u16::try_from(widest(place)).unwrap_or(u16::MAX).saturating_add(column.padding_width())
+    };
+    shown.map(|(place, column)| (place, least(place, column))).collect()
+}
+
 /// The columns of a terminal that a table takes.
 #[must_use]
 pub fn width_of(table: &Table) -> usize {
-    table.lines().map(|line| textwrap::core::display_width(line.trim_end())).max().unwrap_or(0)
+    table.lines().map(|line| display_width(line.trim_end())).max().unwrap_or(0)
 }
 
 /// What stands above a column.
@@ -184,9 +211,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_wide_without_them_is_wrapped() {
+    fn what_is_too_wide_without_them_is_wrapped_between_words() {
+        let mut table = plain_table();
+        table.set_header(["head", "first labels", "over offset"]);
+        table.add_row(["L0H1", "nsubj:pass, conj", "+1.2 ±0.4"]);
         let mut summary = Summary::default();
-        summary.table(table());
-        assert!(summary.fit(Some(16)).lines().all(|line| line.trim_end().len() <= 16), "{}", summary.fit(Some(16)));
+        summary.table(table);
+        let shown = |width| summary.fit(Some(width));
+        // 4, 11 and 6 letters in the longest words, and two spaces around each.
+        for width in 27..44 {
+            let text = shown(width);
+            assert!(text.lines().all(|line| display_width(line.trim_end()) <= width), "{text}");
+            let words: Vec<&str> = text.split_whitespace().collect();
+            for word in ["head", "L0H1", "nsubj:pass,", "conj", "over", "offset", "+1.2", "±0.4"] {
+                assert!(words.contains(&word), "{word} in {width} columns:\n{text}");
+            }
+        }
+        // With less room a column goes, from the right, and is named.
+        assert!(shown(26).ends_with("(no room for: over offset)\n"), "{}", shown(26));
+        assert!(!shown(26).contains("+1.2") && shown(26).contains(" nsubj:pass, "), "{}", shown(26));
+        // The first two columns stay, and no word is broken.
+        assert!(shown(8).contains(" nsubj:pass, "), "{}", shown(8));
     }
 }

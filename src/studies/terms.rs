@@ -45,6 +45,34 @@ pub const TERMS: &[Term] = &[
         section: "Labels",
     },
     Term {
+        name: "tied",
+        also: &["~"],
+        meaning: "Of labels of one head that are as firm as its first: the intervals of the two margins meet, so that either might \
+            stand first (`~` in the grid).",
+        section: "Labels",
+    },
+    Term {
+        name: "rests_on",
+        also: &["rests on"],
+        meaning: "The label of the head that this one says more of, as `sink:no-op` does of `first-special`: it stands after that \
+            one, with no larger margin, and never ties with it.",
+        section: "Labels",
+    },
+    Term {
+        name: "beside",
+        also: &[],
+        meaning: "In tables of labels what the score is to be read beside: the chance level of the number, or the baseline that the \
+            label is held against; the report has it as `baseline` of the label.",
+        section: "Labels",
+    },
+    Term {
+        name: "family",
+        also: &["families"],
+        meaning: "Of sentences: equal ones, and those that the corpus says belong together, which are evidence once. Of labels: \
+            those of one rule, as `offset:-2` is of `offset:k`. Of tests: those whose p-values are corrected together.",
+        section: "Families of sentences",
+    },
+    Term {
         name: "interval",
         also: &["ci95", "±"],
         meaning: "The 95 % interval of a number, by resampling blocks of sentences; `±` is half of its width. It is about more \

@@ -216,7 +216,7 @@ mod tests {
             ("cannot open corpus `my corpus`: denied", (text("my corpus"), None, None)),
             ("no such corpus file or folder: `my corpus`", (text("my corpus"), None, None)),
             (
-                "t.toml:6: in run `m.c`: invalid value '0' for '--limit <N>': 0 is not in 1..9",
+                "t.toml:6: in run `m.c`: invalid value '0' for '--limit <N>': a whole number of 1 or more is expected",
                 (text("t.toml"), Some(6), None),
             ),
             (

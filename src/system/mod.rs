@@ -3,11 +3,13 @@
 pub mod boxed;
 mod claims;
 pub mod contained;
+pub mod counted;
 pub mod described;
 pub mod digest;
 pub mod failure;
 pub mod input;
 pub mod interrupt;
+pub mod json;
 pub mod lanes;
 pub mod output;
 pub mod parallel;

@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::inputs::Inputs;
 use crate::export::json;
 use crate::report::Report;
+use crate::system::counted::{counted, plural};
 use crate::system::failure::{Class, Classify};
+use crate::system::json::problem_in_line;
 use crate::system::output::{self, Output};
 
 /// The file of the ledger in the folder of the reports.
@@ -91,7 +93,8 @@ impl Found {
     /// How many heads have a firm label, in words.
     #[must_use]
     pub fn labelled(&self) -> String {
-        format!("{} of {} heads have a firm label", self.firm, self.layers * self.heads)
+        let (heads, have) = (counted(self.layers * self.heads, "head"), plural(&self.firm, "has", "have"));
+        format!("{} of {heads} {have} a firm label", self.firm)
     }
 }
 
@@ -170,7 +173,8 @@ fn read(path: &Path) -> Result<BTreeMap<String, Entry>> {
     let text = output::earlier(path, LONGEST).with_context(|| format!("cannot read `{shown}`"))?;
     let Some(text) = text else { return Ok(BTreeMap::new()) };
     let file: File = serde_json::from_str(&text).map_err(|error| {
-        anyhow!("{shown}:{}: this is not what `headscope batch` writes ({error}): {way_out}", error.line())
+        let (line, problem) = (error.line(), problem_in_line(&error));
+        anyhow!("{shown}:{line}: this is not what `headscope batch` writes ({problem}): {way_out}")
     })?;
     match file.schema_version {
         SCHEMA_VERSION => Ok(file.runs),

@@ -22,6 +22,7 @@ use crate::export::Target;
 use crate::model::files::ModelFiles;
 use crate::model::source::ModelRef;
 use crate::model::{Fingerprint, Hashes};
+use crate::system::counted::counted;
 use crate::system::failure::{Class, Classify, classed};
 use crate::system::progress::Downloads;
 use crate::system::terminal::{print, printable};
@@ -241,7 +242,7 @@ impl Batch<'_> {
         let class = if self.failed.iter().all(|(_, class)| class == first) { *first } else { Class::Other };
         let names: Vec<&str> = self.failed.iter().map(|(name, _)| name.as_str()).collect();
         let (failed, all) = (names.len(), rows.len());
-        Err(classed(anyhow!("{failed} of {all} runs failed: {}", names.join(", ")), class))
+        Err(classed(anyhow!("{failed} of {} failed: {}", counted(all, "run"), names.join(", ")), class))
     }
 }
 

@@ -8,6 +8,7 @@ use anyhow::Result;
 
 use super::ledger::Entry;
 use crate::export::csv;
+use crate::system::counted::counted;
 use crate::system::output::Output;
 
 /// How a run fared.
@@ -135,8 +136,8 @@ fn page(rows: &[Row<'_>]) -> String {
     let write = |html: &mut String| -> std::fmt::Result {
         writeln!(
             html,
-            "<p>{} runs: {}. All numbers: <a href=\"runs.csv\">runs.csv</a>.</p>",
-            rows.len(),
+            "<p>{}: {}. All numbers: <a href=\"runs.csv\">runs.csv</a>.</p>",
+            counted(rows.len(), "run"),
             counts.join(", ")
         )?;
         let columns = ["run", "status", "model", "corpus", "sentences", "words", "heads with a firm label", "reports"];
@@ -193,7 +194,7 @@ mod tests {
         let failed = Status::Failed("no `<script>alert(\"a\")</script>`".to_owned());
         let html = page(&[Row { run: "a.b", status: failed, entry: None }]);
         assert!(html.contains("no `&lt;script&gt;alert(&quot;a&quot;)&lt;/script&gt;`"), "{html}");
-        assert!(html.contains("1 runs: 1 failed."), "{html}");
+        assert!(html.contains("1 run: 1 failed."), "{html}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use clap_complete::Shell;
 
 use super::batch::BatchArguments;
 use super::inputs::{CorpusArguments, FormatArgument, FromTokenArgument, NetworkArguments};
+use super::numbers;
 use super::sentences::{MapsArguments, ViewArguments};
 use super::shard::ShardArgument;
 use super::statuses::{DONE, MERGING, READING, RUNNING, WRITING, help, statuses};
@@ -95,8 +96,8 @@ Examples:
   headscope analyze ./my-model --corpus UD_English-EWT --format conllu --corpus more.jsonl.gz -o report.json
   cat treebank.conllu | headscope analyze ./my-model --corpus - --format conllu -o - | jq .heads
 
-A corpus in CoNLL-U gives all metrics; plain text has no trees, so it gives those of the token level only.
-A line of JSON lines is {\"text\": \"...\"}, or {\"words\": [...]} with or without \"heads\" and \"relations\" as in CoNLL-U.
+A corpus in CoNLL-U gives all metrics; plain text has no trees, so it gives those of the token level only. \
+A line of JSON lines is {\"text\": \"...\"}, or {\"words\": [...]} with or without \"heads\" and \"relations\" as in CoNLL-U. \
 Sentences that cannot be analysed whole are skipped, counted and reported with the reason.
 ";
 
@@ -116,7 +117,7 @@ pub(super) struct AnalyzeArguments {
     #[command(flatten)]
     pub(super) corpora: CorpusArguments,
     /// Skip sentences of more tokens [default: as many as the model has positions]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = numbers::from::<u32>(1))]
     pub(super) max_tokens: Option<u32>,
     /// Cut longer sentences of plain text instead of skipping them
     #[arg(long)]
@@ -125,7 +126,7 @@ pub(super) struct AnalyzeArguments {
     #[arg(long)]
     pub(super) strict: bool,
     /// Read only the first N sentences
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1))]
     pub(super) limit: Option<u64>,
     /// Which token speaks for a word that the tokenizer split
     #[arg(long, value_enum, default_value_t = FromTokenArgument::Mean)]
@@ -135,7 +136,7 @@ pub(super) struct AnalyzeArguments {
     #[arg(long = "control", value_name = "CONTROL", value_enum)]
     pub(super) controls: Vec<ControlArgument>,
     /// Run each control so many times, with seeds from 0
-    #[arg(long, value_name = "N", default_value_t = 3, requires = "controls", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "controls", value_parser = numbers::whole::<u64>(1..=1000))]
     pub(super) control_seeds: u64,
     /// Remove heads from the model: at every position zeros stand for what they write, before the output projection.
     /// Several are separated by commas
@@ -152,10 +153,10 @@ pub(super) struct AnalyzeArguments {
     pub(super) removal: Option<RemovalArgument>,
     /// Of studies that mask words: mask a seventh of the words, N times, each time others; with 7 every word is masked once
     /// [default: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=7))]
+    #[arg(long, value_name = "N", value_parser = numbers::whole::<u8>(1..=7))]
     pub(super) phases: Option<u8>,
     /// Of studies that remove each head in turn: take at most N sentences, chosen evenly over the corpus [default: 500]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1))]
     pub(super) sample: Option<u64>,
     /// Of the study `effect`: remove only some heads by themselves, those that the loss depends on most and least to first order
     /// and some of the others: top:20,bottom:20,random:20
@@ -219,10 +220,10 @@ pub(super) struct ReportArguments {
     #[arg(long, value_name = "FILE")]
     pub(super) policy: Option<PathBuf>,
     /// Fewest words of a relation for a syntactic label [default: that of the policy, 100]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(0))]
     pub(super) min_count: Option<u64>,
     /// Worker threads [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = numbers::whole::<u16>(1..=1024))]
     pub(super) threads: Option<u16>,
     /// Leave time, threads and host out of the report, so that equal runs give equal bytes
     #[arg(long)]
@@ -282,7 +283,7 @@ Examples:
   headscope relabel report.json --policy strict.toml -o strict.json -o strict.csv
   headscope relabel report.json --preset voita2019
 
-A policy file is TOML and sets any of the keys that a report lists under `settings.policy`; what it leaves out has its
+A policy file is TOML and sets any of the keys that a report lists under `settings.policy`; what it leaves out has its \
 default, or the preset's value. For example:
   syntactic_margin = 0.2
   separator_mass = 0.7
@@ -332,7 +333,7 @@ pub(super) struct ShowArguments {
     #[arg(long, value_name = "RELATION", group = "part")]
     pub(super) relation: Option<String>,
     /// So many of them
-    #[arg(long, value_name = "N", default_value_t = 10, requires = "relation", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 10, requires = "relation", value_parser = numbers::from::<u16>(1))]
     pub(super) top: u16,
     /// The heads that have this label, or one of this family, such as `syntactic:<relation>`
     #[arg(long, value_name = "LABEL", group = "part")]
@@ -353,10 +354,10 @@ Examples:
   headscope export report.json --figure heatmap:entropy_ratio -o entropy.svg
   headscope export report.json --table labels -o labels.csv
 
-Figures: grid, layers, heatmap:METRIC with any metric of the report, and those of the studies that were run: relations,
+Figures: grid, layers, heatmap:METRIC with any metric of the report, and those of the studies that were run: relations, \
 coreference, effects, use, pruning, drift, dependence.
 
-Tables: heads, labels, metrics, controls, files, and those of the studies that were run: relations, by_head, by_distance,
+Tables: heads, labels, metrics, controls, files, and those of the studies that were run: relations, by_head, by_distance, \
 coreference, effects, effects_by_relation, use, pruning, edges. Columns have the names of the report.
 ";
 
@@ -390,10 +391,10 @@ Examples:
   headscope analyze ./after -c treebank.conllu --shard 1/1 -o after.headscope
   headscope diff before.headscope after.headscope    # the same sentences, pairwise: sees the most
 
-Every metric of every head is tested, and its accuracy on every relation with enough words, as one family corrected by
-Benjamini & Hochberg: if nothing changed, something is said to have in at most RATE of all comparisons. A label changes
-where it is firm on one side and out of reach on the other, over the whole of both intervals, and the number that it rests
-on differs. What the two do not share (model, corpus, settings, versions), and what could not be tested, is said and is no
+Every metric of every head is tested, and its accuracy on every relation with enough words, as one family corrected by \
+Benjamini & Hochberg: if nothing changed, something is said to have in at most RATE of all comparisons. A label changes \
+where it is firm on one side and out of reach on the other, over the whole of both intervals, and the number that it rests \
+on differs. What the two do not share (model, corpus, settings, versions), and what could not be tested, is said and is no \
 change; models with other numbers of heads are one.
 ";
 
@@ -409,11 +410,11 @@ pub(super) struct DiffArguments {
     /// Another
     pub(super) b: PathBuf,
     /// The rate of false discoveries: the largest q-value of a change
-    #[arg(long, value_name = "RATE", default_value_t = 0.01)]
+    #[arg(long, value_name = "RATE", default_value_t = 0.01, value_parser = numbers::number)]
     pub(super) rate: f64,
     /// Differences up to T are none: numbers are tested for being farther apart. The default is above what the arithmetic
     /// of another processor does
-    #[arg(long, value_name = "T", default_value_t = 1e-5)]
+    #[arg(long, value_name = "T", default_value_t = 1e-5, value_parser = numbers::number)]
     pub(super) tolerance: f64,
     /// Tell of these parts alone, which then decide the exit status; the correction is for all numbers still
     #[arg(long, value_name = "PART", value_enum, value_delimiter = ',')]
@@ -431,13 +432,13 @@ pub(super) struct DiffArguments {
     #[arg(long, value_name = "FILE")]
     pub(super) policy: Option<PathBuf>,
     /// Fewest words of a relation, on either side, for it to be compared [default: that of the policy, 100]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(0))]
     pub(super) min_count: Option<u64>,
     /// Write a page of everything that changed (.html) as well
     #[arg(short, long = "output", value_name = "FILE")]
     pub(super) outputs: Vec<PathBuf>,
     /// Threads that work out the numbers of partials [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = numbers::whole::<u16>(1..=1024))]
     pub(super) threads: Option<u16>,
 }
 
@@ -533,7 +534,8 @@ pub(super) struct IndexArguments {
 #[command(after_help = statuses(DONE, WRITING))]
 pub(super) struct ExplainArguments {
     /// A label (`previous-token`, `offset:-2`, `syntactic:nsubj`), a metric (`separator_mass`), a study (`dependency`), a
-    /// threshold (`min_queries`) or another word of a report or a summary (`primary`, `held-out`, `q`)
+    /// threshold (`min_queries`), another word of a report or a summary (`primary`, `held-out`, `q`) or a cell of the grid (`case~+7`)
+    #[arg(allow_negative_numbers = true)]
     pub(super) name: Option<String>,
     /// Print all explanations as the page docs/detectors.md
     #[arg(long, conflicts_with = "name")]

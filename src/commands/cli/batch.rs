@@ -25,7 +25,7 @@ A table of two models over two corpora, four runs:
   ewt = \"en_ewt-ud-dev.conllu\"
   news = { corpus = [\"a.txt\", \"b.txt.gz\"], truncate = true }
 
-Beside `model` and `corpus` the keys are the options of `headscope analyze`. An optional part [options] names sets of them,
+Beside `model` and `corpus` the keys are the options of `headscope analyze`. An optional part [options] names sets of them, \
 which each model is run with over each corpus. More: docs/BATCH.md
 ";
 

@@ -7,6 +7,7 @@ mod chosen;
 mod errors;
 mod inputs;
 mod installed;
+mod numbers;
 mod sentences;
 mod shard;
 mod statuses;

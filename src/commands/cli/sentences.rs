@@ -8,6 +8,7 @@ use clap::Args;
 use super::checks::{heads, lower_extension, refuse_overlap};
 use super::errors::Usage;
 use super::inputs::{CorpusArguments, FromTokenArgument, NetworkArguments};
+use super::numbers;
 use super::statuses::{RUNNING, help};
 use crate::commands::options::{Drawing, HeadChoice, MapsOptions, SentenceChoice, ViewOptions};
 use crate::model::grid::HeadPlace;
@@ -21,7 +22,7 @@ struct SentenceArguments {
     #[command(flatten)]
     corpora: CorpusArguments,
     /// Only this sentence of the corpus, counted from 0. May be repeated
-    #[arg(short, long = "sentence", value_name = "N")]
+    #[arg(short, long = "sentence", value_name = "N", value_parser = numbers::from::<u64>(0))]
     sentences: Vec<u64>,
 }
 
@@ -59,7 +60,7 @@ Examples:
   headscope view ./my-model --head L2H8 --corpus treebank.conllu --sentence 7 --numbers
   headscope view ./my-model --head L2H8 --corpus treebank.conllu --sentence 7 -o sentence.svg -o sentence.html
 
-Rows attend to columns, which are numbered as the rows are. A > stands before the head of the word in the tree, where the corpus has
+Rows attend to columns, which are numbered as the rows are. A > stands before the head of the word in the tree, where the corpus has \
 trees.
 ";
 
@@ -83,7 +84,7 @@ pub(super) struct ViewArguments {
     #[arg(long, value_name = "WORD", conflicts_with_all = ["texts", "sentences"])]
     find: Option<String>,
     /// Show no more than so many sentences
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = numbers::from::<u64>(1))]
     limit: u64,
     /// Show weights as numbers
     #[arg(long, conflicts_with = "outputs")]
@@ -92,7 +93,7 @@ pub(super) struct ViewArguments {
     #[arg(long, value_enum, default_value_t = FromTokenArgument::Mean)]
     from_token: FromTokenArgument,
     /// Skip sentences of more tokens [default: as many as the model has positions]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = numbers::from::<u32>(1))]
     max_tokens: Option<u32>,
     /// Write to this file in place of the terminal: .svg or .html. May be repeated
     #[arg(short, long = "output", value_name = "FILE")]
@@ -160,13 +161,13 @@ pub(super) struct MapsArguments {
     #[arg(long = "head", value_name = "L2H8", value_delimiter = ',')]
     heads: Vec<HeadPlace>,
     /// Map no more than so many sentences
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1))]
     limit: Option<u64>,
     /// The safetensors file to write
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Skip sentences of more tokens [default: as many as the model has positions]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = numbers::from::<u32>(1))]
     max_tokens: Option<u32>,
     /// Remove heads from the model, as `headscope analyze` does
     #[arg(long = "remove", value_name = "L0H3", value_delimiter = ',')]

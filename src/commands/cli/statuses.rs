@@ -29,7 +29,7 @@ pub(super) fn statuses(first: &str, classes: &[Class]) -> String {
     for class in classes {
         write!(text, ", {} {}", class.status(), class.about()).expect("writing to a string does not fail");
     }
-    format!("{text};\n{SIGNALS}.\n")
+    format!("{text}; {SIGNALS}.\n")
 }
 
 /// A help that ends with the statuses of [`DONE`] and these classes.

@@ -7,6 +7,7 @@ use super::outcome::{Change, Described, LabelChange, LeftAside, Method, Outcome,
 use crate::export::page;
 use crate::stats::bootstrap::Interval;
 use crate::studies::wording::significance;
+use crate::system::counted::{counted, plural};
 
 #[derive(Serialize)]
 struct Page {
@@ -50,10 +51,16 @@ pub fn render(outcome: &Outcome) -> Result<Vec<u8>> {
             (true, true) => "Something changed beyond chance",
         },
         how: format!(
-            "Compared {} metrics of heads and {} accuracies on relations, {how}: changed where q is at most {rate}, corrected for all \
-             {} of them, and farther apart than {tolerance}. Compared {} labels that are firm on either side: changed where \
+            "Compared {} {} of heads and {} {} on relations, {how}: changed where q is at most {rate}, corrected for all \
+             {} of them, and farther apart than {tolerance}. Compared {} {} firm on either side: changed where \
              out of reach on the other. Intervals are of 95 %.",
-            compared.metrics, compared.relations, compared.numbers, compared.labels
+            compared.metrics,
+            plural(&compared.metrics, "metric", "metrics"),
+            compared.relations,
+            plural(&compared.relations, "accuracy", "accuracies"),
+            compared.numbers,
+            counted(compared.labels, "label"),
+            plural(&compared.labels, "that is", "that are")
         ),
         parts: vec![
             Part {
@@ -85,7 +92,7 @@ pub fn render(outcome: &Outcome) -> Result<Vec<u8>> {
 
 fn side(Described { file, shard, model, corpus, sentences }: &Described) -> String {
     let shard = shard.as_ref().map_or_else(String::new, |shard| format!(", shard {shard}"));
-    format!("{file}{shard}: {model} over {corpus}, {sentences} sentences")
+    format!("{file}{shard}: {model} over {corpus}, {}", counted(*sentences, "sentence"))
 }
 
 fn number(value: f64, ci95: Option<Interval>) -> String {

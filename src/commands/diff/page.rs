@@ -10,6 +10,7 @@ use super::outcome::{Change, Described, LabelChange, Method, Outcome, Standing, 
 use crate::stats::bootstrap::Interval;
 use crate::studies::number::Part;
 use crate::studies::wording::{plain_table, significance};
+use crate::system::counted::{counted, plural};
 use crate::system::terminal::{one_line, printable};
 
 /// The longest lists of a page: together with the lines around them they are about sixty lines.
@@ -51,13 +52,13 @@ impl Page<'_> {
         let Outcome { changed, labels, relations, metrics, compared, method, rate, tolerance, a, b, only, .. } =
             self.outcome;
         let any = labels.len() + relations.len() + metrics.len();
-        let count = |part: Part, count: usize, what: &str| {
-            (only.is_empty() || only.contains(&part)).then(|| format!("{count} {what}"))
+        let count = |part: Part, count: usize, [one, many]: [&str; 2]| {
+            (only.is_empty() || only.contains(&part)).then(|| format!("{count} {}", plural(&count, one, many)))
         };
         let counts: Vec<String> = [
-            count(Part::Labels, labels.len(), "labels"),
-            count(Part::Relations, relations.len(), "accuracies on relations"),
-            count(Part::Metrics, metrics.len(), "metrics of heads"),
+            count(Part::Labels, labels.len(), ["label", "labels"]),
+            count(Part::Relations, relations.len(), ["accuracy on relations", "accuracies on relations"]),
+            count(Part::Metrics, metrics.len(), ["metric of heads", "metrics of heads"]),
         ]
         .into_iter()
         .flatten()
@@ -74,14 +75,19 @@ impl Page<'_> {
         };
         writeln!(
             out,
-            "Compared {} metrics of heads and {} accuracies on relations, {how}: changed where q <= {rate}, corrected for \
+            "Compared {} {} of heads and {} {} on relations, {how}: changed where q <= {rate}, corrected for \
              all {} of them, and farther apart than {tolerance}.",
-            compared.metrics, compared.relations, compared.numbers
+            compared.metrics,
+            plural(&compared.metrics, "metric", "metrics"),
+            compared.relations,
+            plural(&compared.relations, "accuracy", "accuracies"),
+            compared.numbers
         )?;
         writeln!(
             out,
-            "Compared {} labels that are firm on either side: changed where out of reach on the other.",
-            compared.labels
+            "Compared {} {} firm on either side: changed where out of reach on the other.",
+            counted(compared.labels, "label"),
+            plural(&compared.labels, "that is", "that are")
         )
     }
 
@@ -136,7 +142,7 @@ impl Page<'_> {
         writeln!(out, "{table}")?;
         match count.saturating_sub(self.most(most)) {
             0 => Ok(()),
-            more => writeln!(out, " and {more} more rows: --full"),
+            more => writeln!(out, " and {}: --full", counted(more, "more row")),
         }
     }
 
@@ -185,7 +191,7 @@ impl fmt::Display for Side<'_> {
         let Described { file, shard, model, corpus, sentences } = self.0;
         let [file, model, corpus] = [file, model, corpus].map(|name| one_line(name));
         let shard = shard.as_ref().map_or(String::new(), |shard| format!(" (shard {shard})"));
-        write!(f, "{file}{shard}: {model} over {corpus}, {sentences} sentences")
+        write!(f, "{file}{shard}: {model} over {corpus}, {}", counted(*sentences, "sentence"))
     }
 }
 

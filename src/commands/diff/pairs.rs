@@ -9,6 +9,7 @@ use crate::stats::block_test::FEWEST_BLOCKS;
 use crate::stats::difference::{Estimate, Tested, by_intervals, paired};
 use crate::stats::significance::benjamini_hochberg;
 use crate::studies::number::{Number, Part};
+use crate::system::counted::plural;
 
 /// The numbers of two sides.
 pub struct Pairs<'a> {
@@ -41,19 +42,24 @@ enum Reason {
 }
 
 impl Reason {
-    fn why(self) -> String {
+    /// In words, which follow how many numbers there are.
+    fn why(self, count: usize) -> String {
+        let are = plural(&count, "number is", "numbers are");
         match self {
-            Self::Differing => format!(
-                "numbers differ and cannot be tested: they rest on fewer than {FEWEST_BLOCKS} blocks of sentences, or \
-                 have no interval"
-            ),
-            Self::OtherHeads => "numbers are of the first model's heads, and the second has other ones".to_owned(),
-            Self::OneSided => "numbers are there on one side only".to_owned(),
-            Self::Rare => {
-                "numbers are of relations with fewer words than the policy asks for, on either side".to_owned()
+            Self::Differing => {
+                let differ = plural(&count, "number differs", "numbers differ");
+                let (rest, have) = plural(&count, ("it rests", "has"), ("they rest", "have"));
+                format!(
+                    "{differ} and cannot be tested: {rest} on fewer than {FEWEST_BLOCKS} blocks of sentences, or {have} no \
+                     interval"
+                )
             }
+            Self::OtherHeads => format!("{are} of the first model's heads, and the second has other ones"),
+            Self::OneSided => format!("{are} there on one side only"),
+            Self::Rare => format!("{are} of relations with fewer words than the policy asks for, on either side"),
             Self::Equal => {
-                format!("numbers are equal, and rest on fewer than {FEWEST_BLOCKS} blocks or have no interval")
+                let (rest, have) = plural(&count, ("rests", "has"), ("rest", "have"));
+                format!("{are} equal, and {rest} on fewer than {FEWEST_BLOCKS} blocks or {have} no interval")
             }
         }
     }
@@ -91,8 +97,11 @@ impl<'a> Pairs<'a> {
         let p: Vec<f64> = tested.iter().map(|pair| pair.test.p).collect();
         tested.iter_mut().zip(benjamini_hochberg(&p)).for_each(|(pair, q)| pair.q = q);
         let aside = aside.into_iter();
-        let left_aside =
-            aside.map(|(reason, (count, of))| LeftAside { why: reason.why(), count, of: of.into_iter().collect() });
+        let left_aside = aside.map(|(reason, (count, of))| LeftAside {
+            why: reason.why(count),
+            count,
+            of: of.into_iter().collect(),
+        });
         Self { tested, left_aside: left_aside.collect(), grid }
     }
 

@@ -18,6 +18,7 @@ use crate::studies::findings::Findings;
 use crate::studies::number::Number;
 use crate::studies::plan::Plan;
 use crate::studies::policy::Policy;
+use crate::system::counted::plural;
 
 /// One analysis.
 pub struct Side {
@@ -132,7 +133,8 @@ pub fn untested(a: &Side, b: &Side) -> Option<LeftAside> {
     };
     let mut of: Vec<String> = a.iter().filter(|part| differs(part, &b)).map(|(key, _)| (*key).to_owned()).collect();
     of.extend(b.iter().filter(|(key, _)| !a.iter().any(|(other, _)| other == key)).map(|(key, _)| (*key).to_owned()));
-    let why = "parts of the report differ, and no test is known for them".to_owned();
     let count = of.len();
+    let (parts, them) = plural(&count, ("part of the report differs", "it"), ("parts of the report differ", "them"));
+    let why = format!("{parts}, and no test is known for {them}");
     (count > 0).then_some(LeftAside { why, count, of })
 }

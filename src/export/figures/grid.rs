@@ -4,6 +4,7 @@ use crate::export::heads::{Cell, Family, families};
 use crate::export::palette::Ink;
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, TEXT, clipped, width_of};
 use crate::report::Report;
+use crate::system::counted::{counted, plural};
 
 /// The size of a cell, and of the margin for the layers' names.
 const WIDTH: f64 = 74.0;
@@ -29,7 +30,8 @@ pub fn draw(report: &Report, medium: Medium) -> String {
     let width = (MARGIN + heads as f64 * WIDTH).max(420.0) + 4.0;
     let bottom = legend(&mut svg, &families(report), [MARGIN, 24.0 + layers as f64 * HEIGHT + 24.0], width);
     let labelled = report.heads.iter().filter(|head| !head.labels.is_empty()).count();
-    let text = format!("{labelled} of {} heads have a label.", report.heads.len());
+    let text =
+        format!("{labelled} of {} {} a label.", counted(report.heads.len(), "head"), plural(&labelled, "has", "have"));
     svg.finish([width, bottom], "The first label of each head", &text)
 }
 

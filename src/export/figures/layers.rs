@@ -4,6 +4,7 @@ use crate::export::heads::{Family, families};
 use crate::export::palette::Ink;
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, width_of};
 use crate::report::Report;
+use crate::system::counted::counted;
 
 const HEIGHT: f64 = 42.0;
 
@@ -21,7 +22,7 @@ pub fn draw(report: &Report, medium: Medium) -> String {
         for (layer, count) in by_layer.iter().enumerate().filter(|(_, count)| **count > 0) {
             let height = (HEIGHT - 16.0) * *count as f64 / report.model.heads as f64;
             let x = left + layer as f64 * wide;
-            svg.group(&format!("{name}, layer {layer}: {count} of {} heads", report.model.heads), |svg| {
+            svg.group(&format!("{name}, layer {layer}: {count} of {}", counted(report.model.heads, "head")), |svg| {
                 svg.rect([x + 2.0, base - height], [wide - 4.0, height], Ink::Label(*hue));
                 svg.line([x + 2.0, base - height], [x + wide - 2.0, base - height], Ink::Muted, 1.0);
                 let at = [x + wide / 2.0, base - height - 2.0];

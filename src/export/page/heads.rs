@@ -13,6 +13,7 @@ use crate::studies::evidence::{Direction, Reach};
 use crate::studies::figure::{Figure, Mark};
 use crate::studies::label::{Label, Near};
 use crate::studies::wording::significance;
+use crate::system::counted::{counted, plural};
 
 /// A head in the grid.
 #[derive(Serialize)]
@@ -112,9 +113,11 @@ pub fn firm(report: &Report) -> String {
     let labels: Vec<&Label> = heads.iter().flat_map(|head| &head.labels).collect();
     let borderline = labels.iter().filter(|label| label.borderline).count();
     format!(
-        "{firm} of {} heads have a firm label; {borderline} of {} labels are borderline.",
-        heads.len(),
-        labels.len()
+        "{firm} of {} {} a firm label; {borderline} of {} {} borderline.",
+        counted(heads.len(), "head"),
+        plural(&firm, "has", "have"),
+        counted(labels.len(), "label"),
+        plural(&borderline, "is", "are")
     )
 }
 

@@ -7,6 +7,7 @@ use crate::report::Report;
 use crate::stats::bootstrap::Interval;
 use crate::studies::all;
 use crate::studies::metric::Denominator;
+use crate::system::counted::counted;
 
 /// A metric with its cells: one, or one for each key.
 #[derive(Serialize)]
@@ -63,5 +64,5 @@ pub fn tables(report: &Report) -> Vec<MetricTables> {
 }
 
 fn rests_on(Denominator { count, sentences, .. }: Denominator) -> String {
-    format!("It rests on {count} cases in {sentences} sentences.")
+    format!("It rests on {} in {}.", counted(count, "case"), counted(sentences, "sentence"))
 }

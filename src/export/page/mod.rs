@@ -23,6 +23,7 @@ use super::palette::{Ink, STEPS};
 use super::summary;
 use super::svg::{Medium, escaped};
 use crate::report::{Caveat, Report, TextInfo, is_about_certainty};
+use crate::system::counted::counted;
 
 /// The templates by name; all others fill in the blocks of `base`.
 const TEMPLATES: [(&str, &str); 5] = [
@@ -137,12 +138,24 @@ fn colours() -> String {
 fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let (model, corpus) = (&report.model, &report.corpus);
     let mut facts = vec![
-        ("Model", format!("{} ({}, {} layers of {} heads)", model.id, model.family, model.layers, model.heads)),
+        (
+            "Model",
+            format!(
+                "{} ({}, {} of {})",
+                model.id,
+                model.family,
+                counted(model.layers, "layer"),
+                counted(model.heads, "head")
+            ),
+        ),
         (
             "Corpus",
             format!(
-                "{}: {} sentences, {} words, {} tokens",
-                corpus.name, corpus.sentences, corpus.words, corpus.tokens
+                "{}: {}, {}, {}",
+                corpus.name,
+                counted(corpus.sentences, "sentence"),
+                counted(corpus.words, "word"),
+                counted(corpus.tokens, "token")
             ),
         ),
     ];
@@ -152,7 +165,7 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
     }
     let skipped: u64 = corpus.skipped.values().sum();
     if skipped > 0 {
-        facts.push(("Left out", format!("{skipped} sentences")));
+        facts.push(("Left out", counted(skipped, "sentence")));
     }
     facts.push(("Intervals", "95 %, by resampling blocks of sentences: about more sentences of this kind".to_owned()));
     facts

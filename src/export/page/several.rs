@@ -9,6 +9,7 @@ use super::heads::hue;
 use crate::export::heads::{Cell, families};
 use crate::report::{HeadReport, Report};
 use crate::studies::label::UNLABELLED;
+use crate::system::counted::{counted, plural};
 
 #[derive(Serialize)]
 struct Page {
@@ -67,11 +68,14 @@ pub fn render(reports: &[(String, Report)]) -> Result<Vec<u8>> {
         let one = labels.next().flatten();
         one.is_some() && labels.all(|other| other == one)
     };
+    let same = heads.iter().filter(first).count();
+    let keeping = heads.iter().filter(|head| !head.kept.is_empty()).count();
+    let have = |number: usize| plural(&number, "has", "have");
     let kept = format!(
-        "{} of {} heads have the same first label, or none, in all reports; {} have some label in all of them.",
-        heads.iter().filter(first).count(),
-        heads.len(),
-        heads.iter().filter(|head| !head.kept.is_empty()).count(),
+        "{same} of {} {} the same first label, or none, in all reports; {keeping} {} some label in all of them.",
+        counted(heads.len(), "head"),
+        have(same),
+        have(keeping),
     );
     let page = Page {
         title: "Reports side by side".to_owned(),

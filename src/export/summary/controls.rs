@@ -8,6 +8,7 @@ use crate::report::{ControlReport, HeadReport, Report};
 use crate::studies::all;
 use crate::studies::label::Detector;
 use crate::studies::summary::Summary;
+use crate::system::counted::counted;
 use crate::system::terminal::printable;
 
 /// So many heads are listed with what they keep; the report has all.
@@ -16,7 +17,7 @@ const SHOWN: usize = 12;
 /// A paragraph for each kind of control.
 pub(super) fn write(out: &mut Summary, report: &Report) -> fmt::Result {
     for (kind, runs) in report.controls_by_kind() {
-        write!(out, "\nControl {kind}, mean of {} seeds: ", runs.len())?;
+        write!(out, "\nControl {kind}, mean of {}: ", counted(runs.len(), "seed"))?;
         match kind {
             ControlKind::RandomInit => {
                 writeln!(out, "nothing was learned, so its labels are the false positives.")?;
@@ -60,7 +61,7 @@ fn kept_by_heads(out: &mut Summary, report: &Report, runs: &[&ControlReport]) ->
     let kept = |head: &HeadReport| {
         let labels = head.kept_always(runs).filter_map(|label| {
             let detector = all::detector_of(label)?;
-            detector.shown.in_controls.then(|| printable(detector.code(label)))
+            detector.shown.in_controls.then(|| printable(&detector.code(label)))
         });
         let labels: Vec<String> = labels.collect();
         (!labels.is_empty()).then(|| format!("{} {}", printable(&head.name), labels.join(", ")))
@@ -72,6 +73,6 @@ fn kept_by_heads(out: &mut Summary, report: &Report, runs: &[&ControlReport]) ->
     write!(out, "  with every seed: {}", heads[..heads.len().min(SHOWN)].join("; "))?;
     match heads.len().saturating_sub(SHOWN) {
         0 => writeln!(out),
-        more => writeln!(out, "; and {more} more heads"),
+        more => writeln!(out, "; and {}", counted(more, "more head")),
     }
 }

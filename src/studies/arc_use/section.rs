@@ -18,6 +18,7 @@ use crate::studies::policy::Policy;
 use crate::studies::section::Section;
 use crate::studies::summary::Summary;
 use crate::studies::wording::{plain_table, significance};
+use crate::system::counted::{counted, plural};
 
 /// What came of the tests.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -77,8 +78,8 @@ impl UseSection {
         writeln!(
             out,
             "Use of arcs: the loss of a masked or replaced word without the one weight to its partner less that without an equal weight \
-             elsewhere, in nats a word, over the arcs that are not at the best offset. {used} of {tested} labels tested are of \
-             arcs that are used:\n"
+             elsewhere, in nats a word, over the arcs that are not at the best offset. {}:\n",
+            of_tested(used, tested)
         )?;
         out.table_without(table(&self.use_of_arcs), MAY_GO);
         writeln!(out)?;
@@ -87,12 +88,21 @@ impl UseSection {
             let least = policy.count(&MIN_QUERIES);
             writeln!(
                 out,
-                "Labels not tested: {few}, with fewer than {least} such arcs in the sample (`--sample` sets its size), or with \
-                 arcs of too few sentences."
+                "Labels not tested: {few}, with fewer than {} in the sample (`--sample` sets its size), or with \
+                 arcs of too few sentences.",
+                counted(least, "such arc")
             )?;
         }
         Ok(())
     }
+}
+
+/// How many of the labels that were tested are of arcs that are used.
+fn of_tested(used: usize, tested: usize) -> String {
+    if tested == 0 {
+        return "No label was tested".to_owned();
+    }
+    format!("{used} of {} tested {} of arcs that are used", counted(tested, "label"), plural(&used, "is", "are"))
 }
 
 /// The columns that may go where there is no room: how many arcs, and q.

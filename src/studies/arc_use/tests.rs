@@ -124,7 +124,7 @@ fn used_is_what_is_surely_above_an_equal_weight_elsewhere() {
     assert_eq!((first.used, second.used), (Some(true), Some(false)));
     assert!(first.q.unwrap() < 1e-6 && first.ci95.unwrap().low() > 0.0 && second.loss.unwrap() < 0.0);
     let summary = section.summary(&policy).to_string();
-    assert!(summary.contains("1 of 2 labels tested are of arcs that"), "{summary}");
+    assert!(summary.contains("1 of 2 labels tested is of arcs that"), "{summary}");
     let of = |head, direction| section.use_of(HeadPlace { layer: 0, head }, "syntactic:obj", Some(direction));
     assert_eq!(of(1, Direction::DependentToHead).as_ref(), Some(first));
     assert_eq!(of(1, Direction::HeadToDependent), None);

@@ -27,6 +27,7 @@ use crate::passes::observer::{self, Observer, sums, watching};
 use crate::passes::pass::{Pass, Sequences};
 use crate::sequences::pairs::MAX_TOKENS;
 use crate::stats::exact::ExactSum;
+use crate::system::counted::plural;
 use distances::{Distances, HeadDistances};
 use syntax::{OFFSETS, Relation, SyntaxHits};
 use tokens::{Means, TokenMeans};
@@ -119,7 +120,8 @@ impl Section for Clark2019Section {
         found.heads.iter().filter_map(|head| head.label).for_each(|label| *counts.entry(label).or_default() += 1);
         let counts: Vec<String> = counts.iter().map(|(label, count)| format!("{label} {count}")).collect();
         let counts = if counts.is_empty() { "no labels".to_owned() } else { counts.join(", ") };
-        format!("Preset clark2019, heads over {} pairs of segments: {counts}\n", found.sequences).into()
+        let pairs = plural(&found.sequences, "pair", "pairs");
+        format!("Preset clark2019, heads over {} {pairs} of segments: {counts}\n", found.sequences).into()
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

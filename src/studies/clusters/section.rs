@@ -16,6 +16,7 @@ use crate::studies::policy::Policy;
 use crate::studies::section::Section;
 use crate::studies::summary::Summary;
 use crate::studies::wording::plain_table;
+use crate::system::counted::counted;
 
 /// An effect within this share of that of all heads is negligible, as for single heads.
 const BAND: f64 = 0.01;
@@ -219,8 +220,9 @@ fn effects(
     writeln!(
         out,
         "Clusters of heads that look alike, removed as a whole, head by head, and all but one (mean over which one is kept): \
-         the rise of the loss in nats, over {masked_tokens} {tokens} of {sentences} sentences; within ±{band:.4} it is \
-         negligible.\n"
+         the rise of the loss in nats, over {masked_tokens} {tokens} of {}; within ±{band:.4} it is \
+         negligible.\n",
+        counted(*sentences, "sentence")
     )?;
     let words = |cluster: &ClusterEffects| {
         let one = if cluster.one_will_do { "; one of them will do" } else { "" };
@@ -237,7 +239,9 @@ fn drifts(Drifts { sentences, tokens, clusters }: &Drifts, out: &mut Summary) ->
     writeln!(
         out,
         "Clusters of heads that look alike, removed as a whole, head by head, and all but one (mean over which one is kept): \
-         how far the last hidden states of {tokens} tokens of {sentences} sentences turn, as 1 - cosine.\n"
+         how far the last hidden states of {} of {} turn, as 1 - cosine.\n",
+        counted(*tokens, "token"),
+        counted(*sentences, "sentence")
     )?;
     out.table_without(table(clusters.iter().map(|cluster| (cluster, String::new())), 5), MAY_GO);
     Ok(())

@@ -17,6 +17,7 @@ use crate::studies::policy::Policy;
 use crate::studies::section::Section;
 use crate::studies::summary::Summary;
 use crate::studies::wording::{percent, plain_table, plus_minus};
+use crate::system::counted::{counted, plural};
 use crate::system::terminal::printable;
 
 /// The section as it stands in a report.
@@ -123,8 +124,10 @@ impl Coreference {
         } else if let Some(all) = kinds.first() {
             writeln!(
                 out,
-                "Coreference, {mentions} mentions in {windows} windows of whole sentences: best head for each kind of anaphor \
-                 beside rules without a head, in % of anaphors, ± half of the 95 % interval:\n"
+                "Coreference, {} in {windows} {} of whole sentences: best head for each kind of anaphor \
+                 beside rules without a head, in % of anaphors, ± half of the 95 % interval:\n",
+                counted(*mentions, "mention"),
+                plural(windows, "window", "windows")
             )?;
             let least = policy.count(&MIN_QUERIES);
             // What no label can rest on is in the report only, unless there is nothing else.
@@ -133,10 +136,12 @@ impl Coreference {
             out.table_without(table(&shown), MAY_GO);
             writeln!(out)?;
             if all.count < least {
-                writeln!(out, "A coreference label needs {least} anaphors, so none was tested.")?;
+                writeln!(out, "A coreference label needs {}, so none was tested.", counted(least, "anaphor"))?;
             }
             if *unscored > 0 {
-                writeln!(out, "{unscored} more anaphors are not scored: every candidate is right.")?;
+                let are = plural(unscored, "is", "are");
+                let anaphors = counted(*unscored, "more anaphor");
+                writeln!(out, "{anaphors} {are} not scored: every candidate is right.")?;
             }
         } else {
             writeln!(
@@ -147,8 +152,10 @@ impl Coreference {
         if headless + unmatched > 0 {
             writeln!(
                 out,
-                "Left out of coreference: {unmatched} brackets of `Entity=` that open or close no mention, {headless} mentions \
-                 without a head word."
+                "Left out of coreference: {} of `Entity=` that {} no mention, {} without a head word.",
+                counted(*unmatched, "bracket"),
+                plural(unmatched, "opens or closes", "open or close"),
+                counted(*headless, "mention")
             )?;
         }
         Ok(())

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::section::Dependence;
 use super::strongest::Edge;
 use crate::studies::figure::{Chart, Edge as Line, Edges, Figure, Mark};
+use crate::system::counted::{counted, plural};
 
 pub(super) fn figures(dependence: &Dependence) -> Vec<Figure> {
     let Dependence { tokens, sentences, edges, above: count, strongest, heads, .. } = dependence;
@@ -29,9 +30,14 @@ pub(super) fn figures(dependence: &Dependence) -> Vec<Figure> {
         title: "Which later heads look elsewhere without each head".to_owned(),
         reading: format!(
             "An edge goes from a head that is removed to a later one whose attention shifts by more than both heads' means \
-             make expected (over {tokens} tokens of {sentences} sentences). Of {edges} edges {count} are above chance; {} of these are \
+             make expected (over {} of {}). Of {} {count} {} above chance; {} of these {} \
              drawn: the strongest, in colour, and of each head the strongest that goes to it.",
-            shown.len()
+            counted(*tokens, "token"),
+            counted(*sentences, "sentence"),
+            counted(*edges, "edge"),
+            plural(count, "is", "are"),
+            shown.len(),
+            plural(&shown.len(), "is", "are")
         ),
         chart: Chart::Edges(Edges {
             width: "width of an edge: its excess, in ln of the shift".to_owned(),

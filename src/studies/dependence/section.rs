@@ -20,6 +20,7 @@ use crate::studies::policy::Policy;
 use crate::studies::section::Section;
 use crate::studies::summary::Summary;
 use crate::studies::wording::{plain_table, significance};
+use crate::system::counted::{counted, plural};
 
 /// Edges that the report lists as the strongest.
 const LISTED: usize = 20;
@@ -154,13 +155,19 @@ impl Dependence {
         let Some(removal) = removal.filter(|_| *tokens > 0) else {
             return writeln!(out, "No sentence had a token of text, so no head was removed.");
         };
+        let has = |number| plural(number, "has", "have");
         writeln!(
             out,
             "Heads removed one at a time (by {}): how far the attention of each later head shifts (squared Hellinger distance, over \
-             {tokens} tokens of {sentences} sentences), through whatever lies between. Of {edges} pairs of heads {above} have an excess \
+             {} of {}), through whatever lies between. Of {} {above} {} an excess \
              above 0: more than what the earlier head shifts in the layer and what shifts the later head add up to (in ln); {without_shift} \
-             have no shift. The strongest, by the lower end of the 95 % interval of the excess, ± half of it:\n",
-            removal.name()
+             {} no shift. The strongest, by the lower end of the 95 % interval of the excess, ± half of it:\n",
+            removal.name(),
+            counted(*tokens, "token"),
+            counted(*sentences, "sentence"),
+            format_args!("{edges} {} of heads", plural(edges, "pair", "pairs")),
+            has(above),
+            has(without_shift)
         )?;
         out.table_without(table(strongest.iter().take(SHOWN), labels), MAY_GO);
         let long: Vec<&Vec<HeadPlace>> = chains.iter().filter(|chain| chain.len() > 2).collect();

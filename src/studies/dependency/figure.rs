@@ -8,6 +8,7 @@ use super::thresholds::MIN_COUNT;
 use crate::model::grid::head_name;
 use crate::studies::figure::{Chart, Figure, Forest, Mark, Row};
 use crate::studies::policy::Policy;
+use crate::system::counted::counted;
 
 pub(super) fn figures(relations: &Relations, policy: &Policy) -> Vec<Figure> {
     let least = policy.count(&MIN_COUNT);
@@ -30,10 +31,11 @@ pub(super) fn figures(relations: &Relations, policy: &Policy) -> Vec<Figure> {
         name: "relations",
         title: "Dependency relations beside both baselines".to_owned(),
         reading: format!(
-            "For each relation with at least {least} words the share of words whose syntactic head is found by the head, the fixed \
+            "For each relation with at least {} the share of words whose syntactic head is found by the head, the fixed \
              offset and the word classes that are best: chosen on one half of the sentences and scored on the other, with 95 % \
              intervals. The head that is named is the best on all of them. A head says something of syntax where it is to the \
-             right of both baselines.{rare}"
+             right of both baselines.{rare}",
+            counted(least, "word")
         ),
         chart,
     }]

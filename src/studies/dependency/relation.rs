@@ -12,6 +12,7 @@ use crate::stats::bootstrap::Interval;
 use crate::studies::evidence::{ByDirection, Comparison, Direction, TagComparison};
 use crate::studies::tracked::{Tracked, Tracker};
 use crate::studies::wording::{percent, plus_minus};
+use crate::system::counted::counted;
 
 /// How well the heads, the best fixed offset and the best tags predict one relation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -69,11 +70,12 @@ impl RelationMetrics {
             .map(|at| format!("{} {} {}", at.distance, at.side.name(), percent(at.accuracy)))
             .collect();
         format!(
-            "the best head of {relation} ({}): {}{} % of {count} words, where the best offset ({:+}) has {} and the best tags {tags}; \
+            "the best head of {relation} ({}): {}{} % of {}, where the best offset ({:+}) has {} and the best tags {tags}; \
              {wrong} % where that offset is wrong; by distance {}",
             direction.name(),
             percent(Some(*accuracy)),
             plus_minus(self.ci95.accuracy),
+            counted(*count, "word"),
             baseline.offset,
             percent(Some(baseline.accuracy)),
             by_distance.join(", "),

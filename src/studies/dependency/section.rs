@@ -22,6 +22,7 @@ use crate::studies::study::{About, Caveat, Judged};
 use crate::studies::summary::Summary;
 use crate::studies::table::Table;
 use crate::studies::tracked::Tracked;
+use crate::system::counted::{counted, plural};
 use crate::system::terminal::printable;
 
 /// All relations of a corpus, by name, and the tests on them.
@@ -96,13 +97,15 @@ impl Relations {
             let most = self.relations.iter().max_by_key(|relation| relation.count).map_or(0, |relation| relation.count);
             return writeln!(
                 out,
-                "No relation has {least} words, the fewest that are tested, so there is no syntactic label; the most that \
-                 one has is {most}. `--min-count` sets the fewest."
+                "No relation has {}, the fewest that are tested, so there is no syntactic label; the most that \
+                 one has is {most}. `--min-count` sets the fewest.",
+                counted(least, "word")
             );
         }
         writeln!(
             out,
-            "Best head of each relation with at least {least} words, in % of words, ± half of the 95 % interval:\n"
+            "Best head of each relation with at least {}, in % of words, ± half of the 95 % interval:\n",
+            counted(least, "word")
         )?;
         let (better, others): (Vec<&RelationMetrics>, Vec<&RelationMetrics>) =
             shown.iter().partition(|relation| relation.accuracy > relation.baseline.accuracy);
@@ -114,19 +117,19 @@ impl Relations {
             writeln!(out, "\nNo head is better than the best fixed offset at {}.", named.join(", "))?;
         }
         let Tests { count, significant } = self.tests;
-        match significant.zip(policy.rule(&Q)) {
-            Some((significant, rate)) => writeln!(
-                out,
-                "\n{significant} of {count} tests of a head against the offset are significant (q <= {rate})."
-            )?,
-            None => {
-                writeln!(out, "\n{count} tests of a head against the offset; no significance is asked of a label.")?;
-            }
+        let tests = counted(count, "test");
+        if let Some((significant, rate)) = significant.zip(policy.rule(&Q)) {
+            let are = plural(&significant, "is", "are");
+            writeln!(out, "\n{significant} of {tests} of a head against the offset {are} significant (q <= {rate}).")?;
+        } else {
+            writeln!(out, "\n{tests} of a head against the offset; no significance is asked of a label.")?;
         }
         self.write_reach(out, policy)?;
         let rare = self.relations.len() - shown.len();
         if rare > 0 {
-            writeln!(out, "{rare} rarer relations are in the report only, and are not tested.")?;
+            let is = plural(&rare, "is", "are");
+            let relations = counted(rare, "rarer relation");
+            writeln!(out, "{relations} {is} in the report only, and {is} not tested.")?;
         }
         Ok(())
     }
@@ -144,9 +147,10 @@ impl Relations {
         let beyond = reaches.iter().filter(|reach| **reach == Reach::Tags).count();
         writeln!(
             out,
-            "{beyond} of {} syntactic labels reach beyond tags: the head also finds more than the nearest word of a word \
+            "{beyond} of {} {} beyond tags: the head also finds more than the nearest word of a word \
              class does.",
-            reaches.len(),
+            counted(reaches.len(), "syntactic label"),
+            plural(&beyond, "reaches", "reach"),
         )
     }
 

@@ -9,6 +9,17 @@ use crate::studies::explanation::Explanation;
 use crate::studies::label::{Detector, Parameter, Shown};
 use crate::studies::section::section;
 
+/// The relations of Universal Dependencies, version 2 (<https://universaldependencies.org/u/dep/index.html>), and all of them.
+const UNIVERSAL: &str = "all acl advcl advmod amod appos aux case cc ccomp clf compound conj cop csubj dep det discourse \
+    dislocated expl fixed flat goeswith iobj list mark nmod nsubj nummod obj obl orphan parataxis punct reparandum root \
+    vocative xcomp";
+
+/// Whether a word is one of these, with or without a subtype: `nsubj:pass`.
+fn is_universal(relation: &str) -> bool {
+    let main = relation.split_once(':').map_or(relation, |(main, _)| main);
+    UNIVERSAL.split_whitespace().any(|known| known == main)
+}
+
 pub(super) const SYNTACTIC: Detector = Detector {
     explanation: Explanation {
         name: "syntactic:<relation>",
@@ -32,7 +43,7 @@ pub(super) const SYNTACTIC: Detector = Detector {
             A tree is one theory of syntax, and the labels depend on it.",
     },
     thresholds: &[&MARGIN, &MIN_COUNT, &Q, &BEYOND_MARGIN],
-    parameter: Parameter::Any("syntactic"),
+    parameter: Parameter::Any("syntactic", is_universal),
     shown: Shown { code: None, colour: AnsiColor::Green, in_controls: true },
     assess: |evidence, policy| {
         let Relations { relations, .. } = section(evidence.section);

@@ -3,6 +3,7 @@
 use super::section::{DriftReport, HeadDrift, MovedBy};
 use crate::model::grid::head_name;
 use crate::studies::figure::{Chart, Figure, Forest, Mark, Row};
+use crate::system::counted::counted;
 
 pub(super) fn figures(drift: &DriftReport) -> Vec<Figure> {
     let DriftReport { tokens, sentences, without_heads, most, least, .. } = drift;
@@ -23,9 +24,11 @@ pub(super) fn figures(drift: &DriftReport) -> Vec<Figure> {
         name: "drift",
         title: "How far the output turns without a head".to_owned(),
         reading: format!(
-            "The last hidden states of {tokens} tokens, and the means of {sentences} sentences, with one head removed: the heads \
+            "The last hidden states of {}, and the means of {}, with one head removed: the heads \
              without which they turn most, then those without which they turn least, with 95 % intervals. Without any head the \
-             tokens turn by {all:.3}."
+             tokens turn by {all:.3}.",
+            counted(*tokens, "token"),
+            counted(*sentences, "sentence")
         ),
         chart,
     }]

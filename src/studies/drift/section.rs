@@ -18,6 +18,7 @@ use crate::studies::policy::Policy;
 use crate::studies::section::Section;
 use crate::studies::summary::Summary;
 use crate::studies::wording::plain_table;
+use crate::system::counted::counted;
 
 /// Heads that are listed from either end.
 const LISTED: usize = 5;
@@ -108,9 +109,11 @@ impl DriftReport {
         };
         writeln!(
             out,
-            "Heads removed one at a time (by {}): how far the output turns, as 1 - cosine of the last hidden states of {tokens} tokens \
-             and of the means of {sentences} sentences. The heads without which it moves most, and least, ± half of the 95 % interval:\n",
-            removal.name()
+            "Heads removed one at a time (by {}): how far the output turns, as 1 - cosine of the last hidden states of {} \
+             and of the means of {}. The heads without which it moves most, and least, ± half of the 95 % interval:\n",
+            removal.name(),
+            counted(*tokens, "token"),
+            counted(*sentences, "sentence")
         )?;
         out.table(table(most.iter().chain(least), without_heads));
         Ok(())

@@ -3,6 +3,7 @@
 use super::section::{Effects, HeadEffect};
 use crate::model::grid::head_name;
 use crate::studies::figure::{Chart, Figure, Forest, Mark, Row};
+use crate::system::counted::{counted, plural};
 
 /// Heads that are shown from either end.
 const SHOWN: usize = 12;
@@ -23,7 +24,11 @@ pub(super) fn figures(effects: &Effects) -> Vec<Figure> {
         marks: vec![Mark::of(head.effect, head.ci95)],
     };
     let left_out = count.saturating_sub(2 * SHOWN);
-    let left_out = if left_out > 0 { format!(" {left_out} heads in between are left out.") } else { String::new() };
+    let are = plural(&left_out, "is", "are");
+    let left_out = match left_out {
+        0 => String::new(),
+        heads => format!(" {} in between {are} left out.", counted(heads, "head")),
+    };
     let chart = Chart::Forest(Forest {
         scale: "rise of the loss without the head, in nats a masked token".to_owned(),
         shares: false,

@@ -21,6 +21,7 @@ use crate::studies::policy::Policy;
 use crate::studies::section::Section;
 use crate::studies::summary::Summary;
 use crate::studies::wording::{plain_table, significance};
+use crate::system::counted::{counted, plural};
 use crate::system::parallel::in_parallel;
 
 /// A head is negligible whose effect is surely below this share of that of all heads together: one hundredth.
@@ -210,18 +211,26 @@ impl Effects {
         let Verdicts { helpful, harmful, negligible, undecided } = verdicts;
         writeln!(
             out,
-            "Heads removed one at a time (by {}): loss of {masked_tokens} {tokens} of {sentences} sentences, in nats a token, \
-             {loss:.3} with all heads and {bare:.3} without any. {helpful} heads are helpful, {harmful} harmful, {negligible} negligible \
+            "Heads removed one at a time (by {}): loss of {masked_tokens} {tokens} of {}, in nats a token, \
+             {loss:.3} with all heads and {bare:.3} without any. {} {} helpful, {harmful} harmful, {negligible} negligible \
              (surely within ±{band:.4}), {undecided} undecided. The most and least helpful, effect ± half of the 95 % interval:\n",
-            removal.name()
+            removal.name(),
+            counted(*sentences, "sentence"),
+            counted(*helpful, "head"),
+            plural(helpful, "is", "are")
         )?;
         let mut order: Vec<&HeadEffect> = heads.iter().filter(|head| head.effect.is_some()).collect();
         if order.len() < heads.len() {
             writeln!(
                 out,
-                "Of {} heads {} were removed by themselves, chosen by their gradient.\n",
-                heads.len(),
-                order.len()
+                "Of {} {} {}.\n",
+                counted(heads.len(), "head"),
+                order.len(),
+                plural(
+                    &order.len(),
+                    "was removed by itself, chosen by its gradient",
+                    "were removed by themselves, chosen by their gradient"
+                )
             )?;
         }
         let effect = |head: &HeadEffect| head.effect.unwrap_or(0.0);

@@ -5,6 +5,7 @@ use super::sums::Rank;
 use crate::model::grid::head_name;
 use crate::studies::evidence::Direction;
 use crate::studies::figure::{Arc, ArcSentence, Arcs, Chart, Figure, Stand};
+use crate::system::counted::counted;
 
 /// A sentence in a few words: `typical, 0.62 (3 of 5 arcs), sentence 12`.
 pub fn about(of: &HeadExamples, example: &Example) -> String {
@@ -16,7 +17,9 @@ pub fn about(of: &HeadExamples, example: &Example) -> String {
         Rank::Worst => "weakest",
     };
     match of.direction {
-        Some(_) => format!("{rank}, {:.0} of {queries} arcs, sentence {sentence}", score * *queries as f64),
+        Some(_) => {
+            format!("{rank}, {:.0} of {}, sentence {sentence}", score * *queries as f64, counted(*queries, "arc"))
+        }
         None => format!("{rank}, {score:.2}, sentence {sentence}"),
     }
 }

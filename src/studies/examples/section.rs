@@ -11,6 +11,7 @@ use crate::studies::figure::Figure;
 use crate::studies::policy::Policy;
 use crate::studies::section::Section;
 use crate::studies::summary::Summary;
+use crate::system::counted::{counted, plural};
 
 #[derive(Deserialize)]
 pub struct ExamplesSection {
@@ -28,9 +29,12 @@ impl Section for ExamplesSection {
         let mut text = String::new();
         writeln!(
             text,
-            "{shown} sentences of the corpus that show the labels of {} heads, chosen among {sentences} of {least_words} to \
-             {most_words} words, are on the cards of the heads (`show REPORT HEAD`, or the page).",
-            heads.len()
+            "{} of the corpus that {} the labels of {}, chosen among {sentences} of {least_words} to {most_words} words, {} on the \
+             cards of the heads (`show REPORT HEAD`, or the page).",
+            counted(shown, "sentence"),
+            plural(&shown, "shows", "show"),
+            counted(heads.len(), "head"),
+            plural(&shown, "is", "are")
         )
         .expect("writing to a string does not fail");
         text.into()

@@ -18,6 +18,7 @@ use crate::studies::policy::Policy;
 use crate::studies::section::Section;
 use crate::studies::summary::Summary;
 use crate::studies::wording::plain_table;
+use crate::system::counted::counted;
 
 /// Heads that the summary shows from either end.
 const SHOWN: usize = 5;
@@ -116,10 +117,11 @@ impl Gradients {
         let tokens = objective.unwrap_or(Objective::MaskedTokens).tokens();
         writeln!(
             out,
-            "Gradients of the heads' gates (towards the {}): loss of {masked_tokens} {tokens} of {sentences} sentences, {loss:.3} nats \
+            "Gradients of the heads' gates (towards the {}): loss of {masked_tokens} {tokens} of {}, {loss:.3} nats \
              a token. Importance is the mean size of a sentence's derivative, first order what a token's loss would rise without the \
              head if it went on as it begins. The most and least important, ± half of the 95 % interval:\n",
-            removal.name()
+            removal.name(),
+            counted(*sentences, "sentence")
         )?;
         let mut order: Vec<&HeadGradient> = heads.iter().collect();
         let importance = |head: &HeadGradient| head.importance.unwrap_or(0.0);

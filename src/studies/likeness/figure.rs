@@ -4,12 +4,14 @@ use super::clusters::{CUT, joins};
 use super::report::Likeness;
 use crate::model::grid::HeadGrid;
 use crate::studies::figure::{Chart, Figure, Points, Tree};
+use crate::system::counted::{counted, plural};
 
 pub(super) fn figures(likeness: &Likeness, grid: HeadGrid) -> Vec<Figure> {
     let Likeness { sentences, tokens, distance, median_distance, map, clusters, .. } = likeness;
     let Some(median) = *median_distance else { return Vec::new() };
     let kept = likeness.kept(grid);
-    let over = format!("The Hellinger distance of their attention over {tokens} tokens of {sentences} sentences.");
+    let sample = format!("{} of {}", counted(*tokens, "token"), counted(*sentences, "sentence"));
+    let over = format!("The Hellinger distance of their attention over {sample}.");
     let map = map.as_ref().map(|map| {
         let shown = map.shown.map(|share| format!("{:.0} %", 100.0 * share));
         Figure {
@@ -17,10 +19,11 @@ pub(super) fn figures(likeness: &Likeness, grid: HeadGrid) -> Vec<Figure> {
             title: "Heads that look alike stand side by side".to_owned(),
             reading: format!(
                 "{over} Two axes show {} and {} of the distances: heads that lie together here need not be alike. Lines join the \
-                 heads of the {} clusters that hold under resampling.",
+                 heads of the {} that {} under resampling.",
                 shown[0],
                 shown[1],
-                kept.len()
+                counted(kept.len(), "cluster"),
+                plural(&kept.len(), "holds", "hold")
             ),
             chart: Chart::Points(Points {
                 distance: "as far apart as the distance of their attention, as far as a plane shows it".to_owned(),
@@ -33,11 +36,12 @@ pub(super) fn figures(likeness: &Likeness, grid: HeadGrid) -> Vec<Figure> {
         name: "likeness-tree",
         title: "Heads joined by how alike they look".to_owned(),
         reading: format!(
-            "{over} Average linkage; clusters are cut at half of the median distance, {:.3} (dashed): {} of {} hold under \
+            "{over} Average linkage; clusters are cut at half of the median distance, {:.3} (dashed): {} of {} {} under \
              resampling.",
             CUT * median,
             kept.len(),
-            clusters.len()
+            clusters.len(),
+            plural(&kept.len(), "holds", "hold")
         ),
         chart: Chart::Tree(Tree {
             height: "distance at which they are joined".to_owned(),

@@ -9,6 +9,7 @@ use super::report::{Cluster, Comparisons, Likeness};
 use super::weights::Spectrum;
 use crate::studies::summary::Summary;
 use crate::studies::wording::plain_table;
+use crate::system::counted::{counted, plural};
 
 /// The words for the summary, in whole lines.
 pub fn of(likeness: &Likeness) -> Summary {
@@ -24,16 +25,20 @@ fn write(likeness: &Likeness, out: &mut Summary) -> fmt::Result {
     };
     writeln!(
         out,
-        "Which heads are the same: the Hellinger distance of their attention (0 to 1) over {tokens} tokens of {sentences} sentences, \
+        "Which heads are the same: the Hellinger distance of their attention (0 to 1) over {} of {}, \
          and the likeness of what they write (debiased CKA, 1 if the same but for a rotation) over {batched_tokens} of them. \
          The median distance is {median:.3}; rank correlation of distance and CKA over pairs {}.",
+        counted(*tokens, "token"),
+        counted(*sentences, "sentence"),
         signed(likeness.distance_with_cka)
     )?;
     let kept = clusters.iter().filter(|cluster| cluster.kept).count();
+    let others = clusters.len() - kept;
     writeln!(
         out,
-        "Clusters of heads that look alike, cut at half of that: {kept} that hold under resampling, and {} that do not.",
-        clusters.len() - kept
+        "Clusters of heads that look alike, cut at half of that: {kept} that {} under resampling, and {others} that {} not.",
+        plural(&kept, "holds", "hold"),
+        plural(&others, "does", "do")
     )?;
     if kept > 0 {
         out.blank();
@@ -73,7 +78,7 @@ fn table<'a>(clusters: impl Iterator<Item = &'a Cluster>) -> Table {
     for Cluster { heads, labels, widest, mean_cka, together, .. } in clusters {
         let heads: Vec<String> = heads.iter().map(ToString::to_string).collect();
         let together = together.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0));
-        let labels = counted(labels);
+        let labels = by_number(labels);
         table.add_row([heads.join(" "), labels, format!("{widest:.3}"), signed(*mean_cka), together]);
     }
     table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
@@ -81,7 +86,7 @@ fn table<'a>(clusters: impl Iterator<Item = &'a Cluster>) -> Table {
 }
 
 /// Labels in the order in which they come, with how often where that is more than once.
-fn counted(labels: &[String]) -> String {
+fn by_number(labels: &[String]) -> String {
     let mut seen: Vec<(&str, usize)> = Vec::new();
     for label in labels {
         match seen.iter_mut().find(|(known, _)| known == label) {

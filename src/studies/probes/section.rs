@@ -15,6 +15,7 @@ use crate::studies::policy::Policy;
 use crate::studies::section::{Section, section};
 use crate::studies::summary::Summary;
 use crate::studies::wording::{percent, plain_table, plus_minus, significance};
+use crate::system::counted::{counted, plural};
 
 /// Heads of each task that the summary shows.
 const SHOWN: usize = 5;
@@ -154,14 +155,18 @@ impl TaskProbes {
         if *words == 0 {
             return writeln!(out, "{task}: no word of the corpus has it.");
         }
-        let shown = |share: &Share| format!("{}{}", percent(share.accuracy), plus_minus(share.ci95));
+        let shown = |(name, share): (&str, &Share)| {
+            share.accuracy.map(|accuracy| format!("{name} {}{}", percent(Some(accuracy)), plus_minus(share.ci95)))
+        };
+        let beside = [("most frequent class", majority), ("that of the form", form), ("word embedding", embedding)];
+        let right: Vec<String> = beside.into_iter().filter_map(shown).collect();
+        let right = if right.is_empty() { String::new() } else { format!(" Right in per cent: {}.", right.join(", ")) };
         writeln!(
             out,
-            "{task}: {words} words of {sentences} sentences, {classes} classes. Right in per cent: most frequent class {}, that of \
-             the form {}, word embedding {}.",
-            shown(majority),
-            shown(form),
-            shown(embedding)
+            "{task}: {} of {}, {classes} {}.{right}",
+            counted(*words, "word"),
+            counted(*sentences, "sentence"),
+            plural(classes, "class", "classes"),
         )?;
         let mut ranked: Vec<&HeadProbe> = heads.iter().filter(|head| head.gain.is_some()).collect();
         if ranked.is_empty() {
@@ -169,7 +174,8 @@ impl TaskProbes {
         }
         ranked.sort_by(|a, b| b.gain.partial_cmp(&a.gain).expect("gains are numbers"));
         let adding = heads.iter().filter(|head| head.adds == Some(true)).count();
-        writeln!(out, "{adding} of {} heads add to the embedding. Those that add most:\n", heads.len())?;
+        let adds = plural(&adding, "adds", "add");
+        writeln!(out, "{adding} of {} {adds} to the embedding. Those that add most:\n", counted(heads.len(), "head"))?;
         out.table(table(&ranked[..SHOWN.min(ranked.len())]));
         out.blank();
         let of_layer = |layer: &LayerProbe| {

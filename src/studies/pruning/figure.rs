@@ -3,6 +3,7 @@
 use super::section::{Curve, Curves};
 use crate::stats::bootstrap::Interval;
 use crate::studies::figure::{Chart, Curve as Line, Curves as Lines, Figure, Mark};
+use crate::system::counted::counted;
 
 pub(super) fn figures(pruning: &Curves) -> Vec<Figure> {
     let Some(loss) = pruning.loss else { return Vec::new() };
@@ -27,10 +28,10 @@ pub(super) fn figures(pruning: &Curves) -> Vec<Figure> {
         name: "pruning",
         title: "The loss without more and more heads".to_owned(),
         reading: format!(
-            "Heads go one after the other; their order is from one half of the sample and the loss from the other ({} masked tokens \
-             of {} sentences), with 95 % intervals of the rise; nothing is trained again. Heads that can go: {}.",
-            pruning.masked_tokens,
-            pruning.sentences,
+            "Heads go one after the other; their order is from one half of the sample and the loss from the other ({} \
+             of {}), with 95 % intervals of the rise; nothing is trained again. Heads that can go: {}.",
+            counted(pruning.masked_tokens, "masked token"),
+            counted(pruning.sentences, "sentence"),
             can_go.join("; "),
         ),
         chart: Chart::Curves(Lines {

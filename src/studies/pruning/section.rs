@@ -17,6 +17,7 @@ use crate::studies::policy::Policy;
 use crate::studies::section::Section;
 use crate::studies::summary::Summary;
 use crate::studies::wording::plain_table;
+use crate::system::counted::{counted, plural};
 use crate::system::parallel::in_parallel;
 
 #[derive(Deserialize)]
@@ -110,11 +111,11 @@ impl Curves {
         writeln!(
             out,
             "Heads removed one after the other, the order from one half of the sample and the loss from the other \
-             ({} {} of {} sentences, {loss:.3} nats a token with all heads; nothing is trained again): \
+             ({} {} of {}, {loss:.3} nats a token with all heads; nothing is trained again): \
              share of heads that can go while the loss rises by at most\n",
             self.masked_tokens,
             self.objective.unwrap_or(Objective::MaskedTokens).tokens(),
-            self.sentences
+            counted(self.sentences, "sentence")
         )?;
         out.table(table(&self.orders));
         writeln!(out)?;
@@ -122,9 +123,10 @@ impl Curves {
             let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.4}", ci95.half_width()));
             writeln!(
                 out,
-                "The {} negligible heads together are worth {together:+.4} nats, one by one {sum:+.4} in all: interaction \
+                "The {} together {} worth {together:+.4} nats, one by one {sum:+.4} in all: interaction \
                  {difference:+.4}{spread}.",
-                heads.len()
+                counted(heads.len(), "negligible head"),
+                plural(&heads.len(), "is", "are")
             )?;
         }
         Ok(())

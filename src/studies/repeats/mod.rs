@@ -21,6 +21,7 @@ use super::summary::Summary;
 use crate::passes::observer::{self, Observer, watching};
 use crate::passes::pass::{Pass, Sequences};
 use crate::sequences::repeats::Repeats;
+use crate::system::counted::counted;
 use metrics::{METRICS, Seen};
 use sums::RepeatSums;
 
@@ -129,11 +130,13 @@ impl Section for RepeatsSection {
                     .into()
             }
             (_, 0) => format!(
-                "Random tokens that come twice: {plain} sequences; none with a mask, for there is no mask token.\n"
+                "Random tokens that come twice: {}; none with a mask, for there is no mask token.\n",
+                counted(plain, "sequence")
             )
             .into(),
             _ => format!(
-                "Random tokens that come twice: {plain} sequences, and {masked} with a mask in the second copy.\n"
+                "Random tokens that come twice: {}, and {masked} with a mask in the second copy.\n",
+                counted(plain, "sequence")
             )
             .into(),
         }

@@ -21,6 +21,7 @@ use super::study::{About, Card, Caveat, Judged, Observed, Study, Subject, column
 use super::summary::Summary;
 use crate::passes::observer::{self, Observer, watching};
 use crate::passes::pass::{Pass, Sequences};
+use crate::system::counted::{counted, plural};
 use metrics::{METRICS, Seen};
 use sums::SegmentSums;
 
@@ -127,9 +128,11 @@ impl Section for SegmentsSection {
 
     fn summary(&self, _: &Policy) -> Summary {
         let Pairs { pairs, sentences_left_out } = self.segments;
+        let are = plural(&sentences_left_out, "is", "are");
+        let left_out = format!("{} {are}", counted(sentences_left_out, "sentence"));
         format!(
-            "Sentences as pairs: {pairs}; {sentences_left_out} sentences are in none, without a partner in their document \
-            or too long together.\n"
+            "Sentences as pairs: {pairs}; {left_out} in none, without a partner in {} document or too long together.\n",
+            plural(&sentences_left_out, "its", "their")
         )
         .into()
     }

@@ -72,7 +72,10 @@ fn errors_name_the_line_the_value_and_the_way_out() {
         ("truncate = 3", (7, "`truncate` is a switch: write true or false")),
         ("limit = [1]", (7, "`limit` is a text or a number")),
         ("with = []", (7, "`with` is an empty list: leave it out")),
-        ("limit = 0", (7, "in run `a.g.x`: invalid value '0' for '--limit <N>': 0 is not in 1..18446744073709551615")),
+        (
+            "limit = 0",
+            (7, "in run `a.g.x`: invalid value '0' for '--limit <N>': a whole number of 1 or more is expected"),
+        ),
         (
             "truncate = true",
             (7, "in run `a.g.x`: --truncate is for plain text: a sentence without its end has another tree"),
