@@ -41,13 +41,17 @@ enum Reason {
 }
 
 impl Reason {
-    fn why(self) -> String {
+    /// Why, in words; `grids` are the heads of both sides.
+    fn why(self, grids: [HeadGrid; 2]) -> String {
         match self {
             Self::Differing => format!(
                 "numbers differ and cannot be tested: they rest on fewer than {FEWEST_BLOCKS} blocks of sentences, or \
                  have no interval"
             ),
-            Self::OtherHeads => "numbers are of the first model's heads, and the second has other ones".to_owned(),
+            Self::OtherHeads => {
+                let [ours, theirs] = grids.map(|HeadGrid { layers, heads }| format!("{layers} layers x {heads} heads"));
+                format!("numbers are of heads of the first model, {ours}, that are none of the second, {theirs}")
+            }
             Self::OneSided => "numbers are there on one side only".to_owned(),
             Self::Rare => {
                 "numbers are of relations with fewer words than the policy asks for, on either side".to_owned()
@@ -69,7 +73,10 @@ impl<'a> Pairs<'a> {
         let mut leave = |number: &Number<'_>, reason: Reason| {
             let (count, of) = aside.entry(reason).or_default();
             *count += 1;
-            of.insert(number.of.clone());
+            // Where all numbers are left aside, the heads are why, not what the numbers are of.
+            if reason != Reason::OtherHeads {
+                of.insert(number.of.clone());
+            }
         };
         let key = |number: &Number<'_>| (number.part, number.head, number.name.clone());
         let others = b.numbers().into_iter().map(|number| (key(&number), number));
@@ -91,8 +98,11 @@ impl<'a> Pairs<'a> {
         let p: Vec<f64> = tested.iter().map(|pair| pair.test.p).collect();
         tested.iter_mut().zip(benjamini_hochberg(&p)).for_each(|(pair, q)| pair.q = q);
         let aside = aside.into_iter();
-        let left_aside =
-            aside.map(|(reason, (count, of))| LeftAside { why: reason.why(), count, of: of.into_iter().collect() });
+        let left_aside = aside.map(|(reason, (count, of))| LeftAside {
+            why: reason.why([grid, other_grid]),
+            count,
+            of: of.into_iter().collect(),
+        });
         Self { tested, left_aside: left_aside.collect(), grid }
     }
 
