@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::evidence::{Comparison, Direction, LABEL_Q, MarginTest, Reach, TagComparison, UseTest};
 use super::explanation::Explanation;
 use super::metric::Metrics;
-use super::policy::{Policy, Threshold};
+use super::policy::{Policy, Range, Threshold};
 use super::section::Section;
 use crate::stats::block_test::p_above;
 use crate::stats::bootstrap::Interval;
@@ -65,6 +65,14 @@ pub struct Shown {
 }
 
 impl Detector {
+    /// Whether a policy has one of its rules on.
+    #[must_use]
+    pub fn is_on(&self, policy: &Policy) -> bool {
+        // The q-value that several families share is no rule by itself.
+        let mut rules = self.thresholds.iter().filter(|rule| rule.range == Range::Rule && rule.name != LABEL_Q.name);
+        rules.clone().next().is_none() || rules.any(|rule| policy.rule(rule).is_some())
+    }
+
     /// Whether `label` is one of this detector's.
     #[must_use]
     pub fn gives(&self, label: &str) -> bool {
