@@ -39,6 +39,6 @@ fn of_study(report: &Report, study: &dyn Study) -> Option<Lack> {
     let rest_on = report.denominators.cells().filter(|(name, _)| is_own(name)).map(|(_, rests_on)| *rests_on);
     let most = rest_on.max_by_key(|rests_on| (rests_on.sentences, rests_on.count))?;
     // Not every corpus has what a study is about that runs unasked: such a one says itself that there was nothing.
-    let is_said = most.count == 0 && study.card().by_default;
+    let is_said = most.count == 0 && study.in_first_run();
     Lack::of(&most, policy).filter(|_| !is_said)
 }
