@@ -190,8 +190,15 @@ fn a_failure_stops_nothing_else_unless_that_is_wanted() {
     assert!(!bench.at("out/tiny.broken.json").exists());
     assert_eq!(bench.row("absent.text")["status"], "failed");
 
+    // What is not looked at stays as it was.
+    let failed = bench.row("absent.text");
+    assert!(failed["message"].starts_with("no such model folder: `./absent`"), "{failed:?}");
     assert_eq!(bench.batch(&["--only", "tiny.*"]).unwrap_err().0, 3);
+    assert_eq!(bench.row("absent.text"), failed);
+    let page = bench.read("out/index.html");
+    assert!(page.contains("4 runs: 1 unchanged, 3 failed.") && page.contains("./absent"), "{page}");
     assert_eq!(bench.batch(&["--only", "absent.*", "--keep-going"]).unwrap_err().0, 4);
+    assert_eq!((&*bench.row("tiny.broken")["status"], &*bench.row("tiny.text")["status"]), ("failed", "earlier"));
     fs::remove_dir_all(bench.at("out")).unwrap();
     let (status, message) = bench.batch(&["--keep-going=false"]).unwrap_err();
     assert_eq!((status, message.lines().count()), (4, 2), "{message}");
@@ -204,6 +211,9 @@ fn a_failure_stops_nothing_else_unless_that_is_wanted() {
     let text = bench.batch(&[]).unwrap();
     assert_eq!(text.matches(": done").count(), 3, "{text}");
     assert!(text.contains("tiny.text: unchanged"), "{text}");
+    bench.batch(&["--only", "tiny.text"]).unwrap();
+    let row = bench.row("absent.broken");
+    assert_eq!((&*row["status"], &*row["message"]), ("earlier", ""));
 }
 
 #[test]

@@ -137,6 +137,58 @@ fn a_number_differs_by_its_interval_among_all_that_are_compared() {
 }
 
 #[test]
+fn the_numbers_of_a_label_with_two_rules_are_named() {
+    let bench = Bench::new();
+    let with = |name: &str, argmax: f64, mass: f64| {
+        bench.changed(name, |report| {
+            for (metric, value) in [("offset_argmax", argmax), ("offset_mass", mass)] {
+                let head = &mut report["heads"][0];
+                head["metrics"][metric]["-1"] = json!(value);
+                head["ci95"][metric]["-1"] = json!([value - 0.01, value + 0.01]);
+            }
+        })
+    };
+    with("a.json", 0.98, 0.2);
+    // By the largest weight -0.85 / 0.1, by the mass -0.47 / 0.5: the second is nearer to the label.
+    let b = with("b.json", 0.05, 0.03);
+    let (_, found) = bench.json(&b, &[]);
+    let labels = found["labels"].as_array().unwrap();
+    let change = labels.iter().find(|change| change["label"] == "previous-token").expect("the label is lost");
+    assert_eq!(
+        (&change["number"], &change["a"]["number"], &change["b"]["number"]),
+        (&json!("offset_argmax.-1"), &json!("offset_argmax.-1"), &json!("offset_mass.-1"))
+    );
+    let (_, text) = bench.diff(&b, &[]);
+    let line = text.lines().find(|line| line.contains("previous-token")).unwrap();
+    for part in [
+        "offset_argmax.-1 0.980 [0.970, 0.990] of 0.900  ->  offset_mass.-1 0.030 [0.020, 0.040] of 0.500  q ",
+        " of offset_argmax.-1",
+    ] {
+        assert!(line.contains(part), "no {part:?} in {line}");
+    }
+}
+
+#[test]
+fn models_with_other_heads_have_no_numbers_to_compare() {
+    let bench = Bench::new();
+    let other = bench.path("other.json");
+    let corpus = fixture("corpus/gold.conllu");
+    run(&["analyze", "box:small", "-c", path(&corpus), "--limit", "20", "-q", "-o", path(&other)]).unwrap();
+    let (status, text) = bench.diff(&other, &[]);
+    assert_eq!(status, 1);
+    for part in [
+        "The models do not have the same heads.",
+        "No number could be compared.\nNo label that is firm on either side could be compared.\n",
+        "numbers are of heads of the first model, 3 layers x 4 heads, that are none of the second, 4 layers x 4 heads\n",
+    ] {
+        assert!(text.contains(part), "no {part:?} in\n{text}");
+    }
+    let aside = &bench.json(&other, &[]).1["left_aside"][0];
+    assert_eq!(aside["of"], json!([]));
+    assert!(aside["count"].as_u64().unwrap() > 0);
+}
+
+#[test]
 fn a_label_changes_from_firm_to_out_of_reach() {
     let bench = Bench::new();
     bench.changed("a.json", |report| set(report, 0, "separator_mass", 0.9, [0.85, 0.95]));
@@ -220,7 +272,7 @@ fn other_heads_and_other_policies_are_said() {
     run(&["analyze", "box:small", "--limit", "64", "-q", "--no-run-info", "-o", path(&small)]).unwrap();
     let (status, found) = bench.json(&small, &[]);
     assert_eq!((status, &found["compared"]["numbers"], &found["changed"]), (1, &json!(0), &json!(true)));
-    assert!(aside(&found, "numbers are of the first model's heads").0 > 0);
+    assert!(aside(&found, "numbers are of heads of the first model").0 > 0);
     assert!(bench.diff(&small, &[]).1.starts_with("The models do not have the same heads.\n"));
 
     let firm = |report: &mut Value| set(report, 0, "separator_mass", 0.9, [0.85, 0.95]);

@@ -156,6 +156,12 @@ fn effects_are_taken_where_the_gradient_says_they_matter() {
     }
     let merged = run(&["merge", path(&parts[0]), path(&parts[1]), "--no-run-info", "-o", "-"]).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&merged).unwrap()["effect"], some["effect"]);
+    let saved = folder.path().join("merged.json");
+    fs::write(&saved, merged).unwrap();
+    let summary = run(&["show", path(&saved)]).unwrap();
+    let chosen = "Of 16 heads 4 were removed by themselves, chosen by their gradient: of a choice there is no rank correlation of \
+                  effect and gradient. The most and least helpful, effect ± half of the 95 % interval:\n";
+    assert!(summary.contains(chosen), "{summary}");
 
     let refusal = |more: &[&str]| run(&[&["analyze", "box:small"], more].concat()).unwrap_err().1;
     assert!(refusal(&["--effect-of", "top:2"]).contains("--effect-of is about the study effect"));

@@ -286,6 +286,14 @@ fn presets_are_given_where_they_can_be_followed() {
     assert!(relabel.contains("--preset clark2019 is no policy, it measures more: give it to headscope analyze"));
     let merge = usage(&["merge", "part.headscope", "--preset", "clark2019"]);
     assert!(merge.contains("give it to headscope analyze --shard, whose partials carry it"), "{merge}");
+    // Two that leave no other labels cannot both be followed, whichever comes first.
+    for [one, other] in [["voita2019", "kovaleva2019"], ["kovaleva2019", "voita2019"]] {
+        for command in [&["analyze"][..], &["relabel", path(&report)], &["merge", "part.headscope"]] {
+            let both = usage(&[command, &["--preset", one, "--preset", other]].concat());
+            let why = "--preset voita2019 and --preset kovaleva2019: each gives its own labels and no others: give one of them";
+            assert!(both.contains(why), "{both}");
+        }
+    }
     let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
     let part = bench.path("part.headscope");
     let shard = ["analyze", path(&model), "-c", path(&corpus), "--no-run-info", "--shard", "1/1", "-o", path(&part)];

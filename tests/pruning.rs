@@ -3,7 +3,7 @@
 mod support;
 
 use serde_json::{Value, json};
-use support::{fixture, path, run};
+use support::{fixture, path, run, tiny_bert};
 
 #[test]
 fn heads_go_one_after_the_other() {
@@ -36,4 +36,12 @@ fn it_asks_about_effects() {
     let (status, error) = refusal(&["--without", "effect"]);
     assert_eq!(status, 2);
     assert!(error.contains("--without effect: the study pruning asks about what it finds"), "{error}");
+    // What was asked for is named, not what it needs.
+    let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
+    for study in ["pruning", "cluster-effect"] {
+        let arguments = ["analyze", path(&model), "-c", path(&corpus), "--with", study];
+        let (status, error) = run(&arguments).unwrap_err();
+        assert_eq!(status, 4);
+        assert!(error.starts_with(&format!("error: --with {study}: `tiny-bert` has no masked-LM head")), "{error}");
+    }
 }

@@ -93,6 +93,9 @@ fn documents_of_plain_text_end_at_blank_lines() {
         run(&["analyze", path(&tiny_bert()), "-c", &corpus, "--preset", "kovaleva2019", "--max-tokens", "6"]).unwrap();
     assert!(summary.contains("Sentences as pairs: 0; 2 sentences are in none"), "{summary}");
     assert!(summary.contains("Preset kovaleva2019: vertical 0, diagonal 0"), "{summary}");
+    assert!(summary.contains("heterogeneous 0; no class 12\n"), "{summary}");
+    let why = "\nToo little for a label of segments: 0 sentences, where a label asks for 30 (`min_sentences`).\n";
+    assert!(summary.contains(why), "{summary}");
 }
 
 #[test]

@@ -388,10 +388,12 @@ fn an_array_of_jobs_runs_the_second_stage() {
     run(&["merge", &first, "-o", &merged]).unwrap();
     let second = |id: &str| {
         let more = [&with[..], &["--after", &merged]].concat();
-        job_to("after", &shards, &[("JOB_COMPLETION_INDEX", id)], &more).unwrap().1
+        job_to("after", &shards, &[("JOB_COMPLETION_INDEX", id)], &more).unwrap()
     };
-    for id in ["2", "0"] {
-        second(id);
+    for (id, shard) in [("2", "3/3"), ("0", "1/3")] {
+        let (printed, _) = second(id);
+        let says = ": the second stage is done; its sentences are counted in the first\n";
+        assert!(printed.starts_with(&format!("shard {shard} of ")) && printed.ends_with(says), "{printed}");
     }
     let missing = |parts: &[&str]| {
         let output = headscope(&[&["merge", "--missing", "3"], parts].concat()).output().unwrap();
@@ -402,7 +404,7 @@ fn an_array_of_jobs_runs_the_second_stage() {
     let (status, error) = run(&["merge", &merged, &after, "-o", "-"]).unwrap_err();
     assert_eq!((status, &*error), (6, "error: 1 of 3 shards that were run with --after is missing: 2/3\n"));
     second("1");
-    assert!(second("1").contains("2-of-3-after.headscope` already"));
+    assert!(second("1").1.contains("2-of-3-after.headscope` already"));
     let report = |parts: &[&str]| run(&[&["merge", "--no-run-info", "-o", "-"], parts].concat()).unwrap();
     assert!(report(&[&merged, &after]) == whole);
 

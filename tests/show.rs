@@ -76,6 +76,19 @@ fn a_head_has_a_card() {
 }
 
 #[test]
+fn a_head_without_a_label_for_lack_of_sentences_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report.json");
+    let summary = run(&["analyze", "box:small", "--limit", "3", "--no-run-info", "-o", path(&report)]).unwrap();
+    let why = "Too little for a label of attention, dependency, words, frequency: 3 sentences, where a label asks for 30 (`min_sentences`).\n";
+    assert!(summary.contains(why), "{summary}");
+    let card = run(&["show", path(&report), "L0H0"]).unwrap();
+    assert!(card.contains(&format!("\n\nNo label.\n{why}")), "{card}");
+    // Numbers that round to zero have no sign.
+    assert!(!card.contains("-0.000"), "{card}");
+}
+
+#[test]
 fn heads_of_a_relation_and_of_a_label() {
     let (_folder, report) = saved();
     let shown = run(&["show", &report, "--relation", "case", "--top", "3"]).unwrap();

@@ -257,10 +257,11 @@ impl<'a> Ready<'a> {
     }
 }
 
-/// The first of the studies that look at predictions, if any does.
+/// The first of the studies that look at predictions, if any does: of those that were asked for, else of those that these need.
 fn predicting(options: &AnalyzeOptions) -> Option<&'static str> {
-    let predicting = options.studies.iter().find(|study| study.passes().iter().any(Pass::predicts));
-    predicting.map(|study| study.card().name)
+    let asked = options.studies.iter().filter(|study| options.with.iter().any(|name| name == study.card().name));
+    let mut all = asked.chain(&options.studies);
+    all.find(|study| study.passes().iter().any(Pass::predicts)).map(|study| study.card().name)
 }
 
 /// Loads the model, with the head by which it was trained if a study needs that.

@@ -61,6 +61,8 @@ pub struct AnalyzeOptions {
     pub probes: Vec<String>,
     /// The studies that are run.
     pub studies: Vec<&'static dyn Study>,
+    /// The names of those that were asked for.
+    pub with: Vec<String>,
     /// Studies that would run, but for a corpus that can be read only once.
     pub left_out: Vec<&'static dyn Study>,
     /// A file with the counts of tokens, in place of those of the corpus.

@@ -6,6 +6,7 @@ use anyhow::Result;
 use comfy_table::{CellAlignment, Table};
 use serde_json::{Map, Value, json};
 
+use super::lacking;
 use crate::model::grid::HeadPlace;
 use crate::report::{HeadReport, Report};
 use crate::stats::bootstrap::Interval;
@@ -16,7 +17,7 @@ use crate::studies::metric::Keys;
 use crate::studies::study::columns;
 use crate::studies::summary::Summary;
 use crate::studies::tracked::{Tracked, Tracker};
-use crate::studies::wording::{percent, plain_table, plus_minus, significance};
+use crate::studies::wording::{decimal, percent, plain_table, plus_minus, significance};
 use crate::system::counted::counted;
 use crate::system::terminal::printable;
 
@@ -33,11 +34,12 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
     let (model, corpus) = (printable(&report.model.id), printable(&report.corpus.name));
     writeln!(out, "{} of {model}, over {corpus}\n", printable(&head.name))?;
     if head.labels.is_empty() {
-        writeln!(out, "No label. The nearest:")?;
+        writeln!(out, "No label.{}", if head.nearest.is_empty() { "" } else { " The nearest:" })?;
         for near in &head.nearest {
             let score = number(near.score, near.ci95);
             writeln!(out, "  {}: {score}, where {:.3} is asked for", printable(&near.label), near.threshold)?;
         }
+        lacking::lines(report).iter().try_for_each(|line| writeln!(out, "{line}"))?;
     } else {
         out.table_without(labels(head.labels.iter().map(|label| (label, None))), &LABELS_MAY_GO);
         head.labels.iter().try_for_each(|label| more(out, label))?;
@@ -81,7 +83,7 @@ fn labels<'a>(labels: impl Iterator<Item = (&'a Label, Option<&'a str>)>) -> Tab
             printable(&label.label),
             label.direction.map_or("", Direction::name).to_owned(),
             number(label.score, label.ci95),
-            label.baseline.map_or_else(|| "-".to_owned(), |beside| format!("{beside:.3}")),
+            label.baseline.map_or_else(|| "-".to_owned(), |beside| decimal(beside, 3)),
             format!("{:.3}", label.threshold),
             q.map_or_else(|| "-".to_owned(), significance),
             sure.to_owned(),
@@ -135,7 +137,7 @@ fn metrics(report: &Report, head: &HeadReport) -> Table {
                 study.card().name.to_owned(),
                 id.to_owned(),
                 number(value, head.ci95.get(id, None).copied().flatten()),
-                chance.map_or_else(|| "-".to_owned(), |chance| format!("{chance:.3}")),
+                chance.map_or_else(|| "-".to_owned(), |chance| decimal(chance, 3)),
             ]);
         }
     }
@@ -228,7 +230,7 @@ pub fn label_data(found: &[(&HeadReport, &Label)]) -> Vec<Value> {
 
 /// A number with half of its interval.
 fn number(value: f64, ci95: Option<Interval>) -> String {
-    format!("{value:.3}{}", ci95.map_or_else(String::new, |ci95| format!(" ±{:.3}", ci95.half_width())))
+    format!("{}{}", decimal(value, 3), ci95.map_or_else(String::new, |ci95| format!(" ±{:.3}", ci95.half_width())))
 }
 
 /// The same with its sign.

@@ -6,6 +6,7 @@ pub mod csv;
 pub mod figures;
 mod heads;
 pub mod json;
+mod lacking;
 mod numbers;
 pub mod page;
 mod palette;

@@ -2,6 +2,7 @@
 
 use crate::stats::bootstrap::Interval;
 use crate::studies::figure::Mark;
+use crate::studies::wording::decimal;
 
 /// The decimals with which numbers that differ by so much are told apart: three digits.
 #[must_use]
@@ -27,7 +28,7 @@ pub fn short(value: f64, digits: usize) -> String {
 pub fn shown(Mark { value, ci95 }: Mark, shares: bool) -> String {
     let (factor, unit) = if shares { (100.0, " %") } else { (1.0, "") };
     let digits = if shares { 1 } else { ci95.map_or(3, |ci95| decimals(10.0 * ci95.half_width()).max(2)) };
-    let number = |value: f64| format!("{:.digits$}", value * factor + 0.0);
+    let number = |value: f64| decimal(value * factor, digits);
     let interval = |ci95: Interval| format!(" [{}, {}]", number(ci95.low()), number(ci95.high()));
     format!("{}{unit}{}", number(value), ci95.map_or_else(String::new, interval))
 }

@@ -10,6 +10,7 @@ use std::ops::Range;
 use anstyle::Style;
 use comfy_table::Table;
 
+use super::lacking;
 use crate::passes::observation::Observation;
 use crate::report::{CorpusFileInfo, CorpusInfo, HeadReport, Report, TextInfo};
 use crate::sequences::shard::Shard;
@@ -45,6 +46,12 @@ pub fn render(report: &Report, presets: &[&Preset], detail: Detail, width: Optio
 #[must_use]
 pub fn of_shard(shard: Shard, observation: &Observation) -> String {
     let tally = &observation.tally;
+    if observation.stage.is_after() {
+        return format!(
+            "shard {shard} of {}: the second stage is done; its sentences are counted in the first\n",
+            printable(&observation.identity.corpus.name)
+        );
+    }
     let skipped: u64 = tally.skipped.values().sum();
     format!(
         "shard {shard} of {}: {}, {}, {} skipped\n",
@@ -79,6 +86,7 @@ fn write_summary(
     firm(out, &report.heads)?;
     tied(out, &report.heads)?;
     borderline(out, &report.heads)?;
+    blocks(out, lacking::lines(report).into_iter().map(|line| line + "\n").collect::<String>().into())?;
     controls::write(out, report)?;
     blocks(out, of_presets(presets, &report.heads).into())?;
     if detail == Detail::Full {

@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::policy::{Range, Threshold, Value};
+use super::metric::Denominator;
+use super::policy::{Policy, Range, Threshold, Value};
 use crate::stats::bootstrap::Interval;
 
 /// Fewest queries that any label rests on; of a syntactic one its words, which have a threshold of their own.
@@ -23,6 +24,36 @@ pub const MIN_SENTENCES: Threshold = Threshold {
     about: "fewest sentences with what a label rests on, the first of each family alone: intervals resample families, and of \
         few they are too narrow",
 };
+
+/// What evidence has too little of for a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lack {
+    /// It has so many sentences, fewer than [`MIN_SENTENCES`].
+    Sentences(u64),
+    /// It has so many queries, fewer than [`MIN_QUERIES`].
+    Queries(u64),
+}
+
+impl Lack {
+    /// What there is too little of for a label by `policy`, if anything.
+    #[must_use]
+    pub fn of(rests_on: &Denominator, policy: &Policy) -> Option<Self> {
+        let Denominator { count, sentences, .. } = *rests_on;
+        if sentences < policy.count(&MIN_SENTENCES) {
+            return Some(Self::Sentences(sentences));
+        }
+        (count < policy.count(&MIN_QUERIES)).then_some(Self::Queries(count))
+    }
+
+    /// How many there are, what they are, and the threshold.
+    #[must_use]
+    pub fn counted(self) -> (u64, &'static str, &'static Threshold) {
+        match self {
+            Self::Sentences(count) => (count, "sentences", &MIN_SENTENCES),
+            Self::Queries(count) => (count, "queries", &MIN_QUERIES),
+        }
+    }
+}
 
 /// Largest q-value of a label that asks for a block test against its threshold.
 pub const LABEL_Q: Threshold = Threshold::rule(

@@ -1,7 +1,7 @@
 //! Findings: the metrics and sections of all studies of a run, and the verdicts that they come to.
 
 use super::estimates::{Bench, Estimates};
-use super::evidence::{MIN_QUERIES, MIN_SENTENCES};
+use super::evidence::Lack;
 use super::found::{Aimed, Found};
 use super::label::{self, Assessment, Evidence, Label, Measured, Verdict};
 use super::metric::{Denominator, Metrics};
@@ -108,12 +108,8 @@ impl Findings {
     #[must_use]
     pub fn assessments(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
         let Estimates { heads, ci95, standard_errors, own_chance, chance, denominators, .. } = &self.estimates;
-        let least =
-            Denominator { count: policy.count(&MIN_QUERIES), sentences: policy.count(&MIN_SENTENCES), blocks: 0 };
         // What rests on too little gives no label. Reports of 0.1 do not say on how much.
-        let enough = |known: Option<&Denominator>| {
-            known.is_none_or(|known| known.count >= least.count && known.sentences >= least.sentences)
-        };
+        let enough = |known: Option<&Denominator>| known.is_none_or(|known| Lack::of(known, policy).is_none());
         let measured = |place: usize| {
             heads[place]
                 .zip_map(&ci95[place], |&score, ci95| Measured {

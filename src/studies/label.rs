@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::evidence::{Comparison, Direction, LABEL_Q, MarginTest, Reach, TagComparison, UseTest};
 use super::explanation::Explanation;
 use super::metric::Metrics;
-use super::policy::{Policy, Threshold};
+use super::policy::{Policy, Range, Threshold};
 use super::section::Section;
 use crate::stats::block_test::p_above;
 use crate::stats::bootstrap::Interval;
@@ -75,6 +75,14 @@ pub struct Shown {
 }
 
 impl Detector {
+    /// Whether a policy has one of its rules on.
+    #[must_use]
+    pub fn is_on(&self, policy: &Policy) -> bool {
+        // The q-value that several families share is no rule by itself.
+        let mut rules = self.thresholds.iter().filter(|rule| rule.range == Range::Rule && rule.name != LABEL_Q.name);
+        rules.clone().next().is_none() || rules.any(|rule| policy.rule(rule).is_some())
+    }
+
     /// Whether `label` is one of this detector's.
     #[must_use]
     pub fn gives(&self, label: &str) -> bool {
@@ -171,6 +179,8 @@ pub struct Assessment {
     pub fires: bool,
     /// Whether it would fire at the upper end of the interval.
     pub may_fire: bool,
+    /// Whether any score would do.
+    pub attainable: bool,
     /// The number that the rule holds against its threshold, as the rule names it.
     pub metric: String,
 }
@@ -242,7 +252,7 @@ pub struct Verdict {
     pub primary: String,
     /// All labels: firm before borderline ones, and among these by falling margin.
     pub labels: Vec<Label>,
-    /// For a head without a label the two that are nearest, nearest first; fewer if fewer rules are on.
+    /// For a head without a label the two that are nearest, nearest first; fewer if fewer rules are on and can be met.
     pub nearest: Vec<Near>,
 }
 
@@ -261,7 +271,8 @@ impl Verdict {
         if let Some((first, others)) = labels.split_first_mut() {
             others.iter_mut().for_each(|other| other.tied = other.ties_with(first));
         }
-        let mut nearest: Vec<Label> = missed.into_iter().map(|assessment| assessment.label).collect();
+        let attainable = missed.into_iter().filter(|assessment| assessment.attainable);
+        let mut nearest: Vec<Label> = attainable.map(|assessment| assessment.label).collect();
         nearest.sort_by(by_margin);
         nearest.truncate(if labels.is_empty() { NEAREST } else { 0 });
         Self {
@@ -316,6 +327,11 @@ impl Bound {
             Self::Above => score > threshold,
         }
     }
+
+    /// Whether some score is on the threshold's good side: none is above 1.
+    fn attainable(self, threshold: f64) -> bool {
+        self.holds(1.0, threshold)
+    }
 }
 
 /// Holds a score against `threshold`; `metric` is its name in the rule. `None` if there is no score, or the rule is off.
@@ -353,7 +369,8 @@ pub fn assess(
         use_of_arcs: None,
     };
     let may_fire = bound.holds(ci95.map_or(score, Interval::high), threshold);
-    Some(Assessment { label, fires: bound.holds(score, threshold), may_fire, metric: metric.to_owned() })
+    let (fires, attainable) = (bound.holds(score, threshold), bound.attainable(threshold));
+    Some(Assessment { label, fires, may_fire, attainable, metric: metric.to_owned() })
 }
 
 /// Holds a score against `threshold` as [`assess`] does, and tests by blocks of sentences whether it is above it.
@@ -390,10 +407,11 @@ pub fn assess_all_tested(
     let all: Vec<Assessment> = scores.into_iter().map(one).collect::<Option<_>>()?;
     let rules: Vec<String> = all.iter().map(|one| one.label.rule.clone()).collect();
     let (fires, may_fire) = (all.iter().all(|one| one.fires), all.iter().all(|one| one.may_fire));
-    let borderline = all.iter().any(|one| one.label.borderline);
+    let (borderline, attainable) = (all.iter().any(|one| one.label.borderline), all.iter().all(|one| one.attainable));
     let p = all.iter().map(|one| one.label.test?.p).collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::max);
     let mut least = all.into_iter().min_by(|a, b| a.label.margin.total_cmp(&b.label.margin))?;
     (least.fires, least.may_fire, least.label.borderline) = (fires, may_fire, borderline);
+    least.attainable = attainable;
     least.label.test = least.label.test.map(|test| MarginTest { p, ..test });
     let significant = policy.rule(&LABEL_Q).map(|most| format!("q <= {most}"));
     least.label.rule = rules.into_iter().chain(significant).collect::<Vec<_>>().join(" and ");
@@ -428,7 +446,8 @@ pub fn one_of_each(assessed: Vec<Assessment>) -> Vec<Assessment> {
     labels.into_iter().filter_map(|(_, same)| best(same)).collect()
 }
 
-/// Of several rules for one label the one with the largest margin, a rule that fires before one that does not.
+/// Of several rules for one label the one with the largest margin: a rule that fires before one that does not, and one that
+/// could before one that never does.
 ///
 /// The label is borderline only if none of its rules fires over the whole of its interval.
 pub fn best(assessments: impl IntoIterator<Item = Assessment>) -> Option<Assessment> {
@@ -436,7 +455,7 @@ pub fn best(assessments: impl IntoIterator<Item = Assessment>) -> Option<Assessm
     let firm = assessments.iter().any(|assessment| assessment.fires && !assessment.label.borderline);
     let may_fire = assessments.iter().any(|assessment| assessment.may_fire);
     let rank = |a: &Assessment, b: &Assessment| -> Ordering {
-        a.fires.cmp(&b.fires).then(a.label.margin.total_cmp(&b.label.margin))
+        a.fires.cmp(&b.fires).then(a.attainable.cmp(&b.attainable)).then(a.label.margin.total_cmp(&b.label.margin))
     };
     // The first of equals.
     let mut best = assessments.into_iter().reduce(|best, next| if rank(&next, &best).is_gt() { next } else { best })?;

@@ -10,6 +10,16 @@ pub fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}", share * 100.0))
 }
 
+/// A number with so many decimals, without a minus before a zero.
+#[must_use]
+pub fn decimal(value: f64, digits: usize) -> String {
+    let shown = format!("{value:.digits$}");
+    match shown.strip_prefix('-') {
+        Some(zero) if zero.chars().all(|c| "0.".contains(c)) => zero.to_owned(),
+        _ => shown,
+    }
+}
+
 /// Half of an interval's width, in per cent, after a ±.
 #[must_use]
 pub fn plus_minus(interval: Option<Interval>) -> String {
@@ -42,6 +52,15 @@ pub fn plain_table() -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn zero_has_no_sign() {
+        let numbers = [(-0.0004, 3), (-0.0, 1), (-0.4, 0), (-0.0006, 3), (0.0004, 3), (-10.0, 0)];
+        assert_eq!(
+            numbers.map(|(value, digits)| decimal(value, digits)),
+            ["0.000", "0.0", "0", "-0.001", "0.000", "-10"]
+        );
+    }
 
     #[test]
     fn significance_of_any_size() {

@@ -1,4 +1,5 @@
-//! What a batch has done, kept beside the reports: of what each was made, what it holds in short, and its digest.
+//! What a batch has done, kept beside the reports: of what each was made, what it holds in short, and its digest; and which
+//! runs failed when they were last tried.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,16 +24,27 @@ const SCHEMA_VERSION: u32 = 1;
 /// The longest ledger that is read, in bytes: 64 MiB. A run has some 2 kB, and there are 10,000 at most.
 const LONGEST: u64 = 1 << 26;
 
-/// The runs that were done, by name.
+/// The ledger of a folder.
 pub struct Ledger {
     path: PathBuf,
+    known: Known,
+}
+
+/// The runs of a ledger.
+#[derive(Default, Serialize, Deserialize)]
+struct Known {
+    /// Those that were done, by name.
     runs: BTreeMap<String, Entry>,
+    /// The messages of those that failed when they were last tried, by name.
+    #[serde(default)]
+    failed: BTreeMap<String, String>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct File {
     schema_version: u32,
-    runs: BTreeMap<String, Entry>,
+    #[serde(flatten)]
+    known: Known,
 }
 
 /// A run that was done.
@@ -122,20 +134,26 @@ impl Ledger {
     /// If there is one that cannot be read.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(FILE);
-        let runs = read(&path).class(Class::Input)?;
-        Ok(Self { path, runs })
+        let known = read(&path).class(Class::Input)?;
+        Ok(Self { path, known })
     }
 
     /// The run of this name, if it was done.
     #[must_use]
     pub fn entry(&self, name: &str) -> Option<&Entry> {
-        self.runs.get(name)
+        self.known.runs.get(name)
+    }
+
+    /// The message of a run that failed when it was last tried.
+    #[must_use]
+    pub fn failure(&self, name: &str) -> Option<&str> {
+        self.known.failed.get(name).map(String::as_str)
     }
 
     /// Why a run is to be done, if it is.
     #[must_use]
     pub fn reason(&self, name: &str, inputs: &Inputs, reports: &[PathBuf]) -> Option<String> {
-        let Some(entry) = self.runs.get(name) else { return Some("there is no report yet".to_owned()) };
+        let Some(entry) = self.entry(name) else { return Some("there is no report yet".to_owned()) };
         let unlike = |path: &&PathBuf| {
             let known = entry.reports.get(&file_name(path));
             known.is_none() || output::earlier_sha256(path).as_ref() != known
@@ -147,17 +165,43 @@ impl Ledger {
         })
     }
 
-    /// Remembers a run. What another process has remembered meanwhile stays.
+    /// Remembers a run that was done.
     ///
     /// # Errors
     ///
     /// If the ledger cannot be read or written.
     pub fn record(&mut self, name: &str, entry: Entry) -> Result<()> {
-        self.runs.insert(name.to_owned(), entry.clone());
-        let mut runs = read(&self.path).class(Class::Input)?;
-        runs.insert(name.to_owned(), entry);
+        self.update(|known| {
+            known.failed.remove(name);
+            known.runs.insert(name.to_owned(), entry.clone());
+        })
+    }
+
+    /// Remembers how runs failed that were tried, and forgets the failures of those of which nothing has changed.
+    ///
+    /// # Errors
+    ///
+    /// If the ledger cannot be read or written.
+    pub fn record_failures<'a>(&mut self, tried: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) -> Result<()> {
+        let news: Vec<_> = tried.into_iter().filter(|(name, failure)| self.failure(name) != *failure).collect();
+        if news.is_empty() {
+            return Ok(());
+        }
+        self.update(|known| {
+            for &(name, failure) in &news {
+                known.failed.remove(name);
+                known.failed.extend(failure.map(|message| (name.to_owned(), message.to_owned())));
+            }
+        })
+    }
+
+    /// Changes what is known here, and in the file: what another process has remembered there meanwhile stays.
+    fn update(&mut self, change: impl Fn(&mut Known)) -> Result<()> {
+        change(&mut self.known);
+        let mut known = read(&self.path).class(Class::Input)?;
+        change(&mut known);
         let mut output = Output::open(&self.path)?;
-        output.write(json::indented(&File { schema_version: SCHEMA_VERSION, runs })?.as_bytes())?;
+        output.write(json::indented(&File { schema_version: SCHEMA_VERSION, known })?.as_bytes())?;
         output.commit()
     }
 }
@@ -167,17 +211,17 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn read(path: &Path) -> Result<BTreeMap<String, Entry>> {
+fn read(path: &Path) -> Result<Known> {
     let shown = path.display();
     let way_out = "remove it, and all runs are done again";
     let text = output::earlier(path, LONGEST).with_context(|| format!("cannot read `{shown}`"))?;
-    let Some(text) = text else { return Ok(BTreeMap::new()) };
+    let Some(text) = text else { return Ok(Known::default()) };
     let file: File = serde_json::from_str(&text).map_err(|error| {
         let (line, problem) = (error.line(), problem_in_line(&error));
         anyhow!("{shown}:{line}: this is not what `headscope batch` writes ({problem}): {way_out}")
     })?;
     match file.schema_version {
-        SCHEMA_VERSION => Ok(file.runs),
+        SCHEMA_VERSION => Ok(file.known),
         other => Err(anyhow!("{shown}: its schema_version is {other}, this program reads {SCHEMA_VERSION}: {way_out}")),
     }
 }

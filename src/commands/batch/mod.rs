@@ -228,11 +228,19 @@ impl Batch<'_> {
 
     /// Writes the overview and says what failed.
     fn finish(mut self, all: &[Run]) -> Result<()> {
+        if !self.options.dry_run {
+            let tried = self.statuses.iter().map(|(name, status)| (name.as_str(), status.failure()));
+            self.ledger.record_failures(tried)?;
+        }
         let mut rows = Vec::new();
         for run in all {
-            let entry = self.ledger.entry(&run.name);
-            let status = self.statuses.remove(&run.name);
-            let status = status.unwrap_or(if entry.is_some() { Status::Earlier } else { Status::Missing });
+            let (entry, failure) = (self.ledger.entry(&run.name), self.ledger.failure(&run.name));
+            let before = || match (failure, entry) {
+                (Some(message), _) => Status::Failed(message.to_owned()),
+                (None, Some(_)) => Status::Earlier,
+                (None, None) => Status::Missing,
+            };
+            let status = self.statuses.remove(&run.name).unwrap_or_else(before);
             rows.push(Row { run: &run.name, status, entry });
         }
         if !self.options.dry_run {

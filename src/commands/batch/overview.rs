@@ -22,7 +22,7 @@ pub enum Status {
     Earlier,
     /// It was not run.
     Missing,
-    /// It failed, with this message. What an earlier run wrote stays.
+    /// It failed when it was last tried, with this message. What an earlier run wrote stays.
     Failed(String),
 }
 
@@ -37,11 +37,17 @@ impl Status {
         }
     }
 
-    fn message(&self) -> &str {
+    /// The message of a failure.
+    #[must_use]
+    pub fn failure(&self) -> Option<&str> {
         match self {
-            Self::Failed(message) => message,
-            _ => "",
+            Self::Failed(message) => Some(message),
+            _ => None,
         }
+    }
+
+    fn message(&self) -> &str {
+        self.failure().unwrap_or_default()
     }
 }
 

@@ -13,9 +13,17 @@ use crate::studies::all::{self, STUDIES};
 use crate::studies::presets::{PRESETS, Preset};
 use crate::studies::study::{Counts, Study};
 
-/// The presets of these names, each once; clap has checked the names.
-pub(super) fn presets(names: &[String]) -> Vec<&'static Preset> {
-    PRESETS.iter().filter(|preset| names.iter().any(|name| name == preset.name)).collect()
+/// The presets of these names, each once; clap has checked the names. Of those that have no labels but their own there can be
+/// one.
+pub(super) fn presets(names: &[String]) -> Result<Vec<&'static Preset>, Usage> {
+    let presets: Vec<&Preset> = PRESETS.iter().filter(|preset| names.iter().any(|name| name == preset.name)).collect();
+    let alone: Vec<&str> = presets.iter().filter(|preset| preset.alone).map(|preset| preset.name).collect();
+    match alone[..] {
+        [one, other, ..] => Err(format!(
+            "--preset {one} and --preset {other}: each gives its own labels and no others: give one of them"
+        )),
+        _ => Ok(presets),
+    }
 }
 
 /// The studies that run by default, or where no corpus is named, those that presets and `--with` switch on, less those that
@@ -30,7 +38,8 @@ pub(super) fn studies(
     if let Some(both) = with.iter().find(|name| without.contains(name)) {
         return Err(format!("--with {both} and --without {both}: which of them?"));
     }
-    let by_preset = |name: &str| presets(presets_named).iter().any(|preset| preset.studies.contains(&name));
+    let presets = presets(presets_named)?;
+    let by_preset = |name: &str| presets.iter().any(|preset| preset.studies.contains(&name));
     let named = |study: &dyn Study, names: &[String]| names.iter().any(|name| name == study.card().name);
     let wanted = |study: &dyn Study| {
         let card = study.card();
@@ -164,7 +173,7 @@ pub(super) fn refuse_reading_again(
 
 /// Refuses presets that only measure more where nothing is measured; `instead` takes them.
 pub(super) fn refuse_studies(names: &[String], instead: &str) -> Result<(), Usage> {
-    match presets(names).iter().find(|preset| !preset.is_policy()) {
+    match presets(names)?.iter().find(|preset| !preset.is_policy()) {
         Some(preset) => Err(format!("--preset {} is no policy, it measures more: give it to {instead}", preset.name)),
         None => Ok(()),
     }

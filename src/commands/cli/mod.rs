@@ -174,6 +174,7 @@ impl AnalyzeArguments {
             ablation,
             probes,
             studies,
+            with: self.with,
             left_out,
             counts: self.counts,
             index: self.index,
@@ -214,7 +215,7 @@ impl ReportArguments {
             threads: self.threads(),
             summary: Some(self.summary.detail()).filter(|_| !self.quiet && !outputs.contains(&Target::Stdout)),
             outputs,
-            policy: PolicyOptions { presets: presets(named), file: self.policy, min_count: self.min_count },
+            policy: PolicyOptions { presets: presets(named)?, file: self.policy, min_count: self.min_count },
         })
     }
 
@@ -232,7 +233,7 @@ impl ReportArguments {
     fn validate_partial(self, shard: Shard, after: Option<PathBuf>, named: &[String]) -> Result<Outcome, Usage> {
         let wanted = format!("--shard {shard} writes a partial: give one -o FILE.{} or -o FOLDER/", partial::EXTENSION);
         // One that measures more is about that here; its labels are given where all are.
-        let preset = presets(named).into_iter().find(|preset| preset.is_policy() && preset.studies.is_empty());
+        let preset = presets(named)?.into_iter().find(|preset| preset.is_policy() && preset.studies.is_empty());
         if let Some(option) = self.of_labels(preset).filter(|_| after.is_none()) {
             return Err(format!("{option} is about labels, and a shard has none yet: give it to headscope merge"));
         }
@@ -242,7 +243,7 @@ impl ReportArguments {
             return Err(format!("`{}` is no partial: {wanted}", path.display()));
         }
         let (in_folder, path) = (of_folder.is_some(), of_folder.unwrap_or(path));
-        let policy = PolicyOptions { presets: presets(named), file: self.policy, min_count: self.min_count };
+        let policy = PolicyOptions { presets: presets(named)?, file: self.policy, min_count: self.min_count };
         Ok(Outcome::Partial { shard, path, in_folder, after, policy, summary: !self.quiet })
     }
 }
@@ -258,7 +259,7 @@ impl MergeArguments {
         }
         let outcome = match &self.report.outputs[..] {
             [path] if is_partial(path) => {
-                if let Some(option) = self.report.of_labels(presets(&self.presets).first().copied()) {
+                if let Some(option) = self.report.of_labels(presets(&self.presets)?.first().copied()) {
                     return Err(format!(
                         "{option} is about labels, and a partial has none: give it to the headscope merge that writes the report"
                     ));
@@ -283,7 +284,7 @@ impl RelabelArguments {
     fn validate(self) -> Result<RelabelOptions, Usage> {
         refuse_overlap(&self.outputs, &[])?;
         refuse_studies(&self.presets, "headscope analyze")?;
-        let policy = PolicyOptions { presets: presets(&self.presets), file: self.policy, min_count: None };
+        let policy = PolicyOptions { presets: presets(&self.presets)?, file: self.policy, min_count: None };
         Ok(RelabelOptions { report: self.report, policy, outputs: targets(&self.outputs)? })
     }
 }
@@ -358,7 +359,7 @@ impl DiffArguments {
             PartArgument::Metrics => Part::Metrics,
         };
         let only = only.into_iter().map(part).collect();
-        let policy = PolicyOptions { presets: presets(&named), file: policy, min_count };
+        let policy = PolicyOptions { presets: presets(&named)?, file: policy, min_count };
         Ok(DiffOptions { a, b, rate, tolerance, only, policy, full, json, outputs, threads: threads_or_all(threads) })
     }
 }

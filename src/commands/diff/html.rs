@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::outcome::{Change, Described, LabelChange, LeftAside, Method, Outcome, Standing, Valued};
 use crate::export::page;
 use crate::stats::bootstrap::Interval;
-use crate::studies::wording::significance;
+use crate::studies::wording::{decimal, significance};
 use crate::system::counted::{counted, plural};
 
 #[derive(Serialize)]
@@ -40,7 +40,25 @@ pub fn render(outcome: &Outcome) -> Result<Vec<u8>> {
         Method::PairedByBlock => "the same sentences, pairwise by blocks",
         Method::ByIntervals => "by their intervals",
     };
-    let numbers = ["number", "head", "a", "b", "difference", "q"].as_slice();
+    let numbers = match compared.numbers {
+        0 => "No number could be compared.".to_owned(),
+        numbers => format!(
+            "Compared {} of heads and {} {} on relations, {how}: changed where q is at most {rate}, corrected for all {numbers} of \
+             them, and farther apart than {tolerance}.",
+            counted(compared.metrics, "metric"),
+            compared.relations,
+            plural(&compared.relations, "accuracy", "accuracies")
+        ),
+    };
+    let firm = match compared.labels {
+        0 => "No label that is firm on either side could be compared.".to_owned(),
+        labels => format!(
+            "Compared {} {} firm on either side: changed where out of reach on the other.",
+            counted(labels, "label"),
+            plural(&labels, "that is", "that are")
+        ),
+    };
+    let columns = ["number", "head", "a", "b", "difference", "q"].as_slice();
     let facts = not_shared.iter().map(|fact| vec![fact.key.clone(), fact.a.to_string(), fact.b.to_string()]);
     let page = Page {
         title: "What changed between two analyses",
@@ -50,32 +68,21 @@ pub fn render(outcome: &Outcome) -> Result<Vec<u8>> {
             (true, false) => "The models do not have the same heads",
             (true, true) => "Something changed beyond chance",
         },
-        how: format!(
-            "Compared {} {} of heads and {} {} on relations, {how}: changed where q is at most {rate}, corrected for all \
-             {} of them, and farther apart than {tolerance}. Compared {} {} firm on either side: changed where \
-             out of reach on the other. Intervals are of 95 %.",
-            compared.metrics,
-            plural(&compared.metrics, "metric", "metrics"),
-            compared.relations,
-            plural(&compared.relations, "accuracy", "accuracies"),
-            compared.numbers,
-            counted(compared.labels, "label"),
-            plural(&compared.labels, "that is", "that are")
-        ),
+        how: format!("{numbers} {firm} Intervals are of 95 %."),
         parts: vec![
             Part {
                 title: format!("Labels: {} changed", labels.len()),
-                columns: &["head", "label", "", "a", "b", "threshold", "number", "q"],
+                columns: &["head", "label", "", "a", "b", "number", "q"],
                 rows: labels.iter().map(label).collect(),
             },
             Part {
                 title: format!("Accuracies on relations: {} of {} changed", relations.len(), compared.relations),
-                columns: numbers,
+                columns,
                 rows: relations.iter().map(change).collect(),
             },
             Part {
                 title: format!("Metrics of heads: {} of {} changed", metrics.len(), compared.metrics),
-                columns: numbers,
+                columns,
                 rows: metrics.iter().map(change).collect(),
             },
             Part {
@@ -96,15 +103,18 @@ fn side(Described { file, shard, model, corpus, sentences }: &Described) -> Stri
 }
 
 fn number(value: f64, ci95: Option<Interval>) -> String {
-    let ci95 = ci95.map_or_else(String::new, |ci95| format!(" [{:.4}, {:.4}]", ci95.low(), ci95.high()));
-    format!("{value:.4}{ci95}")
+    let ends = |ci95: Interval| format!(" [{}, {}]", decimal(ci95.low(), 4), decimal(ci95.high(), 4));
+    format!("{}{}", decimal(value, 4), ci95.map_or_else(String::new, ends))
 }
 
 fn label(LabelChange { head, label, a, b, number: of, q }: &LabelChange) -> Vec<String> {
-    let standing = |Standing { score, ci95, .. }: &Standing| number(*score, *ci95);
+    let named = a.number != b.number;
+    let standing = |Standing { number: of, score, ci95, threshold, .. }: &Standing| {
+        let name = if named { format!("{of} ") } else { String::new() };
+        format!("{name}{} of {threshold:.3}", number(*score, *ci95))
+    };
     let gone = if a.firm { "lost" } else { "gained" }.to_owned();
-    let threshold = format!("{:.3}", a.threshold);
-    vec![head.clone(), label.clone(), gone, standing(a), standing(b), threshold, of.clone(), significance(*q)]
+    vec![head.clone(), label.clone(), gone, standing(a), standing(b), of.clone(), significance(*q)]
 }
 
 fn change(Change { head, number: of, a, b, difference, q, .. }: &Change) -> Vec<String> {

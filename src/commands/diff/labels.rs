@@ -71,8 +71,9 @@ impl Labels {
                 if reaches[1 - firm] != Some(Reach::Out) {
                     continue;
                 }
-                let number = &[in_a, in_b][firm].metric;
-                match numbers.get(&(place, number.clone())) {
+                let pair_of = |side: &Assessment| numbers.get(&(place, side.metric.clone())).copied();
+                let standing = |side| standing(side, pair_of(side));
+                match pair_of([in_a, in_b][firm]) {
                     Some(pair) if pair.q <= rate => found.changes.push(LabelChange {
                         head: grid.name(place),
                         label: label.to_owned(),
@@ -110,10 +111,12 @@ fn by_label(assessments: &[Assessment]) -> BTreeMap<&str, &Assessment> {
     assessments.iter().map(|assessment| (assessment.label.label.as_str(), assessment)).collect()
 }
 
-fn standing(assessment: &Assessment) -> Standing {
+/// How a head stands to a label on one side; `number` is what its rule is about, unless that was not tested.
+fn standing(assessment: &Assessment, number: Option<&Pair<'_>>) -> Standing {
     let label = &assessment.label;
     let firm = Reach::of(assessment) == Reach::Firm;
-    Standing { firm, score: label.score, ci95: label.ci95, threshold: label.threshold }
+    let number = number.map_or_else(|| assessment.metric.clone(), |pair| pair.a.name.clone());
+    Standing { firm, number, score: label.score, ci95: label.ci95, threshold: label.threshold }
 }
 
 /// Whether both policies have the same thresholds for a label.

@@ -93,17 +93,19 @@ pub struct LabelChange {
     pub a: Standing,
     /// In the second.
     pub b: Standing,
-    /// The number that the label rests on, which differs.
+    /// The number of the side that has the label firmly, which differs.
     pub number: String,
-    /// The q-value of that difference.
+    /// The q-value of the difference of that number.
     pub q: f64,
 }
 
 /// How a head stands to a label.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Standing {
     /// Whether the head has the label over the whole interval; if not, it has it nowhere in it.
     pub firm: bool,
+    /// The number that the score is: of the rules for a label each side has the one that is best for it.
+    pub number: String,
     /// The score.
     pub score: f64,
     /// Its 95 % interval.
@@ -149,7 +151,7 @@ pub struct LeftAside {
     pub why: String,
     /// How many.
     pub count: usize,
-    /// The relations, metrics, labels or sections that they are of.
+    /// The relations, metrics, labels or sections that they are of; empty where the models have other heads, and it is all.
     pub of: Vec<String>,
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::outcome::{Change, Described, LabelChange, Method, Outcome, Standing, Valued};
 use crate::stats::bootstrap::Interval;
 use crate::studies::number::Part;
-use crate::studies::wording::{plain_table, significance};
+use crate::studies::wording::{decimal, plain_table, significance};
 use crate::system::counted::{counted, plural};
 use crate::system::terminal::{one_line, printable};
 
@@ -73,22 +73,26 @@ impl Page<'_> {
             Method::PairedByBlock => "the same sentences, pairwise by blocks",
             Method::ByIntervals => "by their intervals",
         };
-        writeln!(
-            out,
-            "Compared {} {} of heads and {} {} on relations, {how}: changed where q <= {rate}, corrected for \
-             all {} of them, and farther apart than {tolerance}.",
-            compared.metrics,
-            plural(&compared.metrics, "metric", "metrics"),
-            compared.relations,
-            plural(&compared.relations, "accuracy", "accuracies"),
-            compared.numbers
-        )?;
-        writeln!(
-            out,
-            "Compared {} {} firm on either side: changed where out of reach on the other.",
-            counted(compared.labels, "label"),
-            plural(&compared.labels, "that is", "that are")
-        )
+        match compared.numbers {
+            0 => writeln!(out, "No number could be compared.")?,
+            numbers => writeln!(
+                out,
+                "Compared {} of heads and {} {} on relations, {how}: changed where q <= {rate}, corrected for all {numbers} of them, \
+                 and farther apart than {tolerance}.",
+                counted(compared.metrics, "metric"),
+                compared.relations,
+                plural(&compared.relations, "accuracy", "accuracies")
+            )?,
+        }
+        match compared.labels {
+            0 => writeln!(out, "No label that is firm on either side could be compared."),
+            labels => writeln!(
+                out,
+                "Compared {} {} firm on either side: changed where out of reach on the other.",
+                counted(labels, "label"),
+                plural(&labels, "that is", "that are")
+            ),
+        }
     }
 
     fn labels(&self, out: &mut String) -> fmt::Result {
@@ -99,9 +103,14 @@ impl Page<'_> {
         writeln!(out, "\nLabels: {} changed\n", changes.len())?;
         let mut table = plain_table();
         for change in changes.iter().take(self.most(LABELS)) {
-            let LabelChange { head, label, a, b, q, .. } = change;
+            let LabelChange { head, label, a, b, number, q } = change;
             let gone = if a.firm { "lost" } else { "gained" };
-            let (label, q) = (one_line(label), format!("q {}", significance(*q)));
+            let (label, mut q) = (one_line(label), format!("q {}", significance(*q)));
+            let named = a.number != b.number;
+            if named {
+                write!(q, " of {}", one_line(number))?;
+            }
+            let standing = |of: &Standing| standing(of, named);
             table.add_row([head.clone(), label, gone.to_owned(), standing(a), "->".to_owned(), standing(b), q]);
         }
         self.table(out, &table, changes.len(), LABELS)
@@ -154,7 +163,8 @@ impl Page<'_> {
         for aside in &self.outcome.left_aside {
             let names: Vec<String> = aside.of.iter().take(self.most(NAMES)).map(|name| one_line(name)).collect();
             let more = if aside.of.len() > names.len() { ", ..." } else { "" };
-            writeln!(out, "  {} {} ({}{more})", aside.count, aside.why, names.join(", "))?;
+            let names = if names.is_empty() { String::new() } else { format!(" ({}{more})", names.join(", ")) };
+            writeln!(out, "  {} {}{names}", aside.count, aside.why)?;
         }
         Ok(())
     }
@@ -195,8 +205,10 @@ impl fmt::Display for Side<'_> {
     }
 }
 
-fn standing(Standing { score, ci95, threshold, .. }: &Standing) -> String {
-    format!("{} of {threshold:.3}", number(*score, *ci95))
+/// A score and its threshold, after the name of the number where the two sides have different ones.
+fn standing(Standing { number: of, score, ci95, threshold, .. }: &Standing, named: bool) -> String {
+    let name = if named { format!("{} ", one_line(of)) } else { String::new() };
+    format!("{name}{} of {threshold:.3}", number(*score, *ci95))
 }
 
 fn valued(Valued { value, ci95 }: &Valued) -> String {
@@ -204,6 +216,6 @@ fn valued(Valued { value, ci95 }: &Valued) -> String {
 }
 
 fn number(value: f64, ci95: Option<Interval>) -> String {
-    let ci95 = ci95.map_or(String::new(), |ci95| format!(" [{:.3}, {:.3}]", ci95.low(), ci95.high()));
-    format!("{value:.3}{ci95}")
+    let ends = |ci95: Interval| format!(" [{}, {}]", decimal(ci95.low(), 3), decimal(ci95.high(), 3));
+    format!("{}{}", decimal(value, 3), ci95.map_or(String::new(), ends))
 }

@@ -42,8 +42,8 @@ enum Reason {
 }
 
 impl Reason {
-    /// In words, which follow how many numbers there are.
-    fn why(self, count: usize) -> String {
+    /// Why, in words which follow how many numbers there are; `grids` are the heads of both sides.
+    fn why(self, count: usize, grids: [HeadGrid; 2]) -> String {
         let are = plural(&count, "number is", "numbers are");
         match self {
             Self::Differing => {
@@ -54,7 +54,10 @@ impl Reason {
                      interval"
                 )
             }
-            Self::OtherHeads => format!("{are} of the first model's heads, and the second has other ones"),
+            Self::OtherHeads => {
+                let [ours, theirs] = grids.map(|HeadGrid { layers, heads }| format!("{layers} layers x {heads} heads"));
+                format!("{are} of heads of the first model, {ours}, that are none of the second, {theirs}")
+            }
             Self::OneSided => format!("{are} there on one side only"),
             Self::Rare => format!("{are} of relations with fewer words than the policy asks for, on either side"),
             Self::Equal => {
@@ -75,7 +78,10 @@ impl<'a> Pairs<'a> {
         let mut leave = |number: &Number<'_>, reason: Reason| {
             let (count, of) = aside.entry(reason).or_default();
             *count += 1;
-            of.insert(number.of.clone());
+            // Where all numbers are left aside, the heads are why, not what the numbers are of.
+            if reason != Reason::OtherHeads {
+                of.insert(number.of.clone());
+            }
         };
         let key = |number: &Number<'_>| (number.part, number.head, number.name.clone());
         let others = b.numbers().into_iter().map(|number| (key(&number), number));
@@ -98,7 +104,7 @@ impl<'a> Pairs<'a> {
         tested.iter_mut().zip(benjamini_hochberg(&p)).for_each(|(pair, q)| pair.q = q);
         let aside = aside.into_iter();
         let left_aside = aside.map(|(reason, (count, of))| LeftAside {
-            why: reason.why(count),
+            why: reason.why(count, [grid, other_grid]),
             count,
             of: of.into_iter().collect(),
         });

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::export::figures;
 use crate::export::heads::{Cell, Family, families as found, shown};
+use crate::export::lacking;
 use crate::export::numbers::shown as number;
 use crate::export::palette::{Hue, Ink};
 use crate::export::svg::Medium;
@@ -12,7 +13,7 @@ use crate::report::{HeadReport, Report};
 use crate::studies::evidence::{Direction, Reach};
 use crate::studies::figure::{Figure, Mark};
 use crate::studies::label::{Label, Near};
-use crate::studies::wording::significance;
+use crate::studies::wording::{decimal, significance};
 use crate::system::counted::{counted, plural};
 
 /// A head in the grid.
@@ -123,7 +124,7 @@ pub fn firm(report: &Report) -> String {
 
 /// The cards of all heads.
 pub fn cards(report: &Report) -> Vec<Card> {
-    let controls = report.controls_by_kind();
+    let (controls, lacking) = (report.controls_by_kind(), lacking::lines(report));
     let card = |head: &HeadReport| {
         let kept = controls.iter().map(|(kind, runs)| {
             let kept: Vec<&str> = head.kept_always(runs).collect();
@@ -135,7 +136,7 @@ pub fn cards(report: &Report) -> Vec<Card> {
             primary: head.primary.clone(),
             labels: head.labels.iter().map(row).collect(),
             nearest: head.nearest.iter().map(near).collect(),
-            lines: if head.labels.is_empty() { Vec::new() } else { kept.collect() },
+            lines: if head.labels.is_empty() { lacking.clone() } else { kept.collect() },
             studies: studies(report, head),
             figures: figures(report, head),
         }
@@ -188,7 +189,7 @@ fn row(label: &Label) -> LabelRow {
     LabelRow {
         label: label.label.clone(),
         score: number(Mark { value: label.score, ci95: label.ci95 }, false),
-        beside: label.baseline.map_or_else(|| "–".to_owned(), |baseline| format!("{baseline:.3}")),
+        beside: label.baseline.map_or_else(|| "–".to_owned(), |baseline| decimal(baseline, 3)),
         threshold: format!("{:.3}", label.threshold),
         sure: sure.join(", "),
     }

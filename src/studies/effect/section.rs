@@ -209,21 +209,10 @@ impl Effects {
         };
         let tokens = objective.unwrap_or(Objective::MaskedTokens).tokens();
         let Verdicts { helpful, harmful, negligible, undecided } = verdicts;
-        writeln!(
-            out,
-            "Heads removed one at a time (by {}): loss of {masked_tokens} {tokens} of {}, in nats a token, \
-             {loss:.3} with all heads and {bare:.3} without any. {} {} helpful, {harmful} harmful, {negligible} negligible \
-             (surely within ±{band:.4}), {undecided} undecided. The most and least helpful, effect ± half of the 95 % interval:\n",
-            removal.name(),
-            counted(*sentences, "sentence"),
-            counted(*helpful, "head"),
-            plural(helpful, "is", "are")
-        )?;
         let mut order: Vec<&HeadEffect> = heads.iter().filter(|head| head.effect.is_some()).collect();
-        if order.len() < heads.len() {
-            writeln!(
-                out,
-                "Of {} {} {}.\n",
+        let chosen = if order.len() < heads.len() {
+            format!(
+                " Of {} {} {}: of a choice there is no rank correlation of effect and gradient.",
                 counted(heads.len(), "head"),
                 order.len(),
                 plural(
@@ -231,8 +220,21 @@ impl Effects {
                     "was removed by itself, chosen by its gradient",
                     "were removed by themselves, chosen by their gradient"
                 )
-            )?;
-        }
+            )
+        } else {
+            String::new()
+        };
+        writeln!(
+            out,
+            "Heads removed one at a time (by {}): loss of {masked_tokens} {tokens} of {}, in nats a token, \
+             {loss:.3} with all heads and {bare:.3} without any. {} {} helpful, {harmful} harmful, {negligible} negligible \
+             (surely within ±{band:.4}), {undecided} undecided.{chosen} The most and least helpful, effect ± half of the 95 % \
+             interval:\n",
+            removal.name(),
+            counted(*sentences, "sentence"),
+            counted(*helpful, "head"),
+            plural(helpful, "is", "are")
+        )?;
         let effect = |head: &HeadEffect| head.effect.unwrap_or(0.0);
         order.sort_by(|a, b| effect(b).total_cmp(&effect(a)));
         let last = order.len().saturating_sub(SHOWN).max(SHOWN);

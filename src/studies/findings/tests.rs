@@ -211,6 +211,24 @@ fn a_rule_that_is_off_gives_neither_a_label_nor_a_near_one() {
 }
 
 #[test]
+fn a_rule_that_no_score_can_meet_is_not_near() {
+    let near = |policy: &Policy, metrics: Given<'_>, baseline: u64| {
+        let verdict = verdict_by(policy, metrics, &[], vec![relation(100, baseline, [40, 0], [30, 0])]);
+        assert_eq!(verdict.labels, []);
+        verdict.nearest.into_iter().map(|near| near.rule).collect::<Vec<_>>()
+    };
+    // 0.95 and 0.1 come to more than any accuracy; 0.9 and 0.1 do not.
+    assert_eq!(near(&default_policy(), &[], 95), [""; 0]);
+    assert_eq!(near(&default_policy(), &[], 90), ["accuracy(obj, dep->head) >= 1 and q <= 0.05"]);
+    let kovaleva2019 = presets::policy(&[presets::named("kovaleva2019").unwrap()]);
+    assert_eq!(near(&kovaleva2019, &[], 30), [""; 0]);
+    // No mass is above 1, so of the two rules of the label the one that is farther off is the nearest.
+    let policy = default_policy().with([("offset_mass", Value::Share(1.0)), ("syntactic_margin", Value::Share(1.0))]);
+    let metrics = [(ARGMAX_PREVIOUS, 0.1), (MASS_PREVIOUS, 0.99)];
+    assert_eq!(near(&policy, &metrics, 30), ["offset_argmax[-1] >= 0.9"]);
+}
+
+#[test]
 fn a_label_is_borderline_unless_its_whole_interval_is_on_its_side() {
     let separator = |low: f64| {
         let ci95 = [("separator_mass", Interval(low, 0.8))];
