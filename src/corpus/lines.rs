@@ -179,15 +179,17 @@ impl Lines {
         let (failed, is_compressed) = (stored.failed, self.compression.may_begin(&stored.start));
         let Self { path, number, compression, .. } = self;
         match compression.name().filter(|_| !failed) {
-            None => anyhow!(error).context(format!("cannot read {path} after line {number}")),
+            None => anyhow!(error).context(format!("cannot read `{path}` after line {number}")),
             Some(name) if !is_compressed => anyhow!(
-                "{path} is not compressed by {name} as its name says: name it without that extension, or compress it"
+                "`{path}` is not compressed by {name} as its name says: name it without that extension, or compress it"
             ),
             Some(name) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                anyhow!("{path} is cut short after line {number}, its {name} data has no end: get or compress it again")
+                anyhow!(
+                    "`{path}` is cut short after line {number}, its {name} data has no end: get or compress it again"
+                )
             }
             Some(name) => anyhow!(
-                "{path} is damaged after line {number}, its {name} data cannot be decompressed ({error}): get or compress it \
+                "`{path}` is damaged after line {number}, its {name} data cannot be decompressed ({error}): get or compress it \
                  again"
             ),
         }
@@ -196,7 +198,7 @@ impl Lines {
     /// SHA-256 of all of the file's bytes as they are stored; those not read yet are read now.
     pub(super) fn into_sha256(mut self) -> Result<String> {
         let stored = self.source.get_mut().stored();
-        io::copy(stored, &mut io::sink()).with_context(|| format!("cannot read {}", self.path))?;
+        io::copy(stored, &mut io::sink()).with_context(|| format!("cannot read `{}`", self.path))?;
         Ok(hex(&std::mem::take(&mut stored.hash).finalize()))
     }
 }

@@ -48,14 +48,12 @@ impl Described {
     /// a file stands in backticks or before all else, and the way out comes last and is an order or a question.
     #[must_use]
     pub fn new(class: Class, message: String) -> Self {
-        let (file, line) = match place(&message) {
-            Some((file, line)) => (Some(file), Some(line)),
-            None => {
-                let file = quoted_file(&message).or_else(|| leading_file(&message));
-                (file, file.and_then(|_| named_line(&message)))
-            }
+        let somewhere = || {
+            let file = quoted_file(&message).or_else(|| leading_file(&message))?;
+            Some((file, named_line(&message)))
         };
-        let file = file.map(str::to_owned);
+        let place = place(&message).map(|(file, line)| (file, Some(line))).or_else(somewhere);
+        let (file, line) = place.map_or((None, None), |(file, line)| (Some(file.to_owned()), line));
         let hint = hint(&message).map(str::to_owned);
         Self { code: class.code(), status: class.status(), message, file, line, hint }
     }
