@@ -167,7 +167,7 @@ impl Ledger {
     /// # Errors
     ///
     /// If the ledger cannot be read or written.
-    pub fn record(&mut self, name: &str, entry: Entry) -> Result<()> {
+    pub fn record(&mut self, name: &str, entry: &Entry) -> Result<()> {
         self.update(|known| {
             known.failed.remove(name);
             known.runs.insert(name.to_owned(), entry.clone());

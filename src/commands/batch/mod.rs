@@ -200,7 +200,7 @@ impl Batch<'_> {
         let report = conclude(observation, policy, outputs, &wanted)?;
         let found = Found::of(&report);
         let says = format!("done: {}", found.labelled());
-        self.ledger.record(&run.name, Entry::new(inputs, found, &paths)?)?;
+        self.ledger.record(&run.name, &Entry::new(inputs, found, &paths)?)?;
         Ok(says)
     }
 
