@@ -261,6 +261,7 @@ fn only_the_writers_and_readers_know_json_text() {
         "studies/frequency/mod.rs",
         "studies/explained/mod.rs",
         "sequences/counts.rs",
+        "system/json.rs",
         "studies/repeats/mod.rs",
         "studies/coreference/mod.rs",
         "studies/segments/mod.rs",

@@ -59,7 +59,7 @@ impl Shards {
     fn refusal(&self, parts: &[&str]) -> String {
         let output = self.file("refused.json");
         let (status, message) = run(&[&["merge", "-o", &output], parts].concat()).unwrap_err();
-        assert_eq!(status, if message.contains(" are missing: ") { 6 } else { 3 }, "{message}");
+        assert_eq!(status, if message.contains(" missing: ") { 6 } else { 3 }, "{message}");
         assert!(!Path::new(&output).exists());
         message.replace(&self.file(""), "")
     }

@@ -124,7 +124,7 @@ fn merges(parts: &[&[u8]]) -> Option<Report> {
             Err(error) => {
                 check_message(&error);
                 let message = format!("{error:#}");
-                let named = ["part-", "shards are missing", "sentence"].iter().any(|words| message.contains(words));
+                let named = ["part-", "missing", "sentence"].iter().any(|words| message.contains(words));
                 assert!(named, "no file: {message}");
                 assert!(!saved.exists(), "half of a report");
                 None

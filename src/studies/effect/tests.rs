@@ -124,7 +124,7 @@ fn verdicts_of_planted_effects() {
     let expected = serde_json::json!({ "helpful": 1, "harmful": 1, "negligible": 3, "undecided": 0 });
     assert_eq!(serde_json::to_value::<Verdicts>(found.verdicts).unwrap(), expected);
     let summary = EffectSection { effect: found }.summary(&default_policy()).to_string();
-    assert!(summary.contains("1 heads are helpful, 1 harmful, 3 negligible"), "{summary}");
+    assert!(summary.contains("1 head is helpful, 1 harmful, 3 negligible"), "{summary}");
     assert!(summary.find("L0H0").unwrap() < summary.find("L0H1").unwrap(), "{summary}");
 }
 
