@@ -128,7 +128,7 @@ fn a_number_differs_by_its_interval_among_all_that_are_compared() {
     assert_eq!(bench.json(&b, &["--rate", "1e-12"]).0, 0);
     let (_, text) = bench.diff(&b, &[]);
     for part in [
-        "Changed beyond chance: 0 labels, 0 accuracies on relations, 1 metrics of heads.\n",
+        "Changed beyond chance: 0 labels, 0 accuracies on relations, 1 metric of heads.\n",
         "\nMetrics of heads: 1 of ",
         " uuas  L0H2  0.400 [0.100, 0.430]  ->  0.600 [0.560, 0.900]  q ",
     ] {
@@ -245,12 +245,12 @@ fn what_cannot_be_tested_is_told() {
     });
     let (status, found) = bench.json(&b, &[]);
     assert_eq!(status, 0, "{found}");
-    assert_eq!(aside(&found, "numbers differ and cannot be tested"), (1, json!(["uuas"])));
+    assert_eq!(aside(&found, "number differs and cannot be tested"), (1, json!(["uuas"])));
     assert_eq!(aside(&found, "numbers are there on one side only"), (13, json!(["confidence", "uuas"])));
     assert!(aside(&found, "numbers are of relations with fewer words").0 > 0);
     assert_eq!(found["not_shared"][0]["key"], "corpus.name");
     let (_, text) = bench.diff(&b, &[]);
-    assert!(text.contains("\n  1 numbers differ and cannot be tested") && !text.contains('\u{1b}'), "{text}");
+    assert!(text.contains("\n  1 number differs and cannot be tested") && !text.contains('\u{1b}'), "{text}");
     // With fewest words beyond all, no relation is compared.
     let (_, none) = bench.json(&b, &["--min-count", "1000000"]);
     assert_eq!(none["compared"]["relations"], 0);

@@ -224,7 +224,7 @@ fn wrong_usage_of_shards() {
         assert_eq!(status, 2, "{message}");
         message
     };
-    assert!(usage(&["-o", "part.headscope"]).contains("written with --shard I/N"));
+    assert!(usage(&["-o", "part.headscope"]).contains("give --shard I/N"));
     assert!(usage(&["--shard", "1/2"]).contains("give one -o FILE.headscope"));
     assert!(usage(&["--shard", "1/2", "-o", "report.json"]).contains("`report.json` is no partial"));
     assert!(usage(&["--shard", "1/2", "-o", "a.headscope", "-o", "b.headscope"]).contains("give one -o"));
