@@ -8,16 +8,17 @@ use std::ops::Range;
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use headscope::corpus::TreeHead;
+use headscope::linalg::lanes::LANES;
+use headscope::linalg::matmul::{Matrix, MatrixMut, multiply};
 use headscope::model::forward::attention::AttentionView;
 use headscope::model::forward::kernels;
-use headscope::model::forward::matmul::{Matrix, MatrixMut, multiply};
-use headscope::sequences::roles::TokenRoles;
+use headscope::sequences::fold::roles::TokenRoles;
+use headscope::sequences::fold::words::{FromToken, WordAttention};
 use headscope::sequences::sequence::{GoldArc, Sequence, TokenKind};
-use headscope::sequences::words::{FromToken, WordAttention};
-use headscope::studies::attention::tokens::{self as token, RowBuffers};
-use headscope::studies::dependency::arcs::Predictions;
-use headscope::studies::trees::spanning::{GoldEdges, TreeBuffers};
-use headscope::system::lanes::LANES;
+use headscope::studies::patterns::attention::tokens as token;
+use headscope::studies::patterns::attention::tokens::RowBuffers;
+use headscope::studies::patterns::dependency::arcs::Predictions;
+use headscope::studies::patterns::trees::spanning::{GoldEdges, TreeBuffers};
 
 const LENGTHS: [usize; 3] = [20, 128, 512];
 

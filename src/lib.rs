@@ -18,13 +18,8 @@
 //!
 //! Each command in [`commands`] is its part of this list as code; [`system`] is what all of them stand on.
 
+pub use headscope_analysis::{evaluation, report, studies, study};
+pub use headscope_engine::{corpus, linalg, model, passes, sequences, stats, system};
+
 pub mod commands;
-pub mod corpus;
 pub mod export;
-pub mod model;
-pub mod passes;
-pub mod report;
-pub mod sequences;
-pub mod stats;
-pub mod studies;
-pub mod system;

@@ -3,8 +3,10 @@
 use std::process::ExitCode;
 
 use headscope::commands::cli::{self, Command};
-use headscope::commands::{analyze, batch, cite, counts, diff, export, files, index, maps, merge, relabel, show, view};
-use headscope::system::failure::Class;
+use headscope::commands::saved::{cite, diff, export, relabel, show};
+use headscope::commands::sentences::{maps, view};
+use headscope::commands::{analyze, batch, counts, files, index, merge};
+use headscope::system::errors::failure::Class;
 use headscope::system::interrupt::clean_up_when_interrupted;
 use headscope::system::terminal::print;
 

@@ -13,12 +13,12 @@ use headscope::model::source::ModelRef;
 use headscope::passes::beforehand::Beforehand;
 use headscope::passes::observer::Panel;
 use headscope::sequences::counts::Counting;
+use headscope::sequences::fold::words::FromToken;
 use headscope::sequences::pack::Pack;
 use headscope::sequences::sequence::Sequence;
 use headscope::sequences::tokenize::SentenceTokenizer;
-use headscope::sequences::words::FromToken;
-use headscope::studies::all;
-use headscope::studies::study::Subject;
+use headscope::studies::registry;
+use headscope::study::Subject;
 use support::tiny_bert;
 
 /// A sentence of `words` words, each depending on the one before.
@@ -57,7 +57,7 @@ fn forward_pass_and_statistics_need_no_more_room_once_warm() {
     let model = Model::load(ModelRef::Folder(tiny_bert()).resolve(&()).unwrap()).unwrap();
     let grid = model.grid();
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
-    let everybody = all::by_default().flat_map(|study| {
+    let everybody = registry::by_default().flat_map(|study| {
         let places = 0..study.passes().len();
         places.map(|place| study.observer(place, &subject)).collect::<Vec<_>>()
     });

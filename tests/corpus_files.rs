@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use corpora::{conllu, error, folder, gzip, open, texts, word, zstd};
 use headscope::corpus::{Compression, Corpus, FileKind, Format, Input, TreeHead};
-use headscope::system::failure::Class;
+use headscope::system::errors::failure::Class;
 use support::{analyze, fixture, path, run, tiny_bert};
 
 #[test]
@@ -137,7 +137,7 @@ fn hashes_are_of_the_files_as_they_are_stored() {
         ("a.txt.zst", zstd(long.as_bytes())),
     ] {
         let files = folder(&[(name, &bytes)]);
-        let expected = headscope::system::digest::hex(&Sha256::digest(&bytes));
+        let expected = headscope::system::files::digest::hex(&Sha256::digest(&bytes));
         for read in [0, 1, 100_000] {
             let mut corpus = open(&[&files.path().join(name)], None).unwrap();
             assert_eq!(corpus.by_ref().take(read).count(), read);

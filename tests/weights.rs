@@ -11,7 +11,7 @@ use candle_core::{DType, Device, Tensor, pickle, safetensors};
 use headscope::model::families::{Architecture, FAMILIES};
 use headscope::model::parameters::Parameters;
 use headscope::model::weights::Checkpoint;
-use headscope::system::digest::hex;
+use headscope::system::files::digest::hex;
 use proptest::prelude::*;
 use serde_json::Value;
 use sha2::{Digest, Sha256};

@@ -4,24 +4,24 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow};
 
-use super::conclude::conclude;
-use super::observe::{Loaded, Ready};
+use super::merge;
 use super::options::{AnalyzeOptions, Outcome};
-use super::parts::{self, Wanted};
-use super::{merge, outputs, resume};
+use super::run::observe::{Loaded, Ready};
+use super::run::parts;
+use super::run::parts::Wanted;
+use super::run::write_report::conclude;
+use super::run::{outputs, resume};
 use crate::export::summary;
+use crate::passes::observation::partial;
+use crate::passes::observation::partial::Header;
 use crate::passes::observation::{Observation, Stage};
-use crate::passes::partial::{self, Header};
 use crate::sequences::shard::Shard;
-use crate::system::failure::{Class, Classify};
-use crate::system::output::Output;
+use crate::system::errors::failure::{Class, Classify};
+use crate::system::files::output::Output;
 use crate::system::terminal::{print, say};
 
 /// Runs a model over a corpus and writes what each head does, or what one shard adds to that.
-///
-/// # Errors
-///
-/// If the model, the corpus or an output cannot be used; each error says which and what to do.
+/// Fails if the model, the corpus or an output cannot be used; each error says which and what to do.
 pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
     match &options.outcome {
         Outcome::Report { wanted, parts } => {

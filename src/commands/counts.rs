@@ -4,17 +4,14 @@ use anyhow::{Result, anyhow};
 
 use super::options::CountsOptions;
 use crate::model::Model;
-use crate::passes::counting::count;
+use crate::passes::run::counting::count;
 use crate::passes::run::token_limit;
-use crate::system::failure::{Class, Classify};
-use crate::system::output::Output;
+use crate::system::errors::failure::{Class, Classify};
+use crate::system::files::output::Output;
 use crate::system::progress::{self, Downloads};
 
 /// Counts the tokens of a corpus by a model's tokenizer and writes them.
-///
-/// # Errors
-///
-/// If the model, the corpus or the output cannot be used, or the corpus has no token.
+/// Fails if the model, the corpus or the output cannot be used, or the corpus has no token.
 pub fn counts(options: &CountsOptions) -> Result<()> {
     let mut output = Output::open(&options.output)?;
     let model = Model::load(options.model.resolve(&Downloads::default())?)?;

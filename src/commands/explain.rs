@@ -4,22 +4,23 @@
 use std::fmt::Write;
 
 use crate::model::grid::HeadPlace;
-use crate::studies::all::{self, STUDIES};
-use crate::studies::explanation::Entry;
-use crate::studies::label::{BORDERLINE, TIED};
-use crate::studies::policy::Threshold;
-use crate::studies::study::{Card, Study, columns};
-use crate::studies::terms::{self, TERMS, Term};
+use crate::studies::registry;
+use crate::studies::registry::STUDIES;
+use crate::study::labels::policy::Threshold;
+use crate::study::labels::{BORDERLINE, TIED};
+use crate::study::metrics::explanation::Entry;
+use crate::study::show::terms;
+use crate::study::show::terms::{TERMS, Term};
+use crate::study::{Card, Study, columns};
 use crate::system::counted::counted;
 
 /// A line for each label, metric and study, and the other words.
-#[must_use]
 pub fn list() -> String {
     let studies = STUDIES.iter().map(|study| (study.card().name, study.card().question));
     let entries = |entries: Vec<Entry>| entries.into_iter().map(|entry| (entry.name(), entry.explanation.measures));
     let groups: [(&str, Vec<(&str, &str)>); 3] = [
-        ("Labels", entries(all::labels().collect()).collect()),
-        ("Metrics", entries(all::metrics().collect()).collect()),
+        ("Labels", entries(registry::labels().collect()).collect()),
+        ("Metrics", entries(registry::metrics().collect()).collect()),
         ("Studies", studies.collect()),
     ];
     let width = groups.iter().flat_map(|(_, lines)| lines).map(|(name, _)| name.len()).max().unwrap_or(0);
@@ -33,7 +34,7 @@ pub fn list() -> String {
     }
     let words = |words: Vec<&str>| words.join(", ");
     let terms = TERMS.iter().map(|term| term.name).collect();
-    let thresholds = all::default_policy().thresholds().map(|threshold| threshold.name).collect();
+    let thresholds = registry::default_policy().thresholds().map(|threshold| threshold.name).collect();
     write!(text, "\nOther words: {}\n\nThresholds: {}\n", words(terms), words(thresholds)).expect("as above");
     text
 }
@@ -48,12 +49,9 @@ fn runs(study: &dyn Study) -> &'static str {
 }
 
 /// The whole text on one label, metric, study, threshold or other word.
-///
-/// # Errors
-///
-/// In words, if there is none of that name.
+/// Fails, in words, if there is none of that name.
 pub fn one(name: &str) -> Result<String, String> {
-    if let Some(study) = all::named(name) {
+    if let Some(study) = registry::named(name) {
         let Card { name, question, needs, by_default, .. } = study.card();
         let metrics: Vec<&str> = columns(study).into_iter().map(|(id, _)| id).collect();
         let labels: Vec<&str> = study.detectors().iter().map(|detector| detector.explanation.name).collect();
@@ -73,15 +71,15 @@ pub fn one(name: &str) -> Result<String, String> {
             format!("{name}\n\n{meaning}\n\n{also}More: docs/METHODOLOGY.md, \"{section}\"\n")
         });
         term.or_else(|| {
-            let Threshold { name, default, about, .. } = all::threshold(name)?;
+            let Threshold { name, default, about, .. } = registry::threshold(name)?;
             Some(format!("{name} (threshold)\n\n{about}\n\nDefault: {default}\n"))
         })
     };
-    all::find(name).map(|entry| entry.to_string()).or_else(other).or_else(|| of_cell(name)).ok_or_else(|| {
+    registry::find(name).map(|entry| entry.to_string()).or_else(other).or_else(|| of_cell(name)).ok_or_else(|| {
         if name.parse::<HeadPlace>().is_ok() {
             return format!("what a head does is in a report: `headscope show report.json {name}`");
         }
-        let hint = all::closest(name).map(|known| format!("; did you mean `{known}`?"));
+        let hint = registry::closest(name).map(|known| format!("; did you mean `{known}`?"));
         let name = name.escape_debug();
         format!(
             "there is nothing named `{name}`{}",
@@ -97,8 +95,8 @@ fn of_cell(cell: &str) -> Option<String> {
     let rest = if more.is_some() { cell.rsplit_once('+')?.0 } else { cell };
     let (rest, tied) = rest.strip_suffix(TIED).map_or((rest, ""), |rest| (rest, ", tied with another one"));
     let (code, sure) = rest.strip_suffix(BORDERLINE).map_or((rest, ""), |rest| (rest, ", borderline"));
-    let labels = all::labels_of_code(code);
-    let entries: Vec<Entry> = labels.iter().filter_map(|label| all::find(label)).collect();
+    let labels = registry::labels_of_code(code);
+    let entries: Vec<Entry> = labels.iter().filter_map(|label| registry::find(label)).collect();
     if entries.is_empty() {
         return None;
     }
@@ -113,7 +111,6 @@ fn of_cell(cell: &str) -> Option<String> {
 }
 
 /// docs/detectors.md.
-#[must_use]
 pub fn markdown() -> String {
     let mut page = String::from(
         "# Labels and metrics\n\n\
@@ -123,7 +120,7 @@ pub fn markdown() -> String {
          The symbols of the formulas are those of [METHODOLOGY.md](METHODOLOGY.md).\n",
     );
     for (title, entries) in
-        [("Labels", all::labels().collect::<Vec<_>>()), ("Metrics", all::metrics().collect::<Vec<_>>())]
+        [("Labels", registry::labels().collect::<Vec<_>>()), ("Metrics", registry::metrics().collect::<Vec<_>>())]
     {
         write!(page, "\n## {title}\n").expect("writing to a string does not fail");
         entries.iter().for_each(|entry| page.push_str(&entry.markdown()));

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::system::failure::{Class, Classify};
-use crate::system::output::Output;
+use crate::system::errors::failure::{Class, Classify};
+use crate::system::files::output::Output;
 
 /// A file to be written.
 pub struct File {
@@ -17,10 +17,7 @@ pub struct File {
 }
 
 /// Writes files to a folder, which is made if it is not there.
-///
-/// # Errors
-///
-/// If one cannot be written.
+/// Fails if one cannot be written.
 pub fn write(folder: &Path, files: &[File]) -> Result<()> {
     let made = fs::create_dir_all(folder).with_context(|| format!("cannot make the folder `{}`", folder.display()));
     made.class(Class::Output)?;

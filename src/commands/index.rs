@@ -5,15 +5,12 @@ use anyhow::Result;
 use super::options::IndexOptions;
 use crate::corpus::{Indexed, write_index};
 use crate::system::counted::counted;
-use crate::system::output::Output;
+use crate::system::files::output::Output;
 use crate::system::progress;
 use crate::system::terminal::print;
 
 /// Reads a corpus to its end and writes its index.
-///
-/// # Errors
-///
-/// If the corpus or the output cannot be used.
+/// Fails if the corpus or the output cannot be used.
 pub fn index(options: &IndexOptions) -> Result<()> {
     let mut output = Output::open(&options.output)?;
     let indexing = progress::step("indexing");

@@ -6,23 +6,20 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-use super::conclude::conclude;
 use super::options::{MergeOptions, Merged};
-use super::outputs;
+use super::run::outputs;
+use super::run::write_report::conclude;
+use crate::evaluation::plan::Plan;
 use crate::passes::observation::{Observation, Stage};
-use crate::passes::{merge, partial};
+use crate::passes::observation::{merge, partial};
 use crate::sequences::shard::{Shard, ranges};
-use crate::studies::plan::Plan;
 use crate::system::counted::{counted, plural};
-use crate::system::failure::{Class, Classify};
-use crate::system::output::Output;
+use crate::system::errors::failure::{Class, Classify};
+use crate::system::files::output::Output;
 use crate::system::terminal::{print, say};
 
 /// Adds up the partials of all shards and writes what one run over everything would have written, or says which are missing.
-///
-/// # Errors
-///
-/// If a partial cannot be used, they are not all of one whole, or an output cannot be written.
+/// Fails if a partial cannot be used, they are not all of one whole, or an output cannot be written.
 pub fn merge(options: &MergeOptions) -> Result<()> {
     match &options.outcome {
         Merged::Missing(of) => name_missing(&options.parts, *of),
@@ -93,10 +90,7 @@ fn whole(options: &MergeOptions) -> Result<Observation> {
 }
 
 /// Reads the sums that shards are run after.
-///
-/// # Errors
-///
-/// If it is no partial of a whole first stage.
+/// Fails if it is no partial of a whole first stage.
 pub fn read_first(path: &Path) -> Result<Observation> {
     let shown = path.display();
     let (shard, first) = partial::read(path, &Plan::restore)?;

@@ -2,23 +2,13 @@
 
 pub mod analyze;
 pub mod batch;
-pub mod cite;
 pub mod cli;
-mod conclude;
 pub mod counts;
-pub mod diff;
 pub mod explain;
-pub mod export;
 pub mod files;
 pub mod index;
-pub mod maps;
 pub mod merge;
-mod observe;
 pub mod options;
-mod outputs;
-mod parts;
-pub mod relabel;
-mod resume;
-mod sentences;
-pub mod show;
-pub mod view;
+pub mod run;
+pub mod saved;
+pub mod sentences;

@@ -6,22 +6,23 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow};
 
 use crate::corpus::Input;
+use crate::evaluation::plan;
+use crate::evaluation::presets;
+use crate::evaluation::presets::Preset;
 use crate::export::summary::Detail;
 use crate::export::{TableWriter, Target, Writer};
 use crate::model::grid::HeadPlace;
 use crate::model::source::ModelRef;
 use crate::passes::ablation::Ablation;
 use crate::passes::control::Control;
-use crate::passes::identity::Studies;
+use crate::passes::observation::identity::Studies;
+use crate::sequences::fold::words::FromToken;
 use crate::sequences::shard::Shard;
-use crate::sequences::words::FromToken;
-use crate::studies::number::Part;
-use crate::studies::plan;
-use crate::studies::policy::{Policy, Value};
-use crate::studies::presets::{self, Preset};
-use crate::studies::study::Study;
-use crate::system::described::ErrorFormat;
-use crate::system::failure::{Class, Classify};
+use crate::study::Study;
+use crate::study::labels::policy::{Policy, Value};
+use crate::study::metrics::number::Part;
+use crate::system::errors::described::ErrorFormat;
+use crate::system::errors::failure::{Class, Classify};
 
 /// The threshold that `--min-count` sets.
 const MIN_COUNT: &str = "syntactic_min_count";
@@ -127,10 +128,7 @@ pub struct PolicyOptions {
 
 impl PolicyOptions {
     /// Makes sure that these studies measured what the presets label.
-    ///
-    /// # Errors
-    ///
-    /// If one that a preset needs is not among them.
+    /// Fails if one that a preset needs is not among them.
     pub fn ensure_measured(&self, studies: &Studies) -> Result<()> {
         match presets::missing(&self.presets, &plan::studies(studies)?) {
             Some((preset, study)) => Err(anyhow!(
@@ -143,19 +141,13 @@ impl PolicyOptions {
     }
 
     /// The default policy or that of presets, with what the policy file and the command line set.
-    ///
-    /// # Errors
-    ///
-    /// If the policy file cannot be used.
+    /// Fails if the policy file cannot be used.
     pub fn policy(&self) -> Result<Policy> {
         self.over(presets::policy(&[]))
     }
 
     /// `policy`, or that of presets if there are any, with what the policy file and the command line set.
-    ///
-    /// # Errors
-    ///
-    /// If the policy file cannot be used.
+    /// Fails if the policy file cannot be used.
     pub fn over(&self, policy: Policy) -> Result<Policy> {
         let policy = if self.presets.is_empty() { policy } else { presets::policy(&self.presets) };
         let policy = match &self.file {

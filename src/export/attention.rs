@@ -12,8 +12,8 @@ use super::figures;
 use super::page::filled;
 use super::svg::{Medium, clipped};
 use crate::model::grid::HeadPlace;
-use crate::sequences::words::WordAttention;
-use crate::studies::figure::{Arc, ArcSentence, Arcs, Stand};
+use crate::sequences::fold::words::WordAttention;
+use crate::study::show::figure::{Arc, ArcSentence, Arcs, Stand};
 use crate::system::terminal::one_line;
 
 /// One head over one sentence.
@@ -62,7 +62,6 @@ const GOLD: Style = AnsiColor::Yellow.on_default().bold();
 const MOST_LETTERS: usize = 16;
 
 /// The attention as rows and columns, in parts where the terminal has no room for all columns.
-#[must_use]
 pub fn grid(viewed: &Viewed, numbers: bool, width: Option<usize>) -> String {
     let count = viewed.texts.len();
     let texts: Vec<String> = viewed.texts.iter().map(|text| clipped(&one_line(text), MOST_LETTERS)).collect();
@@ -147,7 +146,6 @@ impl Drawn {
 }
 
 /// A figure alone.
-#[must_use]
 pub fn figure(seen: &[Viewed]) -> String {
     Drawn::new(seen.iter()).svg(Medium::Alone)
 }
@@ -185,10 +183,7 @@ struct HeadFigure {
 }
 
 /// A page with a figure for each head.
-///
-/// # Errors
-///
-/// None that attention can cause.
+/// Fails for no attention.
 pub fn page(model: &str, heads: &[HeadPlace], seen: &[Viewed]) -> Result<Vec<u8>> {
     let of_head = |head: &HeadPlace| {
         let drawn = Drawn::new(seen.iter().filter(|viewed| viewed.head == *head));
@@ -209,7 +204,7 @@ pub fn page(model: &str, heads: &[HeadPlace], seen: &[Viewed]) -> Result<Vec<u8>
 mod tests {
     use super::*;
     use crate::model::forward::attention::AttentionView;
-    use crate::sequences::words::FromToken;
+    use crate::sequences::fold::words::FromToken;
 
     /// `[CLS] a b [SEP]`: a to b, its head; b to the first token.
     fn viewed() -> Viewed {

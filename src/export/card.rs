@@ -10,20 +10,19 @@ use super::lacking;
 use crate::model::grid::HeadPlace;
 use crate::report::{HeadReport, Report};
 use crate::stats::bootstrap::Interval;
-use crate::studies::all;
-use crate::studies::evidence::{Direction, Reach};
-use crate::studies::label::Label;
-use crate::studies::metric::Keys;
-use crate::studies::study::columns;
-use crate::studies::summary::Summary;
-use crate::studies::tracked::{Tracked, Tracker};
-use crate::studies::wording::{decimal, percent, plain_table, plus_minus, significance};
+use crate::studies::registry;
+use crate::study::columns;
+use crate::study::labels::Label;
+use crate::study::labels::evidence::{Direction, Reach};
+use crate::study::metrics::metric::Keys;
+use crate::study::show::summary::Summary;
+use crate::study::show::wording::{decimal, percent, plain_table, plus_minus, significance};
+use crate::study::tracked::{Tracked, Tracker};
 use crate::system::counted::counted;
 use crate::system::terminal::printable;
 
 /// The card of a head: its labels with their evidence, what each study says of it, its metrics, and what its labels stand
 /// for in the literature.
-#[must_use]
 pub fn of_head(report: &Report, head: &HeadReport) -> Summary {
     let mut out = Summary::default();
     write_head(&mut out, report, head).expect("writing to a string does not fail");
@@ -147,7 +146,7 @@ fn metrics(report: &Report, head: &HeadReport) -> Table {
 
 /// The literature that the labels come from, and their caveats.
 fn sources(out: &mut Summary, head: &HeadReport) -> fmt::Result {
-    let entries: Vec<_> = head.labels.iter().filter_map(|label| all::find(&label.label)).collect();
+    let entries: Vec<_> = head.labels.iter().filter_map(|label| registry::find(&label.label)).collect();
     for (place, entry) in entries.iter().enumerate() {
         if entries[..place].iter().any(|before| before.name() == entry.name()) {
             continue;
@@ -162,10 +161,7 @@ fn sources(out: &mut Summary, head: &HeadReport) -> fmt::Result {
 }
 
 /// All that the report has on a head: its own object, and what each study says of it.
-///
-/// # Errors
-///
-/// If it cannot be expressed in JSON.
+/// Fails if it cannot be expressed in JSON.
 pub fn head_data(report: &Report, head: &HeadReport) -> Result<Value> {
     let place = HeadPlace { layer: head.layer, head: head.head };
     let mut studies = Map::new();
@@ -181,7 +177,6 @@ pub fn head_data(report: &Report, head: &HeadReport) -> Result<Value> {
 }
 
 /// The heads that follow a relation best.
-#[must_use]
 pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
     let mut out = Summary::default();
     let Tracked { relation, words, offset, offset_accuracy, tags_accuracy, heads } = tracked;
@@ -214,7 +209,6 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
 }
 
 /// The heads that have a label, or one of a family.
-#[must_use]
 pub fn of_label(found: &[(&HeadReport, &Label)]) -> Summary {
     let mut out = Summary::default();
     let rows = found.iter().map(|(head, label)| (*label, Some(head.name.as_str())));
@@ -223,7 +217,6 @@ pub fn of_label(found: &[(&HeadReport, &Label)]) -> Summary {
 }
 
 /// The same as data.
-#[must_use]
 pub fn label_data(found: &[(&HeadReport, &Label)]) -> Vec<Value> {
     found.iter().map(|(head, label)| json!({ "head": head.name, "label": label })).collect()
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::palette::Hue;
 use crate::report::{HeadReport, Report};
-use crate::studies::all;
-use crate::studies::label::{BORDERLINE, Detector, TIED, UNLABELLED};
+use crate::studies::registry;
+use crate::study::labels::{BORDERLINE, Detector, TIED, UNLABELLED};
 
 /// A head in a grid.
 pub struct Cell {
@@ -30,7 +30,6 @@ pub struct Shown {
 }
 
 /// How a grid shows a label; one that this version does not know, as itself.
-#[must_use]
 pub fn shown(label: &str) -> Shown {
     let of = |detector: &Detector| Shown {
         code: detector.code(label).into_owned(),
@@ -41,12 +40,11 @@ pub fn shown(label: &str) -> Shown {
         let code = if label == UNLABELLED { "–" } else { label };
         Shown { code: code.to_owned(), hue: Hue::Grey, family: label.to_owned() }
     };
-    all::detector_of(label).map_or_else(unknown, of)
+    registry::detector_of(label).map_or_else(unknown, of)
 }
 
 impl Cell {
     /// A head of a report.
-    #[must_use]
     pub fn of(head: &HeadReport) -> Self {
         let Shown { code, hue, .. } = shown(&head.primary);
         let (borderline, tied) = (is_borderline(head), head.labels.iter().any(|label| label.tied));
@@ -91,10 +89,9 @@ pub struct Family {
 
 /// The families that some head has a label of, in the order of the table of detectors; those that are no more known after
 /// them, and heads without a label last.
-#[must_use]
 pub fn families(report: &Report) -> Vec<Family> {
     let order: BTreeMap<&str, usize> =
-        all::detectors().enumerate().map(|(place, detector)| (detector.explanation.name, place)).collect();
+        registry::detectors().enumerate().map(|(place, detector)| (detector.explanation.name, place)).collect();
     let mut found: BTreeMap<(usize, String), Family> = BTreeMap::new();
     for head in &report.heads {
         let labels = head.labels.iter().map(|label| label.label.as_str());
@@ -107,7 +104,7 @@ pub fn families(report: &Report) -> Vec<Family> {
             let entry = found.entry((place, family.clone())).or_insert_with(|| Family {
                 code: None,
                 hue,
-                meaning: all::find(label).map_or("", |entry| entry.explanation.measures),
+                meaning: registry::find(label).map_or("", |entry| entry.explanation.measures),
                 first: 0,
                 by_layer: vec![0; report.model.layers],
                 name: family.clone(),

@@ -7,25 +7,19 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::report::{Report, SCHEMA_VERSION};
-use crate::system::failure::{Class, Classify};
-use crate::system::input;
+use crate::system::errors::failure::{Class, Classify};
+use crate::system::files::input;
 use crate::system::json::problem_in_line;
 use crate::system::terminal::is_obeyed;
 
 /// The report, indented, with a newline at the end. Floats are the shortest that read back to the same value.
-///
-/// # Errors
-///
-/// None that a report can cause.
+/// Fails for no a report.
 pub fn render(report: &Report) -> Result<Vec<u8>> {
     Ok(indented(report)?.into_bytes())
 }
 
 /// Whatever is JSON, as [`render`] writes it.
-///
-/// # Errors
-///
-/// If it cannot be expressed in JSON.
+/// Fails if it cannot be expressed in JSON.
 pub fn indented(value: &impl Serialize) -> Result<String> {
     Ok(escaped(&numbers_on_one_line(&serde_json::to_string_pretty(value)?)))
 }
@@ -35,10 +29,7 @@ pub fn indented(value: &impl Serialize) -> Result<String> {
 const LONGEST: u64 = 1 << 30;
 
 /// The text of a saved report; `-` is standard input.
-///
-/// # Errors
-///
-/// If it cannot be read.
+/// Fails if it cannot be read.
 pub fn read_text(path: &Path) -> Result<String> {
     let text = if path == Path::new("-") {
         input::stdin().and_then(|stdin| input::read_all(stdin, LONGEST)).and_then(input::text)
@@ -49,10 +40,7 @@ pub fn read_text(path: &Path) -> Result<String> {
 }
 
 /// Parses what [`render`] wrote; `name` is what errors call it.
-///
-/// # Errors
-///
-/// If it is no report, one of another schema version, or one with parts missing.
+/// Fails if it is no report, one of another schema version, or one with parts missing.
 pub fn parse(name: &str, text: &str) -> Result<Report> {
     let mut report = parse_as_far_as_it_goes(name, text)?;
     match report.complete() {
@@ -66,10 +54,7 @@ fn not_whole(name: &str, defect: &str) -> anyhow::Error {
 }
 
 /// The same of a report that another version may have written, with fewer metrics or more.
-///
-/// # Errors
-///
-/// If it is no report, one of another schema version, or one whose parts do not fit together.
+/// Fails if it is no report, one of another schema version, or one whose parts do not fit together.
 pub fn parse_as_far_as_it_goes(name: &str, text: &str) -> Result<Report> {
     parsed(name, text).class(Class::Input)
 }

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::report::Report;
-use crate::studies::evidence::Lack;
-use crate::studies::study::{Study, columns};
+use crate::study::labels::evidence::Lack;
+use crate::study::{Study, columns};
 
 /// A line for each reason, with all studies that have it.
-#[must_use]
 pub fn lines(report: &Report) -> Vec<String> {
     let mut studies: BTreeMap<Lack, Vec<&str>> = BTreeMap::new();
     for (study, _) in &report.sections.0 {

@@ -2,7 +2,6 @@
 
 pub mod attention;
 pub mod card;
-pub mod csv;
 pub mod figures;
 mod heads;
 pub mod json;
@@ -10,8 +9,6 @@ mod lacking;
 mod numbers;
 pub mod page;
 mod palette;
-#[cfg(feature = "parquet")]
-mod parquet;
 pub mod summary;
 pub mod svg;
 pub mod tables;
@@ -21,7 +18,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::report::Report;
-use crate::studies::table::Table;
+use crate::study::show::table::Table;
 
 /// Where a report goes, and in which format.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,15 +59,12 @@ impl TableWriter {
     ];
 
     /// The table in this format.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be expressed in it.
+    /// Fails if it cannot be expressed in it.
     pub fn render(self, table: &Table) -> Result<Vec<u8>> {
         match self {
-            Self::Csv => csv::table(table),
+            Self::Csv => tables::csv::table(table),
             #[cfg(feature = "parquet")]
-            Self::Parquet => parquet::table(table),
+            Self::Parquet => tables::parquet::table(table),
         }
     }
 }
@@ -80,14 +74,11 @@ impl Writer {
     pub const ALL: &[(&str, Writer)] = &[("json", Writer::Json), ("csv", Writer::Csv), ("html", Writer::Html)];
 
     /// The report in this format.
-    ///
-    /// # Errors
-    ///
-    /// If the report cannot be expressed in it.
+    /// Fails if the report cannot be expressed in it.
     pub fn render(self, report: &Report) -> Result<Vec<u8>> {
         match self {
             Self::Json => json::render(report),
-            Self::Csv => csv::render(report),
+            Self::Csv => tables::csv::render(report),
             Self::Html => page::render(report),
         }
     }

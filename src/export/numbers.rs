@@ -1,11 +1,10 @@
 //! Numbers as figures and pages show them.
 
 use crate::stats::bootstrap::Interval;
-use crate::studies::figure::Mark;
-use crate::studies::wording::decimal;
+use crate::study::show::figure::Mark;
+use crate::study::show::wording::decimal;
 
 /// The decimals with which numbers that differ by so much are told apart: three digits.
-#[must_use]
 pub fn decimals(span: f64) -> usize {
     [(100.0, 0), (10.0, 1), (1.0, 2), (0.1, 3)]
         .into_iter()
@@ -14,7 +13,6 @@ pub fn decimals(span: f64) -> usize {
 }
 
 /// A number with so many decimals, without a zero before the point and without a minus before a zero.
-#[must_use]
 pub fn short(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");
     let (minus, text) = text.strip_prefix('-').map_or(("", text.as_str()), |rest| ("−", rest));
@@ -24,7 +22,6 @@ pub fn short(value: f64, digits: usize) -> String {
 }
 
 /// A number with its interval; shares in per cent.
-#[must_use]
 pub fn shown(Mark { value, ci95 }: Mark, shares: bool) -> String {
     let (factor, unit) = if shares { (100.0, " %") } else { (1.0, "") };
     let digits = if shares { 1 } else { ci95.map_or(3, |ci95| decimals(10.0 * ci95.half_width()).max(2)) };
@@ -35,7 +32,6 @@ pub fn shown(Mark { value, ci95 }: Mark, shares: bool) -> String {
 
 /// A number with the half of its interval's width in brackets, in units of its last digit: `.124(9)` is 0.124 ± 0.009. Without
 /// an interval, or one without width, three decimals.
-#[must_use]
 pub fn concise(value: f64, ci95: Option<Interval>) -> String {
     let half = ci95.map_or(0.0, Interval::half_width);
     // As many decimals as show the first digit of the half, not more than 4.

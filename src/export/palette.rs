@@ -48,7 +48,6 @@ impl Hue {
         [Self::Grey, Self::Blue, Self::Sky, Self::Green, Self::Orange, Self::Purple, Self::Vermillion];
 
     /// The colour for one of the terminal.
-    #[must_use]
     pub fn of(colour: AnsiColor) -> Self {
         match colour {
             AnsiColor::Blue | AnsiColor::BrightBlue => Self::Blue,
@@ -80,7 +79,6 @@ impl Ink {
     }
 
     /// Its name in style sheets.
-    #[must_use]
     pub fn name(self) -> String {
         match self {
             Self::Text => "text".to_owned(),
@@ -96,7 +94,6 @@ impl Ink {
     }
 
     /// On white.
-    #[must_use]
     pub fn light(self) -> &'static str {
         match self {
             Self::Text => "#1a1c1f",
@@ -120,7 +117,6 @@ impl Ink {
     }
 
     /// On black.
-    #[must_use]
     pub fn dark(self) -> &'static str {
         match self {
             Self::Text => "#e8eaed",
@@ -144,14 +140,12 @@ impl Ink {
     }
 
     /// What text on it is written with.
-    #[must_use]
     pub fn text_on(self) -> Self {
         if let Self::Step(step) = self { Self::OnStep(step) } else { Self::Text }
     }
 }
 
 /// The step of a number between the least and the most; the middle one if these are the same.
-#[must_use]
 pub fn step(value: f64, [least, most]: [f64; 2]) -> usize {
     if most <= least {
         return STEPS / 2;

@@ -39,13 +39,11 @@ pub struct Svg {
 
 impl Svg {
     /// An empty one.
-    #[must_use]
     pub fn new(medium: Medium) -> Self {
         Self { medium, body: String::new() }
     }
 
     /// The document, `width` by `height` pixels; `title` is its name to those who cannot see it, `text` what it shows.
-    #[must_use]
     pub fn finish(self, [width, height]: [f64; 2], title: &str, text: &str) -> String {
         let size = format!("{} {}", number(width), number(height));
         let (title, text) = (escaped(title), escaped(text));
@@ -184,7 +182,6 @@ fn number(value: f64) -> String {
 }
 
 /// Text from elsewhere, as text: nothing of it is obeyed by a browser, an editor or whoever reads the source.
-#[must_use]
 pub fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in printable(text).chars() {
@@ -201,14 +198,12 @@ pub fn escaped(text: &str) -> String {
 }
 
 /// The width of a text in pixels, about: fonts differ, so what is laid out by it has room.
-#[must_use]
 pub fn width_of(text: &str, size: f64) -> f64 {
     // 0.6 em is above the mean of the common sans-serif fonts; wide scripts have letters of a whole em.
     text.chars().map(|c| if u32::from(c) < 0x1100 { 0.6 } else { 1.0 }).sum::<f64>() * size
 }
 
 /// The text, or its beginning where it has more than `most` characters.
-#[must_use]
 pub fn clipped(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();

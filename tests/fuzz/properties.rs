@@ -15,11 +15,11 @@ use headscope::corpus::{
 use headscope::model::Model;
 use headscope::model::forward::attention::AttentionView;
 use headscope::model::source::ModelRef;
+use headscope::sequences::fold::words::{FromToken, WordAttention};
 use headscope::sequences::pack::{PACK_TOKENS, Packs};
 use headscope::sequences::sequence::{Sequence, TokenKind};
-use headscope::sequences::words::{FromToken, WordAttention};
-use headscope::studies::all::default_policy;
-use headscope::studies::policy::Value;
+use headscope::studies::registry::default_policy;
+use headscope::study::labels::policy::Value;
 use headscope::system::terminal::{is_obeyed, one_line, printable};
 
 /// Takes any bytes, panics if a property does not hold, and says whether the bytes were what they should be.

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
-use headscope::commands::diff::diff;
 use headscope::commands::merge::merge;
 use headscope::commands::options::{DiffOptions, MergeOptions, Merged, PolicyOptions, ReportOptions};
+use headscope::commands::saved::diff::diff;
 use headscope::corpus::{Content, Corpus, Index, Input, SEGMENT_SENTENCES};
 use headscope::export::summary::Detail;
 use headscope::export::{Target, Writer, json, summary};
-use headscope::passes::partial;
+use headscope::passes::observation::partial;
 use headscope::report::Report;
-use headscope::studies::all::default_policy;
+use headscope::studies::registry::default_policy;
 use sha2::{Digest, Sha256};
 
 use super::{check_message, with_bench};

@@ -6,7 +6,7 @@ use std::path::Path;
 use headscope::corpus::{Corpus, Input};
 use headscope::model::Model;
 use headscope::model::source::ModelRef;
-use headscope::sequences::pairs::{MAX_TOKENS, Pairs};
+use headscope::sequences::derived::pairs::{MAX_TOKENS, Pairs};
 use headscope::sequences::tokenize::SentenceTokenizer;
 use headscope::sequences::tokenize::Tokenized;
 use headscope::system::progress::Downloads;

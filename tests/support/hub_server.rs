@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use headscope::system::digest::hex;
+use headscope::system::files::digest::hex;
 use serde_json::json;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};

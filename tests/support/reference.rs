@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use headscope::studies::all::named;
-use headscope::studies::label::UNLABELLED;
+use headscope::studies::registry::named;
+use headscope::study::labels::UNLABELLED;
 use serde_json::Value;
 
 use crate::support::fixture;

@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::commands::cli::table::Run;
-use crate::commands::observe;
 use crate::commands::options::AnalyzeOptions;
+use crate::commands::run::observe;
 use crate::corpus::{CorpusIdentity, Input};
 use crate::model::Hashes;
 use crate::model::files::ModelFiles;
-use crate::passes::identity::Tool;
-use crate::system::digest::hex;
-use crate::system::failure::{Class, Classify};
-use crate::system::input;
+use crate::passes::observation::identity::Tool;
+use crate::system::errors::failure::{Class, Classify};
+use crate::system::files::digest::hex;
+use crate::system::files::input;
 
 /// All that a report depends on but for when, where and how fast it was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,10 +68,7 @@ const LONGEST: u64 = 1 << 26;
 
 impl Inputs {
     /// What a run would be made of now.
-    ///
-    /// # Errors
-    ///
-    /// If a file that an option names cannot be read.
+    /// Fails if a file that an option names cannot be read.
     pub fn new(run: &Run, files: &ModelFiles, hashes: &Hashes, corpus: CorpusInputs) -> Result<Self> {
         let model = ModelInputs {
             id: files.id.clone(),
@@ -90,10 +87,7 @@ impl Inputs {
     }
 
     /// Makes sure that what was read is what had been looked at.
-    ///
-    /// # Errors
-    ///
-    /// If it is not.
+    /// Fails if it is not.
     pub fn ensure_same(&self, corpus: &CorpusIdentity) -> Result<()> {
         let changed =
             || anyhow!("corpus `{}` changed while it was analysed: run again when nothing writes to it", corpus.name);
@@ -101,7 +95,6 @@ impl Inputs {
     }
 
     /// What has changed since a report was made of `before`, in words.
-    #[must_use]
     pub fn changed(&self, before: &Self) -> Option<String> {
         if self.tool != before.tool {
             return Some(format!("it was made by version {}, this is {}", before.tool.version, self.tool.version));
@@ -125,10 +118,7 @@ pub struct Corpora(Vec<(Vec<Input>, CorpusInputs)>);
 
 impl Corpora {
     /// The corpus of a run by content.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be read.
+    /// Fails if it cannot be read.
     pub fn identity(&mut self, options: &AnalyzeOptions) -> Result<CorpusInputs> {
         if let Some((_, known)) = self.0.iter().find(|(inputs, _)| *inputs == options.corpus) {
             return Ok(known.clone());

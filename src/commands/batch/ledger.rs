@@ -11,9 +11,10 @@ use super::inputs::Inputs;
 use crate::export::json;
 use crate::report::Report;
 use crate::system::counted::{counted, plural};
-use crate::system::failure::{Class, Classify};
+use crate::system::errors::failure::{Class, Classify};
+use crate::system::files::output;
+use crate::system::files::output::Output;
 use crate::system::json::problem_in_line;
-use crate::system::output::{self, Output};
 
 /// The file of the ledger in the folder of the reports.
 const FILE: &str = "batch.json";
@@ -85,7 +86,6 @@ pub struct Found {
 
 impl Found {
     /// A report in one line.
-    #[must_use]
     pub fn of(report: &Report) -> Self {
         let (model, corpus) = (&report.model, &report.corpus);
         Self {
@@ -103,7 +103,6 @@ impl Found {
     }
 
     /// How many heads have a firm label, in words.
-    #[must_use]
     pub fn labelled(&self) -> String {
         let (heads, have) = (counted(self.layers * self.heads, "head"), plural(&self.firm, "has", "have"));
         format!("{} of {heads} {have} a firm label", self.firm)
@@ -112,10 +111,7 @@ impl Found {
 
 impl Entry {
     /// A run whose reports are written.
-    ///
-    /// # Errors
-    ///
-    /// If a report is gone already.
+    /// Fails if a report is gone already.
     pub fn new(inputs: Inputs, found: Found, reports: &[PathBuf]) -> Result<Self> {
         let digest = |path: &PathBuf| {
             let digest = output::earlier_sha256(path);
@@ -128,10 +124,7 @@ impl Entry {
 
 impl Ledger {
     /// The ledger of a folder; empty if there is none.
-    ///
-    /// # Errors
-    ///
-    /// If there is one that cannot be read.
+    /// Fails if there is one that cannot be read.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(FILE);
         let known = read(&path).class(Class::Input)?;
@@ -139,19 +132,16 @@ impl Ledger {
     }
 
     /// The run of this name, if it was done.
-    #[must_use]
     pub fn entry(&self, name: &str) -> Option<&Entry> {
         self.known.runs.get(name)
     }
 
     /// The message of a run that failed when it was last tried.
-    #[must_use]
     pub fn failure(&self, name: &str) -> Option<&str> {
         self.known.failed.get(name).map(String::as_str)
     }
 
     /// Why a run is to be done, if it is.
-    #[must_use]
     pub fn reason(&self, name: &str, inputs: &Inputs, reports: &[PathBuf]) -> Option<String> {
         let Some(entry) = self.entry(name) else { return Some("there is no report yet".to_owned()) };
         let unlike = |path: &&PathBuf| {
@@ -166,10 +156,7 @@ impl Ledger {
     }
 
     /// Remembers a run that was done.
-    ///
-    /// # Errors
-    ///
-    /// If the ledger cannot be read or written.
+    /// Fails if the ledger cannot be read or written.
     pub fn record(&mut self, name: &str, entry: &Entry) -> Result<()> {
         self.update(|known| {
             known.failed.remove(name);
@@ -178,10 +165,7 @@ impl Ledger {
     }
 
     /// Remembers how runs failed that were tried, and forgets the failures of those of which nothing has changed.
-    ///
-    /// # Errors
-    ///
-    /// If the ledger cannot be read or written.
+    /// Fails if the ledger cannot be read or written.
     pub fn record_failures<'a>(&mut self, tried: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) -> Result<()> {
         let news: Vec<_> = tried.into_iter().filter(|(name, failure)| self.failure(name) != *failure).collect();
         if news.is_empty() {

@@ -14,16 +14,17 @@ use std::path::PathBuf;
 use anyhow::{Context, Error, Result, anyhow, ensure};
 
 use super::cli::table::{self, Run};
-use super::conclude::conclude;
-use super::observe::{self, Demand, Loaded, Ready};
 use super::options::{BatchOptions, Outcome, ReportOptions};
-use super::outputs;
+use super::run::observe;
+use super::run::observe::{Demand, Loaded, Ready};
+use super::run::outputs;
+use super::run::write_report::conclude;
 use crate::export::Target;
 use crate::model::files::ModelFiles;
 use crate::model::source::ModelRef;
 use crate::model::{Fingerprint, Hashes};
 use crate::system::counted::counted;
-use crate::system::failure::{Class, Classify, classed};
+use crate::system::errors::failure::{Class, Classify, classed};
 use crate::system::progress::Downloads;
 use crate::system::terminal::{print, printable};
 use inputs::{Corpora, Inputs};
@@ -31,10 +32,7 @@ use ledger::{Entry, Found, Ledger};
 use overview::{Row, Status};
 
 /// Runs what a table asks for and is not there yet, and writes an overview.
-///
-/// # Errors
-///
-/// If the table or the folder cannot be used, or a run failed; the others are done then, unless that was not wanted.
+/// Fails if the table or the folder cannot be used, or a run failed; the others are done then, unless that was not wanted.
 pub fn batch(options: &BatchOptions) -> Result<()> {
     let all = table::read(&options.table, options.offline)?;
     let wanted = chosen(&all, &options.only).class(Class::Usage)?;
@@ -117,10 +115,7 @@ impl Batch<'_> {
     }
 
     /// Does the runs of a model.
-    ///
-    /// # Errors
-    ///
-    /// If what is printed or remembered cannot be written; what fails of a run is remembered.
+    /// Fails if what is printed or remembered cannot be written; what fails of a run is remembered.
     fn of_model(&mut self, model: &ModelRef, runs: &[&Run]) -> Result<()> {
         let dry = self.options.dry_run;
         let found = if dry { model.clone().offline() } else { model.clone() };

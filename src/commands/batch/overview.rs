@@ -7,9 +7,9 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::ledger::Entry;
-use crate::export::csv;
+use crate::export::tables::csv;
 use crate::system::counted::counted;
-use crate::system::output::Output;
+use crate::system::files::output::Output;
 
 /// How a run fared.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,6 @@ impl Status {
     }
 
     /// The message of a failure.
-    #[must_use]
     pub fn failure(&self) -> Option<&str> {
         match self {
             Self::Failed(message) => Some(message),
@@ -62,10 +61,7 @@ pub struct Row<'a> {
 }
 
 /// Writes both.
-///
-/// # Errors
-///
-/// If one cannot be written.
+/// Fails if one cannot be written.
 pub fn write(folder: &Path, rows: &[Row<'_>]) -> Result<()> {
     for (name, bytes) in [("runs.csv", csv::lines(&table(rows))?), ("index.html", page(rows).into_bytes())] {
         let mut output = Output::open(&folder.join(name))?;

@@ -12,13 +12,13 @@ use super::numbers;
 use super::sentences::{MapsArguments, ViewArguments};
 use super::shard::ShardArgument;
 use super::statuses::{DONE, MERGING, READING, RUNNING, WRITING, help, statuses};
+use crate::evaluation::presets::{PRESETS, Preset};
 use crate::model::grid::HeadPlace;
 use crate::passes::ablation::Choice;
 use crate::sequences::shard::Shard;
-use crate::studies::all::STUDIES;
-use crate::studies::presets::{PRESETS, Preset};
-use crate::studies::study::Study;
-use crate::system::failure::Class;
+use crate::studies::registry::STUDIES;
+use crate::study::Study;
+use crate::system::errors::failure::Class;
 
 /// Say what each attention head of a pretrained BERT does, with the evidence.
 #[derive(Parser)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::errors::Usage;
 use crate::corpus::Input;
 use crate::model::grid::HeadPlace;
-use crate::system::output;
+use crate::system::files::output;
 
 /// Refuses outputs that would overwrite one another or a corpus, however they are spelt.
 pub(super) fn refuse_overlap(outputs: &[PathBuf], corpora: &[Input]) -> Result<(), Usage> {

@@ -6,12 +6,13 @@ use super::arguments::{ControlArgument, RemovalArgument};
 use super::errors::Usage;
 use crate::commands::options::ONLY_ONCE;
 use crate::corpus::Input;
+use crate::evaluation::presets::{PRESETS, Preset};
 use crate::passes::ablation::{Ablation, Choice, Replacement};
 use crate::passes::control::{Control, ControlKind};
 use crate::passes::pass::{Pass, Portion};
-use crate::studies::all::{self, STUDIES};
-use crate::studies::presets::{PRESETS, Preset};
-use crate::studies::study::{Counts, Study};
+use crate::studies::registry;
+use crate::studies::registry::STUDIES;
+use crate::study::{Counts, Study};
 
 /// The presets of these names, each once; clap has checked the names. Of those that have no labels but their own there can be
 /// one.
@@ -56,7 +57,7 @@ pub(super) fn studies(
         |study: &dyn Study| STUDIES.iter().any(|other| runs(*other) && other.builds_on().contains(&study.card().name));
     let is_there = |study: &dyn Study| runs(study) || is_needed(study);
     let joins = |study: &dyn Study| {
-        let there = |name: &&str| all::named(name).is_some_and(is_there);
+        let there = |name: &&str| registry::named(name).is_some_and(is_there);
         may_join && study.joins() && !named(study, without) && study.builds_on().iter().all(there)
     };
     Ok(STUDIES.iter().filter(|study| is_there(**study) || joins(**study)).copied().collect())

@@ -1,14 +1,13 @@
 //! How wrong usage is said.
 
-use crate::system::described::{Described, ErrorFormat};
-use crate::system::failure::Class;
+use crate::system::errors::described::{Described, ErrorFormat};
+use crate::system::errors::failure::Class;
 use crate::system::terminal::{is_obeyed, one_line, say};
 
 /// Wrong usage, in words.
 pub(super) type Usage = String;
 
 /// How errors are printed, as far as the arguments say: also where they cannot be read otherwise.
-#[must_use]
 pub fn error_format() -> ErrorFormat {
     const OPTION: &str = "--error-format";
     const JSON: &str = "json";

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use super::errors::Usage;
 use crate::corpus::{Format, Input};
 use crate::model::source::ModelRef;
-use crate::sequences::words::FromToken;
+use crate::sequences::fold::words::FromToken;
 use crate::system::boxed;
 
 /// Where models may come from.

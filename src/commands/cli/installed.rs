@@ -7,8 +7,8 @@ use clap_mangen::Man;
 
 use super::arguments::{CompletionsArguments, ManArguments};
 use crate::commands::files::File;
-use crate::passes::identity::Tool;
-use crate::passes::partial;
+use crate::passes::observation::identity::Tool;
+use crate::passes::observation::partial;
 use crate::report;
 use crate::system::processor;
 

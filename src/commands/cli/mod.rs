@@ -20,7 +20,7 @@ use anstream::ColorChoice;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
-use crate::commands::diff::outcome;
+use super::saved::diff::outcome;
 use crate::commands::explain;
 use crate::commands::files::File;
 use crate::commands::options::{
@@ -29,14 +29,14 @@ use crate::commands::options::{
     ViewOptions,
 };
 use crate::corpus::Input;
+use crate::evaluation::presets::Preset;
 use crate::export::summary::Detail;
 use crate::export::{TableWriter, Target, Writer};
-use crate::passes::partial;
+use crate::passes::observation::partial;
 use crate::report;
 use crate::sequences::shard::Shard;
-use crate::studies::number::Part;
-use crate::studies::presets::Preset;
-use crate::studies::study::Study;
+use crate::study::Study;
+use crate::study::metrics::number::Part;
 use crate::system::parallel::all_cores;
 
 use arguments::{
@@ -84,7 +84,6 @@ pub enum Command {
 }
 
 /// Parses the arguments of this process; on wrong usage prints the reason and exits with status 2.
-#[must_use]
 pub fn parse() -> Command {
     let arguments = match Arguments::try_parse() {
         Err(error) if error.kind() == ErrorKind::DisplayVersion && asks_for_more() => {

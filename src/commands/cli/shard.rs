@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::errors::Usage;
-use crate::passes::partial;
+use crate::passes::observation::partial;
 use crate::sequences::shard::Shard;
 use crate::system::terminal::{one_line, shortened};
 

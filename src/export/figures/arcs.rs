@@ -2,7 +2,7 @@
 
 use crate::export::palette::Ink;
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, TEXT, clipped, width_of};
-use crate::studies::figure::{Arc, ArcSentence, Arcs, Stand};
+use crate::study::show::figure::{Arc, ArcSentence, Arcs, Stand};
 
 const MOST_LETTERS: usize = 14;
 /// Between the words, and under them.

@@ -3,7 +3,7 @@
 use super::scale::Scale;
 use crate::export::palette::Ink;
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, width_of};
-use crate::studies::figure::{Curve, Curves, Figure};
+use crate::study::show::figure::{Curve, Curves, Figure};
 
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 300.0;

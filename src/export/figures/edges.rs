@@ -5,7 +5,7 @@ use crate::export::numbers::shown;
 use crate::export::palette::Ink;
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, clipped, width_of};
 use crate::report::Report;
-use crate::studies::figure::{Edge, Edges, Figure};
+use crate::study::show::figure::{Edge, Edges, Figure};
 
 const WIDTH: f64 = 62.0;
 const HEIGHT: f64 = 24.0;

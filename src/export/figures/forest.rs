@@ -5,7 +5,7 @@ use crate::export::numbers::shown;
 use crate::export::palette::Ink;
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, clipped, width_of};
 use crate::stats::bootstrap::Interval;
-use crate::studies::figure::{Figure, Forest, Mark, Row};
+use crate::study::show::figure::{Figure, Forest, Mark, Row};
 
 const WIDTH: f64 = 480.0;
 const MOST_LETTERS: usize = 28;

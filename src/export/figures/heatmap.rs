@@ -6,17 +6,14 @@ use crate::export::numbers::{decimals, short};
 use crate::export::palette::{Hue, Ink, STEPS, step};
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, TEXT};
 use crate::report::Report;
-use crate::studies::all;
+use crate::studies::registry;
 
 const WIDTH: f64 = 52.0;
 const HEIGHT: f64 = 28.0;
 const MARGIN: f64 = 34.0;
 
 /// The figure of a metric by its name, as reports have it: `offset_mass.-1`.
-///
-/// # Errors
-///
-/// If the report has no such metric.
+/// Fails if the report has no such metric.
 pub fn draw(report: &Report, metric: &str, medium: Medium) -> Result<String> {
     let known = |name: &String| name == metric;
     if !report.chance.cells().any(|(name, _)| known(&name)) {
@@ -64,7 +61,7 @@ pub fn draw(report: &Report, metric: &str, medium: Medium) -> Result<String> {
         svg.text([right, y + 26.0], Anchor::End, SMALL, Ink::Muted, chance);
     }
     let width = (MARGIN + report.model.heads as f64 * WIDTH).max(right + 60.0);
-    let meaning = all::find(metric).map_or("", |entry| entry.explanation.measures);
+    let meaning = registry::find(metric).map_or("", |entry| entry.explanation.measures);
     Ok(svg.finish([width, y + 34.0], metric, meaning))
 }
 

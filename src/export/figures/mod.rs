@@ -19,7 +19,7 @@ use anyhow::{Result, anyhow};
 use super::svg::Medium;
 use crate::model::grid::HeadPlace;
 use crate::report::Report;
-use crate::studies::figure::{Chart, Figure};
+use crate::study::show::figure::{Chart, Figure};
 
 pub use arcs::draw as sentences;
 pub use table::{of_sentences, table};
@@ -34,22 +34,17 @@ pub const LAYERS: &str = "layers";
 pub const HEATMAP: &str = "heatmap";
 
 /// The figures that the studies of a report have.
-#[must_use]
 pub fn of_studies(report: &Report) -> Vec<Figure> {
     report.sections.0.iter().flat_map(|(study, section)| study.figures(&**section, &report.settings.policy)).collect()
 }
 
 /// The figures that the studies of a report have of one head: `examples:L2H8`.
-#[must_use]
 pub fn of_head(report: &Report, head: HeadPlace) -> Vec<Figure> {
     report.sections.0.iter().flat_map(|(_, section)| section.figures_of(head)).collect()
 }
 
 /// The figure of this name.
-///
-/// # Errors
-///
-/// If the report has none of that name.
+/// Fails if the report has none of that name.
 pub fn named(report: &Report, name: &str, medium: Medium) -> Result<String> {
     match (name, name.split_once(':')) {
         (GRID, _) => Ok(grid::draw(report, medium)),
@@ -84,7 +79,6 @@ pub fn named(report: &Report, name: &str, medium: Medium) -> Result<String> {
 }
 
 /// A figure of a study.
-#[must_use]
 pub fn draw(report: &Report, figure: &Figure, medium: Medium) -> String {
     match &figure.chart {
         Chart::Forest(forest) => forest::draw(figure, forest, medium),

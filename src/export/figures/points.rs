@@ -5,7 +5,7 @@ use crate::export::heads::Cell;
 use crate::export::palette::Ink;
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, width_of};
 use crate::report::Report;
-use crate::studies::figure::{Figure, Points};
+use crate::study::show::figure::{Figure, Points};
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 520.0;

@@ -2,7 +2,7 @@
 
 use crate::export::numbers::shown;
 use crate::report::Report;
-use crate::studies::figure::{Arc, ArcSentence, Arcs, Chart, Curve, Figure, Join, Mark, Stand};
+use crate::study::show::figure::{Arc, ArcSentence, Arcs, Chart, Curve, Figure, Join, Mark, Stand};
 
 /// The names of the columns, and the rows; the first cell of a row says what it is about.
 pub fn table(report: &Report, figure: &Figure) -> (Vec<String>, Vec<Vec<String>>) {

@@ -5,7 +5,7 @@ use crate::export::heads::Cell;
 use crate::export::palette::Ink;
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, clipped};
 use crate::report::Report;
-use crate::studies::figure::{Figure, Join, Tree};
+use crate::study::show::figure::{Figure, Join, Tree};
 
 const WIDTH: f64 = 560.0;
 const ROW: f64 = 15.0;

@@ -10,10 +10,10 @@ use crate::export::numbers::shown as number;
 use crate::export::palette::{Hue, Ink};
 use crate::export::svg::Medium;
 use crate::report::{HeadReport, Report};
-use crate::studies::evidence::{Direction, Reach};
-use crate::studies::figure::{Figure, Mark};
-use crate::studies::label::{Label, Near};
-use crate::studies::wording::{decimal, significance};
+use crate::study::labels::evidence::{Direction, Reach};
+use crate::study::labels::{Label, Near};
+use crate::study::show::figure::{Figure, Mark};
+use crate::study::show::wording::{decimal, significance};
 use crate::system::counted::{counted, plural};
 
 /// A head in the grid.

@@ -5,8 +5,8 @@ use serde::Serialize;
 use crate::export::numbers::concise;
 use crate::report::Report;
 use crate::stats::bootstrap::Interval;
-use crate::studies::all;
-use crate::studies::metric::Denominator;
+use crate::studies::registry;
+use crate::study::metrics::metric::Denominator;
 use crate::system::counted::counted;
 
 /// A metric with its cells: one, or one for each key.
@@ -55,7 +55,7 @@ pub fn tables(report: &Report) -> Vec<MetricTables> {
         }
         metrics.push(MetricTables {
             name: id.to_owned(),
-            measures: all::find(name).map_or("", |entry| entry.explanation.measures),
+            measures: registry::find(name).map_or("", |entry| entry.explanation.measures),
             rests_on: denominators.get(name).map_or_else(String::new, |on| rests_on(**on)),
             tables: vec![table],
         });

@@ -58,10 +58,7 @@ struct Page<'a> {
 }
 
 /// The page as a file.
-///
-/// # Errors
-///
-/// None that a report can cause.
+/// Fails for no a report.
 pub fn render(report: &Report) -> Result<Vec<u8>> {
     let studies = studies::of(report);
     let of_studies = |caveat: &&Caveat| studies.iter().any(|study| study.caveats.iter().any(|one| one.id == caveat.id));
@@ -91,10 +88,7 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
 }
 
 /// A template with all that is in it; all text but what was made here is from elsewhere, and is text.
-///
-/// # Errors
-///
-/// If `content` lacks what the template shows.
+/// Fails if `content` lacks what the template shows.
 pub fn filled(template: &str, content: &impl Serialize) -> Result<Vec<u8>> {
     let mut templates = Environment::new();
     templates.set_undefined_behavior(UndefinedBehavior::Strict);

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::heads::hue;
 use crate::export::heads::{Cell, families};
 use crate::report::{HeadReport, Report};
-use crate::studies::label::UNLABELLED;
+use crate::study::labels::UNLABELLED;
 use crate::system::counted::{counted, plural};
 
 #[derive(Serialize)]
@@ -57,10 +57,7 @@ struct Side {
 }
 
 /// The page of several reports, each with the name that it goes by.
-///
-/// # Errors
-///
-/// None that reports can cause.
+/// Fails for no reports.
 pub fn render(reports: &[(String, Report)]) -> Result<Vec<u8>> {
     let heads = heads(reports);
     let first = |head: &&Head| {

@@ -6,11 +6,11 @@ use serde::Serialize;
 use crate::export::figures;
 use crate::export::svg::Medium;
 use crate::report::{Caveat, Report};
-use crate::studies::all::STUDIES;
-use crate::studies::figure::Figure;
-use crate::studies::label::Verdict;
-use crate::studies::section::Section;
-use crate::studies::study::{Judged, Study};
+use crate::studies::registry::STUDIES;
+use crate::study::labels::Verdict;
+use crate::study::section::Section;
+use crate::study::show::figure::Figure;
+use crate::study::{Judged, Study};
 
 /// What a study found.
 #[derive(Serialize)]

@@ -5,9 +5,9 @@ use std::fmt::{self, Write};
 
 use crate::passes::control::ControlKind;
 use crate::report::{ControlReport, HeadReport, Report};
-use crate::studies::all;
-use crate::studies::label::Detector;
-use crate::studies::summary::Summary;
+use crate::studies::registry;
+use crate::study::labels::Detector;
+use crate::study::show::summary::Summary;
 use crate::system::counted::counted;
 use crate::system::terminal::printable;
 
@@ -53,14 +53,14 @@ fn families(
 /// Whether controls are run for labels of this family.
 fn is_watched(family: &str) -> bool {
     let named = |detector: &Detector| detector.explanation.name == family && detector.shown.in_controls;
-    all::detectors().any(named)
+    registry::detectors().any(named)
 }
 
 /// The heads that keep a label for which controls are run with every seed.
 fn kept_by_heads(out: &mut Summary, report: &Report, runs: &[&ControlReport]) -> fmt::Result {
     let kept = |head: &HeadReport| {
         let labels = head.kept_always(runs).filter_map(|label| {
-            let detector = all::detector_of(label)?;
+            let detector = registry::detector_of(label)?;
             detector.shown.in_controls.then(|| printable(&detector.code(label)))
         });
         let labels: Vec<String> = labels.collect();

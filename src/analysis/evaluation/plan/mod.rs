@@ -1,0 +1,201 @@
+//! The plan of a run: which passes its studies and its controls want, each once.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, ensure};
+
+use crate::model::config::MOST_HEADS;
+use crate::passes::control::Control;
+use crate::passes::observation::identity::{Identity, Protocol, Studies};
+use crate::passes::observation::partial::PassBytes;
+use crate::passes::observation::{PassSums, Stage};
+use crate::passes::observer::Observer;
+use crate::passes::pass::{Pass, shared};
+use crate::studies::registry;
+use crate::studies::registry::STUDIES;
+use crate::study::{Observed, Study, Subject};
+
+/// One study's interest in a pass.
+struct Want {
+    study: &'static dyn Study,
+    /// The place of the pass in [`Study::passes`].
+    place: usize,
+    /// The control that the pass belongs to, if it is not the analysis itself.
+    control: Option<Control>,
+}
+
+/// The passes of a run, each with those who want it.
+pub struct Plan {
+    wanted: Vec<(Pass, Vec<Want>)>,
+    /// From here on the passes begin when those before are over: they are of studies that follow the others.
+    followers: usize,
+}
+
+/// The names of these studies for a protocol.
+pub fn names(studies: &[&'static dyn Study]) -> Studies {
+    let ran = |name: &str| studies.iter().any(|study| study.card().name == name);
+    let flags = STUDIES.iter().filter_map(|study| {
+        let card = study.card();
+        Some((card.settings_key?.to_owned(), ran(card.name)))
+    });
+    Studies {
+        names: STUDIES.iter().map(|study| study.card().name).filter(|name| ran(name)).map(str::to_owned).collect(),
+        flags: flags.collect(),
+    }
+}
+
+/// The studies of a protocol, in the order of the table.
+/// Fails if one of them is not known.
+pub fn studies(names: &Studies) -> Result<Vec<&'static dyn Study>> {
+    if let Some(unknown) = names.names.iter().find(|name| registry::named(name).is_none()) {
+        let known: Vec<&str> = STUDIES.iter().map(|study| study.card().name).collect();
+        anyhow::bail!("there is no study `{}`: there are {}", unknown.escape_debug(), known.join(", "));
+    }
+    let flag = |study: &dyn Study| study.card().settings_key.is_some_and(|key| names.flags.get(key) == Some(&true));
+    let ran = |study: &&&'static dyn Study| {
+        let listed = names.names.iter().any(|name| name == study.card().name);
+        listed || (names.names.is_empty() && (study.in_unlisted_reports() || flag(**study)))
+    };
+    Ok(STUDIES.iter().filter(ran).copied().collect())
+}
+
+impl Plan {
+    /// The passes that the studies and controls of `protocol` want. The sentences themselves are read in any case.
+    /// Fails if a study is not known.
+    pub fn new(protocol: &Protocol) -> Result<Self> {
+        let (studies, removed) = (studies(&protocol.studies)?, &protocol.removed);
+        let wants = |study: &'static dyn Study, control: Option<Control>| {
+            let pass = |pass: Pass| match control {
+                Some(control) => Some(pass.under(control)?.without(removed)),
+                None => Some(pass.without(removed)),
+            };
+            // A control that takes nothing away from some pass of a study says nothing of the study.
+            let passes: Option<Vec<Pass>> = study.passes().into_iter().map(pass).collect();
+            let wanted = passes.unwrap_or_default().into_iter().enumerate();
+            wanted.map(|(place, pass)| (pass, Some(Want { study, place, control }))).collect::<Vec<_>>()
+        };
+        let analysis = studies.iter().flat_map(|study| wants(*study, None));
+        let controls = protocol.controls.iter().flat_map(|control| {
+            let controlled = studies.iter().filter(|study| study.is_controlled(control.kind));
+            controlled.flat_map(|study| wants(*study, Some(*control)))
+        });
+        let follows =
+            |(_, want): &(Pass, Option<Want>)| want.as_ref().is_some_and(|want| want.study.follows(want.place));
+        let all = [(Pass::PLAIN.without(removed), None)].into_iter().chain(analysis).chain(controls);
+        let (later, first): (Vec<_>, Vec<_>) = all.partition(follows);
+        let (first, later) = (shared(first), shared(later));
+        let followers = first.len();
+        let all = first.into_iter().chain(later);
+        Ok(Self { wanted: all.map(|(pass, wants)| (pass, wants.into_iter().flatten().collect())).collect(), followers })
+    }
+
+    /// Empty sums for the passes that follow nothing.
+    pub fn observers(&self, subject: &Subject<'_>) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
+        let observer = |want: &Want| want.study.observer(want.place, subject);
+        Self::for_each(self.of_stage(&Stage::First), observer)
+    }
+
+    /// Empty sums for the passes that follow the others, if there are any; `passes` are those others, over the whole corpus.
+    pub fn followers(&self, passes: &[PassSums], subject: &Subject<'_>) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
+        let observer = |want: &Want| {
+            let own = self.of_studies(passes, want.control).remove(want.study.card().name).unwrap_or_default();
+            want.study.observer(want.place, &Subject { own: &own, ..*subject })
+        };
+        Self::for_each(&self.wanted[self.followers..], observer)
+    }
+
+    /// The stage of the passes that follow nothing: all there is to run, unless others follow.
+    pub fn first_stage(&self) -> Stage {
+        if self.followers < self.wanted.len() { Stage::First } else { Stage::Whole }
+    }
+
+    fn of_stage(&self, stage: &Stage) -> &[(Pass, Vec<Want>)] {
+        match stage {
+            Stage::Whole | Stage::Followed { .. } => &self.wanted,
+            Stage::First => &self.wanted[..self.followers],
+            Stage::After { .. } => &self.wanted[self.followers..],
+        }
+    }
+
+    fn for_each(
+        wanted: &[(Pass, Vec<Want>)],
+        observer: impl Fn(&Want) -> Box<dyn Observer>,
+    ) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
+        wanted.iter().map(|(pass, wants)| (pass.clone(), wants.iter().map(&observer).collect())).collect()
+    }
+
+    /// The sums of a stage of what was run by this plan: those of controls with all blocks in one, since nothing depends on
+    /// theirs.
+    pub fn pooled(&self, stage: &Stage, passes: Vec<PassSums>) -> Vec<PassSums> {
+        let pool = |((_, wants), pass): (&(Pass, Vec<Want>), PassSums)| {
+            let sums = wants.iter().zip(pass.sums);
+            let pool = |(want, sums): (&Want, Box<dyn Observer>)| {
+                if want.control.is_some() { sums.pooled() } else { sums }
+            };
+            PassSums { sums: sums.map(pool).collect(), ..pass }
+        };
+        self.of_stage(stage).iter().zip(passes).map(pool).collect()
+    }
+
+    /// The sums of the passes of a run of this identity, from the bytes of a partial.
+    /// Fails if they are not those of such a run.
+    pub fn restore(identity: &Identity, stage: &Stage, passes: Vec<PassBytes>) -> Result<Vec<PassSums>> {
+        let (grid, from) = (identity.model.grid(), identity.protocol.from_token);
+        let heads = grid.layers.checked_mul(grid.heads);
+        ensure!(
+            heads.is_some_and(|heads| (1..=MOST_HEADS).contains(&heads)),
+            "its header has a model of {} x {} heads",
+            grid.layers,
+            grid.heads
+        );
+        let plan = Self::new(&identity.protocol)?;
+        let unfit = "its sums do not fit its header";
+        let wanted = plan.of_stage(stage);
+        ensure!(wanted.len() == passes.len(), unfit);
+        let restored = wanted.iter().zip(passes).map(|((pass, wants), PassBytes { left_out, sums })| {
+            ensure!(wants.len() == sums.len(), unfit);
+            let restore = |(want, bytes): (&Want, Vec<u8>)| -> Result<Box<dyn Observer>> {
+                let sums = want.study.restore(want.place, &bytes)?;
+                ensure!(sums.fits(grid, from), unfit);
+                Ok(sums)
+            };
+            let sums = wants.iter().zip(sums).map(restore).collect::<Result<_>>()?;
+            Ok(PassSums { pass: pass.clone(), left_out, sums })
+        });
+        restored.collect()
+    }
+
+    /// The sums of each study whose passes are all over, in the analysis itself or in one of its controls, in the order of
+    /// the table; by the places of its passes.
+    pub fn observed<'a>(
+        &self,
+        passes: &'a [PassSums],
+        control: Option<Control>,
+    ) -> Vec<(&'static dyn Study, Vec<Observed<'a>>)> {
+        let mut found = self.of_studies(passes, control);
+        let of_study = |study: &&'static dyn Study| {
+            let observed = found.remove(study.card().name)?;
+            (observed.len() == study.passes().len()).then_some((*study, observed))
+        };
+        STUDIES.iter().filter_map(of_study).collect()
+    }
+
+    /// The sums of each study over those of its passes that are over, by its name.
+    fn of_studies<'a>(
+        &self,
+        passes: &'a [PassSums],
+        control: Option<Control>,
+    ) -> BTreeMap<&'static str, Vec<Observed<'a>>> {
+        let mut found: BTreeMap<&'static str, BTreeMap<usize, Observed<'a>>> = BTreeMap::new();
+        for ((_, wants), pass) in self.wanted.iter().zip(passes) {
+            for (want, sums) in wants.iter().zip(&pass.sums).filter(|(want, _)| want.control == control) {
+                let observed = Observed { sums: &**sums, left_out: pass.left_out };
+                found.entry(want.study.card().name).or_default().insert(want.place, observed);
+            }
+        }
+        found.into_iter().map(|(name, observed)| (name, observed.into_values().collect())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,254 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::model::forward::WordEmbeddings;
+use crate::model::forward::attention::AttentionView;
+use crate::model::forward::rows::Rows;
+use crate::model::forward::visitor::{HeadView, Output, ValueNorms, Values};
+use crate::model::grid::HeadGrid;
+use crate::passes::beforehand::Beforehand;
+use crate::passes::control::ControlKind;
+use crate::passes::observation::partial::FORMAT_VERSION;
+use crate::passes::observer::Panel;
+use crate::passes::pass::{Phases, Portion, Sequences, Weights};
+use crate::sequences::derived::repeats::Repeats;
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::sequences::test_support::sentence;
+use crate::stats::blocks::BLOCKS;
+use crate::system::files::digest::hex;
+use proptest::prelude::*;
+use sha2::{Digest, Sha256};
+
+const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
+
+fn protocol(studies: &[&'static dyn Study], controls: Vec<Control>) -> Protocol {
+    Protocol {
+        max_tokens: 8,
+        truncate: false,
+        limit: None,
+        from_token: FromToken::Mean,
+        blocks: BLOCKS,
+        controls,
+        removed: Vec::new(),
+        ablation: None,
+        counts: None,
+        probes: Vec::new(),
+        left_out: Vec::new(),
+        studies: names(studies),
+    }
+}
+
+fn subject() -> Subject<'static> {
+    Subject::new(GRID, FromToken::Mean, &|_| None)
+}
+
+fn identity() -> Identity {
+    let model = serde_json::json!({
+        "id": "model", "revision": null, "family": "bert", "layers": 1, "heads": 2, "head_dim": 1, "hidden_size": 2,
+        "vocab_size": 3, "masked_lm_head": false, "config_sha256": "", "weights_sha256": "", "tokenizer_sha256": {},
+    });
+    let identity = serde_json::json!({
+        "tool": { "name": "headscope", "version": "0" },
+        "model": model,
+        "corpus": {
+            "name": "corpus", "files": [],
+            "repeats": { "read": 0, "different": 0, "repeated": 0, "families": 0, "not_remembered": 0 },
+        },
+        "protocol": protocol(STUDIES, Vec::new()),
+    });
+    serde_json::from_value(identity).unwrap()
+}
+
+/// The sums of all observers of a pass over these sentences.
+fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[f32]) -> Panel {
+    let mut panel = Panel::new(observers);
+    let embeddings = WordEmbeddings::new(Arc::new(vec![0.5, -1.0]), 2);
+    panel.begin_pass(&Beforehand { embeddings: Some(embeddings), ..Beforehand::default() });
+    for sentence in sentences {
+        let tokens = sentence.ids.len();
+        panel.begin([sentence].into_iter());
+        let states: Vec<f32> = weights[..2 * tokens].iter().map(|weight| weight - 0.5).collect();
+        panel.hidden_states(0, 0, Rows::new(&states, 2));
+        // Head 1 sees the transpose: another matrix of the same size.
+        let transposed: Vec<f32> = (0..tokens * tokens).map(|i| weights[i % tokens * tokens + i / tokens]).collect();
+        for (head, weights) in [&weights[..tokens * tokens], &transposed].into_iter().enumerate() {
+            let attention = AttentionView::new(0, head, tokens, weights);
+            // Values of one number each, and a projection that leaves them as they are.
+            let values: Vec<f32> = (0..tokens).map(|token| token as f32 - 1.5).collect();
+            let norms: Vec<f32> = values.iter().map(|value| value.abs()).collect();
+            let contexts: Vec<f32> = attention
+                .rows()
+                .map(|row| row.iter().zip(&values).map(|(weight, value)| weight * value).sum())
+                .collect();
+            let (gram, rows) = (&[1.0], |values| Rows::new(values, 1));
+            let view = HeadView {
+                values: Some(Values { rows: rows(&values), bias: &[0.0] }),
+                context: Some(rows(&contexts)),
+                value_norms: Some(ValueNorms { norms: &norms, products: rows(&values), bias_product: &[0.0], gram }),
+                output: Some(Output {
+                    contexts: rows(&contexts),
+                    products: rows(&contexts),
+                    gram,
+                    input_norms: &norms,
+                }),
+                ..attention.into()
+            };
+            panel.head(0, sentence, view);
+        }
+        panel.end();
+    }
+    panel
+}
+
+fn bytes(panel: Panel) -> Vec<Vec<u8>> {
+    panel.into_observers().iter().map(|sums| sums.to_bytes().unwrap()).collect()
+}
+
+/// All sums of all studies, whatever their passes.
+fn everybody() -> Vec<Box<dyn Observer>> {
+    let plan = Plan::new(&protocol(STUDIES, Vec::new())).unwrap();
+    plan.observers(&subject()).into_iter().flat_map(|(_, observers)| observers).collect()
+}
+
+proptest! {
+    /// merge(left, right) == whole for every study, whatever the order, and however each side numbers what it meets.
+    #[test]
+    fn merged_parts_equal_the_whole(
+        lengths in prop::collection::vec((1..6_usize, 0..3_usize), 1..12),
+        weights in prop::collection::vec(0.0..1.0_f32, 64),
+        cut in 0..12_usize,
+    ) {
+        let relations = ["nsubj", "obl:tmod", "punct"];
+        let sentences = lengths.iter().zip(60..);
+        let sentences: Vec<Sequence> =
+            sentences.map(|(&(words, relation), index)| sentence(index, words, relations[relation])).collect();
+        let whole = bytes(summed(everybody(), &sentences, &weights));
+        let (left, right) = sentences.split_at(cut.min(sentences.len()));
+        for (first, second) in [(left, right), (right, left)] {
+            let mut merged = summed(everybody(), first, &weights);
+            merged.merge(&summed(everybody(), second, &weights));
+            prop_assert_eq!(bytes(merged), whole.clone());
+        }
+    }
+
+    /// A file made to harm has the right checksum: whatever its sums say, they are read or refused.
+    #[test]
+    fn sums_of_any_bytes_are_restored_or_refused(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let sentences = [sentence(3, 2, "nsubj"), sentence(64, 3, "obl:tmod")];
+        for study in STUDIES {
+            for (place, _) in study.passes().iter().enumerate() {
+                let mut bytes = bytes(summed(vec![study.observer(place, &subject())], &sentences, &[0.25; 25])).remove(0);
+                for (place, value) in &changes {
+                    let place = place.index(bytes.len());
+                    bytes[place] = *value;
+                }
+                let length = bytes.len();
+                for bytes in [&bytes[..], &bytes[..cut.index(length)]] {
+                    let restored = study.restore(place, bytes).ok();
+                    if let Some(sums) = restored.filter(|sums| sums.fits(GRID, FromToken::Mean)) {
+                        let _ = sums.pooled().to_bytes();
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn sums_fit_the_heads_that_they_are_of_and_no_others() {
+    let sentences = [sentence(3, 2, "nsubj"), sentence(64, 3, "obl:tmod")];
+    for sums in summed(everybody(), &sentences, &[0.25; 25]).into_observers() {
+        assert!(sums.fits(GRID, FromToken::Mean) && sums.pooled().fits(GRID, FromToken::Mean));
+        for (layers, heads) in [(2, 1), (1, 1), (1, 3), (2, 2)] {
+            assert!(!sums.fits(HeadGrid { layers, heads }, FromToken::Mean), "{layers} x {heads}");
+        }
+    }
+}
+
+#[test]
+fn a_header_describes_a_model_that_there_can_be() {
+    let mut identity = identity();
+    for (layers, heads) in [(0, 2), (1, MOST_HEADS + 1), (usize::MAX, 2)] {
+        (identity.model.layers, identity.model.heads) = (layers, heads);
+        let refusal = Plan::restore(&identity, &Stage::Whole, Vec::new()).err().unwrap().to_string();
+        assert_eq!(refusal, format!("its header has a model of {layers} x {heads} heads"));
+    }
+}
+
+/// If this fails, the format has changed: raise [`FORMAT_VERSION`] if a release has written it, and write the new
+/// digest here.
+#[test]
+fn a_changed_layout_of_sums_has_a_new_version() {
+    let sums = bytes(summed(everybody(), &[sentence(3, 2, "nsubj")], &[0.25; 16]));
+    let layout = Sha256::digest(sums.concat());
+    assert_eq!((FORMAT_VERSION, &hex(&layout)[..16]), (7, "8ff084b271fb8e41"));
+}
+
+#[test]
+fn a_pass_runs_once_for_all_who_want_it() {
+    let passes = |protocol: &Protocol| -> Vec<(Pass, usize)> {
+        Plan::new(protocol).unwrap().wanted.iter().map(|(pass, wants)| (pass.clone(), wants.len())).collect()
+    };
+    let pairs = Pass { sequences: Sequences::Pairs { max_tokens: 128 }, ..Pass::PLAIN };
+    let repeats = |masked, pass: &Pass| Pass { sequences: Sequences::Repeats(Repeats { masked }), ..pass.clone() };
+    let [plain, masked] = [false, true].map(|masked| (repeats(masked, &Pass::PLAIN), 1));
+    let windows = |pass: &Pass| (Pass { sequences: Sequences::Windows, ..pass.clone() }, 1);
+    let sentence_pairs = |pass: &Pass| (Pass { sequences: Sequences::SentencePairs, ..pass.clone() }, 1);
+    // Nine studies look at the sentences, and the preset's syntax is the tenth.
+    let sampled = Pass { sequences: Sequences::Corrupted(Phases::Asked), portion: Portion::Sample, ..Pass::PLAIN };
+    // What follows the others comes last, whichever study it is of.
+    let last = [
+        (Pass { sequences: Sequences::Corrupted(Phases::All), ..sampled.clone() }, 1),
+        (Pass { portion: Portion::OddSample, ..sampled.clone() }, 1),
+        (sampled.clone(), 1),
+        (Pass { sequences: Sequences::Sentences, ..sampled.clone() }, 1),
+        (Pass::PLAIN, 2),
+    ];
+    let all = [
+        (Pass::PLAIN, 10),
+        plain,
+        masked,
+        windows(&Pass::PLAIN),
+        sentence_pairs(&Pass::PLAIN),
+        (sampled.clone(), 1),
+        (Pass { derivatives: true, ..sampled.clone() }, 1),
+        (Pass { sequences: Sequences::Sentences, ..sampled }, 2),
+        (pairs.clone(), 2),
+    ];
+    assert_eq!(passes(&protocol(STUDIES, Vec::new())), [&all[..], &last].concat());
+    // A control is for the studies that have labels, or ask for it; without studies the sentences are read all the same.
+    let control = Control { kind: ControlKind::RandomInit, seed: 1 };
+    let fresh = Pass { weights: Weights::Fresh { seed: 1 }, ..Pass::PLAIN };
+    let controlled = [
+        (fresh.clone(), 6),
+        (repeats(false, &fresh), 1),
+        (repeats(true, &fresh), 1),
+        windows(&fresh),
+        sentence_pairs(&fresh),
+    ];
+    assert_eq!(passes(&protocol(STUDIES, vec![control])), [&all[..], &controlled, &last, &[(fresh, 1)]].concat());
+    assert_eq!(passes(&protocol(&STUDIES[STUDIES.len() - 1..], vec![control])), [(Pass::PLAIN, 1), (pairs, 2)]);
+}
+
+#[test]
+fn studies_of_a_report_are_those_that_it_lists_or_had_before_it_listed_them() {
+    let found = |studies: &Studies| -> Vec<&str> {
+        self::studies(studies).unwrap().iter().map(|study| study.card().name).collect()
+    };
+    assert_eq!(found(&names(&STUDIES[2..3])), ["trees"]);
+    let flags = |flag: bool| Studies { names: Vec::new(), flags: [("clark2019".to_owned(), flag)].into() };
+    assert_eq!(found(&flags(false)), ["attention", "trees", "dependency"]);
+    assert_eq!(found(&flags(true)), ["attention", "trees", "dependency", "clark2019"]);
+    let unknown = Studies { names: vec!["cats".to_owned()], ..Studies::default() };
+    let refusal = self::studies(&unknown).err().unwrap().to_string();
+    assert_eq!(
+        refusal,
+        "there is no study `cats`: there are attention, norms, trees, dependency, words, frequency, explained, repeats, \
+            coreference, segments, effect, gradient, use, pruning, drift, dependence, likeness, cluster-effect, \
+            cluster-drift, probes, examples, clark2019"
+    );
+}

@@ -1,0 +1,268 @@
+//! Presets: published analyses, as lists of studies that are switched on and of thresholds that are set.
+
+use std::collections::BTreeMap;
+
+use crate::studies::registry;
+use crate::study::Study;
+use crate::study::labels::Label;
+use crate::study::labels::policy::{Policy, Value};
+use crate::study::metrics::metric::Values;
+
+/// A published analysis.
+#[derive(Debug)]
+pub struct Preset {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// A line of help.
+    pub about: &'static str,
+    /// The studies that it switches on.
+    pub studies: &'static [&'static str],
+    /// Whether all rules that it does not set are off, so that it cannot be followed together with another such one.
+    pub alone: bool,
+    /// The thresholds that it sets.
+    pub policy: &'static [(&'static str, Value)],
+    /// Its line of the summary, of every head's labels and metrics.
+    pub summary: Option<fn(&[Labelled<'_>]) -> String>,
+}
+
+/// The labels and metrics of one head.
+pub type Labelled<'a> = (&'a [Label], &'a Values);
+
+/// Every preset.
+pub const PRESETS: &[Preset] = &[
+    Preset {
+        name: "clark2019",
+        about: "Clark et al. 2019: pairs of segments, its own metrics and labels, in a section of its own",
+        studies: &["clark2019"],
+        alone: false,
+        policy: &[],
+        summary: None,
+    },
+    // Sections 5.1 to 5.3: heads are positional by where the largest weight is, and syntactic without a test. The paper
+    // names no fewest words of a relation, and no threshold for rare words, so those are as by default.
+    Preset {
+        name: "voita2019",
+        about: "Voita et al. 2019: label positional, syntactic and rare-word heads by its definitions, and no others",
+        studies: &[],
+        alone: true,
+        policy: &[("offset_argmax", Value::Share(0.9)), ("rare_argmax", Value::Share(0.1)), LABEL_Q],
+        summary: Some(voita2019),
+    },
+    // Section 4.1 has the classes, and no numbers for them: a part of a half is most of it, and two of a quarter are half.
+    Preset {
+        name: "kovaleva2019",
+        about: "Kovaleva et al. 2019: pairs of sentences, and its five classes of patterns by rules, and no other labels",
+        studies: &["segments"],
+        alone: true,
+        policy: &[
+            ("class_column_r2", Value::Share(0.5)),
+            ("class_offset_r2", Value::Share(0.5)),
+            ("class_both_r2", Value::Share(0.25)),
+            ("class_segment_r2", Value::Share(0.25)),
+            LABEL_Q,
+            ("syntactic_q", Value::Share(0.05)),
+            // It cannot be off; no head is a whole above a baseline.
+            ("syntactic_margin", Value::Share(1.0)),
+        ],
+        summary: Some(kovaleva2019),
+    },
+];
+
+/// No rule by itself: it stays for labels that a policy file switches on.
+const LABEL_Q: (&str, Value) = ("label_q", Value::Share(0.05));
+
+/// The preset of this name.
+pub fn named(name: &str) -> Option<&'static Preset> {
+    PRESETS.iter().find(|preset| preset.name == name)
+}
+
+impl Preset {
+    /// Whether it says anything of labels, so that a saved report can be labelled by it.
+    pub fn is_policy(&self) -> bool {
+        !self.policy.is_empty()
+    }
+}
+
+/// The default policy with the thresholds of some presets, the later ones having the last word.
+pub fn policy(presets: &[&Preset]) -> Policy {
+    let policy = registry::default_policy();
+    let alone = presets.iter().any(|preset| preset.alone);
+    let off: Vec<&str> = policy.rules().filter(|_| alone).collect();
+    let set = presets.iter().flat_map(|preset| preset.policy).copied();
+    policy.with(off.into_iter().map(|rule| (rule, Value::Off)).chain(set))
+}
+
+/// The first study that a preset needs and that is not among `studies`, with the preset.
+pub fn missing(presets: &[&'static Preset], studies: &[&'static dyn Study]) -> Option<(&'static str, &'static str)> {
+    let ran = |name: &str| studies.iter().any(|study| study.card().name == name);
+    let needs = presets.iter().flat_map(|preset| preset.studies.iter().map(|study| (preset.name, *study)));
+    needs.into_iter().find(|(_, study)| !ran(study))
+}
+
+/// The lines that presets add to a summary.
+pub fn summary(presets: &[&Preset], heads: &[Labelled<'_>]) -> String {
+    presets.iter().filter_map(|preset| preset.summary).map(|summary| summary(heads)).collect()
+}
+
+/// The families of labels that Voita et al. 2019 call positional.
+const POSITIONAL: [&str; 3] = ["previous-token", "next-token", "offset:k"];
+
+/// The family that they call syntactic.
+const SYNTACTIC: [&str; 1] = ["syntactic:<relation>"];
+
+/// How many heads have the two roles of Voita et al. 2019, and how confident they are beside the others.
+fn voita2019(heads: &[Labelled<'_>]) -> String {
+    let has = |(labels, _): &Labelled<'_>, families: &[&str]| {
+        labels.iter().filter_map(|label| registry::find(&label.label)).any(|family| families.contains(&family.name()))
+    };
+    let count = |families: &[&str]| heads.iter().filter(|head| has(head, families)).count();
+    let (with_role, others): (Vec<&Labelled<'_>>, Vec<&Labelled<'_>>) =
+        heads.iter().partition(|head| has(head, &POSITIONAL) || has(head, &SYNTACTIC));
+    format!(
+        "Preset voita2019: positional heads {}, syntactic heads {}; mean confidence of them {}, of the others {}\n",
+        count(&POSITIONAL),
+        count(&SYNTACTIC),
+        mean_confidence(&with_role),
+        mean_confidence(&others),
+    )
+}
+
+/// How many heads have each class of Kovaleva et al. 2019.
+fn kovaleva2019(heads: &[Labelled<'_>]) -> String {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    let classes = heads.iter().flat_map(|(labels, _)| *labels).filter_map(|label| label.label.strip_prefix("class:"));
+    classes.for_each(|class| *counts.entry(class).or_default() += 1);
+    let classes = ["vertical", "diagonal", "vertical+diagonal", "block", "heterogeneous"];
+    let counted = classes.map(|class| format!("{class} {}", counts.get(class).unwrap_or(&0)));
+    let without = heads.len() as u64 - counts.values().sum::<u64>();
+    let without = if without > 0 { format!("; no class {without}") } else { String::new() };
+    format!("Preset kovaleva2019: {}{without}\n", counted.join(", "))
+}
+
+fn mean_confidence(heads: &[&Labelled<'_>]) -> String {
+    let known: Vec<f64> = heads.iter().filter_map(|(_, metrics)| *metrics.get("confidence", None)?).collect();
+    if known.is_empty() {
+        return "-".to_owned();
+    }
+    format!("{:.3}", known.iter().sum::<f64>() / known.len() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::metrics::metric::Keys;
+
+    #[test]
+    fn presets_name_what_there_is() {
+        for preset in PRESETS {
+            preset.studies.iter().for_each(|study| assert!(registry::named(study).is_some(), "{study}"));
+            // Panics at a threshold that is not there.
+            let _ = policy(&[preset]);
+        }
+    }
+
+    #[test]
+    fn voita2019_has_three_rules() {
+        let policy = serde_json::to_value(policy(&[named("voita2019").unwrap()])).unwrap();
+        let thresholds = policy.as_object().unwrap().iter();
+        let on: Vec<(&str, f64)> =
+            thresholds.filter_map(|(name, threshold)| Some((name.as_str(), threshold.as_f64()?))).collect();
+        // Those of the paper, and numbers that are never off.
+        let expected = [
+            ("label_q", 0.05),
+            ("min_queries", 100.0),
+            ("min_sentences", 30.0),
+            ("offset_argmax", 0.9),
+            ("rare_argmax", 0.1),
+            ("syntactic_beyond_margin", 0.02),
+            ("syntactic_margin", 0.1),
+            ("syntactic_min_count", 100.0),
+        ];
+        assert_eq!(on, expected);
+    }
+
+    #[test]
+    fn kovaleva2019_has_its_classes_alone() {
+        let policy = serde_json::to_value(policy(&[named("kovaleva2019").unwrap()])).unwrap();
+        let shares = policy.as_object().unwrap().iter().filter(|(_, value)| value.is_f64());
+        let on: Vec<&str> = shares.map(|(name, _)| name.as_str()).collect();
+        let classes = ["class_both_r2", "class_column_r2", "class_offset_r2", "class_segment_r2"];
+        assert_eq!(on[..4], classes);
+        assert_eq!(on[4..], ["label_q", "syntactic_beyond_margin", "syntactic_margin", "syntactic_q"]);
+        // By default there are none.
+        let default = serde_json::to_value(super::policy(&[])).unwrap();
+        assert!(classes.iter().all(|class| default[*class].is_null()));
+    }
+
+    #[test]
+    fn a_preset_that_measures_alone_leaves_another_its_rules() {
+        let voita2019 = named("voita2019").unwrap();
+        assert_eq!(policy(&[named("clark2019").unwrap(), voita2019]), policy(&[voita2019]));
+    }
+
+    #[test]
+    fn the_line_of_kovaleva2019_counts_classes() {
+        let head = |class: &str| (vec![label(class)], Values::default());
+        let heads = ["class:vertical", "class:block", "class:vertical"].map(head);
+        let heads: Vec<Labelled<'_>> = heads.iter().map(|(labels, metrics)| (&labels[..], metrics)).collect();
+        let line = "Preset kovaleva2019: vertical 2, diagonal 0, vertical+diagonal 0, block 1, heterogeneous 0\n";
+        assert_eq!(kovaleva2019(&heads), line);
+        let none: [Labelled<'_>; 2] = [heads[1], (&[], heads[0].1)];
+        assert!(kovaleva2019(&none).ends_with(" block 1, heterogeneous 0; no class 1\n"));
+    }
+
+    #[test]
+    fn a_preset_may_need_a_study() {
+        let kovaleva = [named("kovaleva2019").unwrap()];
+        let segments = registry::named("segments").unwrap();
+        assert_eq!(missing(&kovaleva, &[]), Some(("kovaleva2019", "segments")));
+        assert_eq!(missing(&kovaleva, &[segments]), None);
+        assert_eq!(missing(&[named("voita2019").unwrap()], &[]), None);
+    }
+
+    fn label(label: &str) -> Label {
+        Label {
+            label: label.to_owned(),
+            score: 1.0,
+            ci95: None,
+            baseline: None,
+            threshold: 0.9,
+            margin: 1.0,
+            rule: String::new(),
+            borderline: true,
+            tied: false,
+            rests_on: None,
+            direction: None,
+            test: None,
+            versus_offset: None,
+            beyond: None,
+            versus_tags: None,
+            use_of_arcs: None,
+        }
+    }
+
+    #[test]
+    fn the_line_of_voita2019_counts_heads_and_averages_their_confidence() {
+        let head = |labels: &[&str], confidence: Option<f64>| {
+            let labels: Vec<Label> = labels.iter().map(|name| label(name)).collect();
+            (labels, Values::new(&[("confidence", Keys::Single)], [confidence]))
+        };
+        let heads = [
+            head(&["previous-token", "offset:-2"], Some(0.75)),
+            head(&["syntactic:obj", "syntactic:nsubj", "next-token"], Some(0.5)),
+            head(&["syntactic:all"], Some(1.0)),
+            head(&[], Some(0.25)),
+            // A policy file may have switched the rule on.
+            head(&["separator"], Some(0.5)),
+            head(&[], None),
+        ];
+        let heads: Vec<Labelled<'_>> = heads.iter().map(|(labels, metrics)| (&labels[..], metrics)).collect();
+        assert_eq!(
+            voita2019(&heads),
+            "Preset voita2019: positional heads 2, syntactic heads 2; mean confidence of them 0.750, of the others 0.375\n"
+        );
+        let none =
+            "Preset voita2019: positional heads 0, syntactic heads 0; mean confidence of them -, of the others 0.250\n";
+        assert_eq!(voita2019(&heads[3..4]), none);
+    }
+}

@@ -1,0 +1,194 @@
+//! Findings: the metrics and sections of all studies of a run, and the verdicts that they come to.
+
+use crate::model::grid::HeadGrid;
+use crate::passes::control::{Control, ControlKind};
+use crate::stats::block_test::LeftOut;
+use crate::study::labels;
+use crate::study::labels::evidence::Lack;
+use crate::study::labels::policy::Policy;
+use crate::study::labels::{Assessment, Evidence, Label, Measured, Verdict};
+use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::metrics::metric::{Denominator, Metrics};
+use crate::study::metrics::number::{Number, Part, most_blocks};
+use crate::study::section::Section;
+use crate::study::upstream::{Aimed, Found};
+use crate::study::{Caveat, Judged, Observed, Study};
+
+/// Ratios, and whatever else studies find.
+pub struct Findings {
+    /// The metrics of all studies.
+    pub estimates: Estimates,
+    /// Each study's own section, in the order of the table.
+    pub sections: Vec<(&'static dyn Study, Box<dyn Section>)>,
+}
+
+impl Findings {
+    /// The findings of the studies on what they saw, made right for `policy`.
+    pub fn new(observed: &[(&'static dyn Study, Vec<Observed<'_>>)], bench: &Bench, policy: &Policy) -> Self {
+        let mut findings = Self { estimates: Estimates::none(bench.grid.count()), sections: Vec::new() };
+        for (study, observed) in observed {
+            let (estimates, section) = study.measure(observed, bench);
+            findings.estimates.extend(estimates);
+            findings.sections.push((*study, section));
+        }
+        let Self { estimates, sections } = &mut findings;
+        sections.iter_mut().for_each(|(_, section)| section.hold_against(estimates, bench));
+        findings.correct(policy);
+        findings
+    }
+
+    /// Makes what depends on the policy that of `policy`.
+    pub fn correct(&mut self, policy: &Policy) {
+        self.sections.iter_mut().for_each(|(_, section)| section.correct(policy));
+    }
+
+    /// The verdict on every head; `[layers * heads]`.
+    pub fn verdicts(&self, policy: &Policy) -> Vec<Verdict> {
+        self.assessments(policy).into_iter().map(Verdict::new).collect()
+    }
+
+    /// The verdicts with the tests of their labels beside them.
+    pub fn tested(&self, mut verdicts: Vec<Verdict>, grid: HeadGrid) -> Vec<Verdict> {
+        for (place, verdict) in grid.places().zip(&mut verdicts) {
+            for label in &mut verdict.labels {
+                let test = |(_, section): &(_, Box<dyn Section>)| section.use_of(place, &label.label, label.direction);
+                label.use_of_arcs = self.sections.iter().find_map(test);
+            }
+        }
+        verdicts
+    }
+
+    /// What the studies found, by `policy`, on what they saw.
+    pub fn found(&self, observed: &[(&'static dyn Study, Vec<Observed<'_>>)], policy: &Policy) -> Found {
+        let verdicts = self.verdicts(policy);
+        let mut found = Found { aims: self.aims(&verdicts), ..Found::default() };
+        for ((study, section), (_, observed)) in self.sections.iter().zip(observed) {
+            found = found.and(study.found(observed, &Judged { verdicts: &verdicts, policy, section: &**section }));
+        }
+        found
+    }
+
+    /// What each head looks at, by the first of its labels that says so.
+    fn aims(&self, verdicts: &[Verdict]) -> Vec<Aimed> {
+        let aimed = |(place, verdict): (usize, &Verdict)| {
+            let of_label = |label: &Label| {
+                let (aim, metric) = self.sections.iter().find_map(|(study, _)| study.aim(label))?;
+                let mean =
+                    metric.map_or(Some(label.score), |metric| *self.estimates.heads[place].by_name()[&metric])?;
+                Some(Aimed { place, label: label.label.clone(), aim, mean })
+            };
+            verdict.labels.iter().find_map(of_label)
+        };
+        verdicts.iter().enumerate().filter_map(aimed).collect()
+    }
+
+    /// Tells each section what its study found in the controls.
+    pub fn control(&mut self, controls: &[(Control, Self)]) {
+        for kind in ControlKind::ALL {
+            for (study, section) in &mut self.sections {
+                let of_study = |found: &'_ Self| {
+                    found.sections.iter().position(|(other, _)| other.card().name == study.card().name)
+                };
+                let seeds: Vec<&dyn Section> = controls
+                    .iter()
+                    .filter(|(control, _)| control.kind == kind)
+                    .filter_map(|(_, found)| Some(&*found.sections[of_study(found)?].1))
+                    .collect();
+                if !seeds.is_empty() {
+                    section.control(kind, &seeds);
+                }
+            }
+        }
+    }
+
+    /// How every head stands to every label that it could have, in the order of the tables; `[layers * heads]`.
+    pub fn assessments(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
+        let Estimates { heads, ci95, standard_errors, own_chance, chance, denominators, .. } = &self.estimates;
+        // What rests on too little gives no label. Reports of 0.1 do not say on how much.
+        let enough = |known: Option<&Denominator>| known.is_none_or(|known| Lack::of(known, policy).is_none());
+        let measured = |place: usize| {
+            heads[place]
+                .zip_map(&ci95[place], |&score, ci95| Measured {
+                    score,
+                    ci95: ci95.copied().flatten(),
+                    ..Measured::default()
+                })
+                .zip_map(&standard_errors[place], |&measured, standard_error| Measured {
+                    standard_error: standard_error.copied().flatten(),
+                    ..measured
+                })
+                .zip_map(chance, |&measured, baseline| Measured { baseline: baseline.copied().flatten(), ..measured })
+                .zip_map(&own_chance[place], |&measured, own| Measured {
+                    baseline: own.copied().flatten().or(measured.baseline),
+                    ..measured
+                })
+                .zip_map(denominators, |&measured, known| {
+                    let blocks = known.map_or(0, |known| known.blocks);
+                    if enough(known) { Measured { blocks, ..measured } } else { Measured::default() }
+                })
+        };
+        let measured: Vec<Metrics<Measured>> = (0..heads.len()).map(measured).collect();
+        let mut assessed: Vec<Vec<Assessment>> = heads.iter().map(|_| Vec::new()).collect();
+        for (study, section) in &self.sections {
+            for detector in study.detectors() {
+                let of_head = |(place, metrics)| {
+                    let given = &assessed[place];
+                    (detector.assess)(&Evidence { place, metrics, section: &**section, given }, policy)
+                };
+                let mut of_heads: Vec<Vec<Assessment>> = measured.iter().enumerate().map(of_head).collect();
+                labels::correct(of_heads.iter_mut().flatten(), policy);
+                assessed.iter_mut().zip(of_heads).for_each(|(all, more)| all.extend(labels::one_of_each(more)));
+            }
+        }
+        assessed
+    }
+
+    /// The studies that found all this.
+    pub fn studies(&self) -> Vec<&'static dyn Study> {
+        self.sections.iter().map(|(study, _)| *study).collect()
+    }
+
+    /// The caveats that apply, as each study says it.
+    pub fn caveats(&self, verdicts: &[Verdict], policy: &Policy) -> Vec<&'static Caveat> {
+        let of = |(study, section): &(&'static dyn Study, Box<dyn Section>)| {
+            study.caveats(&Judged { verdicts, policy, section: &**section })
+        };
+        self.sections.iter().flat_map(of).collect()
+    }
+}
+
+impl Findings {
+    /// Every number of every head; `sentences` are those of the corpus.
+    pub fn numbers(&self, sentences: u64, policy: &Policy) -> Vec<Number<'_>> {
+        let Estimates { heads, ci95, denominators, without_blocks, .. } = &self.estimates;
+        let denominators = denominators.by_name();
+        let of_head = |place: usize| {
+            let intervals = ci95[place].by_name();
+            let without = without_blocks.get(place).map(Metrics::by_name).unwrap_or_default();
+            let number = |(name, value): (String, &Option<f64>)| {
+                let left_out = without.get(&name).copied().and_then(Option::as_ref);
+                // Reports of 0.1 do not say in how many blocks a metric has a denominator.
+                let known = denominators.get(&name).and_then(|denominator| usize::try_from(denominator.blocks).ok());
+                let blocks = known.filter(|&blocks| blocks > 0).unwrap_or_else(|| most_blocks(sentences));
+                Number {
+                    part: Part::Metrics,
+                    head: place,
+                    of: name.split_once('.').map_or(name.as_str(), |(metric, _)| metric).to_owned(),
+                    value: *value,
+                    ci95: intervals.get(&name).copied().copied().flatten(),
+                    blocks: left_out.map_or(blocks, LeftOut::blocks),
+                    trials: None,
+                    enough: true,
+                    left_out,
+                    name,
+                }
+            };
+            heads[place].cells().map(number).collect::<Vec<_>>()
+        };
+        let metrics = (0..heads.len()).flat_map(of_head);
+        metrics.chain(self.sections.iter().flat_map(|(_, section)| section.numbers(policy))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,421 @@
+use super::*;
+use crate::evaluation::presets;
+use crate::stats::bootstrap::Interval;
+use crate::stats::significance::mcnemar;
+use crate::studies::patterns::dependency::section::{Relations, Tests};
+use crate::studies::patterns::dependency::tags::{Side, TagRule};
+use crate::studies::patterns::dependency::{
+    HeadAccuracy, OffsetBaseline, RelationIntervals, RelationMetrics, SingleRule, TagBaseline,
+};
+use crate::studies::registry::{default_policy, find, named};
+use crate::study::columns;
+use crate::study::labels::UNLABELLED;
+use crate::study::labels::evidence::{ByDirection, Comparison, Direction, Reach, TagComparison};
+use crate::study::labels::policy::Value;
+use crate::study::metrics::metric::{Denominator, Intervals, Metrics, Values};
+use crate::study::section::Nothing;
+
+const ARGMAX_PREVIOUS: &str = "offset_argmax.-1";
+const MASS_PREVIOUS: &str = "offset_mass.-1";
+const ARGMAX_NEXT: &str = "offset_argmax.1";
+const MASS_NEXT: &str = "offset_mass.1";
+
+/// The metrics of one head that a case is about, by the names of their cells.
+type Given<'a> = &'a [(&'a str, f64)];
+
+/// The study of attention as if it had measured these metrics of one head; all others are null.
+fn estimates(metrics: Given<'_>, intervals: &[(&str, Interval)]) -> Estimates {
+    let columns = columns(named("attention").unwrap());
+    let names: Vec<String> = Values::new(&columns, std::iter::repeat(None)).cells().map(|(name, _)| name).collect();
+    metrics.iter().for_each(|(name, _)| assert!(names.iter().any(|known| known == name), "{name}"));
+    let value = |name: &String| metrics.iter().find(|(known, _)| known == name).map(|(_, value)| *value);
+    let interval = |name: &String| intervals.iter().find(|(known, _)| known == name).map(|(_, value)| *value);
+    let none = || Metrics::new(&columns, std::iter::repeat(None));
+    Estimates {
+        heads: vec![Values::new(&columns, names.iter().map(value))],
+        ci95: vec![Intervals::new(&columns, names.iter().map(interval))],
+        standard_errors: vec![none()],
+        own_chance: vec![Values::default()],
+        chance: none(),
+        chance_ci95: Metrics::new(&columns, std::iter::repeat(None)),
+        denominators: Metrics::new(&columns, std::iter::repeat(Denominator { count: 100, sentences: 30, blocks: 30 })),
+        ..Estimates::default()
+    }
+}
+
+fn verdict(metrics: Given<'_>, relations: Vec<RelationMetrics>) -> Verdict {
+    verdict_within(metrics, &[], relations)
+}
+
+fn verdict_within(metrics: Given<'_>, ci95: &[(&str, Interval)], relations: Vec<RelationMetrics>) -> Verdict {
+    verdict_by(&default_policy(), metrics, ci95, relations)
+}
+
+fn verdict_by(
+    policy: &Policy,
+    metrics: Given<'_>,
+    ci95: &[(&str, Interval)],
+    relations: Vec<RelationMetrics>,
+) -> Verdict {
+    let relations = Relations { relations, tests: Tests::default() };
+    let sections: Vec<(&'static dyn Study, Box<dyn Section>)> =
+        vec![(named("attention").unwrap(), Box::new(Nothing)), (named("dependency").unwrap(), Box::new(relations))];
+    let mut findings = Findings { estimates: estimates(metrics, ci95), sections };
+    findings.correct(policy);
+    findings.verdicts(policy).remove(0)
+}
+
+/// The verdict by the definitions of Voita et al. 2019.
+fn by_voita2019(metrics: Given<'_>, relations: Vec<RelationMetrics>) -> Verdict {
+    verdict_by(&presets::policy(&[presets::named("voita2019").unwrap()]), metrics, &[], relations)
+}
+
+fn labels(metrics: Given<'_>) -> Vec<String> {
+    verdict(metrics, Vec::new()).labels.into_iter().map(|label| label.label).collect()
+}
+
+/// A relation of `count` words whose best offset has `baseline` hits and whose one head has `hits`, `both` of them
+/// where the offset is right too; the interval of the difference is half a tenth to either side.
+fn relation(count: u64, baseline: u64, hits: [u64; 2], both: [u64; 2]) -> RelationMetrics {
+    let share = |hits: u64| hits as f64 / count as f64;
+    let comparison = |direction: usize| {
+        let difference = share(hits[direction]) - share(baseline);
+        let (head_only, offset_only) = (hits[direction] - both[direction], baseline - both[direction]);
+        let ci95 = Some(Interval(difference - 0.05, difference + 0.05));
+        let p = mcnemar(head_only, offset_only);
+        Comparison { difference, ci95, standard_error: None, head_only, offset_only, p, q: None }
+    };
+    let accuracy = ByDirection { dependent_to_head: share(hits[0]), head_to_dependent: share(hits[1]) };
+    let versus_offset = ByDirection { dependent_to_head: comparison(0), head_to_dependent: comparison(1) };
+    RelationMetrics {
+        relation: "obj".to_owned(),
+        count,
+        sentences: Some(count),
+        blocks: 64,
+        layer: 0,
+        head: 0,
+        direction: Direction::DependentToHead,
+        accuracy: share(hits[0]),
+        heldout_accuracy: None,
+        baseline: OffsetBaseline { offset: 1, accuracy: share(baseline), heldout_accuracy: None },
+        tag_baseline: None,
+        ci95: RelationIntervals::default(),
+        versus_offset: comparison(0),
+        versus_tags: None,
+        by_distance: Vec::new(),
+        by_head: vec![HeadAccuracy {
+            layer: 0,
+            head: 0,
+            accuracy,
+            ci95: ByDirection::default(),
+            where_offset_wrong: ByDirection::default(),
+            versus_offset,
+            versus_tags: ByDirection::default(),
+            left_out: ByDirection::default(),
+        }],
+    }
+}
+
+/// The labels of a head that is right wherever the baseline is, as far as it is right at all.
+fn syntactic(count: u64, baseline: u64, hits: [u64; 2]) -> Vec<String> {
+    let relation = relation(count, baseline, hits, hits.map(|hits| hits.min(baseline)));
+    verdict(&[], vec![relation]).labels.into_iter().map(|label| label.label).collect()
+}
+
+/// For every detector of these studies metrics on which it fires, and metrics just short of that; labels that are tested
+/// by blocks have their planted heads in the folders of their studies.
+#[test]
+fn every_detector_fires_at_its_threshold_and_not_below() {
+    let cases: [(&str, Given<'_>, Given<'_>); 11] = [
+        ("previous-token", &[(ARGMAX_PREVIOUS, 0.9)], &[(ARGMAX_PREVIOUS, 0.89), (MASS_PREVIOUS, 0.5)]),
+        ("previous-token", &[(MASS_PREVIOUS, 0.51)], &[(MASS_PREVIOUS, 0.5)]),
+        ("next-token", &[(ARGMAX_NEXT, 0.9)], &[(ARGMAX_NEXT, 0.89), (MASS_NEXT, 0.5)]),
+        ("offset:-3", &[("offset_argmax.-3", 0.9)], &[("offset_argmax.-3", 0.89), ("offset_mass.-3", 0.5)]),
+        ("offset:8", &[("offset_mass.8", 0.6)], &[("offset_mass.8", 0.4)]),
+        ("self", &[("offset_mass.0", 0.51)], &[("offset_argmax.0", 1.0), ("offset_mass.0", 0.5)]),
+        ("local", &[("window_mass", 0.51)], &[("window_mass", 0.5)]),
+        ("separator", &[("separator_mass", 0.61)], &[("separator_mass", 0.6)]),
+        ("first-special", &[("first_special_mass", 0.61)], &[("first_special_mass", 0.6)]),
+        ("punctuation", &[("punctuation_mass", 0.61)], &[("punctuation_mass", 0.6)]),
+        ("broad", &[("entropy_ratio", 0.81)], &[("entropy_ratio", 0.8)]),
+    ];
+    let mut covered: Vec<&str> = cases.iter().map(|(name, ..)| *name).collect();
+    for (name, fires, does_not) in cases {
+        assert_eq!(labels(fires), [name]);
+        assert_eq!(labels(does_not), [""; 0], "{name} just below");
+    }
+    covered.push("syntactic:obj");
+    for detector in ["attention", "dependency"].into_iter().flat_map(|study| named(study).unwrap().detectors()) {
+        let name = detector.explanation.name;
+        assert!(covered.iter().any(|case| detector.gives(case)), "{name} has no case here");
+        assert_eq!(find(name).unwrap().name(), name);
+    }
+}
+
+#[test]
+fn a_syntactic_label_is_ten_points_above_the_offset_with_enough_words() {
+    assert_eq!(syntactic(100, 30, [40, 0]), ["syntactic:obj"]);
+    assert_eq!(syntactic(100, 30, [0, 40]), ["syntactic:obj"]);
+    assert_eq!(syntactic(100, 30, [39, 39]), [""; 0]);
+    assert_eq!(syntactic(99, 0, [99, 0]), [""; 0]);
+    // 76/210 is 55/210 + 0.1 exactly, though not in f64.
+    assert_eq!(syntactic(210, 55, [76, 0]), ["syntactic:obj"]);
+}
+
+#[test]
+fn a_syntactic_label_is_significant() {
+    let labels = |both| verdict(&[], vec![relation(100, 30, [40, 0], [both, 0])]).labels;
+    // Ten words of its own against none: 2^-10. Forty against thirty: 0.14.
+    let label = labels(30).remove(0);
+    assert_eq!(label.rule, "accuracy(obj, dep->head) >= 0.4 and q <= 0.05");
+    let Comparison { head_only, offset_only, p, q, .. } = label.versus_offset.unwrap();
+    assert_eq!((head_only, offset_only), (10, 0));
+    assert!((p * 1024.0 - 1.0).abs() < 1e-12);
+    // Of two tests, one for each direction.
+    assert!((q.unwrap() * 512.0 - 1.0).abs() < 1e-12);
+    assert_eq!(labels(0), []);
+}
+
+#[test]
+fn without_a_bound_on_q_a_syntactic_label_is_ten_points() {
+    // Forty against thirty, never on the same word: not significant, as above.
+    let label = by_voita2019(&[], vec![relation(100, 30, [40, 0], [0, 0])]).labels.remove(0);
+    assert_eq!((label.label.as_str(), label.rule.as_str()), ("syntactic:obj", "accuracy(obj, dep->head) >= 0.4"));
+    assert!(label.versus_offset.unwrap().q.unwrap() > 0.05);
+    // 0.1 more than the offset, but between 0.05 and 0.15: the interval decides as ever.
+    assert!(label.borderline);
+    let short = by_voita2019(&[], vec![relation(100, 30, [39, 0], [30, 0])]);
+    assert_eq!((short.labels, short.nearest[0].label.as_str()), (Vec::new(), "syntactic:obj"));
+    assert_eq!(short.nearest[0].rule, "accuracy(obj, dep->head) >= 0.4");
+}
+
+#[test]
+fn a_rule_that_is_off_gives_neither_a_label_nor_a_near_one() {
+    let off = ["offset_argmax.0", "offset_mass.0", "window_mass", "separator_mass", "first_special_mass"];
+    for share in [0.95, 0.4] {
+        let metrics: Vec<(&str, f64)> =
+            off.into_iter().chain(["punctuation_mass", "entropy_ratio"]).map(|name| (name, share)).collect();
+        let found = by_voita2019(&metrics, Vec::new());
+        assert_eq!((found.primary.as_str(), found.labels, found.nearest), (UNLABELLED, Vec::new(), Vec::new()));
+    }
+    // The rule of the argmax alone is left of the two.
+    let rule = |verdict: Verdict| verdict.labels[0].rule.clone();
+    assert_eq!(rule(by_voita2019(&[(ARGMAX_PREVIOUS, 0.9)], Vec::new())), "offset_argmax[-1] >= 0.9");
+    let near = by_voita2019(&[(ARGMAX_PREVIOUS, 0.89), (MASS_PREVIOUS, 0.99)], Vec::new()).nearest;
+    assert_eq!(near.iter().map(|near| near.rule.as_str()).collect::<Vec<_>>(), ["offset_argmax[-1] >= 0.9"]);
+    // With the other rule alone it is the other way round.
+    let policy = default_policy().with([("offset_argmax", Value::Off)]);
+    let by_mass = |mass| verdict_by(&policy, &[(ARGMAX_NEXT, 1.0), (MASS_NEXT, mass)], &[], Vec::new());
+    assert_eq!(by_mass(0.5).primary, UNLABELLED);
+    assert_eq!(rule(by_mass(0.51)), "offset_mass[1] > 0.5");
+}
+
+#[test]
+fn a_rule_that_no_score_can_meet_is_not_near() {
+    let near = |policy: &Policy, metrics: Given<'_>, baseline: u64| {
+        let verdict = verdict_by(policy, metrics, &[], vec![relation(100, baseline, [40, 0], [30, 0])]);
+        assert_eq!(verdict.labels, []);
+        verdict.nearest.into_iter().map(|near| near.rule).collect::<Vec<_>>()
+    };
+    // 0.95 and 0.1 come to more than any accuracy; 0.9 and 0.1 do not.
+    assert_eq!(near(&default_policy(), &[], 95), [""; 0]);
+    assert_eq!(near(&default_policy(), &[], 90), ["accuracy(obj, dep->head) >= 1 and q <= 0.05"]);
+    let kovaleva2019 = presets::policy(&[presets::named("kovaleva2019").unwrap()]);
+    assert_eq!(near(&kovaleva2019, &[], 30), [""; 0]);
+    // No mass is above 1, so of the two rules of the label the one that is farther off is the nearest.
+    let policy = default_policy().with([("offset_mass", Value::Share(1.0)), ("syntactic_margin", Value::Share(1.0))]);
+    let metrics = [(ARGMAX_PREVIOUS, 0.1), (MASS_PREVIOUS, 0.99)];
+    assert_eq!(near(&policy, &metrics, 30), ["offset_argmax[-1] >= 0.9"]);
+}
+
+#[test]
+fn a_label_is_borderline_unless_its_whole_interval_is_on_its_side() {
+    let separator = |low: f64| {
+        let ci95 = [("separator_mass", Interval(low, 0.8))];
+        verdict_within(&[("separator_mass", 0.7)], &ci95, Vec::new()).labels.remove(0).borderline
+    };
+    assert!(!separator(0.61));
+    assert!(separator(0.6));
+    // Without an interval nothing is sure.
+    assert!(verdict(&[(ARGMAX_PREVIOUS, 0.95)], Vec::new()).labels[0].borderline);
+    // 45 against 30 of 100 words: the difference is 0.1 to 0.2. 44: 0.09 to 0.19.
+    let syntactic = |hits: u64| {
+        let relation = relation(100, 30, [hits, 0], [30, 0]);
+        verdict(&[], vec![relation]).labels.remove(0).borderline
+    };
+    assert!(!syntactic(45));
+    assert!(syntactic(44));
+}
+
+#[test]
+fn a_label_with_two_rules_is_borderline_if_neither_is_sure() {
+    let previous = |argmax: Interval, mass: Interval| {
+        let ci95 = [(ARGMAX_PREVIOUS, argmax), (MASS_PREVIOUS, mass)];
+        verdict_within(&[(ARGMAX_PREVIOUS, 0.95), (MASS_PREVIOUS, 0.6)], &ci95, Vec::new()).labels.remove(0)
+    };
+    // The margins are 0.05 / 0.1 and 0.1 / 0.5: the first rule is reported.
+    let sure_by_the_other = previous(Interval(0.85, 0.99), Interval(0.55, 0.65));
+    assert_eq!(sure_by_the_other.rule, "offset_argmax[-1] >= 0.9");
+    assert!(!sure_by_the_other.borderline);
+    assert!(previous(Interval(0.85, 0.99), Interval(0.45, 0.75)).borderline);
+}
+
+#[test]
+fn local_is_borderline_where_a_label_at_one_offset_is_possible() {
+    let local = |argmax: Interval| {
+        let metrics = [("window_mass", 0.9), (ARGMAX_NEXT, 0.85), (MASS_NEXT, 0.4)];
+        let ci95 = [("window_mass", Interval(0.8, 0.95)), (ARGMAX_NEXT, argmax)];
+        let label = verdict_within(&metrics, &ci95, Vec::new()).labels.remove(0);
+        assert_eq!(label.label, "local");
+        label.borderline
+    };
+    assert!(!local(Interval(0.8, 0.89)));
+    assert!(local(Interval(0.8, 0.9)));
+}
+
+#[test]
+fn a_baseline_near_one_leaves_no_room_for_a_label() {
+    assert_eq!(syntactic(100, 95, [100, 0]), [""; 0]);
+    assert_eq!(syntactic(100, 90, [100, 0]), ["syntactic:obj"]);
+}
+
+#[test]
+fn local_gives_way_to_a_label_at_one_offset() {
+    let metrics = [("window_mass", 0.9), (ARGMAX_PREVIOUS, 0.95), (MASS_PREVIOUS, 0.7)];
+    assert_eq!(labels(&metrics), ["previous-token"]);
+}
+
+#[test]
+fn the_primary_label_has_the_largest_margin_over_its_threshold() {
+    // separator: (0.7 - 0.6) / 0.4 = 0.25; broad: (0.95 - 0.8) / 0.2 = 0.75
+    let verdict = verdict(&[("separator_mass", 0.7), ("entropy_ratio", 0.95)], Vec::new());
+    assert_eq!(verdict.primary, "broad");
+    assert_eq!(verdict.labels.iter().map(|label| label.label.as_str()).collect::<Vec<_>>(), ["broad", "separator"]);
+    assert!((verdict.labels[0].margin - 0.75).abs() < 1e-12);
+    assert_eq!(verdict.nearest, []);
+}
+
+#[test]
+fn an_unlabelled_head_is_told_what_it_is_near_to() {
+    // separator: -0.1 / 0.4 = -0.25; broad: -0.3 / 0.2 = -1.5; punctuation: -0.5 / 0.4 = -1.25
+    let metrics = [("separator_mass", 0.5), ("entropy_ratio", 0.5), ("punctuation_mass", 0.1)];
+    let verdict = verdict(&metrics, Vec::new());
+    assert_eq!(verdict.primary, UNLABELLED);
+    let near: Vec<(&str, f64)> = verdict.nearest.iter().map(|near| (near.label.as_str(), near.shortfall)).collect();
+    assert_eq!(near[0].0, "separator");
+    assert!((near[0].1 - 0.1).abs() < 1e-12);
+    assert_eq!(near[1].0, "punctuation");
+    assert_eq!(near.len(), 2);
+}
+
+#[test]
+fn a_label_rests_on_enough_queries_of_enough_sentences() {
+    let labels = |count: u64, sentences: u64| {
+        let mut given = estimates(&[("offset_mass.5", 0.9), ("separator_mass", 0.7), ("window_mass", 0.9)], &[]);
+        let (names, all) = {
+            let cells = || given.denominators.cells();
+            (cells().map(|(name, _)| name).collect::<Vec<_>>(), cells().map(|(_, all)| *all).collect::<Vec<_>>())
+        };
+        let little = Denominator { count, sentences, blocks: 30 };
+        let of = |(name, all): (&String, &Denominator)| if name == "offset_mass.5" { little } else { *all };
+        given.denominators = Metrics::new(&columns(named("attention").unwrap()), names.iter().zip(&all).map(of));
+        let sections: Vec<(&'static dyn Study, Box<dyn Section>)> =
+            vec![(named("attention").unwrap(), Box::new(Nothing))];
+        let findings = Findings { estimates: given, sections };
+        let verdict = findings.verdicts(&default_policy()).remove(0);
+        verdict.labels.into_iter().map(|label| label.label).collect::<Vec<_>>()
+    };
+    assert_eq!(labels(100, 30), ["offset:5", "separator"]);
+    // Without a label at one offset the head is `local`.
+    for (count, sentences) in [(99, 30), (100, 29)] {
+        assert_eq!(labels(count, sentences), ["local", "separator"]);
+    }
+    // Words of a relation have a threshold of their own, and sentences count.
+    let syntactic = |sentences| {
+        let relation = RelationMetrics { sentences, ..relation(100, 30, [60, 0], [30, 0]) };
+        verdict(&[], vec![relation]).labels.len()
+    };
+    assert_eq!([Some(30), Some(29), None].map(syntactic), [1, 0, 1]);
+}
+
+#[test]
+fn a_firm_label_comes_before_a_borderline_one() {
+    // broad: 0.15 / 0.2, but it may fail; separator: 0.1 / 0.4; punctuation: 0.05 / 0.4.
+    let metrics = [("entropy_ratio", 0.95), ("separator_mass", 0.7), ("punctuation_mass", 0.65)];
+    let ci95 = [
+        ("entropy_ratio", Interval(0.7, 1.0)),
+        ("separator_mass", Interval(0.65, 0.75)),
+        ("punctuation_mass", Interval(0.61, 0.69)),
+    ];
+    let verdict = verdict_within(&metrics, &ci95, Vec::new());
+    let labels: Vec<&str> = verdict.labels.iter().map(|label| label.label.as_str()).collect();
+    assert_eq!((verdict.primary.as_str(), labels), ("separator", vec!["separator", "punctuation", "broad"]));
+}
+
+#[test]
+fn labels_that_might_as_well_stand_first_are_tied() {
+    // On the scale of the margin: broad 0.5 to 0.9; separator 0.25 to 0.5 meets it, punctuation 0.15 to 0.45 does not.
+    let metrics =
+        [("entropy_ratio", 0.95), ("separator_mass", 0.75), ("punctuation_mass", 0.7), ("first_special_mass", 0.9)];
+    let ci95 = [
+        ("entropy_ratio", Interval(0.9, 0.98)),
+        ("separator_mass", Interval(0.7, 0.8)),
+        ("punctuation_mass", Interval(0.66, 0.78)),
+        // Borderline, so it is behind them for another reason, however far it may reach.
+        ("first_special_mass", Interval(0.5, 1.0)),
+    ];
+    let tied = |metrics: Given<'_>| -> Vec<(String, bool)> {
+        let labels = verdict_within(metrics, &ci95, Vec::new()).labels;
+        labels.into_iter().map(|label| (label.label, label.tied)).collect()
+    };
+    let named = |all: &[(&str, bool)]| all.iter().map(|(name, tied)| ((*name).to_owned(), *tied)).collect::<Vec<_>>();
+    let expected = [("broad", false), ("separator", true), ("punctuation", false), ("first-special", false)];
+    assert_eq!(tied(&metrics), named(&expected));
+    assert_eq!(tied(&metrics[..1]), named(&expected[..1]));
+}
+
+/// The relation with tags that are right on `tags` of its words, and the best head's lead over them in this interval.
+fn tagged(tags: u64, ci95: Interval, standard_error: f64) -> RelationMetrics {
+    let mut relation = relation(100, 30, [60, 0], [30, 0]);
+    let accuracy = tags as f64 / 100.0;
+    let single = SingleRule { rule: TagRule { tag: "VERB".to_owned(), side: Side::Left }, accuracy };
+    relation.tag_baseline =
+        Some(TagBaseline { accuracy, heldout_accuracy: None, rules: std::collections::BTreeMap::new(), single });
+    let comparison = |hits: f64| TagComparison {
+        difference: hits - accuracy,
+        ci95: Some(ci95),
+        standard_error: Some(standard_error),
+        head_only: 0,
+        tags_only: 0,
+        p: None,
+        q: None,
+    };
+    relation.by_head[0].versus_tags =
+        ByDirection { dependent_to_head: Some(comparison(0.6)), head_to_dependent: Some(comparison(0.0)) };
+    relation
+}
+
+#[test]
+fn a_syntactic_label_reaches_beyond_tags_if_the_head_is_surely_above_both_baselines() {
+    let reach = |relation: RelationMetrics| {
+        let label = verdict(&[], vec![relation]).labels.remove(0);
+        (label.beyond.unwrap(), label.versus_tags.unwrap())
+    };
+    // 0.6 against 0.4, and two points less: 0.18 at 0.05 is t = 3.6 with 63 degrees of freedom, p = 0.000315.
+    let (found, versus) = reach(tagged(40, Interval(0.1, 0.3), 0.05));
+    assert_eq!(found, Reach::Tags);
+    assert!((versus.p.unwrap() - 0.000_315).abs() < 2e-6, "{:?}", versus.p);
+    // The other direction, 0.4 below the tags, is a test as well: two in all.
+    assert!((versus.q.unwrap() / versus.p.unwrap() - 2.0).abs() < 1e-9);
+    // The interval comes too near, or the test does not show it.
+    assert_eq!(reach(tagged(40, Interval(0.019, 0.3), 0.05)).0, Reach::Offset);
+    assert_eq!(reach(tagged(40, Interval(0.1, 0.3), 0.1)).0, Reach::Offset);
+    // Where the offset is the better baseline, the lead over it decides: its interval is 0.25 to 0.35.
+    let mut worse = tagged(20, Interval(0.0, 0.3), 9.0);
+    worse.by_head[0].versus_offset.dependent_to_head.standard_error = Some(0.01);
+    assert_eq!(reach(worse.clone()).0, Reach::Tags);
+    worse.by_head[0].versus_offset.dependent_to_head.standard_error = None;
+    assert_eq!(reach(worse).0, Reach::Offset);
+    // Too few blocks for a test, or no tags at all.
+    assert_eq!(verdict(&[], vec![relation(100, 30, [60, 0], [30, 0])]).labels[0].beyond, None);
+}

@@ -1,0 +1,265 @@
+//! Do 95 % intervals cover 95 % of the time, do tests reject what is true 5 % of the time, and are discoveries true? Corpora are drawn from heads whose behaviour is
+//! known, and go the way of real ones: sums by block, measurements, labels.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
+
+use rand::Rng;
+use rand::distr::Distribution;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use rand_distr::Beta;
+
+use super::results::Findings;
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::watching;
+use crate::sequences::fold::words::FromToken;
+use crate::stats::block_test::p_value;
+use crate::stats::blocks::{BLOCKS, Blocks};
+use crate::stats::bootstrap::{Interval, Resamples};
+use crate::studies::patterns::attention::sums::{AttentionBlock, AttentionSums};
+use crate::studies::patterns::attention::tokens::TokenSums;
+use crate::studies::patterns::dependency::arcs::{Agreement, BASELINE_OFFSETS, PLACES, RelationSums, ScoredArc};
+use crate::studies::patterns::dependency::section::Relations;
+use crate::studies::patterns::dependency::sums::DependencySums;
+use crate::studies::registry::{default_policy, named};
+use crate::study::Observed;
+use crate::study::labels::evidence::{Comparison, Direction};
+use crate::study::labels::policy::Policy;
+use crate::study::metrics::estimates::Bench;
+use crate::study::section::section;
+
+/// A kind of sentence.
+struct Kind {
+    /// How many sentences are of it.
+    share: f64,
+    /// How many words of a relation it has.
+    words: RangeInclusive<u64>,
+    /// How much more accurate than on average everyone is on it.
+    ease: f64,
+}
+
+/// Short sentences are easy and long ones hard. Weighted by words the ease is 0 (0.6 x 1 x 0.06 = 0.4 x 3 x 0.03), so
+/// that a head's accuracy over all words is the one that it was given. A sentence has 0.6 x 1 + 0.4 x 3 = 1.8 words of a
+/// relation on average.
+const KINDS: [Kind; 2] =
+    [Kind { share: 0.6, words: 0..=2, ease: 0.06 }, Kind { share: 0.4, words: 1..=5, ease: -0.03 }];
+
+/// In each sentence a head has an accuracy of its own, from a beta distribution whose two parameters add up to this:
+/// the outcomes of two words of one sentence have a correlation of 1/(4 + 1).
+const CONCENTRATION: f64 = 4.0;
+
+/// On how many words a head does what the offset does.
+const COPIED: f64 = 0.3;
+
+/// The accuracy of the offset.
+const OFFSET: f64 = 0.4;
+
+/// The attention to separators of head 0.
+const SEPARATOR_MASS: f64 = 0.6;
+
+/// The place of the offset +1, the baseline, and of -1, which is right where +1 is not in a quarter of the words.
+const NEXT: usize = BASELINE_OFFSETS / 2;
+const PREVIOUS: usize = NEXT - 1;
+
+/// Tokens of a sentence with so many words of a relation.
+fn tokens(words: u64) -> u64 {
+    5 + 3 * words
+}
+
+/// A chance that varies from sentence to sentence around `mean`.
+fn vary(mean: f64, rng: &mut ChaCha8Rng) -> f64 {
+    Beta::new(mean * CONCENTRATION, (1.0 - mean) * CONCENTRATION).expect("a mean between 0 and 1").sample(rng)
+}
+
+/// The findings on a corpus. `accuracies[relation][head][direction]`.
+fn corpus(sentences: u64, accuracies: &[Vec<[f64; 2]>], policy: &Policy, rng: &mut ChaCha8Rng) -> Findings {
+    let heads = accuracies[0].len();
+    let grid = HeadGrid { layers: 1, heads };
+    let empty = AttentionBlock { heads: vec![TokenSums::default(); heads], ..AttentionBlock::default() };
+    let mut attention = Blocks::new(empty);
+    let mut relations = vec![vec![RelationSums::default(); accuracies.len()]; BLOCKS];
+    let mut agreements = vec![Agreement::default(); accuracies.len()];
+    agreements.iter_mut().for_each(|agreement| agreement.resize(heads));
+    for sentence in 0..sentences {
+        let number = usize::try_from(sentence).unwrap() % BLOCKS;
+        let block = &mut attention[number];
+        let kind = &KINDS[usize::from(!rng.random_bool(KINDS[0].share))];
+        for (relation, accuracies) in accuracies.iter().enumerate() {
+            let words = rng.random_range(kind.words.clone());
+            if relation == 0 {
+                block.exposure.queries += tokens(words);
+                block.exposure.sentences += 1;
+                block.exposure.separators += 1;
+                block.heads[0].separator_mass += tokens(words) as f64 * vary(SEPARATOR_MASS + kind.ease, rng);
+            }
+            let of_offset = vary(OFFSET + kind.ease, rng);
+            let own = |accuracy: f64, rng: &mut ChaCha8Rng| {
+                vary((accuracy - COPIED * OFFSET) / (1.0 - COPIED) + kind.ease, rng)
+            };
+            let of_heads: Vec<[f64; 2]> = accuracies.iter().map(|both| both.map(|one| own(one, rng))).collect();
+            let sums = &mut relations[number][relation];
+            sums.sentences += u64::from(words > 0);
+            for _ in 0..words {
+                let next = rng.random_bool(of_offset);
+                let elsewhere = |previous| if previous { PREVIOUS } else { PLACES - 1 };
+                let place = if next { NEXT } else { elsewhere(rng.random_bool(0.25)) };
+                let arc = ScoredArc { dependent: 0, head: 1, place, tagged: false, cue: None, relations: Vec::new() };
+                sums.count(&arc, heads);
+                for (head, chances) in of_heads.iter().enumerate() {
+                    for (direction, &chance) in chances.iter().enumerate() {
+                        let right = if rng.random_bool(COPIED) { next } else { rng.random_bool(chance) };
+                        sums.hits[head][direction] += u64::from(right);
+                        agreements[relation].places[head][direction][place] += u64::from(right);
+                    }
+                }
+            }
+        }
+    }
+    let names: BTreeMap<String, usize> = (0..accuracies.len()).map(|place| (format!("r{place}"), place)).collect();
+    let attention = watching(AttentionSums::of(grid, attention));
+    let dependency = watching(DependencySums::of(grid, FromToken::Mean, names, relations, agreements));
+    let seen = |sums| vec![Observed { sums, left_out: 0 }];
+    let observed =
+        [(named("attention").unwrap(), seen(&*attention)), (named("dependency").unwrap(), seen(&*dependency))];
+    let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: false };
+    Findings::new(&observed, &bench, policy)
+}
+
+/// Of 2,000 corpora the share that covers, or rejects, has a standard error of 0.5 %.
+const CORPORA: u64 = 2000;
+
+/// How often something is so, by what it is of.
+type Shares = BTreeMap<&'static str, f64>;
+
+/// How often the intervals of corpora of one size cover what is true of them, and the block test rejects it at 5 %.
+fn simulate(sentences: u64) -> [Shares; 2] {
+    let [good, poor] = [0.6, 0.35];
+    let mass = {
+        let weight = |kind: &Kind| {
+            let words = (kind.words.start() + kind.words.end()) as f64 / 2.0;
+            kind.share * (5.0 + 3.0 * words)
+        };
+        let weighted: f64 = KINDS.iter().map(|kind| weight(kind) * (SEPARATOR_MASS + kind.ease)).sum();
+        weighted / KINDS.iter().map(weight).sum::<f64>()
+    };
+    let mut rng = ChaCha8Rng::seed_from_u64(sentences);
+    let [mut covered, mut rejected] = [Shares::new(), Shares::new()];
+    for _ in 0..CORPORA {
+        let found = corpus(sentences, &[vec![[good, poor]]], &default_policy(), &mut rng);
+        let relation = &section::<Relations>(&*found.sections[1].1).relations[0];
+        let [first, second] = Direction::BOTH.map(|direction| {
+            (relation.by_head[0].ci95.get(direction), &relation.by_head[0].versus_offset.get(direction).ci95)
+        });
+        for (name, direction, truth) in [("a good head", 0, good - OFFSET), ("a poor head", 1, poor - OFFSET)] {
+            let comparison = relation.by_head[0].versus_offset.get(Direction::BOTH[direction]);
+            let error = comparison.standard_error.expect("there are words in enough blocks");
+            let p = p_value(comparison.difference - truth, error, relation.blocks).expect("something varies");
+            *rejected.entry(name).or_default() += f64::from(u8::from(p <= 0.05)) / CORPORA as f64;
+        }
+        let cases: [(&str, &Option<Interval>, f64); 7] = [
+            ("accuracy of a good head", first.0, good),
+            ("accuracy of a poor head", second.0, poor),
+            ("held-out accuracy", &relation.ci95.heldout_accuracy, good),
+            ("accuracy of the offset", &relation.ci95.baseline.accuracy, OFFSET),
+            ("difference of a good head", first.1, good - OFFSET),
+            ("difference of a poor head", second.1, poor - OFFSET),
+            ("separator_mass", found.estimates.ci95[0].get("separator_mass", None).unwrap(), mass),
+        ];
+        for (name, interval, truth) in cases {
+            let interval = interval.expect("there are words in many blocks");
+            let covers = interval.low() <= truth && truth <= interval.high();
+            *covered.entry(name).or_default() += f64::from(u8::from(covers)) / CORPORA as f64;
+        }
+    }
+    [covered, rejected]
+}
+
+/// The shares of what is simulated are between these bounds.
+fn check(sentences: u64, what: &str, shares: Shares, bounds: RangeInclusive<f64>) {
+    for (name, share) in shares {
+        println!("{sentences} sentences, {name} {what}: {:.1} %", share * 100.0);
+        assert!(bounds.contains(&share), "{name} is {what} {share} of the time, with {sentences} sentences");
+    }
+}
+
+const COVERED: RangeInclusive<f64> = 0.93..=0.97;
+
+/// Of a true margin 5 % are rejected if the test is exact.
+const REJECTED: RangeInclusive<f64> = 0.03..=0.07;
+
+#[test]
+fn intervals_and_tests_hold_with_as_few_words_as_are_tested() {
+    // A sentence in each block, with 1.8 words on average: 115 words, and 100 are enough for a test.
+    let [covered, rejected] = simulate(BLOCKS as u64);
+    check(BLOCKS as u64, "covered", covered, COVERED);
+    check(BLOCKS as u64, "rejected", rejected, REJECTED);
+}
+
+#[test]
+fn intervals_and_tests_hold_in_a_corpus_of_a_thousand_sentences() {
+    let [covered, rejected] = simulate(1000);
+    check(1000, "covered", covered, COVERED);
+    check(1000, "rejected", rejected, REJECTED);
+}
+
+#[test]
+fn the_block_test_holds_with_hardly_more_blocks_than_it_needs() {
+    // Four sentences in five have words: about 29 of 36, where 20 are enough, with 65 words.
+    let [_, rejected] = simulate(36);
+    check(36, "rejected", rejected, REJECTED);
+}
+
+#[test]
+fn false_discoveries_are_rare() {
+    // Half of the heads are no better than the offset, or just as good, which is the hardest case; some are worse,
+    // and one in five is better.
+    const DIFFERENCES: [f64; 10] = [0.0, 0.0, 0.0, 0.0, 0.0, -0.1, -0.15, -0.2, 0.15, 0.25];
+    const HEADS: usize = 10;
+    let accuracies: Vec<Vec<[f64; 2]>> = (0..8)
+        .map(|relation| {
+            let difference = |head: usize, direction: usize| DIFFERENCES[(head + 5 * direction + relation) % HEADS];
+            (0..HEADS).map(|head| [0, 1].map(|direction| OFFSET + difference(head, direction))).collect()
+        })
+        .collect();
+    let policy = default_policy();
+    let most = policy.thresholds().find(|threshold| threshold.name == "syntactic_q").unwrap();
+    let most = policy.rule(most).expect("significance is asked by default");
+    let is_true = |relation: usize, head: usize, direction: usize| accuracies[relation][head][direction] > OFFSET;
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let (mut false_tests, mut false_labels, mut power) = (0.0, 0.0, 0.0);
+    let corpora = 200;
+    for _ in 0..corpora {
+        let found = corpus(300, &accuracies, &policy, &mut rng);
+        let (mut discoveries, mut wrong) = (0, 0);
+        for (relation, found) in section::<Relations>(&*found.sections[1].1).relations.iter().enumerate() {
+            for (test, Comparison { q, .. }) in found.comparisons().enumerate() {
+                if q.expect("more than 100 words") <= most {
+                    discoveries += 1;
+                    wrong += i32::from(!is_true(relation, test / 2, test % 2));
+                }
+            }
+        }
+        false_tests += f64::from(wrong) / f64::from(discoveries.max(1));
+        power += f64::from(discoveries - wrong) / (accuracies.len() * HEADS * 2 / 5) as f64;
+        let verdicts = found.verdicts(&policy);
+        let labels = verdicts.iter().enumerate().flat_map(|(head, verdict)| {
+            verdict.labels.iter().filter_map(move |label| {
+                let relation = label.label.strip_prefix("syntactic:r")?.parse().ok()?;
+                let direction = Direction::BOTH.iter().position(|direction| Some(*direction) == label.direction)?;
+                Some((relation, head, direction))
+            })
+        });
+        let labels: Vec<bool> = labels.map(|(relation, head, direction)| is_true(relation, head, direction)).collect();
+        assert!(!labels.is_empty());
+        false_labels += labels.iter().filter(|label| !**label).count() as f64 / labels.len() as f64;
+    }
+    let [false_tests, false_labels, power] = [false_tests, false_labels, power].map(|sum| sum / f64::from(corpora));
+    println!("false discoveries: {:.2} % of tests, {:.2} % of labels", false_tests * 100.0, false_labels * 100.0);
+    println!("found: {:.1} % of what is true", power * 100.0);
+    assert!(false_tests <= 0.05, "{false_tests} of the significant tests are false");
+    assert!(false_labels <= 0.05, "{false_labels} of the labels are false");
+    // A procedure that never finds anything would pass the above.
+    assert!(power > 0.9, "{power}");
+}

@@ -1,0 +1,153 @@
+//! Caveats of a run: the general ones, and those of its studies. docs/LIMITS.md has the argument and the full
+//! references.
+
+use super::{Caveat, CorpusInfo, ModelInfo, TextInfo};
+use crate::stats::blocks::BLOCKS;
+use crate::study::labels::Verdict;
+use crate::study::{About, Caveat as Known};
+
+/// The facts that decide which caveats apply.
+struct Run<'a> {
+    model: &'a ModelInfo,
+    corpus: &'a CorpusInfo,
+    verdicts: &'a [Verdict],
+}
+
+impl Run<'_> {
+    /// Whether the corpus is such a text; reports of 0.1 do not say.
+    fn text(&self, is_such: impl Fn(&TextInfo) -> bool) -> bool {
+        self.corpus.text.as_ref().is_some_and(is_such)
+    }
+}
+
+/// A caveat, and the runs that it applies to.
+type Entry = (Known, fn(&Run<'_>) -> bool);
+
+const fn meaning(id: &'static str, text: &'static str) -> Known {
+    Known { id, text, about: About::Meaning }
+}
+
+const fn certainty(id: &'static str, text: &'static str) -> Known {
+    Known { id, text, about: About::Certainty }
+}
+
+const GENERAL: &[Entry] = &[
+    (
+        meaning(
+            "attention-is-not-explanation",
+            "A label says where a head attends, not what the model's output depends on \
+                (Jain & Wallace 2019; Wiegreffe & Pinter 2019).",
+        ),
+        |_| true,
+    ),
+    (
+        meaning(
+            "weights-not-unique",
+            "Some sentences have more tokens than a head has dimensions: there other attention weights would give the \
+                same output (Brunner et al. 2020).",
+        ),
+        |run| run.corpus.longest > run.model.head_dim as u64,
+    ),
+    (
+        meaning(
+            "role-is-not-importance",
+            "A head with a clear role need not matter to the model, and a head without a label may \
+                (Budhraja et al. 2020).",
+        ),
+        |_| true,
+    ),
+    (
+        meaning(
+            "several-roles",
+            "Some heads have several labels: the primary label is the one with the largest margin, not the only one.",
+        ),
+        |run| run.verdicts.iter().any(|verdict| verdict.labels.len() > 1),
+    ),
+    (
+        meaning(
+            "unknown-tokens",
+            "Many tokens are unknown to the vocabulary, and to the model they are all the same word: labels say what it \
+                does with their places, not with this language.",
+        ),
+        |run| run.text(TextInfo::is_unknown),
+    ),
+    (
+        meaning(
+            "cut-up-words",
+            "Words have more than two tokens on average, so most neighbours are parts of one word: labels at an offset \
+                are about these, not about words.",
+        ),
+        |run| run.text(TextInfo::is_cut_up),
+    ),
+    (
+        meaning(
+            "hardly-running-text",
+            "Sentences have fewer than four words on average, so most words lack a neighbour on one side: what looks \
+                farther rests on the few longer ones, which may be of another kind.",
+        ),
+        |run| run.text(TextInfo::is_no_running_text),
+    ),
+    (
+        meaning(
+            "generated",
+            "The corpus says that sentences of it were generated: intervals and tests are about more of these, not about \
+                a language.",
+        ),
+        |run| run.corpus.files.iter().any(|file| file.generated.is_some()),
+    ),
+    (certainty("borderline", "Some labels are borderline: their intervals reach across the threshold."), |run| {
+        run.verdicts.iter().flat_map(|verdict| &verdict.labels).any(|label| label.borderline)
+    }),
+    (
+        certainty(
+            "this-kind-of-text",
+            "Intervals and tests are about sentences like those of this corpus; other kinds of text differ by more.",
+        ),
+        |_| true,
+    ),
+    (
+        certainty(
+            "equal-files",
+            "Some files of the corpus have the same contents: their sentences count twice in every number, and once in \
+                intervals and tests.",
+        ),
+        |run| !run.corpus.repeated.is_empty(),
+    ),
+    (
+        certainty(
+            "equal-sentences",
+            "Many sentences are copies of others: they count each time in every number, and once in intervals and tests.",
+        ),
+        |run| run.text(TextInfo::is_repetitive),
+    ),
+    (
+        certainty(
+            "few-sentences",
+            "There are fewer sentences that are independent of each other than blocks to resample: the intervals are too \
+                narrow.",
+        ),
+        |run| run.corpus.sentences < BLOCKS as u64 || run.text(TextInfo::is_small),
+    ),
+];
+
+/// Whether a general caveat is about how sure labels are, not about their meaning.
+pub fn is_about_certainty(id: &str) -> bool {
+    GENERAL.iter().any(|(caveat, _)| caveat.id == id && caveat.about == About::Certainty)
+}
+
+/// The caveats that apply to a run: of each kind the general ones first, then those of the studies.
+pub fn of_run(
+    model: &ModelInfo,
+    corpus: &CorpusInfo,
+    verdicts: &[Verdict],
+    of_studies: Vec<&'static Known>,
+) -> Vec<Caveat> {
+    let run = Run { model, corpus, verdicts };
+    let general = GENERAL.iter().filter(|(_, applies)| applies(&run)).map(|(caveat, _)| caveat);
+    let mut caveats: Vec<&Known> = general.chain(of_studies).collect();
+    caveats.sort_by_key(|caveat| caveat.about);
+    caveats
+        .into_iter()
+        .map(|Known { id, text, .. }| Caveat { id: (*id).to_owned(), text: (*text).to_owned() })
+        .collect()
+}

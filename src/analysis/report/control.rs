@@ -1,0 +1,83 @@
+//! The labels found in a control, and those that heads of the model keep there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::schema;
+use crate::model::grid::{HeadGrid, head_name};
+use crate::passes::control::Control;
+use crate::studies::registry;
+use crate::study::Study;
+use crate::study::labels::Verdict;
+
+/// Labels found in a control (docs/METHODOLOGY.md, "Controls").
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ControlReport {
+    /// Which control, with its seed.
+    #[serde(flatten)]
+    pub control: Control,
+    /// How many labels of each family the heads have there.
+    #[schemars(schema_with = "schema::counts")]
+    pub label_counts: BTreeMap<String, u64>,
+    /// How many of them the same head has in the analysis itself; empty in reports of 0.1.
+    #[serde(default)]
+    #[schemars(schema_with = "schema::counts")]
+    pub kept_counts: BTreeMap<String, u64>,
+    /// One object for each head that has a label there; empty in reports of 0.1.
+    #[serde(default)]
+    pub heads: Vec<ControlHead>,
+}
+
+/// The labels of one head in a control.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ControlHead {
+    /// Layer, counted from 0.
+    pub layer: usize,
+    /// Head within the layer, counted from 0.
+    pub head: usize,
+    /// The name of the head, `L7H9`.
+    pub name: String,
+    /// All its labels in the control, in the order in which an analysis lists them.
+    #[schemars(schema_with = "schema::names")]
+    pub labels: Vec<String>,
+    /// Those of them that it has in the analysis itself, whatever their direction.
+    #[schemars(schema_with = "schema::names")]
+    pub kept: Vec<String>,
+}
+
+/// The verdicts on every head in a control; `[layers * heads]`.
+pub struct Controlled {
+    /// Which control, with its seed.
+    pub control: Control,
+    /// The studies that it says something of.
+    pub studies: Vec<&'static dyn Study>,
+    /// One for each head, layer by layer.
+    pub verdicts: Vec<Verdict>,
+}
+
+impl ControlReport {
+    /// Holds the verdicts in a control against those of the analysis itself, `here`.
+    pub(super) fn new(Controlled { control, studies, verdicts }: Controlled, here: &[Verdict], grid: HeadGrid) -> Self {
+        let names = |verdict: &Verdict| verdict.labels.iter().map(|label| label.label.clone()).collect::<Vec<_>>();
+        let head = |(place, (there, here)): (usize, (&Verdict, &Verdict))| {
+            let ((layer, head), labels) = (grid.at(place), names(there));
+            let known = BTreeSet::from_iter(names(here));
+            let kept = labels.iter().filter(|label| known.contains(*label)).cloned().collect();
+            ControlHead { layer, head, name: head_name(layer, head), labels, kept }
+        };
+        let mut heads: Vec<ControlHead> = verdicts.iter().zip(here).enumerate().map(head).collect();
+        heads.retain(|head| !head.labels.is_empty());
+        let count = |labels: fn(&ControlHead) -> &Vec<String>| {
+            registry::count(&studies, heads.iter().flat_map(labels).map(String::as_str))
+        };
+        Self { control, label_counts: count(|head| &head.labels), kept_counts: count(|head| &head.kept), heads }
+    }
+
+    /// Whether the head of this name has this label there and in the analysis itself.
+    pub fn keeps(&self, head: &str, label: &str) -> bool {
+        let there = self.heads.iter().find(|there| there.name == head);
+        there.is_some_and(|there| there.kept.iter().any(|kept| kept == label))
+    }
+}

@@ -1,0 +1,347 @@
+//! The report: what is written, with its JSON Schema. docs/REPORT.md explains each key.
+
+mod caveats;
+mod control;
+mod corpus;
+mod schema;
+mod text;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::take;
+
+use anyhow::Result;
+use schemars::JsonSchema;
+use serde::de::{Deserializer, Error as _};
+use serde::ser::{SerializeMap, Serializer};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::evaluation::plan;
+use crate::evaluation::results::Findings;
+use crate::model::grid::{HeadPlace, head_name};
+use crate::passes::control::ControlKind;
+use crate::passes::observation::identity::{ModelInfo, Protocol, RunInfo, Tool};
+use crate::stats::bootstrap::Bootstrap;
+use crate::studies::registry;
+use crate::study::labels::policy::Policy;
+use crate::study::labels::{Label, Near, Verdict};
+use crate::study::metrics::estimates::Estimates;
+use crate::study::metrics::metric::{Denominator, Intervals, Metrics, StandardErrors, Values};
+use crate::study::section::Section;
+use crate::study::{Study, columns};
+
+pub use control::{ControlHead, ControlReport, Controlled};
+pub use corpus::{CorpusFileInfo, CorpusInfo};
+pub use text::TextInfo;
+
+/// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// A report on what each head of a model does, with the evidence.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(title = "headscope report")]
+pub struct Report {
+    /// The version of this schema.
+    #[schemars(extend("const" = SCHEMA_VERSION))]
+    pub schema_version: u32,
+    /// The program that wrote the report.
+    pub tool: Tool,
+    /// The model that was analysed.
+    pub model: ModelInfo,
+    /// The corpus it was run over.
+    pub corpus: CorpusInfo,
+    /// Every option that the numbers depend on, and the label policy.
+    pub settings: Settings,
+    /// The chance level of each metric on this corpus, by metric id.
+    #[schemars(schema_with = "schema::values")]
+    pub chance: Values,
+    /// The 95 % intervals of those.
+    #[schemars(schema_with = "schema::intervals")]
+    pub chance_ci95: Intervals,
+    /// How much each metric rests on, by metric id; empty in reports of 0.1.
+    #[serde(default)]
+    #[schemars(schema_with = "schema::denominators")]
+    pub denominators: Metrics<Denominator>,
+    /// How many labels of each family the heads have.
+    #[schemars(schema_with = "schema::counts")]
+    pub label_counts: BTreeMap<String, u64>,
+    /// The labels that they have in each control, and those that they keep; empty without `--control`.
+    pub controls: Vec<ControlReport>,
+    /// One object per head, layer by layer.
+    pub heads: Vec<HeadReport>,
+    /// The sections that studies add, each under keys of its own.
+    #[serde(flatten)]
+    pub sections: Sections,
+    /// Caveats: facts that the labels do not show.
+    pub caveats: Vec<Caveat>,
+    /// Time, threads and host; absent with `--no-run-info`. Nothing else in the report depends on the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunInfo>,
+}
+
+/// The sections of the studies that were run, in the order of the table.
+#[derive(Default)]
+pub struct Sections(pub Vec<(&'static dyn Study, Box<dyn Section>)>);
+
+impl Serialize for Sections {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (key, value) in self.0.iter().flat_map(|(_, section)| section.entries()) {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
+}
+
+/// Each study reads its own section of the whole text: see [`Report::parse`].
+impl<'de> Deserialize<'de> for Sections {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        serde::de::IgnoredAny::deserialize(deserializer).map(|_| Self::default())
+    }
+}
+
+impl JsonSchema for Sections {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Sections".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schema::sections(generator)
+    }
+}
+
+/// Every option that the numbers depend on, and the label policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Settings {
+    /// The settings that the sums depend on.
+    #[serde(flatten)]
+    pub protocol: Protocol,
+    /// How the blocks were resampled for the intervals.
+    pub bootstrap: Bootstrap,
+    /// The thresholds of the labels.
+    #[serde(deserialize_with = "policy")]
+    #[schemars(schema_with = "schema::policy")]
+    pub policy: Policy,
+}
+
+/// The policy of a saved report; thresholds that it lacks have their defaults.
+fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error> {
+    let values = Map::<String, Value>::deserialize(deserializer)?;
+    registry::default_policy().with_json(&values).map_err(D::Error::custom)
+}
+
+/// One head: its verdict and the evidence.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HeadReport {
+    /// Layer, counted from 0.
+    pub layer: usize,
+    /// Head within the layer, counted from 0.
+    pub head: usize,
+    /// The name of the head, `L7H9`.
+    pub name: String,
+    /// The firm label with the largest margin over its threshold, a borderline one if none is firm, or `unlabelled`.
+    #[schemars(schema_with = "schema::primary")]
+    pub primary: String,
+    /// All labels: firm before borderline ones, and among these by falling margin.
+    #[schemars(schema_with = "schema::labels")]
+    pub labels: Vec<Label>,
+    /// For an unlabelled head the two labels it is nearest to; fewer if fewer rules are on.
+    #[schemars(schema_with = "schema::nearest")]
+    pub nearest: Vec<Near>,
+    /// The values of the metrics, by metric id.
+    #[schemars(schema_with = "schema::values")]
+    pub metrics: Values,
+    /// The 95 % interval of each metric.
+    #[schemars(schema_with = "schema::intervals")]
+    pub ci95: Intervals,
+    /// The standard error of each metric, by leaving out one block of sentences at a time; empty in reports of 0.1.
+    #[serde(default)]
+    #[schemars(schema_with = "schema::values")]
+    pub standard_errors: StandardErrors,
+    /// The chance level of metrics whose chance depends on the head, by metric id; null where `chance` of the report has
+    /// it, or there is none. Empty if no study that was run has such metrics.
+    #[serde(default)]
+    #[schemars(schema_with = "schema::values")]
+    pub chance: Values,
+}
+
+/// A caveat that applies to the run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Caveat {
+    /// A short name that does not change.
+    pub id: String,
+    /// The caveat.
+    pub text: String,
+}
+
+/// All that a report is made of beside what was found.
+pub struct Circumstances {
+    /// The program that wrote the report.
+    pub tool: Tool,
+    /// The model that was analysed.
+    pub model: ModelInfo,
+    /// The corpus it was run over.
+    pub corpus: CorpusInfo,
+    /// Every option that the numbers depend on, and the label policy.
+    pub settings: Settings,
+    /// The verdicts in each control.
+    pub controls: Vec<Controlled>,
+    /// Facts about the run.
+    pub run: Option<RunInfo>,
+}
+
+impl Report {
+    /// Puts a report together: labels the heads, counts the labels, and says what they do not show.
+    pub fn new(circumstances: Circumstances, findings: Findings) -> Self {
+        let Circumstances { tool, model, corpus, settings, controls, run } = circumstances;
+        let (grid, policy) = (model.grid(), &settings.policy);
+        let verdicts = findings.tested(findings.verdicts(policy), grid);
+        let caveats = caveats::of_run(&model, &corpus, &verdicts, findings.caveats(&verdicts, policy));
+        let studies = findings.studies();
+        let labels = verdicts.iter().flat_map(|verdict| &verdict.labels).map(|label| label.label.as_str());
+        let label_counts = registry::count(&studies, labels);
+        let controls = controls.into_iter().map(|there| ControlReport::new(there, &verdicts, grid)).collect();
+        let Findings { estimates, mut sections } = findings;
+        let first: Vec<String> = verdicts.iter().map(|verdict| verdict.primary.clone()).collect();
+        sections.iter_mut().for_each(|(_, section)| section.name_heads(&first));
+        let Estimates { heads, ci95, standard_errors, own_chance, chance, chance_ci95, denominators, .. } = estimates;
+        let measured = heads.into_iter().zip(ci95).zip(standard_errors).zip(own_chance);
+        let head = |(place, ((((metrics, ci95), standard_errors), chance), verdict))| {
+            let (layer, head) = grid.at(place);
+            let (name, Verdict { primary, labels, nearest }) = (head_name(layer, head), verdict);
+            HeadReport { layer, head, name, primary, labels, nearest, metrics, ci95, standard_errors, chance }
+        };
+        Self {
+            schema_version: SCHEMA_VERSION,
+            tool,
+            model,
+            corpus,
+            settings,
+            chance,
+            chance_ci95,
+            denominators,
+            label_counts,
+            controls,
+            heads: measured.zip(verdicts).enumerate().map(head).collect(),
+            sections: Sections(sections),
+            caveats,
+            run,
+        }
+    }
+
+    /// The same evidence under another policy: new labels, q-values and caveats.
+    ///
+    /// The labels of the controls under it cannot be told from a report, so they are left out.
+    pub fn relabel(self, policy: Policy) -> Self {
+        let (circumstances, mut findings) = self.apart();
+        findings.correct(&policy);
+        let settings = Settings { policy, ..circumstances.settings };
+        Self::new(Circumstances { settings, ..circumstances }, findings)
+    }
+
+    /// All that the report was made of but its controls, of which it has the outcome alone.
+    pub fn apart(self) -> (Circumstances, Findings) {
+        let Self { tool, model, corpus, settings, chance, chance_ci95, denominators, heads, .. } = self;
+        let mut estimates = Estimates { chance, chance_ci95, denominators, ..Estimates::default() };
+        for head in heads {
+            estimates.heads.push(head.metrics);
+            estimates.ci95.push(head.ci95);
+            estimates.standard_errors.push(head.standard_errors);
+            estimates.own_chance.push(head.chance);
+        }
+        let findings = Findings { estimates, sections: self.sections.0 };
+        (Circumstances { tool, model, corpus, settings, controls: Vec::new(), run: self.run }, findings)
+    }
+
+    /// The controls that were run, those of one kind with all its seeds together.
+    pub fn controls_by_kind(&self) -> Vec<(ControlKind, Vec<&ControlReport>)> {
+        let runs = |kind| self.controls.iter().filter(|run| run.control.kind == kind).collect::<Vec<_>>();
+        ControlKind::ALL.map(|kind| (kind, runs(kind))).into_iter().filter(|(_, runs)| !runs.is_empty()).collect()
+    }
+
+    /// Reads a report with the sections of all its studies.
+    /// Fails if it is no report, or lacks something that one of its studies writes.
+    pub fn parse(text: &str) -> serde_json::Result<Self> {
+        let mut report: Self = serde_json::from_str(text)?;
+        let studies = plan::studies(&report.settings.protocol.studies).map_err(serde_json::Error::custom)?;
+        // As a run of this version would say it.
+        report.settings.protocol.studies = plan::names(&studies);
+        let sections = studies.into_iter().map(|study| Ok((study, study.read(text)?)));
+        report.sections = Sections(sections.collect::<serde_json::Result<_>>()?);
+        let first: Vec<String> = report.heads.iter().map(|head| head.primary.clone()).collect();
+        report.sections.0.iter_mut().for_each(|(_, section)| section.name_heads(&first));
+        Ok(report)
+    }
+
+    /// The first fault of a report that is not whole, if there is any: a whole one has every head, each with the same
+    /// metrics, and whole sections.
+    pub fn defect(&self) -> Option<String> {
+        let grid = self.model.grid();
+        let count = grid.layers.checked_mul(grid.heads).filter(|&count| count > 0 && count == self.heads.len());
+        let listed = self.heads.iter().map(|head| (head.layer, head.head));
+        if count.is_none() || !listed.eq((0..grid.count()).map(|place| grid.at(place))) {
+            return Some(format!("`heads` does not list {} layers of {} heads", grid.layers, grid.heads));
+        }
+        let names = |head: &HeadReport| {
+            let names = |names: BTreeSet<String>| (!names.is_empty()).then_some(names);
+            let metrics = names(head.metrics.cells().map(|(name, _)| name).collect())?;
+            (metrics == head.ci95.cells().map(|(name, _)| name).collect()).then_some(metrics)
+        };
+        let expected = names(&self.heads[0]);
+        // There are studies that have none.
+        let has_metrics = self.sections.0.iter().any(|(study, _)| !columns(*study).is_empty());
+        if has_metrics && let Some(head) = self.heads.iter().find(|head| expected.is_none() || names(head) != expected)
+        {
+            return Some(lacking(head));
+        }
+        self.sections.0.iter().find_map(|(_, section)| section.defect(grid))
+    }
+
+    /// Puts all metrics in the order of the tables, and gives the first fault of a report that this version could not have
+    /// written: it has every metric of its studies.
+    pub fn complete(&mut self) -> Option<String> {
+        let expected = self.sections.0.iter().flat_map(|(study, _)| columns(*study)).collect::<Vec<_>>();
+        for head in &mut self.heads {
+            let ordered = (take(&mut head.metrics).in_order(&expected), take(&mut head.ci95).in_order(&expected));
+            let (Some(metrics), Some(ci95)) = ordered else { return Some(lacking(head)) };
+            (head.metrics, head.ci95) = (metrics, ci95);
+            let Some(chance) = take(&mut head.chance).those_in_order(&expected) else {
+                return Some(format!("the head `{}` has a chance level of what is no metric", head.name));
+            };
+            head.chance = chance;
+        }
+        let chance = (take(&mut self.chance).in_order(&expected), take(&mut self.chance_ci95).in_order(&expected));
+        let (Some(chance), Some(chance_ci95)) = chance else {
+            return Some("`chance` does not have every metric".to_owned());
+        };
+        (self.chance, self.chance_ci95) = (chance, chance_ci95);
+        None
+    }
+}
+
+fn lacking(head: &HeadReport) -> String {
+    format!("the head `{}` does not have every metric", head.name)
+}
+
+impl HeadReport {
+    /// The head.
+    pub fn place(&self) -> HeadPlace {
+        HeadPlace { layer: self.layer, head: self.head }
+    }
+
+    /// The labels that the head keeps in all of these runs of a control.
+    pub fn kept_always<'a>(&'a self, runs: &'a [&ControlReport]) -> impl Iterator<Item = &'a str> {
+        let labels = self.labels.iter().map(|label| label.label.as_str());
+        labels.filter(|label| runs.iter().all(|run| run.keeps(&self.name, label)))
+    }
+}
+
+/// Whether a caveat that is of no study is about how sure labels are, not about their meaning.
+pub fn is_about_certainty(id: &str) -> bool {
+    caveats::is_about_certainty(id)
+}
+
+/// The JSON Schema of [`Report`], draft 2020-12.
+pub fn schema() -> schemars::Schema {
+    schemars::schema_for!(Report)
+}

@@ -1,0 +1,133 @@
+//! The JSON Schema of the report: what depends on the tables of metrics and thresholds is made from them.
+
+use std::ops::RangeInclusive;
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::{Map, Value, json};
+
+use crate::studies::registry;
+use crate::studies::registry::{STUDIES, default_policy};
+use crate::study::Study;
+use crate::study::labels::{Detector, Label, Near, Parameter, UNLABELLED};
+use crate::study::metrics::metric::{Denominator, Keys};
+
+/// A value of each metric; those of studies that were not run are absent.
+pub(super) fn values(_: &mut SchemaGenerator) -> Schema {
+    metrics(|range| within(range, &["number", "null"]))
+}
+
+/// An interval of each metric.
+pub(super) fn intervals(_: &mut SchemaGenerator) -> Schema {
+    metrics(|range| {
+        let end = within(range, &["number"]);
+        json_schema!({ "type": ["array", "null"], "items": end, "minItems": 2, "maxItems": 2 })
+    })
+}
+
+/// How much each metric rests on.
+pub(super) fn denominators(generator: &mut SchemaGenerator) -> Schema {
+    let value = generator.subschema_for::<Denominator>();
+    metrics(|_| value.clone())
+}
+
+/// A value of these types that is in a range, if it is a number.
+fn within(range: &RangeInclusive<f64>, types: &[&str]) -> Schema {
+    let mut schema = json_schema!({ "type": types });
+    for (key, bound) in [("minimum", range.start()), ("maximum", range.end())] {
+        if bound.is_finite() {
+            schema.insert(key.to_owned(), json!(bound));
+        }
+    }
+    schema
+}
+
+/// Every metric, with the schema of a number in its range.
+fn metrics(value: impl Fn(&RangeInclusive<f64>) -> Schema) -> Schema {
+    let metric = |range: &RangeInclusive<f64>, keys: Keys, text: &str| match keys {
+        Keys::Single => {
+            let mut schema = value(range);
+            schema.insert("description".to_owned(), text.into());
+            schema
+        }
+        Keys::Each(count, name) => {
+            let names: Vec<String> = (0..count).map(name).collect();
+            let properties: Map<String, Value> = names.iter().map(|name| (name.clone(), value(range).into())).collect();
+            json_schema!({
+                "description": text,
+                "type": "object",
+                "properties": properties,
+                "required": names,
+                "additionalProperties": false,
+            })
+        }
+    };
+    let of_study = |study: &'static dyn Study| {
+        let metrics = study.metrics().into_iter();
+        metrics.map(move |(explanation, keys)| (study.range(explanation.name), explanation, keys))
+    };
+    let all = STUDIES.iter().flat_map(|study| of_study(*study));
+    let properties: Map<String, Value> =
+        all.map(|(range, text, keys)| (text.name.to_owned(), metric(&range, keys, text.measures).into())).collect();
+    json_schema!({ "type": "object", "properties": properties, "additionalProperties": false })
+}
+
+/// The name of a label.
+fn label() -> Schema {
+    let of_detector = |detector: &Detector| match detector.parameter {
+        Parameter::None => json!({ "const": detector.explanation.name }),
+        Parameter::OneOf(family, all) => {
+            json!({ "enum": all().iter().map(|one| format!("{family}:{one}")).collect::<Vec<_>>() })
+        }
+        Parameter::Any(family, _) => json!({ "pattern": format!("^{family}:.") }),
+    };
+    json_schema!({ "type": "string", "anyOf": registry::detectors().map(of_detector).collect::<Vec<_>>() })
+}
+
+/// The label of a head that stands first.
+pub(super) fn primary(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "anyOf": [label(), { "const": UNLABELLED }] })
+}
+
+/// Names of labels.
+pub(super) fn names(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "items": label() })
+}
+
+/// Labels with their evidence.
+pub(super) fn labels(generator: &mut SchemaGenerator) -> Schema {
+    named(&generator.subschema_for::<Label>())
+}
+
+/// Labels that are near.
+pub(super) fn nearest(generator: &mut SchemaGenerator) -> Schema {
+    named(&generator.subschema_for::<Near>())
+}
+
+/// A list of what has the name of a label.
+fn named(item: &Schema) -> Schema {
+    json_schema!({ "type": "array", "items": { "allOf": [item, { "properties": { "label": label() } }] } })
+}
+
+/// A number for each family of labels.
+pub(super) fn counts(generator: &mut SchemaGenerator) -> Schema {
+    let count = generator.subschema_for::<u64>();
+    let names = registry::detectors().map(|detector| detector.explanation.name.to_owned());
+    let properties: Map<String, Value> = names.map(|name| (name, count.clone().into())).collect();
+    json_schema!({ "type": "object", "properties": properties, "additionalProperties": false })
+}
+
+/// Every threshold, by its name.
+pub(super) fn policy(_: &mut SchemaGenerator) -> Schema {
+    let policy = default_policy();
+    let properties: Map<String, Value> =
+        policy.thresholds().map(|threshold| (threshold.name.to_owned(), threshold.schema())).collect();
+    let names: Vec<&str> = policy.thresholds().map(|threshold| threshold.name).collect();
+    json_schema!({ "type": "object", "properties": properties, "required": names, "additionalProperties": false })
+}
+
+/// The sections of all studies; those of studies that were not run are absent.
+pub(super) fn sections(generator: &mut SchemaGenerator) -> Schema {
+    let entries = STUDIES.iter().flat_map(|study| study.schema(generator));
+    let properties: Map<String, Value> = entries.map(|(key, schema)| (key.to_owned(), schema.into())).collect();
+    json_schema!({ "type": "object", "properties": json!(properties) })
+}

@@ -1,0 +1,183 @@
+//! The section `use_of_arcs` of the report: each syntactic label put to the test.
+
+use std::fmt::{self, Write};
+
+use comfy_table::CellAlignment;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::sums::{Cuts, UseSums};
+use crate::model::grid::{HeadGrid, HeadPlace, head_name};
+use crate::stats::block_test::{LeftOut, p_above};
+use crate::stats::bootstrap::PerBlock;
+use crate::stats::significance::benjamini_hochberg;
+use crate::study::labels::evidence::{Direction, LABEL_Q, MIN_QUERIES, UseTest};
+use crate::study::labels::policy::Policy;
+use crate::study::metrics::estimates::Bench;
+use crate::study::section::Section;
+use crate::study::show::summary::Summary;
+use crate::study::show::wording::{plain_table, significance};
+use crate::study::upstream::ArcClaim;
+use crate::system::counted::{counted, plural};
+
+/// What came of the tests.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct UseSection {
+    pub use_of_arcs: Vec<LabelUse>,
+}
+
+/// A syntactic label put to the test.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LabelUse {
+    /// Layer of the head, counted from 0.
+    pub layer: usize,
+    /// Head within the layer, counted from 0.
+    pub head: usize,
+    /// The label that it had when it was tested.
+    pub label: String,
+    /// The direction of the label.
+    pub direction: Direction,
+    /// The test.
+    #[serde(flatten)]
+    pub test: UseTest,
+}
+
+impl UseSection {
+    /// What these sums come to.
+    pub fn new(sums: &UseSums, bench: &Bench) -> Self {
+        let total = sums.blocks().total();
+        let of_claim = |(number, claim): (usize, &ArcClaim)| {
+            let (layer, head) = bench.grid.at(claim.place);
+            let of_blocks = |part: fn(&Cuts) -> f64| -> PerBlock {
+                std::array::from_fn(|block| part(&sums.blocks()[block][number]))
+            };
+            let more = of_blocks(|cuts| cuts.without_partner.value() - cuts.without_other.value());
+            let arcs = of_blocks(|cuts| cuts.arcs as f64);
+            let tried = total[number].arcs;
+            let left_out = LeftOut::new(&more, &arcs);
+            let ci95 = || bench.resamples.sums(&more).over(&bench.resamples.sums(&arcs));
+            let test = UseTest {
+                arcs: tried,
+                blocks: left_out.blocks(),
+                loss: (tried > 0).then(|| left_out.all()),
+                ci95: (tried > 0 && !bench.resamples.is_empty()).then(ci95).flatten(),
+                standard_error: left_out.standard_error(),
+                ..UseTest::default()
+            };
+            LabelUse { layer, head, label: claim.label.clone(), direction: claim.direction, test }
+        };
+        Self { use_of_arcs: sums.claims().iter().enumerate().map(of_claim).collect() }
+    }
+
+    fn write_summary(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
+        if self.use_of_arcs.is_empty() {
+            return writeln!(out, "No head has a syntactic label, so no use of an arc was tested.");
+        }
+        let used = self.use_of_arcs.iter().filter(|label| label.test.used == Some(true)).count();
+        let tested = self.use_of_arcs.iter().filter(|label| label.test.used.is_some()).count();
+        writeln!(
+            out,
+            "Use of arcs: the loss of a masked or replaced word without the one weight to its partner less that without an equal weight \
+             elsewhere, in nats a word, over the arcs that are not at the best offset. {}:\n",
+            of_tested(used, tested)
+        )?;
+        out.table_without(table(&self.use_of_arcs), MAY_GO);
+        writeln!(out)?;
+        let few = self.use_of_arcs.len() - tested;
+        if few > 0 {
+            let least = policy.count(&MIN_QUERIES);
+            writeln!(
+                out,
+                "Labels not tested: {few}, with fewer than {} in the sample (`--sample` sets its size), or with \
+                 arcs of too few sentences.",
+                counted(least, "such arc")
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// How many of the labels that were tested are of arcs that are used.
+fn of_tested(used: usize, tested: usize) -> String {
+    if tested == 0 {
+        return "No label was tested".to_owned();
+    }
+    format!("{used} of {} tested {} of arcs that are used", counted(tested, "label"), plural(&used, "is", "are"))
+}
+
+/// The columns that may go where there is no room: how many arcs, and q.
+const MAY_GO: &[usize] = &[3, 5];
+
+fn table(labels: &[LabelUse]) -> comfy_table::Table {
+    let mut table = plain_table();
+    table.set_header(["head", "label", "direction", "arcs", "use", "q", "used"]);
+    for LabelUse { layer, head, label, direction, test } in labels {
+        let UseTest { arcs, loss, ci95, q, used, .. } = test;
+        let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.3}", ci95.half_width()));
+        table.add_row([
+            head_name(*layer, *head),
+            label.clone(),
+            direction.name().to_owned(),
+            arcs.to_string(),
+            loss.map_or_else(|| "-".to_owned(), |loss| format!("{loss:+.3}{spread}")),
+            q.map_or_else(|| "-".to_owned(), significance),
+            match used {
+                Some(true) => "yes",
+                Some(false) => "not shown",
+                None => "not tested",
+            }
+            .to_owned(),
+        ]);
+    }
+    for column in 3..6 {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+impl Section for UseSection {
+    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
+        vec![("use_of_arcs", &self.use_of_arcs)]
+    }
+
+    fn correct(&mut self, policy: &Policy) {
+        let least = policy.count(&MIN_QUERIES);
+        let mut tested: Vec<&mut UseTest> = Vec::new();
+        for LabelUse { test, .. } in &mut self.use_of_arcs {
+            (test.p, test.q, test.used) = (None, None, None);
+            if test.arcs >= least {
+                let tested = test.loss.zip(test.standard_error);
+                test.p = tested.and_then(|(loss, error)| p_above(loss, error, test.blocks));
+            }
+            tested.extend(test.p.is_some().then_some(test));
+        }
+        let p: Vec<f64> = tested.iter().filter_map(|test| test.p).collect();
+        for (test, q) in tested.into_iter().zip(benjamini_hochberg(&p)) {
+            test.q = Some(q);
+            let significant = policy.rule(&LABEL_Q).is_none_or(|most| q <= most);
+            test.used = Some(significant && test.loss.is_some_and(|loss| loss > 0.0));
+        }
+    }
+
+    fn summary(&self, policy: &Policy) -> Summary {
+        let mut summary = Summary::default();
+        self.write_summary(&mut summary, policy).expect("writing to a string does not fail");
+        summary
+    }
+
+    fn use_of(&self, head: HeadPlace, label: &str, direction: Option<Direction>) -> Option<UseTest> {
+        let is_it = |tested: &&LabelUse| {
+            (tested.layer, tested.head, tested.label.as_str(), Some(tested.direction))
+                == (head.layer, head.head, label, direction)
+        };
+        self.use_of_arcs.iter().find(is_it).map(|tested| tested.test)
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let beyond = |label: &&LabelUse| label.layer >= grid.layers || label.head >= grid.heads;
+        let stray = self.use_of_arcs.iter().find(beyond)?;
+        Some(format!("`use_of_arcs` has {}, which the model has not", head_name(stray.layer, stray.head)))
+    }
+}

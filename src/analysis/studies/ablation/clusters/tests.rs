@@ -1,0 +1,155 @@
+use super::section::{ClusterEffects, Interplay};
+use super::sums::Changes;
+use super::*;
+use crate::model::forward::rows::Rows;
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::Sums;
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::{PredictedToken, Sequence};
+use crate::sequences::test_support::sentence;
+use crate::stats::bootstrap::Resamples;
+use crate::studies::registry::default_policy;
+use crate::system::parallel::all_cores;
+
+const GRID: HeadGrid = HeadGrid { layers: 2, heads: 3 };
+
+/// The first two heads stand in for each other, the next two do not, the last two matter to nobody.
+const CLUSTERS: [[usize; 2]; 3] = [[0, 1], [2, 3], [4, 5]];
+
+fn clusters() -> Vec<Vec<usize>> {
+    CLUSTERS.map(|cluster| cluster.to_vec()).to_vec()
+}
+
+/// How much dearer a token becomes without these heads.
+fn rise(places: &[usize]) -> f64 {
+    let both = if places.contains(&0) && places.contains(&1) { 0.5 } else { 0.0 };
+    let each = [0.0, 0.0, 0.25, 0.125, 0.0, 0.0];
+    places.iter().map(|&place| each[place]).sum::<f64>() + both
+}
+
+fn places(missing: &crate::passes::run::variants::Missing) -> Vec<usize> {
+    missing.iter().map(|place| GRID.index(place.layer, place.head)).collect()
+}
+
+fn bench() -> Bench {
+    Bench { grid: GRID, threads: all_cores(), resamples: Resamples::new(), leaves_out: false }
+}
+
+/// Logits of two tokens by which the first has the loss `nats`.
+#[expect(clippy::cast_possible_truncation, reason = "a logit")]
+fn logits(nats: f64) -> [f32; 2] {
+    let p = (-nats).exp();
+    [p.ln() as f32, (1.0 - p).ln() as f32]
+}
+
+fn show_losses(sums: &mut EffectSums, indices: impl Iterator<Item = u64>) {
+    for index in indices {
+        let token = PredictedToken::masked(1, 0, Some(0));
+        let mut begun = sums.begin(&Sequence { predictions: vec![token], ..sentence(index, 2, "dep") });
+        // In some sentences all that is lost is more.
+        let scale = if index % 2 == 0 { 1.0 } else { 1.5 };
+        Sums::logits(sums, &mut begun, 1, &logits(2.0));
+        for (number, missing) in sums.turns().into_iter().enumerate() {
+            sums.turn(&mut begun, number);
+            // One head by itself is worth a little more here and a little less there.
+            let more = if missing.len() == 1 { 1e-3 * ((index / 2 % 2) as f64 - 0.5) } else { 0.0 };
+            Sums::logits(sums, &mut begun, 1, &logits(2.0 + scale * rise(&places(&missing)) + more));
+        }
+        sums.end(begun);
+    }
+}
+
+#[test]
+fn heads_that_stand_in_for_each_other_are_told() {
+    let mut sums = EffectSums::new(GRID, clusters());
+    show_losses(&mut sums, 0..64);
+    let found = Effects::new(&sums, &bench());
+    assert_eq!((found.masked_tokens, found.sentences), (64, 64));
+    let near = |found: f64, expected: f64| assert!((found - 1.25 * expected).abs() < 1e-6, "{found} {expected}");
+    near(found.band.unwrap(), 0.00875);
+    let [first, second, third] = &found.clusters[..] else { panic!("three clusters") };
+    near(first.removed.together.value, 0.5);
+    near(first.removed.sum.value, 0.0);
+    near(first.removed.all_but_one.value, 0.0);
+    assert_eq!((first.verdict, first.one_will_do), (Interplay::StandIn, true));
+    assert!(first.removed.difference.ci95.unwrap().low() > 0.5);
+    near(second.removed.together.value, 0.375);
+    near(second.removed.difference.value, 0.0);
+    near(second.removed.all_but[0].value, 0.125);
+    near(second.removed.all_but[1].value, 0.25);
+    assert_eq!((second.verdict, second.one_will_do), (Interplay::NotSeen, false));
+    let verdict = |cluster: &ClusterEffects| (cluster.verdict, cluster.one_will_do);
+    assert_eq!(verdict(third), (Interplay::NotSeen, true));
+    let section = EffectSection { cluster_effect: found };
+    let summary = section.summary(&default_policy()).to_string();
+    assert!(summary.contains("L0H0 L0H1  +0.6250"), "{summary}");
+    assert!(summary.contains("stand in for each other; one of them will do"), "{summary}");
+    assert_eq!(section.defect(GRID), None);
+    assert!(section.defect(HeadGrid { layers: 1, heads: 2 }).unwrap().contains("cluster_effect"));
+}
+
+/// Each head turns a vector of two dimensions by its share of a right angle.
+fn show_states(sums: &mut DriftSums, indices: impl Iterator<Item = u64>) {
+    for index in indices {
+        let mut begun = sums.begin(&sentence(index, 1, "dep"));
+        #[expect(clippy::cast_possible_truncation, reason = "a hidden state")]
+        let states = |degrees: f64| {
+            let (sin, cos) = degrees.to_radians().sin_cos();
+            [1.0, 0.0, cos as f32, sin as f32, 1.0, 0.0]
+        };
+        sums.hidden_states(&mut begun, 2, Rows::new(&states(0.0), 2));
+        for (number, missing) in sums.turns().into_iter().enumerate() {
+            sums.turn(&mut begun, number);
+            sums.hidden_states(&mut begun, 2, Rows::new(&states(30.0 * places(&missing).len() as f64), 2));
+        }
+        sums.end(begun);
+    }
+}
+
+#[test]
+fn drifts_without_clusters_by_hand() {
+    let mut sums = DriftSums::new(GRID, vec![vec![0, 1, 5]]);
+    show_states(&mut sums, 0..64);
+    let found = Drifts::new(&sums, &bench());
+    let [cluster] = &found.clusters[..] else { panic!("one cluster") };
+    let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-6, "{found} {expected}");
+    near(cluster.together.value, 1.0);
+    near(cluster.alone[2].value, 1.0 - 0.75_f64.sqrt());
+    near(cluster.sum.value, 3.0 * (1.0 - 0.75_f64.sqrt()));
+    near(cluster.all_but_one.value, 0.5);
+    let section = DriftSection { cluster_drift: found };
+    assert!(section.summary(&default_policy()).to_string().contains("L0H0 L0H1 L1H2  +1.00000"));
+    assert_eq!(section.defect(GRID), None);
+}
+
+#[test]
+fn sums_of_parts_are_those_of_the_whole() {
+    let [mut whole, mut left, mut right] = [0; 3].map(|_| EffectSums::new(GRID, clusters()));
+    show_losses(&mut whole, 0..6);
+    show_losses(&mut left, 0..2);
+    show_losses(&mut right, 2..6);
+    left.merge(&right);
+    assert_eq!(left, whole);
+    let other = HeadGrid { layers: 1, heads: 6 };
+    assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(other, FromToken::Mean));
+    let [mut whole, mut left, mut right] = [0; 3].map(|_| DriftSums::new(GRID, clusters()));
+    show_states(&mut whole, 0..6);
+    show_states(&mut left, 0..2);
+    show_states(&mut right, 2..6);
+    left.merge(&right);
+    assert_eq!(left, whole);
+    assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(other, FromToken::Mean));
+}
+
+#[test]
+fn without_clusters_nothing_runs() {
+    let mut sums = EffectSums::new(GRID, Vec::new());
+    let token = PredictedToken::masked(1, 0, Some(0));
+    let begun = sums.begin(&Sequence { predictions: vec![token], ..sentence(1, 2, "dep") });
+    assert!(!EffectSums::looks(&begun) && sums.turns().is_empty() && sums.clusters().is_empty());
+    let section = EffectSection { cluster_effect: Effects::new(&sums, &bench()) };
+    assert!(section.summary(&default_policy()).to_string().starts_with("No cluster of heads held"));
+    let mut sums = DriftSums::new(GRID, Vec::new());
+    let begun = sums.begin(&sentence(1, 2, "dep"));
+    assert!(!DriftSums::looks(&begun));
+}

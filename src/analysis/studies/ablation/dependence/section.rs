@@ -1,0 +1,312 @@
+//! The section `dependence` of the report: the shifts of all edges, the strongest of them, and chains.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+
+use comfy_table::CellAlignment;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::edges::Edges;
+use super::measure::{Measured, measured};
+use super::strongest::{Edge, HeadEdges, chains};
+use super::sums::DependenceSums;
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::passes::ablation::Replacement;
+use crate::stats::bootstrap::Interval;
+use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
+use crate::study::labels::policy::Policy;
+use crate::study::metrics::estimates::Bench;
+use crate::study::section::Section;
+use crate::study::show::summary::Summary;
+use crate::study::show::wording::{plain_table, significance};
+use crate::system::counted::{counted, plural};
+
+/// Edges that the report lists as the strongest.
+const LISTED: usize = 20;
+
+/// Edges, and chains, that the summary shows.
+const SHOWN: usize = 10;
+
+#[derive(Deserialize)]
+pub struct DependenceSection {
+    pub dependence: Dependence,
+    /// The first label of each head, once they are known, for the summary.
+    #[serde(skip)]
+    labels: BTreeMap<HeadPlace, String>,
+}
+
+impl DependenceSection {
+    /// A section that does not know the labels yet.
+    pub fn new(dependence: Dependence) -> Self {
+        Self { dependence, labels: BTreeMap::new() }
+    }
+}
+
+/// How far the attention of later heads shifts when an earlier head is removed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Dependence {
+    /// What stood for removed heads.
+    pub removal: Option<Replacement>,
+    /// Sentences with a token of text, the first of each family alone; none of a model of one layer.
+    pub sentences: u64,
+    /// Tokens of text: the rows of attention that were compared.
+    pub tokens: u64,
+    /// Pairs of a head, the source, and a head of a later layer, the target.
+    pub edges: u64,
+    /// Those whose target's attention does not shift at all: they have no excess.
+    pub without_shift: u64,
+    /// Those whose excess is above 0: q is at most `settings.policy.label_q`, and the sample is large enough.
+    pub above: u64,
+    /// The shifts between each two layers.
+    pub layers: Vec<LayerPair>,
+    /// The edges of the largest excess, by the lower end of its interval, the largest first; at most twenty.
+    pub strongest: Vec<Edge>,
+    /// The strongest edges of each head, layer by layer.
+    pub heads: Vec<HeadEdges>,
+    /// Paths of edges that are above, each of them the strongest downstream edge of its source and the strongest upstream
+    /// edge of its target; the longest first, then by their first heads.
+    #[schemars(with = "Vec<Vec<String>>")]
+    pub chains: Vec<Vec<HeadPlace>>,
+}
+
+/// The shifts of the heads of one layer by removing those of an earlier one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LayerPair {
+    /// The layer of the sources, counted from 0.
+    pub source: usize,
+    /// The layer of the targets.
+    pub target: usize,
+    /// `[sources, targets]`: the mean over tokens of text of the squared Hellinger distance of the target's attention with
+    /// the source and without.
+    #[schemars(schema_with = "shares")]
+    pub shift: Vec<Vec<f64>>,
+    /// `[sources, targets]`: `ln shift` less the mean of its row and of its column, plus the mean of all; null where the
+    /// shift is 0.
+    pub excess: Vec<Vec<Option<f64>>>,
+    /// `[sources, targets]`: the q-value of the excess being above 0; null where there is no test.
+    #[schemars(schema_with = "shares_or_null")]
+    pub q: Vec<Vec<Option<f64>>>,
+}
+
+fn shares(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let row = schemars::json_schema!({ "type": "array", "items": { "type": "number", "minimum": 0, "maximum": 1 } });
+    schemars::json_schema!({ "type": "array", "items": row })
+}
+
+fn shares_or_null(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let share = schemars::json_schema!({ "type": ["number", "null"], "minimum": 0, "maximum": 1 });
+    schemars::json_schema!({ "type": "array", "items": { "type": "array", "items": share } })
+}
+
+impl Dependence {
+    /// What these sums come to.
+    pub fn new(sums: &DependenceSums, bench: &Bench) -> Self {
+        let (edges, total, found) = (Edges(bench.grid), sums.blocks().total(), measured(sums, bench));
+        let mut layers = Vec::new();
+        let mut ranked = Vec::new();
+        for between in edges.layers().filter(|_| !found.is_empty()) {
+            let found = &found[edges.between(between)];
+            layers.push(LayerPair::new(between, found, bench.grid.heads));
+            let edge = |(place, measured): (usize, &Measured)| Edge::new(edges.ends(between, place), measured);
+            ranked.extend(found.iter().enumerate().filter_map(edge));
+        }
+        ranked.sort_by(|a: &Edge, b| b.surely().total_cmp(&a.surely()));
+        let of_head = |place: usize| {
+            let (layer, head) = bench.grid.at(place);
+            let head = HeadPlace { layer, head };
+            let strongest = |end: fn(&Edge) -> HeadPlace| ranked.iter().find(|edge| end(edge) == head).copied();
+            HeadEdges { head, upstream: strongest(|edge| edge.target), downstream: strongest(|edge| edge.source) }
+        };
+        Self {
+            removal: sums.conditions().removal,
+            sentences: total.sentences,
+            tokens: total.rows,
+            edges: edges.count() as u64,
+            without_shift: found.iter().filter(|measured| measured.excess.is_none()).count() as u64,
+            above: 0,
+            layers,
+            heads: (0..bench.grid.count()).map(of_head).collect(),
+            strongest: ranked.iter().take(LISTED).copied().collect(),
+            chains: Vec::new(),
+        }
+    }
+
+    /// The edges that are above 0 by `policy`, and the chains of them.
+    pub fn judge(&mut self, policy: &Policy) {
+        let enough = self.tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
+        let significant = |q: Option<f64>| q.is_some_and(|q| policy.rule(&LABEL_Q).is_none_or(|most| q <= most));
+        let above = |excess: f64, q: Option<f64>| enough && excess > 0.0 && significant(q);
+        let cells = self.layers.iter().flat_map(|pair| pair.excess.iter().flatten().zip(pair.q.iter().flatten()));
+        let count = cells.filter(|(excess, q)| excess.is_some_and(|excess| above(excess, **q))).count();
+        self.above = count as u64;
+        let of_heads = self.heads.iter_mut().flat_map(|head| [&mut head.upstream, &mut head.downstream]).flatten();
+        for edge in self.strongest.iter_mut().chain(of_heads) {
+            edge.above = above(edge.excess, edge.q);
+        }
+        self.chains = chains(&self.heads);
+    }
+
+    fn write_summary(&self, labels: &BTreeMap<HeadPlace, String>, out: &mut Summary) -> fmt::Result {
+        let Self { removal, sentences, tokens, edges, without_shift, above, strongest, chains, .. } = self;
+        if *edges == 0 {
+            return writeln!(out, "The model has one layer: no head comes after another, so none depends on one.");
+        }
+        let Some(removal) = removal.filter(|_| *tokens > 0) else {
+            return writeln!(out, "No sentence had a token of text, so no head was removed.");
+        };
+        let has = |number| plural(number, "has", "have");
+        writeln!(
+            out,
+            "Heads removed one at a time (by {}): how far the attention of each later head shifts (squared Hellinger distance, over \
+             {} of {}), through whatever lies between. Of {} {above} {} an excess \
+             above 0: more than what the earlier head shifts in the layer and what shifts the later head add up to (in ln); {without_shift} \
+             {} no shift. The strongest, by the lower end of the 95 % interval of the excess, ± half of it:\n",
+            removal.name(),
+            counted(*tokens, "token"),
+            counted(*sentences, "sentence"),
+            format_args!("{edges} {} of heads", plural(edges, "pair", "pairs")),
+            has(above),
+            has(without_shift)
+        )?;
+        out.table_without(table(strongest.iter().take(SHOWN), labels), MAY_GO);
+        let long: Vec<&Vec<HeadPlace>> = chains.iter().filter(|chain| chain.len() > 2).collect();
+        if long.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "\nChains of edges, each the strongest of both its ends:\n")?;
+        for chain in long.iter().take(SHOWN) {
+            let names: Vec<String> = chain.iter().map(ToString::to_string).collect();
+            writeln!(out, "  {}", names.join(" -> "))?;
+        }
+        match long.len().saturating_sub(SHOWN) {
+            0 => Ok(()),
+            more => writeln!(out, "  and {more} more in the report"),
+        }
+    }
+}
+
+/// An edge, as tables list it.
+#[derive(Serialize)]
+pub struct EdgeRow {
+    source: HeadPlace,
+    target: HeadPlace,
+    shift: f64,
+    excess: Option<f64>,
+    q: Option<f64>,
+}
+
+impl LayerPair {
+    /// All edges between the two layers.
+    pub fn edges(&self) -> impl Iterator<Item = EdgeRow> {
+        let head = |layer: usize, head: usize| HeadPlace { layer, head };
+        let rows = self.shift.iter().zip(&self.excess).zip(&self.q).enumerate();
+        rows.flat_map(move |(source, ((shift, excess), q))| {
+            let cells = shift.iter().zip(excess).zip(q).enumerate();
+            cells.map(move |(target, ((&shift, &excess), &q))| {
+                let (source, target) = (head(self.source, source), head(self.target, target));
+                EdgeRow { source, target, shift, excess, q }
+            })
+        })
+    }
+
+    fn new((source, target): (usize, usize), found: &[Measured], heads: usize) -> Self {
+        Self {
+            source,
+            target,
+            shift: rows(found, heads, |measured| measured.shift),
+            excess: rows(found, heads, |measured| measured.excess),
+            q: rows(found, heads, |measured| measured.q),
+        }
+    }
+
+    fn has(&self, heads: usize) -> bool {
+        fn is_square<T>(rows: &[Vec<T>], heads: usize) -> bool {
+            rows.len() == heads && rows.iter().all(|row| row.len() == heads)
+        }
+        is_square(&self.shift, heads) && is_square(&self.excess, heads) && is_square(&self.q, heads)
+    }
+}
+
+/// One thing of each edge between two layers, `[sources, targets]`.
+fn rows<T>(found: &[Measured], heads: usize, of: fn(&Measured) -> T) -> Vec<Vec<T>> {
+    found.chunks_exact(heads).map(|row| row.iter().map(of).collect()).collect()
+}
+
+/// The columns that may go where there is no room: q, and the shift.
+const MAY_GO: &[usize] = &[4, 2];
+
+fn table<'a>(edges: impl Iterator<Item = &'a Edge>, labels: &BTreeMap<HeadPlace, String>) -> comfy_table::Table {
+    let mut table = plain_table();
+    table.set_header(["edge", "labels", "shift", "excess", "q"]);
+    let spread = |ci95: Option<Interval>, digits: usize| {
+        ci95.map_or_else(String::new, |ci95| format!(" ±{:.digits$}", ci95.half_width()))
+    };
+    for Edge { source, target, shift, shift_ci95, excess, excess_ci95, q, .. } in edges {
+        table.add_row([
+            format!("{source} -> {target}"),
+            [source, target].map(|head| labels.get(head).map_or("-", String::as_str)).join(" -> "),
+            format!("{shift:.5}{}", spread(*shift_ci95, 5)),
+            format!("{excess:+.2}{}", spread(*excess_ci95, 2)),
+            q.map_or_else(|| "-".to_owned(), significance),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+impl Section for DependenceSection {
+    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
+        vec![("dependence", &self.dependence)]
+    }
+
+    fn correct(&mut self, policy: &Policy) {
+        self.dependence.judge(policy);
+    }
+
+    fn name_heads(&mut self, labels: &[String]) {
+        let heads = self.dependence.heads.iter().map(|edges| edges.head);
+        self.labels = heads.zip(labels.iter().cloned()).collect();
+    }
+
+    fn summary(&self, _: &Policy) -> Summary {
+        let mut summary = Summary::default();
+        self.dependence.write_summary(&self.labels, &mut summary).expect("writing to a string does not fail");
+        summary
+    }
+
+    fn of_head(&self, place: HeadPlace, _: &Policy) -> Vec<String> {
+        let Some(HeadEdges { upstream, downstream, .. }) =
+            self.dependence.heads.iter().find(|edges| edges.head == place)
+        else {
+            return Vec::new();
+        };
+        let label = |head: &HeadPlace| self.labels.get(head).map_or("-", String::as_str);
+        let line = |ends: &str, other: &HeadPlace, edge: &Edge| {
+            let Edge { shift, excess, excess_ci95, above, .. } = edge;
+            let spread = excess_ci95.map_or_else(String::new, |ci95| format!(" ±{:.2}", ci95.half_width()));
+            let sure = if *above { "above chance" } else { "not above chance" };
+            format!("{ends} {other} ({}): shift {shift:.5}, excess {excess:+.2}{spread}, {sure}", label(other))
+        };
+        let up = upstream.as_ref().map(|edge| line("what shifts it most beyond expectation is", &edge.source, edge));
+        let down =
+            downstream.as_ref().map(|edge| line("what it shifts most beyond expectation is", &edge.target, edge));
+        up.into_iter().chain(down).collect()
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let Dependence { layers, heads, .. } = &self.dependence;
+        let pairs = layers.iter().map(|pair| (pair.source, pair.target));
+        let whole = layers.is_empty() || pairs.eq(Edges(grid).layers());
+        if !whole || !layers.iter().all(|pair| pair.has(grid.heads)) {
+            return Some("`dependence.layers` does not have each pair of layers once, with all their heads".to_owned());
+        }
+        let places = (0..grid.count()).map(|place| grid.at(place));
+        if heads.iter().map(|HeadEdges { head, .. }| (head.layer, head.head)).ne(places) {
+            return Some("`dependence.heads` does not have each head of the model once, layer by layer".to_owned());
+        }
+        None
+    }
+}

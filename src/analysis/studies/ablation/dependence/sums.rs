@@ -1,0 +1,178 @@
+//! How far the attention of later heads shifts when an earlier head is removed, summed by block.
+
+use multiversion::multiversion;
+use serde::{Deserialize, Serialize};
+
+use super::edges::Edges;
+use crate::linalg::lanes::{LANES, across};
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::passes::ablation::Conditions;
+use crate::passes::beforehand::Beforehand;
+use crate::passes::observer::{Lent, Sums};
+use crate::passes::run::variants::{Missing, each_head};
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::stats::exact::{ExactSum, merge_each};
+use crate::study::instruments::roots::Roots;
+
+/// The shifts in some sentences.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Shifts {
+    /// Tokens of text: the rows that are compared.
+    pub rows: u64,
+    /// Sentences with any, the first of each family alone.
+    pub sentences: u64,
+    /// The shift of each edge, summed over the rows; nothing where there is no row: an empty block is small.
+    pub edges: Vec<ExactSum>,
+}
+
+impl Shifts {
+    /// The mean shift of each edge.
+    pub fn mean(&self, edge: usize) -> f64 {
+        self.sum(edge) / self.rows as f64
+    }
+
+    /// Its sum.
+    pub fn sum(&self, edge: usize) -> f64 {
+        self.edges.get(edge).map_or(0.0, |sum| sum.value())
+    }
+}
+
+impl Merge for Shifts {
+    fn merge(&mut self, other: &Self) {
+        self.rows += other.rows;
+        self.sentences += other.sentences;
+        merge_each(&mut self.edges, &other.edges);
+    }
+}
+
+/// The sums of all blocks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DependenceSums {
+    grid: HeadGrid,
+    conditions: Conditions,
+    blocks: Blocks<Shifts>,
+}
+
+impl DependenceSums {
+    /// Empty sums for a model with `grid` heads.
+    pub fn new(grid: HeadGrid) -> Self {
+        Self { grid, conditions: Conditions::default(), blocks: Blocks::new(Shifts::default()) }
+    }
+
+    /// The sums of each block.
+    pub fn blocks(&self) -> &Blocks<Shifts> {
+        &self.blocks
+    }
+
+    /// The heads.
+    pub fn grid(&self) -> HeadGrid {
+        self.grid
+    }
+
+    /// How heads were removed, once the pass has begun.
+    pub fn conditions(&self) -> Conditions {
+        self.conditions
+    }
+}
+
+/// A sequence as these sums see it.
+#[derive(Debug)]
+pub struct Begun {
+    block: usize,
+    /// The turn, of those that these sums ask for; `None` in the first, with all heads.
+    turn: Option<usize>,
+    /// Of each head but those of the first layer, with all heads in place.
+    roots: Roots,
+}
+
+/// The squared Hellinger distance of a row to what it was, from 0 to 1; `roots` are the square roots of the row as it was.
+///
+/// `1 - sum_j sqrt(a_j b_j)` of rows that sum to 1 is half of `sum_j (sqrt(a_j) - sqrt(b_j))²`, which is exactly 0 of equal
+/// rows, and of nearly equal ones is not lost in the rounding of a sum near 1.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn squared_hellinger(roots: &[f32], row: &[f32]) -> f64 {
+    let mut squares = [0.0_f32; LANES];
+    let (row, row_left) = row.as_chunks::<LANES>();
+    let (roots, roots_left) = roots.as_chunks::<LANES>();
+    for (roots, weights) in roots.iter().zip(row) {
+        for lane in 0..LANES {
+            let difference = roots[lane] - weights[lane].sqrt();
+            squares[lane] += difference * difference;
+        }
+    }
+    for ((square, root), weight) in squares.iter_mut().zip(roots_left).zip(row_left) {
+        let difference = root - weight.sqrt();
+        *square += difference * difference;
+    }
+    (across(squares.map(f64::from), |a, b| a + b) / 2.0).min(1.0)
+}
+
+impl Sums for DependenceSums {
+    type Begun = Begun;
+
+    fn begin_pass(&mut self, known: &Beforehand) {
+        self.conditions = known.conditions;
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> Begun {
+        let block = block_of(sequence.family.number);
+        // Where no head comes after another there is nothing to see.
+        let edges = Edges(self.grid).count();
+        let rows: Vec<usize> = if edges == 0 { Vec::new() } else { sequence.text_places().collect() };
+        if !rows.is_empty() {
+            let sums = &mut self.blocks[block];
+            sums.rows += rows.len() as u64;
+            sums.sentences += u64::from(sequence.family.is_first);
+            sums.edges.resize(edges, ExactSum::default());
+        }
+        Begun { block, turn: None, roots: Roots::of(rows) }
+    }
+
+    fn looks(begun: &Begun) -> bool {
+        !begun.roots.rows.is_empty()
+    }
+
+    /// Without each head but those of the last layer, after which none comes.
+    fn turns(&self) -> Vec<Missing> {
+        let HeadGrid { layers, heads } = self.grid;
+        each_head(self.grid).take(layers.saturating_sub(1) * heads).collect()
+    }
+
+    fn turn(&mut self, begun: &mut Begun, number: usize) {
+        begun.turn = Some(number);
+    }
+
+    fn head(&mut self, begun: &mut Begun, lent: &mut Lent<'_>) {
+        let attention = lent.attention();
+        let target = HeadPlace { layer: attention.layer, head: attention.head };
+        if target.layer == 0 || begun.roots.rows.is_empty() {
+            return;
+        }
+        match begun.turn.map(|source| self.grid.place(source)) {
+            None => begun.roots.push(attention, (self.grid.layers - 1) * self.grid.heads),
+            Some(source) if source.layer < target.layer => {
+                let place = self.grid.index(target.layer - 1, target.head);
+                let roots = begun.roots.of_head(place, attention.tokens()).chunks_exact(attention.tokens());
+                let rows = begun.roots.rows.iter().zip(roots);
+                let shift: f64 = rows.map(|(&row, roots)| squared_hellinger(roots, attention.row(row))).sum();
+                self.blocks[begun.block].edges[Edges(self.grid).index(source, target)] += shift;
+            }
+            // What goes into its layer is the same for every head of it.
+            Some(_) => {}
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        assert_eq!(self.grid, other.grid, "sums of one analysis");
+        self.conditions = self.conditions.or(other.conditions);
+        self.blocks.merge(&other.blocks);
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        let count = Edges(grid).count();
+        let fits = |block: &Shifts| block.edges.len() == if block.rows == 0 { 0 } else { count };
+        self.grid == grid && self.blocks.fit(fits)
+    }
+}

@@ -1,0 +1,284 @@
+use super::edges::Edges;
+use super::strongest::Edge;
+use super::sums::squared_hellinger;
+use super::*;
+use crate::model::forward::attention::AttentionView;
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::passes::ablation::{Conditions, Replacement};
+use crate::passes::beforehand::Beforehand;
+use crate::passes::observer::{Folder, Sums};
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::sequences::test_support::sentence;
+use crate::stats::bootstrap::Resamples;
+use crate::studies::registry::default_policy;
+use crate::system::parallel::all_cores;
+
+fn place(layer: usize, head: usize) -> HeadPlace {
+    HeadPlace { layer, head }
+}
+
+fn begun(grid: HeadGrid) -> DependenceSums {
+    let mut sums = DependenceSums::new(grid);
+    sums.begin_pass(&Beforehand {
+        conditions: Conditions { removal: Some(Replacement::Zero), objective: None },
+        ..Beforehand::default()
+    });
+    sums
+}
+
+/// Rows whose squared Hellinger distance from `[1, 0, 0, ...]` is `shift`; all rows alike.
+fn rows(tokens: usize, shift: f64) -> Vec<f32> {
+    #[expect(clippy::cast_possible_truncation, reason = "a weight")]
+    let first = (1.0 - shift).powi(2) as f32;
+    let row = |column: usize| match column {
+        0 => first,
+        1 => 1.0 - first,
+        _ => 0.0,
+    };
+    (0..tokens * tokens).map(|cell| row(cell % tokens)).collect()
+}
+
+/// Shows a sentence in all turns, each head as `attention` has it without the heads of the turn.
+fn show(
+    sums: &mut DependenceSums,
+    grid: HeadGrid,
+    sentence: &Sequence,
+    attention: impl Fn(Option<HeadPlace>, HeadPlace) -> Vec<f32>,
+) {
+    let mut begun = sums.begin(sentence);
+    let turns = sums.turns();
+    let missing = turns.iter().map(|missing| missing.first().copied());
+    for (turn, missing) in [None].into_iter().chain(missing).enumerate() {
+        if let Some(number) = turn.checked_sub(1) {
+            sums.turn(&mut begun, number);
+        }
+        let first = missing.map_or(0, |place| place.layer);
+        for target in grid.places().filter(|target| target.layer >= first) {
+            let weights = attention(missing, target);
+            let view = AttentionView::new(target.layer, target.head, sentence.ids.len(), &weights);
+            sums.head(&mut begun, &mut Folder::default().lend(sentence, view.into()));
+        }
+    }
+    sums.end(begun);
+}
+
+/// Shows a sentence of two words in which each edge has its shift, and whatever is no edge shifts, too.
+fn show_shifts(sums: &mut DependenceSums, grid: HeadGrid, index: u64, shift: impl Fn(HeadPlace, HeadPlace) -> f64) {
+    let sentence = sentence(index, 2, "dep");
+    let attention = |missing: Option<HeadPlace>, target: HeadPlace| match missing {
+        None => rows(4, 0.0),
+        Some(source) if source.layer < target.layer => rows(4, shift(source, target)),
+        Some(_) => rows(4, 0.9),
+    };
+    show(sums, grid, &sentence, attention);
+}
+
+fn measured(sums: DependenceSums, grid: HeadGrid) -> Dependence {
+    let observer = watching(sums);
+    let bench = Bench { grid, threads: all_cores(), resamples: Resamples::new(), leaves_out: false };
+    let (_, mut found) = LaterHeads.measure(&[Observed { sums: &*observer, left_out: 0 }], &bench);
+    found.correct(&default_policy());
+    section::<DependenceSection>(&*found).dependence.clone()
+}
+
+/// From 0 to 1, evenly.
+fn noise(seed: u64) -> impl FnMut() -> f64 {
+    let mut state = seed;
+    move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f64 / f64::from(1 << 24)
+    }
+}
+
+#[test]
+fn squared_hellinger_distances_by_hand() {
+    let of = |before: &[f32], after: &[f32]| {
+        let roots: Vec<f32> = before.iter().map(|weight| weight.sqrt()).collect();
+        squared_hellinger(&roots, after)
+    };
+    assert_eq!(of(&[1.0, 0.0], &[0.0, 1.0]), 1.0);
+    // 1 - (0.5 · 0.8 + sqrt(0.75 · 0.36))
+    assert!((of(&[0.25, 0.75], &[0.64, 0.36]) - (0.6 - 0.27_f64.sqrt())).abs() < 1e-7);
+    assert_eq!(of(&[0.3, 0.7], &[0.3, 0.7]), 0.0);
+    // Longer than a vector: 1 - 20 · sqrt(1/20 · 1/40), and the other half elsewhere.
+    let (even, half) = ([0.05; 20], [0.025; 40]);
+    let even = [&even[..], &[0.0; 20]].concat();
+    assert!((of(&even, &half) - (1.0 - 0.5_f64.sqrt())).abs() < 1e-6);
+}
+
+#[test]
+fn shifts_by_hand() {
+    let grid = HeadGrid { layers: 3, heads: 1 };
+    let mut sums = begun(grid);
+    // One word between two special tokens, whose rows do not count.
+    let sentence = sentence(5, 1, "dep");
+    let of_word = |row: [f32; 3]| [[0.0, 0.0, 1.0], row, [0.5, 0.5, 0.0]].concat();
+    let attention = |missing: Option<HeadPlace>, target: HeadPlace| match (missing, target.layer) {
+        (Some(HeadPlace { layer: 0, .. }), 1) => of_word([0.64, 0.36, 0.0]),
+        (Some(HeadPlace { layer: 1, .. }), 2) => of_word([0.0, 0.0, 1.0]),
+        (None, _) | (Some(HeadPlace { layer: 0, .. }), 2) => of_word([0.36, 0.64, 0.0]),
+        // A head's own layer.
+        _ => of_word([0.1, 0.2, 0.7]),
+    };
+    show(&mut sums, grid, &sentence, attention);
+    let total = sums.blocks().total();
+    let shift = |source: usize, target: usize| total.mean(Edges(grid).index(place(source, 0), place(target, 0)));
+    // 1 - (0.6 · 0.8 + 0.8 · 0.6)
+    assert!((shift(0, 1) - 0.04).abs() < 1e-7 && shift(0, 2) == 0.0 && (shift(1, 2) - 1.0).abs() < 1e-7);
+    assert_eq!((total.rows, total.sentences), (1, 1));
+    assert_eq!(sums.blocks().iter().map(|block| block.edges.len()).sum::<usize>(), 3, "an empty block is small");
+}
+
+#[test]
+fn planted_edges_are_the_strongest_and_make_a_chain() {
+    let grid = HeadGrid { layers: 3, heads: 3 };
+    let (mut sums, mut noise) = (begun(grid), noise(3));
+    let planted = [(place(0, 1), place(1, 2)), (place(1, 2), place(2, 0))];
+    for index in 0..128 {
+        let mut factors = (0..grid.count() * grid.count()).map(|_| 0.8 + 0.4 * noise()).collect::<Vec<_>>().into_iter();
+        let factors: Vec<f64> = factors.by_ref().collect();
+        show_shifts(&mut sums, grid, index, |source, target| {
+            if source == place(0, 0) {
+                return 0.0;
+            }
+            // Some heads shift all others more, some are shifted more by all.
+            let both = [0.01, 0.03, 0.02][source.head] * [1.0, 0.5, 2.0][target.head];
+            let more = if planted.contains(&(source, target)) { 8.0 } else { 1.0 };
+            let at = grid.index(source.layer, source.head) * grid.count() + grid.index(target.layer, target.head);
+            both * more * factors[at]
+        });
+    }
+    let found = measured(sums, grid);
+    assert_eq!((found.tokens, found.sentences, found.edges, found.without_shift), (256, 128, 27, 6));
+    let ends = |edge: &Edge| (edge.source, edge.target);
+    let mut strongest: Vec<_> = found.strongest[..2].iter().map(ends).collect();
+    strongest.sort();
+    assert_eq!(strongest, planted);
+    // Of a matrix of three by three a factor of 8 in one cell leaves 4/9 of its logarithm there; in the first layer one
+    // head shifts nothing, and two rows are left: (1 - 1/2)(1 - 1/3).
+    let excess = |(source, target): (HeadPlace, HeadPlace)| {
+        found.strongest.iter().find(|edge| ends(edge) == (source, target)).unwrap().excess
+    };
+    assert!((excess(planted[0]) - 8.0_f64.ln() / 3.0).abs() < 0.03, "{}", excess(planted[0]));
+    assert!((excess(planted[1]) - 8.0_f64.ln() * 4.0 / 9.0).abs() < 0.03, "{}", excess(planted[1]));
+    let strong = &found.strongest[0];
+    assert!(strong.above && strong.q.unwrap() < 1e-9);
+    assert!(strong.excess_ci95.unwrap().low() < strong.excess && strong.excess < strong.excess_ci95.unwrap().high());
+    assert!(strong.shift_ci95.unwrap().low() < strong.shift && strong.shift < strong.shift_ci95.unwrap().high());
+    let of_head = |layer: usize, head: usize| &found.heads[grid.index(layer, head)];
+    assert_eq!(of_head(0, 1).downstream.as_ref().map(ends), Some(planted[0]));
+    assert_eq!(of_head(1, 2).upstream.as_ref().map(ends), Some(planted[0]));
+    assert_eq!(of_head(1, 2).downstream.as_ref().map(ends), Some(planted[1]));
+    assert!(of_head(0, 0).downstream.is_none() && of_head(0, 1).upstream.is_none());
+    assert!(of_head(2, 0).downstream.is_none());
+    assert_eq!(found.chains[0], [place(0, 1), place(1, 2), place(2, 0)]);
+    // Between the first two layers, where one head shifts nothing.
+    let pair = &found.layers[0];
+    assert_eq!((pair.source, pair.target, &pair.shift[0], &pair.excess[0]), (0, 1, &vec![0.0; 3], &vec![None; 3]));
+    assert!(pair.q[0].iter().all(Option::is_none) && pair.q[1][2].unwrap() < 1e-9);
+    let mut section = DependenceSection::new(found);
+    section.name_heads(&["broad".to_owned(), "separator".to_owned()]);
+    let summary = section.summary(&default_policy()).to_string();
+    assert!(
+        summary.contains("L0H1 -> L1H2  separator -> -  0.") && summary.contains("L0H1 -> L1H2 -> L2H0"),
+        "{summary}"
+    );
+    assert_eq!(section.defect(grid), None);
+    assert!(section.defect(HeadGrid { layers: 3, heads: 2 }).unwrap().contains("dependence.layers"));
+}
+
+#[test]
+fn edges_of_sources_and_targets_that_multiply_are_hardly_ever_above() {
+    let grid = HeadGrid { layers: 2, heads: 16 };
+    let (mut sums, mut noise) = (begun(grid), noise(11));
+    for index in 0..64 {
+        let factors: Vec<f64> = (0..256).map(|_| 0.5 + noise()).collect();
+        show_shifts(&mut sums, grid, index, |source, target| {
+            0.01 * (1 + source.head) as f64 / (1 + target.head) as f64 * factors[source.head * 16 + target.head]
+        });
+    }
+    let found = measured(sums, grid);
+    assert!(found.above * 20 <= found.edges, "{} of {}", found.above, found.edges);
+    assert!(found.layers[0].q.iter().flatten().all(Option::is_some));
+}
+
+#[test]
+fn an_edge_of_one_sentence_is_not_the_strongest() {
+    let grid = HeadGrid { layers: 2, heads: 3 };
+    let mut sums = begun(grid);
+    for index in 0..64 {
+        show_shifts(&mut sums, grid, index, |source, target| match (source.head, target.head) {
+            (0, 0) => 0.004,
+            (1, 1) if index == 7 => 0.9,
+            _ => 0.001,
+        });
+    }
+    let found = measured(sums, grid);
+    let [first, second] = [0, 1].map(|rank| &found.strongest[rank]);
+    assert_eq!([first.source, first.target], [place(0, 0), place(1, 0)]);
+    let one = found.strongest.iter().find(|edge| edge.source.head == 1 && edge.target.head == 1).unwrap();
+    assert!(one.excess > first.excess && !one.above && first.above, "{one:?} {first:?}");
+    assert!(first.surely() >= second.surely());
+}
+
+#[test]
+fn little_evidence_is_told_and_not_called_anything() {
+    let grid = HeadGrid { layers: 2, heads: 3 };
+    let mut sums = begun(grid);
+    for index in 0..25 {
+        let much = |source: HeadPlace, target: HeadPlace| source.head == 1 && target.head == 1;
+        show_shifts(&mut sums, grid, index, |source, target| {
+            (if much(source, target) { 0.4 } else { 0.01 }) + 1e-4 * index as f64
+        });
+    }
+    let found = measured(sums, grid);
+    assert_eq!((found.tokens, found.sentences, found.above), (50, 25, 0));
+    assert!(found.strongest[0].q.unwrap() < 1e-9 && !found.strongest[0].above && found.chains.is_empty());
+    // One sentence has neither interval nor test.
+    let mut one = begun(grid);
+    show_shifts(&mut one, grid, 4, |source, target| 0.1 + 0.01 * (source.head * target.head) as f64);
+    let edge = measured(one, grid).strongest[0];
+    assert_eq!((edge.shift_ci95, edge.excess_ci95, edge.p, edge.q), (None, None, None, None));
+}
+
+#[test]
+fn sums_of_parts_are_those_of_the_whole() {
+    let grid = HeadGrid { layers: 2, heads: 2 };
+    let (mut whole, mut left, mut right) = (begun(grid), begun(grid), begun(grid));
+    for index in [3, 9, 70, 3 + 64] {
+        let shift = |source: HeadPlace, target: HeadPlace| {
+            0.001 * index as f64 + 0.1 * source.head as f64 + 0.2 * target.head as f64
+        };
+        show_shifts(&mut whole, grid, index, shift);
+        show_shifts(if index % 2 == 0 { &mut left } else { &mut right }, grid, index, shift);
+    }
+    right.merge(&left);
+    assert_eq!(right, whole);
+    assert!(whole.fits(grid, FromToken::Mean) && !whole.fits(HeadGrid { layers: 4, heads: 1 }, FromToken::Mean));
+    let restored = LaterHeads.restore(0, &watching(whole).to_bytes().unwrap()).unwrap();
+    assert_eq!(*observer::sums::<DependenceSums>(&*restored), right);
+}
+
+#[test]
+fn a_model_of_one_layer_has_no_later_heads() {
+    let grid = HeadGrid { layers: 1, heads: 2 };
+    let mut sums = begun(grid);
+    let begun = sums.begin(&sentence(5, 3, "dep"));
+    assert!(!DependenceSums::looks(&begun));
+    let section = DependenceSection::new(measured(sums, grid));
+    let summary = section.summary(&default_policy()).to_string();
+    assert_eq!(summary, "The model has one layer: no head comes after another, so none depends on one.\n");
+    assert_eq!(section.defect(grid), None);
+}
+
+#[test]
+fn without_sentences_there_is_nothing_to_say() {
+    let grid = HeadGrid { layers: 2, heads: 2 };
+    let section = DependenceSection::new(measured(begun(grid), grid));
+    assert_eq!(
+        section.summary(&default_policy()).to_string(),
+        "No sentence had a token of text, so no head was removed.\n"
+    );
+    assert_eq!(section.defect(grid), None);
+}

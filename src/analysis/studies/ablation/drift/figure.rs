@@ -1,0 +1,35 @@
+//! The figure of drift: the heads without which the output moves most and least.
+
+use super::section::{DriftReport, HeadDrift, MovedBy};
+use crate::model::grid::head_name;
+use crate::study::show::figure::{Chart, Figure, Forest, Mark, Row};
+use crate::system::counted::counted;
+
+pub(super) fn figures(drift: &DriftReport) -> Vec<Figure> {
+    let DriftReport { tokens, sentences, without_heads, most, least, .. } = drift;
+    let Some(all) = without_heads.output_drift else { return Vec::new() };
+    let row = |HeadDrift { layer, head, moved }: &HeadDrift| {
+        let MovedBy { output_drift, output_ci95, pooled_drift, pooled_ci95 } = *moved;
+        let marks = vec![Mark::of(output_drift, output_ci95), Mark::of(pooled_drift, pooled_ci95)];
+        Row { name: head_name(*layer, *head), note: String::new(), marks }
+    };
+    let chart = Chart::Forest(Forest {
+        scale: "1 - cosine of the output with and without the head".to_owned(),
+        shares: false,
+        nothing: Some(0.0),
+        marks: ["tokens", "means of sentences"].map(str::to_owned).to_vec(),
+        rows: most.iter().chain(least.iter().rev()).map(row).collect(),
+    });
+    vec![Figure {
+        name: "drift",
+        title: "How far the output turns without a head".to_owned(),
+        reading: format!(
+            "The last hidden states of {}, and the means of {}, with one head removed: the heads \
+             without which they turn most, then those without which they turn least, with 95 % intervals. Without any head the \
+             tokens turn by {all:.3}.",
+            counted(*tokens, "token"),
+            counted(*sentences, "sentence")
+        ),
+        chart,
+    }]
+}

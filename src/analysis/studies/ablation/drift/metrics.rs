@@ -1,0 +1,65 @@
+//! The metrics of drift: one table.
+
+use super::sums::Moved;
+use crate::studies::ablation::drifts::{Drift, Drifts};
+use crate::study::metrics::explanation::Explanation;
+use crate::study::metrics::metric::{Fraction, Keys, Metric};
+
+/// A metric of the drifts of a block, or of all of them, without a head by its place; without one it is chance.
+pub type Ratio = fn(&Moved, Option<usize>) -> Fraction;
+
+/// Every cell of the table.
+pub fn values(moved: &Moved, head: Option<usize>) -> Vec<Fraction> {
+    METRICS.iter().map(|metric| (metric.value)(moved, head)).collect()
+}
+
+/// The drift of last hidden states.
+pub fn output(moved: &Moved, drifts: Option<&Drifts>) -> Fraction {
+    mean(drifts.map(|drifts| &drifts.output), moved.tokens).resting_on(moved.tokens, moved.sentences)
+}
+
+/// The drift of the mean of a sentence.
+pub fn pooled(moved: &Moved, drifts: Option<&Drifts>) -> Fraction {
+    mean(drifts.map(|drifts| &drifts.pooled), moved.sequences).resting_on(moved.sequences, moved.sentences)
+}
+
+fn mean(drift: Option<&Drift>, eligible: u64) -> Fraction {
+    drift.map_or(Fraction::new(0.0, eligible as f64), |drift| Fraction::new(drift.sum.value(), drift.vectors as f64))
+}
+
+const CHANCE: &str = "0: nothing moves";
+const CAVEATS: &str = "How far is not how much it matters: what moves may be read by nobody. Later heads make up for some of it. \
+    It depends on what stands for the head (`settings.ablation`).";
+
+/// All metrics of drift, in the order of the report.
+pub const METRICS: &[Metric<Ratio>] = &[
+    Metric {
+        explanation: Explanation {
+            name: "output_drift",
+            measures: "How far the last hidden states of tokens of text turn when the head is removed.",
+            formula: "output_drift = mean over i in T of 1 - cos(h_i, h'_i), h_i the last hidden state with the head and h'_i \
+                without it",
+            chance: CHANCE,
+            source: "This project (METHODOLOGY, \"Drift\").",
+            caveats: CAVEATS,
+        },
+        keys: Keys::Single,
+        value: |moved, head| output(moved, head.map(|head| &moved.without[head])),
+        chance: None,
+    },
+    Metric {
+        explanation: Explanation {
+            name: "pooled_drift",
+            measures: "How far the mean of a sentence's last hidden states turns when the head is removed.",
+            formula: "pooled_drift = mean over sentences of 1 - cos(m, m'), m the mean of the last hidden states of all tokens \
+                with the head and m' without it",
+            chance: CHANCE,
+            source: "This project (METHODOLOGY, \"Drift\"); the mean over tokens is how many sentence encoders make the vector \
+                of a sentence (Reimers & Gurevych 2019).",
+            caveats: CAVEATS,
+        },
+        keys: Keys::Single,
+        value: |moved, head| pooled(moved, head.map(|head| &moved.without[head])),
+        chance: None,
+    },
+];

@@ -1,0 +1,175 @@
+//! The section `drift` of the report: which heads the output moves most and least without.
+
+use std::fmt::{self, Write};
+
+use comfy_table::CellAlignment;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::metrics::{output, pooled};
+use super::sums::{DriftSums, Moved};
+use crate::model::grid::{HeadGrid, head_name};
+use crate::passes::ablation::Replacement;
+use crate::stats::bootstrap::{Interval, PerBlock};
+use crate::studies::ablation::drifts::Drifts;
+use crate::study::labels::policy::Policy;
+use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::metrics::metric::Fraction;
+use crate::study::section::Section;
+use crate::study::show::summary::Summary;
+use crate::study::show::wording::plain_table;
+use crate::system::counted::counted;
+
+/// Heads that are listed from either end.
+const LISTED: usize = 5;
+
+#[derive(Deserialize)]
+pub struct DriftSection {
+    pub drift: DriftReport,
+}
+
+/// How far the output moves without heads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DriftReport {
+    /// What stood for removed heads.
+    pub removal: Option<Replacement>,
+    /// Sentences with a token of text, the first of each family alone.
+    pub sentences: u64,
+    /// Tokens of text.
+    pub tokens: u64,
+    /// The drift with all heads removed, beside which that without one head is read.
+    pub without_heads: MovedBy,
+    /// The heads without which the last hidden states move most, by falling drift; at most five.
+    pub most: Vec<HeadDrift>,
+    /// Of the other heads those without which they move least, by rising drift; at most five.
+    pub least: Vec<HeadDrift>,
+}
+
+/// A drift of tokens and of sentences, with their intervals.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MovedBy {
+    /// The mean over tokens of text of `1 - cos` of the last hidden states with all heads and without.
+    #[schemars(range(min = 0, max = 2))]
+    pub output_drift: Option<f64>,
+    /// Its 95 % interval.
+    pub output_ci95: Option<Interval>,
+    /// The mean over sentences of `1 - cos` of the mean of the last hidden states.
+    #[schemars(range(min = 0, max = 2))]
+    pub pooled_drift: Option<f64>,
+    /// Its 95 % interval.
+    pub pooled_ci95: Option<Interval>,
+}
+
+/// The drift without one head; its values and intervals are the head's metrics `output_drift` and `pooled_drift`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HeadDrift {
+    /// Layer, counted from 0.
+    pub layer: usize,
+    /// Head within the layer, counted from 0.
+    pub head: usize,
+    /// How far it moves the output.
+    #[serde(flatten)]
+    pub moved: MovedBy,
+}
+
+impl DriftReport {
+    /// What these sums come to; `estimates` are the metrics of the same.
+    pub fn new(sums: &DriftSums, estimates: &Estimates, bench: &Bench) -> Self {
+        let total = sums.blocks().total();
+        let head = |place: usize| {
+            let (layer, head) = bench.grid.at(place);
+            let value = |metric: &str| estimates.heads[place].get(metric, None).copied().flatten();
+            let ci95 = |metric: &str| estimates.ci95[place].get(metric, None).copied().flatten();
+            let moved = MovedBy {
+                output_drift: value("output_drift"),
+                output_ci95: ci95("output_drift"),
+                pooled_drift: value("pooled_drift"),
+                pooled_ci95: ci95("pooled_drift"),
+            };
+            HeadDrift { layer, head, moved }
+        };
+        let mut heads: Vec<HeadDrift> =
+            (0..bench.grid.count()).map(head).filter(|head| head.moved.output_drift.is_some()).collect();
+        heads.sort_by(|a, b| b.moved.output_drift.partial_cmp(&a.moved.output_drift).expect("drifts are numbers"));
+        let others = heads.split_off(LISTED.min(heads.len()));
+        Self {
+            removal: sums.conditions().removal,
+            sentences: total.sentences,
+            tokens: total.tokens,
+            without_heads: without_heads(sums, &total, bench),
+            most: heads,
+            least: others.into_iter().rev().take(LISTED).collect(),
+        }
+    }
+
+    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
+        let Self { removal, sentences, tokens, without_heads, most, least } = self;
+        let Some(removal) = removal.filter(|_| *tokens > 0) else {
+            return writeln!(out, "No sentence had a token of text, so no head was removed.");
+        };
+        writeln!(
+            out,
+            "Heads removed one at a time (by {}): how far the output turns, as 1 - cosine of the last hidden states of {} \
+             and of the means of {}. The heads without which it moves most, and least, ± half of the 95 % interval:\n",
+            removal.name(),
+            counted(*tokens, "token"),
+            counted(*sentences, "sentence")
+        )?;
+        out.table(table(most.iter().chain(least), without_heads));
+        Ok(())
+    }
+}
+
+/// The drift with all heads removed.
+fn without_heads(sums: &DriftSums, total: &Moved, bench: &Bench) -> MovedBy {
+    let estimate = |of: fn(&Moved, Option<&Drifts>) -> Fraction| {
+        let resampled = |part: fn(&Fraction) -> f64| {
+            let blocks: PerBlock =
+                std::array::from_fn(|block| part(&of(&sums.blocks()[block], Some(&sums.blocks()[block].bare))));
+            bench.resamples.sums(&blocks)
+        };
+        let ci95 = || resampled(Fraction::numerator).over(&resampled(Fraction::denominator));
+        (of(total, Some(&total.bare)).value(), if bench.resamples.is_empty() { None } else { ci95() })
+    };
+    let ((output_drift, output_ci95), (pooled_drift, pooled_ci95)) = (estimate(output), estimate(pooled));
+    MovedBy { output_drift, output_ci95, pooled_drift, pooled_ci95 }
+}
+
+fn table<'a>(heads: impl Iterator<Item = &'a HeadDrift>, without: &MovedBy) -> comfy_table::Table {
+    let mut table = plain_table();
+    table.set_header(["without", "output drift", "pooled drift"]);
+    let cell = |drift: Option<f64>, ci95: Option<Interval>| {
+        let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.5}", ci95.half_width()));
+        drift.map_or_else(|| "-".to_owned(), |drift| format!("{drift:.5}{spread}"))
+    };
+    let row = |name: String, moved: &MovedBy| {
+        [name, cell(moved.output_drift, moved.output_ci95), cell(moved.pooled_drift, moved.pooled_ci95)]
+    };
+    for HeadDrift { layer, head, moved } in heads {
+        table.add_row(row(head_name(*layer, *head), moved));
+    }
+    table.add_row(row("all heads".to_owned(), without));
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+impl Section for DriftSection {
+    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
+        vec![("drift", &self.drift)]
+    }
+
+    fn summary(&self, _: &Policy) -> Summary {
+        let mut summary = Summary::default();
+        self.drift.write_summary(&mut summary).expect("writing to a string does not fail");
+        summary
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let DriftReport { most, least, .. } = &self.drift;
+        let strange = |head: &&HeadDrift| head.layer >= grid.layers || head.head >= grid.heads;
+        let head = most.iter().chain(least).find(strange)?;
+        Some(format!("`drift` has {}, which the model has not", head_name(head.layer, head.head)))
+    }
+}

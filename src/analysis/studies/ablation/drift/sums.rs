@@ -1,0 +1,145 @@
+//! How far the last hidden states move when heads are removed, summed by block.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::forward::rows::Rows;
+use crate::model::forward::visitor::Needs;
+use crate::model::grid::HeadGrid;
+use crate::passes::ablation::Conditions;
+use crate::passes::beforehand::Beforehand;
+use crate::passes::observer::{Lent, Sums};
+use crate::passes::run::variants::{Missing, each_head_and_all, without_any};
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::studies::ablation::drifts::{Drifts, States};
+
+/// The drifts of some sentences.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Moved {
+    /// Tokens of text.
+    pub tokens: u64,
+    /// Sentences with any.
+    pub sequences: u64,
+    /// The first of each family among them.
+    pub sentences: u64,
+    /// Without each head, `[heads]`.
+    pub without: Vec<Drifts>,
+    /// Without any.
+    pub bare: Drifts,
+}
+
+impl Merge for Moved {
+    fn merge(&mut self, other: &Self) {
+        self.tokens += other.tokens;
+        self.sequences += other.sequences;
+        self.sentences += other.sentences;
+        self.without.iter_mut().zip(&other.without).for_each(|(drifts, more)| drifts.merge(more));
+        self.bare.merge(&other.bare);
+    }
+}
+
+/// The sums of all blocks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DriftSums {
+    grid: HeadGrid,
+    conditions: Conditions,
+    blocks: Blocks<Moved>,
+}
+
+impl DriftSums {
+    /// Empty sums for a model with `grid` heads.
+    pub fn new(grid: HeadGrid) -> Self {
+        let empty = Moved { without: vec![Drifts::default(); grid.count()], ..Moved::default() };
+        Self { grid, conditions: Conditions::default(), blocks: Blocks::new(empty) }
+    }
+
+    /// The sums of each block.
+    pub fn blocks(&self) -> &Blocks<Moved> {
+        &self.blocks
+    }
+
+    /// How heads were removed, once the pass has begun.
+    pub fn conditions(&self) -> Conditions {
+        self.conditions
+    }
+}
+
+/// A sequence as these sums see it.
+#[derive(Debug)]
+pub struct Begun {
+    block: usize,
+    /// The turn, of those that these sums ask for; `None` in the first, with all heads.
+    turn: Option<usize>,
+    /// The tokens of text.
+    text: Vec<usize>,
+    /// Its last hidden states with all heads, once they were shown.
+    whole: States,
+}
+
+impl Sums for DriftSums {
+    type Begun = Begun;
+
+    fn needs(&self) -> Needs {
+        Needs { hidden_states: true, ..Needs::default() }
+    }
+
+    fn begin_pass(&mut self, known: &Beforehand) {
+        self.conditions = known.conditions;
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> Begun {
+        let block = block_of(sequence.family.number);
+        let text: Vec<usize> = sequence.text_places().collect();
+        if !text.is_empty() {
+            let sums = &mut self.blocks[block];
+            sums.tokens += text.len() as u64;
+            sums.sequences += 1;
+            sums.sentences += u64::from(sequence.family.is_first);
+        }
+        Begun { block, turn: None, text, whole: States::default() }
+    }
+
+    fn looks(begun: &Begun) -> bool {
+        !begun.text.is_empty()
+    }
+
+    fn turns(&self) -> Vec<Missing> {
+        each_head_and_all(self.grid)
+    }
+
+    fn turn(&mut self, begun: &mut Begun, number: usize) {
+        begun.turn = Some(number);
+    }
+
+    fn head(&mut self, _: &mut Begun, _: &mut Lent<'_>) {}
+
+    fn hidden_states(&mut self, begun: &mut Begun, layer: usize, states: Rows<'_>) {
+        if layer != self.grid.layers || begun.text.is_empty() {
+            return;
+        }
+        let seen = States::new(states, &begun.text);
+        let sums = &mut self.blocks[begun.block];
+        let Some(turn) = begun.turn else {
+            begun.whole = seen;
+            return;
+        };
+        let drifts = seen.drifts(&begun.whole, states.width());
+        if let Some(without) = sums.without.get_mut(turn) {
+            without.merge(&drifts);
+        }
+        if turn == without_any(self.grid) {
+            sums.bare.merge(&drifts);
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        assert_eq!(self.grid, other.grid, "sums of one analysis");
+        self.conditions = self.conditions.or(other.conditions);
+        self.blocks.merge(&other.blocks);
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        self.grid == grid && self.blocks.fit(|block| block.without.len() == grid.count())
+    }
+}

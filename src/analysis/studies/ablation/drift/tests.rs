@@ -1,0 +1,151 @@
+use super::*;
+use crate::model::forward::rows::Rows;
+use crate::model::grid::HeadGrid;
+use crate::passes::ablation::{Conditions, Replacement};
+use crate::passes::beforehand::Beforehand;
+use crate::passes::observer::Sums;
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::test_support::sentence;
+use crate::stats::bootstrap::Resamples;
+use crate::studies::ablation::drifts::{Drifts, one_less_cosine};
+use crate::studies::registry::default_policy;
+use crate::system::parallel::all_cores;
+
+const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
+
+/// How heads are removed.
+const CONDITIONS: Conditions = Conditions { removal: Some(Replacement::Mean), objective: None };
+
+/// Two tokens of text between two special ones, hidden states of two dimensions.
+type States = [f32; 8];
+
+const WHOLE: States = [0.0, 0.0, 3.0, 4.0, 0.0, 2.0, 0.0, -2.0];
+const TURNED: States = [0.0, 0.0, 4.0, 3.0, 0.0, 5.0, 0.0, -5.0];
+const OPPOSITE: States = [0.0, 0.0, -3.0, -4.0, 0.0, 2.0, 0.0, -2.0];
+
+fn show(sums: &mut DriftSums, index: u64, turns: &[States]) {
+    let mut begun = sums.begin(&sentence(index, 2, "dep"));
+    for (turn, states) in turns.iter().enumerate() {
+        if turn > 0 {
+            sums.turn(&mut begun, turn - 1);
+        }
+        // What goes into the layer is not what comes out of it.
+        sums.hidden_states(&mut begun, 0, Rows::new(&[9.0; 8], 2));
+        sums.hidden_states(&mut begun, 1, Rows::new(states, 2));
+    }
+    sums.end(begun);
+}
+
+fn begun(grid: HeadGrid) -> DriftSums {
+    let mut sums = DriftSums::new(grid);
+    sums.begin_pass(&Beforehand { conditions: CONDITIONS, ..Beforehand::default() });
+    sums
+}
+
+fn measured(sums: DriftSums, grid: HeadGrid) -> (Estimates, DriftReport) {
+    let observer = watching(sums);
+    let bench = Bench { grid, threads: all_cores(), resamples: Resamples::new(), leaves_out: false };
+    let (estimates, found) = OutputDrift.measure(&[Observed { sums: &*observer, left_out: 0 }], &bench);
+    (estimates, section::<DriftSection>(&*found).drift.clone())
+}
+
+#[test]
+fn cosines_by_hand() {
+    let near = |found: Option<f64>, expected: f64| (found.unwrap() - expected).abs() < 1e-15;
+    assert!(near(one_less_cosine(&[3.0, 4.0], &[8.0, 6.0]), 0.04));
+    assert!(near(one_less_cosine(&[3.0, 4.0], &[-4.0, 3.0]), 1.0));
+    assert_eq!(one_less_cosine(&[3.0, 4.0], &[-3.0, -4.0]), Some(2.0));
+    assert_eq!(one_less_cosine(&[0.1, 0.7], &[0.1, 0.7]), Some(0.0));
+    assert_eq!(one_less_cosine(&[0.0, 0.0], &[0.1, 0.7]), None);
+}
+
+#[test]
+fn drifts_by_hand() {
+    let mut sums = begun(GRID);
+    show(&mut sums, 5, &[WHOLE, TURNED, WHOLE, OPPOSITE]);
+    let (estimates, found) = measured(sums, GRID);
+    let value = |place: usize, metric: &str| estimates.heads[place].get(metric, None).unwrap().unwrap();
+    // Of the two tokens of text one turns from (3, 4) to (4, 3); the mean of all four from (3, 4)/4 to (4, 3)/4.
+    assert!((value(0, "output_drift") - 0.02).abs() < 1e-15 && (value(0, "pooled_drift") - 0.04).abs() < 1e-15);
+    assert_eq!([value(1, "output_drift"), value(1, "pooled_drift")], [0.0, 0.0]);
+    assert_eq!((found.tokens, found.sentences, found.removal), (2, 1, Some(Replacement::Mean)));
+    assert_eq!((found.without_heads.output_drift, found.without_heads.pooled_drift), (Some(1.0), Some(2.0)));
+    assert_eq!(estimates.chance.get("output_drift", None), Some(&Some(0.0)));
+    let rests_on = |metric: &str| estimates.denominators.get(metric, None).unwrap().count;
+    assert_eq!([rests_on("output_drift"), rests_on("pooled_drift")], [2, 1]);
+}
+
+#[test]
+fn vectors_without_a_direction_leave_both_sums() {
+    let mut sums = begun(GRID);
+    let nothing = [0.0; 8];
+    show(&mut sums, 5, &[WHOLE, nothing, TURNED, nothing]);
+    let (estimates, found) = measured(sums, GRID);
+    assert_eq!(estimates.heads[0].get("output_drift", None), Some(&None));
+    assert_eq!(found.without_heads.pooled_drift, None);
+    assert_eq!(found.most.iter().map(|head| head.head).collect::<Vec<_>>(), [1]);
+}
+
+#[test]
+fn heads_that_move_most_and_least_are_told() {
+    let grid = HeadGrid { layers: 1, heads: 12 };
+    let mut sums = begun(grid);
+    for index in 0..64 {
+        let mut turns = vec![WHOLE];
+        // The further back a head, the further it turns the first token of text; a little more in some sentences.
+        let turned = |place: usize| {
+            let more = 0.02 * place as f32 * if index % 2 == 0 { 1.0 } else { 1.1 };
+            [0.0, 0.0, 3.0 + more, 4.0 - more, 0.0, 2.0, 0.0, -2.0]
+        };
+        turns.extend((0..grid.heads).map(turned));
+        turns.push(OPPOSITE);
+        show(&mut sums, index, &turns);
+    }
+    let (estimates, found) = measured(sums, grid);
+    let heads = |list: &[section::HeadDrift]| list.iter().map(|head| head.head).collect::<Vec<_>>();
+    assert_eq!((heads(&found.most), heads(&found.least)), (vec![11, 10, 9, 8, 7], vec![0, 1, 2, 3, 4]));
+    let moved = found.most[0].moved;
+    assert_eq!(Some(&moved.output_drift), estimates.heads[11].get("output_drift", None));
+    let ci95 = moved.output_ci95.unwrap();
+    assert!(ci95.low() < moved.output_drift.unwrap() && moved.output_drift.unwrap() < ci95.high());
+    let summary = DriftSection { drift: found }.summary(&default_policy()).to_string();
+    assert!(summary.contains("128 tokens") && summary.contains("64 sentences"), "{summary}");
+    assert!(summary.find("L0H11") < summary.find("L0H0 ") && summary.contains("all heads  1.0"), "{summary}");
+}
+
+#[test]
+fn sums_of_parts_are_those_of_the_whole() {
+    let (mut whole, mut left, mut right) = (begun(GRID), begun(GRID), begun(GRID));
+    for (index, turned) in [(3, TURNED), (9, OPPOSITE), (70, WHOLE), (3 + 64, TURNED)] {
+        let turns = [WHOLE, turned, WHOLE, TURNED];
+        show(&mut whole, index, &turns);
+        show(if index % 2 == 0 { &mut left } else { &mut right }, index, &turns);
+    }
+    right.merge(&left);
+    assert_eq!(right, whole);
+    assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean));
+    let restored = OutputDrift.restore(0, &watching(whole).to_bytes().unwrap()).unwrap();
+    assert_eq!(*observer::sums::<DriftSums>(&*restored), right);
+    assert_ne!(right.blocks()[3].without[0], Drifts::default());
+}
+
+#[test]
+fn without_sentences_there_is_nothing_to_say() {
+    let (_, found) = measured(begun(GRID), GRID);
+    let section = DriftSection { drift: found };
+    assert_eq!(
+        section.summary(&default_policy()).to_string(),
+        "No sentence had a token of text, so no head was removed.\n"
+    );
+    assert_eq!(section.defect(GRID), None);
+}
+
+#[test]
+fn a_section_of_other_heads_is_defective() {
+    let mut sums = begun(GRID);
+    show(&mut sums, 5, &[WHOLE, TURNED, WHOLE, OPPOSITE]);
+    let section = DriftSection { drift: measured(sums, GRID).1 };
+    assert_eq!(section.defect(GRID), None);
+    let defect = section.defect(HeadGrid { layers: 1, heads: 1 }).unwrap();
+    assert_eq!(defect, "`drift` has L0H1, which the model has not");
+}

@@ -1,0 +1,92 @@
+//! How far the last hidden states of a sequence are from what they are with all heads.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::forward::rows::Rows;
+use crate::stats::blocks::Merge;
+use crate::stats::exact::ExactSum;
+
+/// `1 - cos` of vectors with all heads and without some, summed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Drift {
+    /// The sum.
+    pub sum: ExactSum,
+    /// The vectors, of which neither is zero.
+    pub vectors: u64,
+}
+
+impl Drift {
+    /// Adds a vector with all heads and the same without some.
+    fn add(&mut self, whole: &[f64], without: &[f64]) {
+        if let Some(drift) = one_less_cosine(whole, without) {
+            self.sum += drift;
+            self.vectors += 1;
+        }
+    }
+}
+
+impl Merge for Drift {
+    fn merge(&mut self, other: &Self) {
+        self.sum += other.sum;
+        self.vectors += other.vectors;
+    }
+}
+
+/// The drift of tokens of text and of sentences when some heads are removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Drifts {
+    /// Of the last hidden states of tokens of text.
+    pub output: Drift,
+    /// Of the mean of each sentence's last hidden states, special tokens included.
+    pub pooled: Drift,
+}
+
+impl Merge for Drifts {
+    fn merge(&mut self, other: &Self) {
+        self.output.merge(&other.output);
+        self.pooled.merge(&other.pooled);
+    }
+}
+
+/// The last hidden states of a sequence.
+#[derive(Debug, Default)]
+pub struct States {
+    /// Those of tokens of text, one after the other.
+    text: Vec<f64>,
+    /// The mean of all.
+    pooled: Vec<f64>,
+}
+
+impl States {
+    /// Those of a sequence whose tokens of text are at these places.
+    pub fn new(states: Rows<'_>, text: &[usize]) -> Self {
+        let mut pooled = vec![0.0; states.width()];
+        for row in states.iter() {
+            pooled.iter_mut().zip(row).for_each(|(sum, &value)| *sum += f64::from(value));
+        }
+        pooled.iter_mut().for_each(|sum| *sum /= states.count() as f64);
+        Self { text: text.iter().flat_map(|&token| states.row(token)).copied().map(f64::from).collect(), pooled }
+    }
+
+    /// How far they are from what they were with all heads; `width` is that of a state.
+    pub fn drifts(&self, whole: &Self, width: usize) -> Drifts {
+        let mut drifts = Drifts::default();
+        let pairs = whole.text.chunks_exact(width).zip(self.text.chunks_exact(width));
+        pairs.for_each(|(whole, without)| drifts.output.add(whole, without));
+        drifts.pooled.add(&whole.pooled, &self.pooled);
+        drifts
+    }
+}
+
+/// `1 - cos` of two vectors, from 0 to 2; `None` where one of them is zero and has no direction.
+///
+/// As half of the squared distance of the vectors scaled to length 1, so that it is exactly 0 of equal vectors, and what is
+/// small is not lost in the rounding of a cosine near 1.
+pub fn one_less_cosine(a: &[f64], b: &[f64]) -> Option<f64> {
+    let [a_length, b_length] = [a, b].map(|vector| vector.iter().map(|value| value * value).sum::<f64>().sqrt());
+    if a_length == 0.0 || b_length == 0.0 {
+        return None;
+    }
+    let squares = a.iter().zip(b).map(|(a, b)| (a / a_length - b / b_length).powi(2)).sum::<f64>();
+    Some((squares / 2.0).min(2.0))
+}

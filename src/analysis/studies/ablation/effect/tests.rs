@@ -1,0 +1,181 @@
+use super::section::{Effects, Verdict, Verdicts};
+use super::sums::{Group, Losses};
+use super::*;
+use crate::corpus::{Annotation, Upos};
+use crate::model::grid::HeadGrid;
+use crate::model::parameters::Objective;
+use crate::passes::ablation::{Conditions, Replacement};
+use crate::passes::beforehand::Beforehand;
+use crate::passes::observer::{Sums, watching};
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::{PredictedToken, Sequence};
+use crate::sequences::test_support::sentence;
+use crate::stats::bootstrap::Resamples;
+use crate::studies::registry::default_policy;
+use crate::system::parallel::all_cores;
+
+const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
+
+/// How heads are removed.
+const CONDITIONS: Conditions =
+    Conditions { removal: Some(Replacement::Mean), objective: Some(Objective::MaskedTokens) };
+
+/// A sentence of nine words, each a token and the dependent of the one before, of which the words 1 and 8 are masked, and
+/// word 3, whose token is not known: true are 1 and 2.
+fn masked(index: u64) -> Sequence {
+    let token = |word: usize, truth| PredictedToken::masked(word + 1, word, truth);
+    let annotation = |word: usize| Annotation {
+        upos: Some(if word == 1 { Upos::Noun } else { Upos::Verb }),
+        ..Annotation::default()
+    };
+    let mut sequence = sentence(index, 9, "obl:tmod");
+    // Word 8 and its head, word 1, are always masked together.
+    sequence.tree.as_mut().unwrap()[8].head = crate::corpus::TreeHead::Word(1);
+    let annotations = (0..9).map(annotation).collect();
+    Sequence { predictions: vec![token(1, Some(1)), token(3, None), token(8, Some(2))], annotations, ..sequence }
+}
+
+/// Logits of three tokens by which the true one has the loss `nats`.
+fn logits(truth: usize, nats: f64) -> [f32; 3] {
+    let p = (-nats).exp();
+    #[expect(clippy::cast_possible_truncation, reason = "a logit")]
+    std::array::from_fn(|token| if token == truth { p.ln() as f32 } else { ((1.0 - p) / 2.0).ln() as f32 })
+}
+
+/// Shows a sentence in all turns: the losses of its two scored tokens with all heads, without each, without any.
+fn show(sums: &mut EffectSums, index: u64, losses: &[[f64; 2]]) {
+    let mut begun = sums.begin(&masked(index));
+    for (turn, [first, second]) in losses.iter().enumerate() {
+        if turn > 0 {
+            sums.turn(&mut begun, turn - 1);
+        }
+        sums.logits(&mut begun, 2, &logits(1, *first));
+        sums.logits(&mut begun, 9, &logits(2, *second));
+    }
+    sums.end(begun);
+}
+
+fn bench(grid: HeadGrid) -> Bench {
+    Bench { grid, threads: all_cores(), resamples: Resamples::new(), leaves_out: false }
+}
+
+fn measured(sums: EffectSums, grid: HeadGrid) -> (Estimates, Effects) {
+    let observer = watching(sums);
+    let (estimates, mut found) = Effect.measure(&[Observed { sums: &*observer, left_out: 3 }], &bench(grid));
+    found.correct(&default_policy());
+    (estimates, section::<EffectSection>(&*found).effect.clone())
+}
+
+#[test]
+fn losses_are_summed_by_group_and_turn() {
+    let mut sums = EffectSums::new(GRID);
+    let turns = [[1.0, 2.0], [1.5, 2.25], [0.5, 2.0], [3.0; 2]];
+    show(&mut sums, 5, &turns);
+    let total = sums.blocks().total();
+    let of = |group: &Group| {
+        let Losses { tokens, sentences, whole, bare, without } = &total[group];
+        let sums = [*whole, *bare, without[0], without[1]].map(|sum| (sum.value() * 1e4).round() / 1e4);
+        (*tokens, *sentences, sums)
+    };
+    assert_eq!(of(&Group::All), (2, 1, [3.0, 6.0, 3.75, 2.5]));
+    assert_eq!(of(&Group::Class(Upos::Noun)), (1, 1, [1.0, 3.0, 1.5, 0.5]));
+    assert_eq!(of(&Group::Class(Upos::Verb)), (1, 1, [2.0, 3.0, 2.25, 2.0]));
+    // By its base name, and without the word that is always masked together with its head.
+    assert_eq!(of(&Group::Relation("obl".to_owned())), (1, 1, [1.0, 3.0, 1.5, 0.5]));
+    assert_eq!(total.len(), 4);
+
+    let (estimates, found) = measured(sums, GRID);
+    let near = |found: Option<f64>, expected: f64| (found.unwrap() - expected).abs() < 1e-5;
+    assert!(near(found.loss, 1.5) && near(found.loss_without_heads, 3.0) && near(found.band, 0.015));
+    assert_eq!((found.masked_tokens, found.sentences, found.sentences_left_out), (2, 1, 3));
+    assert!(near(found.heads[0].effect, 0.375) && near(found.heads[1].effect, -0.25));
+    assert!(near(*estimates.heads[0].get("loss_effect_by_class", Some("NOUN")).unwrap(), 0.5));
+    assert_eq!(estimates.heads[0].get("loss_effect_by_class", Some("ADJ")), Some(&None));
+    assert!((found.relations[0].effects[1].unwrap() + 0.5).abs() < 1e-5 && found.relations[0].relation == "obl");
+    // One sentence decides nothing.
+    assert!(found.heads.iter().all(|head| head.verdict == Some(Verdict::Undecided) && head.q.is_none()));
+}
+
+#[test]
+fn verdicts_of_planted_effects() {
+    let grid = HeadGrid { layers: 1, heads: 5 };
+    let mut sums = EffectSums::new(grid);
+    sums.begin_pass(&Beforehand { conditions: CONDITIONS, ..Beforehand::default() });
+    for index in 0..128 {
+        // From sentence to sentence different, and as often the one as the other way.
+        let noise = match (index % 4 < 2, index < 64) {
+            (true, true) => 0.02,
+            (true, false) => -0.01,
+            (false, true) => 0.03,
+            (false, false) => -0.04,
+        };
+        let effects = [0.2 + noise, -0.2 + noise, 0.0, 0.001 * noise, 0.05 * noise];
+        let mut turns = vec![[1.0; 2]];
+        turns.extend(effects.iter().map(|effect| [1.0 + effect; 2]));
+        turns.push([1.5; 2]);
+        show(&mut sums, index, &turns);
+    }
+    let (_, found) = measured(sums, grid);
+    let verdicts: Vec<Verdict> = found.heads.iter().filter_map(|head| head.verdict).collect();
+    use Verdict::{Harmful, Helpful, Negligible};
+    assert_eq!(verdicts, [Helpful, Harmful, Negligible, Negligible, Negligible]);
+    // A head that writes nothing has an effect of exactly 0.
+    assert_eq!((found.heads[2].effect, found.heads[2].p), (Some(0.0), Some(1.0)));
+    let expected = serde_json::json!({ "helpful": 1, "harmful": 1, "negligible": 3, "undecided": 0 });
+    assert_eq!(serde_json::to_value::<Verdicts>(found.verdicts).unwrap(), expected);
+    let summary = EffectSection { effect: found }.summary(&default_policy()).to_string();
+    assert!(summary.contains("1 head is helpful, 1 harmful, 3 negligible"), "{summary}");
+    assert!(summary.find("L0H0").unwrap() < summary.find("L0H1").unwrap(), "{summary}");
+}
+
+#[test]
+fn heads_without_an_effect_are_hardly_ever_called_helpful_or_harmful() {
+    let grid = HeadGrid { layers: 10, heads: 40 };
+    let mut sums = EffectSums::new(grid);
+    let mut state = 7_u64;
+    let mut noise = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f64 / f64::from(1 << 24) - 0.5
+    };
+    for index in 0..128 {
+        let mut turns = vec![[1.0; 2]];
+        turns.extend((0..grid.count()).map(|_| [1.0 + noise(); 2]));
+        turns.push([1.0; 2]);
+        show(&mut sums, index, &turns);
+    }
+    let (_, found) = measured(sums, grid);
+    let called = found.heads.iter().filter(|head| head.verdict != Some(Verdict::Undecided)).count();
+    assert!(called * 20 <= grid.count(), "{called} of {}", grid.count());
+    assert!(found.heads.iter().all(|head| head.q.is_some()));
+}
+
+#[test]
+fn sums_of_parts_are_those_of_the_whole() {
+    let turns = |first| [[first, 1.0], [2.0; 2], [1.0; 2], [3.0; 2]];
+    let (mut whole, mut left, mut right) = (EffectSums::new(GRID), EffectSums::new(GRID), EffectSums::new(GRID));
+    for (index, first) in [(3, 0.1), (9, 0.7), (70, 1.3), (3 + 64, 0.2)] {
+        show(&mut whole, index, &turns(first));
+        show(if index % 2 == 0 { &mut left } else { &mut right }, index, &turns(first));
+    }
+    right.merge(&left);
+    assert_eq!(right, whole);
+    assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean));
+    let restored = Effect.restore(0, &watching(whole).to_bytes().unwrap()).unwrap();
+    assert_eq!(*observer::sums::<EffectSums>(&*restored), right);
+}
+
+#[test]
+fn without_masked_words_there_is_nothing_to_say() {
+    let (_, found) = measured(EffectSums::new(GRID), GRID);
+    assert_eq!((found.masked_tokens, found.loss, found.band), (0, None, None));
+    let summary = EffectSection { effect: found }.summary(&default_policy()).to_string();
+    assert_eq!(summary, "No token could be scored, so no head was removed.\n");
+}
+
+#[test]
+fn a_section_of_other_heads_is_defective() {
+    let (_, found) = measured(EffectSums::new(GRID), GRID);
+    let section = EffectSection { effect: found };
+    assert_eq!(section.defect(GRID), None);
+    assert!(section.defect(HeadGrid { layers: 1, heads: 3 }).unwrap().contains("effect.heads"));
+}

@@ -1,0 +1,56 @@
+//! The metrics of derivatives: one table.
+
+use super::sums::Derivatives;
+use crate::study::metrics::explanation::Explanation;
+use crate::study::metrics::metric::{Fraction, Keys, Metric};
+
+/// A metric of the derivatives of a block, or of all of them, and of a head by its place; without one it is chance.
+pub type Ratio = fn(&Derivatives, Option<usize>) -> Fraction;
+
+/// Every metric of the table.
+pub fn values(sums: &Derivatives, head: Option<usize>) -> Vec<Fraction> {
+    METRICS.iter().map(|metric| (metric.value)(sums, head)).collect()
+}
+
+/// All metrics of derivatives, in the order of the report.
+pub const METRICS: &[Metric<Ratio>] = &[
+    Metric {
+        explanation: Explanation {
+            name: "gradient_importance",
+            measures: "How much the loss of a sentence's masked tokens depends on the head, in either direction.",
+            formula: "gradient_importance = mean over sentences s with masks of |d L_s / d xi| at xi = 1, in nats; L_s the mean of \
+                -ln p(t) over the masked tokens t of s, the head writing r + xi (z - r)",
+            chance: "0: nothing of the head is read; whatever is read has more, for sizes do not cancel out",
+            source: "Michel et al. 2019 (arXiv:1905.10650), section 4.1: the sensitivity I_h, there of a task's loss, towards \
+                zero, and normalised by layer, which it is not here.",
+            caveats: "It has no sign: a head may be in the way of as many sentences as it helps. A head of which only the whole can be \
+                missed has little: the loss is flat where the model is sure. What the gate goes towards: `settings.ablation`.",
+        },
+        keys: Keys::Single,
+        value: |sums, head| {
+            let size = head.map_or(0.0, |head| sums.sizes[head].value());
+            Fraction::new(size, sums.sequences as f64).resting_on(sums.sequences, sums.sentences)
+        },
+        chance: None,
+    },
+    Metric {
+        explanation: Explanation {
+            name: "first_order_effect",
+            measures: "How much the loss of masked tokens would rise without the head, if it went on as it begins.",
+            formula: "first_order_effect = - sum over sentences s of d (sum of -ln p(t) over the masked tokens t of s) / d xi at xi = 1 \
+                / masked tokens, in nats; the head writing r + xi (z - r)",
+            chance: "0: a small part of the head is not missed",
+            source: "The first term of the Taylor series of the loss, as Molchanov et al. 2017 (arXiv:1611.06440), section 2.2, remove \
+                feature maps by; the sign kept.",
+            caveats: "It is right for a small part of the head, and removal takes all of it: where the loss bends, the two differ, \
+                also in sign.",
+        },
+        keys: Keys::Single,
+        value: |sums, head| {
+            // Of 0 there is no negative.
+            let fall = head.map_or(0.0, |head| 0.0 - sums.signed[head].value());
+            Fraction::new(fall, sums.tokens as f64).resting_on(sums.tokens, sums.sentences)
+        },
+        chance: None,
+    },
+];

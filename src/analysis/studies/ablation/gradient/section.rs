@@ -1,0 +1,192 @@
+//! The section `gradient` of the report: what each head is worth to first order, and how far that is its effect.
+
+use std::fmt::{self, Write};
+
+use comfy_table::CellAlignment;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::metrics::METRICS;
+use super::sums::GradientSums;
+use crate::model::grid::{HeadGrid, head_name};
+use crate::model::parameters::Objective;
+use crate::passes::ablation::{Conditions, Replacement};
+use crate::stats::bootstrap::Interval;
+use crate::study::labels::policy::Policy;
+use crate::study::metrics::by_block::RankCorrelation;
+use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::section::Section;
+use crate::study::show::summary::Summary;
+use crate::study::show::wording::plain_table;
+use crate::system::counted::counted;
+
+/// Heads that the summary shows from either end.
+const SHOWN: usize = 5;
+
+/// The metric that derivatives are an estimate of.
+const EXACT: &str = "loss_effect";
+
+#[derive(Deserialize)]
+pub struct GradientSection {
+    pub gradient: Gradients,
+}
+
+/// What heads are worth to the model's own task, to first order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Gradients {
+    /// What the gates of heads go towards; null where nothing was scored.
+    pub removal: Option<Replacement>,
+    /// The task that the losses are of; null where nothing was predicted.
+    #[serde(default)]
+    pub objective: Option<Objective>,
+    /// Sentences with a scored token, the first of each family alone.
+    pub sentences: u64,
+    /// Sentences of the sample without a token to score.
+    pub sentences_left_out: u64,
+    /// Tokens that were scored: masked ones, or of a discriminator all of the text.
+    pub masked_tokens: u64,
+    /// The mean loss of such a token, in nats.
+    pub loss: Option<f64>,
+    /// Both measures of each head, layer by layer; their standard errors are those of the head's metrics of these names.
+    pub heads: Vec<HeadGradient>,
+    /// How far the order of the heads by each measure is that by the effect of their removal; empty where that was not
+    /// measured.
+    pub rank_correlations: Vec<Agreement>,
+}
+
+/// Both measures of one head.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HeadGradient {
+    /// Layer, counted from 0.
+    pub layer: usize,
+    /// Head within the layer, counted from 0.
+    pub head: usize,
+    /// `gradient_importance`, in nats.
+    pub importance: Option<f64>,
+    /// `first_order_effect`, in nats.
+    pub first_order_effect: Option<f64>,
+    /// Its 95 % interval.
+    pub first_order_ci95: Option<Interval>,
+}
+
+/// How far the order of the heads by one metric is that by another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Agreement {
+    /// The metric of derivatives.
+    pub metric: String,
+    /// The metric that it is held against.
+    pub with: String,
+    /// Spearman's rank correlation over all heads.
+    #[serde(flatten)]
+    pub correlation: RankCorrelation,
+}
+
+impl Gradients {
+    /// What these sums come to; `estimates` are the metrics of the same.
+    pub fn new(sums: &GradientSums, sentences_left_out: u64, estimates: &Estimates, bench: &Bench) -> Self {
+        let total = sums.blocks().total();
+        let head = |place: usize| {
+            let (layer, head) = bench.grid.at(place);
+            let value = |metric: &str| estimates.heads[place].get(metric, None).copied().flatten();
+            HeadGradient {
+                layer,
+                head,
+                importance: value("gradient_importance"),
+                first_order_effect: value("first_order_effect"),
+                first_order_ci95: estimates.ci95[place].get("first_order_effect", None).copied().flatten(),
+            }
+        };
+        let Conditions { removal, objective } = sums.conditions();
+        Self {
+            removal,
+            objective,
+            sentences: total.sentences,
+            sentences_left_out,
+            masked_tokens: total.tokens,
+            loss: (total.tokens > 0).then(|| total.loss.value() / total.tokens as f64),
+            heads: (0..bench.grid.count()).map(head).collect(),
+            rank_correlations: Vec::new(),
+        }
+    }
+
+    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
+        let Self { removal, objective, sentences, masked_tokens, loss, heads, rank_correlations, .. } = self;
+        let (Some(removal), Some(loss)) = (removal, loss) else {
+            return writeln!(out, "No token could be scored, so there is no gradient.");
+        };
+        let tokens = objective.unwrap_or(Objective::MaskedTokens).tokens();
+        writeln!(
+            out,
+            "Gradients of the heads' gates (towards the {}): loss of {masked_tokens} {tokens} of {}, {loss:.3} nats \
+             a token. Importance is the mean size of a sentence's derivative, first order what a token's loss would rise without the \
+             head if it went on as it begins. The most and least important, ± half of the 95 % interval:\n",
+            removal.name(),
+            counted(*sentences, "sentence")
+        )?;
+        let mut order: Vec<&HeadGradient> = heads.iter().collect();
+        let importance = |head: &HeadGradient| head.importance.unwrap_or(0.0);
+        order.sort_by(|a, b| importance(b).total_cmp(&importance(a)));
+        let last = order.len().saturating_sub(SHOWN).max(SHOWN);
+        let shown = order.iter().enumerate().filter(|(rank, _)| *rank < SHOWN || *rank >= last).map(|(_, head)| *head);
+        out.table(table(shown));
+        if !rank_correlations.is_empty() {
+            writeln!(
+                out,
+                "\nRank correlation with the effect of removing each head (Spearman, all {} heads):",
+                heads.len()
+            )?;
+            for Agreement { metric, correlation, .. } in rank_correlations {
+                let name = metric.replace('_', " ");
+                match correlation {
+                    RankCorrelation { rho: Some(rho), ci95: Some(Interval(low, high)) } => {
+                        writeln!(out, "{name} {rho:.2} [{low:.2}, {high:.2}]")?;
+                    }
+                    RankCorrelation { rho: Some(rho), ci95: None } => writeln!(out, "{name} {rho:.2}")?,
+                    RankCorrelation { rho: None, .. } => writeln!(out, "{name} none: all heads are alike")?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn table<'a>(heads: impl Iterator<Item = &'a HeadGradient>) -> comfy_table::Table {
+    let mut table = plain_table();
+    table.set_header(["head", "importance", "first order"]);
+    for HeadGradient { layer, head, importance, first_order_effect, first_order_ci95 } in heads {
+        let spread = first_order_ci95.map_or_else(String::new, |ci95| format!(" ±{:.4}", ci95.half_width()));
+        let first = first_order_effect.map_or_else(|| "-".to_owned(), |effect| format!("{effect:+.4}{spread}"));
+        let importance = importance.map_or_else(|| "-".to_owned(), |importance| format!("{importance:.4}"));
+        table.add_row([head_name(*layer, *head), importance, first]);
+    }
+    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
+}
+
+impl Section for GradientSection {
+    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
+        vec![("gradient", &self.gradient)]
+    }
+
+    fn hold_against(&mut self, all: &Estimates, bench: &Bench) {
+        let Some(exact) = all.by_block.get(EXACT).filter(|_| self.gradient.masked_tokens > 0) else { return };
+        let agreement = |metric: &'static str| {
+            let correlation = all.by_block.get(metric)?.rank_correlation(exact, &bench.resamples);
+            Some(Agreement { metric: metric.to_owned(), with: EXACT.to_owned(), correlation })
+        };
+        self.gradient.rank_correlations =
+            METRICS.iter().filter_map(|metric| agreement(metric.explanation.name)).collect();
+    }
+
+    fn summary(&self, _: &Policy) -> Summary {
+        let mut summary = Summary::default();
+        self.gradient.write_summary(&mut summary).expect("writing to a string does not fail");
+        summary
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let places: Vec<(usize, usize)> = (0..grid.count()).map(|place| grid.at(place)).collect();
+        let other = self.gradient.heads.iter().map(|head| (head.layer, head.head)).ne(places);
+        other.then(|| "`gradient.heads` does not have each head of the model once, layer by layer".to_owned())
+    }
+}

@@ -1,0 +1,130 @@
+//! The derivatives of each sentence's loss by the gates of all heads, summed by block.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::forward::gradient::GateGradient;
+use crate::model::forward::visitor::Needs;
+use crate::model::grid::HeadGrid;
+use crate::passes::ablation::Conditions;
+use crate::passes::beforehand::Beforehand;
+use crate::passes::observer::{Lent, Sums};
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::stats::exact::ExactSum;
+
+/// The derivatives of some sequences.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Derivatives {
+    /// Masked tokens that were scored.
+    pub tokens: u64,
+    /// Sequences with any: of a sentence as many as there are phases.
+    pub sequences: u64,
+    /// Sentences with any, the first of each family alone.
+    pub sentences: u64,
+    /// The loss of these tokens, in nats.
+    pub loss: ExactSum,
+    /// `[heads]`: the size of the derivative of a sequence's mean loss.
+    pub sizes: Vec<ExactSum>,
+    /// `[heads]`: the derivative of a sequence's summed loss.
+    pub signed: Vec<ExactSum>,
+}
+
+impl Derivatives {
+    fn new(heads: usize) -> Self {
+        Self { sizes: vec![ExactSum::default(); heads], signed: vec![ExactSum::default(); heads], ..Self::default() }
+    }
+}
+
+impl Merge for Derivatives {
+    fn merge(&mut self, other: &Self) {
+        self.tokens += other.tokens;
+        self.sequences += other.sequences;
+        self.sentences += other.sentences;
+        self.loss += other.loss;
+        self.sizes.iter_mut().zip(&other.sizes).for_each(|(sum, &more)| *sum += more);
+        self.signed.iter_mut().zip(&other.signed).for_each(|(sum, &more)| *sum += more);
+    }
+}
+
+/// The sums of all blocks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GradientSums {
+    grid: HeadGrid,
+    conditions: Conditions,
+    blocks: Blocks<Derivatives>,
+}
+
+impl GradientSums {
+    /// Empty sums for a model with `grid` heads.
+    pub fn new(grid: HeadGrid) -> Self {
+        Self { grid, conditions: Conditions::default(), blocks: Blocks::new(Derivatives::new(grid.count())) }
+    }
+
+    /// The sums of each block.
+    pub fn blocks(&self) -> &Blocks<Derivatives> {
+        &self.blocks
+    }
+
+    /// How heads were removed, once the pass has begun.
+    pub fn conditions(&self) -> Conditions {
+        self.conditions
+    }
+}
+
+/// A sequence as these sums see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Begun {
+    block: usize,
+    /// Masked tokens that are scored.
+    tokens: usize,
+}
+
+impl Sums for GradientSums {
+    type Begun = Begun;
+
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
+
+    fn begin_pass(&mut self, known: &Beforehand) {
+        self.conditions = known.conditions;
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> Begun {
+        let begun = Begun { block: block_of(sequence.family.number), tokens: sequence.targets().count() };
+        if begun.tokens > 0 {
+            let sums = &mut self.blocks[begun.block];
+            sums.tokens += begun.tokens as u64;
+            sums.sequences += 1;
+            sums.sentences += u64::from(sequence.family.is_first);
+        }
+        begun
+    }
+
+    fn looks(begun: &Begun) -> bool {
+        begun.tokens > 0
+    }
+
+    fn head(&mut self, _: &mut Begun, _: &mut Lent<'_>) {}
+
+    fn gradient(&mut self, begun: &mut Begun, gradient: &GateGradient) {
+        let Derivatives { loss, sizes, signed, .. } = &mut self.blocks[begun.block];
+        *loss += gradient.loss;
+        for ((size, signed), derivative) in sizes.iter_mut().zip(signed).zip(&gradient.gates) {
+            *size += derivative.abs() / begun.tokens as f64;
+            *signed += *derivative;
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        assert_eq!(self.grid, other.grid, "sums of one analysis");
+        self.conditions = self.conditions.or(other.conditions);
+        self.blocks.merge(&other.blocks);
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        let heads = grid.count();
+        self.grid == grid && self.blocks.fit(|block| block.sizes.len() == heads && block.signed.len() == heads)
+    }
+}

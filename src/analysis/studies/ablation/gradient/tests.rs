@@ -1,0 +1,153 @@
+use super::section::Gradients;
+use super::*;
+use crate::model::forward::gradient::GateGradient;
+use crate::model::grid::HeadGrid;
+use crate::model::parameters::Objective;
+use crate::passes::ablation::{Conditions, Replacement};
+use crate::passes::beforehand::Beforehand;
+use crate::passes::observer::Sums;
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::{PredictedToken, Sequence};
+use crate::sequences::test_support::sentence;
+use crate::stats::blocks::BLOCKS;
+use crate::stats::bootstrap::{Interval, Resamples};
+use crate::studies::registry::default_policy;
+use crate::system::parallel::all_cores;
+
+const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
+
+/// How heads are removed.
+const CONDITIONS: Conditions =
+    Conditions { removal: Some(Replacement::Zero), objective: Some(Objective::MaskedTokens) };
+
+/// A sentence of which so many tokens are masked and scored, and one more is masked whose token is not known.
+fn masked(index: u64, scored: usize) -> Sequence {
+    let token = |word: usize, truth| PredictedToken::masked(word + 1, word, truth);
+    let predictions = (0..scored).map(|word| token(word, Some(7))).chain([token(scored, None)]).collect();
+    Sequence { predictions, ..sentence(index, scored + 1, "dep") }
+}
+
+fn show(sums: &mut GradientSums, index: u64, scored: usize, loss: f64, gates: &[f64]) {
+    let mut begun = sums.begin(&masked(index, scored));
+    assert_eq!(GradientSums::looks(&begun), scored > 0);
+    if scored > 0 {
+        sums.gradient(&mut begun, &GateGradient { loss, gates: gates.to_vec() });
+    }
+    sums.end(begun);
+}
+
+fn bench(grid: HeadGrid) -> Bench {
+    Bench { grid, threads: all_cores(), resamples: Resamples::new(), leaves_out: false }
+}
+
+fn begun() -> Beforehand {
+    Beforehand { conditions: CONDITIONS, ..Beforehand::default() }
+}
+
+fn measured(sums: GradientSums, grid: HeadGrid) -> (Estimates, Box<dyn Section>) {
+    Gradient.measure(&[Observed { sums: &*watching(sums), left_out: 3 }], &bench(grid))
+}
+
+fn found(section: &dyn Section) -> &Gradients {
+    &super::section::<GradientSection>(section).gradient
+}
+
+#[test]
+fn sizes_are_of_sentences_and_signs_of_tokens() {
+    let mut sums = GradientSums::new(GRID);
+    sums.begin_pass(&begun());
+    // Two tokens, one token, none.
+    show(&mut sums, 0, 2, 3.0, &[4.0, -1.0]);
+    show(&mut sums, 1, 1, 1.5, &[-1.0, -0.5]);
+    show(&mut sums, 2, 0, 0.0, &[]);
+    let (estimates, section) = measured(sums, GRID);
+    let of = |head: usize, metric| estimates.heads[head].get(metric, None).unwrap().unwrap();
+    // (4 / 2 + 1 / 1) / 2 and (1 / 2 + 0.5) / 2.
+    assert_eq!([of(0, "gradient_importance"), of(1, "gradient_importance")], [1.5, 0.5]);
+    // -(4 - 1) / 3 and -(-1 - 0.5) / 3.
+    assert_eq!([of(0, "first_order_effect"), of(1, "first_order_effect")], [-1.0, 0.5]);
+    let found = found(&*section);
+    assert_eq!((found.masked_tokens, found.sentences, found.sentences_left_out), (3, 2, 3));
+    assert_eq!((found.loss, found.removal), (Some(1.5), Some(Replacement::Zero)));
+    let second = &found.heads[1];
+    assert_eq!((second.layer, second.head, second.importance), (0, 1, Some(0.5)));
+    assert!(second.first_order_ci95.is_some());
+    let rests = |metric| estimates.denominators.get(metric, None).unwrap();
+    let [sentences, tokens] = ["gradient_importance", "first_order_effect"].map(rests);
+    assert_eq!((sentences.count, sentences.sentences, tokens.count, tokens.sentences), (2, 2, 3, 2));
+    assert_eq!((estimates.chance.get("first_order_effect", None), tokens.blocks), (Some(&Some(0.0)), 2));
+}
+
+#[test]
+fn a_head_whose_derivatives_are_0_has_both_0() {
+    let mut sums = GradientSums::new(GRID);
+    (0..64).for_each(|index| show(&mut sums, index, 2, 1.0, &[0.0, 0.5]));
+    let (estimates, _) = measured(sums, GRID);
+    for metric in ["gradient_importance", "first_order_effect"] {
+        let value = estimates.heads[0].get(metric, None).unwrap().unwrap();
+        assert!(value == 0.0 && value.is_sign_positive(), "{metric} is {value}");
+        assert_eq!(estimates.ci95[0].get(metric, None), Some(&Some(Interval(0.0, 0.0))));
+    }
+}
+
+#[test]
+fn the_order_of_heads_is_held_against_that_of_an_effect() {
+    let grid = HeadGrid { layers: 2, heads: 2 };
+    let mut sums = GradientSums::new(grid);
+    sums.begin_pass(&begun());
+    (0..64).for_each(|index| show(&mut sums, index, 1, 1.0, &[-4.0, 3.0, -2.0, 1.0]));
+    let (mut estimates, mut section) = measured(sums, grid);
+    let alone = section.summary(&default_policy()).to_string();
+    assert!(alone.contains("towards the zero") && !alone.contains("Spearman"), "{alone}");
+    section.hold_against(&estimates, &bench(grid));
+    assert!(found(&*section).rank_correlations.is_empty(), "there is nothing to hold it against");
+
+    let exact = ByBlock::new(4, |head, _| [5.0, 2.0, 1.0, 0.0][head], |_| 1.0);
+    estimates = estimates.with_blocks("loss_effect", exact);
+    section.hold_against(&estimates, &bench(grid));
+    let [importance, first] = &found(&*section).rank_correlations[..] else { panic!("one of each metric") };
+    assert_eq!((&*importance.metric, &*importance.with), ("gradient_importance", "loss_effect"));
+    assert_eq!((importance.correlation.rho, importance.correlation.ci95), (Some(1.0), Some(Interval(1.0, 1.0))));
+    // By 4, -3, 2 and -1 the ranks are 4, 1, 3, 2, by the effect 4, 3, 2, 1: 1 - 6 * 6 / (4 * 15).
+    assert_eq!(&*first.metric, "first_order_effect");
+    assert!((first.correlation.rho.unwrap() - 0.4).abs() < 1e-12);
+    let summary = section.summary(&default_policy()).to_string();
+    assert!(
+        summary.contains("gradient importance 1.00 [1.00, 1.00]\nfirst order effect 0.40 [0.40, 0.40]"),
+        "{summary}"
+    );
+    assert!(summary.find("L0H0").unwrap() < summary.find("L1H1").unwrap(), "{summary}");
+    let written = serde_json::to_value(&found(&*section).rank_correlations[1]).unwrap();
+    assert_eq!(written["with"], "loss_effect");
+    assert!(written["rho"].is_number() && written["ci95"].is_array(), "{written}");
+}
+
+#[test]
+fn sums_of_parts_are_those_of_the_whole() {
+    let (mut whole, mut left, mut right) = (GradientSums::new(GRID), GradientSums::new(GRID), GradientSums::new(GRID));
+    for (index, derivative) in [(3, 0.1_f64), (9, -0.7), (70, 1.3), (3 + BLOCKS as u64, 0.2)] {
+        let part = if index % 2 == 0 { &mut left } else { &mut right };
+        for sums in [&mut whole, part] {
+            show(sums, index, 3, derivative.abs(), &[derivative, -1.0]);
+        }
+    }
+    right.merge(&left);
+    assert_eq!(right, whole);
+    assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean));
+    let restored = Gradient.restore(0, &watching(whole).to_bytes().unwrap()).unwrap();
+    assert_eq!(*observer::sums::<GradientSums>(&*restored), right);
+}
+
+#[test]
+fn without_masked_words_there_is_nothing_to_say() {
+    let (_, section) = measured(GradientSums::new(GRID), GRID);
+    assert_eq!((found(&*section).masked_tokens, found(&*section).loss), (0, None));
+    assert_eq!(section.summary(&default_policy()).to_string(), "No token could be scored, so there is no gradient.\n");
+}
+
+#[test]
+fn a_section_of_other_heads_is_defective() {
+    let (_, section) = measured(GradientSums::new(GRID), GRID);
+    assert_eq!(section.defect(GRID), None);
+    assert!(section.defect(HeadGrid { layers: 1, heads: 3 }).unwrap().contains("gradient.heads"));
+}

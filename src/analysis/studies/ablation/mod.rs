@@ -1,0 +1,11 @@
+//! Studies of ablation: what the model loses, and how far its output moves, without heads or parts of their attention.
+
+pub mod arc_use;
+pub mod clusters;
+pub mod dependence;
+pub mod drift;
+pub mod drifts;
+pub mod effect;
+pub mod gradient;
+pub mod losses;
+pub mod pruning;

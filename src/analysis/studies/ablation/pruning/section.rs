@@ -1,0 +1,236 @@
+//! The section `pruning` of the report: the loss without more and more heads, and what negligible heads are worth together.
+
+use std::fmt::{self, Write};
+
+use comfy_table::CellAlignment;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::sums::PruningSums;
+use crate::model::grid::HeadGrid;
+use crate::model::parameters::Objective;
+use crate::stats::bootstrap::{Interval, PerBlock};
+use crate::studies::ablation::losses::Losses;
+use crate::study::labels::policy::Policy;
+use crate::study::metrics::estimates::Bench;
+use crate::study::section::Section;
+use crate::study::show::summary::Summary;
+use crate::study::show::wording::plain_table;
+use crate::study::upstream::Ranking;
+use crate::system::counted::{counted, plural};
+use crate::system::parallel::in_parallel;
+
+#[derive(Deserialize)]
+pub struct PruningSection {
+    pub pruning: Curves,
+}
+
+/// How much the loss rises when heads go.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Curves {
+    /// Sentences with a scored token, the first of each family alone: those in blocks of odd number.
+    pub sentences: u64,
+    /// The task that the losses are of; null where nothing was predicted.
+    #[serde(default)]
+    pub objective: Option<Objective>,
+    /// Tokens that were scored: masked ones, or of a discriminator all of the text.
+    pub masked_tokens: u64,
+    /// The mean loss of such a token with all heads, in nats.
+    pub loss: Option<f64>,
+    /// One for each order: by effect and by what else heads are ranked by, chosen on the blocks of even number, and at
+    /// random.
+    pub orders: Vec<Curve>,
+    /// What the heads that are called negligible are worth together; null where there are none.
+    pub interaction: Option<Interaction>,
+}
+
+/// The loss without the first heads of an order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Curve {
+    /// What the order is by: `effect`, `gradient`, or `random:` with the seed.
+    pub by: String,
+    /// The heads in the order in which they go.
+    pub heads: Vec<String>,
+    /// The mean loss without the first head, without the first two, and so on, in nats.
+    pub loss: Vec<f64>,
+    /// The 95 % intervals of the rise above the loss with all heads.
+    pub rise_ci95: Vec<Option<Interval>>,
+    /// The share of heads that can go, by the rise of the loss that is allowed.
+    pub can_go: Vec<CanGo>,
+}
+
+/// The share of heads that can go.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CanGo {
+    /// The rise of the loss that is allowed, as a share of the loss with all heads.
+    pub rise: f64,
+    /// The longest beginning of the order at all points of which the loss stays below that, as a share of all heads.
+    #[schemars(range(min = 0, max = 1))]
+    pub share: f64,
+}
+
+/// Heads removed together beside the same heads removed one at a time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Interaction {
+    /// The heads that are called negligible, layer by layer.
+    pub heads: Vec<String>,
+    /// The effect of removing all of them, in nats a masked token.
+    pub together: f64,
+    /// The sum of their effects, each of one head removed alone.
+    pub sum: f64,
+    /// The first less the second: above 0 where heads do the work of others that are gone.
+    pub difference: f64,
+    /// The 95 % interval of that.
+    pub ci95: Option<Interval>,
+}
+
+/// The rises that are allowed: one, five and ten per cent of the loss.
+const RISES: [f64; 3] = [0.01, 0.05, 0.10];
+
+impl Curves {
+    /// What these sums come to.
+    pub fn new(sums: &PruningSums, bench: &Bench) -> Self {
+        let total = sums.losses().blocks().total();
+        let (tokens, loss) = (total.tokens, total.whole.value() / total.tokens as f64);
+        let scored = tokens > 0;
+        let curves = sums.orders().iter().map(|order| Curve::new(order, sums, &total, bench));
+        Self {
+            sentences: total.sentences,
+            objective: sums.losses().conditions().objective,
+            masked_tokens: tokens,
+            loss: scored.then_some(loss),
+            orders: if scored { curves.collect() } else { Vec::new() },
+            interaction: (scored && !sums.negligible().is_empty()).then(|| Interaction::new(sums, &total, bench)),
+        }
+    }
+
+    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
+        let Some(loss) = self.loss else {
+            return writeln!(out, "No token could be scored, so no heads were pruned.");
+        };
+        writeln!(
+            out,
+            "Heads removed one after the other, the order from one half of the sample and the loss from the other \
+             ({} {} of {}, {loss:.3} nats a token with all heads; nothing is trained again): \
+             share of heads that can go while the loss rises by at most\n",
+            self.masked_tokens,
+            self.objective.unwrap_or(Objective::MaskedTokens).tokens(),
+            counted(self.sentences, "sentence")
+        )?;
+        out.table(table(&self.orders));
+        writeln!(out)?;
+        if let Some(Interaction { heads, together, sum, difference, ci95 }) = &self.interaction {
+            let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.4}", ci95.half_width()));
+            writeln!(
+                out,
+                "The {} together {} worth {together:+.4} nats, one by one {sum:+.4} in all: interaction \
+                 {difference:+.4}{spread}.",
+                counted(heads.len(), "negligible head"),
+                plural(&heads.len(), "is", "are")
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// A quantity of each block.
+fn per_block(sums: &PruningSums, part: impl Fn(&Losses) -> f64) -> PerBlock {
+    std::array::from_fn(|block| part(&sums.losses().blocks()[block]))
+}
+
+impl Curve {
+    fn new(order: &Ranking, sums: &PruningSums, total: &Losses, bench: &Bench) -> Self {
+        let points = 1..=order.places.len();
+        let turns: Vec<usize> = points.map(|count| sums.losses().turn_without(&order.places[..count])).collect();
+        let mean = |sum: f64| sum / total.tokens as f64;
+        let loss: Vec<f64> = turns.iter().map(|&turn| mean(total.without[turn].value())).collect();
+        let tokens = bench.resamples.sums(&per_block(sums, |losses| losses.tokens as f64));
+        let rise_ci95 = in_parallel(bench.threads, turns.iter().copied(), |turn| {
+            let rise = per_block(sums, |losses| losses.without[turn].value() - losses.whole.value());
+            (!bench.resamples.is_empty()).then(|| bench.resamples.sums(&rise).over(&tokens)).flatten()
+        });
+        let whole = mean(total.whole.value());
+        let can_go = RISES.map(|rise| {
+            let stays = loss.iter().take_while(|&&loss| loss <= whole * (1.0 + rise)).count();
+            CanGo { rise, share: stays as f64 / loss.len() as f64 }
+        });
+        let heads = order.places.iter().map(|&place| bench.grid.name(place)).collect();
+        Self { by: order.by.clone(), heads, loss, rise_ci95, can_go: can_go.to_vec() }
+    }
+}
+
+/// A head that goes.
+#[derive(Serialize)]
+pub struct Step<'a> {
+    by: &'a str,
+    /// How many have gone, with this one.
+    removed: usize,
+    head: &'a str,
+    loss: f64,
+    rise_ci95: Option<Interval>,
+}
+
+impl Curve {
+    /// The heads as they go, with the loss without them.
+    pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
+        let points = self.heads.iter().zip(&self.loss).zip(&self.rise_ci95).enumerate();
+        points.map(|(place, ((head, &loss), &rise_ci95))| Step {
+            by: &self.by,
+            removed: place + 1,
+            head,
+            loss,
+            rise_ci95,
+        })
+    }
+}
+
+impl Interaction {
+    fn new(sums: &PruningSums, total: &Losses, bench: &Bench) -> Self {
+        let places = sums.negligible();
+        let (all, each) = (
+            sums.losses().turn_without(places),
+            places.iter().map(|&place| sums.losses().turn_without(&[place])).collect::<Vec<_>>(),
+        );
+        let worth = |losses: &Losses, turn: usize| losses.without[turn].value() - losses.whole.value();
+        let of_each = |losses: &Losses| each.iter().map(|&turn| worth(losses, turn)).sum::<f64>();
+        let mean = |sum: f64| sum / total.tokens as f64;
+        let (together, sum) = (mean(worth(total, all)), mean(of_each(total)));
+        let resampled = |part: &dyn Fn(&Losses) -> f64| bench.resamples.sums(&per_block(sums, part));
+        let ci95 = (!bench.resamples.is_empty()).then(|| {
+            let more = resampled(&|losses| worth(losses, all) - of_each(losses));
+            more.over(&resampled(&|losses| losses.tokens as f64))
+        });
+        let heads = places.iter().map(|&place| bench.grid.name(place)).collect();
+        Self { heads, together, sum, difference: together - sum, ci95: ci95.flatten() }
+    }
+}
+
+fn table(curves: &[Curve]) -> comfy_table::Table {
+    let mut table = plain_table();
+    let rises = RISES.iter().map(|rise| format!("{:.0} %", rise * 100.0));
+    table.set_header(["order by".to_owned()].into_iter().chain(rises));
+    for Curve { by, can_go, .. } in curves {
+        let shares = can_go.iter().map(|can_go| format!("{:.0} %", can_go.share * 100.0));
+        table.add_row([by.clone()].into_iter().chain(shares));
+    }
+    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
+}
+
+impl Section for PruningSection {
+    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
+        vec![("pruning", &self.pruning)]
+    }
+
+    fn summary(&self, _: &Policy) -> Summary {
+        let mut summary = Summary::default();
+        self.pruning.write_summary(&mut summary).expect("writing to a string does not fail");
+        summary
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let whole = |curve: &&Curve| [curve.heads.len(), curve.loss.len(), curve.rise_ci95.len()] != [grid.count(); 3];
+        let broken = self.pruning.orders.iter().find(whole)?;
+        Some(format!("the curve by `{}` of `pruning` has not a point for each head", broken.by))
+    }
+}

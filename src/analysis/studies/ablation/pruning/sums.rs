@@ -1,0 +1,108 @@
+//! The loss of masked tokens when heads go in some orders, by block.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::forward::visitor::Needs;
+use crate::model::grid::HeadGrid;
+use crate::passes::beforehand::Beforehand;
+use crate::passes::observer::{Lent, Sums};
+use crate::passes::run::variants::{Missing, heads_at};
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::studies::ablation::losses::{Begun, LossesWithout};
+use crate::study::upstream::Ranking;
+
+/// The sums of all blocks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PruningSums {
+    orders: Vec<Ranking>,
+    /// Heads that are called negligible.
+    negligible: Vec<usize>,
+    losses: LossesWithout,
+}
+
+/// The sets of heads that go: the beginnings of each order, the negligible ones one by one, and together.
+fn sets(grid: HeadGrid, orders: &[Ranking], negligible: &[usize]) -> BTreeSet<Missing> {
+    let prefixes = |order: &Ranking| -> Vec<Missing> {
+        (1..=order.places.len()).map(|count| heads_at(grid, &order.places[..count])).collect()
+    };
+    let mut sets: BTreeSet<Missing> = orders.iter().flat_map(prefixes).collect();
+    sets.extend(negligible.iter().map(|&place| heads_at(grid, &[place])));
+    sets.extend((!negligible.is_empty()).then(|| heads_at(grid, negligible)));
+    sets
+}
+
+impl PruningSums {
+    /// Empty sums for a model with `grid` heads that go in these orders; those at the places `negligible` also go one by one,
+    /// and together.
+    pub fn new(grid: HeadGrid, orders: Vec<Ranking>, negligible: Vec<usize>) -> Self {
+        let losses = LossesWithout::new(grid, sets(grid, &orders, &negligible));
+        Self { orders, negligible, losses }
+    }
+
+    /// The orders in which heads go.
+    pub fn orders(&self) -> &[Ranking] {
+        &self.orders
+    }
+
+    /// The places of the heads that are called negligible.
+    pub fn negligible(&self) -> &[usize] {
+        &self.negligible
+    }
+
+    /// The losses with all heads and without the sets.
+    pub fn losses(&self) -> &LossesWithout {
+        &self.losses
+    }
+}
+
+impl Sums for PruningSums {
+    type Begun = Begun;
+
+    fn needs(&self) -> Needs {
+        Needs { logits: true, ..Needs::default() }
+    }
+
+    fn begin_pass(&mut self, known: &Beforehand) {
+        self.losses.begin_pass(known);
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> Begun {
+        self.losses.begin(sequence)
+    }
+
+    fn looks(begun: &Begun) -> bool {
+        begun.looks()
+    }
+
+    fn turns(&self) -> Vec<Missing> {
+        self.losses.turns().to_vec()
+    }
+
+    fn turn(&mut self, begun: &mut Begun, number: usize) {
+        begun.turn(number);
+    }
+
+    fn head(&mut self, _: &mut Begun, _: &mut Lent<'_>) {}
+
+    fn logits(&mut self, begun: &mut Begun, position: usize, logits: &[f32]) {
+        self.losses.logits(begun, position, logits);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.losses.merge(&other.losses);
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        self.orders.iter().all(|order| is_an_order(&order.places, grid.count()))
+            && self.negligible.iter().all(|&place| place < grid.count())
+            && self.losses.fit(grid, &sets(grid, &self.orders, &self.negligible))
+    }
+}
+
+/// Whether these are all places once.
+fn is_an_order(places: &[usize], heads: usize) -> bool {
+    places.len() == heads && places.iter().collect::<BTreeSet<_>>().into_iter().copied().eq(0..heads)
+}

@@ -1,0 +1,115 @@
+use super::*;
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::Sums;
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::{PredictedToken, Sequence};
+use crate::sequences::test_support::sentence;
+use crate::stats::bootstrap::Resamples;
+use crate::studies::registry::default_policy;
+use crate::system::parallel::all_cores;
+use proptest::prelude::*;
+
+const GRID: HeadGrid = HeadGrid { layers: 2, heads: 2 };
+
+/// Of the heads 0 to 3: how much dearer the token becomes without them, of two of them together more than both.
+fn rise(places: &[usize]) -> f64 {
+    let each = [0.0, 0.25, 0.04, 1.0];
+    let pair = if places.contains(&0) && places.contains(&2) { 0.1 } else { 0.0 };
+    places.iter().map(|&place| each[place]).sum::<f64>() + pair
+}
+
+/// Logits of two tokens by which the first has the loss `nats`.
+#[expect(clippy::cast_possible_truncation, reason = "a logit")]
+fn logits(nats: f64) -> [f32; 2] {
+    let p = (-nats).exp();
+    [p.ln() as f32, (1.0 - p).ln() as f32]
+}
+
+/// Shows sentences of one masked token each in all turns.
+fn show(sums: &mut PruningSums, indices: impl Iterator<Item = u64>) {
+    for index in indices {
+        let token = PredictedToken::masked(1, 0, Some(0));
+        let mut begun = sums.begin(&Sequence { predictions: vec![token], ..sentence(index, 2, "dep") });
+        sums.logits(&mut begun, 1, &logits(2.0));
+        for (number, missing) in sums.turns().into_iter().enumerate() {
+            let places: Vec<usize> = missing.iter().map(|place| GRID.index(place.layer, place.head)).collect();
+            sums.turn(&mut begun, number);
+            sums.logits(&mut begun, 1, &logits(2.0 + rise(&places)));
+        }
+        sums.end(begun);
+    }
+}
+
+fn sums(negligible: &[usize]) -> PruningSums {
+    let order = |by: &str, places: [usize; 4]| Ranking { by: by.to_owned(), places: places.to_vec() };
+    PruningSums::new(GRID, vec![order("effect", [0, 2, 1, 3]), order("random:0", [3, 2, 1, 0])], negligible.to_vec())
+}
+
+fn curves(sums: &PruningSums) -> Curves {
+    Curves::new(sums, &Bench { grid: GRID, threads: all_cores(), resamples: Resamples::new(), leaves_out: false })
+}
+
+#[test]
+fn a_curve_by_hand() {
+    let mut sums = sums(&[0, 2]);
+    // Of the turns none is there twice: without all heads both orders have the same one.
+    assert_eq!(sums.turns().len(), 4 + 3 + 1);
+    show(&mut sums, (1..128).step_by(2));
+    let found = curves(&sums);
+    assert_eq!((found.masked_tokens, found.sentences), (64, 64));
+    let rounded = |loss: &[f64]| loss.iter().map(|loss| (loss * 1e4).round() / 1e4).collect::<Vec<_>>();
+    let [effect, random] = &found.orders[..] else { panic!("two orders") };
+    assert_eq!(effect.heads, ["L0H0", "L1H0", "L0H1", "L1H1"]);
+    assert_eq!(rounded(&effect.loss), [2.0, 2.14, 2.39, 3.39]);
+    assert_eq!(rounded(&random.loss), [3.0, 3.04, 3.29, 3.39]);
+    // A loss of 2 may rise to 2.02, to 2.1 and to 2.2.
+    let shares = |curve: &super::section::Curve| curve.can_go.iter().map(|can_go| can_go.share).collect::<Vec<_>>();
+    assert_eq!((shares(effect), shares(random)), (vec![0.25, 0.25, 0.5], vec![0.0; 3]));
+    assert!(effect.rise_ci95.iter().all(Option::is_some));
+    let interaction = found.interaction.clone().unwrap();
+    assert_eq!(interaction.heads, ["L0H0", "L1H0"]);
+    assert_eq!(rounded(&[interaction.together, interaction.sum, interaction.difference]), [0.14, 0.04, 0.1]);
+    let section = PruningSection { pruning: found };
+    let summary = section.summary(&default_policy()).to_string();
+    assert!(summary.contains("effect    25 %  25 %  50 %"), "{summary}");
+    assert!(summary.contains("interaction +0.1000 ±0.0000"), "{summary}");
+    assert_eq!(section.defect(GRID), None);
+    assert!(section.defect(HeadGrid { layers: 1, heads: 2 }).unwrap().contains("by `effect`"));
+}
+
+#[test]
+fn without_a_masked_token_there_is_no_curve() {
+    let found = curves(&sums(&[]));
+    assert_eq!((found.loss, found.orders.len(), found.interaction), (None, 0, None));
+}
+
+#[test]
+fn sums_of_parts_are_those_of_the_whole() {
+    let [mut whole, mut left, mut right] = [&[0], &[0], &[0]].map(|negligible| sums(negligible));
+    show(&mut whole, 0..6);
+    show(&mut left, 0..2);
+    show(&mut right, 2..6);
+    left.merge(&right);
+    assert_eq!(left, whole);
+    assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(HeadGrid { layers: 1, heads: 4 }, FromToken::Mean));
+    let short = Ranking { by: "effect".to_owned(), places: vec![0, 0, 1, 2] };
+    assert!(!PruningSums::new(GRID, vec![short], Vec::new()).fits(GRID, FromToken::Mean));
+}
+
+#[test]
+fn random_orders_differ_and_stay_what_they_are() {
+    let orders: Vec<Ranking> = random_orders(12).collect();
+    assert_eq!(orders, random_orders(12).collect::<Vec<_>>());
+    assert!(orders[0].places != orders[1].places && orders[1].places != orders[2].places);
+}
+
+proptest! {
+    #[test]
+    fn heads_go_in_rising_order(scores in prop::collection::vec(-1.0..1.0_f64, 1..20)) {
+        let places = Ranking::rising("effect", &scores).places;
+        prop_assert!(places.windows(2).all(|pair| scores[pair[0]] <= scores[pair[1]]));
+        let mut sorted = places.clone();
+        sorted.sort_unstable();
+        prop_assert!(sorted.into_iter().eq(0..scores.len()));
+    }
+}

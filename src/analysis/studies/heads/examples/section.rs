@@ -1,0 +1,64 @@
+//! The section `examples` of the report: sentences that show what labels say.
+
+use std::fmt::Write as _;
+
+use serde::Deserialize;
+
+use super::figure;
+use super::report::{Example, Examples, HeadExamples};
+use crate::model::grid::{HeadGrid, HeadPlace, head_name};
+use crate::study::labels::policy::Policy;
+use crate::study::section::Section;
+use crate::study::show::figure::Figure;
+use crate::study::show::summary::Summary;
+use crate::system::counted::{counted, plural};
+
+#[derive(Deserialize)]
+pub struct ExamplesSection {
+    pub examples: Examples,
+}
+
+impl Section for ExamplesSection {
+    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
+        vec![("examples", &self.examples)]
+    }
+
+    fn summary(&self, _: &Policy) -> Summary {
+        let Examples { least_words, most_words, sentences, heads } = &self.examples;
+        let shown: usize = heads.iter().map(|head| head.examples.len()).sum();
+        let mut text = String::new();
+        writeln!(
+            text,
+            "{} of the corpus that {} the labels of {}, chosen among {sentences} of {least_words} to {most_words} words, {} on the \
+             cards of the heads (`show REPORT HEAD`, or the page).",
+            counted(shown, "sentence"),
+            plural(&shown, "shows", "show"),
+            counted(heads.len(), "head"),
+            plural(&shown, "is", "are")
+        )
+        .expect("writing to a string does not fail");
+        text.into()
+    }
+
+    fn of_head(&self, head: HeadPlace, _: &Policy) -> Vec<String> {
+        let line = |of: &HeadExamples, example: &Example| {
+            let about = figure::about(of, example);
+            format!("{about}: {}", example.drawn.text())
+        };
+        self.examples.of(head).map_or_else(Vec::new, |of| of.examples.iter().map(|one| line(of, one)).collect())
+    }
+
+    fn figures_of(&self, head: HeadPlace) -> Vec<Figure> {
+        self.examples.of(head).and_then(figure::figure).into_iter().collect()
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let stray = |head: &&HeadExamples| head.layer >= grid.layers || head.head >= grid.heads;
+        if let Some(HeadExamples { layer, head, .. }) = self.examples.heads.iter().find(stray) {
+            return Some(format!("`examples` has {}, which the model has not", head_name(*layer, *head)));
+        }
+        let broken = |head: &&HeadExamples| head.examples.iter().any(|example| !example.drawn.is_whole());
+        let HeadExamples { layer, head, .. } = self.examples.heads.iter().find(broken)?;
+        Some(format!("`examples` has a sentence of {} whose lists do not fit", head_name(*layer, *head)))
+    }
+}

@@ -1,0 +1,224 @@
+//! The sentences that show best, most typically and worst what each label says, found while the corpus runs.
+
+use std::cmp::{Ordering, Reverse};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::drawn::{Drawn, MOST_WORDS};
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::{Lent, Sums};
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::study::aim::{Goals, Score};
+use crate::study::upstream::Aimed;
+
+/// Fewest words of a sentence that is drawn: in shorter ones even attention has more than a seventh on each token.
+pub const LEAST_WORDS: usize = 5;
+
+/// How a sentence stands to the others of its head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Rank {
+    /// The head does in it what its label says about as much as in the whole corpus.
+    Typical,
+    /// It does it most.
+    Best,
+    /// It does it least.
+    Worst,
+}
+
+impl Rank {
+    /// All of them, in the order in which sentences are given to them: one is not shown twice.
+    pub const ALL: [Self; 3] = [Self::Best, Self::Worst, Self::Typical];
+
+    /// The sentences that are kept: as many as have a place of their own when those before have taken theirs.
+    fn kept(self) -> usize {
+        match self {
+            Self::Best => 1,
+            Self::Worst => 2,
+            Self::Typical => 3,
+        }
+    }
+}
+
+/// A sentence with its score.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// Its place in the corpus.
+    pub sentence: u64,
+    /// How much the head does in it what its label says.
+    pub score: f64,
+    /// The queries of the score.
+    pub queries: u64,
+    /// The sentence as it is drawn.
+    pub drawn: Drawn,
+}
+
+/// How sentences are put in order: by score, of equal ones by more queries, of those the first of the corpus.
+type Key = (f64, Reverse<u64>, u64);
+
+fn key(rank: Rank, mean: f64, Score { mean: score, queries }: Score, sentence: u64) -> Key {
+    let distance = match rank {
+        Rank::Best => -score,
+        Rank::Worst => score,
+        Rank::Typical => (score - mean).abs(),
+    };
+    (distance, Reverse(queries), sentence)
+}
+
+fn by_key(a: &Key, b: &Key) -> Ordering {
+    a.0.total_cmp(&b.0).then_with(|| (a.1, a.2).cmp(&(b.1, b.2)))
+}
+
+/// The sentences that are kept of one head.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Kept {
+    /// Sentences that were scored.
+    pub scored: u64,
+    /// By [`Rank::ALL`], each in the order of its rank.
+    ranks: [Vec<Candidate>; 3],
+}
+
+impl Kept {
+    /// A sentence of each rank, the first that is of none of those before; typical ones first.
+    pub fn chosen(&self) -> Vec<(Rank, &Candidate)> {
+        let mut chosen: Vec<(Rank, &Candidate)> = Vec::new();
+        for (rank, candidates) in Rank::ALL.into_iter().zip(&self.ranks) {
+            let is_new = |next: &&Candidate| chosen.iter().all(|(_, other)| other.sentence != next.sentence);
+            if let Some(next) = candidates.iter().find(is_new) {
+                chosen.push((rank, next));
+            }
+        }
+        chosen.sort_by_key(|(rank, _)| *rank);
+        chosen
+    }
+
+    fn offer(&mut self, mean: f64, sentence: u64, score: Score, draw: impl FnOnce() -> Drawn) {
+        let new = |rank| key(rank, mean, score, sentence);
+        let enters = |(rank, kept): (Rank, &Vec<Candidate>)| {
+            kept.len() < rank.kept() || kept.last().is_none_or(|last| by_key(&new(rank), &last.key(rank, mean)).is_lt())
+        };
+        self.scored += 1;
+        if Rank::ALL.into_iter().zip(&self.ranks).any(enters) {
+            let candidate = Candidate { sentence, score: score.mean, queries: score.queries, drawn: draw() };
+            self.keep(mean, &[candidate]);
+        }
+    }
+
+    fn keep(&mut self, mean: f64, more: &[Candidate]) {
+        for (rank, kept) in Rank::ALL.into_iter().zip(&mut self.ranks) {
+            admit(rank, kept, more, mean);
+        }
+    }
+
+    fn merge(&mut self, mean: f64, other: &Self) {
+        self.scored += other.scored;
+        for ((rank, kept), more) in Rank::ALL.into_iter().zip(&mut self.ranks).zip(&other.ranks) {
+            admit(rank, kept, more, mean);
+        }
+    }
+
+    fn fits(&self) -> bool {
+        let fit = |(rank, kept): (Rank, &Vec<Candidate>)| {
+            kept.len() <= rank.kept() && kept.iter().all(|one| one.score.is_finite() && one.drawn.is_whole())
+        };
+        Rank::ALL.into_iter().zip(&self.ranks).all(fit)
+    }
+}
+
+/// Adds sentences to those of a rank, as far as they belong there.
+fn admit(rank: Rank, kept: &mut Vec<Candidate>, more: &[Candidate], mean: f64) {
+    kept.extend(more.iter().cloned());
+    kept.sort_by(|a, b| by_key(&a.key(rank, mean), &b.key(rank, mean)));
+    kept.truncate(rank.kept());
+}
+
+impl Candidate {
+    fn key(&self, rank: Rank, mean: f64) -> Key {
+        key(rank, mean, Score { mean: self.score, queries: self.queries }, self.sentence)
+    }
+}
+
+/// The sentences of all heads that have a label which says where they look.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExampleSums {
+    grid: HeadGrid,
+    from: FromToken,
+    aims: Vec<Aimed>,
+    /// How the first special token and separators are written.
+    special: [String; 2],
+    /// Sentences short enough to draw, the first of each family alone.
+    sentences: u64,
+    /// `[aims]`
+    kept: Vec<Kept>,
+}
+
+impl ExampleSums {
+    /// Nothing yet, of heads of a model with `grid` that have these aims; words attend by `from`.
+    pub fn new(grid: HeadGrid, from: FromToken, aims: Vec<Aimed>, special: [String; 2]) -> Self {
+        let kept = vec![Kept::default(); aims.len()];
+        Self { grid, from, aims, special, sentences: 0, kept }
+    }
+
+    /// The heads with what they look at, and the sentences that are kept of each.
+    pub fn heads(&self) -> impl Iterator<Item = (&Aimed, &Kept)> {
+        self.aims.iter().zip(&self.kept)
+    }
+
+    /// Sentences short enough to draw, the first of each family alone.
+    pub fn sentences(&self) -> u64 {
+        self.sentences
+    }
+}
+
+/// A sentence that is short enough, and what each aim is in it, `[aims]`.
+pub struct Begun {
+    sequence: Sequence,
+    goals: Vec<Option<Goals>>,
+}
+
+impl Sums for ExampleSums {
+    type Begun = Option<Begun>;
+
+    fn begin(&mut self, sequence: &Sequence) -> Option<Begun> {
+        if !sequence.family.is_first || !(LEAST_WORDS..=MOST_WORDS).contains(&sequence.words.len()) {
+            return None;
+        }
+        self.sentences += 1;
+        let goals: Vec<Option<Goals>> = self.aims.iter().map(|aimed| aimed.aim.in_sentence(sequence)).collect();
+        goals.iter().any(Option::is_some).then(|| Begun { sequence: sequence.clone(), goals })
+    }
+
+    fn looks(begun: &Option<Begun>) -> bool {
+        begun.is_some()
+    }
+
+    fn head(&mut self, begun: &mut Option<Begun>, lent: &mut Lent<'_>) {
+        let Some(Begun { sequence, goals }) = begun else { return };
+        let (place, view) = (self.grid.index(lent.view.layer, lent.view.head), lent.attention());
+        let of_head = self.aims.iter().zip(&mut self.kept).zip(goals).filter(|((aimed, _), _)| aimed.place == place);
+        for ((aimed, kept), goals) in of_head {
+            let Some(goals) = goals else { continue };
+            let words = lent.words(self.from);
+            let score = goals.score(view, words);
+            let draw = || Drawn::new(sequence, goals, view, words, self.from, &self.special);
+            kept.offer(aimed.mean, sequence.index, score, draw);
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        assert_eq!((self.grid, &self.aims), (other.grid, &other.aims), "sums of one analysis");
+        self.sentences += other.sentences;
+        for ((aimed, kept), more) in self.aims.iter().zip(&mut self.kept).zip(&other.kept) {
+            kept.merge(aimed.mean, more);
+        }
+    }
+
+    fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
+        (self.grid, self.from) == (grid, from)
+            && self.kept.len() == self.aims.len()
+            && self.aims.iter().all(|aimed| aimed.place < grid.count() && aimed.mean.is_finite())
+            && self.kept.iter().all(Kept::fits)
+    }
+}

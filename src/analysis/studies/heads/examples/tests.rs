@@ -1,0 +1,158 @@
+use super::drawn::{Drawn, MOST_WORDS};
+use super::report::{Examples, HeadExamples};
+use super::section::ExamplesSection;
+use super::sums::{ExampleSums, Rank};
+use crate::corpus::Family;
+use crate::model::forward::attention::AttentionView;
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::passes::observer::{Folder, Sums};
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::sequences::test_support::sentence;
+use crate::studies::registry::default_policy;
+use crate::study::aim::Aim;
+use crate::study::labels::evidence::Direction;
+use crate::study::section::Section;
+use crate::study::show::figure::{Chart, Stand};
+use crate::study::upstream::Aimed;
+use proptest::prelude::*;
+
+const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
+
+fn sums(aim: Aim, mean: f64) -> ExampleSums {
+    let aimed = Aimed { place: 1, label: "label".to_owned(), aim, mean };
+    ExampleSums::new(GRID, FromToken::Mean, vec![aimed], ["[CLS]".to_owned(), "[SEP]".to_owned()])
+}
+
+fn named(index: u64, words: usize) -> Sequence {
+    let forms = (0..words).map(|word| format!("w{word}")).collect();
+    Sequence { forms, ..sentence(index, words, "obj") }
+}
+
+/// Shows a sentence in which head 1 gives the token before so much, and the rest to `[CLS]`.
+fn show(sums: &mut ExampleSums, sequence: &Sequence, to_previous: f32) {
+    let tokens = sequence.ids.len();
+    let mut weights = vec![0.0; tokens * tokens];
+    for token in 0..tokens {
+        weights[token * tokens] += 1.0 - to_previous;
+        weights[token * tokens + token.saturating_sub(1)] += to_previous;
+    }
+    let mut begun = sums.begin(sequence);
+    for head in 0..2 {
+        let view = AttentionView::new(0, head, tokens, &weights);
+        sums.head(&mut begun, &mut Folder::default().lend(sequence, view.into()));
+    }
+}
+
+fn examples(sums: &ExampleSums) -> HeadExamples {
+    Examples::new(sums, GRID).heads.remove(0)
+}
+
+fn chosen(sums: &ExampleSums) -> Vec<(Rank, u64)> {
+    examples(sums).examples.iter().map(|example| (example.rank, example.sentence)).collect()
+}
+
+#[test]
+fn the_best_the_worst_and_what_is_nearest_to_the_mean_are_kept() {
+    let mut sums = sums(Aim::Offset(-1), 0.5);
+    for (index, weight) in [0.1, 0.875, 0.25, 0.75, 0.0, 0.5625].into_iter().enumerate() {
+        show(&mut sums, &named(index as u64, 5), weight);
+    }
+    assert_eq!(chosen(&sums), [(Rank::Typical, 5), (Rank::Best, 1), (Rank::Worst, 4)]);
+    let HeadExamples { scored, examples, .. } = examples(&sums);
+    assert_eq!((scored, sums.sentences()), (6, 6));
+    assert_eq!((examples[1].score, examples[1].queries), (0.875, 4));
+    let Drawn { units, to, weights, right, wrong, heads } = &examples[1].drawn;
+    assert_eq!(units.join(" "), "[CLS] w0 w1 w2 w3 w4 [SEP]");
+    assert_eq!(to, &[0, 0, 1, 2, 3, 4, 6]);
+    assert_eq!(weights, &[0.0, 1.0, 0.875, 0.875, 0.875, 0.875, 0.0]);
+    // The first word has none before it.
+    assert_eq!((right.as_slice(), wrong.as_slice()), ([2, 3, 4, 5].as_slice(), [].as_slice()));
+    assert_eq!(heads, &[0, 1, 1, 2, 3, 4, 6]);
+    assert_eq!(examples[2].drawn.wrong, [2, 3, 4, 5]);
+}
+
+#[test]
+fn of_equal_sentences_the_one_with_more_queries_counts_and_then_the_first() {
+    let mut sums = sums(Aim::Offset(-1), 0.5);
+    for (index, words) in [(3, 6), (1, 5), (2, 6)] {
+        show(&mut sums, &named(index, words), 0.5);
+    }
+    assert_eq!(chosen(&sums), [(Rank::Typical, 1), (Rank::Best, 2), (Rank::Worst, 3)]);
+    let mut alone = sums_of_one();
+    assert_eq!(chosen(&alone), [(Rank::Best, 9)], "one sentence is not shown three times");
+    // Later ones of a family, and sentences too long or too short to draw, are not taken.
+    let again = Sequence { family: Family { number: 9, is_first: false }, ..named(10, 5) };
+    for sequence in [again, named(11, MOST_WORDS + 1), named(12, 4)] {
+        assert!(alone.begin(&sequence).is_none());
+    }
+    assert_eq!(alone.sentences(), 1);
+}
+
+fn sums_of_one() -> ExampleSums {
+    let mut sums = sums(Aim::Offset(-1), 0.5);
+    show(&mut sums, &named(9, 5), 0.5);
+    sums
+}
+
+#[test]
+fn a_failure_is_drawn_beside_the_arc_of_the_tree() {
+    // To each word the one after it attends most: of the arcs `head->dep` none is right, of `dep->head` all.
+    let section = |direction| {
+        let mut sums = sums(Aim::Partner { relation: "obj".to_owned(), direction }, 0.5);
+        show(&mut sums, &named(0, 5), 0.75);
+        show(&mut sums, &named(1, 5), 0.75);
+        ExamplesSection { examples: Examples::new(&sums, GRID) }
+    };
+    let place = HeadPlace { layer: 0, head: 1 };
+    let drawn = |direction| {
+        let figure = section(direction).figures_of(place).remove(0);
+        let Chart::Arcs(mut arcs) = figure.chart else { panic!("arcs") };
+        arcs.sentences.remove(0)
+    };
+    let right = drawn(Direction::DependentToHead);
+    assert_eq!((right.about.as_str(), right.gold.as_slice()), ("best, 4 of 4 arcs, sentence 0", [].as_slice()));
+    let ends: Vec<_> = right.arcs.iter().map(|arc| (arc.from, arc.to, arc.stand)).collect();
+    assert_eq!(ends, [2, 3, 4, 5].map(|unit| (unit, unit - 1, Stand::Right)));
+    let wrong = drawn(Direction::HeadToDependent);
+    assert_eq!(wrong.gold, [[1, 2], [2, 3], [3, 4], [4, 5]]);
+    assert_eq!(wrong.arcs[0].stand, Stand::Wrong);
+    let lines = section(Direction::DependentToHead).of_head(place, &default_policy());
+    assert_eq!(lines[0], "best, 4 of 4 arcs, sentence 0: w0 w1 w2 w3 w4");
+    let other = HeadPlace { layer: 0, head: 0 };
+    let nothing = section(Direction::DependentToHead);
+    assert!(nothing.figures_of(other).is_empty() && nothing.of_head(other, &default_policy()).is_empty());
+    assert!(nothing.summary(&default_policy()).to_string().starts_with("2 sentences of the corpus"));
+}
+
+#[test]
+fn a_section_names_heads_and_words_that_there_are() {
+    let mut section = ExamplesSection { examples: Examples::new(&sums_of_one(), GRID) };
+    assert_eq!(section.defect(GRID), None);
+    assert!(section.defect(HeadGrid { layers: 1, heads: 1 }).unwrap().contains("L0H1"));
+    section.examples.heads[0].examples[0].drawn.to[2] = 99;
+    assert!(section.defect(GRID).unwrap().contains("do not fit"));
+}
+
+proptest! {
+    /// Whoever saw which sentences, and in whatever order: the same ones are kept.
+    #[test]
+    fn what_is_kept_does_not_depend_on_who_saw_it(
+        seen in prop::collection::vec((5..9_usize, 0..5_u8), 1..20),
+        parts in prop::collection::vec(0..3_usize, 20),
+    ) {
+        let mut whole = sums(Aim::Offset(-1), 0.5);
+        let mut shares = [0, 1, 2].map(|_| sums(Aim::Offset(-1), 0.5));
+        for (index, (words, weight)) in seen.into_iter().enumerate() {
+            let (sequence, weight) = (named(index as u64, words), f32::from(weight) / 4.0);
+            show(&mut whole, &sequence, weight);
+            show(&mut shares[parts[index]], &sequence, weight);
+        }
+        let [mut a, b, mut c] = shares;
+        c.merge(&b);
+        a.merge(&c);
+        prop_assert_eq!(&a, &whole);
+        let other = HeadGrid { layers: 1, heads: 1 };
+        prop_assert!(a.fits(GRID, FromToken::Mean) && !a.fits(other, FromToken::Mean));
+    }
+}

@@ -1,0 +1,373 @@
+//! Batches of tokens of different sentences: what debiased HSIC is summed over.
+
+use std::ops::Range;
+
+use multiversion::multiversion;
+
+use super::pairs::Pairs;
+use crate::linalg::lanes::dot;
+use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
+
+/// What all heads write for the tokens of text of a pack, compared in batches of tokens of different sentences.
+///
+/// Heads are shown layer by layer: what is kept of a layer goes into kernels as soon as all of it is there.
+#[derive(Clone, Debug, Default)]
+pub struct Outputs {
+    /// The block of the first sentence.
+    block: usize,
+    /// The number of the first token of each sentence.
+    starts: Vec<usize>,
+    deal: Deal,
+    /// How often a head of the layer at work was shown, of all its heads in all sentences.
+    shown: usize,
+    /// `[heads, tokens, head_dim]`: the contexts of the layer at work, tokens in the order of batches.
+    contexts: Vec<f32>,
+    /// The same times the Gram matrix of the head's output projection.
+    products: Vec<f32>,
+    /// The heads whose kernels are there.
+    heads: usize,
+    /// Of each batch `[heads, pairs of tokens]`: the centred kernels.
+    centred: Vec<Vec<f32>>,
+}
+
+/// The sums over the batches of a pack.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Batches {
+    /// The block of the first sentence.
+    pub block: usize,
+    /// Batches.
+    pub count: u64,
+    /// Their tokens.
+    pub tokens: u64,
+    /// For each pair of heads, and of each with itself, the sum of `(n - 3) HSIC1`.
+    pub covariances: Vec<f64>,
+}
+
+/// HSIC1 divides by `n (n - 3)`: a batch has at least so many tokens.
+const LEAST: usize = 4;
+
+/// Tokens dealt out to batches one after the other, sentence by sentence, to one more batch than the longest sentence has
+/// tokens.
+///
+/// So no batch has two tokens of a sentence, and sentences of equal length do not put the same position into the same batch.
+#[derive(Clone, Copy, Debug, Default)]
+struct Deal {
+    tokens: usize,
+    longest: usize,
+}
+
+impl Deal {
+    /// Where a batch begins, in the order of batches.
+    fn start(self, batch: usize) -> usize {
+        let batches = self.longest + 1;
+        batch * (self.tokens / batches) + batch.min(self.tokens % batches)
+    }
+
+    /// Where a token is, in the order of batches.
+    fn place(self, token: usize) -> usize {
+        let batches = self.longest + 1;
+        self.start(token % batches) + token / batches
+    }
+
+    /// The places of each batch; batches of fewer than four tokens are left out.
+    fn batches(self) -> impl Iterator<Item = Range<usize>> {
+        (0..=self.longest)
+            .map(move |batch| self.start(batch)..self.start(batch + 1))
+            .filter(|batch| batch.len() >= LEAST)
+    }
+}
+
+impl Outputs {
+    /// Begins a sentence of a block with so many tokens of text, and says its number; all are begun before a head is shown.
+    pub fn begin(&mut self, block: usize, tokens: usize) -> usize {
+        if self.starts.is_empty() {
+            self.block = block;
+        }
+        self.starts.push(self.deal.tokens);
+        self.deal.tokens += tokens;
+        self.deal.longest = self.deal.longest.max(tokens);
+        self.starts.len() - 1
+    }
+
+    /// Adds what one head of so many in its layer writes for the tokens of text of a sentence: contexts and products, each
+    /// `[tokens, head_dim]`.
+    pub fn add<'a>(
+        &mut self,
+        sentence: usize,
+        (head, heads): (usize, usize),
+        written: impl Iterator<Item = [&'a [f32]; 2]>,
+    ) {
+        let tokens = self.deal.tokens;
+        for (token, vectors) in (self.starts[sentence]..).zip(written) {
+            let place = head * tokens + self.deal.place(token);
+            for (vector, into) in vectors.into_iter().zip([&mut self.contexts, &mut self.products]) {
+                let width = vector.len();
+                into.resize(heads * tokens * width, 0.0);
+                into[place * width..][..width].copy_from_slice(vector);
+            }
+        }
+        self.shown += 1;
+        if self.shown == heads * self.starts.len() {
+            self.end_layer(heads);
+        }
+    }
+
+    /// Works out the kernels of a layer.
+    fn end_layer(&mut self, heads: usize) {
+        let tokens = self.deal.tokens;
+        let width = self.contexts.len() / (heads * tokens);
+        self.centred.resize_with(self.deal.batches().count(), Vec::new);
+        let mut kernel = Vec::new();
+        for (batch, centred) in self.deal.batches().zip(&mut self.centred) {
+            for head in 0..heads {
+                let rows = (head * tokens + batch.start) * width..(head * tokens + batch.end) * width;
+                let [contexts, products] =
+                    [&mut self.contexts, &mut self.products].map(|values| &mut values[rows.clone()]);
+                take_mean(contexts, width);
+                take_mean(products, width);
+                inner_products(contexts, products, width, &mut kernel);
+                u_centre(&kernel, batch.len(), centred);
+            }
+        }
+        self.heads += heads;
+        self.shown = 0;
+    }
+
+    /// Ends the pack, of a model with so many heads; nothing where no batch is, or not all heads were shown.
+    pub fn end(&mut self, heads: usize) -> Option<Batches> {
+        let batches = (self.heads == heads && !self.centred.is_empty()).then(|| self.compare(heads));
+        self.starts.clear();
+        self.centred.iter_mut().for_each(Vec::clear);
+        (self.deal, self.heads, self.shown) = (Deal::default(), 0, 0);
+        batches.filter(|batches| batches.count > 0)
+    }
+
+    fn compare(&self, heads: usize) -> Batches {
+        let covariances = vec![0.0; Pairs(heads).count_with_self()];
+        let mut sums = Batches { block: self.block, covariances, ..Batches::default() };
+        let mut gram = vec![0.0_f32; heads * heads];
+        for (batch, centred) in self.deal.batches().zip(&self.centred) {
+            let n = batch.len();
+            let centred = Matrix::new(centred, heads, n * (n - 1) / 2);
+            multiply(MatrixMut::new(&mut gram, heads, heads), centred, centred.transposed());
+            let mut cells = sums.covariances.iter_mut();
+            for (later, row) in gram.chunks_exact(heads).enumerate() {
+                // A pair of tokens is there in both orders.
+                let values = row[..=later].iter().map(|&value| 2.0 * f64::from(value) / n as f64);
+                values.zip(cells.by_ref()).for_each(|(value, sum)| *sum += value);
+            }
+            sums.count += 1;
+            sums.tokens += n as u64;
+        }
+        sums
+    }
+}
+
+/// Takes the mean of some vectors from each: U-centring does so in any case, but in f32 not with all of it.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn take_mean(rows: &mut [f32], width: usize) {
+    let n = rows.len() / width;
+    let mut mean = vec![0.0_f32; width];
+    for row in rows.chunks_exact(width) {
+        for (sum, value) in mean.iter_mut().zip(row) {
+            *sum += value;
+        }
+    }
+    for sum in &mut mean {
+        *sum /= n as f32;
+    }
+    for row in rows.chunks_exact_mut(width) {
+        for (value, mean) in row.iter_mut().zip(&mean) {
+            *value -= mean;
+        }
+    }
+}
+
+/// `contexts_i · products_j` of all `i < j`, by `j`, then by `i`.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn inner_products(contexts: &[f32], products: &[f32], width: usize, into: &mut Vec<f64>) {
+    into.clear();
+    // Loops, for what an iterator calls is not compiled for the instruction set.
+    for (j, product) in products.chunks_exact(width).enumerate() {
+        for context in contexts.chunks_exact(width).take(j) {
+            into.push(f64::from(dot(context, product)));
+        }
+    }
+}
+
+/// Takes from each cell of a symmetric matrix without a diagonal, of which `kernel` has the cells `i < j`, what its row and
+/// its column add to all cells, without bias (Székely & Rizzo 2014, definition 2), and appends the cells to `centred`.
+///
+/// The inner product of two such matrices, over both orders of `i` and `j`, is `n (n - 3) HSIC1` (Song et al. 2012).
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[expect(clippy::cast_possible_truncation, reason = "products of pairs are summed in f32")]
+fn u_centre(kernel: &[f64], n: usize, centred: &mut Vec<f32>) {
+    let mut rows = vec![0.0; n];
+    let mut cells = kernel;
+    for j in 1..n {
+        let (row, rest) = cells.split_at(j);
+        for (sum, value) in rows.iter_mut().zip(row) {
+            *sum += value;
+        }
+        for value in row {
+            rows[j] += value;
+        }
+        cells = rest;
+    }
+    let less = n as f64 - 2.0;
+    let all = rows.iter().sum::<f64>() / (less * (n as f64 - 1.0));
+    for row in &mut rows {
+        *row /= less;
+    }
+    let mut cells = kernel;
+    for j in 1..n {
+        let (row, rest) = cells.split_at(j);
+        for (value, sum) in row.iter().zip(&rows) {
+            centred.push((value - sum - rows[j] + all) as f32);
+        }
+        cells = rest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+    use rand_distr::{Distribution, StandardNormal};
+
+    use super::*;
+
+    /// What a pack of sentences comes to, whose heads write numbers, each a row; projections are 1.
+    fn batches(sentences: &[Vec<Vec<f32>>]) -> Option<Batches> {
+        let (mut outputs, heads) = (Outputs::default(), sentences.first()?.len());
+        for sentence in sentences {
+            outputs.begin(0, sentence[0].len());
+        }
+        for (number, sentence) in sentences.iter().enumerate() {
+            for (head, values) in sentence.iter().enumerate() {
+                outputs.add(number, (head, heads), values.chunks_exact(1).map(|value| [value, value]));
+            }
+        }
+        outputs.end(heads)
+    }
+
+    /// Sentences of one token each.
+    fn tokens(heads: &[&[f32]]) -> Batches {
+        let sentence = |token: usize| heads.iter().map(|head| vec![head[token]]).collect();
+        batches(&(0..heads[0].len()).map(sentence).collect::<Vec<_>>()).expect("batches")
+    }
+
+    #[test]
+    fn hsic_by_hand() {
+        // Two batches: the tokens of even number and those of odd number.
+        let (z, l) = ([1.0, -1.0, 1.0, -1.0], [1.0, 1.0, -1.0, -1.0]);
+        let twice = |values: [f32; 4]| values.iter().flat_map(|&value| [value, value]).collect::<Vec<f32>>();
+        let sums = tokens(&[&twice(z), &twice(l)]);
+        assert_eq!((sums.count, sums.tokens), (2, 8));
+        let [zz, zl, ll] = sums.covariances[..] else { panic!("three pairs") };
+        for (found, expected) in [(zz, 8.0 / 3.0), (zl, -4.0 / 3.0), (ll, 8.0 / 3.0)] {
+            assert!((found / 2.0 - expected).abs() < 1e-6, "{found}");
+        }
+    }
+
+    #[test]
+    fn what_is_the_same_for_all_tokens_is_nothing() {
+        let z = [1.0, -1.0, 3.0, 2.0, 0.5, -2.0, 1.0, 7.0, 1.0, 2.0];
+        let shifted = z.map(|value| value + 100.0);
+        let sums = tokens(&[&z, &shifted]);
+        let [a, b, c] = sums.covariances[..] else { panic!("three pairs") };
+        assert!((a - b).abs() < 1e-3 * a && (a - c).abs() < 1e-3 * a, "{a} {b} {c}");
+    }
+
+    #[test]
+    fn no_batch_has_two_tokens_of_a_sentence() {
+        // Three sentences never make a batch of four tokens, however long they are.
+        let long = vec![vec![1.0; 50]];
+        assert_eq!(batches(&vec![long.clone(); 3]), None);
+        let five = batches(&vec![long; 5]).expect("batches");
+        // 250 tokens in 51 batches: 46 of five and 5 of four.
+        assert_eq!((five.count, five.tokens), (51, 250));
+        // The second sentence begins with token 4 of all, the third with token 7.
+        let deal = Deal { tokens: 9, longest: 4 };
+        assert_eq!((0..9).map(|token| deal.place(token)).collect::<Vec<_>>(), [0, 2, 4, 6, 8, 1, 3, 5, 7]);
+    }
+
+    #[test]
+    fn a_pack_leaves_nothing_to_the_next() {
+        let sentence = |value: f32| vec![vec![value], vec![value * value]];
+        let pack: Vec<_> = (0..9_u8).map(|value| sentence(f32::from(value))).collect();
+        let (mut outputs, mut found) = (Outputs::default(), Vec::new());
+        for _ in 0..2 {
+            for _ in &pack {
+                outputs.begin(3, 1);
+            }
+            for (number, sentence) in pack.iter().enumerate() {
+                for (head, values) in sentence.iter().enumerate() {
+                    outputs.add(number, (head, 2), std::iter::once([&values[..]; 2]));
+                }
+            }
+            found.push(outputs.end(2));
+        }
+        assert_eq!(found[0], found[1]);
+        assert!(found[0].as_ref().is_some_and(|batches| batches.block == 3));
+        // Of a pack in which not all heads were shown there is nothing.
+        outputs.begin(0, 5);
+        assert_eq!(outputs.end(2), None);
+    }
+
+    /// Two heads that share nothing but have `between` of their variance between sentences: their CKA over packs, dealt to
+    /// so many batches as the longest sentence asks for, and to batches of 256 tokens over all sentences.
+    fn independent(between: f32, random: &mut ChaCha8Rng) -> [f64; 2] {
+        const WIDTH: usize = 64;
+        let normal = |count: usize, scale: f32, random: &mut ChaCha8Rng| -> Vec<f32> {
+            StandardNormal.sample_iter(random).take(count).map(|value: f32| scale.sqrt() * value).collect()
+        };
+        let sentence = |random: &mut ChaCha8Rng| {
+            let tokens = random.random_range(4..40);
+            [0, 1].map(|_| {
+                let common = normal(WIDTH, between, random);
+                let own = normal(tokens * WIDTH, 1.0 - between, random);
+                own.iter().zip(common.iter().cycle()).map(|(own, common)| own + common).collect::<Vec<_>>()
+            })
+        };
+        let sentences: Vec<[Vec<f32>; 2]> = (0..256).map(|_| sentence(random)).collect();
+        let compared = |pack: &[[Vec<f32>; 2]], batch: Option<usize>| {
+            let mut outputs = Outputs::default();
+            for sentence in pack {
+                outputs.begin(0, sentence[0].len() / WIDTH);
+            }
+            if let Some(batch) = batch {
+                outputs.deal.longest = outputs.deal.tokens / batch - 1;
+            }
+            for (number, sentence) in pack.iter().enumerate() {
+                for (head, contexts) in sentence.iter().enumerate() {
+                    outputs.add(number, (head, 2), contexts.chunks_exact(WIDTH).map(|context| [context; 2]));
+                }
+            }
+            outputs.end(2).expect("batches").covariances
+        };
+        let cka = |packs: Vec<Vec<f64>>| {
+            let sum = |place: usize| packs.iter().map(|covariances| covariances[place]).sum::<f64>();
+            sum(1) / (sum(0) * sum(2)).sqrt()
+        };
+        // About 512 tokens are a pack.
+        let packs = sentences.chunks(24).map(|pack| compared(pack, None)).collect();
+        [cka(packs), cka(vec![compared(&sentences, Some(256))])]
+    }
+
+    #[test]
+    fn independent_heads_are_alike_only_where_tokens_of_a_sentence_meet() {
+        const DRAWS: usize = 20;
+        let mut random = ChaCha8Rng::seed_from_u64(2012);
+        for between in [0.6, 0.9] {
+            let found: Vec<[f64; 2]> = (0..DRAWS).map(|_| independent(between, &mut random)).collect();
+            let [apart, together] = [0, 1].map(|way| {
+                let mean = found.iter().map(|cka| cka[way]).sum::<f64>() / DRAWS as f64;
+                let squares = found.iter().map(|cka| (cka[way] - mean).powi(2)).sum::<f64>();
+                (mean, (squares / (DRAWS - 1) as f64 / DRAWS as f64).sqrt())
+            });
+            println!("{between} between sentences: {apart:.4?} apart, {together:.4?} together");
+            assert!(apart.0.abs() < 0.02 && together.0 > 0.03, "{apart:?} {together:?}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Clusters of heads that attend alike, and how often blocks drawn anew have them, too.
+
+use std::num::NonZeroUsize;
+
+use kodama::{Method, Step, linkage};
+
+use super::pairs::Pairs;
+use crate::stats::bootstrap::{PerBlock, Resamples};
+use crate::study::show::figure::Join;
+use crate::system::parallel::in_parallel;
+
+/// Clusters are cut at this share of the median distance.
+pub const CUT: f64 = 0.5;
+
+/// The resamples that clusters are drawn by: a share of 80 % of them is known to 3 points.
+pub const DRAWS: usize = 200;
+
+/// Heads that attend alike.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// Their places, ascending.
+    pub places: Vec<usize>,
+    /// The share of the draws in which all of them are in one cluster; `None` where nothing was drawn.
+    pub together: Option<f64>,
+}
+
+/// The median of some distances; `None` of none.
+pub fn median(distances: &[f64]) -> Option<f64> {
+    let mut sorted = distances.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let half = sorted.len() / 2;
+    let upper = sorted.get(half)?;
+    Some(if sorted.len() % 2 == 1 { *upper } else { f64::midpoint(sorted[half - 1], *upper) })
+}
+
+/// All heads joined by average linkage, the closest first.
+pub fn joins(distances: &[f64], heads: usize) -> Vec<Join> {
+    // The crate has the pairs row by row.
+    let rows = (0..heads).flat_map(|row| (row + 1..heads).map(move |column| Pairs::index(row, column)));
+    let mut condensed: Vec<f64> = rows.map(|place| distances[place]).collect();
+    let joined = linkage(&mut condensed, heads, Method::Average);
+    let join = |step: &Step<f64>| Join { of: [step.cluster1, step.cluster2], height: step.dissimilarity };
+    joined.steps().iter().map(join).collect()
+}
+
+/// The number of the cluster of each head: average linkage, as far as the distance of what is joined is at most half of the
+/// median of all.
+pub fn assignment(distances: &[f64], heads: usize) -> Vec<usize> {
+    let Some(median) = median(distances) else { return (0..heads).collect() };
+    // What is joined gets the next number after the heads.
+    let mut clusters: Vec<Vec<usize>> = (0..heads).map(|head| vec![head]).collect();
+    let mut of_head: Vec<usize> = (0..heads).collect();
+    for Join { of: [first, second], height } in joins(distances, heads) {
+        let mut both = std::mem::take(&mut clusters[first]);
+        both.append(&mut clusters[second]);
+        if height <= CUT * median {
+            let first = *both.iter().min().expect("a cluster has heads");
+            both.iter().for_each(|&head| of_head[head] = first);
+        }
+        clusters.push(both);
+    }
+    of_head
+}
+
+/// The clusters of several heads, by their first heads.
+pub fn groups(distances: &[f64], heads: usize) -> Vec<Vec<usize>> {
+    let of_head = assignment(distances, heads);
+    let members = |first: usize| -> Vec<usize> { (0..heads).filter(|&head| of_head[head] == first).collect() };
+    (0..heads).map(members).filter(|members| members.len() > 1).collect()
+}
+
+/// The clusters with how often they are drawn; `squares` are the sums of squared distances by pair and block, `rows` what
+/// they are divided by.
+pub fn drawn(
+    (squares, rows): (&[PerBlock], &PerBlock),
+    distances: &[f64],
+    heads: usize,
+    (resamples, threads): (&Resamples, NonZeroUsize),
+) -> Vec<Group> {
+    let groups = groups(distances, heads);
+    let draws = if resamples.is_empty() || groups.is_empty() { 0 } else { DRAWS };
+    let found = in_parallel(threads, 0..draws, |draw| {
+        let counts = resamples.drawn(draw);
+        let total = |of: &PerBlock| of.iter().zip(&counts).map(|(value, count)| value * count).sum::<f64>();
+        let all = total(rows);
+        let distances: Vec<f64> = squares.iter().map(|squares| distance(total(squares), all)).collect();
+        let of_head = assignment(&distances, heads);
+        groups.iter().map(|places| places.iter().all(|&place| of_head[place] == of_head[places[0]])).collect::<Vec<_>>()
+    });
+    let group = |(number, places): (usize, Vec<usize>)| {
+        let together = found.iter().filter(|together| together[number]).count();
+        Group { places, together: (draws > 0).then(|| together as f64 / draws as f64) }
+    };
+    groups.into_iter().enumerate().map(group).collect()
+}
+
+/// The distance of a sum of squared distances over so many rows.
+pub fn distance(square: f64, rows: f64) -> f64 {
+    (square / rows).clamp(0.0, 1.0).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clusters_by_hand() {
+        // Heads on a line at 0, 1, 10, 12, 30: of ten distances the median is 11.5, so what is joined is at most 5.75 apart.
+        let at = [0.0, 1.0, 10.0, 12.0, 30.0_f64];
+        let distances: Vec<f64> = Pairs(5).all().map(|[a, b]| (at[a] - at[b]).abs()).collect();
+        assert_eq!(median(&distances), Some(11.5));
+        assert_eq!(assignment(&distances, 5), [0, 0, 2, 2, 4]);
+        assert_eq!(groups(&distances, 5), [vec![0, 1], vec![2, 3]]);
+        assert_eq!((median(&[]), assignment(&[], 1)), (None, vec![0]));
+    }
+
+    #[test]
+    fn all_alike_are_one_cluster() {
+        assert_eq!(groups(&[0.0; 3], 3), [vec![0, 1, 2]]);
+        assert_eq!(groups(&[0.5; 3], 3), [[0; 0]; 0]);
+    }
+}

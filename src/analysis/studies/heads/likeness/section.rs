@@ -1,0 +1,85 @@
+//! The section `likeness` of the report.
+
+use serde::Deserialize;
+
+use super::report::{Likeness, comparisons};
+use super::show::summary;
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::study::labels::UNLABELLED;
+use crate::study::labels::policy::Policy;
+use crate::study::section::Section;
+use crate::study::show::summary::Summary;
+
+#[derive(Deserialize)]
+pub struct LikenessSection {
+    pub likeness: Likeness,
+}
+
+impl Section for LikenessSection {
+    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
+        vec![("likeness", &self.likeness)]
+    }
+
+    fn name_heads(&mut self, labels: &[String]) {
+        let grid = self.grid();
+        let Likeness { distance, cka, clusters, same_label, .. } = &mut self.likeness;
+        let grouped = |label: &String| labels.iter().position(|other| other == label).filter(|_| label != UNLABELLED);
+        let groups: Vec<Option<usize>> = labels.iter().map(grouped).collect();
+        *same_label = comparisons(&distance.concat(), &cka.concat(), &groups);
+        let Some(heads) = grid else { return };
+        for cluster in clusters.iter_mut() {
+            let label = |head: &HeadPlace| labels.get(heads.index(head.layer, head.head)).cloned().unwrap_or_default();
+            cluster.labels = cluster.heads.iter().map(label).collect();
+        }
+    }
+
+    fn summary(&self, _: &Policy) -> Summary {
+        summary::of(&self.likeness)
+    }
+
+    fn of_head(&self, place: HeadPlace, _: &Policy) -> Vec<String> {
+        let Some(grid) = self.grid() else { return Vec::new() };
+        let own = grid.index(place.layer, place.head);
+        let distance = |other: &usize| self.likeness.distance[own.max(*other)][own.min(*other)];
+        let others = (0..grid.count()).filter(|&other| other != own);
+        let nearest = others.min_by(|a, b| distance(a).total_cmp(&distance(b))).map(|other| {
+            let cka = self.likeness.cka[own.max(other)][own.min(other)];
+            let cka = cka.map_or_else(String::new, |cka| format!(", CKA of what they write {cka:.2}"));
+            format!("the head that looks most like it is {}: distance {:.3}{cka}", grid.place(other), distance(&other))
+        });
+        let cluster = self.likeness.clusters.iter().find(|cluster| cluster.kept && cluster.heads.contains(&place));
+        let cluster = cluster.map(|cluster| {
+            let names: Vec<String> = cluster.heads.iter().map(ToString::to_string).collect();
+            format!("it is in a cluster that holds under resampling: {}", names.join(" "))
+        });
+        nearest.into_iter().chain(cluster).collect()
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let Likeness { distance, cka, clusters, closest, map, disagreement, weights, .. } = &self.likeness;
+        let whole = |lengths: &mut dyn Iterator<Item = usize>| lengths.eq(0..grid.count());
+        let empty = distance.is_empty() && cka.is_empty();
+        let rows = whole(&mut distance.iter().map(Vec::len)) && whole(&mut cka.iter().map(Vec::len));
+        if !empty && !rows {
+            return Some("`likeness` does not have each pair of heads once".to_owned());
+        }
+        let named =
+            clusters.iter().flat_map(|cluster| &cluster.heads).chain(closest.iter().flat_map(|pair| &pair.heads));
+        if let Some(head) = named.into_iter().find(|head| head.layer >= grid.layers || head.head >= grid.heads) {
+            return Some(format!("`likeness` has {head}, which the model has not"));
+        }
+        let layers = disagreement.iter().map(|layer| layer.layer);
+        let fits = map.as_ref().is_none_or(|map| map.points.len() == grid.count())
+            && (disagreement.is_empty() || layers.eq(0..grid.layers))
+            && weights.as_ref().is_none_or(|weights| weights.fits(grid));
+        (!fits).then(|| "`likeness` does not have each layer and head of the model once".to_owned())
+    }
+}
+
+impl LikenessSection {
+    /// The heads that were compared, in layers as the disagreement has them; `None` where nothing was seen.
+    pub fn grid(&self) -> Option<HeadGrid> {
+        let (layers, heads) = (self.likeness.disagreement.len(), self.likeness.distance.len());
+        (layers > 0).then(|| HeadGrid { layers, heads: heads / layers })
+    }
+}

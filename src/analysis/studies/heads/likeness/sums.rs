@@ -1,0 +1,211 @@
+//! How far the heads of a model differ in where they look and in what they write, summed by block.
+
+use serde::{Deserialize, Serialize};
+
+use super::batches::{Batches, Outputs};
+use super::disagreement::{Disagreement, LayerSums};
+use super::pairs::Pairs;
+use super::weights::Weighed;
+use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
+use crate::model::forward::Encoder;
+use crate::model::forward::visitor::Needs;
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::{Lent, Sums};
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::stats::exact::{Component, ExactSum, add_each, merge_each};
+use crate::study::instruments::roots::Roots;
+
+/// The sums of some sentences.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Alike {
+    /// Tokens of text: the rows of attention that are compared.
+    pub rows: u64,
+    /// Sentences with any, the first of each family alone.
+    pub sentences: u64,
+    /// For each pair of heads the squared Hellinger distance, summed over the rows; nothing where there is no row: an empty
+    /// block is small.
+    pub distances: Vec<Component>,
+    /// What the heads of each layer disagree by, summed over the rows, `[layers]`; nothing where there is no row.
+    pub disagreement: Vec<Disagreement>,
+    /// Batches of tokens whose outputs are compared.
+    pub batches: u64,
+    /// Tokens in them.
+    pub batched: u64,
+    /// For each pair of heads, and of each with itself, the sum over batches of `(n - 3) HSIC1`; nothing where there is no
+    /// batch.
+    pub covariances: Vec<ExactSum>,
+}
+
+impl Merge for Alike {
+    fn merge(&mut self, other: &Self) {
+        self.rows += other.rows;
+        self.sentences += other.sentences;
+        merge_each(&mut self.distances, &other.distances);
+        merge_each(&mut self.disagreement, &other.disagreement);
+        self.batches += other.batches;
+        self.batched += other.batched;
+        merge_each(&mut self.covariances, &other.covariances);
+    }
+}
+
+/// The sums of all blocks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LikenessSums {
+    grid: HeadGrid,
+    blocks: Blocks<Alike>,
+    /// What the weights tell by themselves; `None` of an encoder that does not lend them.
+    weighed: Option<Weighed>,
+    /// What is written in the pack that is running.
+    #[serde(skip)]
+    outputs: Outputs,
+}
+
+impl LikenessSums {
+    /// Empty sums for a model with `grid` heads.
+    pub fn new(grid: HeadGrid) -> Self {
+        Self { grid, blocks: Blocks::new(Alike::default()), weighed: None, outputs: Outputs::default() }
+    }
+
+    /// The heads.
+    pub fn grid(&self) -> HeadGrid {
+        self.grid
+    }
+
+    /// The sums of each block.
+    pub fn blocks(&self) -> &Blocks<Alike> {
+        &self.blocks
+    }
+
+    /// Adds rows, and squared distances of all pairs that are summed over rows.
+    pub(super) fn add_distances(&mut self, block: usize, rows: usize, squares: &[f64]) {
+        let sums = &mut self.blocks[block];
+        sums.rows += rows as u64;
+        sums.distances.resize(Pairs(self.grid.count()).count(), Component::default());
+        sums.disagreement.resize(self.grid.layers, Disagreement::default());
+        add_each(&mut sums.distances, squares);
+    }
+
+    /// Adds what the batches of a pack come to, to the block of its first sentence.
+    pub(super) fn add_batches(&mut self, batches: &Batches) {
+        let sums = &mut self.blocks[batches.block];
+        sums.batches += batches.count;
+        sums.batched += batches.tokens;
+        sums.covariances.resize(batches.covariances.len(), ExactSum::default());
+        add_each(&mut sums.covariances, &batches.covariances);
+    }
+
+    /// What the weights tell by themselves.
+    pub fn weighed(&self) -> Option<&Weighed> {
+        self.weighed.as_ref()
+    }
+}
+
+/// A sequence as these sums see it.
+#[derive(Debug)]
+pub struct Begun {
+    block: usize,
+    roots: Roots,
+    /// Its number among those whose outputs are compared: the first of each family, for a sentence that is there again is no
+    /// other one.
+    number: Option<usize>,
+    layer: LayerSums,
+}
+
+/// Columns of square roots that are summed in f32 before the sum goes on in f64.
+const COLUMNS: usize = 2048;
+
+/// The squared Hellinger distances of all pairs, summed over the rows of `roots`, `[heads, rows * tokens]`: half of
+/// `|a|² + |b|² - 2 a · b`, which is exactly 0 of equal rows.
+fn distances(roots: &[f32], heads: usize) -> Vec<f64> {
+    let size = roots.len() / heads;
+    let (mut sums, mut part) = (vec![0.0; heads * heads], vec![0.0_f32; heads * heads]);
+    for first in (0..size).step_by(COLUMNS) {
+        let columns = COLUMNS.min(size - first);
+        let roots = Matrix::strided(&roots[first..], heads, columns, size);
+        multiply(MatrixMut::new(&mut part, heads, heads), roots, roots.transposed());
+        sums.iter_mut().zip(&part).for_each(|(sum, &part)| *sum += f64::from(part));
+    }
+    let own = |head: usize| sums[head * heads + head];
+    Pairs(heads).all().map(|[a, b]| f64::midpoint(own(a), own(b)) - sums[b * heads + a]).collect()
+}
+
+impl Sums for LikenessSums {
+    type Begun = Begun;
+
+    fn needs(&self) -> Needs {
+        Needs { values: true, outputs: true, ..Needs::ATTENTION }
+    }
+
+    fn weigh(&mut self, encoder: &dyn Encoder) {
+        self.weighed = Weighed::new(encoder, self.grid);
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> Begun {
+        let block = block_of(sequence.family.number);
+        let rows: Vec<usize> = sequence.text_places().collect();
+        if !rows.is_empty() {
+            self.blocks[block].sentences += u64::from(sequence.family.is_first);
+            self.add_distances(block, rows.len(), &[]);
+        }
+        let is_compared = sequence.family.is_first && !rows.is_empty();
+        let number = is_compared.then(|| self.outputs.begin(block, rows.len()));
+        Begun { block, roots: Roots::of(rows), number, layer: LayerSums::default() }
+    }
+
+    fn looks(begun: &Begun) -> bool {
+        !begun.roots.rows.is_empty()
+    }
+
+    fn head(&mut self, begun: &mut Begun, lent: &mut Lent<'_>) {
+        let Begun { block, roots, number, layer } = begun;
+        if roots.rows.is_empty() {
+            return;
+        }
+        let (view, HeadGrid { heads, .. }) = (lent.view, self.grid);
+        roots.push(view.attention, self.grid.count());
+        let (Some(output), Some(values)) = (view.output, view.values) else { return };
+        if let Some(number) = *number {
+            let written = roots.rows.iter().map(|&row| [output.contexts.row(row), output.products.row(row)]);
+            self.outputs.add(number, (view.head, heads), written);
+        }
+        layer.add(&roots.rows, view.attention, values, output.contexts);
+        if view.head + 1 == heads {
+            self.blocks[*block].disagreement[view.layer] += layer.finish(heads);
+        }
+    }
+
+    fn end(&mut self, begun: Begun) {
+        let Begun { block, roots, .. } = begun;
+        if !roots.values().is_empty() {
+            let distances = distances(roots.values(), self.grid.count());
+            self.add_distances(block, 0, &distances);
+        }
+    }
+
+    fn end_pack(&mut self) {
+        if let Some(batches) = self.outputs.end(self.grid.count()) {
+            self.add_batches(&batches);
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        assert_eq!(self.grid, other.grid, "sums of one analysis");
+        self.blocks.merge(&other.blocks);
+        if self.weighed.is_none() {
+            self.weighed.clone_from(&other.weighed);
+        }
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        let pairs = Pairs(grid.count());
+        let has = |there: bool, length: usize, expected: usize| length == if there { expected } else { 0 };
+        let fits = |block: &Alike| {
+            has(block.rows > 0, block.distances.len(), pairs.count())
+                && has(block.rows > 0, block.disagreement.len(), grid.layers)
+                && has(block.batches > 0, block.covariances.len(), pairs.count_with_self())
+        };
+        self.grid == grid && self.blocks.fit(fits) && self.weighed.as_ref().is_none_or(|weighed| weighed.fits(grid))
+    }
+}

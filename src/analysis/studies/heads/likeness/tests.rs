@@ -1,0 +1,236 @@
+use std::num::NonZeroUsize;
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, StandardNormal};
+
+use super::*;
+use crate::corpus::Family;
+use crate::model::forward::attention::AttentionView;
+use crate::model::forward::rows::Rows;
+use crate::model::forward::visitor::{HeadView, Output, Values};
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::passes::observer::{Folder, Sums};
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::sequences::test_support::sentence;
+use crate::stats::bootstrap::{Interval, Resamples};
+use crate::studies::registry::default_policy;
+
+/// One head over one sentence: its weights, `[n, n]`, and its contexts, `[n, width]`.
+struct Shown {
+    weights: Vec<f32>,
+    contexts: Vec<f32>,
+}
+
+/// A head that gives `first` to the first token and the rest to the last.
+fn looking(n: usize, first: f32, contexts: Vec<f32>) -> Shown {
+    let weight = |cell: usize| match cell % n {
+        0 => first,
+        last if last + 1 == n => 1.0 - first,
+        _ => 0.0,
+    };
+    Shown { weights: (0..n * n).map(weight).collect(), contexts }
+}
+
+/// Shows sentences that run side by side; `heads` are of each sentence, layer by layer.
+fn show(sums: &mut LikenessSums, pack: &[(Sequence, Vec<Shown>)], grid: HeadGrid) {
+    let mut begun: Vec<_> = pack.iter().map(|(sentence, _)| sums.begin(sentence)).collect();
+    for place in 0..grid.count() {
+        let (layer, head) = grid.at(place);
+        for (begun, (sentence, heads)) in begun.iter_mut().zip(pack) {
+            let Shown { weights, contexts } = &heads[place];
+            let (n, width) = (sentence.ids.len(), contexts.len() / sentence.ids.len());
+            let (contexts, bias) = (Rows::new(contexts, width), vec![0.0; width]);
+            let norms = vec![1.0; n];
+            // A projection that leaves contexts as they are.
+            let output = Output { contexts, products: contexts, gram: &[], input_norms: &norms };
+            let view = HeadView {
+                values: Some(Values { rows: contexts, bias: &bias }),
+                output: Some(output),
+                ..AttentionView::new(layer, head, n, weights).into()
+            };
+            sums.head(begun, &mut Folder::default().lend(sentence, view));
+        }
+    }
+    begun.into_iter().for_each(|begun| sums.end(begun));
+    sums.end_pack();
+}
+
+fn bench(grid: HeadGrid) -> Bench {
+    Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: false }
+}
+
+fn normal(random: &mut ChaCha8Rng, count: usize) -> Vec<f32> {
+    StandardNormal.sample_iter(random).take(count).collect()
+}
+
+fn place(layer: usize, head: usize) -> HeadPlace {
+    HeadPlace { layer, head }
+}
+
+const GRID: HeadGrid = HeadGrid { layers: 2, heads: 2 };
+
+#[test]
+fn distances_by_hand() {
+    let grid = HeadGrid { layers: 1, heads: 2 };
+    let mut sums = LikenessSums::new(grid);
+    let heads = |a: f32, b: f32| [a, b].map(|first| looking(3, first, vec![1.0; 3])).into_iter().collect::<Vec<_>>();
+    show(&mut sums, &[(sentence(1, 1, "dep"), heads(0.36, 0.64)), (sentence(2, 1, "dep"), heads(1.0, 0.0))], grid);
+    let found = Likeness::new(&sums, &bench(grid));
+    // 1 - (0.6 · 0.8 + 0.8 · 0.6) = 0.04, and 1.
+    assert!((found.distance[1][0] - 0.52_f64.sqrt()).abs() < 1e-7, "{:?}", found.distance);
+    assert_eq!((found.tokens, found.sentences, found.batches, found.cka[1][0]), (2, 2, 0, None));
+    // The cosine of equal vectors is 1.
+    assert!((found.disagreement[0].output + 1.0).abs() < 1e-6);
+}
+
+/// Four heads: the second turns what the first writes, the third writes what has nothing to do with it, the fourth is the
+/// first.
+#[test]
+fn what_is_turned_is_alike_and_what_is_independent_is_not() {
+    let mut sums = LikenessSums::new(GRID);
+    let mut random = ChaCha8Rng::seed_from_u64(3);
+    for pack in 0..64 {
+        let sentences = (0..20).map(|number| {
+            let sentence = sentence(20 * pack + number, 12, "dep");
+            let n = sentence.ids.len();
+            let (own, other) = (normal(&mut random, 2 * n), normal(&mut random, 2 * n));
+            // By an angle whose cosine is 0.6, and three times as long.
+            let turned: Vec<f32> =
+                own.chunks_exact(2).flat_map(|v| [1.8 * v[0] - 2.4 * v[1], 2.4 * v[0] + 1.8 * v[1]]).collect();
+            let shown = [own.clone(), turned, other, own].map(|contexts| looking(n, 0.25, contexts));
+            (sentence, shown.into_iter().collect())
+        });
+        show(&mut sums, &sentences.collect::<Vec<_>>(), GRID);
+    }
+    let found = Likeness::new(&sums, &bench(GRID));
+    let near = |a: usize, b: usize, expected: f64, most: f64| {
+        let cka = found.cka[a][b].unwrap();
+        assert!((cka - expected).abs() < most, "{a} {b}: {cka}");
+    };
+    near(1, 0, 1.0, 1e-6);
+    near(3, 0, 1.0, 1e-6);
+    near(2, 0, 0.0, 0.01);
+    // 13 batches of 18 or 19 tokens in each pack: none is left out.
+    assert_eq!((found.batches, found.batched_tokens, found.tokens), (64 * 13, 64 * 240, 64 * 240));
+    // All look the same.
+    assert_eq!(found.distance.concat(), [0.0; 6]);
+}
+
+/// Heads whose outputs are the same all over a sentence and have nothing to do with each other are not alike: two tokens of a
+/// sentence never meet.
+#[test]
+fn outputs_of_whole_sentences_are_not_alike_by_that() {
+    let grid = HeadGrid { layers: 1, heads: 2 };
+    let mut sums = LikenessSums::new(grid);
+    let mut random = ChaCha8Rng::seed_from_u64(5);
+    for pack in 0..64 {
+        let sentences = (0..20).map(|number| {
+            let sentence = sentence(20 * pack + number, 5 + usize::try_from(number).unwrap(), "dep");
+            let n = sentence.ids.len();
+            let mut constant = || {
+                let vector = normal(&mut random, 8);
+                looking(n, 0.5, (0..n).flat_map(|_| vector.clone()).collect())
+            };
+            (sentence, vec![constant(), constant()])
+        });
+        show(&mut sums, &sentences.collect::<Vec<_>>(), grid);
+    }
+    let cka = Likeness::new(&sums, &bench(grid)).cka[1][0].unwrap();
+    assert!(cka.abs() < 0.03, "{cka}");
+}
+
+/// Six heads in three layers: the first two are the same in each sentence, the others look elsewhere.
+fn planted() -> Likeness {
+    let grid = HeadGrid { layers: 3, heads: 2 };
+    let mut sums = LikenessSums::new(grid);
+    for index in 0..128 {
+        let sentence = sentence(index, 3, "dep");
+        let n = sentence.ids.len();
+        let more = 0.05 * (index % 3) as f32;
+        let looks = [0.1 + more, 0.1 + more, 0.5, 0.9 - more, 0.45, 0.7].map(|first| looking(n, first, vec![1.0; n]));
+        show(&mut sums, &[(sentence, looks.into_iter().collect())], grid);
+    }
+    Likeness::new(&sums, &bench(grid))
+}
+
+#[test]
+fn planted_heads_are_a_cluster_at_distance_0() {
+    let found = planted();
+    assert_eq!(found.distance[1][0], 0.0);
+    assert_eq!(found.closest[0].heads, [place(0, 0), place(0, 1)]);
+    assert_eq!(found.closest[0].distance_ci95, Some(Interval(0.0, 0.0)));
+    let cluster = found.clusters.iter().find(|cluster| cluster.heads.contains(&place(0, 0))).unwrap();
+    assert_eq!(
+        (&cluster.heads[..], cluster.together, cluster.kept),
+        (&[place(0, 0), place(0, 1)][..], Some(1.0), true)
+    );
+    let grid = HeadGrid { layers: 3, heads: 2 };
+    assert!(found.kept(grid).contains(&vec![0, 1]));
+    let mut section = LikenessSection { likeness: found };
+    assert_eq!(section.defect(grid), None);
+    assert!(section.defect(HeadGrid { layers: 2, heads: 2 }).is_some());
+    let labels = ["broad", "broad", "unlabelled", "unlabelled", "local", "local"].map(str::to_owned);
+    section.name_heads(&labels);
+    let cluster = section.likeness.clusters.iter().find(|cluster| cluster.heads.contains(&place(0, 0))).unwrap();
+    assert_eq!(cluster.labels, ["broad", "broad"]);
+    // Heads without a label have none in common.
+    assert_eq!(section.likeness.same_label.distance.unwrap().pairs, 2);
+    let summary = section.summary(&default_policy()).to_string();
+    assert!(summary.contains("L0H0 L0H1  broad x2"), "{summary}");
+    assert!(summary.contains("Pairs of heads of one layer: distance"), "{summary}");
+    let text = serde_json::to_string(&serde_json::json!({ "likeness": section.likeness })).unwrap();
+    let again = HeadLikeness.read(&text).unwrap();
+    assert_eq!(crate::study::section::section::<LikenessSection>(&*again).likeness, section.likeness);
+}
+
+#[test]
+fn sums_of_parts_are_those_of_the_whole() {
+    let (mut whole, mut left, mut right) = (LikenessSums::new(GRID), LikenessSums::new(GRID), LikenessSums::new(GRID));
+    let mut random = ChaCha8Rng::seed_from_u64(7);
+    for pack in 0..6_u64 {
+        let sentences = (0..5).map(|number| {
+            let sentence = sentence(5 * pack + number, 4, "dep");
+            let n = sentence.ids.len();
+            let looks = [0.2, 0.4, 0.6, 0.8].map(|first| looking(n, first, normal(&mut random, 3 * n)));
+            (sentence, looks.into_iter().collect::<Vec<_>>())
+        });
+        let sentences: Vec<_> = sentences.collect();
+        show(&mut whole, &sentences, GRID);
+        show(if pack % 2 == 0 { &mut left } else { &mut right }, &sentences, GRID);
+    }
+    right.merge(&left);
+    assert_eq!(right.blocks(), whole.blocks());
+    assert!(whole.blocks().total().batches > 0);
+    assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(HeadGrid { layers: 4, heads: 1 }, FromToken::Mean));
+    let restored = HeadLikeness.restore(0, &watching(whole).to_bytes().unwrap()).unwrap();
+    assert_eq!(observer::sums::<LikenessSums>(&*restored).blocks(), right.blocks());
+}
+
+/// A sentence that is there again is no other one: what is written there is in no batch.
+#[test]
+fn a_repeated_sentence_is_in_no_batch() {
+    let mut sums = LikenessSums::new(GRID);
+    let mut random = ChaCha8Rng::seed_from_u64(9);
+    let sentences = (0..8).map(|index| {
+        let mut sentence = sentence(index, 2, "dep");
+        if index >= 4 {
+            sentence.family = Family { number: 0, is_first: false };
+        }
+        let n = sentence.ids.len();
+        let looks = [0.2, 0.4, 0.6, 0.8].map(|first| looking(n, first, normal(&mut random, n)));
+        (sentence, looks.into_iter().collect())
+    });
+    show(&mut sums, &sentences.collect::<Vec<_>>(), GRID);
+    let found = Likeness::new(&sums, &bench(GRID));
+    // Four sentences of two tokens make three batches, of 3, 3 and 2 tokens: none is large enough.
+    assert_eq!((found.tokens, found.sentences, found.batches), (16, 4, 0));
+}
+
+#[test]
+fn without_sentences_there_is_nothing_to_say() {
+    let section = LikenessSection { likeness: Likeness::new(&LikenessSums::new(GRID), &bench(GRID)) };
+    assert!(section.summary(&default_policy()).to_string().starts_with("No sentence had a token of text"));
+    assert_eq!(section.defect(GRID), None);
+}

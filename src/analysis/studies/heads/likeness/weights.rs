@@ -1,0 +1,293 @@
+//! What the weights of heads tell by themselves: the spectra of queries and keys, and how much heads read what others write.
+
+use nalgebra::DMatrix;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
+use crate::linalg::spectra::{count_for_share, dense};
+use crate::model::forward::{Encoder, HeadWeights};
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::system::parallel::{all_cores, in_parallel};
+
+/// The share of the squared singular values that dimensions are counted for (Cordonnier et al. 2020, figure 1).
+const SHARE: f64 = 0.9;
+
+/// Edges that are listed of each kind.
+const LISTED: usize = 5;
+
+/// What the weights tell by themselves.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Weighed {
+    /// The spectra of queries and keys, layer by layer.
+    pub spectra: Vec<Spectrum>,
+    /// How much heads read what heads of earlier layers write: hints from weights alone.
+    pub composition: Composition,
+}
+
+/// How many dimensions have 90 % of the spectrum (of the squared singular values) of `W_Q W_Kᵀ` in a layer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Spectrum {
+    /// The layer, counted from 0.
+    pub layer: usize,
+    /// Of each head by itself, of at most `head_dim`.
+    pub heads: Vec<usize>,
+    /// Of all heads side by side, which is the sum of their products, of at most `hidden_size`.
+    pub concatenated: usize,
+}
+
+/// Composition scores of all pairs of a head and a head of a later layer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Composition {
+    /// The level of all scores were the two matrices turned against each other at random: `1 / sqrt(hidden_size)`.
+    pub random: f64,
+    /// Through the queries of the later head.
+    pub queries: Scores,
+    /// Through its keys.
+    pub keys: Scores,
+    /// Through its values.
+    pub values: Scores,
+}
+
+/// Composition scores of one kind.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Scores {
+    /// The mean score of all pairs, less the random level; null of a model of one layer.
+    pub mean_above_random: Option<f64>,
+    /// The pairs of the largest scores, the largest first; at most five.
+    pub strongest: Vec<Composed>,
+}
+
+/// A pair of heads with its composition score.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Composed {
+    /// The head that writes.
+    #[schemars(with = "String")]
+    pub source: HeadPlace,
+    /// The head of a later layer that reads.
+    #[schemars(with = "String")]
+    pub target: HeadPlace,
+    /// The score less the random level.
+    pub above_random: f64,
+}
+
+impl Weighed {
+    /// What an encoder's weights tell; `None` if it does not lend them.
+    pub fn new(encoder: &dyn Encoder, grid: HeadGrid) -> Option<Self> {
+        let layers: Vec<HeadWeights<'_>> =
+            (0..grid.layers).map(|layer| encoder.head_weights(layer)).collect::<Option<_>>()?;
+        let spectra = in_parallel(all_cores(), layers.iter().enumerate(), |(layer, weights)| {
+            Spectrum::new(layer, weights, grid.heads)
+        });
+        Some(Self { spectra, composition: Composition::new(&layers, grid) })
+    }
+
+    /// Whether they are of such heads.
+    pub fn fits(&self, grid: HeadGrid) -> bool {
+        let Composition { queries, keys, values, .. } = &self.composition;
+        let named = [queries, keys, values].into_iter().flat_map(|scores| &scores.strongest);
+        self.spectra.len() == grid.layers
+            && self.spectra.iter().enumerate().all(|(layer, own)| own.layer == layer && own.heads.len() == grid.heads)
+            && named
+                .flat_map(|edge| [edge.source, edge.target])
+                .all(|at| at.layer < grid.layers && at.head < grid.heads)
+    }
+}
+
+impl Spectrum {
+    fn new(layer: usize, HeadWeights { query, key, .. }: &HeadWeights<'_>, heads: usize) -> Self {
+        let head_dim = query.columns() / heads;
+        let of_head = |head: usize| {
+            let part = |weights: &Matrix<'_>| dense(weights.columns_from(head * head_dim, head_dim));
+            count_for_share(SHARE, squared_singular_values(&part(query), &part(key)))
+        };
+        let (query_all, key_all) = (dense(*query), dense(*key));
+        let concatenated = count_for_share(SHARE, squared_singular_values(&query_all, &key_all));
+        Self { layer, heads: (0..heads).map(of_head).collect(), concatenated }
+    }
+}
+
+/// The squared singular values of `a bᵀ`, as many as columns: the eigenvalues of `R aᵀa R` with `R` the root of `bᵀb`.
+fn squared_singular_values(a: &DMatrix<f64>, b: &DMatrix<f64>) -> Vec<f64> {
+    // Not `tr_mul`, which is no blocked product.
+    let (a, b) = (a.transpose() * a, b.transpose() * b);
+    // Of a symmetric positive definite matrix one triangle will do for a root.
+    let triangle = b.clone().cholesky().map(|root| root.l());
+    let root = triangle.unwrap_or_else(|| {
+        let eigen = b.symmetric_eigen();
+        let roots = eigen.eigenvalues.map(|value| value.max(0.0).sqrt());
+        &eigen.eigenvectors * DMatrix::from_diagonal(&roots)
+    });
+    (root.transpose() * (a * &root)).symmetric_eigenvalues().iter().map(|value| value.max(0.0)).collect()
+}
+
+/// The Gram matrices of a layer's heads, `[heads, head_dim, head_dim]`.
+struct Grams {
+    query: Vec<f32>,
+    key: Vec<f32>,
+    value: Vec<f32>,
+    output: Vec<f32>,
+}
+
+impl Grams {
+    fn new(weights: &HeadWeights<'_>, heads: usize) -> Self {
+        let dim = weights.query.columns() / heads;
+        let of = |part: Matrix<'_>| {
+            let mut grams = vec![0.0; heads * dim * dim];
+            for (head, gram) in grams.chunks_exact_mut(dim * dim).enumerate() {
+                let own = part.columns_from(head * dim, dim);
+                multiply(MatrixMut::new(gram, dim, dim), own.transposed(), own);
+            }
+            grams
+        };
+        Self {
+            query: of(weights.query),
+            key: of(weights.key),
+            value: of(weights.value),
+            output: of(weights.output.transposed()),
+        }
+    }
+}
+
+/// The sum of the products of the cells of two lists.
+fn inner(a: &[f32], b: &[f32]) -> f64 {
+    a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum()
+}
+
+impl Composition {
+    /// Scores of all pairs of layers (Elhage et al. 2021, "Composition scores"): with rows for vectors the earlier head is
+    /// `A = W_V W_O`, and the later one reads by `B = W_Q W_Kᵀ`, `W_K W_Qᵀ` or `W_V W_O`: `|A B| / (|A| |B|)`.
+    fn new(layers: &[HeadWeights<'_>], grid: HeadGrid) -> Self {
+        let Some(first) = layers.first() else { return Self::default() };
+        let random = 1.0 / (first.query.rows() as f64).sqrt();
+        let grams = in_parallel(all_cores(), layers, |weights| Grams::new(weights, grid.heads));
+        let pairs = (0..grid.layers).flat_map(|source| (source + 1..grid.layers).map(move |target| (source, target)));
+        let found = in_parallel(all_cores(), pairs.collect::<Vec<_>>(), |(source, target)| {
+            let (own, other, weights) = (&grams[source], &grams[target], &layers[target]);
+            let output = layers[source].output;
+            let size = |a: &[f32], b: &[f32]| sizes(a, b, grid.heads);
+            let written = size(&own.value, &own.output);
+            let score = |reads: Matrix<'_>, outer: &[f32], read: &[f64]| {
+                scores(output, reads, (&own.value, outer), (&written, read), grid.heads)
+            };
+            let looks = size(&other.query, &other.key);
+            let through = [
+                score(weights.query, &other.key, &looks),
+                score(weights.key, &other.query, &looks),
+                score(weights.value, &other.output, &size(&other.value, &other.output)),
+            ];
+            through.map(|scores| edges(&scores, (source, target), grid.heads))
+        });
+        let [queries, keys, values] = [0, 1, 2].map(|kind| {
+            Scores::new(
+                found
+                    .iter()
+                    .flat_map(|through| &through[kind])
+                    .map(|edge| Composed { above_random: edge.above_random - random, ..*edge }),
+            )
+        });
+        Self { random, queries, keys, values }
+    }
+}
+
+/// `|a bᵀ|²` of each head, of Gram matrices `aᵀa` and `bᵀb`.
+fn sizes(a: &[f32], b: &[f32], heads: usize) -> Vec<f64> {
+    let square = a.len() / heads;
+    a.chunks_exact(square).zip(b.chunks_exact(square)).map(|(a, b)| inner(a, b)).collect()
+}
+
+/// The scores of all heads of a layer with all heads of a later one, `[sources, targets]`.
+///
+/// `output` is the output projection of the earlier layer, `reads` the weights of the later one that meet it; beside them
+/// the Gram matrices of the outer weights of both, and the squared norms of both products of a head.
+fn scores(
+    output: Matrix<'_>,
+    reads: Matrix<'_>,
+    (before, after): (&[f32], &[f32]),
+    (written, read): (&[f64], &[f64]),
+    heads: usize,
+) -> Vec<f64> {
+    let (hidden, dim) = (output.rows(), output.rows() / heads);
+    let mut middle = vec![0.0; hidden * hidden];
+    multiply(MatrixMut::new(&mut middle, hidden, hidden), output, reads);
+    // |W_V M W_Kᵀ|² is the inner product of (W_VᵀW_V) M and M (W_KᵀW_K).
+    let (mut left, mut right) = (vec![0.0; hidden * hidden], vec![0.0; hidden * hidden]);
+    let matrix = Matrix::new(&middle, hidden, hidden);
+    for head in 0..heads {
+        let own = head * dim * dim..(head + 1) * dim * dim;
+        let (before, after) = (Matrix::new(&before[own.clone()], dim, dim), Matrix::new(&after[own], dim, dim));
+        let rows = &mut left[head * dim * hidden..][..dim * hidden];
+        multiply(MatrixMut::new(rows, dim, hidden), before, matrix.rows_from(head * dim, dim));
+        let columns = MatrixMut::strided(&mut right[head * dim..], hidden, dim, hidden);
+        multiply(columns, matrix.columns_from(head * dim, dim), after);
+    }
+    let score = |place: usize| {
+        let (source, target) = (place / heads, place % heads);
+        let rows = (0..dim).map(|row| (source * dim + row) * hidden + target * dim);
+        let square: f64 = rows.map(|at| inner(&left[at..][..dim], &right[at..][..dim])).sum();
+        let norms = (written[source] * read[target]).sqrt();
+        if norms > 0.0 { square.max(0.0).sqrt() / norms } else { 0.0 }
+    };
+    (0..heads * heads).map(score).collect()
+}
+
+/// The scores with their heads.
+fn edges(scores: &[f64], (source, target): (usize, usize), heads: usize) -> Vec<Composed> {
+    let edge = |(place, &score): (usize, &f64)| Composed {
+        source: HeadPlace { layer: source, head: place / heads },
+        target: HeadPlace { layer: target, head: place % heads },
+        above_random: score,
+    };
+    scores.iter().enumerate().map(edge).collect()
+}
+
+impl Scores {
+    fn new(edges: impl Iterator<Item = Composed>) -> Self {
+        let mut edges: Vec<Composed> = edges.collect();
+        let sum: f64 = edges.iter().map(|edge| edge.above_random).sum();
+        let mean_above_random = (!edges.is_empty()).then(|| sum / edges.len() as f64);
+        edges.sort_by(|a, b| b.above_random.total_cmp(&a.above_random));
+        edges.truncate(LISTED);
+        Self { mean_above_random, strongest: edges }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn squared_singular_values_by_hand() {
+        let a = DMatrix::from_row_slice(3, 2, &[1.0, 0.0, 0.0, 2.0, 0.0, 0.0]);
+        let b = DMatrix::from_row_slice(3, 2, &[3.0, 0.0, 0.0, 1.0, 0.0, 0.0]);
+        let sorted = |b: &DMatrix<f64>| {
+            let mut values = squared_singular_values(&a, b);
+            values.sort_by(f64::total_cmp);
+            values
+        };
+        assert!(sorted(&b).iter().zip([4.0, 9.0]).all(|(found, expected)| (found - expected).abs() < 1e-12));
+        // Of rank one: there is no triangle to be had.
+        let flat = DMatrix::from_row_slice(3, 2, &[1.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
+        assert!(sorted(&flat).iter().zip([0.0, 5.0]).all(|(found, expected)| (found - expected).abs() < 1e-12));
+    }
+
+    #[test]
+    fn composition_by_hand() {
+        // Two heads of one dimension, two hidden dimensions. The first head reads and writes dimension 0, the second reads
+        // dimension 1 and writes both.
+        let [read, write] = [[1.0, 0.0, 0.0, 1.0], [1.0, 0.0, 3.0, 4.0]];
+        let matrix = |values| Matrix::new(values, 2, 2);
+        let weights =
+            HeadWeights { query: matrix(&read), key: matrix(&read), value: matrix(&read), output: matrix(&write) };
+        let found = Composition::new(&[weights, weights], HeadGrid { layers: 2, heads: 2 });
+        assert!((found.random - 0.5_f64.sqrt()).abs() < 1e-12);
+        let score = |source: usize, target: usize| {
+            let edge = |edge: &&Composed| (edge.source.head, edge.target.head) == (source, target);
+            found.queries.strongest.iter().find(edge).unwrap().above_random + found.random
+        };
+        for (source, target, expected) in [(0, 0, 1.0), (0, 1, 0.0), (1, 0, 0.6), (1, 1, 0.8)] {
+            assert!((score(source, target) - expected).abs() < 1e-6, "{source} {target}");
+        }
+        assert!((found.keys.mean_above_random.unwrap() - (0.6 - found.random)).abs() < 1e-6);
+    }
+}

@@ -1,0 +1,295 @@
+//! From sums to the classifiers of all heads, in both folds.
+
+use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroUsize;
+
+use super::classifiers::{HeadProbes, LayerProbes, Stack};
+use super::discriminant::{Anchor, Block, Counts, Linear};
+use super::moments::{Moments, Widths};
+use super::sums::{FoldSums, ProbeSums};
+use super::task::{BUCKETS, Form};
+use crate::system::parallel::in_parallel;
+
+/// The fewest training words for each dimension of the features; with fewer a discriminant fits its words.
+pub const WORDS_A_DIMENSION: u64 = 10;
+
+/// The classes of a task.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskClasses {
+    /// Their names, ascending.
+    pub names: Vec<String>,
+    /// The words of each fold that have one.
+    pub words: [u64; 2],
+    /// The class that the control task gives each bucket of forms; empty where no word has a class.
+    pub control: Vec<usize>,
+}
+
+impl TaskClasses {
+    /// Of every task.
+    pub fn all(sums: &ProbeSums) -> Vec<Self> {
+        (0..sums.tasks().len()).map(|task| Self::new(sums, task)).collect()
+    }
+
+    fn new(sums: &ProbeSums, task: usize) -> Self {
+        let of_folds = sums.folds().each_ref().map(|fold| &fold.tasks[task]);
+        let crowded = of_folds.iter().any(|task| task.is_crowded);
+        let mut shares: BTreeMap<&String, u64> = BTreeMap::new();
+        for (name, class) in of_folds.iter().flat_map(|task| &task.classes).filter(|_| !crowded) {
+            *shares.entry(name).or_default() += class.words;
+        }
+        let (names, words): (Vec<&String>, Vec<u64>) = shares.into_iter().unzip();
+        Self {
+            control: control_classes(&words),
+            names: names.into_iter().cloned().collect(),
+            words: of_folds.map(|task| if crowded { 0 } else { task.words() }),
+        }
+    }
+
+    /// Whether words of both folds can train a classifier on so many features: they are enough, and more than classes.
+    pub fn can_train(&self, features: usize) -> bool {
+        let least = (WORDS_A_DIMENSION * features as u64).max(self.names.len() as u64 + 1);
+        features > 0 && self.words.iter().all(|&words| words >= least)
+    }
+}
+
+/// The class of each bucket: that at the middle of the bucket in the classes put end to end, each as long as its share.
+fn control_classes(words: &[u64]) -> Vec<usize> {
+    let total: u64 = words.iter().sum();
+    let mut ends = words.iter().scan(0, |end, &words| {
+        *end += u128::from(words);
+        Some(*end)
+    });
+    let (mut class, mut end) = (0, ends.next().unwrap_or_default());
+    let buckets = BUCKETS as u128;
+    let of_bucket = |bucket: u128| {
+        // (bucket + 1/2) / buckets of all words, twice, to stay with whole numbers.
+        while (2 * bucket + 1) * u128::from(total) >= 2 * buckets * end {
+            let Some(next) = ends.next() else { break };
+            (class, end) = (class + 1, next);
+        }
+        class
+    };
+    if total == 0 { Vec::new() } else { (0..buckets).map(of_bucket).collect() }
+}
+
+/// The classifiers that were trained on a fold.
+#[derive(Clone, Debug, Default)]
+pub struct FoldProbes {
+    /// The most frequent class of each task.
+    pub majority: Vec<Option<usize>>,
+    /// The most frequent class of each form in each task.
+    pub forms: Vec<HashMap<Form, usize>>,
+    /// On embeddings.
+    pub embedding: Stack,
+    /// Of each layer.
+    pub layers: Vec<LayerProbes>,
+}
+
+/// The classifiers of all heads.
+#[derive(Clone, Debug, Default)]
+pub struct Probes {
+    /// The classes of each task.
+    pub tasks: Vec<TaskClasses>,
+    /// Those trained on each fold; empty where there was no word.
+    pub folds: Option<[FoldProbes; 2]>,
+}
+
+impl Probes {
+    /// Trains on each fold.
+    pub fn new(sums: &ProbeSums, threads: NonZeroUsize) -> Self {
+        let tasks = TaskClasses::all(sums);
+        let train = |widths: Widths| {
+            [0, 1].map(|fold| Training { sums, tasks: &tasks, widths, fold: &sums.folds()[fold] }.fold_probes(threads))
+        };
+        let folds = sums.widths().map(train);
+        Self { tasks, folds }
+    }
+}
+
+/// What classifiers are trained on.
+#[derive(Clone, Copy)]
+struct Training<'a> {
+    sums: &'a ProbeSums,
+    tasks: &'a [TaskClasses],
+    widths: Widths,
+    fold: &'a FoldSums,
+}
+
+/// A task with enough words in a fold.
+struct Task {
+    number: usize,
+    counts: Counts,
+    /// That of embeddings; `None` if there are none, or too few words.
+    anchor: Option<Anchor>,
+}
+
+impl Training<'_> {
+    fn fold_probes(self, threads: NonZeroUsize) -> FoldProbes {
+        let trained = in_parallel(threads, 0..self.tasks.len(), |number| self.task(number));
+        let alone = |task: &Task| {
+            let anchor = task.anchor.as_ref()?;
+            Some((task.number, task.counts.classes.clone(), anchor.alone(&task.counts)))
+        };
+        FoldProbes {
+            majority: (0..self.tasks.len()).map(|task| self.majority(task)).collect(),
+            forms: (0..self.tasks.len()).map(|task| self.forms(task)).collect(),
+            embedding: Stack::new(self.widths.embedding, trained.iter().filter_map(alone).collect()),
+            layers: in_parallel(threads, 0..self.sums.grid().layers, |layer| self.layer(layer, &trained)),
+        }
+    }
+
+    fn counts(&self, task: usize) -> Counts {
+        let classes = &self.fold.tasks[task].classes;
+        let words = |name| classes.get(name).map_or(0, |class| class.words);
+        Counts::new(&self.tasks[task].names.iter().map(words).collect::<Vec<_>>())
+    }
+
+    /// The most frequent class; of equally frequent ones the first.
+    fn majority(&self, task: usize) -> Option<usize> {
+        let Counts { classes, words } = self.counts(task);
+        let mut best = None;
+        for (class, words) in classes.into_iter().zip(words) {
+            if best.is_none_or(|(most, _)| words > most) {
+                best = Some((words, class));
+            }
+        }
+        best.map(|(_, class)| class)
+    }
+
+    fn forms(&self, task: usize) -> HashMap<Form, usize> {
+        let mut best: HashMap<Form, (u64, usize)> = HashMap::new();
+        for (class, name) in self.tasks[task].names.iter().enumerate() {
+            let forms = self.fold.tasks[task].classes.get(name).into_iter().flat_map(|class| &class.forms);
+            for (&form, &words) in forms {
+                let known = best.entry(form).or_insert((words, class));
+                if words > known.0 {
+                    *known = (words, class);
+                }
+            }
+        }
+        best.into_iter().map(|(form, (_, class))| (form, class)).collect()
+    }
+
+    /// The sums of the classes that were met in this fold.
+    fn class_sums<'a>(
+        &'a self,
+        task: &'a Task,
+        of: impl Fn(&super::moments::ClassSums) -> Vec<f64> + 'a,
+    ) -> Vec<Vec<f64>> {
+        let (names, classes) = (&self.tasks[task.number].names, &self.fold.tasks[task.number].classes);
+        task.counts.classes.iter().map(|&class| of(&classes[&names[class]])).collect()
+    }
+
+    /// Products of all words of a task, `[len]`.
+    fn products(&self, task: usize, len: usize, add: impl Fn(&Moments, &mut [f64])) -> Vec<f64> {
+        let mut products = vec![0.0; len];
+        self.fold.of_task(task).for_each(|moments| add(moments, &mut products));
+        products
+    }
+
+    fn task(&self, number: usize) -> Task {
+        let mut task = Task { number, counts: self.counts(number), anchor: None };
+        let width = self.widths.embedding;
+        if self.tasks[number].can_train(width) {
+            let squares =
+                self.products(number, width * width, |moments, into| moments.embeddings.add_squares_to(into, width));
+            let sums = self.class_sums(&task, |class| class.embeddings.values(0, width).collect());
+            task.anchor = Anchor::new(Block::new(squares, &sums, &task.counts), &task.counts);
+        }
+        task
+    }
+
+    fn layer(&self, layer: usize, trained: &[Task]) -> LayerProbes {
+        let Widths { embedding, hidden, head } = self.widths;
+        let heads = self.sums.grid().heads;
+        let mut inputs = Vec::new();
+        let mut of_heads: Vec<[Vec<_>; 3]> = (0..heads).map(|_| Default::default()).collect();
+        let mut beside: Vec<Vec<(usize, Vec<f64>)>> = vec![Vec::new(); heads];
+        for task in trained {
+            let (number, counts, known) = (task.number, &task.counts, &self.tasks[task.number]);
+            let classes = || counts.classes.clone();
+            if known.can_train(hidden) {
+                inputs.extend(self.input(task, layer).map(|linear| (number, classes(), linear)));
+            }
+            if !known.can_train(head) {
+                continue;
+            }
+            let blocks: Vec<Block> = (0..heads).map(|head| self.block(task, layer, head)).collect();
+            let anchor = task.anchor.as_ref().filter(|_| known.can_train(embedding + head));
+            if let Some(anchor) = anchor {
+                let columns = heads * head;
+                let crosses = self.products(number, embedding * columns, |moments, into| {
+                    moments.crosses[layer].add_products_to(into);
+                });
+                let lower = anchor.beside(crosses, &blocks, counts);
+                for (own, block) in blocks.iter().enumerate() {
+                    let (weights, linear) = anchor.with(block, (&lower[own * head..], columns), counts);
+                    beside[own].push((counts.classes.len(), weights));
+                    of_heads[own][1].push((number, classes(), linear));
+                }
+            }
+            for (own, block) in blocks.into_iter().enumerate() {
+                of_heads[own][0].extend(block.alone(counts).map(|linear| (number, classes(), linear)));
+                of_heads[own][2].extend(self.control(number, layer, own));
+            }
+        }
+        let heads = of_heads.into_iter().map(|parts| {
+            let [alone, together, control] = parts.map(|parts| Stack::new(head, parts));
+            HeadProbes { alone, together, control }
+        });
+        LayerProbes {
+            input: Stack::new(hidden, inputs),
+            beside: side_by_side(embedding, &beside),
+            heads: heads.collect(),
+        }
+    }
+
+    fn input(&self, task: &Task, layer: usize) -> Option<Linear> {
+        let width = self.widths.hidden;
+        let squares = self
+            .products(task.number, width * width, |moments, into| moments.inputs[layer].add_squares_to(into, width));
+        let sums = self.class_sums(task, |class| class.inputs.values(layer * width, width).collect());
+        Block::new(squares, &sums, &task.counts).alone(&task.counts)
+    }
+
+    /// The products of a head's contexts over all words of a task.
+    fn squares(&self, task: usize, layer: usize, head: usize) -> Vec<f64> {
+        let (width, place) = (self.widths.head, layer * self.sums.grid().heads + head);
+        self.products(task, width * width, |moments, into| moments.contexts[place].add_squares_to(into, width))
+    }
+
+    fn block(&self, task: &Task, layer: usize, head: usize) -> Block {
+        let (width, place) = (self.widths.head, layer * self.sums.grid().heads + head);
+        let sums = self.class_sums(task, |class| class.contexts.values(place * width, width).collect());
+        Block::new(self.squares(task.number, layer, head), &sums, &task.counts)
+    }
+
+    /// The classifier of the control task.
+    fn control(&self, task: usize, layer: usize, head: usize) -> Option<(usize, Vec<usize>, Linear)> {
+        let (width, place) = (self.widths.head, layer * self.sums.grid().heads + head);
+        let TaskClasses { names, control, .. } = &self.tasks[task];
+        let (mut words, mut sums) = (vec![0; names.len()], vec![vec![0.0; width]; names.len()]);
+        for (&bucket, found) in self.fold.of_task(task).flat_map(|moments| &moments.buckets) {
+            let class = control[usize::from(bucket)];
+            words[class] += found.words;
+            sums[class]
+                .iter_mut()
+                .zip(found.contexts.values(place * width, width))
+                .for_each(|(sum, value)| *sum += value);
+        }
+        let counts = Counts::new(&words);
+        let sums: Vec<Vec<f64>> = counts.classes.iter().map(|&class| sums[class].clone()).collect();
+        let linear = Block::new(self.squares(task, layer, head), &sums, &counts).alone(&counts)?;
+        Some((task, counts.classes, linear))
+    }
+}
+
+/// The weights of all heads, `[features, heads * columns]`; of each head those of its tasks, with their columns.
+#[expect(clippy::cast_possible_truncation, reason = "scores are of float32 features")]
+fn side_by_side(features: usize, heads: &[Vec<(usize, Vec<f64>)>]) -> Vec<f32> {
+    let rows = (0..features).flat_map(|feature| {
+        let parts = heads.iter().flatten();
+        parts.flat_map(move |(columns, weights)| &weights[feature * columns..][..*columns])
+    });
+    rows.map(|&weight| weight as f32).collect()
+}

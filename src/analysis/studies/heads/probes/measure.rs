@@ -1,0 +1,146 @@
+//! From hits to accuracies, gains and selectivities, with intervals and tests.
+
+use super::fit::TaskClasses;
+use super::moments::Widths;
+use super::scores::{Hits, ProbeScores};
+use super::section::{HeadProbe, LayerProbe, Share, TaskProbes};
+use super::sums::ProbeSums;
+use crate::model::grid::{HeadPlace, head_name};
+use crate::stats::block_test::{LeftOut, p_above};
+use crate::stats::bootstrap::{Interval, PerBlock, Resampled};
+use crate::study::metrics::estimates::Bench;
+
+/// What the probes of every task come to.
+pub fn tasks(sums: &ProbeSums, scores: &ProbeScores, bench: &Bench) -> Vec<TaskProbes> {
+    let names = sums.tasks().iter();
+    let crowded = |task: usize| sums.folds().iter().any(|fold| fold.tasks[task].is_crowded);
+    let of_task = |(number, (name, classes)): (usize, (&String, TaskClasses))| {
+        Measuring::new(number, &classes, scores, bench, sums.widths()).task(name, &classes, crowded(number))
+    };
+    names.zip(TaskClasses::all(sums)).enumerate().map(of_task).collect()
+}
+
+/// The hits of one task, on their way to shares of words.
+struct Measuring<'a> {
+    number: usize,
+    scores: &'a ProbeScores,
+    bench: &'a Bench,
+    total: Hits,
+    words: PerBlock,
+    resampled: Resampled,
+    /// The words trained classifiers on embeddings, inputs of layers, contexts, and embeddings and contexts.
+    trained: [bool; 4],
+    /// Both folds have words.
+    both: bool,
+}
+
+impl<'a> Measuring<'a> {
+    fn new(
+        number: usize,
+        classes: &TaskClasses,
+        scores: &'a ProbeScores,
+        bench: &'a Bench,
+        widths: Option<Widths>,
+    ) -> Self {
+        let total = scores.blocks().total().swap_remove(number);
+        let words: PerBlock = std::array::from_fn(|block| scores.blocks()[block][number].words as f64);
+        let trained = widths.map_or([false; 4], |Widths { embedding, hidden, head }| {
+            let together = if embedding > 0 { embedding + head } else { 0 };
+            [embedding, hidden, head, together].map(|features| classes.can_train(features))
+        });
+        let both = classes.words.iter().all(|&words| words > 0);
+        Self { number, scores, bench, total, words, resampled: bench.resamples.sums(&words), trained, both }
+    }
+
+    fn per_block(&self, part: impl Fn(&Hits) -> f64) -> PerBlock {
+        std::array::from_fn(|block| part(&self.scores.blocks()[block][self.number]))
+    }
+
+    fn interval(&self, hits: &PerBlock) -> Option<Interval> {
+        if self.bench.resamples.is_empty() {
+            return None;
+        }
+        self.bench.resamples.sums(hits).over(&self.resampled)
+    }
+
+    fn share(&self, known: bool, part: impl Fn(&Hits) -> f64) -> Share {
+        if !known || !self.both || self.total.words == 0 {
+            return Share::default();
+        }
+        let accuracy = part(&self.total) / self.total.words as f64;
+        Share { accuracy: Some(accuracy), ci95: self.interval(&self.per_block(part)) }
+    }
+
+    fn task(&self, name: &str, classes: &TaskClasses, is_crowded: bool) -> TaskProbes {
+        let [on_embeddings, on_inputs, ..] = self.trained;
+        let heads: Vec<HeadProbe> = (0..self.bench.grid.count()).map(|place| self.head(place)).collect();
+        let layers = (0..self.bench.grid.layers).map(|layer| {
+            let own = &heads[layer * self.bench.grid.heads..][..self.bench.grid.heads];
+            self.layer(layer, own, on_inputs)
+        });
+        TaskProbes {
+            task: name.to_owned(),
+            words: self.total.words,
+            sentences: self.total.sentences,
+            classes: classes.names.len() as u64,
+            is_crowded,
+            majority: self.share(true, |hits| hits.majority as f64),
+            form: self.share(true, |hits| hits.form as f64),
+            embedding: self.share(on_embeddings, |hits| hits.embedding as f64),
+            layers: layers.collect(),
+            heads,
+        }
+    }
+
+    fn layer(&self, layer: usize, heads: &[HeadProbe], on_inputs: bool) -> LayerProbe {
+        let gains: Vec<f64> = heads.iter().filter_map(|head| head.gain).collect();
+        let known = !gains.is_empty();
+        let first = layer * self.bench.grid.heads;
+        let count = self.bench.grid.heads as f64;
+        let mean = |hits: &Hits| {
+            let own = &hits.heads[first..][..self.bench.grid.heads];
+            own.iter().map(|head| head.together as f64).sum::<f64>() / count - hits.embedding as f64
+        };
+        let best = heads.iter().filter_map(|head| Some((head, head.gain?)));
+        let best = best.reduce(|best, other| if other.1 > best.1 { other } else { best });
+        LayerProbe {
+            layer,
+            input: self.share(on_inputs, |hits| hits.inputs[layer] as f64),
+            mean_gain: known.then(|| gains.iter().sum::<f64>() / gains.len() as f64),
+            mean_gain_ci95: if known { self.interval(&self.per_block(mean)) } else { None },
+            best: best.map(|(head, _)| head_name(head.place.layer, head.place.head)),
+            best_gain: best.map(|(_, gain)| gain),
+        }
+    }
+
+    fn head(&self, place: usize) -> HeadProbe {
+        let [_, _, on_contexts, on_both] = self.trained;
+        let (layer, head) = self.bench.grid.at(place);
+        let both = self.share(on_both, |hits| hits.heads[place].together as f64);
+        let gain = |hits: &Hits| hits.heads[place].together as f64 - hits.embedding as f64;
+        let gained = self.share(on_both, gain);
+        let left_out = LeftOut::new(&self.per_block(gain), &self.words);
+        let standard_error = gained.accuracy.and_then(|_| left_out.standard_error());
+        let blocks = left_out.blocks();
+        let alone = self.share(on_contexts, |hits| hits.heads[place].alone as f64);
+        let control = self.share(on_contexts, |hits| hits.heads[place].control as f64);
+        let selectivity =
+            self.share(on_contexts, |hits| hits.heads[place].alone as f64 - hits.heads[place].control as f64);
+        HeadProbe {
+            place: HeadPlace { layer, head },
+            gain: gained.accuracy,
+            gain_ci95: gained.ci95,
+            standard_error,
+            p: gained.accuracy.zip(standard_error).and_then(|(gain, error)| p_above(gain, error, blocks)),
+            q: None,
+            adds: None,
+            together: both.accuracy,
+            accuracy: alone.accuracy,
+            ci95: alone.ci95,
+            control: control.accuracy,
+            selectivity: selectivity.accuracy,
+            selectivity_ci95: selectivity.ci95,
+            untrained: None,
+        }
+    }
+}

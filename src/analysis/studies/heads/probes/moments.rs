@@ -1,0 +1,186 @@
+//! Sums of vectors and of products of vectors, exact and mergeable.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::task::{BUCKETS, Form};
+use crate::stats::exact::Component;
+
+/// Products are summed in 256ths: so the sums reach up to 5.5e11 in steps of 6e-8, where vectors with components of 50 have
+/// sums of squares of 2500 a word, which 10^8 words fill.
+const UNIT: f64 = 256.0;
+
+/// The widths of the vectors of a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Widths {
+    /// Of word embeddings; 0 where an encoder lends none.
+    pub embedding: usize,
+    /// Of hidden states.
+    pub hidden: usize,
+    /// Of a head's contexts.
+    pub head: usize,
+}
+
+/// Sums of vectors or of products, empty until something is added.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exact(Vec<Component>);
+
+impl Exact {
+    /// Adds vectors at a place, in sums of `len` values.
+    pub fn add(&mut self, len: usize, at: usize, values: &[f64]) {
+        self.0.resize(len, Component::default());
+        self.0[at..].iter_mut().zip(values).for_each(|(sum, &value)| *sum += value);
+    }
+
+    /// Adds products, `[rows, columns]`.
+    pub fn add_products(&mut self, products: &[f64]) {
+        self.0.resize(products.len(), Component::default());
+        self.0.iter_mut().zip(products).for_each(|(sum, &value)| *sum += value / UNIT);
+    }
+
+    /// Adds products of vectors with themselves, `[size, size]`: the upper half of them is kept.
+    pub fn add_squares(&mut self, products: &[f64], size: usize) {
+        self.0.resize(half(size), Component::default());
+        let rows = products.chunks_exact(size).enumerate();
+        let upper = rows.flat_map(|(row, values)| &values[row..]);
+        self.0.iter_mut().zip(upper).for_each(|(sum, &value)| *sum += value / UNIT);
+    }
+
+    /// Adds other sums.
+    pub fn merge(&mut self, other: &Self) {
+        if self.0.is_empty() {
+            self.0.clone_from(&other.0);
+        } else {
+            self.0.iter_mut().zip(&other.0).for_each(|(sum, &more)| *sum += more);
+        }
+    }
+
+    /// Sums of vectors from a place on.
+    pub fn values(&self, at: usize, len: usize) -> impl Iterator<Item = f64> {
+        self.0[at..at + len].iter().map(|sum| sum.value())
+    }
+
+    /// Adds products to `into`.
+    pub fn add_products_to(&self, into: &mut [f64]) {
+        into.iter_mut().zip(&self.0).for_each(|(sum, more)| *sum += more.value() * UNIT);
+    }
+
+    /// Adds products of vectors with themselves to `into`, `[size, size]`, both halves.
+    pub fn add_squares_to(&self, into: &mut [f64], size: usize) {
+        let mut values = self.0.iter();
+        for row in 0..size {
+            for column in row..size {
+                let Some(value) = values.next() else { return };
+                into[row * size + column] += value.value() * UNIT;
+                if row != column {
+                    into[column * size + row] += value.value() * UNIT;
+                }
+            }
+        }
+    }
+
+    fn has(&self, len: usize) -> bool {
+        self.0.len() == len
+    }
+}
+
+/// The cells of the upper half of a square matrix.
+fn half(size: usize) -> usize {
+    size * (size + 1) / 2
+}
+
+/// The words of a class in one fold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassSums {
+    /// How many there are.
+    pub words: u64,
+    /// How many of each form.
+    pub forms: BTreeMap<Form, u64>,
+    /// The sum of their embeddings.
+    pub embeddings: Exact,
+    /// The sum of what goes into the layers, `[layers, hidden]`.
+    pub inputs: Exact,
+    /// The sum of the contexts of all heads, `[layers, heads * head_dim]`.
+    pub contexts: Exact,
+}
+
+impl ClassSums {
+    /// Adds other sums.
+    pub fn merge(&mut self, other: &Self) {
+        self.words += other.words;
+        other.forms.iter().for_each(|(&form, words)| *self.forms.entry(form).or_default() += words);
+        self.embeddings.merge(&other.embeddings);
+        self.inputs.merge(&other.inputs);
+        self.contexts.merge(&other.contexts);
+    }
+
+    /// Whether the lengths are those of such vectors.
+    pub fn fits(&self, layers: usize, heads: usize, widths: &Widths) -> bool {
+        self.embeddings.has(widths.embedding)
+            && self.inputs.has(layers * widths.hidden)
+            && self.contexts.has(layers * heads * widths.head)
+    }
+}
+
+/// The words of a bucket of forms.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BucketSums {
+    /// How many there are.
+    pub words: u64,
+    /// The sum of the contexts of all heads, `[layers, heads * head_dim]`.
+    pub contexts: Exact,
+}
+
+/// Sums over words that have classes of the same tasks, in one fold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moments {
+    /// Products of embeddings with themselves: the same for all heads.
+    pub embeddings: Exact,
+    /// Of each layer: products of what goes into it with itself.
+    pub inputs: Vec<Exact>,
+    /// Of each layer: products of embeddings with the contexts of all heads, `[embedding, heads * head_dim]`.
+    pub crosses: Vec<Exact>,
+    /// Of each head: products of its contexts with themselves.
+    pub contexts: Vec<Exact>,
+    /// The words of each bucket of forms.
+    pub buckets: BTreeMap<u8, BucketSums>,
+}
+
+impl Moments {
+    /// Empty sums for so many layers and heads.
+    pub fn new(layers: usize, heads: usize) -> Self {
+        let none = |count| vec![Exact::default(); count];
+        Self { inputs: none(layers), crosses: none(layers), contexts: none(layers * heads), ..Self::default() }
+    }
+
+    /// Adds other sums.
+    pub fn merge(&mut self, other: &Self) {
+        let each = |sums: &mut [Exact], others: &[Exact]| {
+            sums.iter_mut().zip(others).for_each(|(sums, others)| sums.merge(others));
+        };
+        self.embeddings.merge(&other.embeddings);
+        each(&mut self.inputs, &other.inputs);
+        each(&mut self.crosses, &other.crosses);
+        each(&mut self.contexts, &other.contexts);
+        for (&bucket, sums) in &other.buckets {
+            let own = self.buckets.entry(bucket).or_default();
+            own.words += sums.words;
+            own.contexts.merge(&sums.contexts);
+        }
+    }
+
+    /// Whether the lengths are those of such vectors.
+    pub fn fits(&self, layers: usize, heads: usize, widths: &Widths) -> bool {
+        let Widths { embedding, hidden, head } = *widths;
+        self.embeddings.has(half(embedding))
+            && (self.inputs.len(), self.crosses.len(), self.contexts.len()) == (layers, layers, layers * heads)
+            && self.inputs.iter().all(|sums| sums.has(half(hidden)))
+            && self.crosses.iter().all(|sums| sums.has(embedding * heads * head))
+            && self.contexts.iter().all(|sums| sums.has(half(head)))
+            && self
+                .buckets
+                .iter()
+                .all(|(&bucket, sums)| usize::from(bucket) < BUCKETS && sums.contexts.has(layers * heads * head))
+    }
+}

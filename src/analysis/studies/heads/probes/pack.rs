@@ -1,0 +1,150 @@
+//! The vectors of the words of a pack, layer by layer: so many that products of matrices pay.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use crate::model::forward::WordEmbeddings;
+use crate::model::forward::rows::Rows;
+
+/// The place of a word's row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    /// The group, by its number.
+    pub group: usize,
+    /// The row in it.
+    pub row: usize,
+}
+
+/// A word that has a row.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    /// Where.
+    pub at: At,
+    /// Its tokens.
+    pub tokens: Range<usize>,
+}
+
+/// Words of a pack that are summed, or scored, together: the vectors of each are the means over its tokens.
+#[derive(Clone, Debug)]
+pub struct Group<K> {
+    /// What they have in common.
+    pub key: K,
+    /// How many there are.
+    pub words: usize,
+    /// The embeddings, `[kinds, embedding]`: words of the same tokens are of one kind.
+    pub embeddings: Vec<f32>,
+    /// The kind of each word; none where an encoder lends no embeddings.
+    pub kinds: Vec<usize>,
+    /// The kinds by their tokens.
+    known: HashMap<Box<[u32]>, usize>,
+    /// What goes into the layer, `[words, hidden]`.
+    pub inputs: Vec<f32>,
+    /// The contexts of all heads of the layer, `[words, heads * head_dim]`.
+    pub contexts: Vec<f32>,
+}
+
+/// The words of a pack.
+#[derive(Clone, Debug)]
+pub struct Pack<K> {
+    /// In groups.
+    pub groups: Vec<Group<K>>,
+    begun: usize,
+    ended: usize,
+}
+
+impl<K> Default for Pack<K> {
+    fn default() -> Self {
+        Self { groups: Vec::new(), begun: 0, ended: 0 }
+    }
+}
+
+impl<K> Group<K> {
+    /// How many kinds of words there are.
+    pub fn count_kinds(&self) -> usize {
+        self.known.len()
+    }
+}
+
+impl<K: PartialEq> Pack<K> {
+    /// Begins a sequence, and says its number in the pack.
+    pub fn begin(&mut self) -> usize {
+        self.begun += 1;
+        self.begun - 1
+    }
+
+    /// A row for a word among those with this key.
+    pub fn place(&mut self, key: K) -> At {
+        let group = self.groups.iter().position(|group| group.key == key).unwrap_or_else(|| {
+            let (embeddings, kinds, known) = (Vec::new(), Vec::new(), HashMap::new());
+            let (inputs, contexts) = (Vec::new(), Vec::new());
+            self.groups.push(Group { key, words: 0, embeddings, kinds, known, inputs, contexts });
+            self.groups.len() - 1
+        });
+        self.groups[group].words += 1;
+        At { group, row: self.groups[group].words - 1 }
+    }
+
+    /// Keeps the embedding of a word that was placed last.
+    pub fn embed(&mut self, at: At, embeddings: &WordEmbeddings, ids: &[u32]) {
+        let Group { embeddings: all, kinds, known, .. } = &mut self.groups[at.group];
+        let kind = known.get(ids).copied().unwrap_or_else(|| {
+            let start = all.len();
+            all.resize(start + embeddings.width(), 0.0);
+            mean(&mut all[start..], ids.iter().map(|&id| embeddings.of(id)));
+            known.insert(ids.into(), known.len());
+            known.len() - 1
+        });
+        kinds.push(kind);
+    }
+
+    /// Keeps what goes into a layer.
+    pub fn input(&mut self, words: &[Placed], states: Rows<'_>) {
+        for Placed { at, tokens } in words {
+            let Group { words, inputs, .. } = &mut self.groups[at.group];
+            let width = states.width();
+            inputs.resize(*words * width, 0.0);
+            mean(&mut inputs[at.row * width..][..width], tokens.clone().map(|token| states.row(token)));
+        }
+    }
+
+    /// Keeps the contexts of one head of so many.
+    pub fn context(&mut self, words: &[Placed], (head, heads): (usize, usize), context: Rows<'_>) {
+        let width = context.width();
+        for Placed { at, tokens } in words {
+            let Group { words, contexts, .. } = &mut self.groups[at.group];
+            contexts.resize(*words * heads * width, 0.0);
+            let own = &mut contexts[(at.row * heads + head) * width..][..width];
+            mean(own, tokens.clone().map(|token| context.row(token)));
+        }
+    }
+
+    /// Whether the sequence of this number is the last of the pack.
+    pub fn is_last(&self, number: usize) -> bool {
+        number + 1 == self.begun
+    }
+
+    /// Ends a sequence; with the last of a pack all words go. Says whether they did.
+    pub fn end(&mut self) -> bool {
+        self.ended += 1;
+        let is_over = self.ended == self.begun;
+        if is_over {
+            *self = Self::default();
+        }
+        is_over
+    }
+}
+
+/// The mean of some rows, in f64.
+fn mean<'a>(into: &mut [f32], mut rows: impl ExactSizeIterator<Item = &'a [f32]>) {
+    let count = rows.len();
+    if count == 1 {
+        into.copy_from_slice(rows.next().expect("one row"));
+        return;
+    }
+    let mut sums = vec![0.0_f64; into.len()];
+    for row in rows {
+        sums.iter_mut().zip(row).for_each(|(sum, &value)| *sum += f64::from(value));
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "the mean of float32 numbers is one")]
+    into.iter_mut().zip(sums).for_each(|(mean, sum)| *mean = (sum / count as f64) as f32);
+}

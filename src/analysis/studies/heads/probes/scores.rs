@@ -1,0 +1,247 @@
+//! How many words the classifiers of one fold get right in the other.
+
+use std::mem;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::classifiers::{HeadProbes, LayerProbes};
+use super::fit::{FoldProbes, Probes, TaskClasses};
+use super::pack::{Pack, Placed};
+use super::sums::{MOST_TASKS, fold_of};
+use super::task::{Form, classes, tasks};
+use crate::model::forward::WordEmbeddings;
+use crate::model::forward::rows::Rows;
+use crate::model::forward::visitor::Needs;
+use crate::model::grid::HeadGrid;
+use crate::passes::beforehand::Beforehand;
+use crate::passes::observer::{Lent, Sums};
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::{Blocks, block_of, merge_fields};
+
+/// The words that the classifiers of a head get right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeadHits {
+    /// On its contexts.
+    pub alone: u64,
+    /// On embedding and contexts.
+    pub together: u64,
+    /// Of the control task, on its contexts.
+    pub control: u64,
+}
+
+/// The words of a task that are right, in a block of sentences or in all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hits {
+    /// Words that have a class.
+    pub words: u64,
+    /// Sentences with any, the first of each family alone.
+    pub sentences: u64,
+    /// Those of the most frequent class.
+    pub majority: u64,
+    /// Those of the most frequent class of their form.
+    pub form: u64,
+    /// By the classifier on embeddings.
+    pub embedding: u64,
+    /// By those on what goes into each layer, `[layers]`.
+    pub inputs: Vec<u64>,
+    /// By those of each head, `[layers * heads]`.
+    pub heads: Vec<HeadHits>,
+}
+
+/// The hits of each task.
+pub type ByTask = Vec<Hits>;
+
+merge_fields!(HeadHits { alone, together, control });
+
+merge_fields!(Hits { words, sentences, majority, form, embedding, inputs, heads });
+
+/// The hits of all blocks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ProbeScores {
+    grid: HeadGrid,
+    tasks: Vec<String>,
+    blocks: Blocks<ByTask>,
+    #[serde(skip)]
+    at_work: AtWork,
+}
+
+/// The part that is of the pack at work, and the classifiers.
+#[derive(Clone, Debug, Default)]
+struct AtWork {
+    probes: Arc<Probes>,
+    embeddings: Option<WordEmbeddings>,
+    /// The words of each fold, those of fold 0 under 0.
+    pack: Pack<usize>,
+    /// What is known of the words of each group.
+    words: Vec<Vec<Word>>,
+    scores: [Vec<f32>; 2],
+}
+
+/// What is known of a word.
+#[derive(Clone, Debug)]
+struct Word {
+    block: usize,
+    /// Its class in each task; none of those that it has no class of.
+    classes: Vec<Option<usize>>,
+    bucket: usize,
+}
+
+impl ProbeScores {
+    /// No words yet, to be classified by `probes`.
+    pub fn new(grid: HeadGrid, asked: &[String], probes: Probes) -> Self {
+        let tasks = tasks(asked);
+        let none =
+            Hits { inputs: vec![0; grid.layers], heads: vec![HeadHits::default(); grid.count()], ..Hits::default() };
+        let blocks = Blocks::new(vec![none; tasks.len()]);
+        Self { grid, tasks, blocks, at_work: AtWork { probes: Arc::new(probes), ..AtWork::default() } }
+    }
+
+    /// The hits of each block.
+    pub fn blocks(&self) -> &Blocks<ByTask> {
+        &self.blocks
+    }
+
+    /// Scores the words of the pack as they are in a layer, all heads of which were seen.
+    fn score_layer(&mut self, layer: usize) {
+        let Self { grid, blocks, at_work, .. } = self;
+        let AtWork { probes, pack, words, scores, .. } = at_work;
+        let Some(folds) = &probes.folds else { return };
+        let [scores, beside] = scores;
+        for (group, words) in pack.groups.iter().zip(words) {
+            let count = group.words;
+            let FoldProbes { embedding, layers, .. } = &folds[1 - group.key];
+            let LayerProbes { input, heads, .. } = &layers[layer];
+            let is_right = |task: usize, word: usize, class: usize| words[word].classes[task] == Some(class);
+            let width = |vectors: &[f32]| vectors.len() / count;
+            let kinds = group.count_kinds();
+            if layer == 0 && kinds > 0 {
+                let rows = (&group.embeddings[..], kinds, group.embeddings.len() / kinds);
+                let mut found = vec![Vec::new(); kinds];
+                embedding.classify(rows, None, scores, |task, kind, class| found[kind].push((task, class)));
+                for (word, &kind) in group.kinds.iter().enumerate() {
+                    for &(task, class) in &found[kind] {
+                        blocks[words[word].block][task].embedding += u64::from(is_right(task, word, class));
+                    }
+                }
+            }
+            let rows = (&group.inputs[..], count, width(&group.inputs));
+            input.classify(rows, None, scores, |task, word, class| {
+                blocks[words[word].block][task].inputs[layer] += u64::from(is_right(task, word, class));
+            });
+            layers[layer].score_beside(&group.embeddings, kinds, beside);
+            let stride = width(&group.contexts);
+            for (head, HeadProbes { alone, together, control }) in heads.iter().enumerate() {
+                let place = grid.index(layer, head);
+                let rows = (&group.contexts[head * stride / grid.heads..], count, stride);
+                alone.classify(rows, None, scores, |task, word, class| {
+                    blocks[words[word].block][task].heads[place].alone += u64::from(is_right(task, word, class));
+                });
+                let both = layers[layer].beside_of(head, beside, &group.kinds);
+                together.classify(rows, both, scores, |task, word, class| {
+                    blocks[words[word].block][task].heads[place].together += u64::from(is_right(task, word, class));
+                });
+                control.classify(rows, None, scores, |task, word, class| {
+                    let Word { block, classes, bucket } = &words[word];
+                    let is_right = classes[task].is_some() && probes.tasks[task].control[*bucket] == class;
+                    blocks[*block][task].heads[place].control += u64::from(is_right);
+                });
+            }
+        }
+    }
+}
+
+/// A sequence as these sums see it.
+#[derive(Debug)]
+pub struct Begun {
+    number: usize,
+    words: Vec<Placed>,
+}
+
+impl Sums for ProbeScores {
+    type Begun = Begun;
+
+    fn needs(&self) -> Needs {
+        Needs { contexts: true, hidden_states: true, ..Needs::default() }
+    }
+
+    fn begin_pass(&mut self, known: &Beforehand) {
+        self.at_work.embeddings.clone_from(&known.embeddings);
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> Begun {
+        let Self { blocks, at_work, .. } = self;
+        let AtWork { probes, embeddings, pack, words: known, .. } = at_work;
+        let (number, block, fold) = (pack.begin(), block_of(sequence.family.number), fold_of(sequence.family.number));
+        let mut words = Vec::new();
+        let Some(trained) = probes.folds.as_ref().map(|folds| &folds[1 - fold]) else { return Begun { number, words } };
+        let mut seen = vec![false; probes.tasks.len()];
+        for (word, tokens) in sequence.words.iter().enumerate() {
+            let class = |(task, class): (&TaskClasses, Option<&str>)| {
+                class.and_then(|class| task.names.binary_search_by(|name| name.as_str().cmp(class)).ok())
+            };
+            let classes: Vec<Option<usize>> = probes.tasks.iter().zip(classes(sequence, word)).map(class).collect();
+            if classes.iter().all(Option::is_none) {
+                continue;
+            }
+            let form = Form::of(sequence, word);
+            for (task, &class) in classes.iter().enumerate().filter(|(_, class)| class.is_some()) {
+                let hits = &mut blocks[block][task];
+                hits.words += 1;
+                hits.majority += u64::from(trained.majority[task] == class);
+                let of_form = trained.forms[task].get(&form).copied().or(trained.majority[task]);
+                hits.form += u64::from(of_form == class);
+                seen[task] = true;
+            }
+            let at = pack.place(fold);
+            known.resize_with(pack.groups.len(), Vec::new);
+            known[at.group].push(Word { block, classes, bucket: form.bucket().into() });
+            if let Some(embeddings) = embeddings {
+                pack.embed(at, embeddings, &sequence.ids[tokens.clone()]);
+            }
+            words.push(Placed { at, tokens: tokens.clone() });
+        }
+        for (hits, _) in blocks[block].iter_mut().zip(seen).filter(|(_, seen)| *seen) {
+            hits.sentences += u64::from(sequence.family.is_first);
+        }
+        Begun { number, words }
+    }
+
+    fn looks(begun: &Begun) -> bool {
+        !begun.words.is_empty()
+    }
+
+    fn hidden_states(&mut self, begun: &mut Begun, layer: usize, states: Rows<'_>) {
+        if layer < self.grid.layers {
+            self.at_work.pack.input(&begun.words, states);
+        }
+    }
+
+    fn head(&mut self, begun: &mut Begun, lent: &mut Lent<'_>) {
+        let (layer, head, heads) = (lent.view.layer, lent.view.head, self.grid.heads);
+        if let Some(context) = lent.view.context {
+            self.at_work.pack.context(&begun.words, (head, heads), context);
+        }
+        if head + 1 == heads && self.at_work.pack.is_last(begun.number) {
+            self.score_layer(layer);
+        }
+    }
+
+    fn end(&mut self, _: Begun) {
+        if self.at_work.pack.end() {
+            mem::take(&mut self.at_work.words);
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        assert_eq!((self.grid, &self.tasks), (other.grid, &other.tasks), "sums of one analysis");
+        self.blocks.merge(&other.blocks);
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        let of_task = |hits: &Hits| (hits.inputs.len(), hits.heads.len()) == (grid.layers, grid.count());
+        let of_block = |block: &ByTask| block.len() == self.tasks.len() && block.iter().all(of_task);
+        self.grid == grid && self.tasks.len() <= MOST_TASKS && self.blocks.fit(of_block)
+    }
+}

@@ -1,0 +1,278 @@
+//! The section `probes` of the report: what can be read out of heads, and what that adds to the word itself.
+
+use std::fmt::{self, Write};
+
+use comfy_table::CellAlignment;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::passes::control::ControlKind;
+use crate::stats::bootstrap::Interval;
+use crate::stats::significance::benjamini_hochberg;
+use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
+use crate::study::labels::policy::Policy;
+use crate::study::section::{Section, section};
+use crate::study::show::summary::Summary;
+use crate::study::show::wording::{percent, plain_table, plus_minus, significance};
+use crate::system::counted::{counted, plural};
+
+/// Heads of each task that the summary shows.
+const SHOWN: usize = 5;
+
+#[derive(Deserialize)]
+pub struct ProbesSection {
+    pub probes: Vec<TaskProbes>,
+}
+
+/// What linear discriminants read out of every head, of one task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TaskProbes {
+    /// `upos`, `relation`, or the column or key that was asked for.
+    pub task: String,
+    /// Words that have a class.
+    pub words: u64,
+    /// Sentences with any, the first of each family alone.
+    pub sentences: u64,
+    /// Classes in the whole corpus.
+    pub classes: u64,
+    /// Whether there were too many classes, so that nothing was trained.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_crowded: bool,
+    /// The most frequent class of the other fold.
+    pub majority: Share,
+    /// The most frequent class of the word's form, without case, in the other fold; the most frequent class where it has none.
+    pub form: Share,
+    /// The discriminant on the word embedding.
+    pub embedding: Share,
+    /// Of each layer.
+    pub layers: Vec<LayerProbe>,
+    /// Of each head, layer by layer.
+    pub heads: Vec<HeadProbe>,
+}
+
+/// A share of words that are right; null where a fold has too few words to train on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Share {
+    /// The share.
+    #[schemars(range(min = 0, max = 1))]
+    pub accuracy: Option<f64>,
+    /// Its 95 % interval.
+    pub ci95: Option<Interval>,
+}
+
+/// A layer beside its heads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LayerProbe {
+    /// The layer, counted from 0.
+    pub layer: usize,
+    /// The discriminant on what goes into the layer.
+    pub input: Share,
+    /// The mean gain of its heads.
+    pub mean_gain: Option<f64>,
+    /// Its 95 % interval.
+    pub mean_gain_ci95: Option<Interval>,
+    /// The head with the largest gain.
+    pub best: Option<String>,
+    /// That gain.
+    pub best_gain: Option<f64>,
+}
+
+/// The discriminants of a head.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HeadProbe {
+    /// The head.
+    #[schemars(with = "String")]
+    #[serde(rename = "head")]
+    pub place: HeadPlace,
+    /// The accuracy on embedding and context together less that on the embedding alone: what the head adds to the word itself.
+    #[schemars(range(min = -1, max = 1))]
+    pub gain: Option<f64>,
+    /// Its 95 % interval.
+    pub gain_ci95: Option<Interval>,
+    /// Its standard error, by leaving out one block of sentences at a time.
+    pub standard_error: Option<f64>,
+    /// The p-value of the gain being above 0.
+    #[schemars(range(min = 0, max = 1))]
+    pub p: Option<f64>,
+    /// That corrected over the heads of the model.
+    #[schemars(range(min = 0, max = 1))]
+    pub q: Option<f64>,
+    /// Whether the gain is above 0 beyond chance; null where it was not tested.
+    pub adds: Option<bool>,
+    /// The accuracy on embedding and context together.
+    #[schemars(range(min = 0, max = 1))]
+    pub together: Option<f64>,
+    /// The accuracy on the context alone.
+    #[schemars(range(min = 0, max = 1))]
+    pub accuracy: Option<f64>,
+    /// Its 95 % interval.
+    pub ci95: Option<Interval>,
+    /// The accuracy of the control task, on the context alone.
+    #[schemars(range(min = 0, max = 1))]
+    pub control: Option<f64>,
+    /// The accuracy less that of the control task.
+    #[schemars(range(min = -1, max = 1))]
+    pub selectivity: Option<f64>,
+    /// Its 95 % interval.
+    pub selectivity_ci95: Option<Interval>,
+    /// The same head with fresh weights; absent unless that control was run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Untrained")]
+    pub untrained: Option<Untrained>,
+}
+
+/// A head with fresh weights: means over the seeds of the control.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Untrained {
+    /// The gain.
+    pub gain: Option<f64>,
+    /// The accuracy on the context alone.
+    pub accuracy: Option<f64>,
+}
+
+impl TaskProbes {
+    fn correct(&mut self, policy: &Policy) {
+        let enough = self.words >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
+        let mut tested: Vec<&mut HeadProbe> = Vec::new();
+        for head in &mut self.heads {
+            (head.q, head.adds) = (None, None);
+            tested.extend((enough && head.p.is_some()).then_some(head));
+        }
+        let p: Vec<f64> = tested.iter().filter_map(|head| head.p).collect();
+        for (head, q) in tested.into_iter().zip(benjamini_hochberg(&p)) {
+            let significant = policy.rule(&LABEL_Q).is_none_or(|most| q <= most);
+            (head.q, head.adds) = (Some(q), Some(significant && head.gain.is_some_and(|gain| gain > 0.0)));
+        }
+    }
+
+    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
+        let Self { task, words, sentences, classes, is_crowded, majority, form, embedding, layers, heads } = self;
+        out.blank();
+        if *is_crowded {
+            return writeln!(out, "{task}: there are too many classes for a probe.");
+        }
+        if *words == 0 {
+            return writeln!(out, "{task}: no word of the corpus has it.");
+        }
+        let shown = |(name, share): (&str, &Share)| {
+            share.accuracy.map(|accuracy| format!("{name} {}{}", percent(Some(accuracy)), plus_minus(share.ci95)))
+        };
+        let beside = [("most frequent class", majority), ("that of the form", form), ("word embedding", embedding)];
+        let right: Vec<String> = beside.into_iter().filter_map(shown).collect();
+        let right = if right.is_empty() { String::new() } else { format!(" Right in per cent: {}.", right.join(", ")) };
+        writeln!(
+            out,
+            "{task}: {} of {}, {classes} {}.{right}",
+            counted(*words, "word"),
+            counted(*sentences, "sentence"),
+            plural(classes, "class", "classes"),
+        )?;
+        let mut ranked: Vec<&HeadProbe> = heads.iter().filter(|head| head.gain.is_some()).collect();
+        if ranked.is_empty() {
+            return writeln!(out, "Too few words to say what heads add to it: 10 for each dimension in both folds.");
+        }
+        ranked.sort_by(|a, b| b.gain.partial_cmp(&a.gain).expect("gains are numbers"));
+        let adding = heads.iter().filter(|head| head.adds == Some(true)).count();
+        let adds = plural(&adding, "adds", "add");
+        writeln!(out, "{adding} of {} {adds} to the embedding. Those that add most:\n", counted(heads.len(), "head"))?;
+        out.table(table(&ranked[..SHOWN.min(ranked.len())]));
+        out.blank();
+        let of_layer = |layer: &LayerProbe| {
+            let signed =
+                |gain: Option<f64>| gain.map_or_else(|| "-".to_owned(), |gain| format!("{:+.1}", 100.0 * gain));
+            format!("L{} {} ({})", layer.layer, signed(layer.mean_gain), signed(layer.best_gain))
+        };
+        let layers: Vec<String> = layers.iter().map(of_layer).collect();
+        writeln!(out, "Gain by layer, mean of its heads (and best): {}", layers.join(", "))
+    }
+}
+
+fn table(heads: &[&HeadProbe]) -> comfy_table::Table {
+    let mut table = plain_table();
+    let untrained = heads.iter().any(|head| head.untrained.is_some());
+    let header = ["head", "gain", "q", "alone", "selectivity"];
+    table.set_header(header.into_iter().chain(untrained.then_some("untrained")));
+    for head in heads {
+        let signed = |value: Option<f64>, ci95: Option<Interval>| {
+            value.map_or_else(|| "-".to_owned(), |value| format!("{:+.1}{}", 100.0 * value, plus_minus(ci95)))
+        };
+        let cells = [
+            head.place.to_string(),
+            signed(head.gain, head.gain_ci95),
+            head.q.map_or_else(|| "-".to_owned(), significance),
+            format!("{}{}", percent(head.accuracy), plus_minus(head.ci95)),
+            signed(head.selectivity, head.selectivity_ci95),
+        ];
+        let fresh = untrained.then(|| signed(head.untrained.and_then(|untrained| untrained.gain), None));
+        table.add_row(cells.into_iter().chain(fresh));
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+impl Section for ProbesSection {
+    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
+        vec![("probes", &self.probes)]
+    }
+
+    fn correct(&mut self, policy: &Policy) {
+        self.probes.iter_mut().for_each(|task| task.correct(policy));
+    }
+
+    fn control(&mut self, kind: ControlKind, seeds: &[&dyn Section]) {
+        if kind != ControlKind::RandomInit {
+            return;
+        }
+        for (number, task) in self.probes.iter_mut().enumerate() {
+            let place_in = |seed: &&dyn Section, place: usize| section::<Self>(*seed).probes[number].heads[place];
+            for (place, head) in task.heads.iter_mut().enumerate() {
+                let mean = |of: fn(&HeadProbe) -> Option<f64>| {
+                    let values: Option<Vec<f64>> = seeds.iter().map(|seed| of(&place_in(seed, place))).collect();
+                    values.map(|values| values.iter().sum::<f64>() / values.len() as f64)
+                };
+                head.untrained = Some(Untrained { gain: mean(|head| head.gain), accuracy: mean(|head| head.accuracy) });
+            }
+        }
+    }
+
+    fn summary(&self, _: &Policy) -> Summary {
+        let mut summary = Summary::from(
+            "Probes: what a linear discriminant reads out of a head's output for a word, trained on one half of the sentences and \
+             scored on the other. gain: what the head adds to the word embedding, in points; selectivity: above the control task.\n",
+        );
+        let written = self.probes.iter().try_for_each(|task| task.write_summary(&mut summary));
+        written.expect("writing to a string does not fail");
+        summary
+    }
+
+    fn of_head(&self, place: HeadPlace, _: &Policy) -> Vec<String> {
+        let of_task = |task: &TaskProbes| {
+            let head = task.heads.iter().find(|head| head.place == place)?;
+            let adds = if head.adds? {
+                "it adds to the word itself"
+            } else {
+                "what it adds to the word itself is not above chance"
+            };
+            let points = |share: Option<f64>| share.map(|share| 100.0 * share);
+            let (gain, selectivity) = (points(head.gain)?, points(head.selectivity)?);
+            let q = head.q.map_or_else(String::new, |q| format!(", q {}", significance(q)));
+            let spread = plus_minus(head.gain_ci95);
+            let task = &task.task;
+            Some(format!("{task}: {adds}, {gain:+.1}{spread} points{q}; {selectivity:+.1} above the control task"))
+        };
+        self.probes.iter().filter_map(of_task).collect()
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let places = || grid.places();
+        let strange = |task: &&TaskProbes| {
+            task.heads.iter().map(|head| head.place).ne(places())
+                || task.layers.iter().map(|layer| layer.layer).ne(0..grid.layers)
+        };
+        let task = self.probes.iter().find(strange)?;
+        Some(format!("`probes` of `{}` does not have each layer and each head of the model once", task.task))
+    }
+}

@@ -1,0 +1,361 @@
+//! What is summed of the words of a corpus: all that discriminants are worked out of.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::moments::{ClassSums, Moments, Widths};
+use super::pack::{At, Group, Pack, Placed};
+use super::task::{Form, classes, tasks};
+use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
+use crate::model::forward::WordEmbeddings;
+use crate::model::forward::rows::Rows;
+use crate::model::forward::visitor::Needs;
+use crate::model::grid::HeadGrid;
+use crate::passes::beforehand::Beforehand;
+use crate::passes::observer::{Lent, Sums};
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::block_of;
+
+/// The most classes of a task: one with more, as lemmas have, is no task for a linear discriminant on so few words, and would
+/// fill memory with means.
+pub const MOST_CLASSES: usize = 100;
+
+/// The tasks of a word, a bit each.
+type Mask = u8;
+
+/// The most tasks: their sums are kept by which of them a word has classes of.
+pub const MOST_TASKS: usize = 6;
+
+/// The fold of a family of sentences: 0 or 1.
+pub fn fold_of(family: u64) -> usize {
+    block_of(family) % 2
+}
+
+/// The classes of a task in one fold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskSums {
+    /// By name.
+    pub classes: BTreeMap<String, ClassSums>,
+    /// Whether there are more than [`MOST_CLASSES`]: none is kept then.
+    pub is_crowded: bool,
+}
+
+impl TaskSums {
+    /// The sums of a class, unless there are too many.
+    fn class(&mut self, name: &str) -> Option<&mut ClassSums> {
+        if self.is_crowded {
+            return None;
+        }
+        if !self.classes.contains_key(name) {
+            self.classes.insert(name.to_owned(), ClassSums::default());
+            self.thin();
+        }
+        self.classes.get_mut(name)
+    }
+
+    fn thin(&mut self) {
+        self.is_crowded |= self.classes.len() > MOST_CLASSES;
+        if self.is_crowded {
+            self.classes.clear();
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.is_crowded |= other.is_crowded;
+        for (name, sums) in &other.classes {
+            self.classes.entry(name.clone()).or_default().merge(sums);
+        }
+        self.thin();
+    }
+
+    /// How many words have a class.
+    pub fn words(&self) -> u64 {
+        self.classes.values().map(|class| class.words).sum()
+    }
+}
+
+/// The sums of one fold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoldSums {
+    /// By the tasks that words have classes of.
+    pub moments: BTreeMap<Mask, Moments>,
+    /// Of each task.
+    pub tasks: Vec<TaskSums>,
+}
+
+impl FoldSums {
+    /// The sums of all words that have a class of a task.
+    pub fn of_task(&self, task: usize) -> impl Iterator<Item = &Moments> + Clone {
+        self.moments.iter().filter(move |(mask, _)| *mask & (1 << task) != 0).map(|(_, moments)| moments)
+    }
+}
+
+/// The sums of both folds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ProbeSums {
+    grid: HeadGrid,
+    tasks: Vec<String>,
+    /// Once a word was seen.
+    widths: Option<Widths>,
+    folds: [FoldSums; 2],
+    #[serde(skip)]
+    at_work: AtWork,
+}
+
+/// The part of the sums that is of the pack at work.
+#[derive(Clone, Debug, Default)]
+struct AtWork {
+    embeddings: Option<WordEmbeddings>,
+    pack: Pack<(usize, Mask)>,
+    /// The words of each class, by fold, task and name.
+    classes: BTreeMap<(usize, usize, String), Vec<At>>,
+    /// The words of each bucket, by group and number.
+    buckets: BTreeMap<(usize, u8), Vec<At>>,
+    products: Vec<f64>,
+}
+
+impl ProbeSums {
+    /// Empty sums for a model with `grid` heads; columns beside those of every corpus are `asked` for.
+    pub fn new(grid: HeadGrid, asked: &[String]) -> Self {
+        let tasks = tasks(asked);
+        let fold = || FoldSums { tasks: vec![TaskSums::default(); tasks.len()], ..FoldSums::default() };
+        let folds = [fold(), fold()];
+        Self { grid, tasks, widths: None, folds, at_work: AtWork::default() }
+    }
+
+    /// The heads.
+    pub fn grid(&self) -> HeadGrid {
+        self.grid
+    }
+
+    /// The names of the tasks.
+    pub fn tasks(&self) -> &[String] {
+        &self.tasks
+    }
+
+    /// The widths of the vectors, once a word was seen.
+    pub fn widths(&self) -> Option<Widths> {
+        self.widths
+    }
+
+    /// The two folds.
+    pub fn folds(&self) -> &[FoldSums; 2] {
+        &self.folds
+    }
+
+    /// Adds the words of the pack as they are in a layer, all heads of which were seen.
+    fn add_layer(&mut self, layer: usize) {
+        let Self { grid, widths, folds, at_work, .. } = self;
+        let AtWork { pack, classes, buckets, products, .. } = at_work;
+        let Some(first) = pack.groups.iter().find(|group| group.words > 0) else { return };
+        let widths = *widths.insert(Widths {
+            embedding: first.embeddings.len() / first.count_kinds().max(1),
+            hidden: first.inputs.len() / first.words,
+            head: first.contexts.len() / first.words / grid.heads,
+        });
+        for group in &pack.groups {
+            let (fold, mask) = group.key;
+            let moments = folds[fold].moments.entry(mask).or_insert_with(|| Moments::new(grid.layers, grid.heads));
+            add_products(moments, group, (layer, grid.heads), &widths, products);
+        }
+        let (all_inputs, all_contexts) = (grid.layers * widths.hidden, grid.layers * grid.heads * widths.head);
+        for ((fold, task, name), words) in classes {
+            let Some(class) = folds[*fold].tasks[*task].class(name) else { continue };
+            if layer == 0 {
+                let sum = sum_of(words, widths.embedding, |at| {
+                    let group = &pack.groups[at.group];
+                    (&group.embeddings, group.kinds.get(at.row).copied().unwrap_or_default())
+                });
+                class.embeddings.add(widths.embedding, 0, &sum);
+            }
+            let sum = sum_of(words, widths.hidden, |at| (&pack.groups[at.group].inputs, at.row));
+            class.inputs.add(all_inputs, layer * widths.hidden, &sum);
+            let sum = sum_of(words, grid.heads * widths.head, |at| (&pack.groups[at.group].contexts, at.row));
+            class.contexts.add(all_contexts, layer * grid.heads * widths.head, &sum);
+        }
+        for ((group, bucket), words) in buckets {
+            let (fold, mask) = pack.groups[*group].key;
+            let Some(moments) = folds[fold].moments.get_mut(&mask) else { continue };
+            let sum = sum_of(words, grid.heads * widths.head, |at| (&pack.groups[at.group].contexts, at.row));
+            let sums = moments.buckets.entry(*bucket).or_default();
+            sums.words += if layer == 0 { words.len() as u64 } else { 0 };
+            sums.contexts.add(all_contexts, layer * grid.heads * widths.head, &sum);
+        }
+    }
+}
+
+/// Adds the products of the vectors of a group.
+fn add_products<K>(
+    moments: &mut Moments,
+    group: &Group<K>,
+    (layer, heads): (usize, usize),
+    &Widths { embedding, hidden, head }: &Widths,
+    products: &mut Vec<f64>,
+) {
+    let (words, kinds, all) = (group.words, group.count_kinds(), heads * head);
+    let [embeddings, inputs, contexts] = [&group.embeddings, &group.inputs, &group.contexts]
+        .map(|vectors| vectors.iter().copied().map(f64::from).collect::<Vec<_>>());
+    if embedding > 0 {
+        let own = Matrix::new(&embeddings, kinds, embedding);
+        if layer == 0 {
+            let counted = by_kind(&vec![1.0; words], 1, group);
+            let rows = embeddings.chunks_exact(embedding).zip(counted);
+            let times: Vec<f64> = rows.flat_map(|(row, count)| row.iter().map(move |value| value * count)).collect();
+            upper_products(own, Matrix::new(&times, kinds, embedding), products);
+            moments.embeddings.add_squares(products, embedding);
+        }
+        // The sum over words of a product with their embedding: over kinds, of a product with what their words sum up to.
+        let contexts = by_kind(&contexts, all, group);
+        products.resize(embedding * all, 0.0);
+        multiply(MatrixMut::new(products, embedding, all), own.transposed(), Matrix::new(&contexts, kinds, all));
+        moments.crosses[layer].add_products(products);
+    }
+    let inputs = Matrix::new(&inputs, words, hidden);
+    upper_products(inputs, inputs, products);
+    moments.inputs[layer].add_squares(products, hidden);
+    for own in 0..heads {
+        let contexts = Matrix::strided(&contexts[own * head..], words, head, all);
+        upper_products(contexts, contexts, products);
+        moments.contexts[layer * heads + own].add_squares(products, head);
+    }
+}
+
+/// The sums of the rows of the words of each kind, `[kinds, width]`.
+fn by_kind<K>(rows: &[f64], width: usize, group: &Group<K>) -> Vec<f64> {
+    let mut sums = vec![0.0; group.count_kinds() * width];
+    for (row, kind) in rows.chunks_exact(width).zip(&group.kinds) {
+        sums[kind * width..][..width].iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+    }
+    sums
+}
+
+/// Rows that are multiplied at a time: a third of the 384 of a small encoder.
+const BAND: usize = 128;
+
+/// The upper half of `a^T b`, `[size, size]`, of vectors `[rows, size]` whose product is symmetric; below it, in bands, is
+/// what is left of before.
+fn upper_products(a: Matrix<'_, f64>, b: Matrix<'_, f64>, products: &mut Vec<f64>) {
+    let size = a.columns();
+    products.resize(size * size, 0.0);
+    for first in (0..size).step_by(BAND) {
+        let (rows, columns) = (BAND.min(size - first), size - first);
+        let band = MatrixMut::strided(&mut products[first * size + first..], rows, columns, size);
+        multiply(band, a.columns_from(first, rows).transposed(), b.columns_from(first, columns));
+    }
+}
+
+/// The sum of the rows of some words; `rows` says in which vectors a word's is, and which of them it is.
+fn sum_of<'a>(words: &[At], width: usize, rows: impl Fn(&At) -> (&'a Vec<f32>, usize)) -> Vec<f64> {
+    let mut sum = vec![0.0; width];
+    for (vectors, row) in words.iter().map(rows) {
+        let row = &vectors[row * width..][..width];
+        sum.iter_mut().zip(row).for_each(|(sum, &value)| *sum += f64::from(value));
+    }
+    sum
+}
+
+/// A sequence as these sums see it.
+#[derive(Debug)]
+pub struct Begun {
+    number: usize,
+    words: Vec<Placed>,
+}
+
+impl Sums for ProbeSums {
+    type Begun = Begun;
+
+    fn needs(&self) -> Needs {
+        Needs { contexts: true, hidden_states: true, ..Needs::default() }
+    }
+
+    fn begin_pass(&mut self, known: &Beforehand) {
+        self.at_work.embeddings.clone_from(&known.embeddings);
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> Begun {
+        let Self { tasks, folds, at_work, .. } = self;
+        let AtWork { embeddings, pack, classes: of_classes, buckets, .. } = at_work;
+        let (number, fold) = (pack.begin(), fold_of(sequence.family.number));
+        let mut words = Vec::new();
+        for (word, tokens) in sequence.words.iter().enumerate() {
+            let named: Vec<(usize, &str)> = classes(sequence, word)
+                .take(tasks.len())
+                .enumerate()
+                .filter_map(|(task, class)| Some((task, class?)))
+                .collect();
+            let mask = named.iter().fold(0, |mask, (task, _)| mask | 1 << task);
+            if mask == 0 {
+                continue;
+            }
+            let (at, form) = (pack.place((fold, mask)), Form::of(sequence, word));
+            for (task, class) in named {
+                let Some(sums) = folds[fold].tasks[task].class(class) else { continue };
+                sums.words += 1;
+                *sums.forms.entry(form).or_default() += 1;
+                of_classes.entry((fold, task, class.to_owned())).or_default().push(at);
+            }
+            buckets.entry((at.group, form.bucket())).or_default().push(at);
+            if let Some(embeddings) = embeddings {
+                pack.embed(at, embeddings, &sequence.ids[tokens.clone()]);
+            }
+            words.push(Placed { at, tokens: tokens.clone() });
+        }
+        Begun { number, words }
+    }
+
+    fn looks(begun: &Begun) -> bool {
+        !begun.words.is_empty()
+    }
+
+    fn hidden_states(&mut self, begun: &mut Begun, layer: usize, states: Rows<'_>) {
+        if layer < self.grid.layers {
+            self.at_work.pack.input(&begun.words, states);
+        }
+    }
+
+    fn head(&mut self, begun: &mut Begun, lent: &mut Lent<'_>) {
+        let (layer, head, heads) = (lent.view.layer, lent.view.head, self.grid.heads);
+        if let Some(context) = lent.view.context {
+            self.at_work.pack.context(&begun.words, (head, heads), context);
+        }
+        if head + 1 == heads && self.at_work.pack.is_last(begun.number) {
+            self.add_layer(layer);
+        }
+    }
+
+    fn end(&mut self, _: Begun) {
+        if self.at_work.pack.end() {
+            self.at_work.classes.clear();
+            self.at_work.buckets.clear();
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        assert_eq!((self.grid, &self.tasks), (other.grid, &other.tasks), "sums of one analysis");
+        self.widths = self.widths.or(other.widths);
+        for (fold, other) in self.folds.iter_mut().zip(&other.folds) {
+            for (&mask, moments) in &other.moments {
+                let empty = || Moments::new(self.grid.layers, self.grid.heads);
+                fold.moments.entry(mask).or_insert_with(empty).merge(moments);
+            }
+            fold.tasks.iter_mut().zip(&other.tasks).for_each(|(task, other)| task.merge(other));
+        }
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        let (layers, heads) = (grid.layers, grid.heads);
+        let of_fold = |fold: &FoldSums| {
+            let classes = || fold.tasks.iter().flat_map(|task| task.classes.values());
+            fold.tasks.len() == self.tasks.len()
+                && fold.tasks.iter().all(|task| task.classes.len() <= MOST_CLASSES)
+                && (fold.moments.is_empty() == fold.tasks.iter().all(|task| task.words() == 0 && !task.is_crowded))
+                && self.widths.map_or(fold.moments.is_empty(), |widths| {
+                    classes().all(|class| class.fits(layers, heads, &widths))
+                        && fold.moments.values().all(|moments| moments.fits(layers, heads, &widths))
+                })
+        };
+        self.grid == grid && self.tasks.len() <= MOST_TASKS && self.folds.iter().all(of_fold)
+    }
+}

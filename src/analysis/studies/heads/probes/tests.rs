@@ -1,0 +1,333 @@
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::discriminant::{Anchor, Block, Counts, RIDGE};
+use super::section::HeadProbe;
+use super::task::{BUCKETS, Form, classes, tasks};
+use super::*;
+use crate::corpus::{Annotation, Upos};
+use crate::model::forward::WordEmbeddings;
+use crate::model::forward::attention::AttentionView;
+use crate::model::forward::rows::Rows;
+use crate::model::forward::visitor::HeadView;
+use crate::model::grid::HeadGrid;
+use crate::passes::beforehand::Beforehand;
+use crate::passes::observer::Panel;
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::sequences::test_support::sentence;
+use crate::stats::bootstrap::Resamples;
+use crate::studies::registry::default_policy;
+
+pub(super) const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
+
+/// A word as a test makes it: vectors of two numbers.
+#[derive(Clone)]
+pub(super) struct Made {
+    pub form: String,
+    pub upos: Option<Upos>,
+    pub asked: Vec<Option<Box<str>>>,
+    pub embedding: [f32; 2],
+    pub contexts: [[f32; 2]; 2],
+}
+
+impl Made {
+    pub(super) fn new(form: String, upos: Upos, embedding: [f32; 2], contexts: [[f32; 2]; 2]) -> Self {
+        Self { form, upos: Some(upos), asked: Vec::new(), embedding, contexts }
+    }
+}
+
+/// Shows sentences, in packs of three, to an observer; the number of each is its place from `first` on.
+pub(super) fn shown(observer: Box<dyn Observer>, first: u64, sentences: &[Vec<Made>]) -> Box<dyn Observer> {
+    let table: Vec<f32> =
+        [[0.0; 2]].into_iter().chain(sentences.iter().flatten().map(|word| word.embedding)).flatten().collect();
+    let embeddings = Some(WordEmbeddings::new(Arc::new(table), 2));
+    let mut panel = Panel::new(vec![observer]);
+    panel.begin_pass(&Beforehand { embeddings, ..Beforehand::default() });
+    let (mut id, mut index) = (0, first);
+    for pack in sentences.chunks(3) {
+        let mut sequences: Vec<Sequence> = Vec::new();
+        for words in pack {
+            let mut sequence = Sequence { tree: None, ..sentence(index, words.len(), "dep") };
+            for (token, word) in (1..).zip(words) {
+                id += 1;
+                sequence.ids[token] = id;
+                sequence.forms.push(word.form.clone());
+                let asked = word.asked.clone().into();
+                sequence.annotations.push(Annotation { upos: word.upos, asked, ..Annotation::default() });
+            }
+            index += 1;
+            sequences.push(sequence);
+        }
+        panel.begin(sequences.iter());
+        let around = |rows: Vec<[f32; 2]>| [vec![[9.0; 2]], rows, vec![[-9.0; 2]]].concat().concat();
+        for (number, words) in pack.iter().enumerate() {
+            panel.hidden_states(number, 0, Rows::new(&around(words.iter().map(|word| word.embedding).collect()), 2));
+        }
+        for (number, (words, sequence)) in pack.iter().zip(&sequences).enumerate() {
+            let weights = vec![0.0; (words.len() + 2).pow(2)];
+            for head in 0..2 {
+                let contexts = around(words.iter().map(|word| word.contexts[head]).collect());
+                let attention = AttentionView::new(0, head, words.len() + 2, &weights);
+                let view = HeadView { context: Some(Rows::new(&contexts, 2)), ..attention.into() };
+                panel.head(number, sequence, view);
+            }
+        }
+        panel.end();
+    }
+    panel.into_observers().remove(0)
+}
+
+/// The sums of sentences, and the scores that follow.
+fn run(sentences: &[Vec<Made>], asked: &[String]) -> [Box<dyn Observer>; 2] {
+    let subject = Subject { probes: asked, ..Subject::new(GRID, FromToken::Mean, &|_| None) };
+    let sums = shown(LinearProbes.observer(SUMS, &subject), 0, sentences);
+    let own = [Observed { sums: &*sums, left_out: 0 }];
+    let scores = shown(LinearProbes.observer(SCORES, &Subject { own: &own, ..subject }), 0, sentences);
+    [sums, scores]
+}
+
+/// What the probes of all tasks come to.
+pub(super) fn probed(sentences: &[Vec<Made>], asked: &[String], resamples: Resamples) -> Vec<TaskProbes> {
+    let both = run(sentences, asked);
+    let observed = both.each_ref().map(|sums| Observed { sums: &**sums, left_out: 0 });
+    let bench = Bench { grid: GRID, threads: NonZeroUsize::MIN, resamples, leaves_out: false };
+    let (_, mut found) = LinearProbes.measure(&observed, &bench);
+    found.correct(&default_policy());
+    assert_eq!(found.defect(GRID), None);
+    section::<ProbesSection>(&*found).probes.clone()
+}
+
+fn gain(head: &HeadProbe) -> f64 {
+    head.gain.expect("there are enough words")
+}
+
+const TAGS: [Upos; 3] = [Upos::Adj, Upos::Noun, Upos::Verb];
+
+/// The corners of a triangle, one for each tag.
+const CORNERS: [[f32; 2]; 3] = [[1.0, 0.0], [-0.5, 0.9], [-0.5, -0.9]];
+
+fn noise(rng: &mut ChaCha8Rng) -> [f32; 2] {
+    [0, 1].map(|_| rng.random_range(-1.0..1.0))
+}
+
+fn near(corner: usize, rng: &mut ChaCha8Rng) -> [f32; 2] {
+    let noise = noise(rng);
+    [0, 1].map(|axis| CORNERS[corner][axis] + 0.5 * noise[axis])
+}
+
+/// Sentences of six words, each made of its tag and its form.
+fn corpus(count: usize, rng: &mut ChaCha8Rng, word: impl Fn(usize, usize, &mut ChaCha8Rng) -> Made) -> Vec<Vec<Made>> {
+    let mut one = || (0..6).map(|_| (rng.random_range(0..3), rng.random_range(0..40))).collect::<Vec<_>>();
+    let drawn: Vec<_> = (0..count).map(|_| one()).collect();
+    drawn.into_iter().map(|words| words.into_iter().map(|(tag, form)| word(tag, form, rng)).collect()).collect()
+}
+
+#[test]
+fn a_discriminant_of_two_classes_by_hand() {
+    // 0 and 2 against 4 and 6: the means are 1 and 5, the variance within is (1 + 1 + 1 + 1) / (4 - 2) = 2.
+    let counts = Counts::new(&[2, 0, 2]);
+    assert_eq!(counts.classes, [0, 2]);
+    let linear = Block::new(vec![56.0], &[vec![2.0], vec![10.0]], &counts).alone(&counts).unwrap();
+    // Scaled by 1/sqrt 2 the means are ∓sqrt 2 about 3, the covariance is 1 and the ridge.
+    let variance = 1.0 + RIDGE;
+    let expected = [-1.0 / variance, 1.0 / variance];
+    for (class, expected) in expected.into_iter().enumerate() {
+        assert!((linear.weights[class] - expected).abs() < 1e-14);
+        let bias = 0.5_f64.ln() - 1.0 / variance - 3.0 * expected;
+        assert!((linear.bias[class] - bias).abs() < 1e-14);
+    }
+    // Half way between the means both are as good.
+    let score = |x: f64, class: usize| x * linear.weights[class] + linear.bias[class];
+    assert!((score(3.0, 0) - score(3.0, 1)).abs() < 1e-14 && score(2.9, 0) > score(2.9, 1));
+}
+
+#[test]
+fn two_blocks_together_are_one_block() {
+    // Blocks of equal variance within classes are scaled alike together and apart.
+    let rows =
+        [[1.0, 0.0, 2.0], [-1.0, 1.0, 1.0], [0.0, -1.0, 0.0], [5.0, 1.0, 1.0], [3.0, 3.0, -1.0], [4.0, 2.0, 3.0]];
+    let counts = Counts::new(&[3, 3]);
+    let sums = |from: usize, to: usize| -> Vec<Vec<f64>> {
+        let of_class =
+            |class: usize| (from..to).map(|at| rows[3 * class..][..3].iter().map(|row| row[at]).sum()).collect();
+        (0..2).map(of_class).collect()
+    };
+    let products = |from: [usize; 2], to: [usize; 2]| -> Vec<f64> {
+        let cells = (from[0]..to[0]).flat_map(|a| (from[1]..to[1]).map(move |b| (a, b)));
+        cells.map(|(a, b)| rows.iter().map(|row| row[a] * row[b]).sum()).collect()
+    };
+    let block = |from: usize, to: usize| Block::new(products([from; 2], [to; 2]), &sums(from, to), &counts);
+    // The last feature is scaled so that both blocks have the same variance a dimension.
+    let anchor = Anchor::new(block(0, 2), &counts).unwrap();
+    let other = block(2, 3);
+    let beside = anchor.beside(products([0, 2], [2, 3]), std::slice::from_ref(&other), &counts);
+    let (weights, linear) = anchor.with(&other, (&beside, 1), &counts);
+    // Against the normal equations: (covariance + ridge of each block's own variance) weights = mean differences.
+    let within = |a: usize, b: usize| {
+        let mean = |class: usize, at: usize| rows[3 * class..][..3].iter().map(|row| row[at]).sum::<f64>() / 3.0;
+        let cell = |class: usize| {
+            rows[3 * class..][..3].iter().map(|row| (row[a] - mean(class, a)) * (row[b] - mean(class, b))).sum::<f64>()
+        };
+        (cell(0) + cell(1)) / 4.0
+    };
+    let ridge =
+        [within(0, 0) + within(1, 1), within(0, 0) + within(1, 1), 2.0 * within(2, 2)].map(|sum| RIDGE * sum / 2.0);
+    let difference = |class: usize| -> [f64; 3] {
+        let weight = |at: usize| if at < 2 { weights[at * 2 + class] } else { linear.weights[class] };
+        std::array::from_fn(|a| (0..3).map(|b| (within(a, b) + if a == b { ridge[a] } else { 0.0 }) * weight(b)).sum())
+    };
+    let (first, second) = (difference(0), difference(1));
+    for (at, (first, second)) in first.iter().zip(&second).enumerate() {
+        let means = [0, 1].map(|class| rows[3 * class..][..3].iter().map(|row| row[at]).sum::<f64>() / 3.0);
+        assert!((second - first - (means[1] - means[0])).abs() < 1e-12, "feature {at}");
+    }
+}
+
+#[test]
+fn classes_of_a_control_task_have_the_shares_of_the_task() {
+    let counted = |word: &str, upos| Made { upos, ..Made::new(word.to_owned(), Upos::Noun, [0.0; 2], [[0.0; 2]; 2]) };
+    let tags = [Some(Upos::Adj), Some(Upos::Noun), Some(Upos::Noun), Some(Upos::Noun), None];
+    let words: Vec<Made> = tags.into_iter().map(|upos| counted("x", upos)).collect();
+    let [sums, _] = run(&[words], &[]);
+    let known = fit::TaskClasses::all(observer::sums(&*sums)).remove(0);
+    assert_eq!((known.names, known.words), (vec!["ADJ".to_owned(), "NOUN".to_owned()], [4, 0]));
+    let adjectives = known.control.iter().filter(|&&class| class == 0).count();
+    assert_eq!((adjectives, known.control.len()), (BUCKETS / 4, BUCKETS));
+    assert!(known.control.is_sorted());
+}
+
+#[test]
+fn forms_are_known_without_their_case() {
+    let words = |form: &str| Sequence { forms: vec![form.to_owned()], ..sentence(0, 1, "obl:tmod") };
+    assert_eq!(Form::of(&words("The"), 0), Form::of(&words("the"), 0));
+    assert_ne!(Form::of(&words("a"), 0), Form::of(&words("the"), 0));
+    assert!(usize::from(Form(-1).bucket()) == BUCKETS - 1);
+    assert_eq!(classes(&words("a"), 0).collect::<Vec<_>>(), [None, Some("obl")]);
+    assert_eq!(tasks(&["xpos".to_owned()]), ["upos", "relation", "xpos"]);
+}
+
+#[test]
+fn labels_at_random_have_no_gain_and_no_selectivity() {
+    for seed in 0..3 {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let word = |tag: usize, form: usize, rng: &mut ChaCha8Rng| {
+            // So many forms that those of each class of the control task have its share.
+            let form = format!("f{form}-{}", rng.random_range(0..100));
+            Made::new(form, TAGS[tag], noise(rng), [noise(rng), noise(rng)])
+        };
+        let found = probed(&corpus(600, &mut rng, word), &[], Resamples::none()).remove(0);
+        assert_eq!((found.words, found.sentences, found.classes), (3600, 600, 3));
+        for head in &found.heads {
+            assert!(gain(head).abs() < 0.03 && head.selectivity.unwrap().abs() < 0.05, "{head:?}");
+            assert!(head.adds.is_some());
+        }
+        assert!((found.majority.accuracy.unwrap() - 1.0 / 3.0).abs() < 0.03);
+    }
+}
+
+#[test]
+fn a_head_that_carries_the_tag_has_the_gain() {
+    let mut rng = ChaCha8Rng::seed_from_u64(3);
+    let word = |tag: usize, form: usize, rng: &mut ChaCha8Rng| {
+        Made::new(format!("f{form}"), TAGS[tag], noise(rng), [noise(rng), near(tag, rng)])
+    };
+    let found = probed(&corpus(600, &mut rng, word), &[], Resamples::new()).remove(0);
+    let [without, with] = [0, 1].map(|head| found.heads[head]);
+    assert!(gain(&with) > 0.5 && with.adds == Some(true) && with.selectivity.unwrap() > 0.4, "{with:?}");
+    assert!(gain(&without).abs() < 0.03, "{without:?}");
+    assert!(with.gain_ci95.is_some_and(|ci95| ci95.low() < gain(&with) && gain(&with) < ci95.high()));
+    let layer = &found.layers[0];
+    assert_eq!((layer.best.as_deref(), layer.best_gain), (Some("L0H1"), with.gain));
+    assert!((layer.mean_gain.unwrap() - f64::midpoint(gain(&with), gain(&without))).abs() < 1e-12);
+}
+
+#[test]
+fn a_head_that_repeats_the_word_knows_its_tag_and_adds_nothing() {
+    let mut rng = ChaCha8Rng::seed_from_u64(4);
+    let word = |tag: usize, form: usize, rng: &mut ChaCha8Rng| {
+        let own = near(tag, rng);
+        Made::new(format!("f{form}"), TAGS[tag], own, [own, noise(rng)])
+    };
+    let found = probed(&corpus(600, &mut rng, word), &[], Resamples::none()).remove(0);
+    let head = found.heads[0];
+    assert!(head.accuracy.unwrap() > 0.8 && gain(&head).abs() < 0.005 && head.adds != Some(true), "{head:?}");
+    assert_eq!(found.embedding.accuracy, found.layers[0].input.accuracy);
+}
+
+#[test]
+fn what_does_not_vary_leaves_the_most_frequent_class() {
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let word = |tag: usize, form: usize, rng: &mut ChaCha8Rng| {
+        // Two thirds are nouns.
+        Made::new(format!("f{form}"), TAGS[tag.max(1)], noise(rng), [[0.3, -7.0], [0.0; 2]])
+    };
+    let found = probed(&corpus(100, &mut rng, word), &[], Resamples::none()).remove(0);
+    for head in found.heads {
+        assert_eq!((head.accuracy, head.gain), (found.majority.accuracy, Some(0.0)));
+    }
+}
+
+#[test]
+fn few_words_and_many_classes_are_not_probed() {
+    let mut rng = ChaCha8Rng::seed_from_u64(6);
+    let asked = ["x".to_owned()];
+    let word = |tag: usize, form: usize, rng: &mut ChaCha8Rng| {
+        let made = Made::new(format!("f{form}"), TAGS[tag], noise(rng), [noise(rng), noise(rng)]);
+        Made { asked: vec![Some(rng.random_range(0..1000).to_string().into())], ..made }
+    };
+    let few = probed(&corpus(6, &mut rng, word), &asked, Resamples::none());
+    // 18 words a fold, where two dimensions need 20.
+    assert!(few[0].heads.iter().all(|head| (head.gain, head.accuracy, head.adds) == (None, None, None)));
+    assert!(few[0].majority.accuracy.is_some() && !few[2].is_crowded);
+    let section = ProbesSection { probes: few };
+    let summary = section.summary(&default_policy()).to_string();
+    assert!(summary.contains("Right in per cent: most frequent class ") && !summary.contains(" -"), "{summary}");
+    let many = probed(&corpus(200, &mut rng, word), &asked, Resamples::none());
+    assert!(many[2].is_crowded && many[2].heads.iter().all(|head| head.gain.is_none()));
+    assert!(many[0].heads.iter().all(|head| head.gain.is_some()));
+    let section = ProbesSection { probes: many };
+    let summary = section.summary(&default_policy()).to_string();
+    assert!(summary.contains("x: there are too many classes for a probe."), "{summary}");
+    assert!(summary.contains("relation: no word of the corpus has it."), "{summary}");
+}
+
+/// A class that only one fold has is never predicted in the other.
+#[test]
+fn classes_that_training_lacks_are_wrong() {
+    let mut rng = ChaCha8Rng::seed_from_u64(7);
+    let word = |tag: usize, form: usize, rng: &mut ChaCha8Rng| {
+        Made::new(format!("f{form}"), TAGS[tag], near(tag, rng), [near(tag, rng), noise(rng)])
+    };
+    let mut sentences = corpus(200, &mut rng, word);
+    sentences.iter_mut().skip(1).step_by(2).flatten().for_each(|word| word.upos = Some(Upos::Intj));
+    let found = probed(&sentences, &[], Resamples::none()).remove(0);
+    assert_eq!((found.classes, found.heads[0].accuracy, found.majority.accuracy), (4, Some(0.0), Some(0.0)));
+}
+
+#[test]
+fn sums_and_scores_of_parts_are_those_of_the_whole() {
+    let mut rng = ChaCha8Rng::seed_from_u64(8);
+    let word = |tag: usize, form: usize, rng: &mut ChaCha8Rng| {
+        let made = Made::new(format!("f{form}"), TAGS[tag], noise(rng), [noise(rng), near(tag, rng)]);
+        let asked = vec![(form > 20).then(|| form.to_string().into())];
+        Made { asked, upos: (form != 7).then_some(TAGS[tag]), ..made }
+    };
+    let (sentences, asked) = (corpus(60, &mut rng, word), ["x".to_owned()]);
+    let whole = run(&sentences, &asked);
+    let subject = Subject { probes: &asked, ..Subject::new(GRID, FromToken::Mean, &|_| None) };
+    let own = [Observed { sums: &*whole[SUMS], left_out: 0 }];
+    let subject = Subject { own: &own, ..subject };
+    for (place, whole) in whole.iter().enumerate() {
+        let empty = || LinearProbes.observer(place, &subject);
+        let mut parts = shown(empty(), 30, &sentences[30..]);
+        parts.merge(&*shown(empty(), 0, &sentences[..30]));
+        assert!(parts.to_bytes().unwrap() == whole.to_bytes().unwrap(), "{place}");
+        let restored = LinearProbes.restore(place, &whole.to_bytes().unwrap()).unwrap();
+        assert!(restored.fits(GRID, FromToken::Mean) && restored.to_bytes().unwrap() == whole.to_bytes().unwrap());
+        assert!(!restored.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean));
+    }
+}

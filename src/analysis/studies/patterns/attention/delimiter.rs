@@ -1,0 +1,94 @@
+//! Labels of heads that attend to special tokens or punctuation: `separator`, `first-special`, `punctuation`.
+
+use anstyle::AnsiColor;
+
+use crate::study::labels::policy::Threshold;
+use crate::study::labels::{Bound, Detector, Parameter, Shown, assess};
+use crate::study::metrics::explanation::Explanation;
+
+const SEPARATOR_MASS: Threshold = Threshold::rule(
+    "separator_mass",
+    0.6,
+    "`separator_mass` above which a head is `separator`; Clark et al. 2019, released notebook: 0.6",
+);
+const FIRST_SPECIAL_MASS: Threshold = Threshold::rule(
+    "first_special_mass",
+    0.6,
+    "`first_special_mass` above which a head is `first-special`; Clark et al. 2019, released notebook: 0.6",
+);
+const PUNCTUATION_MASS: Threshold = Threshold::rule(
+    "punctuation_mass",
+    0.6,
+    "`punctuation_mass` above which a head is `punctuation`; Clark et al. 2019, released notebook: 0.6",
+);
+
+/// The labels of attention to special tokens, which may do nothing.
+pub(super) const TO_SPECIAL: [&str; 2] = [SEPARATOR.explanation.name, FIRST_SPECIAL.explanation.name];
+
+const fn shown(code: Option<&'static str>) -> Shown {
+    Shown { code, colour: AnsiColor::Yellow, in_controls: false }
+}
+
+const SOURCE: &str = "0.6: the released notebook of Clark et al. 2019.";
+const NO_OP: &str = "Much attention to special tokens may be a way of doing nothing \
+    (Clark et al. 2019, section 3.2; Kobayashi et al. 2020): the value vectors there tend to be small.";
+
+pub(super) const SEPARATOR: Detector = Detector {
+    explanation: Explanation {
+        name: "separator",
+        measures: "The head attends to the separators ([SEP], </s>).",
+        formula: "separator_mass > {separator_mass}",
+        chance: "chance.separator_mass: the number of separators over n",
+        source: SOURCE,
+        caveats: NO_OP,
+    },
+    thresholds: &[&SEPARATOR_MASS],
+    parameter: Parameter::None,
+    shown: shown(Some("sep")),
+    assess: |evidence, policy| {
+        let measured = evidence.metric("separator_mass", None);
+        assess("separator", "separator_mass", measured, Bound::Above, policy.rule(&SEPARATOR_MASS))
+            .into_iter()
+            .collect()
+    },
+};
+
+pub(super) const FIRST_SPECIAL: Detector = Detector {
+    explanation: Explanation {
+        name: "first-special",
+        measures: "The head attends to the first special token of the sequence ([CLS], <s>).",
+        formula: "first_special_mass > {first_special_mass}",
+        chance: "chance.first_special_mass: 1/n on average",
+        source: SOURCE,
+        caveats: NO_OP,
+    },
+    thresholds: &[&FIRST_SPECIAL_MASS],
+    parameter: Parameter::None,
+    shown: shown(Some("first")),
+    assess: |evidence, policy| {
+        let measured = evidence.metric("first_special_mass", None);
+        assess("first-special", "first_special_mass", measured, Bound::Above, policy.rule(&FIRST_SPECIAL_MASS))
+            .into_iter()
+            .collect()
+    },
+};
+
+pub(super) const PUNCTUATION: Detector = Detector {
+    explanation: Explanation {
+        name: "punctuation",
+        measures: "The head attends to punctuation.",
+        formula: "punctuation_mass > {punctuation_mass}",
+        chance: "chance.punctuation_mass: the share of tokens that are punctuation",
+        source: SOURCE,
+        caveats: "A corpus without punctuation cannot show it. Symbols such as $ and + are no punctuation in Unicode.",
+    },
+    thresholds: &[&PUNCTUATION_MASS],
+    parameter: Parameter::None,
+    shown: shown(None),
+    assess: |evidence, policy| {
+        let measured = evidence.metric("punctuation_mass", None);
+        assess("punctuation", "punctuation_mass", measured, Bound::Above, policy.rule(&PUNCTUATION_MASS))
+            .into_iter()
+            .collect()
+    },
+};

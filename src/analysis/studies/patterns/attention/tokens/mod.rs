@@ -1,0 +1,218 @@
+//! Token-level sums of one head: where its attention goes, how far, and how widely (METHODOLOGY, "Token level").
+
+#![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
+
+use multiversion::multiversion;
+use serde::{Deserialize, Serialize};
+
+use crate::linalg::lanes::{LANES, across};
+use crate::linalg::search::{first_at_least, largest, largest_kept};
+use crate::model::forward::attention::AttentionView;
+use crate::sequences::fold::roles::{OFFSETS, REACH, TokenRoles, WINDOW, slot};
+use crate::stats::exact::ExactSum;
+use crate::study::instruments::head_sums::sums_of_a_head;
+
+#[cfg(test)]
+mod tests;
+
+sums_of_a_head! {
+    /// The numerators of one head's token-level metrics.
+    pub struct TokenSums;
+    several {
+        /// Attention to the token at each offset, -8 first.
+        offset_mass: OFFSETS,
+        /// Queries whose most attended key is at each offset, -8 first.
+        offset_argmax: OFFSETS,
+    }
+    single {
+        /// Attention to text tokens at most two away, the token itself left out.
+        window_mass,
+        /// Mean distance of the attention that stays on text, summed over queries.
+        distance,
+        /// Queries with any attention on text: the denominator of the distance.
+        distance_queries,
+        /// Attention to the first special token.
+        first_special_mass,
+        /// Attention to separators.
+        separator_mass,
+        /// Attention of separators to separators.
+        separator_self_mass,
+        /// Attention to punctuation.
+        punctuation_mass,
+        /// Entropy of the text queries' rows, nats.
+        entropy,
+        /// Entropy of the first special token's row, nats.
+        first_special_entropy,
+        /// Largest weight of each text query's row, separators left out.
+        confidence,
+    }
+}
+
+/// The denominators of the token-level metrics: they depend on the sentences, not on the head.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenExposure {
+    /// Text queries.
+    pub queries: u64,
+    /// Sentences with any, the first of each family alone: those after it are no independent evidence.
+    pub sentences: u64,
+    /// Queries with a text token at each offset, -8 first.
+    pub offset_queries: [u64; OFFSETS],
+    /// Sentences with any, likewise.
+    pub offset_sentences: [u64; OFFSETS],
+    /// First special tokens.
+    pub first_specials: u64,
+    /// Sentences with any, likewise.
+    pub first_special_sentences: u64,
+    /// Separators.
+    pub separators: u64,
+    /// Sentences with any, likewise.
+    pub separator_sentences: u64,
+    /// The sum of `ln n` over text queries: the entropy of uniform attention, nats.
+    ///
+    /// A sentence of one token adds 0 here and to the entropies, so it does not count in their ratio.
+    pub max_entropy: ExactSum,
+    /// The sum of `ln n` over the rows of first special tokens.
+    pub first_special_max_entropy: ExactSum,
+}
+
+impl TokenExposure {
+    /// Counts one sentence.
+    pub fn add(&mut self, roles: &TokenRoles) {
+        let max_entropy = (roles.tokens as f64).ln();
+        let (queries, offset_queries) = (roles.queries().count() as u64, roles.offset_queries());
+        let any = |count: u64| u64::from(count > 0 && roles.is_first);
+        self.queries += queries;
+        self.sentences += any(queries);
+        add(&mut self.offset_queries, &offset_queries);
+        add(&mut self.offset_sentences, &offset_queries.map(any));
+        let separators = roles.separators.len() as u64;
+        self.separators += separators;
+        self.separator_sentences += any(separators);
+        if roles.first_special.is_some() {
+            self.first_specials += 1;
+            self.first_special_sentences += any(1);
+            self.first_special_max_entropy += max_entropy;
+        }
+        self.max_entropy += max_entropy * queries as f64;
+    }
+
+    /// Adds another block's counts.
+    pub fn merge(&mut self, other: &Self) {
+        self.queries += other.queries;
+        self.sentences += other.sentences;
+        add(&mut self.offset_queries, &other.offset_queries);
+        add(&mut self.offset_sentences, &other.offset_sentences);
+        self.first_specials += other.first_specials;
+        self.first_special_sentences += other.first_special_sentences;
+        self.separators += other.separators;
+        self.separator_sentences += other.separator_sentences;
+        self.max_entropy += other.max_entropy;
+        self.first_special_max_entropy += other.first_special_max_entropy;
+    }
+}
+
+fn add(sums: &mut [u64; OFFSETS], counts: &[u64; OFFSETS]) {
+    sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+}
+
+/// Room for one row of attention, reused from row to row.
+#[derive(Clone, Debug, Default)]
+pub struct RowBuffers {
+    /// The row, rounded up to whole vectors by zeros.
+    row: Vec<f32>,
+    /// The same with zeros for all but text, and with [`REACH`] zeros before and after it.
+    text: Vec<f32>,
+    /// `|i - m|` at place `i`, where `m` is half its length: from `m - query` on, the distances to `query`.
+    distances: Vec<f64>,
+}
+
+impl RowBuffers {
+    /// Makes room for rows of `width` weights, a multiple of [`LANES`].
+    fn fit(&mut self, width: usize) {
+        self.row.clear();
+        self.row.resize(width, 0.0);
+        self.text.clear();
+        self.text.resize(REACH + width + REACH, 0.0);
+        if self.distances.len() < 2 * width {
+            self.distances = (0..2 * width).map(|place| place.abs_diff(width) as f64).collect();
+        }
+    }
+}
+
+/// Sums what one head does in one sentence.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn observe<'a>(roles: &'a TokenRoles, view: AttentionView<'a>, buffers: &'a mut RowBuffers) -> TokenSums<f64> {
+    let mut sums = TokenSums::default();
+    buffers.fit(roles.is_text.len());
+    for query in roles.queries() {
+        sums.entropy += view.entropy(query);
+        observe_query(&mut sums, roles, query, view.row(query), buffers);
+    }
+    // Nothing but text is ever summed by offset, so the window is what lies within it.
+    let near = slot(WINDOW, 0)..=slot(0, WINDOW);
+    sums.window_mass = sums.offset_mass[near].iter().sum::<f64>() - sums.offset_mass[slot(0, 0)];
+    for &separator in &roles.separators {
+        sums.separator_self_mass += mass(view.row(separator), &roles.separators);
+    }
+    if let Some(first) = roles.first_special {
+        sums.first_special_entropy = view.entropy(first);
+    }
+    sums
+}
+
+#[inline(always)]
+fn observe_query(
+    sums: &mut TokenSums<f64>,
+    roles: &TokenRoles,
+    query: usize,
+    weights: &[f32],
+    buffers: &mut RowBuffers,
+) {
+    let RowBuffers { row, text, distances } = buffers;
+    row[..weights.len()].copy_from_slice(weights);
+    let width = row.len();
+    sums.confidence += f64::from(largest_kept(row, &roles.is_unseparated));
+    let favourite = first_at_least(row, largest(row));
+    if roles.is_text[favourite] > 0.0 && favourite.abs_diff(query) <= REACH {
+        sums.offset_argmax[slot(query, favourite)] += 1.0;
+    }
+
+    // By itself: the compiler keeps no sums in registers while it writes.
+    for ((text, weight), kept) in text[REACH..REACH + width].iter_mut().zip(&*row).zip(&roles.is_text) {
+        *text = weight * kept;
+    }
+    let (text_mass, moment) = moments(&text[REACH..REACH + width], &distances[distances.len() / 2 - query..][..width]);
+    // The text begins at REACH, so what is REACH before the query is at the query's own place.
+    for (sum, &weight) in sums.offset_mass.iter_mut().zip(&text[query..][..OFFSETS]) {
+        *sum += f64::from(weight);
+    }
+    if text_mass > 0.0 {
+        sums.distance += moment / text_mass;
+        sums.distance_queries += 1.0;
+    }
+    if let Some(first) = roles.first_special {
+        sums.first_special_mass += f64::from(row[first]);
+    }
+    sums.separator_mass += mass(row, &roles.separators);
+    sums.punctuation_mass += mass(row, &roles.punctuation);
+}
+
+/// The sum of some weights, and the sum of their products with their distances; whole vectors of both.
+#[inline(always)]
+fn moments(weights: &[f32], distances: &[f64]) -> (f64, f64) {
+    let (mut mass, mut moment) = ([0.0; LANES], [0.0; LANES]);
+    for (weights, distances) in weights.as_chunks::<LANES>().0.iter().zip(distances.as_chunks::<LANES>().0) {
+        for lane in 0..LANES {
+            let weight = f64::from(weights[lane]);
+            mass[lane] += weight;
+            moment[lane] = weight.mul_add(distances[lane], moment[lane]);
+        }
+    }
+    (across(mass, |a, b| a + b), across(moment, |a, b| a + b))
+}
+
+/// The summed attention to `keys`.
+#[inline(always)]
+fn mass(row: &[f32], keys: &[usize]) -> f64 {
+    keys.iter().map(|&key| f64::from(row[key])).sum()
+}

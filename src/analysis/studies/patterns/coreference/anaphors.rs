@@ -1,0 +1,133 @@
+//! Anaphors of a window: mentions of an entity that was mentioned before, and what there is to choose from.
+
+use crate::corpus::{Annotation, Mentions, TreeHead, Upos};
+use crate::sequences::sequence::Sequence;
+
+/// Kinds of anaphors, by their place in all lists here; an anaphor is of several.
+pub const KINDS: [&str; 5] = ["all", "pronoun", "proper", "common", "other-lemma"];
+
+/// All anaphors.
+pub const ALL: usize = 0;
+/// Those none of whose antecedents has the same lemma.
+pub const OTHER_LEMMA: usize = 4;
+
+/// Rules that choose without a head, by their place in all lists here.
+pub const BASELINES: [&str; 3] = ["nearest", "same_lemma", "agreement"];
+
+/// The features that a pronoun and its antecedent agree in.
+const AGREEMENT: [&str; 3] = ["Number", "Gender", "Person"];
+
+/// The mentions and anaphors of a window.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// The head words of its mentions, ascending, each once: the candidates of an anaphor are those before its own.
+    pub heads: Vec<usize>,
+    /// Of each entity the places in `heads` of the words that head its mentions, ascending, each once.
+    entities: Vec<Vec<usize>>,
+    /// The anaphors with right candidates and wrong ones, by the places of their head words.
+    pub anaphors: Vec<Anaphor>,
+    /// Mentions with a head word.
+    pub mentions: u64,
+    /// Mentions without one: the annotation names none, and no tree shows one.
+    pub headless: u64,
+    /// Brackets that open or close no mention.
+    pub unmatched: u64,
+    /// Anaphors of which every candidate is right.
+    pub unscored: u64,
+}
+
+/// A mention with an earlier one of its entity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Anaphor {
+    /// The place of its head word in [`Window::heads`], and so the number of its candidates.
+    pub place: usize,
+    /// Its entity.
+    entity: usize,
+    /// The number of candidates that head a mention of its entity.
+    pub right: usize,
+    /// Whether it is of each of [`KINDS`].
+    pub kinds: [bool; KINDS.len()],
+    /// The places of the candidates that [`BASELINES`] choose.
+    pub chosen: [usize; BASELINES.len()],
+}
+
+impl Window {
+    /// Reads the annotation of a window.
+    pub fn of(sequence: &Sequence) -> Self {
+        let words = &sequence.annotations;
+        let values = words.iter().map(|word| word.entity.as_deref());
+        let Mentions { mentions, unmatched } = Mentions::of(values, sequence.entity_fields.as_deref());
+        let tree_head = |word: usize| sequence.tree.as_ref().map_or(TreeHead::Unknown, |tree| tree[word].head);
+        let mut headed: Vec<(&str, usize)> =
+            mentions.iter().filter_map(|mention| Some((mention.entity, mention.head(tree_head)?))).collect();
+        // Those of one entity side by side.
+        headed.sort_unstable();
+        let mut heads: Vec<usize> = headed.iter().map(|&(_, head)| head).collect();
+        heads.sort_unstable();
+        heads.dedup();
+        let mut window = Self {
+            mentions: headed.len() as u64,
+            headless: (mentions.len() - headed.len()) as u64,
+            unmatched,
+            heads,
+            ..Self::default()
+        };
+        for of_entity in headed.chunk_by(|a, b| a.0 == b.0) {
+            let mut all: Vec<usize> = of_entity.iter().map(|(_, head)| window.place(*head)).collect();
+            let mut places = all.clone();
+            places.dedup();
+            // The first mention has none before it, nor has another one with the same head word.
+            all.retain(|&place| place > places[0]);
+            window.entities.push(places);
+            for place in all {
+                window.add(place, words);
+            }
+        }
+        window.anaphors.sort_by_key(|anaphor| anaphor.place);
+        window
+    }
+
+    /// Adds an anaphor of the last entity.
+    fn add(&mut self, place: usize, words: &[Annotation]) {
+        let entity = self.entities.len() - 1;
+        let places = &self.entities[entity];
+        let right = places.partition_point(|&other| other < place);
+        if right == place {
+            self.unscored += 1;
+            return;
+        }
+        let word = |place: usize| &words[self.heads[place]];
+        let own = word(place);
+        let nearest = |wanted: &dyn Fn(&Annotation) -> bool| (0..place).rev().find(|&other| wanted(word(other)));
+        let chosen = [None, nearest(&|other| same_lemma(own, other)), nearest(&|other| agree(own, other))];
+        let other_lemma = !places[..right].iter().any(|&other| same_lemma(own, word(other)));
+        let (is_pronoun, is_proper) = (own.upos == Some(Upos::Pron), own.upos == Some(Upos::Propn));
+        let kinds = [true, is_pronoun, is_proper, !is_pronoun && !is_proper, other_lemma];
+        let chosen = chosen.map(|found| found.unwrap_or(place - 1));
+        self.anaphors.push(Anaphor { place, entity, right, kinds, chosen });
+    }
+
+    fn place(&self, head: usize) -> usize {
+        self.heads.partition_point(|&other| other < head)
+    }
+
+    /// Whether this candidate heads a mention of the anaphor's entity.
+    pub fn is_right(&self, anaphor: &Anaphor, candidate: usize) -> bool {
+        self.entities[anaphor.entity].binary_search(&candidate).is_ok()
+    }
+}
+
+/// Whether both have a lemma, and the same but for capitals.
+fn same_lemma(a: &Annotation, b: &Annotation) -> bool {
+    a.lemma.as_deref().zip(b.lemma.as_deref()).is_some_and(|(a, b)| a.to_lowercase() == b.to_lowercase())
+}
+
+/// Whether no feature of agreement that both have is another.
+fn agree(a: &Annotation, b: &Annotation) -> bool {
+    AGREEMENT.iter().all(|name| feature(a, name).zip(feature(b, name)).is_none_or(|(a, b)| a == b))
+}
+
+fn feature<'a>(word: &'a Annotation, name: &str) -> Option<&'a str> {
+    let features = word.features.as_deref()?.split('|');
+    features.filter_map(|feature| feature.split_once('=')).find_map(|(known, value)| (known == name).then_some(value))
+}

@@ -1,0 +1,273 @@
+//! The section `coreference` of the report: what was met, and the best head for each kind of anaphors.
+
+use std::fmt::{self, Write};
+
+use comfy_table::CellAlignment;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::anaphors::{BASELINES, KINDS};
+use super::metrics::best_baselines;
+use super::sums::{CoreferenceSums, KindSums, Met, WAYS};
+use crate::model::grid::{HeadGrid, head_name};
+use crate::stats::bootstrap::{Interval, PerBlock};
+use crate::study::labels::evidence::MIN_QUERIES;
+use crate::study::labels::policy::Policy;
+use crate::study::metrics::estimates::Bench;
+use crate::study::section::Section;
+use crate::study::show::summary::Summary;
+use crate::study::show::wording::{percent, plain_table, plus_minus};
+use crate::system::counted::{counted, plural};
+use crate::system::terminal::printable;
+
+/// The section as it stands in a report.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct CoreferenceSection {
+    /// What was found.
+    pub coreference: Coreference,
+}
+
+/// Mentions and anaphors of the corpus, and how well heads and rules find antecedents.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Coreference {
+    /// Windows of whole sentences.
+    pub windows: u64,
+    /// Mentions with a head word; 0 where the corpus has no `Entity=`.
+    pub mentions: u64,
+    /// Mentions without one, which are left out: the annotation names none, and no tree shows one.
+    pub headless: u64,
+    /// Brackets that open or close no mention, which are left out.
+    pub unmatched: u64,
+    /// Anaphors that are not scored, since every candidate is right.
+    pub unscored: u64,
+    /// One object for each kind of anaphors that there are.
+    pub kinds: Vec<KindMetrics>,
+}
+
+/// How well heads and rules find the antecedents of one kind of anaphors.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct KindMetrics {
+    /// `all`; by the UPOS of the head word `pronoun` (PRON), `proper` (PROPN) and `common` (others); `other-lemma`, those
+    /// none of whose antecedents has the same lemma.
+    pub kind: String,
+    /// Scored anaphors.
+    pub count: u64,
+    /// Windows with one.
+    pub windows: u64,
+    /// Layer of the best head on all data.
+    pub layer: usize,
+    /// The best head on all data.
+    pub head: usize,
+    /// The direction in which it is best: `anaphor->antecedent` or `antecedent->anaphor`.
+    pub direction: String,
+    /// Its accuracy on all data: biased upwards, since it was chosen on the same data. That of each head is in its metrics.
+    #[schemars(range(min = 0, max = 1))]
+    pub accuracy: f64,
+    /// Accuracy of the heads chosen on one half of the blocks and scored on the other, pooled; null where one half has no
+    /// such anaphor.
+    #[schemars(range(min = 0, max = 1))]
+    pub heldout_accuracy: Option<f64>,
+    /// The accuracy of each rule without a head.
+    pub baselines: Baselines,
+    /// Right candidates / candidates.
+    #[schemars(range(min = 0, max = 1))]
+    pub chance: f64,
+    /// The 95 % intervals.
+    pub ci95: KindIntervals,
+}
+
+/// The accuracy of rules that choose a candidate without a head.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Baselines {
+    /// The nearest candidate.
+    #[schemars(range(min = 0, max = 1))]
+    pub nearest: f64,
+    /// The nearest with the same lemma, else the nearest.
+    #[schemars(range(min = 0, max = 1))]
+    pub same_lemma: f64,
+    /// The nearest that agrees in number, gender and person where both are annotated, else the nearest.
+    #[schemars(range(min = 0, max = 1))]
+    pub agreement: f64,
+}
+
+/// The intervals of a kind's accuracies, with the selections as they are; null where no two blocks have such an anaphor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct KindIntervals {
+    /// Of the best head.
+    pub accuracy: Option<Interval>,
+    /// Of the heads chosen on the other half.
+    pub heldout_accuracy: Option<Interval>,
+    /// Of the best head less the best rule.
+    pub gain: Option<Interval>,
+}
+
+impl Coreference {
+    /// What these sums come to.
+    pub fn new(sums: &CoreferenceSums, bench: &Bench) -> Self {
+        let Met { windows, mentions, headless, unmatched, unscored } = sums.met();
+        let (total, folds) = (sums.blocks().total(), sums.blocks().folds());
+        let best = best_baselines(&total);
+        let kinds = (0..KINDS.len()).filter(|&kind| total[kind].anaphors > 0).map(|kind| {
+            let blocks: Vec<&KindSums> = sums.blocks().iter().map(|block| &block[kind]).collect();
+            KindMetrics::new(kind, &blocks, (&total[kind], folds.each_ref().map(|fold| &fold[kind])), best[kind], bench)
+        });
+        Self { windows, mentions, headless, unmatched, unscored, kinds: kinds.collect() }
+    }
+
+    fn write_summary(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
+        let Self { windows, mentions, headless, unmatched, unscored, kinds } = self;
+        if *mentions == 0 {
+            writeln!(
+                out,
+                "No word of the corpus has an entity annotated (`Entity=`), so no coreference label was tested."
+            )?;
+        } else if let Some(all) = kinds.first() {
+            writeln!(
+                out,
+                "Coreference, {} in {windows} {} of whole sentences: best head for each kind of anaphor \
+                 beside rules without a head, in % of anaphors, ± half of the 95 % interval:\n",
+                counted(*mentions, "mention"),
+                plural(windows, "window", "windows")
+            )?;
+            let least = policy.count(&MIN_QUERIES);
+            // What no label can rest on is in the report only, unless there is nothing else.
+            let shown: Vec<&KindMetrics> =
+                kinds.iter().filter(|kind| kind.kind == all.kind || kind.count >= least).collect();
+            out.table_without(table(&shown), MAY_GO);
+            writeln!(out)?;
+            if all.count < least {
+                writeln!(out, "A coreference label needs {}, so none was tested.", counted(least, "anaphor"))?;
+            }
+            if *unscored > 0 {
+                let are = plural(unscored, "is", "are");
+                let anaphors = counted(*unscored, "more anaphor");
+                writeln!(out, "{anaphors} {are} not scored: every candidate is right.")?;
+            }
+        } else {
+            writeln!(
+                out,
+                "No mention of the corpus has right and wrong candidates before it, so no coreference was tested."
+            )?;
+        }
+        if headless + unmatched > 0 {
+            writeln!(
+                out,
+                "Left out of coreference: {} of `Entity=` that {} no mention, {} without a head word.",
+                counted(*unmatched, "bracket"),
+                plural(unmatched, "opens or closes", "open or close"),
+                counted(*headless, "mention")
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Place and way of the head that is right most often; ties go to the lowest place, then to the first way.
+fn best_head(sums: &KindSums) -> (usize, usize) {
+    let cells = sums.heads.iter().enumerate().flat_map(|(head, ways)| (0..ways.len()).map(move |way| (head, way)));
+    let right = |(head, way): (usize, usize)| sums.heads[head][way];
+    cells.reduce(|best, next| if right(next) > right(best) { next } else { best }).expect("there are heads")
+}
+
+impl KindMetrics {
+    /// Of the sums of each block, of all of them and of the two halves; `best` is the best of the baselines.
+    fn new(
+        kind: usize,
+        blocks: &[&KindSums],
+        (total, [even, odd]): (&KindSums, [&KindSums; 2]),
+        best: usize,
+        bench: &Bench,
+    ) -> Self {
+        let (place, way) = best_head(total);
+        let (layer, head) = bench.grid.at(place);
+        let share = |right: u64| right as f64 / total.anaphors as f64;
+        let per_block = |count: &dyn Fn(usize, &KindSums) -> u64| {
+            let counts: PerBlock = std::array::from_fn(|block| count(block, blocks[block]) as f64);
+            bench.resamples.sums(&counts)
+        };
+        let anaphors = per_block(&|_, sums| sums.anaphors);
+        let right = per_block(&|_, sums| sums.heads[place][way]);
+        let of_rule = per_block(&|_, sums| sums.baselines[best]);
+        // The blocks of each half with the head that is best on the other one.
+        let elsewhere = [best_head(odd), best_head(even)];
+        let held_out = |half: usize, sums: &KindSums| sums.heads[elsewhere[half].0][elsewhere[half].1];
+        let has_halves = even.anaphors > 0 && odd.anaphors > 0;
+        let heldout = has_halves.then(|| per_block(&|block, sums| held_out(block % 2, sums)));
+        let [nearest, same_lemma, agreement] = total.baselines.map(share);
+        Self {
+            kind: KINDS[kind].to_owned(),
+            count: total.anaphors,
+            windows: total.windows,
+            layer,
+            head,
+            direction: WAYS[way].to_owned(),
+            accuracy: share(total.heads[place][way]),
+            heldout_accuracy: has_halves.then(|| share(held_out(0, even) + held_out(1, odd))),
+            baselines: Baselines { nearest, same_lemma, agreement },
+            chance: total.chance.value() / total.anaphors as f64,
+            ci95: KindIntervals {
+                accuracy: right.over(&anaphors),
+                heldout_accuracy: heldout.and_then(|right| right.over(&anaphors)),
+                gain: right.minus(&of_rule).over(&anaphors),
+            },
+        }
+    }
+
+    /// The best head less the best rule.
+    fn gain(&self) -> f64 {
+        let Baselines { nearest, same_lemma, agreement } = self.baselines;
+        self.accuracy - nearest.max(same_lemma).max(agreement)
+    }
+}
+
+/// A column: its name, whether it holds text, and what it says of a kind.
+type Column = (&'static str, bool, fn(&KindMetrics) -> String);
+
+const COLUMNS: [Column; 11] = [
+    ("anaphors", true, |kind| printable(&kind.kind)),
+    ("number", false, |kind| kind.count.to_string()),
+    ("head", true, |kind| head_name(kind.layer, kind.head)),
+    ("direction", true, |kind| printable(&kind.direction)),
+    ("accuracy", false, |kind| percent(Some(kind.accuracy)) + &plus_minus(kind.ci95.accuracy)),
+    ("held-out", false, |kind| percent(kind.heldout_accuracy) + &plus_minus(kind.ci95.heldout_accuracy)),
+    ("nearest", false, |kind| percent(Some(kind.baselines.nearest))),
+    ("same lemma", false, |kind| percent(Some(kind.baselines.same_lemma))),
+    ("agreement", false, |kind| percent(Some(kind.baselines.agreement))),
+    ("chance", false, |kind| percent(Some(kind.chance))),
+    ("over best rule", false, |kind| format!("{:+.1}{}", kind.gain() * 100.0, plus_minus(kind.ci95.gain))),
+];
+
+/// The columns that may go where there is no room: held-out accuracy, agreement, chance and the number.
+const MAY_GO: &[usize] = &[5, 8, 9, 1];
+
+const _: () = assert!(BASELINES.len() == 3, "the table has a column for each");
+
+fn table(kinds: &[&KindMetrics]) -> comfy_table::Table {
+    let mut table = plain_table();
+    table.set_header(COLUMNS.map(|(name, ..)| name));
+    for kind in kinds {
+        table.add_row(COLUMNS.map(|(_, _, cell)| cell(kind)));
+    }
+    for (column, (_, is_text, _)) in table.column_iter_mut().zip(COLUMNS) {
+        column.set_cell_alignment(if is_text { CellAlignment::Left } else { CellAlignment::Right });
+    }
+    table
+}
+
+impl Section for CoreferenceSection {
+    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
+        vec![("coreference", &self.coreference)]
+    }
+
+    fn summary(&self, policy: &Policy) -> Summary {
+        let mut summary = Summary::default();
+        self.coreference.write_summary(&mut summary, policy).expect("writing to a string does not fail");
+        summary
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let is_beside = |kind: &&KindMetrics| kind.layer >= grid.layers || kind.head >= grid.heads;
+        let broken = self.coreference.kinds.iter().find(is_beside);
+        broken.map(|kind| format!("the best head for anaphors of the kind `{}` is none of the model's", kind.kind))
+    }
+}

@@ -1,0 +1,184 @@
+//! How often a head's attention points from an anaphor to an antecedent, summed by block.
+
+use serde::{Deserialize, Serialize};
+
+use super::anaphors::{BASELINES, KINDS, Window};
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::{Lent, Sums};
+use crate::sequences::fold::words::{FromToken, WordAttention};
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::stats::exact::ExactSum;
+
+/// The ways attention can point from an anaphor to a candidate, by their place in all lists here: the candidate that it
+/// attends to most, and the one that attends to it most.
+pub const WAYS: [&str; 2] = ["anaphor->antecedent", "antecedent->anaphor"];
+
+/// The sums of one kind of anaphors.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KindSums {
+    /// Anaphors that are scored.
+    pub anaphors: u64,
+    /// Windows with one, without those that only repeat others.
+    pub windows: u64,
+    /// Those for which each baseline is right.
+    pub baselines: [u64; BASELINES.len()],
+    /// The share of right candidates.
+    pub chance: ExactSum,
+    /// Those for which each head is right, in each way; `[layers * heads]`.
+    pub heads: Vec<[u64; WAYS.len()]>,
+}
+
+impl KindSums {
+    fn new(grid: HeadGrid) -> Self {
+        Self { heads: vec![[0; WAYS.len()]; grid.count()], ..Self::default() }
+    }
+
+    /// Whether nothing is right more often than there are anaphors.
+    fn adds_up(&self) -> bool {
+        let right = self.baselines.iter().chain(self.heads.iter().flatten());
+        self.windows <= self.anaphors && right.copied().all(|right| right <= self.anaphors)
+    }
+}
+
+impl Merge for KindSums {
+    fn merge(&mut self, other: &Self) {
+        self.anaphors += other.anaphors;
+        self.windows += other.windows;
+        self.baselines.iter_mut().zip(other.baselines).for_each(|(sum, other)| *sum += other);
+        self.chance += other.chance;
+        let heads = self.heads.iter_mut().flatten().zip(other.heads.iter().flatten());
+        heads.for_each(|(sum, other)| *sum += other);
+    }
+}
+
+/// One block: the sums of each of [`KINDS`].
+pub type Block = [KindSums; KINDS.len()];
+
+/// What was met, scored or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Met {
+    /// Windows.
+    pub windows: u64,
+    /// Mentions with a head word.
+    pub mentions: u64,
+    /// Mentions without one.
+    pub headless: u64,
+    /// Brackets that open or close no mention.
+    pub unmatched: u64,
+    /// Anaphors of which every candidate is right.
+    pub unscored: u64,
+}
+
+/// The sums of all blocks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CoreferenceSums {
+    grid: HeadGrid,
+    from: FromToken,
+    met: Met,
+    blocks: Blocks<Block>,
+}
+
+impl CoreferenceSums {
+    /// Empty sums for a model with `grid` heads, words folded by `from`.
+    pub fn new(grid: HeadGrid, from: FromToken) -> Self {
+        let blocks = Blocks::new(std::array::from_fn(|_| KindSums::new(grid)));
+        Self { grid, from, met: Met::default(), blocks }
+    }
+
+    /// What was met.
+    pub fn met(&self) -> Met {
+        self.met
+    }
+
+    /// The sums of each block.
+    pub fn blocks(&self) -> &Blocks<Block> {
+        &self.blocks
+    }
+}
+
+/// A window as these sums see it.
+#[derive(Debug)]
+pub struct Begun {
+    block: usize,
+    window: Window,
+}
+
+impl Sums for CoreferenceSums {
+    type Begun = Begun;
+
+    fn begin(&mut self, sequence: &Sequence) -> Begun {
+        let window = Window::of(sequence);
+        let Met { windows, mentions, headless, unmatched, unscored } = &mut self.met;
+        *windows += 1;
+        *mentions += window.mentions;
+        *headless += window.headless;
+        *unmatched += window.unmatched;
+        *unscored += window.unscored;
+        let block = block_of(sequence.family.number);
+        for (kind, sums) in self.blocks[block].iter_mut().enumerate() {
+            let of_kind = window.anaphors.iter().filter(|anaphor| anaphor.kinds[kind]);
+            let before = sums.anaphors;
+            for anaphor in of_kind {
+                sums.anaphors += 1;
+                sums.chance += anaphor.right as f64 / anaphor.place as f64;
+                for (right, &chosen) in sums.baselines.iter_mut().zip(&anaphor.chosen) {
+                    *right += u64::from(window.is_right(anaphor, chosen));
+                }
+            }
+            sums.windows += u64::from(sums.anaphors > before && sequence.family.is_first);
+        }
+        Begun { block, window }
+    }
+
+    fn looks(Begun { window, .. }: &Begun) -> bool {
+        !window.anaphors.is_empty()
+    }
+
+    fn head(&mut self, Begun { block, window }: &mut Begun, lent: &mut Lent<'_>) {
+        if window.anaphors.is_empty() {
+            return;
+        }
+        let head = self.grid.index(lent.view.layer, lent.view.head);
+        let words = lent.words(self.from);
+        // What a word chooses does not depend on which of its mentions asks.
+        for of_word in window.anaphors.chunk_by(|a, b| a.place == b.place) {
+            let chosen = choose(words, &window.heads, of_word[0].place);
+            for anaphor in of_word {
+                let right = chosen.map(|candidate| u64::from(window.is_right(anaphor, candidate)));
+                for (sums, _) in self.blocks[*block].iter_mut().zip(anaphor.kinds).filter(|(_, is_kind)| *is_kind) {
+                    sums.heads[head].iter_mut().zip(right).for_each(|(sum, right)| *sum += right);
+                }
+            }
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        assert_eq!((self.grid, self.from), (other.grid, other.from), "sums of one analysis");
+        let (met, more) = (&mut self.met, other.met);
+        met.windows += more.windows;
+        met.mentions += more.mentions;
+        met.headless += more.headless;
+        met.unmatched += more.unmatched;
+        met.unscored += more.unscored;
+        self.blocks.merge(&other.blocks);
+    }
+
+    fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
+        (self.grid, self.from) == (grid, from)
+            && self.blocks.fit(|block| block.iter().all(|sums| sums.heads.len() == grid.count() && sums.adds_up()))
+    }
+}
+
+/// The candidate with the largest weight in each way, of the `place` head words before the anaphor's; the first of equals.
+fn choose(words: &WordAttention, heads: &[usize], place: usize) -> [usize; WAYS.len()] {
+    let anaphor = heads[place];
+    let largest = |weight: &dyn Fn(usize) -> f64| {
+        let best = |best: (usize, f64), (candidate, &head): (usize, &usize)| {
+            let weight = weight(head);
+            if weight > best.1 { (candidate, weight) } else { best }
+        };
+        heads[..place].iter().enumerate().fold((0, f64::NEG_INFINITY), best).0
+    };
+    [largest(&|head| words.get(anaphor, head)), largest(&|head| words.get(head, anaphor))]
+}

@@ -1,0 +1,322 @@
+use std::num::NonZeroUsize;
+
+use proptest::prelude::*;
+use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::anaphors::Window;
+use super::sums::Met;
+use super::*;
+use crate::corpus::{Annotation, Family, Upos};
+use crate::evaluation::results::Findings;
+use crate::model::forward::attention::AttentionView;
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::{Folder, Sums, watching};
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::sequences::test_support::sentence;
+use crate::stats::blocks::BLOCKS;
+use crate::stats::bootstrap::Resamples;
+use crate::studies::registry::{default_policy, named};
+use crate::study::section::section;
+
+/// A word: lemma, UPOS, features, `Entity=`.
+type Given<'a> = (&'a str, Upos, &'a str, &'a str);
+
+/// A window of these words, one token each; each word's head is the one before it, the first is the root.
+fn window(index: u64, words: &[Given<'_>]) -> Sequence {
+    let given = |text: &str| (!text.is_empty()).then(|| text.into());
+    let annotation = |&(lemma, upos, features, entity): &Given<'_>| Annotation {
+        upos: Some(upos),
+        lemma: given(lemma),
+        features: given(features),
+        entity: given(entity),
+        ..Annotation::default()
+    };
+    Sequence { annotations: words.iter().map(annotation).collect(), ..sentence(index, words.len(), "dep") }
+}
+
+/// Anna met Bob. He smiled. She left.
+fn example() -> Sequence {
+    use Upos::{Pron, Propn, Punct, Verb};
+    window(
+        0,
+        &[
+            ("Anna", Propn, "Number=Sing", "(e1)"),
+            ("meet", Verb, "", ""),
+            ("Bob", Propn, "Number=Sing", "(e2)"),
+            (".", Punct, "", ""),
+            ("he", Pron, "Gender=Masc|Number=Sing|Person=3", "(e2)"),
+            ("smile", Verb, "", ""),
+            (".", Punct, "", ""),
+            ("she", Pron, "Gender=Fem|Number=Sing|Person=3", "(e1)"),
+            ("leave", Verb, "", ""),
+            (".", Punct, "", ""),
+        ],
+    )
+}
+
+/// Adds a head with these weights between words, all others being 0.
+fn add(sums: &mut CoreferenceSums, sequence: &Sequence, head: usize, weights: &[(usize, usize, f32)]) {
+    let n = sequence.ids.len();
+    let mut matrix = vec![0.0; n * n];
+    weights.iter().for_each(|&(from, to, weight)| matrix[(from + 1) * n + to + 1] = weight);
+    let (mut begun, mut folder) = (sums.begin(sequence), Folder::default());
+    sums.head(&mut begun, &mut folder.lend(sequence, AttentionView::new(0, head, n, &matrix).into()));
+}
+
+fn empty(heads: usize) -> CoreferenceSums {
+    CoreferenceSums::new(HeadGrid { layers: 1, heads }, FromToken::Mean)
+}
+
+#[test]
+fn an_example_by_hand() {
+    let found = Window::of(&example());
+    assert_eq!((&found.heads, found.mentions, found.unscored), (&vec![0, 2, 4, 7], 4, 0));
+    let [he, she] = &found.anaphors[..] else { panic!("{:?}", found.anaphors) };
+    // Bob is right for "he", and the nearest; "she" is not "he", nor agrees with him.
+    assert_eq!((he.place, he.right, he.chosen), (2, 1, [1, 1, 1]));
+    assert_eq!((she.place, she.right, she.chosen), (3, 1, [2, 2, 1]));
+    assert_eq!(he.kinds, [true, true, false, false, true]);
+    assert!(found.is_right(he, 1) && found.is_right(she, 0) && !found.is_right(she, 1));
+
+    let mut sums = empty(1);
+    // He attends more to Anna, she too; of the two Bob attends more to him, and he more to her.
+    let weights =
+        [(4, 0, 0.6), (4, 2, 0.3), (7, 0, 0.4), (7, 4, 0.3), (0, 4, 0.1), (2, 4, 0.2), (0, 7, 0.1), (4, 7, 0.2)];
+    add(&mut sums, &example(), 0, &weights);
+    let [all, pronoun, proper, common, other_lemma] = &sums.blocks()[0];
+    assert_eq!((all.anaphors, all.windows, all.baselines, &all.heads), (2, 1, [1, 1, 1], &vec![[1, 1]]));
+    assert_eq!(all.chance.value(), 1.0 / 2.0 + 1.0 / 3.0);
+    assert_eq!((pronoun, other_lemma), (all, all));
+    assert_eq!((proper.anaphors, common.anaphors), (0, 0));
+    assert_eq!(sums.met(), Met { windows: 1, mentions: 4, ..Met::default() });
+}
+
+#[test]
+fn agreement_is_of_features_that_both_have() {
+    use Upos::{Noun, Pron};
+    let chosen = |first: &str, second: &str| {
+        let words =
+            [("a", Noun, first, "(e1)"), ("b", Noun, second, "(e2)"), ("c", Pron, "Gender=Fem|Number=Sing", "(e1)")];
+        Window::of(&window(0, &words)).anaphors[0].chosen[2]
+    };
+    assert_eq!(chosen("", "Number=Sing"), 1);
+    assert_eq!(chosen("", "Gender=Fem|Number=Plur"), 0);
+    assert_eq!(chosen("Number=Plur", "Gender=Masc"), 1);
+    assert_eq!(chosen("Case=Nom", "Gender=Masc"), 0);
+}
+
+#[test]
+fn anaphors_have_right_candidates_and_wrong_ones() {
+    use Upos::{Noun, Propn};
+    // The only candidate is right, then the only one is wrong.
+    let words =
+        [("Ann", Propn, "", "(e1)"), ("ANN", Propn, "", "(e1)"), ("x", Noun, "", "(e2)"), ("ann", Propn, "", "(e1)")];
+    let found = Window::of(&window(0, &words));
+    assert_eq!((found.anaphors.len(), found.unscored), (1, 1));
+    assert_eq!(found.anaphors[0].kinds, [true, false, true, false, false]);
+    assert_eq!((found.anaphors[0].right, found.anaphors[0].chosen), (2, [2, 1, 2]));
+    // Two mentions with one head word, of which neither is before the other: "(e1(e1" on one word.
+    let words = [("a", Noun, "", "(e1(e1"), ("b", Noun, "", "e1)e1)"), ("c", Noun, "", "(e2)")];
+    assert_eq!(Window::of(&window(0, &words)).anaphors, []);
+}
+
+/// So many windows of 30 words; every third word is a mention of one of four entities, by the entity's name or another word.
+fn corpus(windows: u64, seed: u64) -> Vec<Sequence> {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let mut fresh = 0;
+    let mut made = |index: u64| {
+        let words: Vec<(String, String)> = (0..30)
+            .map(|word| {
+                let entity = random.random_range(0..4);
+                let by_name = random.random_bool(0.3);
+                fresh += 1;
+                let lemma = if by_name { format!("name{entity}") } else { format!("word{fresh}") };
+                let entity = if word % 3 == 0 { format!("(e{entity})") } else { String::new() };
+                (lemma, entity)
+            })
+            .collect();
+        let given: Vec<Given<'_>> = words.iter().map(|(lemma, entity)| (&**lemma, Upos::Noun, "", &**entity)).collect();
+        window(index, &given)
+    };
+    (0..windows).map(&mut made).collect()
+}
+
+/// A head that each anaphor's choice is planted in: to the antecedent, and from it; the baselines' choices; none.
+const PLANTED: [&str; 5] = ["to the antecedent", "from the antecedent", "nearest", "same lemma", "nobody"];
+
+fn planted(head: usize, found: &Window) -> Vec<(usize, usize, f32)> {
+    let weight = |anaphor: &super::anaphors::Anaphor| {
+        let own = found.heads[anaphor.place];
+        let right = (0..anaphor.place).rev().find(|&candidate| found.is_right(anaphor, candidate)).unwrap();
+        let to = |candidate: usize| (own, found.heads[candidate], 0.5);
+        match PLANTED[head] {
+            "to the antecedent" => Some(to(right)),
+            "from the antecedent" => Some((found.heads[right], own, 0.5)),
+            "nearest" => Some(to(anaphor.chosen[0])),
+            "same lemma" => Some(to(anaphor.chosen[1])),
+            _ => None,
+        }
+    };
+    found.anaphors.iter().filter_map(weight).collect()
+}
+
+/// The planted heads over these windows, which the annotation of `labelled` says of.
+fn found(planted_in: &[Sequence], labelled: &[Sequence]) -> Findings {
+    let mut sums = empty(PLANTED.len());
+    for (original, sequence) in planted_in.iter().zip(labelled) {
+        let (n, known) = (sequence.ids.len(), Window::of(original));
+        let (mut begun, mut folder) = (sums.begin(sequence), Folder::default());
+        for head in 0..PLANTED.len() {
+            let mut matrix = vec![0.01; n * n];
+            for (from, to, weight) in planted(head, &known) {
+                matrix[(from + 1) * n + to + 1] = weight;
+            }
+            let view = AttentionView::new(0, head, n, &matrix);
+            sums.head(&mut begun, &mut folder.lend(sequence, view.into()));
+        }
+    }
+    let grid = HeadGrid { layers: 1, heads: PLANTED.len() };
+    let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: false };
+    let sums = watching(sums);
+    let observed = vec![Observed { sums: &*sums, left_out: 0 }];
+    Findings::new(&[(named("coreference").unwrap(), observed)], &bench, &default_policy())
+}
+
+fn labels(findings: &Findings) -> Vec<Vec<String>> {
+    let verdicts = findings.verdicts(&default_policy());
+    verdicts.iter().map(|verdict| verdict.labels.iter().map(|label| label.label.clone()).collect()).collect()
+}
+
+#[test]
+fn heads_that_find_antecedents_have_the_label_and_near_misses_have_not() {
+    let windows = corpus(40, 1);
+    let findings = found(&windows, &windows);
+    // All its choices are right, of either kind of anaphors: the kind with more to gain is first.
+    let has = ["coreference:other-lemma".to_owned(), "coreference:all".to_owned()];
+    assert_eq!(labels(&findings), [&has[..], &has, &[], &[], &[]]);
+    let verdicts = findings.verdicts(&default_policy());
+    // Of the two directions the one that fires.
+    let label = &verdicts[0].labels[0];
+    assert!(
+        label.rule.starts_with("coreference_gain.other-lemma:anaphor") && label.rule.ends_with(" >= 0.1 and q <= 0.05"),
+        "{}",
+        label.rule
+    );
+    assert!(!label.borderline && label.test.unwrap().q.unwrap() < 0.01);
+
+    let Coreference { kinds, windows, .. } = &section::<CoreferenceSection>(&*findings.sections[0].1).coreference;
+    assert_eq!((*windows, kinds.len()), (40, 3));
+    let all = &kinds[0];
+    assert_eq!(
+        (all.accuracy, all.heldout_accuracy, all.head, &*all.direction),
+        (1.0, Some(1.0), 0, "anaphor->antecedent")
+    );
+    // The heads that were planted by the rules are right as often as those.
+    let accuracy =
+        |head: usize| findings.estimates.heads[head].get("coreference_accuracy", Some("all:anaphor->antecedent"));
+    assert_eq!(accuracy(2), Some(&Some(all.baselines.nearest)));
+    assert_eq!(accuracy(3), Some(&Some(all.baselines.same_lemma)));
+    assert!(all.baselines.same_lemma > all.baselines.nearest && all.baselines.nearest == all.baselines.agreement);
+}
+
+#[test]
+fn entities_that_are_shuffled_give_no_label() {
+    let windows = corpus(40, 2);
+    let mut random = ChaCha8Rng::seed_from_u64(3);
+    let shuffle = |window: &Sequence| {
+        let mut entities: Vec<_> = window.annotations.iter().filter_map(|word| word.entity.clone()).collect();
+        entities.shuffle(&mut random);
+        let mut shuffled = window.clone();
+        let mentions = shuffled.annotations.iter_mut().filter(|word| word.entity.is_some());
+        mentions.zip(entities).for_each(|(word, entity)| word.entity = Some(entity));
+        shuffled
+    };
+    let shuffled: Vec<Sequence> = windows.iter().map(shuffle).collect();
+    assert_eq!(labels(&found(&windows, &shuffled)), vec![Vec::<String>::new(); PLANTED.len()]);
+}
+
+#[test]
+fn what_rests_on_too_little_has_no_label() {
+    // Enough anaphors, of 29 windows.
+    let windows = corpus(29, 4);
+    assert_eq!(labels(&found(&windows, &windows)), vec![Vec::<String>::new(); PLANTED.len()]);
+}
+
+#[test]
+fn a_corpus_without_entities_says_so() {
+    let plain = [window(0, &[("a", Upos::Noun, "", ""), ("b", Upos::Noun, "", "")])];
+    let findings = found(&plain, &plain);
+    let summary = findings.sections[0].1.summary(&default_policy()).to_string();
+    assert!(summary.contains("no coreference label was tested"), "{summary}");
+    let caveats = findings.caveats(&[], &default_policy());
+    assert_eq!(caveats.iter().map(|caveat| caveat.id).collect::<Vec<_>>(), ["no-entities"]);
+    assert!(!CoreferenceSums::looks(&empty(1).begin(&plain[0])) && CoreferenceSums::looks(&empty(1).begin(&example())));
+}
+
+#[test]
+fn a_window_is_in_the_block_of_its_family_and_counts_once() {
+    let mut sums = empty(1);
+    add(&mut sums, &Sequence { index: 9, family: Family { number: 70, is_first: false }, ..example() }, 0, &[]);
+    add(&mut sums, &Sequence { index: 8, family: Family { number: 70, is_first: true }, ..example() }, 0, &[]);
+    let all = &sums.blocks()[70 % BLOCKS][0];
+    assert_eq!((all.anaphors, all.windows), (4, 1));
+    assert_eq!(&sums.blocks().total()[0], all);
+}
+
+#[test]
+fn sums_that_do_not_add_up_do_not_fit() {
+    let mut sums = empty(1);
+    add(&mut sums, &example(), 0, &[(4, 2, 0.5), (7, 0, 0.5)]);
+    let (grid, from) = (HeadGrid { layers: 1, heads: 1 }, FromToken::Mean);
+    assert!(sums.fits(grid, from) && !sums.fits(HeadGrid { layers: 1, heads: 2 }, from));
+    // Both are right for both: one more is too many.
+    let fits = |change: fn(&mut serde_json::Value)| {
+        let mut json = serde_json::to_value(&sums).unwrap();
+        change(&mut json["blocks"][0][0]);
+        serde_json::from_value::<CoreferenceSums>(json).unwrap().fits(grid, from)
+    };
+    assert!(fits(|_| {}));
+    assert!(!fits(|all| all["heads"][0][0] = 3.into()));
+    assert!(!fits(|all| all["baselines"][1] = 3.into()));
+    assert!(!fits(|all| all["windows"] = 3.into()));
+    assert!(!fits(|all| all["heads"] = serde_json::Value::Array(Vec::new())));
+}
+
+proptest! {
+    /// Of any annotation every anaphor has right candidates and wrong ones, and is of one word class.
+    #[test]
+    fn anaphors_are_sound(
+        words in prop::collection::vec(("[ab]?", 0..Upos::ALL.len(), "(Number=(Sing|Plur))?", "(\\(e[12]\\)?|e[12]\\)){0,2}"), 1..12),
+        parts in 1..11_usize,
+    ) {
+        let given: Vec<Given<'_>> =
+            words.iter().map(|(lemma, upos, features, entity)| (&**lemma, Upos::ALL[*upos], &**features, &**entity)).collect();
+        let sequence = window(3, &given);
+        let found = Window::of(&sequence);
+        prop_assert!(found.heads.is_sorted_by(|a, b| a < b));
+        for anaphor in &found.anaphors {
+            prop_assert!(0 < anaphor.right && anaphor.right < anaphor.place);
+            let right = (0..anaphor.place).filter(|&candidate| found.is_right(anaphor, candidate)).count();
+            prop_assert_eq!(right, anaphor.right);
+            prop_assert!(anaphor.chosen.iter().all(|&chosen| chosen < anaphor.place));
+            prop_assert!(anaphor.kinds[0] && anaphor.kinds[1..4].iter().filter(|&&kind| kind).count() == 1);
+        }
+        // Sums of parts are those of the whole.
+        let sequences: Vec<Sequence> = (0..12).map(|index| Sequence { index, family: Family::alone(index), ..sequence.clone() }).collect();
+        let sum = |sequences: &[Sequence]| {
+            let mut sums = empty(1);
+            sequences.iter().for_each(|sequence| add(&mut sums, sequence, 0, &[]));
+            sums
+        };
+        let (early, late) = sequences.split_at(parts);
+        let mut merged = sum(late);
+        merged.merge(&sum(early));
+        let whole = sum(&sequences);
+        prop_assert_eq!((merged.blocks(), merged.met()), (whole.blocks(), whole.met()));
+        let (grid, from) = (HeadGrid { layers: 1, heads: 1 }, FromToken::Mean);
+        prop_assert!(merged.fits(grid, from));
+    }
+}

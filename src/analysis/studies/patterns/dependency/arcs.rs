@@ -1,0 +1,382 @@
+//! How often a head's attention points from a word to its syntactic head (METHODOLOGY, "Dependency alignment").
+
+use std::collections::BTreeMap;
+
+use multiversion::multiversion;
+use serde::{Deserialize, Serialize};
+
+use super::tags::{CUES, Cue};
+use crate::corpus::relation::scored_as;
+use crate::corpus::{Annotation, TreeHead};
+use crate::linalg::lanes::LANES;
+use crate::linalg::search::{first_at_least, largest};
+use crate::sequences::fold::words::WordAttention;
+use crate::sequences::sequence::GoldArc;
+
+/// The farthest offset of the baseline "the head is the word at `d+k`".
+pub const MAX_BASELINE_OFFSET: i32 = 10;
+
+/// The baseline's offsets: -10..=10 without 0.
+pub const BASELINE_OFFSETS: usize = 2 * MAX_BASELINE_OFFSET as usize;
+
+/// The offsets of the baseline in order, -10 first.
+pub fn baseline_offsets() -> impl Iterator<Item = i32> {
+    (-MAX_BASELINE_OFFSET..=MAX_BASELINE_OFFSET).filter(|&offset| offset != 0)
+}
+
+/// Where a head may be: at each of the baseline's offsets, farther to the left, farther to the right.
+pub const PLACES: usize = BASELINE_OFFSETS + 2;
+
+/// The place of a head: of its offset in [`baseline_offsets`], or one of the two that follow.
+fn place_of(dependent: usize, head: usize) -> usize {
+    let at = |offset: i32| dependent.checked_add_signed(offset as isize) == Some(head);
+    let farther = BASELINE_OFFSETS + usize::from(head > dependent);
+    baseline_offsets().position(at).unwrap_or(farther)
+}
+
+/// An arc that is scored: a word with a gold head in a sentence of at least two words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScoredArc {
+    /// The position of the dependent.
+    pub dependent: usize,
+    /// The position of its gold head.
+    pub head: usize,
+    /// Where the head is, one of [`PLACES`].
+    pub place: usize,
+    /// Whether the dependent has a UPOS.
+    pub tagged: bool,
+    /// The rule of the tag baseline that predicts it, with the UPOS of the dependent.
+    pub cue: Option<Cue>,
+    /// The relations that it counts for, as indices into the table of relations.
+    pub relations: Vec<usize>,
+}
+
+/// The arcs of a tree that are scored; `annotations` are those of its words, if it has any, and `index` gives a
+/// relation's place in the table.
+pub fn scored_arcs(
+    tree: &[GoldArc],
+    annotations: &[Annotation],
+    mut index: impl FnMut(&str) -> usize,
+) -> Vec<ScoredArc> {
+    if tree.len() < 2 {
+        return Vec::new();
+    }
+    let scored = tree.iter().enumerate().filter_map(|(dependent, arc)| match arc.head {
+        TreeHead::Word(head) => Some((dependent, head, &arc.relation)),
+        TreeHead::Root | TreeHead::Unknown => None,
+    });
+    scored
+        .map(|(dependent, head, relation)| ScoredArc {
+            dependent,
+            head,
+            place: place_of(dependent, head),
+            tagged: annotations.get(dependent).is_some_and(|annotation| annotation.upos.is_some()),
+            cue: Cue::of(annotations, dependent, head),
+            relations: scored_as(relation).map(&mut index).collect(),
+        })
+        .collect()
+}
+
+/// How often one relation's arcs were predicted rightly.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RelationSums {
+    /// Arcs scored.
+    pub count: u64,
+    /// Sentences with such an arc, the first of each family alone.
+    pub sentences: u64,
+    /// Arcs whose head is at each of the [`PLACES`].
+    pub places: [u64; PLACES],
+    /// Arcs whose dependent has a UPOS.
+    pub tagged: u64,
+    /// Arcs by the UPOS of the dependent and the rule that predicts them; those that no rule predicts are not here.
+    pub cues: BTreeMap<Cue, u64>,
+    /// Arcs that each head predicts, by [`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH); `[layers * heads]`, empty until a head scores.
+    pub hits: Vec<[u64; 2]>,
+}
+
+impl RelationSums {
+    /// Counts an arc, and which baselines predict it.
+    pub fn count(&mut self, arc: &ScoredArc, heads: usize) {
+        self.hits.resize(heads, [0; 2]);
+        self.count += 1;
+        self.places[arc.place] += 1;
+        self.tagged += u64::from(arc.tagged);
+        if let Some(cue) = arc.cue {
+            *self.cues.entry(cue).or_default() += 1;
+        }
+    }
+
+    /// Whether no part is more than the whole that it is of, as it may be in a file.
+    pub fn adds_up(&self) -> bool {
+        let parts = [self.sentences, self.tagged, self.places.iter().sum()];
+        parts.iter().chain(self.hits.as_flattened()).all(|&part| part <= self.count)
+            && self.cues.values().sum::<u64>() <= self.tagged
+    }
+
+    /// Adds another block's counts.
+    pub fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.sentences += other.sentences;
+        self.places.iter_mut().zip(other.places).for_each(|(sum, count)| *sum += count);
+        self.tagged += other.tagged;
+        other.cues.iter().for_each(|(cue, count)| *self.cues.entry(*cue).or_default() += count);
+        self.hits.resize(self.hits.len().max(other.hits.len()), [0; 2]);
+        add(&mut self.hits, &other.hits);
+    }
+}
+
+/// How many arcs of one relation both a head and a baseline predict.
+///
+/// Which offset and which tags are the baseline is known only when all sentences are counted, so this is kept for each of
+/// them; an arc is right for one offset at most, and for one tag at most, so it is two counts per right prediction.
+/// Only totals are needed (for the test of a head against its baseline, and its accuracy by distance), so it is not kept
+/// by block.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Agreement {
+    /// Right predictions by head, direction ([`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH)) and place of the arc's head; `[layers * heads]`, empty
+    /// until a head scores.
+    pub places: Vec<[[u64; PLACES]; 2]>,
+    /// Right predictions by [`Cue::place`], head and direction; of a cue that was not met, and after the last that was,
+    /// there is nothing: relations have few, 20 on average and 250 of `all` in EWT dev.
+    pub cues: Vec<Vec<[u64; 2]>>,
+}
+
+impl Agreement {
+    /// Makes room for `heads` heads.
+    pub fn resize(&mut self, heads: usize) {
+        self.places.resize(heads, [[0; PLACES]; 2]);
+    }
+
+    /// Makes room for a cue.
+    pub fn resize_for(&mut self, cue: Cue, heads: usize) {
+        let place = cue.place();
+        self.cues.resize(self.cues.len().max(place + 1), Vec::new());
+        self.cues[place].resize(heads, [0; 2]);
+    }
+
+    /// Adds 1 for each direction in which a head was right; there is room for it.
+    pub fn add(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
+        let places = &mut self.places[head];
+        places[0][arc.place] += right[0];
+        places[1][arc.place] += right[1];
+        if let Some(cue) = arc.cue {
+            let both = &mut self.cues[cue.place()][head];
+            both[0] += right[0];
+            both[1] += right[1];
+        }
+    }
+
+    /// Whether these are among the right predictions of the heads, and among those of the baselines, that `total` counts.
+    pub fn is_within(&self, total: &RelationSums) -> bool {
+        let mut met = vec![0; self.cues.len().max(CUES)];
+        total.cues.iter().for_each(|(cue, count)| met[cue.place()] = *count);
+        let within = |head: usize, direction: usize| {
+            let right = total.hits.get(head).map_or(0, |hits| hits[direction]);
+            let places = self.places[head][direction].iter().zip(&total.places);
+            let cues = self.cues.iter().map(|heads| heads.get(head).map_or(0, |both| both[direction]));
+            places.clone().all(|(both, baseline)| both <= baseline)
+                && cues.clone().zip(&met).all(|(both, baseline)| both <= *baseline)
+                && places.map(|(both, _)| both).sum::<u64>() <= right
+                && cues.sum::<u64>() <= right
+        };
+        (0..self.places.len()).all(|head| within(head, 0) && within(head, 1))
+    }
+
+    /// The right predictions of a head in a direction among those of one cue.
+    pub fn of_cue(&self, cue: Cue, head: usize, direction: usize) -> u64 {
+        self.cues.get(cue.place()).and_then(|heads| heads.get(head)).map_or(0, |both| both[direction])
+    }
+
+    /// Adds another worker's counts.
+    pub fn merge(&mut self, other: &Self) {
+        self.resize(self.places.len().max(other.places.len()));
+        let (sums, counts) = (self.places.as_flattened_mut(), other.places.as_flattened());
+        add(sums, counts);
+        self.cues.resize(self.cues.len().max(other.cues.len()), Vec::new());
+        for (sums, counts) in self.cues.iter_mut().zip(&other.cues) {
+            sums.resize(sums.len().max(counts.len()), [0; 2]);
+            add(sums, counts);
+        }
+    }
+}
+
+/// Adds counts to counts, place by place.
+fn add<const N: usize>(sums: &mut [[u64; N]], counts: &[[u64; N]]) {
+    let (sums, counts) = (sums.as_flattened_mut(), counts.as_flattened());
+    sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+}
+
+/// The arcs of one relation in sentences that are not the first of their family: no independent evidence, so the test of a
+/// head against an offset leaves them out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Later {
+    /// Arcs whose head is at each of the [`PLACES`].
+    pub words: [u64; PLACES],
+    /// Right predictions as in [`Agreement::places`]; `[layers * heads]`, empty without such arcs.
+    pub right: Vec<[[u64; PLACES]; 2]>,
+}
+
+impl Later {
+    /// Counts an arc.
+    pub fn count(&mut self, arc: &ScoredArc, heads: usize) {
+        self.right.resize(heads, [[0; PLACES]; 2]);
+        self.words[arc.place] += 1;
+    }
+
+    /// Adds 1 for each direction in which a head was right about an arc that was counted.
+    pub fn add(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
+        for (places, right) in self.right[head].iter_mut().zip(right) {
+            places[arc.place] += right;
+        }
+    }
+
+    /// The right predictions of a head in a direction: of all arcs, and of those whose head is at `place`.
+    pub fn right(&self, (head, direction): (usize, usize), place: usize) -> [u64; 2] {
+        self.right.get(head).map_or([0; 2], |both| [both[direction].iter().sum(), both[direction][place]])
+    }
+
+    /// Adds another worker's counts.
+    pub fn merge(&mut self, other: &Self) {
+        self.words.iter_mut().zip(other.words).for_each(|(sum, count)| *sum += count);
+        self.right.resize(self.right.len().max(other.right.len()), [[0; PLACES]; 2]);
+        add(self.right.as_flattened_mut(), other.right.as_flattened());
+    }
+}
+
+/// The head that one attention head predicts for each word; the buffers are reused from sentence to sentence.
+#[derive(Clone, Debug, Default)]
+pub struct Predictions {
+    /// `[width]`: one word's attention to the others, rounded up to whole vectors.
+    others: Vec<f64>,
+    /// `[width]`: the largest weight of each column so far.
+    most: Vec<f64>,
+    /// `[width]`: its row.
+    chosen: Vec<u64>,
+    /// `[words]`: by [`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH).
+    heads: Vec<[usize; 2]>,
+}
+
+impl Predictions {
+    /// The head that `attention` predicts for each word, by [`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH); `[words]`.
+    ///
+    /// The diagonal is left out: a word is not its own head. Ties go to the lowest index.
+    pub fn of(&mut self, attention: &WordAttention) -> &[[usize; 2]] {
+        let words = attention.words();
+        let width = words.next_multiple_of(LANES);
+        self.others.clear();
+        self.others.resize(width, NONE);
+        self.most.clear();
+        self.most.resize(width, NONE);
+        self.chosen.clear();
+        self.chosen.resize(width, 0);
+        self.heads.clear();
+        self.heads.resize(words, [0; 2]);
+        predict(attention, &mut self.others, &mut self.most, &mut self.chosen, &mut self.heads);
+        &self.heads
+    }
+}
+
+/// Less than any weight.
+const NONE: f64 = f64::NEG_INFINITY;
+
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[expect(clippy::cast_possible_truncation, reason = "indices of words, widened to the size of a weight")]
+fn predict(
+    attention: &WordAttention,
+    others: &mut [f64],
+    most: &mut [f64],
+    chosen: &mut [u64],
+    heads: &mut [[usize; 2]],
+) {
+    for (word, heads) in heads.iter_mut().enumerate() {
+        let row = attention.row(word);
+        others[..row.len()].copy_from_slice(row);
+        others[word] = NONE;
+        heads[0] = first_at_least(others, largest(others));
+        for ((weight, most), chosen) in others.iter().zip(&mut *most).zip(&mut *chosen) {
+            let better = *weight > *most;
+            *most = if better { *weight } else { *most };
+            *chosen = if better { word as u64 } else { *chosen };
+        }
+    }
+    for (heads, chosen) in heads.iter_mut().zip(chosen) {
+        heads[1] = *chosen as usize;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::corpus::Upos;
+    use crate::model::forward::attention::AttentionView;
+    use crate::sequences::fold::words::FromToken;
+
+    fn words(weights: &[f32], count: usize) -> WordAttention {
+        let mut folded = WordAttention::default();
+        let spans: Vec<_> = (0..count).map(|word| word..word + 1).collect();
+        folded.fold(AttentionView::new(0, 0, count, weights), &spans, FromToken::Mean);
+        folded
+    }
+
+    #[test]
+    fn predictions_leave_the_word_itself_out() {
+        let attention = words(&[0.75, 0.125, 0.125, 0.25, 0.5, 0.25, 0.0, 0.375, 0.625], 3);
+        // Rows without the diagonal: word 0 ties between 1 and 2, word 1 between 0 and 2: the lowest wins; 2 -> 1.
+        // Columns without the diagonal: into 0 most from 1, into 1 most from 2, into 2 most from 1.
+        assert_eq!(Predictions::default().of(&attention), [[1, 1], [0, 2], [1, 1]]);
+    }
+
+    fn arc(head: TreeHead, relation: &str) -> GoldArc {
+        GoldArc { head, relation: relation.to_owned() }
+    }
+
+    #[test]
+    fn roots_and_words_alone_are_not_scored() {
+        let tree = [arc(TreeHead::Word(1), "nsubj"), arc(TreeHead::Root, "root"), arc(TreeHead::Unknown, "obj")];
+        let arcs = scored_arcs(&tree, &[], |name| ["all", "nsubj"].iter().position(|known| *known == name).unwrap());
+        // +1 is the first offset after the ten to the left.
+        let expected = ScoredArc { dependent: 0, head: 1, place: 10, tagged: false, cue: None, relations: vec![0, 1] };
+        assert_eq!(arcs, [expected]);
+        assert_eq!(scored_arcs(&[arc(TreeHead::Root, "root")], &[], |_| 0), []);
+    }
+
+    #[test]
+    fn a_head_is_at_one_offset_or_farther_away() {
+        let heads = [TreeHead::Word(2), TreeHead::Root, TreeHead::Word(1), TreeHead::Word(14)];
+        let far = (0..11).map(|word| if word == 10 { TreeHead::Word(0) } else { TreeHead::Root });
+        let tree: Vec<GoldArc> = heads.into_iter().chain(far).map(|head| arc(head, "obj")).collect();
+        let mut sums = RelationSums::default();
+        // 0 -> 2 is +2, 2 -> 1 is -1, 3 -> 14 is +11 and 14 -> 0 is -14: too far.
+        let arcs = scored_arcs(&tree, &[], |_| 0);
+        arcs.iter().for_each(|arc| sums.count(arc, 1));
+        assert_eq!(sums.count, 4);
+        let hits: Vec<i32> =
+            baseline_offsets().zip(sums.places).filter(|(_, hits)| *hits > 0).map(|(k, _)| k).collect();
+        assert_eq!((hits, &sums.places[BASELINE_OFFSETS..]), (vec![-1, 2], &[1, 1][..]));
+        assert_eq!(baseline_offsets().count(), BASELINE_OFFSETS);
+    }
+
+    #[test]
+    fn agreements_merge_whoever_met_a_cue() {
+        let words: Vec<Annotation> = [Upos::Det, Upos::Noun, Upos::Verb]
+            .map(|upos| Annotation { upos: Some(upos), ..Annotation::default() })
+            .into();
+        let tree = [arc(TreeHead::Word(1), "det"), arc(TreeHead::Word(2), "nsubj"), arc(TreeHead::Root, "root")];
+        let arcs = scored_arcs(&tree, &words, |_| 0);
+        let of = |arc: &ScoredArc, right: [u64; 2]| {
+            let mut agreement = Agreement::default();
+            agreement.resize(1);
+            agreement.resize_for(arc.cue.unwrap(), 1);
+            agreement.add(arc, 0, right);
+            agreement
+        };
+        let (first, second) = (of(&arcs[0], [1, 0]), of(&arcs[1], [1, 1]));
+        for (mut sum, other) in [(first.clone(), &second), (second.clone(), &first)] {
+            sum.merge(other);
+            let counts = |arc: &ScoredArc| [0, 1].map(|direction| sum.of_cue(arc.cue.unwrap(), 0, direction));
+            assert_eq!((counts(&arcs[0]), counts(&arcs[1])), ([1, 0], [1, 1]));
+            // Both heads are the next word.
+            assert_eq!(sum.places[0].map(|places| places[10]), [2, 1]);
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! From the sums of one relation to accuracies, baselines and comparisons.
+
+use super::arcs::{Agreement, BASELINE_OFFSETS, Later, MAX_BASELINE_OFFSET, PLACES, RelationSums, baseline_offsets};
+use super::relation::{
+    AtDistance, BaselineIntervals, HeadAccuracy, OffsetBaseline, RelationIntervals, RelationMetrics, SingleRule,
+    TagBaseline,
+};
+use super::tags::{Rules, Side, single};
+use crate::stats::block_test::{LeftOut, standard_error};
+use crate::stats::bootstrap::{Interval, PerBlock, Resampled, Resamples};
+use crate::stats::significance::mcnemar;
+use crate::study::labels::evidence::{ByDirection, Comparison, Direction, TagComparison};
+use crate::study::metrics::estimates::Bench;
+
+#[cfg(test)]
+mod tests;
+
+impl RelationMetrics {
+    /// Of the sums of each block, `None` for a block without such a word; with the agreements over all blocks, and what is
+    /// left out of the test.
+    pub(super) fn new(
+        name: &str,
+        blocks: &[Option<&RelationSums>],
+        (agreement, later): (&Agreement, &Later),
+        bench: &Bench,
+    ) -> Self {
+        let grid = bench.grid;
+        let scored = Scored::new(blocks, grid.count(), &bench.resamples);
+        let total = &scored.total;
+        let best = best_head(total);
+        let (heldout_accuracy, heldout_interval) = scored.held_out(best_head, |sums, &best| sums.hits_of(best));
+
+        let offset = best_offset(total);
+        let by_offset = scored.predicted(|sums| sums.places[offset]);
+        let (heldout_offset, heldout_offset_interval) =
+            scored.held_out(best_offset, |sums, &offset| sums.places[offset]);
+        let tags = (total.tagged > 0).then(|| Tags::new(&scored));
+
+        let of_head = |place: usize| {
+            let compared = [0, 1].map(|direction| {
+                let head = scored.predicted(|sums| sums.hits_of((place, direction)));
+                let both = agreement.places[place][direction][offset];
+                let alone = head.right - both;
+                let [later_right, later_both] = later.right((place, direction), offset);
+                let later_alone = [later_right, later.words[offset]].map(|right| right - later_both);
+                let offset = scored.versus_offset(&head, &by_offset, both, later_alone);
+                let tags = tags.as_ref().map(|tags| {
+                    let both = tags.rules.cues().map(|cue| agreement.of_cue(cue, place, direction)).sum();
+                    scored.versus_tags(&head, &tags.predicted, both)
+                });
+                Compared {
+                    accuracy: scored.share(head.right),
+                    ci95: scored.interval(&head),
+                    alone,
+                    offset,
+                    tags,
+                    left_out: bench.leaves_out.then(|| LeftOut::new(&head.by_block, &scored.words)),
+                }
+            });
+            let missed = total.count - by_offset.right;
+            let (layer, head) = grid.at(place);
+            HeadAccuracy {
+                layer,
+                head,
+                accuracy: ByDirection::new(|direction| compared[direction].accuracy),
+                ci95: ByDirection::new(|direction| compared[direction].ci95),
+                where_offset_wrong: ByDirection::new(|direction| ratio(compared[direction].alone, missed)),
+                versus_offset: ByDirection::new(|direction| compared[direction].offset.clone()),
+                versus_tags: ByDirection::new(|direction| compared[direction].tags.clone()),
+                left_out: ByDirection::new(|direction| compared[direction].left_out.clone()),
+            }
+        };
+        let by_head: Vec<HeadAccuracy> = (0..grid.count()).map(of_head).collect();
+        let (layer, head) = grid.at(best.0);
+        let direction = Direction::BOTH[best.1];
+        let (tag_baseline, tag_intervals) = tags.map(|tags| (tags.baseline, tags.ci95)).unzip();
+        Self {
+            relation: name.to_owned(),
+            count: total.count,
+            sentences: Some(total.sentences),
+            blocks: blocks.iter().flatten().filter(|sums| sums.count > 0).count(),
+            layer,
+            head,
+            direction,
+            accuracy: scored.share(total.hits_of(best)),
+            heldout_accuracy,
+            baseline: OffsetBaseline {
+                offset: offset_at(offset),
+                accuracy: scored.share(by_offset.right),
+                heldout_accuracy: heldout_offset,
+            },
+            tag_baseline,
+            ci95: RelationIntervals {
+                accuracy: *by_head[best.0].ci95.get(direction),
+                heldout_accuracy: heldout_interval,
+                baseline: BaselineIntervals {
+                    accuracy: scored.interval(&by_offset),
+                    heldout_accuracy: heldout_offset_interval,
+                },
+                tag_baseline: tag_intervals,
+            },
+            versus_offset: by_head[best.0].versus_offset.get(direction).clone(),
+            versus_tags: by_head[best.0].versus_tags.get(direction).clone(),
+            by_distance: by_distance(&total.places, &agreement.places[best.0][best.1]),
+            by_head,
+        }
+    }
+}
+
+/// One head in one direction beside the baselines.
+struct Compared {
+    accuracy: f64,
+    ci95: Option<Interval>,
+    /// Words on which the head is right and the best offset is not.
+    alone: u64,
+    offset: Comparison,
+    tags: Option<TagComparison>,
+    left_out: Option<LeftOut>,
+}
+
+/// The sums of one relation, and what its accuracies are worked out with.
+struct Scored<'a> {
+    blocks: &'a [Option<&'a RelationSums>],
+    resamples: &'a Resamples,
+    total: RelationSums,
+    /// Even and odd families: blocks are their numbers modulo an even number.
+    folds: [RelationSums; 2],
+    /// Scored words.
+    words: PerBlock,
+    resampled_words: Resampled,
+}
+
+/// The right predictions of a head or a baseline.
+struct Predicted {
+    right: u64,
+    by_block: PerBlock,
+    resampled: Resampled,
+}
+
+impl<'a> Scored<'a> {
+    fn new(blocks: &'a [Option<&'a RelationSums>], heads: usize, resamples: &'a Resamples) -> Self {
+        let pool = |first: usize, step: usize| {
+            let mut sums = RelationSums { hits: vec![[0; 2]; heads], ..RelationSums::default() };
+            blocks.iter().skip(first).step_by(step).flatten().for_each(|block| sums.merge(block));
+            sums
+        };
+        let words = per_block(blocks, |_, sums| sums.count);
+        let resampled_words = resamples.sums(&words);
+        Self { blocks, resamples, total: pool(0, 1), folds: [pool(0, 2), pool(1, 2)], words, resampled_words }
+    }
+
+    fn share(&self, right: u64) -> f64 {
+        right as f64 / self.total.count as f64
+    }
+
+    fn predicted(&self, right: impl Fn(&RelationSums) -> u64) -> Predicted {
+        let by_block = per_block(self.blocks, |_, sums| right(sums));
+        Predicted { right: right(&self.total), by_block, resampled: self.resamples.sums(&by_block) }
+    }
+
+    fn interval(&self, predicted: &Predicted) -> Option<Interval> {
+        predicted.resampled.over(&self.resampled_words)
+    }
+
+    /// The accuracy, with its interval, of what is chosen on one fold and scored on the other, both ways; `None` where
+    /// one of them has no such word.
+    fn held_out<C>(
+        &self,
+        choose: impl Fn(&RelationSums) -> C,
+        right: impl Fn(&RelationSums, &C) -> u64,
+    ) -> (Option<f64>, Option<Interval>) {
+        if self.folds.iter().any(|fold| fold.count == 0) {
+            return (None, None);
+        }
+        let [even, odd] = &self.folds;
+        let elsewhere = [choose(odd), choose(even)];
+        let by_block = per_block(self.blocks, |block, sums| right(sums, &elsewhere[block % 2]));
+        let value = self.share(right(even, &elsewhere[0]) + right(odd, &elsewhere[1]));
+        (Some(value), self.resamples.sums(&by_block).over(&self.resampled_words))
+    }
+
+    /// The difference of two accuracies, its interval and its standard error.
+    fn difference(&self, head: &Predicted, baseline: &Predicted) -> (f64, Option<Interval>, Option<f64>) {
+        let by_block: PerBlock = std::array::from_fn(|block| head.by_block[block] - baseline.by_block[block]);
+        (
+            (head.right as f64 - baseline.right as f64) / self.total.count as f64,
+            head.resampled.minus(&baseline.resampled).over(&self.resampled_words),
+            standard_error(&by_block, &self.words),
+        )
+    }
+
+    /// `both` are the words on which both are right; `later` those on which only the one or the other is, in sentences that
+    /// are not the first of their family, which the test leaves out.
+    fn versus_offset(&self, head: &Predicted, offset: &Predicted, both: u64, later: [u64; 2]) -> Comparison {
+        let (difference, ci95, standard_error) = self.difference(head, offset);
+        let (head_only, offset_only) = (head.right - both - later[0], offset.right - both - later[1]);
+        let p = mcnemar(head_only, offset_only);
+        Comparison { difference, ci95, standard_error, head_only, offset_only, p, q: None }
+    }
+
+    /// `both` are the words on which both are right.
+    fn versus_tags(&self, head: &Predicted, tags: &Predicted, both: u64) -> TagComparison {
+        let (difference, ci95, standard_error) = self.difference(head, tags);
+        let (head_only, tags_only) = (head.right - both, tags.right - both);
+        TagComparison { difference, ci95, standard_error, head_only, tags_only, p: None, q: None }
+    }
+}
+
+/// The tag baseline of a relation.
+struct Tags {
+    rules: Rules,
+    predicted: Predicted,
+    baseline: TagBaseline,
+    ci95: BaselineIntervals,
+}
+
+impl Tags {
+    fn new(scored: &Scored<'_>) -> Self {
+        let best = |sums: &RelationSums| Rules::best(&sums.cues);
+        let rules = best(&scored.total);
+        let predicted = scored.predicted(|sums| rules.hits(&sums.cues));
+        let (heldout_accuracy, heldout_interval) = scored.held_out(best, |sums, rules| rules.hits(&sums.cues));
+        let (rule, hits) = single(&scored.total.cues);
+        let baseline = TagBaseline {
+            accuracy: scored.share(predicted.right),
+            heldout_accuracy,
+            rules: rules.named(&scored.total.cues),
+            single: SingleRule { rule, accuracy: scored.share(hits) },
+        };
+        let ci95 = BaselineIntervals { accuracy: scored.interval(&predicted), heldout_accuracy: heldout_interval };
+        Self { rules, predicted, baseline, ci95 }
+    }
+}
+
+fn per_block(blocks: &[Option<&RelationSums>], count: impl Fn(usize, &RelationSums) -> u64) -> PerBlock {
+    std::array::from_fn(|block| blocks[block].map_or(0, |sums| count(block, sums)) as f64)
+}
+
+fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+/// The distances that are told apart, with the farthest of each.
+const DISTANCES: [(&str, i32); 5] = [("1", 1), ("2", 2), ("3-5", 5), ("6-10", MAX_BASELINE_OFFSET), ("more", i32::MAX)];
+
+/// The accuracy by distance and side, near and left first; `[PLACES]` words, and those predicted rightly.
+fn by_distance(words: &[u64; PLACES], right: &[u64; PLACES]) -> Vec<AtDistance> {
+    let farther = [i32::MIN + 1, i32::MAX];
+    let offsets: Vec<i32> = baseline_offsets().chain(farther).collect();
+    let mut nearer = 0;
+    let mut found = Vec::new();
+    for (name, farthest) in DISTANCES {
+        for side in [Side::Left, Side::Right] {
+            let is_in = |&place: &usize| {
+                let offset = offsets[place];
+                (offset < 0) == (side == Side::Left) && offset.abs() > nearer && offset.abs() <= farthest
+            };
+            let sum = |counts: &[u64; PLACES]| (0..PLACES).filter(is_in).map(|place| counts[place]).sum::<u64>();
+            let (count, right) = (sum(words), sum(right));
+            found.push(AtDistance { side, distance: name.to_owned(), count, accuracy: ratio(right, count) });
+        }
+        nearer = farthest;
+    }
+    found
+}
+
+impl RelationSums {
+    /// The right predictions of a head in a direction, by their places.
+    fn hits_of(&self, (place, direction): (usize, usize)) -> u64 {
+        self.hits.get(place).map_or(0, |hits| hits[direction])
+    }
+}
+
+/// Place and direction of the head with most hits; ties go to the lowest place, then to [`Direction::BOTH`]'s first.
+fn best_head(sums: &RelationSums) -> (usize, usize) {
+    let mut best = (0, 0);
+    for (place, hits) in sums.hits.iter().enumerate() {
+        for (direction, &count) in hits.iter().enumerate() {
+            if count > sums.hits[best.0][best.1] {
+                best = (place, direction);
+            }
+        }
+    }
+    best
+}
+
+/// The slot of the offset with most hits; ties go to the smaller distance, then to the word on the right.
+fn best_offset(sums: &RelationSums) -> usize {
+    let rank = |&slot: &usize| {
+        let offset = offset_at(slot);
+        (sums.places[slot], -offset.abs(), offset)
+    };
+    (0..BASELINE_OFFSETS).max_by_key(rank).expect("there are offsets")
+}
+
+fn offset_at(slot: usize) -> i32 {
+    baseline_offsets().nth(slot).expect("a slot of the baseline")
+}

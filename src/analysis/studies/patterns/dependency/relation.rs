@@ -1,0 +1,271 @@
+//! How well the heads, and two baselines, predict one dependency relation: as the report has it.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::tags::{Side, TagRule};
+use crate::model::grid::HeadPlace;
+use crate::stats::block_test::{LeftOut, p_above};
+use crate::stats::bootstrap::Interval;
+use crate::study::labels::evidence::{ByDirection, Comparison, Direction, TagComparison};
+use crate::study::show::wording::{percent, plus_minus};
+use crate::study::tracked::{Tracked, Tracker};
+use crate::system::counted::counted;
+
+/// How well the heads, the best fixed offset and the best tags predict one relation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RelationMetrics {
+    /// Universal Dependencies relation, with subtype if any; `all` pools all but `punct`.
+    pub relation: String,
+    /// Scored words.
+    pub count: u64,
+    /// Sentences with such a word, the first of each family alone; null in reports of 0.1.
+    pub sentences: Option<u64>,
+    /// Blocks of sentences with such a word.
+    #[serde(default)]
+    pub blocks: usize,
+    /// Layer of the best head on all data.
+    pub layer: usize,
+    /// The best head on all data.
+    pub head: usize,
+    /// The direction in which it is best.
+    pub direction: Direction,
+    /// Its accuracy on all data: biased upwards, since it was chosen on the same data.
+    #[schemars(range(min = 0, max = 1))]
+    pub accuracy: f64,
+    /// Accuracy of the heads chosen on one half of the sentences and scored on the other, pooled;
+    /// null where one half has no such word.
+    #[schemars(range(min = 0, max = 1))]
+    pub heldout_accuracy: Option<f64>,
+    /// The best fixed offset.
+    pub baseline: OffsetBaseline,
+    /// The best rules by word classes; null where no such word has a UPOS.
+    pub tag_baseline: Option<TagBaseline>,
+    /// The 95 % intervals of the accuracies above.
+    pub ci95: RelationIntervals,
+    /// The best head against the best fixed offset.
+    pub versus_offset: Comparison,
+    /// The best head against the best tags; null as `tag_baseline` is.
+    pub versus_tags: Option<TagComparison>,
+    /// The accuracy of the best head by how far away the syntactic head is, and on which side.
+    #[serde(default)]
+    pub by_distance: Vec<AtDistance>,
+    /// Every head in both directions.
+    pub by_head: Vec<HeadAccuracy>,
+}
+
+impl RelationMetrics {
+    /// A line on the relation's best head, which is at `place`.
+    pub fn of_best_head(&self, place: HeadPlace) -> String {
+        let Self { relation, count, direction, accuracy, baseline, tag_baseline, by_distance, by_head, .. } = self;
+        let tags = percent(tag_baseline.as_ref().map(|tags| tags.accuracy));
+        let own = by_head.iter().find(|head| (head.layer, head.head) == (place.layer, place.head));
+        let wrong = percent(own.and_then(|own| *own.where_offset_wrong.get(*direction)));
+        let by_distance: Vec<String> = by_distance
+            .iter()
+            .filter(|at| at.count > 0)
+            .map(|at| format!("{} {} {}", at.distance, at.side.name(), percent(at.accuracy)))
+            .collect();
+        format!(
+            "the best head of {relation} ({}): {}{} % of {}, where the best offset ({:+}) has {} and the best tags {tags}; \
+             {wrong} % where that offset is wrong; by distance {}",
+            direction.name(),
+            percent(Some(*accuracy)),
+            plus_minus(self.ci95.accuracy),
+            counted(*count, "word"),
+            baseline.offset,
+            percent(Some(baseline.accuracy)),
+            by_distance.join(", "),
+        )
+    }
+
+    /// Both baselines and all heads, the most accurate first; of equals the first in the model.
+    pub fn tracked(&self) -> Tracked {
+        let tracker = |head: &HeadAccuracy, direction: Direction| {
+            let versus = head.versus_offset.get(direction);
+            Tracker {
+                head: HeadPlace { layer: head.layer, head: head.head },
+                direction,
+                accuracy: *head.accuracy.get(direction),
+                ci95: *head.ci95.get(direction),
+                where_offset_wrong: *head.where_offset_wrong.get(direction),
+                over_offset: versus.difference,
+                over_offset_ci95: versus.ci95,
+                q: versus.q,
+            }
+        };
+        let mut heads: Vec<Tracker> =
+            self.by_head.iter().flat_map(|head| Direction::BOTH.map(|direction| tracker(head, direction))).collect();
+        heads.sort_by(|a, b| b.accuracy.total_cmp(&a.accuracy));
+        Tracked {
+            relation: self.relation.clone(),
+            words: self.count,
+            offset: self.baseline.offset,
+            offset_accuracy: self.baseline.accuracy,
+            tags_accuracy: self.tag_baseline.as_ref().map(|tags| tags.accuracy),
+            heads,
+        }
+    }
+}
+
+/// The best rule of the form "the head is the word at `d + offset`".
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OffsetBaseline {
+    /// The offset in words that is best on all data.
+    pub offset: i32,
+    /// Its accuracy on all data.
+    #[schemars(range(min = 0, max = 1))]
+    pub accuracy: f64,
+    /// Accuracy of the offsets chosen on one half of the sentences and scored on the other, pooled.
+    #[schemars(range(min = 0, max = 1))]
+    pub heldout_accuracy: Option<f64>,
+}
+
+/// The best rules of the form "the head is the nearest word of this UPOS on this side", one for each UPOS of the
+/// dependent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TagBaseline {
+    /// The accuracy of the rules that are best on all data.
+    #[schemars(range(min = 0, max = 1))]
+    pub accuracy: f64,
+    /// Accuracy of the rules chosen on one half of the sentences and scored on the other, pooled.
+    #[schemars(range(min = 0, max = 1))]
+    pub heldout_accuracy: Option<f64>,
+    /// The rules, by the UPOS of the dependent; without those for which no rule is ever right.
+    pub rules: BTreeMap<String, TagRule>,
+    /// The one rule that is best for all dependents alike.
+    pub single: SingleRule,
+}
+
+/// The one rule that is best for all dependents alike.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SingleRule {
+    /// The rule.
+    #[serde(flatten)]
+    pub rule: TagRule,
+    /// Its accuracy on all data.
+    #[schemars(range(min = 0, max = 1))]
+    pub accuracy: f64,
+}
+
+/// The intervals of a relation's accuracies, with the selections as they are; keyed as those.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RelationIntervals {
+    /// Of the best head.
+    pub accuracy: Option<Interval>,
+    /// Of the heads chosen on the other half.
+    pub heldout_accuracy: Option<Interval>,
+    /// Of the best fixed offset.
+    pub baseline: BaselineIntervals,
+    /// Of the best tags.
+    pub tag_baseline: Option<BaselineIntervals>,
+}
+
+/// The intervals of a baseline.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BaselineIntervals {
+    /// Of what is best on all data.
+    pub accuracy: Option<Interval>,
+    /// Of what was chosen on the other half.
+    pub heldout_accuracy: Option<Interval>,
+}
+
+/// The accuracy on the words whose head is so far away.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AtDistance {
+    /// The side of the dependent on which its head is.
+    pub side: Side,
+    /// The distance in words: `1`, `2`, `3-5`, `6-10` or `more`.
+    pub distance: String,
+    /// Scored words.
+    pub count: u64,
+    /// The accuracy of the relation's best head on them; null where there are none.
+    #[schemars(range(min = 0, max = 1))]
+    pub accuracy: Option<f64>,
+}
+
+/// One head's accuracy on one relation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HeadAccuracy {
+    /// Layer.
+    pub layer: usize,
+    /// Head within the layer.
+    pub head: usize,
+    /// Accuracy by direction.
+    #[serde(flatten)]
+    pub accuracy: ByDirection<f64>,
+    /// Its 95 % interval; null where no two blocks have such a word.
+    pub ci95: ByDirection<Option<Interval>>,
+    /// The accuracy on the words that the best fixed offset gets wrong; null where there are none.
+    #[serde(default)]
+    pub where_offset_wrong: ByDirection<Option<f64>>,
+    /// The head against the relation's best fixed offset.
+    pub versus_offset: ByDirection<Comparison>,
+    /// The head against the relation's best tags; null where no such word has a UPOS.
+    #[serde(default)]
+    pub versus_tags: ByDirection<Option<TagComparison>>,
+    /// Its accuracy without each block, for the block test of two analyses.
+    #[serde(skip)]
+    pub left_out: ByDirection<Option<LeftOut>>,
+}
+
+/// The better of a relation's baselines, as a head stands to it.
+pub(super) struct Better {
+    /// The head's accuracy less the baseline's.
+    pub difference: f64,
+    /// The interval of that.
+    pub ci95: Option<Interval>,
+    standard_error: Option<f64>,
+}
+
+impl RelationMetrics {
+    /// The comparisons of all heads, both directions of the first head first.
+    pub fn comparisons(&self) -> impl Iterator<Item = &Comparison> {
+        self.by_head.iter().flat_map(|head| Direction::BOTH.map(|direction| head.versus_offset.get(direction)))
+    }
+
+    /// The same to change them.
+    pub(super) fn comparisons_mut(&mut self) -> impl Iterator<Item = &mut Comparison> {
+        self.by_head.iter_mut().flat_map(|head| head.versus_offset.both_mut())
+    }
+
+    /// The comparisons of all heads with the best tags, in the order of [`RelationMetrics::comparisons`].
+    pub(super) fn tag_comparisons_mut(&mut self) -> impl Iterator<Item = &mut TagComparison> {
+        self.by_head.iter_mut().flat_map(|head| head.versus_tags.both_mut()).flatten()
+    }
+
+    /// A head in one direction against the better of both baselines, which is the tags where they are equally good;
+    /// `None` where the tags are no baseline.
+    pub(super) fn versus_better(&self, head: &HeadAccuracy, direction: Direction) -> Option<Better> {
+        let (tags, offset) = (head.versus_tags.get(direction).as_ref()?, head.versus_offset.get(direction));
+        Some(if self.tag_baseline.as_ref()?.accuracy >= self.baseline.accuracy {
+            Better { difference: tags.difference, ci95: tags.ci95, standard_error: tags.standard_error }
+        } else {
+            Better { difference: offset.difference, ci95: offset.ci95, standard_error: offset.standard_error }
+        })
+    }
+
+    /// The block test of every head against the better of both baselines and a margin, in the order of
+    /// [`RelationMetrics::comparisons`]; none where the tags are no baseline.
+    pub(super) fn tests_beyond(&self, margin: f64) -> Vec<Option<f64>> {
+        let of_head =
+            |head| Direction::BOTH.into_iter().filter_map(move |direction| self.versus_better(head, direction));
+        let p = |better: Better| p_above(better.difference - margin, better.standard_error?, self.blocks);
+        self.by_head.iter().flat_map(of_head).map(p).collect()
+    }
+
+    /// The entry of the best head.
+    fn best(&self) -> &HeadAccuracy {
+        let is_best = |entry: &&HeadAccuracy| (entry.layer, entry.head) == (self.layer, self.head);
+        self.by_head.iter().find(is_best).expect("the best head is one of the heads")
+    }
+
+    /// Takes the comparisons of the best head from those of all heads.
+    pub(super) fn compare_best(&mut self) {
+        let (versus_offset, versus_tags) = (&self.best().versus_offset, &self.best().versus_tags);
+        (self.versus_offset, self.versus_tags) =
+            (versus_offset.get(self.direction).clone(), versus_tags.get(self.direction).clone());
+    }
+}

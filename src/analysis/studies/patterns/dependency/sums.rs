@@ -1,0 +1,341 @@
+//! The sums of dependency relations, per block of sentences.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::arcs::{Agreement, Later, Predictions, RelationSums, ScoredArc, scored_arcs};
+use super::tags::CUES;
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::{Lent, Sums};
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::{BLOCKS, block_of};
+
+/// The sums of all relations.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DependencySums {
+    grid: HeadGrid,
+    from: FromToken,
+    /// The place of each relation in the lists that follow.
+    relations: BTreeMap<String, usize>,
+    /// For each relation, by its place, where heads and baselines are right on the same arcs.
+    agreements: Vec<Agreement>,
+    /// For each relation, by its place, what of it is in sentences that are not the first of their family.
+    later: Vec<Later>,
+    /// `[BLOCKS]`: each block's relations by their places; shorter where the last ones were not met.
+    blocks: Vec<Vec<RelationSums>>,
+    #[serde(skip)]
+    predictions: Predictions,
+}
+
+impl DependencySums {
+    /// Empty sums for a model with `grid` heads, words folded by `from`.
+    pub fn new(grid: HeadGrid, from: FromToken) -> Self {
+        Self::of(grid, from, BTreeMap::new(), vec![Vec::new(); BLOCKS], Vec::new())
+    }
+
+    /// Sums of these blocks and agreements, which list the relations by their places; every sentence is a family.
+    pub fn of(
+        grid: HeadGrid,
+        from: FromToken,
+        relations: BTreeMap<String, usize>,
+        blocks: Vec<Vec<RelationSums>>,
+        agreements: Vec<Agreement>,
+    ) -> Self {
+        let later = vec![Later::default(); relations.len()];
+        Self { grid, from, relations, agreements, later, blocks, predictions: Predictions::default() }
+    }
+
+    /// The relations that were met, by name, with their place in each block.
+    pub fn relations(&self) -> &BTreeMap<String, usize> {
+        &self.relations
+    }
+
+    /// The sums of each block, by the places of [`DependencySums::relations`]; `[BLOCKS]`.
+    pub fn blocks(&self) -> &[Vec<RelationSums>] {
+        &self.blocks
+    }
+
+    /// Where heads and baselines agree, over all blocks; by the places of [`DependencySums::relations`].
+    pub fn agreements(&self) -> &[Agreement] {
+        &self.agreements
+    }
+
+    /// The part in sentences that are not the first of their family, over all blocks; by the places of
+    /// [`DependencySums::relations`].
+    pub fn later(&self) -> &[Later] {
+        &self.later
+    }
+
+    /// The sums of the relation at this place over all blocks.
+    fn total(&self, place: usize) -> RelationSums {
+        let mut total = RelationSums::default();
+        self.blocks.iter().filter_map(|block| block.get(place)).for_each(|sums| total.merge(sums));
+        total
+    }
+
+    /// Makes room for every relation that has a place.
+    fn resize(&mut self) {
+        self.later.resize(self.relations.len(), Later::default());
+        self.agreements.resize(self.relations.len(), Agreement::default());
+        self.agreements.iter_mut().for_each(|agreement| agreement.resize(self.grid.count()));
+    }
+
+    /// Adds another's blocks: block `i` to block `into(i)`.
+    fn add(&mut self, other: &Self, into: impl Fn(usize) -> usize) {
+        let mut places = vec![0; other.relations.len()];
+        for (name, &theirs) in &other.relations {
+            places[theirs] = place(&mut self.relations, name);
+        }
+        self.resize();
+        for ((agreement, later), &place) in other.agreements.iter().zip(&other.later).zip(&places) {
+            self.agreements[place].merge(agreement);
+            self.later[place].merge(later);
+        }
+        for (number, theirs) in other.blocks.iter().enumerate() {
+            let block = &mut self.blocks[into(number)];
+            for (relation, &place) in theirs.iter().zip(&places).filter(|(relation, _)| relation.count > 0) {
+                at(block, place).merge(relation);
+            }
+        }
+    }
+}
+
+/// The place of a relation in the table, a new one at the end.
+fn place(relations: &mut BTreeMap<String, usize>, name: &str) -> usize {
+    if let Some(&place) = relations.get(name) {
+        return place;
+    }
+    let place = relations.len();
+    relations.insert(name.to_owned(), place);
+    place
+}
+
+/// The sums of the relation at a place of a block.
+fn at(block: &mut Vec<RelationSums>, place: usize) -> &mut RelationSums {
+    if block.len() <= place {
+        block.resize(place + 1, RelationSums::default());
+    }
+    &mut block[place]
+}
+
+/// The block and the scored arcs of a sequence.
+#[derive(Debug)]
+pub struct Begun {
+    block: usize,
+    is_first: bool,
+    arcs: Vec<ScoredArc>,
+}
+
+impl Sums for DependencySums {
+    type Begun = Begun;
+
+    fn begin(&mut self, sequence: &Sequence) -> Begun {
+        let (relations, heads) = (&mut self.relations, self.grid.count());
+        let tree = sequence.tree.as_deref().unwrap_or_default();
+        let arcs = scored_arcs(tree, &sequence.annotations, |name| place(relations, name));
+        self.resize();
+        let is_first = sequence.family.is_first;
+        let block = block_of(sequence.family.number);
+        let mut met = BTreeSet::new();
+        for arc in &arcs {
+            for &relation in &arc.relations {
+                let sums = at(&mut self.blocks[block], relation);
+                sums.count(arc, heads);
+                sums.sentences += u64::from(met.insert(relation) && is_first);
+                if !is_first {
+                    self.later[relation].count(arc, heads);
+                }
+                if let Some(cue) = arc.cue {
+                    self.agreements[relation].resize_for(cue, heads);
+                }
+            }
+        }
+        Begun { block, is_first, arcs }
+    }
+
+    fn head(&mut self, Begun { block, is_first, arcs }: &mut Begun, lent: &mut Lent<'_>) {
+        if arcs.is_empty() {
+            return;
+        }
+        let head = self.grid.index(lent.view.layer, lent.view.head);
+        let predicted = self.predictions.of(lent.words(self.from));
+        let block = &mut self.blocks[*block];
+        for arc in arcs {
+            let right = predicted[arc.dependent].map(|predicted| u64::from(predicted == arc.head));
+            for &relation in &arc.relations {
+                let hits = &mut block[relation].hits[head];
+                hits[0] += right[0];
+                hits[1] += right[1];
+                self.agreements[relation].add(arc, head, right);
+                if !*is_first {
+                    self.later[relation].add(arc, head, right);
+                }
+            }
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        assert_eq!((self.grid, self.from), (other.grid, other.from), "sums of one analysis");
+        self.add(other, |block| block);
+    }
+
+    /// Relations are numbered by name and not as they were met.
+    fn in_order(&self) -> Self {
+        let mut ordered = Self::new(self.grid, self.from);
+        ordered.relations = self.relations.keys().cloned().zip(0..).collect();
+        ordered.add(self, |block| block);
+        ordered
+    }
+
+    fn pooled(&self) -> Self {
+        let mut pooled = Self::new(self.grid, self.from);
+        pooled.add(self, |_| 0);
+        pooled
+    }
+
+    fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
+        let mut places: Vec<usize> = self.relations.values().copied().collect();
+        places.sort_unstable();
+        let (heads, relations) = (grid.count(), self.relations.len());
+        let sound = |relation: &RelationSums| {
+            let known = relation.cues.keys().all(|cue| cue.place() < CUES);
+            known && relation.adds_up() && relation.hits.len() == if relation.count > 0 { heads } else { 0 }
+        };
+        let fits = |agreement: &Agreement| {
+            let of_cues = agreement.cues.iter().all(|of_heads| of_heads.is_empty() || of_heads.len() == heads);
+            agreement.places.len() == heads && agreement.cues.len() <= CUES && of_cues
+        };
+        (self.grid, self.from) == (grid, from)
+            && places.into_iter().eq(0..relations)
+            && self.agreements.len() == relations
+            && self.agreements.iter().all(fits)
+            && self.later.len() == relations
+            && self.later.iter().all(|later| [0, heads].contains(&later.right.len()))
+            && self.blocks.len() == BLOCKS
+            && self.blocks.iter().all(|block| block.len() <= relations && block.iter().all(sound))
+            && self.agreements.iter().enumerate().all(|(place, agreement)| agreement.is_within(&self.total(place)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::corpus::Family;
+    use crate::model::forward::attention::AttentionView;
+    use crate::passes::observer::Folder;
+    use crate::sequences::test_support::sentence;
+    use crate::studies::patterns::dependency::arcs::baseline_offsets;
+
+    fn add(sums: &mut DependencySums, sentence: &Sequence, weights: &[f32]) {
+        let (mut begun, mut folder) = (sums.begin(sentence), Folder::default());
+        let view = AttentionView::new(0, 0, sentence.ids.len(), weights);
+        sums.head(&mut begun, &mut folder.lend(sentence, view.into()));
+    }
+
+    fn empty() -> DependencySums {
+        DependencySums::new(HeadGrid { layers: 1, heads: 1 }, FromToken::Mean)
+    }
+
+    #[test]
+    fn agreements_are_right_predictions_by_the_offset_that_is_right_too() {
+        let mut sums = empty();
+        // Words at tokens 1..=4; each word but the first attends most to the one before it, its head.
+        let mut weights = [0.125; 36];
+        (2..5).for_each(|token| weights[token * 6 + token - 1] = 0.5);
+        add(&mut sums, &sentence(0, 4, "nsubj"), &weights);
+        let place = sums.relations()["nsubj"];
+        let minus_one = baseline_offsets().position(|offset| offset == -1).unwrap();
+        let agreement = &sums.agreements()[place];
+        assert_eq!(agreement.places[0][0][minus_one], 3);
+        let RelationSums { hits, sentences, .. } = &sums.blocks()[0][place];
+        for (places, hits) in agreement.places.iter().zip(hits) {
+            assert_eq!(places.map(|by_place| by_place.iter().sum::<u64>()), *hits);
+        }
+        assert_eq!(*sentences, 1);
+    }
+
+    #[test]
+    fn a_family_is_in_one_block_and_counts_once_as_a_sentence() {
+        let mut sums = empty();
+        // Each word but the first attends most to the one before it, its head.
+        let mut weights = [0.125; 36];
+        (2..5).for_each(|token| weights[token * 6 + token - 1] = 0.5);
+        let first = sentence(3, 4, "nsubj");
+        let again = Sequence { index: 70, family: Family { number: 3, is_first: false }, ..first.clone() };
+        let mut both = empty();
+        add(&mut sums, &first, &weights);
+        add(&mut both, &again, &weights);
+        both.merge(&sums);
+        let (place, minus_one) =
+            (both.relations()["nsubj"], baseline_offsets().position(|offset| offset == -1).unwrap());
+        let RelationSums { count, sentences, .. } = both.blocks()[3][place];
+        assert_eq!((count, sentences), (6, 1));
+        let later = &both.later()[place];
+        assert_eq!((later.words[minus_one], later.right((0, 0), minus_one)), (3, [3, 3]));
+        assert_eq!(both.agreements()[place].places[0][0][minus_one], 6);
+        assert_eq!(sums.later()[sums.relations()["nsubj"]], Later::default());
+        assert!(both.fits(both.grid, both.from) && both.in_order().later() == both.later());
+    }
+
+    #[test]
+    fn a_cue_that_there_is_not_does_not_fit() {
+        let mut sums = empty();
+        add(&mut sums, &sentence(0, 4, "nsubj"), &[0.1; 36]);
+        let mut with_cue = |place: usize| {
+            let cue = serde_json::from_value(place.into()).unwrap();
+            (sums.blocks[0][0].tagged, sums.blocks[0][0].cues) = (1, [(cue, 1)].into());
+            sums.fits(sums.grid, sums.from)
+        };
+        assert!(with_cue(CUES - 1));
+        assert!(!with_cue(CUES));
+    }
+
+    #[test]
+    fn a_part_that_is_more_than_its_whole_does_not_fit() {
+        let mut whole = empty();
+        // Three arcs, of which the head predicts some.
+        add(&mut whole, &sentence(0, 4, "nsubj"), &[0.1; 36]);
+        let fits = |change: &dyn Fn(&mut RelationSums, &mut Agreement)| {
+            let mut sums = whole.clone();
+            change(&mut sums.blocks[0][0], &mut sums.agreements[0]);
+            sums.fits(sums.grid, sums.from)
+        };
+        assert!(fits(&|_, _| {}));
+        assert!(fits(&|sums, _| (sums.sentences, sums.tagged, sums.hits[0]) = (3, 3, [3, 3])));
+        assert!(!fits(&|sums, _| sums.sentences = 4));
+        assert!(!fits(&|sums, _| sums.tagged = 4));
+        assert!(!fits(&|sums, _| sums.places[0] += 1));
+        assert!(!fits(&|sums, _| sums.hits[0][1] = 4));
+        let cue = serde_json::from_value(0.into()).unwrap();
+        assert!(!fits(&|sums, _| sums.cues = [(cue, 1)].into()));
+        // Both are right on arcs on which each of them is.
+        let place = whole.blocks[0][0].places.iter().position(|&count| count == 3).unwrap();
+        let shared = |right: [u64; 2], both: u64| {
+            fits(&move |sums, agreement| {
+                sums.hits[0] = right;
+                agreement.places[0] = Default::default();
+                agreement.places[0][1][place] = both;
+            })
+        };
+        assert!(shared([0, 2], 2) && !shared([3, 2], 3) && !shared([3, 3], 4));
+        let of_cue = |right: u64, met: u64, both: u64| {
+            fits(&move |sums, agreement| {
+                (sums.hits[0], sums.tagged, sums.cues) = ([right; 2], 3, [(cue, met)].into());
+                (agreement.places[0], agreement.cues) = (Default::default(), vec![vec![[both, 0]]]);
+            })
+        };
+        assert!(of_cue(2, 3, 2) && !of_cue(1, 3, 2) && !of_cue(3, 1, 2));
+    }
+
+    #[test]
+    fn a_sentence_goes_to_the_block_of_its_number() {
+        let mut sums = empty();
+        add(&mut sums, &sentence(64 + 3, 4, "nsubj"), &[0.1; 36]);
+        // Four words, three with a head.
+        assert_eq!(sums.blocks()[3][0].count, 3);
+        assert!((0..BLOCKS).filter(|&block| block != 3).all(|block| sums.blocks()[block].is_empty()));
+        assert_eq!(sums.pooled().blocks()[0], sums.blocks()[3]);
+    }
+}

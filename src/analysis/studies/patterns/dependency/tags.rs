@@ -1,0 +1,193 @@
+//! The tag baseline: what word classes alone tell of a word's head (METHODOLOGY, "Tag baseline").
+//!
+//! A rule is a UPOS and a side: the head of a word is the nearest word of that UPOS on that side. Of all rules at most
+//! one is right for an arc, that of the head's own UPOS and side; so what must be kept is one count per arc.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::corpus::{Annotation, Upos};
+
+/// On which side of a word another stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// Before it.
+    Left,
+    /// After it.
+    Right,
+}
+
+impl Side {
+    const BOTH: [Self; 2] = [Self::Left, Self::Right];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Left => "left",
+            Self::Right => "right",
+        }
+    }
+
+    /// The side of `word` on which `other` stands.
+    pub fn of(other: usize, word: usize) -> Self {
+        if other < word { Self::Left } else { Self::Right }
+    }
+}
+
+const CLASSES: usize = Upos::ALL.len();
+
+/// Rules: a UPOS and a side, by the names of the tags and left before right.
+const RULES: usize = CLASSES * Side::BOTH.len();
+
+/// How many [`Cue`]s there are.
+pub const CUES: usize = CLASSES * RULES;
+
+/// The UPOS of a dependent with a rule that predicts its head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Cue(u16);
+
+impl Cue {
+    /// The cue of a dependent and the rule that is right for it; `None` if none is, or one of the two has no UPOS.
+    pub fn of(annotations: &[Annotation], dependent: usize, head: usize) -> Option<Self> {
+        let upos = |word: usize| annotations.get(word).and_then(|annotation| annotation.upos);
+        let (class, tag) = (upos(dependent)?, upos(head)?);
+        let nearest = (dependent.min(head) + 1..dependent.max(head)).all(|word| upos(word) != Some(tag));
+        let rule = tag as usize * Side::BOTH.len() + Side::of(head, dependent) as usize;
+        nearest.then(|| Self::new(class as usize, rule))
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "below CUES, which is 578")]
+    fn new(class: usize, rule: usize) -> Self {
+        Self((class * RULES + rule) as u16)
+    }
+
+    /// The place in lists of all cues; below [`CUES`], unless it was read from a file.
+    pub fn place(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// The best rule for each UPOS of the dependent, in the order of [`Upos::ALL`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules([usize; CLASSES]);
+
+impl Rules {
+    /// Those with most hits; ties go to the tag that comes first by name, then to the left.
+    pub fn best(hits: &BTreeMap<Cue, u64>) -> Self {
+        let of = |class: usize, rule: usize| hits.get(&Cue::new(class, rule)).copied().unwrap_or_default();
+        Self(std::array::from_fn(|class| first_largest(|rule| of(class, rule))))
+    }
+
+    /// The cues that these rules are.
+    pub fn cues(&self) -> impl Iterator<Item = Cue> {
+        self.0.iter().enumerate().map(|(class, &rule)| Cue::new(class, rule))
+    }
+
+    /// How many of the hits of all rules are theirs.
+    pub fn hits(&self, hits: &BTreeMap<Cue, u64>) -> u64 {
+        self.cues().filter_map(|cue| hits.get(&cue)).sum()
+    }
+
+    /// The rules of the UPOS for which any is ever right, by the dependent's tag.
+    pub fn named(&self, hits: &BTreeMap<Cue, u64>) -> BTreeMap<String, TagRule> {
+        let right = self.cues().enumerate().filter(|(_, cue)| hits.contains_key(cue));
+        right.map(|(class, _)| (Upos::ALL[class].tag().to_owned(), TagRule::at(self.0[class]))).collect()
+    }
+}
+
+/// The rule that is best for all dependents alike, and its hits; ties as for [`Rules::best`].
+pub fn single(hits: &BTreeMap<Cue, u64>) -> (TagRule, u64) {
+    let of = |rule: usize| hits.iter().filter(|(cue, _)| cue.place() % RULES == rule).map(|(_, hits)| hits).sum();
+    let rule = first_largest(of);
+    (TagRule::at(rule), of(rule))
+}
+
+/// The first rule with the largest count.
+fn first_largest(count: impl Fn(usize) -> u64) -> usize {
+    (0..RULES).rev().max_by_key(|&rule| count(rule)).unwrap_or_default()
+}
+
+/// A rule of the tag baseline: the head of a word is the nearest word of this UPOS on this side.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TagRule {
+    /// The UPOS.
+    pub tag: String,
+    /// The side of the dependent.
+    pub side: Side,
+}
+
+impl TagRule {
+    fn at(rule: usize) -> Self {
+        let (class, side) = (rule / Side::BOTH.len(), rule % Side::BOTH.len());
+        Self { tag: Upos::ALL[class].tag().to_owned(), side: Side::BOTH[side] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn annotated(tags: &[&str]) -> Vec<Annotation> {
+        tags.iter().map(|tag| Annotation { upos: Upos::of(tag), ..Annotation::default() }).collect()
+    }
+
+    fn rule(tag: &str, side: Side) -> TagRule {
+        TagRule { tag: tag.to_owned(), side }
+    }
+
+    #[test]
+    fn one_rule_at_most_is_right_for_an_arc() {
+        // the old dog saw a cat
+        let words = annotated(&["DET", "ADJ", "NOUN", "VERB", "DET", "NOUN"]);
+        let found = |dependent, head| {
+            Cue::of(&words, dependent, head).map(|cue| (cue.place() / RULES, TagRule::at(cue.place() % RULES)))
+        };
+        let class = |upos: Upos| upos as usize;
+        assert_eq!(found(0, 2), Some((class(Upos::Det), rule("NOUN", Side::Right))));
+        assert_eq!(found(5, 3), Some((class(Upos::Noun), rule("VERB", Side::Left))));
+        // Another noun is nearer.
+        assert_eq!(found(0, 5), None);
+        // The word itself is none of the words on either side, and neither is the head.
+        assert_eq!(found(2, 5), Some((class(Upos::Noun), rule("NOUN", Side::Right))));
+        let untagged = annotated(&["_", "NOUN", "_", "VERB"]);
+        assert_eq!([Cue::of(&untagged, 0, 1), Cue::of(&untagged, 1, 0), Cue::of(&[], 0, 1)], [None; 3]);
+        // A word without a tag is in nobody's way.
+        assert!(Cue::of(&untagged, 1, 3).is_some());
+    }
+
+    #[test]
+    fn each_class_has_its_own_rule() {
+        let words = annotated(&["NOUN", "VERB", "PRON", "NOUN"]);
+        let cue = |dependent, head| Cue::of(&words, dependent, head).unwrap();
+        // Nouns: three times the verb on their right, twice that on their left; pronouns: once each.
+        let hits = BTreeMap::from([(cue(0, 1), 3), (cue(3, 1), 2), (cue(2, 1), 1), (cue(2, 3), 1)]);
+        let best = Rules::best(&hits);
+        let expected = [("NOUN", rule("VERB", Side::Right)), ("PRON", rule("NOUN", Side::Right))];
+        assert_eq!(best.named(&hits), expected.map(|(class, rule)| (class.to_owned(), rule)).into());
+        assert_eq!(best.hits(&hits), 3 + 1);
+        // VERB left has 2 + 1 for all alike, VERB right 3: by tag, then left.
+        assert_eq!(single(&hits), (rule("VERB", Side::Left), 3));
+        assert_eq!(single(&BTreeMap::new()), (rule("ADJ", Side::Left), 0));
+    }
+
+    proptest! {
+        /// The rules of all classes together are at least as good as any single rule, and no rule of a class is better.
+        #[test]
+        fn rules_by_class_are_no_worse_than_one_for_all(
+            counts in prop::collection::btree_map(0..CUES, 1..100_u64, 0..40),
+        ) {
+            let hits: BTreeMap<Cue, u64> =
+                counts.into_iter().map(|(place, count)| (Cue::new(place / RULES, place % RULES), count)).collect();
+            let best = Rules::best(&hits);
+            prop_assert!(best.hits(&hits) >= single(&hits).1);
+            let chosen: Vec<u64> = best.cues().map(|cue| hits.get(&cue).copied().unwrap_or_default()).collect();
+            for (cue, &count) in &hits {
+                prop_assert!(count <= chosen[cue.place() / RULES]);
+            }
+        }
+    }
+}

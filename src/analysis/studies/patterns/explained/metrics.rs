@@ -1,0 +1,140 @@
+//! The metrics of how much cues explain: one table.
+
+use super::cues::GROUPS;
+use super::sentence::{ALL_KEYS, FORMS, TEXT};
+use super::shares::{COUNT, FormShares, Shares};
+use super::sums::FormSums;
+use crate::stats::blocks::BLOCKS;
+use crate::study::metrics::explanation::Explanation;
+use crate::study::metrics::metric::{Fraction, Keys, Metric};
+
+/// One head in a block, or in all of them.
+pub(super) struct Seen<'a> {
+    /// The shares of every head.
+    pub shares: &'a [FormShares; FORMS],
+    /// The sums of the block.
+    pub sums: &'a [FormSums; FORMS],
+    /// The place of the head, or none for chance.
+    pub head: Option<usize>,
+    /// The place of the block, or none for all of them.
+    pub block: Option<usize>,
+}
+
+/// A cell of a metric.
+type Ratio = for<'a> fn(&Seen<'a>, usize) -> Fraction;
+
+impl Seen<'_> {
+    /// Every cell of the table.
+    pub fn values(&self) -> Vec<Fraction> {
+        METRICS.iter().flat_map(|metric| metric.keys.places().map(|cell| (metric.value)(self, cell))).collect()
+    }
+
+    /// A share of one form.
+    fn share(
+        &self,
+        form: usize,
+        of_head: impl Fn(&Shares<Vec<Fraction>>) -> &Vec<Fraction>,
+        of_chance: impl Fn(&Shares<Option<f64>>) -> Option<f64>,
+    ) -> Fraction {
+        let FormSums { rows, sentences, .. } = self.sums[form];
+        let fraction = match self.head {
+            Some(head) => of_head(&self.shares[form].heads[head])[self.block.unwrap_or(BLOCKS)],
+            None if rows == 0 => Fraction::NONE,
+            None => of_chance(&self.shares[form].chance)
+                .map_or(Fraction::NONE, |chance| Fraction::new(chance * rows as f64, rows as f64)),
+        };
+        fraction.resting_on(rows, sentences)
+    }
+
+    fn alone(&self, form: usize, group: usize) -> Fraction {
+        self.share(form, |shares| &shares.alone[group], |shares| shares.alone[group])
+    }
+
+    fn unique(&self, form: usize, group: usize) -> Fraction {
+        self.share(form, |shares| &shares.unique[group], |shares| shares.unique[group])
+    }
+}
+
+/// The names of the forms.
+pub(super) const FORM_NAMES: [&str; FORMS] = ["all-keys", "text"];
+
+const BY_FORM: Keys = Keys::Each(FORMS, |form| FORM_NAMES[form].to_owned());
+const BY_GROUP: Keys = Keys::Each(COUNT, |group| GROUPS[group].name.to_owned());
+
+const OURS: &str = "Defined here.";
+const CHANCE: &str = "the number of cues that are no combination of others over the keys less the rows: what as many cues \
+    explain of attention that has nothing to do with them";
+const CAVEATS: &str = "Least squares explain what is linear in the cues; a head can depend on one in another way. Cues that \
+    the corpus lacks are left out: `explained.cues` of the report names those used.";
+const SHARED: &str =
+    "What several groups say alike is in none of their shares: these do not add up to what all explain.";
+
+/// All metrics of the study, in the order of the report.
+pub(super) const METRICS: &[Metric<Ratio>] = &[
+    Metric {
+        explanation: Explanation {
+            name: "explained_all",
+            measures: "How much of what varies within the rows of a head's attention all known cues explain together.",
+            formula: "R² = b' G^-1 b / Y, G the sum of x x', b of x y, Y of y², over queries i in T, all centred within the row; \
+                all-keys: y = A[i, j] over all keys; text: y = A[i, j] over the sum of the row, j in T without i",
+            chance: CHANCE,
+            source: OURS,
+            caveats: CAVEATS,
+        },
+        keys: BY_FORM,
+        value: |seen, form| seen.share(form, |shares| &shares.all, |shares| shares.all),
+        chance: None,
+    },
+    Metric {
+        explanation: Explanation {
+            name: "explained_alone",
+            measures: "How much of a head's attention over all keys each group of cues explains alone.",
+            formula: "explained_all[all-keys] by the cues of the group",
+            chance: CHANCE,
+            source: OURS,
+            caveats: CAVEATS,
+        },
+        keys: BY_GROUP,
+        value: |seen, group| seen.alone(ALL_KEYS, group),
+        chance: None,
+    },
+    Metric {
+        explanation: Explanation {
+            name: "explained_unique",
+            measures: "How much of a head's attention over all keys each group of cues explains that the others do not.",
+            formula: "explained_all[all-keys] less the same by the cues of all other groups",
+            chance: CHANCE,
+            source: OURS,
+            caveats: SHARED,
+        },
+        keys: BY_GROUP,
+        value: |seen, group| seen.unique(ALL_KEYS, group),
+        chance: None,
+    },
+    Metric {
+        explanation: Explanation {
+            name: "explained_text_alone",
+            measures: "How much of a head's attention between tokens of text each group of cues explains alone.",
+            formula: "explained[text] by the cues of the group",
+            chance: CHANCE,
+            source: OURS,
+            caveats: CAVEATS,
+        },
+        keys: BY_GROUP,
+        value: |seen, group| seen.alone(TEXT, group),
+        chance: None,
+    },
+    Metric {
+        explanation: Explanation {
+            name: "explained_text_unique",
+            measures: "How much of a head's attention between tokens of text each group of cues explains that the others do not.",
+            formula: "explained[text] less the same by the cues of all other groups",
+            chance: CHANCE,
+            source: OURS,
+            caveats: SHARED,
+        },
+        keys: BY_GROUP,
+        value: |seen, group| seen.unique(TEXT, group),
+        chance: None,
+    },
+];

@@ -1,0 +1,123 @@
+//! One head over one sentence: the products of its attention with the cues.
+
+#![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
+
+use multiversion::multiversion;
+
+use super::cues::{COMMONNESS, COSINE, CUES, FAR_LEFT, LIST, LISTED, OFFSET, TAG};
+use super::sentence::{ALL_KEYS, FORMS, SentenceCues, TEXT};
+use crate::linalg::lanes::dot;
+use crate::model::forward::attention::AttentionView;
+use crate::sequences::fold::roles::{OFFSETS, REACH};
+use crate::sequences::fold::text::TextAttention;
+
+/// One head's attention in one sentence, centred within rows, in both forms.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen {
+    /// Its products with each cue.
+    pub products: [[f64; CUES]; FORMS],
+    /// Its squares.
+    pub squares: [f64; FORMS],
+}
+
+/// Sums over columns in both forms; reused from head to head.
+pub type Columns = [Vec<f64>; FORMS];
+
+/// The cues that depend on query and key and are not offsets.
+const OTHERS: usize = 1 + LISTED + 1;
+
+/// Multiplies a head's attention with the cues of a sentence.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn observe<'a>(
+    cues: &'a SentenceCues,
+    text: &'a TextAttention,
+    view: AttentionView<'a>,
+    columns: &'a mut Columns,
+) -> Seen {
+    let [mut all, mut other] = [[0.0; OFFSETS]; FORMS];
+    let [mut others_all, mut others_text] = [[0.0; OTHERS]; FORMS];
+    let mut squares = [0.0; FORMS];
+    let mut silent = [0.0; CUES];
+    let [columns_all, columns_text] = columns;
+    for columns in [&mut *columns_all, &mut *columns_text] {
+        columns.clear();
+        columns.resize(cues.width, 0.0);
+    }
+    let even = [cues.tokens, cues.text.len().saturating_sub(1)].map(|keys| 1.0 / keys as f64);
+    for (number, &query) in cues.text.iter().enumerate() {
+        let (row, weights, mass) = (text.row(query), view.row(query), text.mass(query));
+        let own = f64::from(weights[query]);
+        // A query without any attention on other tokens of text has no row in the form TEXT.
+        let scale = if mass > 0.0 { 1.0 / mass } else { 0.0 };
+        for ((all, other), &weight) in all.iter_mut().zip(&mut other).zip(text.window(query)) {
+            *all += f64::from(weight);
+            *other = f64::from(weight).mul_add(scale, *other);
+        }
+        all[REACH] += own;
+        for ((all, other), &weight) in columns_all.iter_mut().zip(&mut *columns_text).zip(row) {
+            *all += f64::from(weight);
+            *other = f64::from(weight).mul_add(scale, *other);
+        }
+        columns_all[query] += own;
+        let here = pairs(cues, number, row);
+        for ((all, text), value) in others_all.iter_mut().zip(&mut others_text).zip(here) {
+            *all += value;
+            *text = value.mul_add(scale, *text);
+        }
+        let square = f64::from(dot(row, row));
+        let mut special = own * own;
+        for &(key, _) in &cues.special {
+            let weight = f64::from(weights[key]);
+            columns_all[key] += weight;
+            special += weight * weight;
+        }
+        squares[ALL_KEYS] += square + special - even[ALL_KEYS];
+        if mass > 0.0 {
+            squares[TEXT] += square * scale * scale - even[TEXT];
+        } else {
+            silent.iter_mut().zip(cues.means(number)).for_each(|(sum, mean)| *sum += mean);
+        }
+    }
+    let mut products = cues.total_means().map(|means| means.map(|mean| -mean));
+    products[TEXT].iter_mut().zip(silent).for_each(|(product, mean)| *product += mean);
+    let sums = [(all, others_all, columns_all), (other, others_text, columns_text)];
+    for (products, (window, others, columns)) in products.iter_mut().zip(sums) {
+        products[OFFSET..OFFSET + OFFSETS].iter_mut().zip(window).for_each(|(product, value)| *product += value);
+        products[FAR_LEFT] += others[0];
+        products[LIST..LIST + LISTED].iter_mut().zip(&others[1..]).for_each(|(product, value)| *product += value);
+        products[COSINE] += others[OTHERS - 1];
+        keys(cues, columns, products);
+    }
+    Seen { products, squares }
+}
+
+/// The weights of a row on the cues that depend on query and key, but for offsets: far to the left, those listed, the cosine.
+#[inline(always)]
+fn pairs(cues: &SentenceCues, number: usize, row: &[f32]) -> [f64; OTHERS] {
+    let query = cues.text[number];
+    let mut here = [0.0; OTHERS];
+    here[0] = row[..query.saturating_sub(REACH)].iter().map(|&weight| f64::from(weight)).sum();
+    for (sum, keys) in here[1..].iter_mut().zip(&cues.listed[number]) {
+        *sum = keys.iter().map(|&key| f64::from(row[key])).sum();
+    }
+    if !cues.cosines.is_empty() {
+        here[OTHERS - 1] = f64::from(dot(row, &cues.cosines[number * cues.width..][..cues.width]));
+    }
+    here
+}
+
+/// Adds the weights on the cues that depend on the key alone, from the sums over columns.
+#[inline(always)]
+fn keys(cues: &SentenceCues, columns: &[f64], products: &mut [f64; CUES]) {
+    for &(key, cue) in &cues.special {
+        if let Some(cue) = cue {
+            products[cue] += columns[key];
+        }
+    }
+    for &key in &cues.text {
+        products[COMMONNESS] += columns[key] * cues.commonness[key];
+        if let Some(tag) = cues.tags[key] {
+            products[TAG + tag] += columns[key];
+        }
+    }
+}

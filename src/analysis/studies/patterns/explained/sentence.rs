@@ -1,0 +1,265 @@
+//! A sentence as the cues see it: all that does not depend on a head.
+
+use super::cues::{
+    COMMONNESS, COSINE, CUES, DEPENDENT, FAR_LEFT, FIRST_SPECIAL, HEAD, LIST, LISTED, OFFSET, SAME_TAG, SAME_TOKEN,
+    SEPARATOR, SIBLING, TAG,
+};
+use super::least_squares::pair;
+use crate::corpus::{TreeHead, Upos};
+use crate::linalg::lanes::LANES;
+use crate::passes::beforehand::Beforehand;
+use crate::sequences::fold::roles::{REACH, slot};
+use crate::sequences::sequence::{Sequence, TokenKind};
+use crate::study::instruments::cosines::cosines;
+
+/// The two forms: the whole row, and the row over other tokens of text, which then sums to 1.
+pub const FORMS: usize = 2;
+/// Keys are all tokens.
+pub const ALL_KEYS: usize = 0;
+/// Keys are the other tokens of text.
+pub const TEXT: usize = 1;
+
+/// The fewest tokens of text of a sentence in the form [`TEXT`]: of two, each has one key, which has all there is.
+const FEWEST: usize = 3;
+
+/// The cells of the lower half of the matrix of all cues.
+pub const PAIRS: usize = pair(CUES - 1, CUES - 1) + 1;
+
+/// The products of the cues in a sentence, centred within rows.
+#[derive(Clone, Debug)]
+pub struct Products {
+    /// The lower half of their matrix, `[PAIRS]`.
+    pub cells: Vec<f64>,
+    /// Rows.
+    pub rows: u64,
+    /// Pairs of a row and a key.
+    pub keys: u64,
+}
+
+/// The cues of a sentence.
+#[derive(Clone, Debug)]
+pub struct SentenceCues {
+    /// The places of its tokens of text, which are the rows.
+    pub text: Vec<usize>,
+    /// The places of all others, with the cue that they are, if one.
+    pub special: Vec<(usize, Option<usize>)>,
+    /// How many tokens it has, special ones included.
+    pub tokens: usize,
+    /// The part of speech of each key, as its place in [`Upos::ALL`].
+    pub tags: Vec<Option<usize>>,
+    /// How common each key is; 0 for special tokens.
+    pub commonness: Vec<f64>,
+    /// The cosine of each row's token with each key, whole vectors a row; 0 but for tokens of text with another id.
+    pub cosines: Vec<f32>,
+    /// The tokens, rounded up to whole vectors.
+    pub width: usize,
+    /// For each row the keys that have one of the cues that are listed, cue after cue.
+    pub listed: Vec<[Vec<usize>; LISTED]>,
+    /// For each form and row the mean of each cue over its keys.
+    means: [Vec<[f64; CUES]>; FORMS],
+    /// The sum of those of all rows.
+    total_means: [[f64; CUES]; FORMS],
+}
+
+/// The cues that a key has for a query, in ascending order.
+type Cell = Vec<(usize, f64)>;
+
+impl SentenceCues {
+    /// The cues of a sentence, and their products in both forms, as far as it has them.
+    pub fn new(sequence: &Sequence, known: &Beforehand) -> (Self, [Option<Products>; FORMS]) {
+        let mut cues = Self::without_pairs(sequence, known);
+        let words = Words::new(sequence);
+        let (n, count) = (sequence.ids.len(), cues.text.len());
+        let mut sums = [vec![0.0; PAIRS], vec![0.0; PAIRS]];
+        let keys = [n, count.saturating_sub(1)];
+        let mut cell = Cell::new();
+        for (row, &query) in cues.text.clone().iter().enumerate() {
+            let mut row_sums = [[0.0; CUES]; FORMS];
+            for key in 0..n {
+                cues.fill(&mut cell, &words, sequence, (row, query, key));
+                let form = if key == query || sequence.kinds[key].is_special() { ALL_KEYS } else { TEXT };
+                add_cell(&cell, &mut sums[form], &mut row_sums[form]);
+            }
+            let [others, text] = &mut row_sums;
+            others.iter_mut().zip(&*text).for_each(|(sum, text)| *sum += text);
+            for form in [ALL_KEYS, TEXT] {
+                let means = row_sums[form].map(|sum| sum / keys[form].max(1) as f64);
+                cues.total_means[form].iter_mut().zip(means).for_each(|(sum, mean)| *sum += mean);
+                cues.means[form].push(means);
+            }
+        }
+        // What the text adds to both forms was summed once.
+        let (all, text) = {
+            let [all, text] = sums;
+            (all.iter().zip(&text).map(|(a, b)| a + b).collect(), text)
+        };
+        let products = |form: usize, cells: Vec<f64>| {
+            let mut cells = cells;
+            cues.means[form].iter().for_each(|means| centre(&mut cells, means, keys[form] as f64));
+            Products { cells, rows: count as u64, keys: (count * keys[form]) as u64 }
+        };
+        let found =
+            [(count > 0 && n > 1).then(|| products(ALL_KEYS, all)), (count >= FEWEST).then(|| products(TEXT, text))];
+        (cues, found)
+    }
+
+    /// The cues of single tokens.
+    fn without_pairs(sequence: &Sequence, known: &Beforehand) -> Self {
+        let n = sequence.ids.len();
+        let is_text = |token: usize| !sequence.kinds[token].is_special();
+        let text: Vec<usize> = (0..n).filter(|&token| is_text(token)).collect();
+        let others = (0..n).filter(|&token| !is_text(token));
+        let special = others.map(|token| (token, special(sequence.kinds[token]))).collect();
+        let mut tags = vec![None; n];
+        for (span, annotation) in sequence.words.iter().zip(&sequence.annotations) {
+            tags[span.clone()].fill(annotation.upos.map(|upos: Upos| upos as usize));
+        }
+        let common =
+            |token: usize| known.counts.as_ref().map_or(0.0, |counts| counts.of(sequence.ids[token]).commonness);
+        let commonness = (0..n).map(|token| if is_text(token) { common(token) } else { 0.0 }).collect();
+        let width = n.next_multiple_of(LANES);
+        let listed = vec![<[Vec<usize>; LISTED]>::default(); text.len()];
+        let cosines = known.embeddings.as_ref().map_or_else(Vec::new, |embeddings| {
+            let ids: Vec<u32> = text.iter().map(|&token| sequence.ids[token]).collect();
+            spread(&cosines(&ids, embeddings), &ids, &text, width)
+        });
+        let means = [Vec::with_capacity(text.len()), Vec::with_capacity(text.len())];
+        Self {
+            text,
+            special,
+            tokens: n,
+            tags,
+            commonness,
+            cosines,
+            width,
+            listed,
+            means,
+            total_means: [[0.0; CUES]; FORMS],
+        }
+    }
+
+    /// Fills in the cues that a key has for the query of a row, and lists those that are listed.
+    fn fill(&mut self, cell: &mut Cell, words: &Words, sequence: &Sequence, (row, query, key): (usize, usize, usize)) {
+        cell.clear();
+        match sequence.kinds[key] {
+            kind if kind.is_special() => cell.extend(special(kind).map(|cue| (cue, 1.0))),
+            _ => {
+                if query.abs_diff(key) <= REACH {
+                    cell.push((OFFSET + slot(query, key), 1.0));
+                } else if key < query {
+                    cell.push((FAR_LEFT, 1.0));
+                }
+                if key != query {
+                    let has = [
+                        sequence.ids[key] == sequence.ids[query],
+                        words.differ(query, key) && self.tags[key].is_some() && self.tags[key] == self.tags[query],
+                        words.is_head(key, query),
+                        words.is_head(query, key),
+                        words.are_siblings(query, key),
+                    ];
+                    const _: () = assert!(SAME_TOKEN == LIST && SAME_TAG == LIST + 1 && HEAD == LIST + 2);
+                    const _: () = assert!(DEPENDENT == LIST + 3 && SIBLING == LIST + 4);
+                    for (list, _) in has.iter().enumerate().filter(|(_, has)| **has) {
+                        self.listed[row][list].push(key);
+                        cell.push((LIST + list, 1.0));
+                    }
+                }
+                if self.commonness[key] != 0.0 {
+                    cell.push((COMMONNESS, self.commonness[key]));
+                }
+                if let Some(&cosine) = self.cosines.get(row * self.width + key).filter(|cosine| **cosine != 0.0) {
+                    cell.push((COSINE, f64::from(cosine)));
+                }
+                if let Some(tag) = self.tags[key] {
+                    cell.push((TAG + tag, 1.0));
+                }
+            }
+        }
+    }
+
+    /// The mean of each cue over the keys of a row in the form [`TEXT`].
+    pub fn means(&self, row: usize) -> &[f64; CUES] {
+        &self.means[TEXT][row]
+    }
+
+    /// The sum of such means of all rows, in each form.
+    pub fn total_means(&self) -> [[f64; CUES]; FORMS] {
+        self.total_means
+    }
+}
+
+/// The cue that a special token is.
+fn special(kind: TokenKind) -> Option<usize> {
+    match kind {
+        TokenKind::FirstSpecial => Some(FIRST_SPECIAL),
+        TokenKind::Separator => Some(SEPARATOR),
+        TokenKind::OtherSpecial | TokenKind::Text | TokenKind::Punctuation => None,
+    }
+}
+
+/// Cosines of tokens of text, each row as wide as a row of attention; those of tokens with the same id are 0.
+#[expect(clippy::cast_possible_truncation, reason = "weights are f32, and so is what they are multiplied with")]
+fn spread(cosines: &[f64], ids: &[u32], text: &[usize], width: usize) -> Vec<f32> {
+    let mut rows = vec![0.0; text.len() * width];
+    for (row, cosines) in cosines.chunks_exact(text.len().max(1)).enumerate() {
+        for (other, &cosine) in cosines.iter().enumerate().filter(|(other, _)| ids[*other] != ids[row]) {
+            rows[row * width + text[other]] = cosine as f32;
+        }
+    }
+    rows
+}
+
+/// Adds the cues of one cell.
+fn add_cell(cell: &Cell, products: &mut [f64], row: &mut [f64; CUES]) {
+    for (place, &(cue, value)) in cell.iter().enumerate() {
+        row[cue] += value;
+        cell[..=place].iter().for_each(|&(other, more)| products[pair(cue, other)] += value * more);
+    }
+}
+
+/// Takes what a row's means explain from the products of its cues.
+fn centre(products: &mut [f64], means: &[f64; CUES], keys: f64) {
+    let present: Vec<usize> = (0..CUES).filter(|&cue| means[cue] != 0.0).collect();
+    for (place, &cue) in present.iter().enumerate() {
+        let scaled = keys * means[cue];
+        present[..=place].iter().for_each(|&other| products[pair(cue, other)] -= scaled * means[other]);
+    }
+}
+
+/// The words of tokens, and their tree.
+struct Words {
+    of: Vec<Option<usize>>,
+    heads: Vec<Option<usize>>,
+}
+
+impl Words {
+    fn new(sequence: &Sequence) -> Self {
+        let mut of = vec![None; sequence.ids.len()];
+        for (word, span) in sequence.words.iter().enumerate() {
+            of[span.clone()].fill(Some(word));
+        }
+        let head = |head: TreeHead| match head {
+            TreeHead::Word(head) => Some(head),
+            TreeHead::Root | TreeHead::Unknown => None,
+        };
+        let heads = sequence.tree.iter().flatten().map(|arc| head(arc.head)).collect();
+        Self { of, heads }
+    }
+
+    fn differ(&self, a: usize, b: usize) -> bool {
+        self.of[a] != self.of[b]
+    }
+
+    /// The syntactic head of the word of a token.
+    fn head_of(&self, token: usize) -> Option<usize> {
+        *self.heads.get(self.of[token]?)?
+    }
+
+    fn is_head(&self, token: usize, of: usize) -> bool {
+        self.of[token].is_some() && self.head_of(of) == self.of[token] && self.differ(token, of)
+    }
+
+    fn are_siblings(&self, a: usize, b: usize) -> bool {
+        self.differ(a, b) && self.head_of(a).is_some() && self.head_of(a) == self.head_of(b)
+    }
+}

@@ -1,0 +1,145 @@
+//! The sums of products of attention and cues, per block of sentences.
+
+use serde::{Deserialize, Serialize};
+
+use super::cues::CUES;
+use super::observe::{Columns, Seen, observe};
+use super::sentence::{FORMS, PAIRS, Products, SentenceCues};
+use crate::model::grid::HeadGrid;
+use crate::passes::beforehand::Beforehand;
+use crate::passes::observer::{Lent, Sums};
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::stats::exact::{Component, ExactSum};
+
+/// The sums of one head in one form.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeadSums {
+    /// Attention times each cue, `[CUES]`: of a row at most 1 in magnitude, so that there is room for 2 · 10^9 rows.
+    pub products: Vec<Component>,
+    /// Attention squared.
+    pub squares: ExactSum,
+}
+
+/// The sums of one form.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FormSums {
+    /// Rows.
+    pub rows: u64,
+    /// Pairs of a row and a key.
+    pub keys: u64,
+    /// Sentences with any, the first of each family alone.
+    pub sentences: u64,
+    /// Cues times cues, the lower half of their matrix, `[PAIRS]`.
+    pub cues: Vec<ExactSum>,
+    /// The sums of each head; `[layers * heads]`.
+    pub heads: Vec<HeadSums>,
+}
+
+impl FormSums {
+    fn new(heads: usize) -> Self {
+        let head = HeadSums { products: vec![Component::default(); CUES], squares: ExactSum::default() };
+        let cues = vec![ExactSum::default(); PAIRS];
+        Self { rows: 0, keys: 0, sentences: 0, cues, heads: vec![head; heads] }
+    }
+
+    /// Adds the cues of a sentence.
+    fn count(&mut self, products: &Products, is_first: bool) {
+        self.rows += products.rows;
+        self.keys += products.keys;
+        self.sentences += u64::from(is_first);
+        self.cues.iter_mut().zip(&products.cells).for_each(|(sum, &value)| *sum += value);
+    }
+
+    fn fits(&self, heads: usize) -> bool {
+        self.cues.len() == PAIRS
+            && self.heads.len() == heads
+            && self.heads.iter().all(|head| head.products.len() == CUES)
+    }
+}
+
+impl Merge for FormSums {
+    fn merge(&mut self, other: &Self) {
+        self.rows += other.rows;
+        self.keys += other.keys;
+        self.sentences += other.sentences;
+        self.cues.iter_mut().zip(&other.cues).for_each(|(sum, &value)| *sum += value);
+        for (head, other) in self.heads.iter_mut().zip(&other.heads) {
+            head.products.iter_mut().zip(&other.products).for_each(|(sum, &value)| *sum += value);
+            head.squares += other.squares;
+        }
+    }
+}
+
+/// The sums of all blocks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ExplainedSums {
+    grid: HeadGrid,
+    blocks: Blocks<[FormSums; FORMS]>,
+    #[serde(skip)]
+    known: Beforehand,
+    #[serde(skip)]
+    columns: Columns,
+}
+
+impl ExplainedSums {
+    /// Empty sums for a model with `grid` heads.
+    pub fn new(grid: HeadGrid) -> Self {
+        let block = std::array::from_fn(|_| FormSums::new(grid.count()));
+        Self { grid, blocks: Blocks::new(block), known: Beforehand::default(), columns: Columns::default() }
+    }
+
+    /// The sums of each block, in both forms.
+    pub fn blocks(&self) -> &Blocks<[FormSums; FORMS]> {
+        &self.blocks
+    }
+}
+
+/// A sentence with its cues.
+#[derive(Debug)]
+pub struct Begun {
+    block: usize,
+    cues: SentenceCues,
+    /// Which forms it has rows for.
+    forms: [bool; FORMS],
+}
+
+impl Sums for ExplainedSums {
+    type Begun = Begun;
+
+    fn begin_pass(&mut self, known: &Beforehand) {
+        self.known.clone_from(known);
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> Begun {
+        let block = block_of(sequence.family.number);
+        let (cues, products) = SentenceCues::new(sequence, &self.known);
+        for (sums, products) in self.blocks[block].iter_mut().zip(&products) {
+            if let Some(products) = products {
+                sums.count(products, sequence.family.is_first);
+            }
+        }
+        Begun { block, cues, forms: products.map(|products| products.is_some()) }
+    }
+
+    fn head(&mut self, Begun { block, cues, forms }: &mut Begun, lent: &mut Lent<'_>) {
+        let view = lent.attention();
+        let place = self.grid.index(view.layer, view.head);
+        let Seen { products, squares } = observe(cues, lent.text(), view, &mut self.columns);
+        for (form, sums) in self.blocks[*block].iter_mut().enumerate().filter(|(form, _)| forms[*form]) {
+            let head = &mut sums.heads[place];
+            head.products.iter_mut().zip(products[form]).for_each(|(sum, value)| *sum += value);
+            head.squares += squares[form];
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        assert_eq!(self.grid, other.grid, "sums of one analysis");
+        self.blocks.merge(&other.blocks);
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        self.grid == grid && self.blocks.fit(|block| block.iter().all(|sums| sums.fits(grid.count())))
+    }
+}

@@ -1,0 +1,163 @@
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::cues::GROUPS;
+use super::*;
+use crate::corpus::{Annotation, TreeHead, Upos};
+use crate::model::forward::WordEmbeddings;
+use crate::model::forward::attention::AttentionView;
+use crate::model::grid::HeadGrid;
+use crate::passes::beforehand::Beforehand;
+use crate::passes::observer::Panel;
+use crate::sequences::counts::Counting;
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::sequences::test_support::sentence;
+use crate::stats::bootstrap::Resamples;
+
+/// How much of its attention the query at a place gives each place of a sentence, but for a common factor.
+type Head = fn(&Sequence, usize, usize) -> f32;
+
+/// Sentences of 6 to 14 words with random tags, tokens and trees.
+fn corpus() -> Vec<Sequence> {
+    const TAGS: [Upos; 4] = [Upos::Noun, Upos::Verb, Upos::Det, Upos::Punct];
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let mut made = |index| {
+        let words = rng.random_range(6..15_usize);
+        let mut sequence = sentence(index, words, "dep");
+        for token in 1..=words {
+            sequence.ids[token] = rng.random_range(4..20);
+        }
+        let tag = |upos| Annotation { upos: Some(upos), ..Annotation::default() };
+        sequence.annotations = (0..words).map(|_| tag(TAGS[rng.random_range(0..TAGS.len())])).collect();
+        for (word, arc) in sequence.tree.iter_mut().flatten().enumerate() {
+            arc.head = if word == 0 { TreeHead::Root } else { TreeHead::Word(rng.random_range(0..word)) };
+        }
+        sequence
+    };
+    (0..200).map(&mut made).collect()
+}
+
+fn embeddings() -> WordEmbeddings {
+    let mut rng = ChaCha8Rng::seed_from_u64(6);
+    WordEmbeddings::new(Arc::new((0..200).map(|_| rng.random_range(-1.0..1.0)).collect()), 10)
+}
+
+/// What of heads is explained, over a corpus.
+fn explained(corpus: &[Sequence], heads: &[Head]) -> (Estimates, Box<dyn Section>) {
+    let mut counting = Counting::default();
+    corpus.iter().for_each(|sequence| counting.add(sequence));
+    let grid = HeadGrid { layers: 1, heads: heads.len() };
+    let subject = Subject::new(grid, FromToken::Mean, &|_| None);
+    let mut panel = Panel::new(vec![Explained.observer(0, &subject)]);
+    let counts = Some(Arc::new(counting.finish()));
+    panel.begin_pass(&Beforehand { embeddings: Some(embeddings()), counts, ..Beforehand::default() });
+    for sequence in corpus {
+        let n = sequence.ids.len();
+        panel.begin([sequence].into_iter());
+        for (head, wanted) in heads.iter().enumerate() {
+            let mut weights: Vec<f32> = (0..n * n).map(|cell| wanted(sequence, cell / n, cell % n)).collect();
+            for row in weights.chunks_exact_mut(n) {
+                let sum: f32 = row.iter().sum();
+                row.iter_mut().for_each(|weight| *weight /= sum);
+            }
+            panel.head(0, sequence, AttentionView::new(0, head, n, &weights).into());
+        }
+        panel.end();
+    }
+    let observers = panel.into_observers();
+    let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: false };
+    Explained.measure(&[Observed { sums: &*observers[0], left_out: 0 }], &bench)
+}
+
+/// Without any preference a row has nothing to explain, so each head here has a little noise.
+fn noise(sequence: &Sequence, query: usize, key: usize) -> f32 {
+    let mixed = (sequence.index * 7919 + (query * 31 + key) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+    0.01 * mixed as f32 / (1_u64 << 24) as f32
+}
+
+fn is_text(sequence: &Sequence, key: usize) -> bool {
+    !sequence.kinds[key].is_special()
+}
+
+#[test]
+fn a_head_of_one_cue_is_explained_by_its_group() {
+    let heads: [Head; 6] = [
+        |sequence, query, key| {
+            noise(sequence, query, key) + if is_text(sequence, key) && key + 1 == query { 1.0 } else { 0.1 }
+        },
+        |sequence, query, key| noise(sequence, query, key) + if key == 0 { 1.0 } else { 0.1 },
+        |sequence, query, key| {
+            let same = is_text(sequence, key) && key != query && sequence.ids[key] == sequence.ids[query];
+            noise(sequence, query, key) + if same { 1.0 } else { 0.1 }
+        },
+        |sequence, query, key| {
+            let noun = is_text(sequence, key) && sequence.annotations[key - 1].upos == Some(Upos::Noun);
+            noise(sequence, query, key) + if noun { 1.0 } else { 0.1 }
+        },
+        |sequence, query, key| {
+            let head = is_text(sequence, query)
+                && is_text(sequence, key)
+                && sequence.tree.as_ref().unwrap()[query - 1].head == TreeHead::Word(key - 1);
+            noise(sequence, query, key) + if head { 1.0 } else { 0.1 }
+        },
+        |sequence, query, key| noise(sequence, query, key),
+    ];
+    let (estimates, _) = explained(&corpus(), &heads);
+    let of = |head: usize, metric: &str, key: &str| estimates.heads[head].get(metric, Some(key)).unwrap().unwrap();
+    for (head, group) in ["position", "sinks", "identity", "classes", "syntax"].into_iter().enumerate() {
+        let most = |metric: &str| {
+            let value = |group: &&super::cues::Group| of(head, metric, group.name);
+            GROUPS.iter().max_by(|a, b| value(a).total_cmp(&value(b))).unwrap().name
+        };
+        assert_eq!([most("explained_alone"), most("explained_unique")], [group; 2]);
+        // Not all: the more words of a class there are, the less each of them has.
+        let shares = ["explained_alone", "explained_unique"].map(|metric| of(head, metric, group));
+        assert!(shares.iter().all(|share| *share > 0.5), "{group} {shares:?}");
+        // What goes to the first special token is not in this form.
+        assert!(group == "sinks" || of(head, "explained_text_alone", group) > 0.5, "{group}");
+        let all = of(head, "explained_all", "all-keys");
+        for other in GROUPS {
+            let (alone, unique) = (of(head, "explained_alone", other.name), of(head, "explained_unique", other.name));
+            assert!(unique <= all + 1e-9 && alone <= all + 1e-9 && unique > -1e-9, "{group} {}", other.name);
+        }
+    }
+    // What is random is explained as much as by chance.
+    let chance = |key: &str| estimates.chance.get("explained_all", Some(key)).unwrap().unwrap();
+    for form in ["all-keys", "text"] {
+        assert!(chance(form) > 0.0 && of(5, "explained_all", form) < 3.0 * chance(form), "{form}");
+        assert!(estimates.ci95[0].get("explained_all", Some(form)).unwrap().unwrap().low() > 0.5);
+        assert!(estimates.standard_errors[0].get("explained_all", Some(form)).unwrap().unwrap() < 0.02);
+    }
+}
+
+#[test]
+fn what_the_corpus_lacks_is_no_cue() {
+    let plain: Vec<Sequence> = corpus()
+        .into_iter()
+        .map(|sequence| Sequence { tree: None, annotations: Vec::new(), words: Vec::new(), ..sequence })
+        .collect();
+    let heads: [Head; 1] = [|sequence, query, key| noise(sequence, query, key) + if key < query { 1.0 } else { 0.1 }];
+    let (estimates, section) = explained(&plain, &heads);
+    let of = |metric: &str, key: &str| *estimates.heads[0].get(metric, Some(key)).unwrap();
+    for missing in ["classes", "syntax"] {
+        assert_eq!([of("explained_alone", missing), of("explained_unique", missing)], [None; 2]);
+        assert_eq!(of("explained_text_unique", missing), None);
+    }
+    assert!(of("explained_alone", "sinks").is_some() && of("explained_text_alone", "sinks").is_none());
+    let shown = serde_json::to_value(section.entries()[0].1).unwrap();
+    let cues = shown["text"]["cues"].as_array().unwrap();
+    assert!(cues.iter().all(|cue| !cue.as_str().unwrap().starts_with("upos")));
+    assert!(cues.iter().any(|cue| cue == "commonness") && cues.iter().any(|cue| cue == "cosine"));
+}
+
+#[test]
+fn a_head_without_attention_to_vary_has_no_share() {
+    let heads: [Head; 1] = [|_, _, _| 1.0];
+    let (estimates, _) = explained(&corpus(), &heads);
+    assert!(estimates.heads[0].cells().all(|(_, share)| share.is_none()));
+    assert!(estimates.chance.get("explained_all", Some("text")).unwrap().is_some());
+}

@@ -1,0 +1,132 @@
+//! The metrics of attention by how common tokens are: one table.
+
+use super::sums::{Exposure, HeadSums};
+use crate::study::instruments::position::ByBin;
+use crate::study::labels::content::{TIMES_EXPECTED, expected, over_chance, over_position};
+use crate::study::metrics::explanation::Explanation;
+use crate::study::metrics::metric::{Fraction, Keys, Metric};
+
+/// One head's sums in a block, or in all of them, and what they are divided by.
+pub(super) struct Seen<'a> {
+    /// The denominators.
+    pub exposure: &'a Exposure,
+    /// The sums.
+    pub sums: &'a HeadSums,
+    /// The rates by which offsets alone find the rarest: by the most attended token, and by mass.
+    pub rates: &'a [ByBin<f64>; 2],
+}
+
+/// A cell of a metric.
+pub(super) type Ratio = for<'a> fn(&Seen<'a>, usize) -> Fraction;
+
+impl Seen<'_> {
+    /// How many queries would have one of the rarest as their most attended token, by offsets alone.
+    fn expected_argmax(&self) -> f64 {
+        self.sums.argmax_profile.expected(&self.rates[0])
+    }
+
+    /// What the rarest would be given, by offsets alone.
+    fn expected_mass(&self) -> f64 {
+        self.sums.mass_profile.expected(&self.rates[1])
+    }
+
+    /// `rare_argmax` less a baseline, both as sums over queries.
+    fn rare_argmax_over(&self, baseline: f64) -> Fraction {
+        self.of_others(self.sums.argmax as f64 - baseline)
+    }
+
+    /// A mean over the queries that are not among the rarest.
+    fn of_others(&self, sum: f64) -> Fraction {
+        let Exposure { others, others_sentences, .. } = self.exposure;
+        Fraction::new(sum, *others as f64).resting_on(*others, *others_sentences)
+    }
+
+    /// A mean over queries with any attention on other tokens of text; those of chance all have some.
+    fn of_queries(&self, sum: f64, queries: u64) -> Fraction {
+        Fraction::new(sum, queries as f64).resting_on(self.exposure.queries, self.exposure.sentences)
+    }
+
+    /// The same of queries among the rarest.
+    fn of_rarest(&self, sum: f64, queries: u64) -> Fraction {
+        Fraction::new(sum, queries as f64).resting_on(self.exposure.rarest, self.exposure.rarest_sentences)
+    }
+}
+
+const VOITA: &str = "Voita et al. 2019, section 5.3: rare tokens.";
+const COUNTED: &str = "R are the sentence's tokens of least count in the corpus; sentences of which they are among the 500 \
+    commonest tokens do not count, so that a corpus of few words has no value.";
+const OURS: &str = "Defined here.";
+
+/// All metrics of how common tokens are, in the order of the report.
+pub(super) const METRICS: &[Metric<Ratio>] = &[
+    Metric {
+        explanation: Explanation {
+            name: "rare_argmax",
+            measures: "How often the most attended token of text is one of the rarest of the sentence.",
+            formula: "share of i in T without R whose argmax_j A[i, j] is in R, j in T",
+            chance: "|R|/|T|",
+            source: VOITA,
+            caveats: COUNTED,
+        },
+        keys: Keys::Single,
+        value: |seen, _| seen.of_others(seen.sums.argmax as f64),
+        chance: Some(|seen, _| seen.of_others(seen.exposure.argmax.value())),
+    },
+    expected!("rare_argmax", Keys::Single, |seen, _| seen.of_others(seen.expected_argmax()), |seen, _| seen
+        .of_others(seen.exposure.argmax.value())),
+    over_chance!(
+        "rare_argmax",
+        Keys::Single,
+        |seen, _| seen.rare_argmax_over(seen.exposure.argmax.value()),
+        |seen, _| seen.of_others(0.0)
+    ),
+    over_position!(
+        "rare_argmax",
+        Keys::Single,
+        |seen, _| seen.rare_argmax_over(TIMES_EXPECTED * seen.expected_argmax()),
+        |seen, _| seen.of_others((1.0 - TIMES_EXPECTED) * seen.exposure.argmax.value())
+    ),
+    Metric {
+        explanation: Explanation {
+            name: "rare_mass",
+            measures: "How much a token attends to the rarest tokens of the sentence.",
+            formula: "mean over i in T without R of the sum of A[i, j] over j in R",
+            chance: "|R|/n",
+            source: VOITA,
+            caveats: COUNTED,
+        },
+        keys: Keys::Single,
+        value: |seen, _| seen.of_others(seen.sums.mass.value()),
+        chance: Some(|seen, _| seen.of_others(seen.exposure.mass.value())),
+    },
+    expected!("rare_mass", Keys::Single, |seen, _| seen.of_others(seen.expected_mass()), |seen, _| seen
+        .of_others(seen.exposure.mass.value())),
+    Metric {
+        explanation: Explanation {
+            name: "frequency_shift",
+            measures: "How much more common the attended tokens are than the others of the sentence; below 0 they are rarer.",
+            formula: "mean over i in T of (sum_j A[i, j] u_j) / (sum_j A[i, j]) - mean_j u_j, j in T without i; u_j the share of \
+                occurrences in the corpus that are of rarer tokens, and half of that of tokens as common",
+            chance: "0",
+            source: OURS,
+            caveats: "Punctuation is the commonest of all: a head that goes there goes to common tokens.",
+        },
+        keys: Keys::Single,
+        value: |seen, _| seen.of_queries(seen.sums.shift.value(), seen.sums.shifted),
+        chance: Some(|seen, _| seen.of_queries(0.0, seen.exposure.queries)),
+    },
+    Metric {
+        explanation: Explanation {
+            name: "frequency_shift_rare",
+            measures: "The `frequency_shift` from the rarest tokens of the sentence: how much a head goes from rare words to \
+                common ones.",
+            formula: "as frequency_shift, over i in R",
+            chance: "0",
+            source: OURS,
+            caveats: COUNTED,
+        },
+        keys: Keys::Single,
+        value: |seen, _| seen.of_rarest(seen.sums.shift_rare.value(), seen.sums.shifted_rare),
+        chance: Some(|seen, _| seen.of_rarest(0.0, seen.exposure.rarest)),
+    },
+];

@@ -1,0 +1,140 @@
+//! Rare and common words: whether a head goes to the one or the other (METHODOLOGY, "Frequency").
+
+mod metrics;
+mod sums;
+#[cfg(test)]
+mod tests;
+
+use anstyle::AnsiColor;
+use anyhow::Result;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+
+use crate::passes::observer::{self, Observer, sums, watching};
+use crate::study::labels::content::{assess_content, thresholds};
+use crate::study::labels::policy::{Policy, Threshold};
+use crate::study::labels::{Detector, Parameter, Shown};
+use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::metrics::explanation::Explanation;
+use crate::study::metrics::metric;
+use crate::study::metrics::metric::{Fraction, Keys};
+use crate::study::section::Section;
+use crate::study::show::summary::Summary;
+use crate::study::{Card, Counts, Observed, Study, Subject, columns};
+use metrics::{METRICS, Seen};
+use sums::{FrequencyBlock, FrequencySums, HeadSums};
+
+/// Whether each head goes to rare or to common words.
+pub struct Frequency;
+
+const RARE_ARGMAX: Threshold = Threshold::rule(
+    "rare_argmax",
+    0.1,
+    "how far above chance the `rare_argmax` of a `rare-words` head is; Voita et al. 2019 name no threshold, so it is the \
+        one of the other labels by what a head attends to",
+);
+
+const RARE_WORDS: Detector = Detector {
+    explanation: Explanation {
+        name: "rare-words",
+        measures: "The head's most attended token is one of the rarest of the sentence.",
+        formula: "rare_argmax_over_chance >= {rare_argmax} and rare_argmax_over_position >= 0, by blocks of sentences, q <= {label_q}",
+        chance: "chance.rare_argmax: |R|/|T|, and the head's own rare_argmax_expected",
+        source: "Voita et al. 2019, section 5.3: a head that points to the least frequent tokens of a sentence.",
+        caveats: "Special tokens are left out of the argmax, so most of the head's attention may be there. \
+            Rare is what is rare in this corpus, unless counts of another are given.",
+    },
+    thresholds: &thresholds(&RARE_ARGMAX),
+    parameter: Parameter::None,
+    shown: Shown { code: Some("rare"), colour: AnsiColor::BrightMagenta, in_controls: false },
+    assess: |evidence, policy| {
+        assess_content("rare-words", "rare_argmax", None, &RARE_ARGMAX, (evidence, policy)).into_iter().collect()
+    },
+};
+
+/// The section `frequency` of the report.
+#[derive(Deserialize)]
+struct FrequencySection {
+    frequency: Counted,
+}
+
+/// Queries that metrics of rare words rest on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+struct Counted {
+    /// Tokens that are not among the rarest of their sentence, in sentences whose rarest are not among the commonest of
+    /// the corpus.
+    queries: u64,
+}
+
+impl Section for FrequencySection {
+    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
+        vec![("frequency", &self.frequency)]
+    }
+
+    fn summary(&self, _: &Policy) -> Summary {
+        match self.frequency.queries {
+            0 => "No sentence has a token beyond the 500 commonest: no label of rare words was tested.\n".into(),
+            _ => Summary::default(),
+        }
+    }
+}
+
+impl Study for Frequency {
+    fn card(&self) -> &'static Card {
+        &Card {
+            name: "frequency",
+            question: "Does each head go to rare words, or from rare words to common ones?",
+            needs: "any corpus of more than 500 different tokens, whose tokens are counted beforehand; with --counts standard \
+                input, too",
+            by_default: true,
+            settings_key: None,
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        Counts::Needed
+    }
+
+    fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
+        watching(FrequencySums::new(subject.grid))
+    }
+
+    fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
+        observer::restored::<FrequencySums>(bytes)
+    }
+
+    fn metrics(&self) -> Vec<(&'static Explanation, Keys)> {
+        metric::listed(METRICS)
+    }
+
+    fn detectors(&self) -> &'static [Detector] {
+        const { &[RARE_WORDS] }
+    }
+
+    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+        let sums: &FrequencySums = sums(observed[0].sums);
+        let (blocks, rates, uniform) = (sums.blocks().with_total(), sums.rates(), HeadSums::default());
+        let seen = |block: &FrequencyBlock, sums: &HeadSums, of_chance: bool| -> Vec<Fraction> {
+            let seen = Seen { exposure: &block.exposure, sums, rates: &rates };
+            let value = |metric: &metric::Metric<metrics::Ratio>| {
+                if of_chance { metric.chance.unwrap_or(metric.value)(&seen, 0) } else { (metric.value)(&seen, 0) }
+            };
+            METRICS.iter().map(value).collect()
+        };
+        let of_head = |number: Option<usize>, place: usize| {
+            let block = blocks.at(number);
+            seen(block, &block.heads[place], false)
+        };
+        let of_chance = |number: Option<usize>| seen(blocks.at(number), &uniform, true);
+        let frequency = Counted { queries: blocks.total().exposure.others };
+        (Estimates::new(&columns(self), bench, of_head, of_chance), Box::new(FrequencySection { frequency }))
+    }
+
+    fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
+        vec![("frequency", generator.subschema_for::<Counted>())]
+    }
+
+    fn read(&self, report: &str) -> serde_json::Result<Box<dyn Section>> {
+        Ok(Box::new(serde_json::from_str::<FrequencySection>(report)?))
+    }
+}

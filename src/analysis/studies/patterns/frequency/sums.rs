@@ -1,0 +1,318 @@
+//! The sums of attention by how common tokens are, per block of sentences.
+
+use std::sync::Arc;
+
+use multiversion::multiversion;
+use serde::{Deserialize, Serialize};
+
+use crate::linalg::lanes::{LANES, dot};
+use crate::linalg::search::{first_at_least, largest};
+use crate::model::forward::attention::AttentionView;
+use crate::model::grid::HeadGrid;
+use crate::passes::beforehand::Beforehand;
+use crate::passes::observer::{Lent, Sums};
+use crate::sequences::counts::TokenCounts;
+use crate::sequences::fold::text::TextAttention;
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::stats::exact::ExactSum;
+use crate::study::instruments::position::{ByBin, Pair, Pairs, Profile, ProfileSums};
+
+/// The rank that the rarest tokens of a sentence must be beyond: those of Voita et al. 2019, section 5.3, are not among
+/// the 500 most frequent.
+pub const COMMONEST: u64 = 500;
+
+/// The sums of one head in a block.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeadSums {
+    /// Queries whose most attended token of text is among the rarest.
+    pub argmax: u64,
+    /// Attention to the rarest.
+    pub mass: ExactSum,
+    /// How much more common the attended tokens are than the others.
+    pub shift: ExactSum,
+    /// Queries with any attention on other tokens of text.
+    pub shifted: u64,
+    /// The same of the rarest tokens as queries.
+    pub shift_rare: ExactSum,
+    /// Those with any attention on other tokens of text.
+    pub shifted_rare: u64,
+    /// The most attended tokens by offset.
+    pub argmax_profile: ProfileSums,
+    /// Attention by offset.
+    pub mass_profile: ProfileSums,
+}
+
+impl HeadSums {
+    fn add(&mut self, seen: &Observed) {
+        self.argmax += seen.argmax;
+        self.mass += seen.mass;
+        self.shift += seen.shift;
+        self.shifted += seen.shifted;
+        self.shift_rare += seen.shift_rare;
+        self.shifted_rare += seen.shifted_rare;
+        self.argmax_profile.add(&seen.argmax_profile);
+        self.mass_profile.add(&seen.mass_profile);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.argmax += other.argmax;
+        self.mass += other.mass;
+        self.shift += other.shift;
+        self.shifted += other.shifted;
+        self.shift_rare += other.shift_rare;
+        self.shifted_rare += other.shifted_rare;
+        self.argmax_profile.merge(&other.argmax_profile);
+        self.mass_profile.merge(&other.mass_profile);
+    }
+}
+
+/// The denominators and the sums of uniform attention.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exposure {
+    /// Queries that are not among the rarest of their sentence, in sentences that count.
+    pub others: u64,
+    /// Sentences with any, the first of each family alone.
+    pub others_sentences: u64,
+    /// Queries with another token of text.
+    pub queries: u64,
+    /// Sentences with any, the first of each family alone.
+    pub sentences: u64,
+    /// Queries among the rarest, in sentences that count.
+    pub rarest: u64,
+    /// Sentences with any, the first of each family alone.
+    pub rarest_sentences: u64,
+    /// How many of the queries have one of the rarest by chance: the sum of `|R|/|T|`.
+    pub argmax: ExactSum,
+    /// What uniform attention gives the rarest: the sum of `|R|/n`.
+    pub mass: ExactSum,
+}
+
+impl Exposure {
+    fn merge(&mut self, other: &Self) {
+        self.others += other.others;
+        self.others_sentences += other.others_sentences;
+        self.queries += other.queries;
+        self.sentences += other.sentences;
+        self.rarest += other.rarest;
+        self.rarest_sentences += other.rarest_sentences;
+        self.argmax += other.argmax;
+        self.mass += other.mass;
+    }
+}
+
+/// The sums of one block of sentences, or of all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrequencyBlock {
+    /// The denominators.
+    pub exposure: Exposure,
+    /// The sums of each head; `[layers * heads]`.
+    pub heads: Vec<HeadSums>,
+}
+
+impl FrequencyBlock {
+    fn new(grid: HeadGrid) -> Self {
+        Self { heads: vec![HeadSums::default(); grid.count()], ..Self::default() }
+    }
+}
+
+impl Merge for FrequencyBlock {
+    fn merge(&mut self, other: &Self) {
+        self.exposure.merge(&other.exposure);
+        self.heads.iter_mut().zip(&other.heads).for_each(|(sum, head)| sum.merge(head));
+    }
+}
+
+/// The sums of all blocks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FrequencySums {
+    grid: HeadGrid,
+    blocks: Blocks<FrequencyBlock>,
+    /// The pairs of queries that are not among the rarest, each key as likely to be the most attended.
+    argmax_pairs: Pairs,
+    /// The same pairs as uniform attention weights them.
+    mass_pairs: Pairs,
+    #[serde(skip)]
+    counts: Option<Arc<TokenCounts>>,
+}
+
+impl FrequencySums {
+    /// Empty sums for a model with `grid` heads.
+    pub fn new(grid: HeadGrid) -> Self {
+        let blocks = Blocks::new(FrequencyBlock::new(grid));
+        let pairs = || Pairs::new(1);
+        Self { grid, blocks, argmax_pairs: pairs(), mass_pairs: pairs(), counts: None }
+    }
+
+    /// The sums of each block.
+    pub fn blocks(&self) -> &Blocks<FrequencyBlock> {
+        &self.blocks
+    }
+
+    /// The rates by which offsets alone find the rarest: by the most attended token, and by mass.
+    pub fn rates(&self) -> [ByBin<f64>; 2] {
+        [self.argmax_pairs.rates(0), self.mass_pairs.rates(0)]
+    }
+}
+
+/// A sentence of at least two tokens of text, each more or less common.
+#[derive(Debug)]
+pub struct Commonness {
+    /// The places of the tokens of text.
+    text: Vec<usize>,
+    /// The share of occurrences in the corpus that are of rarer tokens; 0 for tokens that are not of text.
+    common: Vec<f32>,
+    /// The sum of those.
+    sum: f64,
+    /// Whether a token is one of the sentence's rarest; nowhere where the sentence does not count.
+    is_rare: Vec<bool>,
+    /// Those that are.
+    rare: Vec<usize>,
+}
+
+impl Commonness {
+    /// `None` if there are fewer than two tokens of text.
+    #[expect(clippy::cast_possible_truncation, reason = "weights are f32, and so is what they are multiplied with")]
+    fn new(sequence: &Sequence, counts: &TokenCounts) -> Option<Self> {
+        let n = sequence.ids.len();
+        let text: Vec<usize> = sequence.text_places().collect();
+        if text.len() < 2 {
+            return None;
+        }
+        let width = n.next_multiple_of(LANES);
+        let (mut common, mut is_rare) = (vec![0.0; width], vec![false; n]);
+        let of = |token: usize| counts.of(sequence.ids[token]);
+        for &token in &text {
+            common[token] = of(token).commonness as f32;
+        }
+        let rarest = text.iter().map(|&token| of(token)).min_by_key(|frequency| frequency.count)?;
+        if rarest.rank > COMMONEST {
+            text.iter().for_each(|&token| is_rare[token] = of(token).count == rarest.count);
+        }
+        let sum = common.iter().map(|&share| f64::from(share)).sum();
+        let rare = (0..n).filter(|&token| is_rare[token]).collect();
+        Some(Self { text, common, sum, is_rare, rare })
+    }
+
+    /// The tokens of text that are not among the rarest; none where the sentence does not count.
+    fn others(&self) -> impl Iterator<Item = usize> + Clone {
+        self.text.iter().copied().filter(|&token| !self.rare.is_empty() && !self.is_rare[token])
+    }
+}
+
+/// One head's sums in one sentence.
+#[derive(Debug, Default)]
+struct Observed {
+    argmax: u64,
+    mass: f64,
+    shift: f64,
+    shifted: u64,
+    shift_rare: f64,
+    shifted_rare: u64,
+    argmax_profile: Profile,
+    mass_profile: Profile,
+}
+
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn observe<'a>(sentence: &'a Commonness, text: &'a TextAttention, view: AttentionView<'a>) -> Observed {
+    let mut seen = Observed::default();
+    for &query in &sentence.text {
+        let (row, mass) = (text.row(query), text.mass(query));
+        if mass > 0.0 {
+            let others = (sentence.text.len() - 1) as f64;
+            let common = f64::from(dot(row, &sentence.common));
+            let shift = common / mass - (sentence.sum - f64::from(sentence.common[query])) / others;
+            seen.shift += shift;
+            seen.shifted += 1;
+            if sentence.is_rare[query] {
+                seen.shift_rare += shift;
+                seen.shifted_rare += 1;
+            }
+        }
+        if sentence.rare.is_empty() || sentence.is_rare[query] {
+            continue;
+        }
+        let favourite = favourite(sentence, row, query, view.row(query)[query]);
+        seen.argmax += u64::from(sentence.is_rare[favourite]);
+        seen.argmax_profile.add_one(query, favourite);
+        seen.mass += sentence.rare.iter().map(|&rare| f64::from(row[rare])).sum::<f64>();
+        seen.mass_profile.add_text(text, query, 1.0);
+    }
+    seen
+}
+
+/// The token of text with the largest weight, which may be the query, whose weight is not in its row; the lowest of equals.
+#[inline]
+fn favourite(sentence: &Commonness, row: &[f32], query: usize, own: f32) -> usize {
+    let most = largest(row);
+    if own > most {
+        query
+    } else if most > 0.0 {
+        let other = first_at_least(row, most);
+        if own < most { other } else { other.min(query) }
+    } else {
+        sentence.text[0]
+    }
+}
+
+/// The block of a sequence, and its tokens.
+#[derive(Debug)]
+pub struct Begun {
+    block: usize,
+    sentence: Option<Commonness>,
+}
+
+impl Sums for FrequencySums {
+    type Begun = Begun;
+
+    fn begin_pass(&mut self, known: &Beforehand) {
+        self.counts.clone_from(&known.counts);
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> Begun {
+        let (block, is_first) = (block_of(sequence.family.number), sequence.family.is_first);
+        let sentence = self.counts.as_ref().and_then(|counts| Commonness::new(sequence, counts));
+        if let Some(sentence) = &sentence {
+            let (text, rare) = (sentence.text.len() as u64, sentence.rare.len() as u64);
+            let others = sentence.others().count() as u64;
+            let exposure = &mut self.blocks[block].exposure;
+            exposure.queries += text;
+            exposure.sentences += u64::from(is_first);
+            exposure.others += others;
+            exposure.others_sentences += u64::from(others > 0 && is_first);
+            exposure.rarest += rare;
+            exposure.rarest_sentences += u64::from(rare > 0 && is_first);
+            let [by_text, by_all] = [text as f64, sequence.ids.len() as f64].map(|keys| 1.0 / keys);
+            exposure.argmax += (others * rare) as f64 * by_text;
+            exposure.mass += (others * rare) as f64 * by_all;
+            for (pairs, weight) in [(&mut self.argmax_pairs, by_text), (&mut self.mass_pairs, by_all)] {
+                let keys = |query: usize| sentence.text.iter().copied().filter(move |&key| key != query);
+                let target = |key: usize| sentence.is_rare[key].then_some((0, 1.0));
+                let pair = |query: usize| keys(query).map(move |key| Pair { query, key, weight, target: target(key) });
+                pairs.add(sentence.others().flat_map(pair));
+            }
+        }
+        Begun { block, sentence }
+    }
+
+    fn head(&mut self, Begun { block, sentence }: &mut Begun, lent: &mut Lent<'_>) {
+        let Some(sentence) = sentence else { return };
+        let view = lent.attention();
+        let head = self.grid.index(view.layer, view.head);
+        self.blocks[*block].heads[head].add(&observe(sentence, lent.text(), view));
+    }
+
+    fn merge(&mut self, other: &Self) {
+        assert_eq!(self.grid, other.grid, "sums of one analysis");
+        self.blocks.merge(&other.blocks);
+        self.argmax_pairs.merge(&other.argmax_pairs);
+        self.mass_pairs.merge(&other.mass_pairs);
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        self.grid == grid
+            && self.blocks.fit(|block| block.heads.len() == grid.count())
+            && [&self.argmax_pairs, &self.mass_pairs].iter().all(|pairs| pairs.targets() == 1)
+    }
+}

@@ -1,0 +1,12 @@
+//! Studies of attention patterns: to which tokens, words and relations a head attends.
+
+pub mod attention;
+pub mod coreference;
+pub mod dependency;
+pub mod explained;
+pub mod frequency;
+pub mod norms;
+pub mod repeats;
+pub mod segments;
+pub mod trees;
+pub mod words;

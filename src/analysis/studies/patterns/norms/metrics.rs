@@ -1,0 +1,297 @@
+//! The metrics of the study: one table.
+
+use super::head_sums::{NormSums, SINK_KINDS, SINKS};
+use super::shares::{ByBlock, Shares};
+use super::sums::{Exposure, NormBlock};
+use crate::model::grid::HeadGrid;
+use crate::stats::blocks::BLOCKS;
+use crate::stats::exact::ExactSum;
+use crate::study::metrics::explanation::Explanation;
+use crate::study::metrics::metric::{Fraction, Keys, Metric};
+
+/// One head in a block, or in all of them.
+pub struct Seen<'a> {
+    exposure: &'a Exposure,
+    /// The whole corpus: what is nowhere in it has no share of 0, but none.
+    corpus: &'a Exposure,
+    sums: &'a NormSums<ExactSum>,
+    /// The heads of its layer.
+    layer: &'a [NormSums<ExactSum>],
+    shares: &'a Shares,
+    /// The place of the block in lists by block.
+    block: usize,
+}
+
+/// A cell of a metric.
+type Ratio = fn(&Seen<'_>, usize) -> Fraction;
+
+impl<'a> Seen<'a> {
+    /// The head at `place`, in the block of this number, or in all of them, which `total` has in one.
+    pub fn new(
+        (number, block, total): (Option<usize>, &'a NormBlock, &'a NormBlock),
+        grid: HeadGrid,
+        place: usize,
+        shares: &'a Shares,
+    ) -> Self {
+        let first = grid.index(grid.at(place).0, 0);
+        Self {
+            exposure: &block.exposure,
+            corpus: &total.exposure,
+            sums: &block.heads[place],
+            layer: &block.heads[first..first + grid.heads],
+            shares,
+            block: number.unwrap_or(BLOCKS),
+        }
+    }
+
+    /// Every cell of the table.
+    pub fn values(&self) -> Vec<Fraction> {
+        METRICS.iter().flat_map(|metric| metric.keys.places().map(|cell| (metric.value)(self, cell))).collect()
+    }
+
+    /// Every cell as chance has it for this head.
+    pub fn chances(&self) -> Vec<Fraction> {
+        let chance = |metric: &'static Metric<Ratio>| metric.chance.unwrap_or(|_, _| Fraction::NONE);
+        METRICS.iter().flat_map(|metric| metric.keys.places().map(move |cell| chance(metric)(self, cell))).collect()
+    }
+
+    /// A ratio that rests on all text queries.
+    fn of(&self, numerator: ExactSum, denominator: ExactSum) -> Fraction {
+        self.resting(Fraction::new(numerator.value(), denominator.value()))
+    }
+
+    fn resting(&self, fraction: Fraction) -> Fraction {
+        fraction.resting_on(self.exposure.queries, self.exposure.families)
+    }
+
+    /// A mean over the text queries that have any share by norm.
+    fn mean(&self, sum: ExactSum) -> Fraction {
+        self.mean_but(self.sums.silent, sum)
+    }
+
+    /// A mean over all text queries but some.
+    fn mean_but(&self, silent: ExactSum, sum: ExactSum) -> Fraction {
+        self.resting(Fraction::new(sum.value(), self.exposure.queries as f64 - silent.value()))
+    }
+
+    /// The same over those with a text token at an offset.
+    fn at_offset(&self, slot: usize, sum: ExactSum) -> Fraction {
+        let (queries, sentences) = (self.exposure.offset_queries[slot], self.exposure.offset_families[slot]);
+        let heard = queries as f64 - self.sums.offset_silent[slot].value();
+        Fraction::new(sum.value(), heard).resting_on(queries, sentences)
+    }
+
+    /// A ratio about a kind of sink, if the corpus has any of it.
+    fn if_present(&self, sink: usize, fraction: Fraction) -> Fraction {
+        if self.corpus.sinks[sink] > 0 { fraction } else { Fraction::NONE }
+    }
+
+    /// The cell of a share that is no ratio of sums.
+    fn share(&self, share: &ByBlock) -> Fraction {
+        self.resting(share[self.block])
+    }
+}
+
+const BY_SINK: Keys = Keys::Each(SINK_KINDS, |sink| SINKS[sink].to_owned());
+
+const FIRST_SPECIAL: usize = 0;
+const SEPARATOR: usize = 1;
+const PUNCTUATION: usize = 2;
+
+const KOBAYASHI: &str = "Kobayashi et al. 2020, section 2.2 and 4, at the token level of Clark et al. 2019.";
+const OURS: &str = "Defined here.";
+const OWN_CHANCE: &str = "uniform attention with the head's own norms: in `chance` of the head";
+const NO_CHANCE: &str = "none: what a head without any preference for keys writes depends on its values";
+const CANCELS: &str = "Norms ignore that vectors cancel: see cancellation. The value bias is part of every norm, \
+    whatever is attended to.";
+const BARE: &str = "The value bias is left out.";
+
+/// All metrics of the study, in the order of the report.
+pub const METRICS: &[Metric<Ratio>] = &[
+    Metric {
+        explanation: Explanation {
+            name: "norm_offset_mass",
+            measures: "How much of what a head adds up for a token comes from the token k places away, by norms, for \
+                each k of -8..8.",
+            formula: "norm_offset_mass[k] = mean of N[i, i+k] over i in T with i+k in T, \
+                N[i, j] = A[i, j] |f_j| / sum_k A[i, k] |f_k|, f_j = v_j W_O",
+            chance: OWN_CHANCE,
+            source: KOBAYASHI,
+            caveats: CANCELS,
+        },
+        keys: Keys::BY_OFFSET,
+        value: |seen, slot| seen.at_offset(slot, seen.sums.offset_mass[slot]),
+        chance: Some(|seen, slot| seen.at_offset(slot, seen.sums.uniform_offset_mass[slot])),
+    },
+    Metric {
+        explanation: Explanation {
+            name: "norm_window_mass",
+            measures: "The same of the two tokens on either side.",
+            formula: "mean over i in T of the sum of N[i, j] over 0 < |i-j| <= 2, j in T",
+            chance: OWN_CHANCE,
+            source: OURS,
+            caveats: CANCELS,
+        },
+        keys: Keys::Single,
+        value: |seen, _| seen.mean(seen.sums.window_mass),
+        chance: Some(|seen, _| seen.mean(seen.sums.uniform_window_mass)),
+    },
+    Metric {
+        explanation: Explanation {
+            name: "norm_first_special_mass",
+            measures: "The same of the first special token ([CLS]).",
+            formula: "mean over i in T of N[i, first special]",
+            chance: OWN_CHANCE,
+            source: KOBAYASHI,
+            caveats: CANCELS,
+        },
+        keys: Keys::Single,
+        value: |seen, _| seen.if_present(FIRST_SPECIAL, seen.mean(seen.sums.sink_mass[FIRST_SPECIAL])),
+        chance: Some(|seen, _| seen.if_present(FIRST_SPECIAL, seen.mean(seen.sums.uniform_sink_mass[FIRST_SPECIAL]))),
+    },
+    Metric {
+        explanation: Explanation {
+            name: "norm_separator_mass",
+            measures: "The same of the separators ([SEP]).",
+            formula: "mean over i in T of the sum of N[i, j] over separators j",
+            chance: OWN_CHANCE,
+            source: KOBAYASHI,
+            caveats: CANCELS,
+        },
+        keys: Keys::Single,
+        value: |seen, _| seen.if_present(SEPARATOR, seen.mean(seen.sums.sink_mass[SEPARATOR])),
+        chance: Some(|seen, _| seen.if_present(SEPARATOR, seen.mean(seen.sums.uniform_sink_mass[SEPARATOR]))),
+    },
+    Metric {
+        explanation: Explanation {
+            name: "norm_punctuation_mass",
+            measures: "The same of punctuation.",
+            formula: "mean over i in T of the sum of N[i, j] over tokens j that are all Unicode punctuation (category P)",
+            chance: OWN_CHANCE,
+            source: "Kobayashi et al. 2020, section 4, who count periods and commas only.",
+            caveats: CANCELS,
+        },
+        keys: Keys::Single,
+        value: |seen, _| seen.mean(seen.sums.sink_mass[PUNCTUATION]),
+        chance: Some(|seen, _| seen.mean(seen.sums.uniform_sink_mass[PUNCTUATION])),
+    },
+    Metric {
+        explanation: Explanation {
+            name: "output_ratio",
+            measures: "How large what a head writes is beside what it is added to.",
+            formula: "mean over i in T of |o_i| / |x_i|, o_i = sum_j A[i, j] f_j, x_i the residual stream below the layer",
+            chance: NO_CHANCE,
+            source: "After the mixing ratio of Kobayashi et al. 2021, for a single head.",
+            caveats: "Where layers are normalised after the sum, x_i has the scale of that normalisation: compare within \
+                a model, and rather within a layer.",
+        },
+        keys: Keys::Single,
+        value: |seen, _| seen.mean_but(seen.sums.output_ratio_silent, seen.sums.output_ratio),
+        chance: None,
+    },
+    Metric {
+        explanation: Explanation {
+            name: "cancellation",
+            measures: "How much is left of what a head adds up: 1 if all its vectors point the same way, near 0 if they \
+                cancel.",
+            formula: "(sum over i in T of |o_i|) / (sum over i in T of sum_j A[i, j] |f_j|)",
+            chance: OWN_CHANCE,
+            source: OURS,
+            caveats: "The value bias points the same way in every vector: a large one takes it to 1.",
+        },
+        keys: Keys::Single,
+        value: |seen, _| seen.of(seen.sums.output, seen.sums.spent),
+        chance: Some(|seen, _| seen.of(seen.sums.uniform_output, seen.sums.uniform_spent)),
+    },
+    Metric {
+        explanation: Explanation {
+            name: "output_share",
+            measures: "How much a head writes, as a multiple of the mean head of its layer.",
+            formula: "mean over i in T of |o°_i|, divided by its mean over the heads of the layer",
+            chance: "1: all heads write alike",
+            source: "Sandoval-Segura et al. 2026 compare heads so, by the norm before the output projection.",
+            caveats: BARE,
+        },
+        keys: Keys::Single,
+        value: |seen, _| {
+            let layer: f64 = seen.layer.iter().map(|head| head.bare_output.value()).sum();
+            seen.resting(Fraction::new(seen.sums.bare_output.value(), layer / seen.layer.len() as f64))
+        },
+        chance: Some(|seen, _| Fraction::new(seen.exposure.queries as f64, seen.exposure.queries as f64)),
+    },
+    Metric {
+        explanation: Explanation {
+            name: "constant_share",
+            measures: "How much of what a head writes is the same for every token of the corpus.",
+            formula: "|mean o°|² / mean |o°|², over i in T of all sentences",
+            chance: NO_CHANCE,
+            source: OURS,
+            caveats: BARE,
+        },
+        keys: Keys::Single,
+        value: |seen, _| seen.share(&seen.shares.constant),
+        chance: None,
+    },
+    Metric {
+        explanation: Explanation {
+            name: "sentence_share",
+            measures: "How much of the variance of what a head writes lies between sentences: 1 if it writes the same to \
+                all tokens of a sentence.",
+            formula: "B / (B + W): W = the mean square of o° within sentences, B = the unbiased variance component \
+                between them",
+            chance: NO_CHANCE,
+            source: "An analysis of variance with one random factor: Searle, Casella & McCulloch 1992, section 3.6.",
+            caveats: "B is unbiased, so it can come out below 0. The value bias is left out, as it is of every variance.",
+        },
+        keys: Keys::Single,
+        value: |seen, _| seen.share(&seen.shares.sentence),
+        chance: None,
+    },
+    Metric {
+        explanation: Explanation {
+            name: "sink_part",
+            measures: "How much of what a head writes comes from a kind of sink, for each of first-special, separator \
+                and punctuation.",
+            formula: "(sum over i in T of <s_i, o°_i>) / (sum over i in T of |o°_i|²), \
+                s_i = sum of A[i, j] f°_j over the sinks j",
+            chance: "uniform attention with the head's own values: in `chance` of the head",
+            source: "Defined here: the projection of a part on the whole, which adds up to 1 over all keys. \
+                After Kobayashi et al. 2020, whose norms do not.",
+            caveats: "Below 0 where the sinks' vectors point against what is written, above 1 where the rest does. \
+                The value bias is left out.",
+        },
+        keys: BY_SINK,
+        value: |seen, sink| seen.if_present(sink, seen.of(seen.sums.sink_product[sink], seen.sums.square)),
+        chance: Some(|seen, sink| {
+            seen.if_present(sink, seen.of(seen.sums.uniform_sink_product[sink], seen.sums.uniform_square))
+        }),
+    },
+    Metric {
+        explanation: Explanation {
+            name: "sink_constant_share",
+            measures: "How much of what comes from a kind of sink is the same for every token of the corpus.",
+            formula: "n |mean s|² / sum |s_i|², over i in T of all sentences",
+            chance: NO_CHANCE,
+            source: OURS,
+            caveats: BARE,
+        },
+        keys: BY_SINK,
+        value: |seen, sink| seen.if_present(sink, seen.share(&seen.shares.sink_constant[sink])),
+        chance: None,
+    },
+    Metric {
+        explanation: Explanation {
+            name: "sink_sentence_share",
+            measures: "How much of what comes from a kind of sink differs between sentences and is the same within them.",
+            formula: "(sum over sentences of n_s |mean of s in the sentence|² - n |mean s|²) / sum |s_i|²",
+            chance: NO_CHANCE,
+            source: OURS,
+            caveats: "With sink_constant_share and what differs within sentences it adds up to 1. In short sentences \
+                the mean of few tokens also differs between sentences: compare sentence_share, which is corrected \
+                for that. The value bias is left out.",
+        },
+        keys: BY_SINK,
+        value: |seen, sink| seen.if_present(sink, seen.share(&seen.shares.sink_sentence[sink])),
+        chance: None,
+    },
+];

@@ -1,0 +1,100 @@
+//! The length of what is written: `o_i` with the value bias, `o°_i` without.
+
+use super::vectors::{add_rows, inner, inner_with_row, sized};
+use super::{NormSums, Written, places, queries};
+use crate::linalg::lanes::{LANES, across, dot, shifted_dot};
+use crate::sequences::fold::roles::TokenRoles;
+
+/// Room for lengths and vectors, reused from head to head.
+#[derive(Clone, Debug, Default)]
+pub struct Buffers {
+    /// `[3, queries]`, rounded up to whole vectors: `|o°_i|²`, `|o_i|²` and `|x_i|`.
+    lengths: Vec<f32>,
+    /// `[head_dim]`: the mean of all values, and its product with `W_O W_Oᵀ`.
+    mean: Vec<f64>,
+    product: Vec<f64>,
+}
+
+/// The lengths over all text queries.
+#[inline(always)]
+pub fn add(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &Written<'_>, buffers: &mut Buffers) {
+    let Written { output, values, norms, .. } = head;
+    let room = roles.tokens.next_multiple_of(LANES);
+    let (bare, rest) = sized(&mut buffers.lengths, 3 * room).split_at_mut(room);
+    let (whole, inputs) = rest.split_at_mut(room);
+    let mut count = 0;
+    for run in &roles.text {
+        for query in run.clone() {
+            let (context, product) = (output.contexts.row(query), output.products.row(query));
+            bare[count] = dot(context, product);
+            whole[count] = shifted_dot(context, values.bias, product, norms.bias_product);
+            inputs[count] = output.input_norms[query];
+            count += 1;
+        }
+    }
+    let filled = count.next_multiple_of(LANES);
+    // Nothing is written beyond the last query, and it is no input of 0.
+    for (list, none) in [(&mut *bare, 0.0), (&mut *whole, 0.0), (&mut *inputs, 1.0)] {
+        list[count..filled].fill(none);
+    }
+    let mut totals = [[0.0; LANES]; 5];
+    let lists = bare[..filled].as_chunks::<LANES>().0.iter().zip(whole[..filled].as_chunks::<LANES>().0);
+    for ((bare, whole), inputs) in lists.zip(inputs[..filled].as_chunks::<LANES>().0) {
+        for lane in 0..LANES {
+            let (square, length) = (positive(bare[lane]), positive(whole[lane]).sqrt());
+            let input = f64::from(inputs[lane]);
+            totals[0][lane] += square;
+            totals[1][lane] += square.sqrt();
+            totals[2][lane] += length;
+            totals[3][lane] += if input > 0.0 { length / input } else { 0.0 };
+            totals[4][lane] += if input > 0.0 { 0.0 } else { 1.0 };
+        }
+    }
+    for (total, sum) in totals.into_iter().zip([
+        &mut sums.square,
+        &mut sums.bare_output,
+        &mut sums.output,
+        &mut sums.output_ratio,
+        &mut sums.output_ratio_silent,
+    ]) {
+        *sum = across(total, |a, b| a + b);
+    }
+}
+
+/// Outputs and sinks of a head that attends uniformly and has the same values.
+#[inline(always)]
+pub fn add_uniform(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &Written<'_>, buffers: &mut Buffers) {
+    let Buffers { mean, product, .. } = buffers;
+    let Written { values, norms, .. } = head;
+    let (all, queries) = (0..roles.tokens, queries(roles));
+    let share = (roles.tokens as f64).recip();
+    for (rows, into) in [(values.rows, &mut *mean), (norms.products, &mut *product)] {
+        into.clear();
+        into.resize(head.head_dim(), 0.0);
+        add_rows(rows, std::slice::from_ref(&all), into);
+        for sum in into {
+            *sum *= share;
+        }
+    }
+    sums.uniform_square = queries * inner(mean, product).max(0.0);
+    for (sum, places) in sums.uniform_sink_product.iter_mut().zip(places(roles)) {
+        let mut products = 0.0;
+        for &place in places {
+            products += inner_with_row(values.rows.row(place), product);
+        }
+        *sum = queries * share * products;
+    }
+    for (value, bias) in mean.iter_mut().zip(values.bias) {
+        *value += f64::from(*bias);
+    }
+    for (value, bias) in product.iter_mut().zip(norms.bias_product) {
+        *value += f64::from(*bias);
+    }
+    sums.uniform_output = queries * inner(mean, product).max(0.0).sqrt();
+}
+
+/// Rounding can take a square of almost nothing below 0.
+#[inline(always)]
+fn positive(square: f32) -> f64 {
+    f64::from(square.max(0.0))
+}

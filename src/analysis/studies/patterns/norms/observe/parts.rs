@@ -1,0 +1,143 @@
+//! The vectors that are written, `o°_i`, and the part of them that comes from each kind of sink,
+//! `s_i = sum_j A[i,j] f°_j`.
+
+use std::ops::Range;
+
+use super::vectors::{add_rows, inner};
+use super::{NormSums, Written, places, queries};
+use crate::linalg::lanes::{LANES, across};
+use crate::sequences::fold::roles::TokenRoles;
+
+/// Sums vectors, and their squares and products; of the vectors, `[VECTORS, head_dim]`, before and after the product with
+/// `W_O W_Oᵀ`, both are given as zeros.
+#[inline(always)]
+pub fn add(
+    sums: &mut NormSums<f64>,
+    roles: &TokenRoles,
+    head: &Written<'_>,
+    vectors: &mut [f64],
+    products: &mut [f64],
+) {
+    let width = head.head_dim();
+    let queries = queries(roles);
+    let (vector, vectors) = vectors.split_at_mut(width);
+    let (product, products) = products.split_at_mut(width);
+    add_rows(head.output.contexts, &roles.text, vector);
+    add_rows(head.output.products, &roles.text, product);
+    sums.mean_square = inner(vector, product) / queries;
+    let of_sinks = vectors.chunks_exact_mut(width).zip(products.chunks_exact_mut(width));
+    for ((kind, places), (vector, product)) in places(roles).into_iter().enumerate().zip(of_sinks) {
+        if places.is_empty() {
+            continue;
+        }
+        let mut dots = Dots { square: [0.0; LANES], with_output: [0.0; LANES] };
+        let part = Part { head, text: &roles.text, places };
+        let whole = width - width % LANES;
+        for column in (0..whole).step_by(LANES) {
+            part.add_columns::<LANES>(column, &mut dots, vector, product);
+        }
+        for column in whole..width {
+            part.add_columns::<1>(column, &mut dots, vector, product);
+        }
+        sums.sink_square[kind] = across(dots.square, |a, b| a + b);
+        sums.sink_product[kind] = across(dots.with_output, |a, b| a + b);
+        sums.sink_mean_square[kind] = inner(vector, product) / queries;
+    }
+}
+
+/// The queries that are looked at together: the values of a sink are loaded once for all of them, and their partial
+/// results are a quarter of the registers of AVX-512, so that few queries are left over in short sentences.
+const TOGETHER: usize = 4;
+
+/// By lane, the terms of dot products.
+struct Dots {
+    /// Of the sum of `|s_i|²`.
+    square: [f64; LANES],
+    /// Of the sum of `<s_i, o°_i>`.
+    with_output: [f64; LANES],
+}
+
+/// The part that comes from the sinks of one kind.
+struct Part<'a> {
+    head: &'a Written<'a>,
+    text: &'a [Range<usize>],
+    places: &'a [usize],
+}
+
+impl Part<'_> {
+    /// Adds `C` columns of `s_i` to the dot products and to the sums of vectors, `[head_dim]`.
+    #[inline(always)]
+    fn add_columns<const C: usize>(&self, column: usize, dots: &mut Dots, vector: &mut [f64], product: &mut [f64]) {
+        let (mut square, mut with_output, mut part, mut through) = ([0.0; C], [0.0; C], [0.0; C], [0.0; C]);
+        for run in self.text {
+            for first in run.clone().step_by(TOGETHER) {
+                let count = TOGETHER.min(run.end - first);
+                let sums = if count == TOGETHER {
+                    self.of_queries::<TOGETHER, C>(first, column)
+                } else {
+                    let mut sums = [[0.0; C]; 4];
+                    for query in first..run.end {
+                        let own = self.of_queries::<1, C>(query, column);
+                        for lane in 0..C {
+                            sums[0][lane] += own[0][lane];
+                            sums[1][lane] += own[1][lane];
+                            sums[2][lane] += own[2][lane];
+                            sums[3][lane] += own[3][lane];
+                        }
+                    }
+                    sums
+                };
+                for lane in 0..C {
+                    square[lane] += f64::from(sums[0][lane]);
+                    with_output[lane] += f64::from(sums[1][lane]);
+                    part[lane] += f64::from(sums[2][lane]);
+                    through[lane] += f64::from(sums[3][lane]);
+                }
+            }
+        }
+        for lane in 0..C {
+            dots.square[lane] += square[lane];
+            dots.with_output[lane] += with_output[lane];
+        }
+        vector[column..][..C].copy_from_slice(&part);
+        product[column..][..C].copy_from_slice(&through);
+    }
+
+    /// Over `Q` queries, the sums of some columns of `s_i` times its product with `W_O W_Oᵀ`, of `s_i` times that of the
+    /// output, of `s_i`, and of its product. A few queries are summed as f32, as the values are.
+    #[inline(always)]
+    fn of_queries<const Q: usize, const C: usize>(&self, first: usize, column: usize) -> [[f32; C]; 4] {
+        let Written { attention, values, norms, output } = self.head;
+        let rows: [&[f32]; Q] = std::array::from_fn(|query| attention.row(first + query));
+        let (mut parts, mut throughs) = ([[0.0; C]; Q], [[0.0; C]; Q]);
+        for &place in self.places {
+            let value = columns::<C>(values.rows.row(place), column);
+            let value_product = columns::<C>(norms.products.row(place), column);
+            for query in 0..Q {
+                let weight = rows[query][place];
+                for lane in 0..C {
+                    parts[query][lane] = weight.mul_add(value[lane], parts[query][lane]);
+                    throughs[query][lane] = weight.mul_add(value_product[lane], throughs[query][lane]);
+                }
+            }
+        }
+        let mut sums = [[0.0; C]; 4];
+        for query in 0..Q {
+            let output = columns::<C>(output.products.row(first + query), column);
+            for lane in 0..C {
+                let (part, through) = (parts[query][lane], throughs[query][lane]);
+                sums[0][lane] = part.mul_add(through, sums[0][lane]);
+                sums[1][lane] = part.mul_add(output[lane], sums[1][lane]);
+                sums[2][lane] += part;
+                sums[3][lane] += through;
+            }
+        }
+        sums
+    }
+}
+
+/// `C` values of a row from a column on.
+#[inline(always)]
+fn columns<const C: usize>(row: &[f32], column: usize) -> &[f32; C] {
+    row[column..].first_chunk().expect("columns of the row")
+}

@@ -1,0 +1,167 @@
+//! Shares of the vectors that a head writes, which are no ratios of sums: the part that is the same everywhere, and the
+//! part that differs from sentence to sentence (METHODOLOGY, "Norms and sinks").
+
+use super::head_sums::{SINK_KINDS, VECTORS};
+use super::sums::{AllNorms, Exposure, NormBlock};
+use crate::study::metrics::metric::Fraction;
+use crate::study::metrics::pseudo_values::{Without, fractions};
+
+/// The shares of one head, each with a fraction for every block and, last, one for the whole corpus.
+#[derive(Clone, Debug)]
+pub struct Shares {
+    /// `constant_share`
+    pub constant: ByBlock,
+    /// `sentence_share`
+    pub sentence: ByBlock,
+    /// `sink_constant_share`
+    pub sink_constant: [ByBlock; SINK_KINDS],
+    /// `sink_sentence_share`
+    pub sink_sentence: [ByBlock; SINK_KINDS],
+}
+
+/// A fraction for each block and, last, one for the whole corpus.
+pub type ByBlock = Vec<Fraction>;
+
+/// The sums of squares of vectors, and what they are of.
+#[derive(Clone, Copy, Debug, Default)]
+struct Squares {
+    /// `sum |x_i|²`
+    each: f64,
+    /// `sum over sentences of n_s |mean x|²`
+    of_sentences: f64,
+    /// `n |mean x|²`
+    of_mean: f64,
+    /// Vectors.
+    count: f64,
+    /// Sentences with any.
+    sentences: f64,
+    /// `sum n_s²`
+    squared: f64,
+}
+
+impl Squares {
+    /// `|mean x|² / mean |x|²`
+    fn constant(&self) -> Option<f64> {
+        number(self.of_mean / self.each)
+    }
+
+    /// The part between sentences of `sum |x|²`.
+    fn between(&self) -> Option<f64> {
+        number((self.of_sentences - self.of_mean) / self.each)
+    }
+
+    /// The variance component between sentences as a share of the whole variance, by the unbiased estimates of an
+    /// analysis of variance with one random factor and unequal groups (Searle, Casella & `McCulloch` 1992, section 3.6).
+    fn component(&self) -> Option<f64> {
+        let Self { each, of_sentences, of_mean, count, sentences, squared } = *self;
+        let within = (each - of_sentences) / (count - sentences);
+        let between = (of_sentences - of_mean) / (sentences - 1.0);
+        let size = (count - squared / count) / (sentences - 1.0);
+        let component = (between - within) / size;
+        let variance = component + within;
+        number(component / variance).filter(|_| variance * count > VARIES * each)
+    }
+}
+
+/// The least variance of which a part is told, as a share of the mean square: contexts are f32, so that their squares are
+/// good to about 1e-7.
+const VARIES: f64 = 1e-6;
+
+/// A number, or `None` where that is none.
+fn number(value: f64) -> Option<f64> {
+    value.is_finite().then_some(value)
+}
+
+/// A symmetric matrix as a form on vectors; `[width, width]`.
+struct Form<'a> {
+    gram: &'a [f32],
+    width: usize,
+}
+
+impl Form<'_> {
+    fn of(&self, a: &[f64], b: &[f64]) -> f64 {
+        let row = |row: &[f32]| row.iter().zip(b).map(|(&entry, b)| f64::from(entry) * b).sum::<f64>();
+        a.iter().zip(self.gram.chunks_exact(self.width)).map(|(a, entries)| a * row(entries)).sum()
+    }
+}
+
+impl Shares {
+    /// Those of the head at `place`; `total` is all blocks in one.
+    pub fn new(sums: &AllNorms, total: &NormBlock, place: usize) -> Self {
+        let gram = sums.gram(place);
+        let form = Form { gram, width: gram.len().isqrt().max(1) };
+        let all: Vec<f64> = total.vectors(place).collect();
+        let by_block: Vec<Vec<f64>> = sums.blocks().iter().map(|block| block.vectors(place).collect()).collect();
+        let [output, sinks @ ..] = std::array::from_fn::<_, VECTORS, _>(|vector| {
+            let whole = squares(&total.exposure, total, place, vector);
+            let part = |vectors: &[f64]| -> Vec<f64> {
+                let width = vectors.len() / VECTORS;
+                vectors[vector * width..][..width].to_vec()
+            };
+            let of_all = part(&all);
+            let square = form.of(&of_all, &of_all);
+            let with_mean = |squares: Squares, square: f64| Squares { of_mean: square / squares.count, ..squares };
+            let without = |(block, vectors): (&NormBlock, &Vec<f64>)| {
+                let own = squares(&block.exposure, block, place, vector);
+                if own.count == 0.0 {
+                    return None;
+                }
+                let vectors = part(vectors);
+                // |M - m|² = |M|² - 2 <M, m> + |m|²
+                let square = square - 2.0 * form.of(&of_all, &vectors) + form.of(&vectors, &vectors);
+                Some(with_mean(whole.less(&own), square))
+            };
+            let without: Vec<Option<Squares>> = sums.blocks().iter().zip(&by_block).map(without).collect();
+            (with_mean(whole, square), without)
+        });
+        let by = |(whole, without): &(Squares, Vec<Option<Squares>>), share| pseudo_values(whole, without, share);
+        Self {
+            constant: by(&output, Squares::constant),
+            sentence: by(&output, Squares::component),
+            sink_constant: sinks.each_ref().map(|sink| by(sink, Squares::constant)),
+            sink_sentence: sinks.each_ref().map(|sink| by(sink, Squares::between)),
+        }
+    }
+}
+
+/// The sums of squares of a block but for that of the mean.
+fn squares(exposure: &Exposure, block: &NormBlock, place: usize, vector: usize) -> Squares {
+    let head = &block.heads[place];
+    let (each, of_sentences) = match vector.checked_sub(1) {
+        None => (head.square, head.mean_square),
+        Some(sink) => (head.sink_square[sink], head.sink_mean_square[sink]),
+    };
+    Squares {
+        each: each.value(),
+        of_sentences: of_sentences.value(),
+        of_mean: 0.0,
+        count: exposure.queries as f64,
+        sentences: exposure.sentences as f64,
+        squared: exposure.squared as f64,
+    }
+}
+
+impl Squares {
+    fn less(&self, block: &Self) -> Self {
+        Self {
+            each: self.each - block.each,
+            of_sentences: self.of_sentences - block.of_sentences,
+            of_mean: 0.0,
+            count: self.count - block.count,
+            sentences: self.sentences - block.sentences,
+            squared: self.squared - block.squared,
+        }
+    }
+}
+
+/// A share as fractions of blocks, whose weights are their queries.
+fn pseudo_values(whole: &Squares, without: &[Option<Squares>], share: fn(&Squares) -> Option<f64>) -> ByBlock {
+    let left = |without: &Option<Squares>| {
+        let without = without.as_ref()?;
+        Some(Without { value: share(without)?, rest: without.count / whole.count })
+    };
+    fractions(share(whole), &without.iter().map(left).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+//! Labels of heads whose attention rests on a sink, by what they write: `sink:no-op`, `sink:parked`, `sink:constant`,
+//! `sink:broadcast`, `sink:used`.
+
+use anstyle::AnsiColor;
+
+use super::head_sums::SINKS;
+use crate::stats::bootstrap::Interval;
+use crate::study::labels::policy::{Policy, Threshold};
+use crate::study::labels::{Assessment, Detector, Evidence, Measured, Parameter, Shown, assess_all_tested};
+use crate::study::metrics::explanation::Explanation;
+
+/// The beginning of every label of this file.
+pub(super) const FAMILY: &str = "sink:";
+
+const NO_OP_PART: Threshold = Threshold::rule(
+    "sink_no_op_part",
+    0.2,
+    "largest `sink_part` of `sink:no-op`: of a head that writes little, a fifth of it is next to nothing",
+);
+const NO_OP_OUTPUT: Threshold = Threshold::rule(
+    "sink_no_op_output",
+    0.3,
+    "largest `output_share` of `sink:no-op`: removing a head moves the last hidden states about as the square of its \
+        output_share (docs/METHODOLOGY.md), so that such a head moves them a tenth as much as the mean head of its layer",
+);
+const PARKED_PART: Threshold = Threshold::rule(
+    "sink_parked_part",
+    0.5,
+    "largest `sink_part` of `sink:parked`, and smallest of the types after it: less, or more, than half of what the head \
+        writes",
+);
+const SAME: Threshold = Threshold::rule(
+    "sink_same",
+    0.5,
+    "smallest `sink_constant_share` of `sink:constant`, and `sink_sentence_share` of `sink:broadcast`: more than \
+        all other parts together",
+);
+
+const PART: &str = "chance.sink_part of the head: uniform attention over its own values";
+const NOT_NEEDED: &str = "It does not say that the model can do without the head (docs/LIMITS.md).";
+const BARE: &str = "The value bias, which is written whatever is attended to, is left out.";
+
+const fn shown(code: &'static str) -> Shown {
+    Shown { code: Some(code), colour: AnsiColor::Yellow, in_controls: false }
+}
+
+pub(super) const NO_OP: Detector = Detector {
+    explanation: Explanation {
+        name: "sink:no-op",
+        measures: "The head attends to a sink and writes next to nothing.",
+        formula: "a label first-special, separator or punctuation, sink_part <= {sink_no_op_part} and output_share <= {sink_no_op_output}",
+        chance: "chance.sink_part of the head; output_share is 1 if all heads of a layer write alike",
+        source: "The claim of Clark et al. 2019, section 3.2, and Bondarenko et al. 2023: attention to delimiters is a way to do \
+            nothing. Output beside the other heads of the layer: after Sandoval-Segura et al. 2026.",
+        caveats: NOT_NEEDED,
+    },
+    thresholds: &[&NO_OP_PART, &NO_OP_OUTPUT],
+    parameter: Parameter::None,
+    shown: shown("no-op"),
+    assess: |evidence, policy| typed("sink:no-op", evidence, policy, Rules::no_op, |_| Vec::new()),
+};
+
+pub(super) const PARKED: Detector = Detector {
+    explanation: Explanation {
+        name: "sink:parked",
+        measures: "The head's attention is on a sink; what it writes comes from elsewhere.",
+        formula: "a label first-special, separator or punctuation, sink_part <= {sink_parked_part}, and not sink:no-op",
+        chance: PART,
+        source: "The claim of Kobayashi et al. 2020, section 4: the vectors of such tokens are small, so that what is added up \
+            comes from elsewhere. Their norms do not tell what cancels; sink_part does.",
+        caveats: BARE,
+    },
+    thresholds: &[&PARKED_PART],
+    parameter: Parameter::None,
+    shown: shown("parked"),
+    assess: |evidence, policy| typed("sink:parked", evidence, policy, Rules::parked, Rules::no_op),
+};
+
+pub(super) const CONSTANT: Detector = Detector {
+    explanation: Explanation {
+        name: "sink:constant",
+        measures: "The head writes what a sink holds, and that is the same in every sentence.",
+        formula: "a label first-special, separator or punctuation, sink_part >= {sink_parked_part} and sink_constant_share >= {sink_same}",
+        chance: PART,
+        source: "The claim of Sun et al. 2024: sinks act as a bias of the attention's output.",
+        caveats: "A bias may matter, too. The value bias itself is left out.",
+    },
+    thresholds: &[&PARKED_PART, &SAME],
+    parameter: Parameter::None,
+    shown: shown("const"),
+    assess: |evidence, policy| typed("sink:constant", evidence, policy, Rules::constant, |_| Vec::new()),
+};
+
+pub(super) const BROADCAST: Detector = Detector {
+    explanation: Explanation {
+        name: "sink:broadcast",
+        measures: "The head writes what a sink holds, and that is the same for all tokens of a sentence but not for all \
+            sentences.",
+        formula: "a label first-special, separator or punctuation, sink_part >= {sink_parked_part} and sink_sentence_share >= {sink_same}",
+        chance: PART,
+        source: "The claim of Fesser et al. 2026, of images: sinks gather something about the input and hand it to all tokens.",
+        caveats: "The length of a sentence is enough to tell it from others.",
+    },
+    thresholds: &[&PARKED_PART, &SAME],
+    parameter: Parameter::None,
+    shown: shown("broadc"),
+    assess: |evidence, policy| typed("sink:broadcast", evidence, policy, Rules::broadcast, |_| Vec::new()),
+};
+
+pub(super) const USED: Detector = Detector {
+    explanation: Explanation {
+        name: "sink:used",
+        measures: "The head writes what a sink holds, and how much differs from token to token.",
+        formula: "a label first-special, separator or punctuation, sink_part >= {sink_parked_part}, sink_constant_share <= {sink_same} and sink_sentence_share <= {sink_same}",
+        chance: PART,
+        source: "Defined here: what is left when the other types are not it.",
+        caveats: BARE,
+    },
+    thresholds: &[&PARKED_PART, &SAME],
+    parameter: Parameter::None,
+    shown: shown("used"),
+    assess: |evidence, policy| typed("sink:used", evidence, policy, Rules::used, |_| Vec::new()),
+};
+
+/// The conditions that types are made of, on one head and its sink.
+struct Rules<'a> {
+    sink: &'static str,
+    evidence: &'a Evidence<'a>,
+    policy: &'a Policy,
+}
+
+/// A condition: the metric as the rule names it, the head's, and the threshold that it must reach.
+type Condition = (String, Measured, Option<f64>);
+
+impl Rules<'_> {
+    fn by_sink(&self, metric: &str) -> (String, Measured) {
+        (format!("{metric}[{}]", self.sink), self.evidence.metric(metric, Some(self.sink)))
+    }
+
+    /// The metric reaches the threshold.
+    fn at_least(&self, (metric, measured): (String, Measured), threshold: &Threshold) -> Condition {
+        (metric, measured, self.policy.rule(threshold))
+    }
+
+    /// The metric is not above the threshold.
+    fn at_most(&self, (metric, measured): (String, Measured), threshold: &Threshold) -> Condition {
+        (format!("1 - {metric}"), complement(measured), self.policy.rule(threshold).map(|threshold| 1.0 - threshold))
+    }
+
+    fn no_op(&self) -> Vec<Condition> {
+        let output = ("output_share".to_owned(), self.evidence.metric("output_share", None));
+        vec![self.at_most(self.by_sink("sink_part"), &NO_OP_PART), self.at_most(output, &NO_OP_OUTPUT)]
+    }
+
+    fn parked(&self) -> Vec<Condition> {
+        vec![self.at_most(self.by_sink("sink_part"), &PARKED_PART)]
+    }
+
+    /// What is written comes from the sink.
+    fn written(&self) -> Condition {
+        self.at_least(self.by_sink("sink_part"), &PARKED_PART)
+    }
+
+    fn constant(&self) -> Vec<Condition> {
+        vec![self.written(), self.at_least(self.by_sink("sink_constant_share"), &SAME)]
+    }
+
+    fn broadcast(&self) -> Vec<Condition> {
+        vec![self.written(), self.at_least(self.by_sink("sink_sentence_share"), &SAME)]
+    }
+
+    fn used(&self) -> Vec<Condition> {
+        let shares = ["sink_constant_share", "sink_sentence_share"];
+        let not_the_same = shares.map(|share| self.at_most(self.by_sink(share), &SAME));
+        [self.written()].into_iter().chain(not_the_same).collect()
+    }
+}
+
+/// One less what was measured.
+fn complement(measured: Measured) -> Measured {
+    let less = |value: f64| 1.0 - value;
+    Measured {
+        score: measured.score.map(less),
+        ci95: measured.ci95.map(|ci95| Interval(less(ci95.high()), less(ci95.low()))),
+        baseline: measured.baseline.map(less),
+        ..measured
+    }
+}
+
+/// How a head stands to a type: nothing, if it has no label of a sink, or if `other` comes first and holds.
+///
+/// Of two sinks it is about the one with more attention.
+fn typed<'a>(
+    label: &str,
+    evidence: &'a Evidence<'a>,
+    policy: &'a Policy,
+    conditions: fn(&Rules<'a>) -> Vec<Condition>,
+    other: fn(&Rules<'a>) -> Vec<Condition>,
+) -> Vec<Assessment> {
+    let sinks = SINKS.iter().filter_map(|sink| Some((*sink, evidence.label(sink)?)));
+    let Some((sink, rests)) = sinks.max_by(|(_, a), (_, b)| a.score.total_cmp(&b.score)) else {
+        return Vec::new();
+    };
+    let rules = Rules { sink, evidence, policy };
+    let others = other(&rules);
+    if !others.is_empty() && assess_all_tested(label, others, policy).is_some_and(|other| other.fires) {
+        return Vec::new();
+    }
+    let mut assessment = assess_all_tested(label, conditions(&rules), policy);
+    if let Some(assessment) = &mut assessment {
+        // The label of the sink is a condition, too: it is named first, and its type is not surer than it.
+        assessment.label.borderline |= rests.borderline;
+        assessment.label.margin = assessment.label.margin.min(rests.margin);
+        assessment.label.rests_on = Some(rests.label.clone());
+        assessment.label.rule = format!("{sink} and {}", assessment.label.rule);
+    }
+    assessment.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests;

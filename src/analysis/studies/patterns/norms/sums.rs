@@ -1,0 +1,196 @@
+//! The sums of the study, per block of sentences.
+
+use serde::{Deserialize, Serialize};
+
+use super::head_sums::{NormSums, SINK_KINDS, VECTORS};
+use super::observe::{Buffers, Written, observe};
+use crate::model::forward::visitor::Needs;
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::{Lent, Sums};
+use crate::sequences::fold::roles::{OFFSETS, TokenRoles};
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::stats::exact::{Component, ExactSum, add_each};
+
+/// What the metrics rest on: it depends on the sentences, not on the head.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exposure {
+    /// Text queries.
+    pub queries: u64,
+    /// Sentences with any.
+    pub sentences: u64,
+    /// Those of them that are the first of their family.
+    pub families: u64,
+    /// The sum over sentences of the square of their text queries.
+    pub squared: u64,
+    /// Queries with a text token at each offset, -8 first.
+    pub offset_queries: [u64; OFFSETS],
+    /// Sentences with any that are the first of their family.
+    pub offset_families: [u64; OFFSETS],
+    /// Tokens of each kind of sink.
+    pub sinks: [u64; SINK_KINDS],
+}
+
+impl Exposure {
+    fn add(&mut self, roles: &TokenRoles) {
+        let (queries, offset_queries) = (roles.queries().count() as u64, roles.offset_queries());
+        self.queries += queries;
+        let any = |queries: u64| u64::from(queries > 0 && roles.is_first);
+        self.sentences += u64::from(queries > 0);
+        self.families += any(queries);
+        self.squared += queries * queries;
+        for (slot, queries) in offset_queries.into_iter().enumerate() {
+            self.offset_queries[slot] += queries;
+            self.offset_families[slot] += any(queries);
+        }
+        let sinks = [usize::from(roles.first_special.is_some()), roles.separators.len(), roles.punctuation.len()];
+        self.sinks.iter_mut().zip(sinks).for_each(|(sum, sinks)| *sum += sinks as u64);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.queries += other.queries;
+        self.sentences += other.sentences;
+        self.families += other.families;
+        self.squared += other.squared;
+        for slot in 0..OFFSETS {
+            self.offset_queries[slot] += other.offset_queries[slot];
+            self.offset_families[slot] += other.offset_families[slot];
+        }
+        self.sinks.iter_mut().zip(other.sinks).for_each(|(sum, sinks)| *sum += sinks);
+    }
+}
+
+/// The sums of one block of sentences, or of several pooled.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NormBlock {
+    /// What the metrics rest on.
+    pub exposure: Exposure,
+    /// The sums of each head; `[layers * heads]`.
+    pub heads: Vec<NormSums<ExactSum>>,
+    /// `[layers * heads, VECTORS, head_dim]`; empty as long as no head was seen.
+    vectors: Vec<Component>,
+}
+
+impl NormBlock {
+    fn new(grid: HeadGrid) -> Self {
+        Self { heads: vec![NormSums::default(); grid.count()], ..Self::default() }
+    }
+
+    /// The sums of vectors of a head, `[VECTORS * head_dim]`; empty if none was seen.
+    pub fn vectors(&self, place: usize) -> impl Iterator<Item = f64> {
+        let width = self.vectors.len() / self.heads.len();
+        self.vectors[place * width..][..width].iter().map(|component| component.value())
+    }
+
+    fn add(&mut self, place: usize, sums: &NormSums<f64>, vectors: &[f64]) {
+        self.heads[place].add(sums);
+        self.vectors.resize(self.heads.len() * vectors.len(), Component::default());
+        let own = &mut self.vectors[place * vectors.len()..][..vectors.len()];
+        add_each(own, vectors);
+    }
+}
+
+impl Merge for NormBlock {
+    fn merge(&mut self, other: &Self) {
+        self.exposure.merge(&other.exposure);
+        self.heads.iter_mut().zip(&other.heads).for_each(|(sum, head)| sum.merge(head));
+        if !other.vectors.is_empty() {
+            self.vectors.resize(other.vectors.len(), Component::default());
+        }
+        add_each(&mut self.vectors, &other.vectors);
+    }
+}
+
+/// The sums of all blocks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AllNorms {
+    grid: HeadGrid,
+    blocks: Blocks<NormBlock>,
+    /// `W_O W_Oᵀ` of each head, `[layers * heads]`; `[head_dim, head_dim]`, or empty as long as it was not seen.
+    grams: Vec<Vec<f32>>,
+    #[serde(skip)]
+    buffers: Buffers,
+}
+
+impl AllNorms {
+    /// Empty sums for a model with `grid` heads.
+    pub fn new(grid: HeadGrid) -> Self {
+        Self {
+            grid,
+            blocks: Blocks::new(NormBlock::new(grid)),
+            grams: vec![Vec::new(); grid.count()],
+            buffers: Buffers::default(),
+        }
+    }
+
+    /// The sums of each block.
+    pub fn blocks(&self) -> &Blocks<NormBlock> {
+        &self.blocks
+    }
+
+    /// `W_O W_Oᵀ` of a head, `[head_dim, head_dim]`; empty if the head was not seen.
+    pub fn gram(&self, place: usize) -> &[f32] {
+        &self.grams[place]
+    }
+}
+
+/// A sequence as this study sees it.
+#[derive(Debug)]
+pub struct Begun {
+    block: usize,
+    roles: TokenRoles,
+}
+
+impl Sums for AllNorms {
+    type Begun = Begun;
+
+    fn needs(&self) -> Needs {
+        Needs { values: true, value_norms: true, outputs: true, ..Needs::ATTENTION }
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> Begun {
+        let (block, roles) = (block_of(sequence.family.number), TokenRoles::new(sequence));
+        self.blocks[block].exposure.add(&roles);
+        Begun { block, roles }
+    }
+
+    fn head(&mut self, begun: &mut Begun, lent: &mut Lent<'_>) {
+        let head = Written::new(&lent.view);
+        let place = self.grid.index(lent.view.layer, lent.view.head);
+        if self.grams[place].is_empty() {
+            self.grams[place].extend(head.gram());
+        }
+        let sums = observe(&begun.roles, &head, &mut self.buffers);
+        self.blocks[begun.block].add(place, &sums, self.buffers.vectors());
+    }
+
+    fn merge(&mut self, other: &Self) {
+        assert_eq!(self.grid, other.grid, "sums of one analysis");
+        self.blocks.merge(&other.blocks);
+        for (own, other) in self.grams.iter_mut().zip(&other.grams).filter(|(own, _)| own.is_empty()) {
+            own.extend(other);
+        }
+    }
+
+    fn pooled(&self) -> Self {
+        let mut pooled = Self::new(self.grid);
+        pooled.blocks = self.blocks.pooled(NormBlock::new(self.grid));
+        pooled.grams.clone_from(&self.grams);
+        pooled
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        // Either nothing was seen yet, or every head.
+        let square = self.grams.first().map_or(0, Vec::len);
+        let head_dim = square.isqrt();
+        let vectors = grid.count().saturating_mul(VECTORS).saturating_mul(head_dim);
+        self.grid == grid
+            && self.grams.len() == grid.count()
+            && head_dim * head_dim == square
+            && self.grams.iter().all(|gram| gram.len() == square)
+            && self.blocks.fit(|block| {
+                block.heads.len() == grid.count() && (block.vectors.is_empty() || block.vectors.len() == vectors)
+            })
+    }
+}

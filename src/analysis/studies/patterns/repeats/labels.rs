@@ -1,0 +1,87 @@
+//! Labels of heads that find the same tokens again.
+
+use anstyle::AnsiColor;
+
+use crate::study::labels::evidence::LABEL_Q;
+use crate::study::labels::policy::{Policy, Threshold};
+use crate::study::labels::{Assessment, Detector, Evidence, Parameter, Shown, assess_tested};
+use crate::study::metrics::explanation::Explanation;
+
+const SCORE: Threshold = Threshold::rule(
+    "repeat_score",
+    0.3,
+    "smallest attention to the key on random tokens, above that to other keys, of the labels for repeated tokens; chosen \
+        here: of all-MiniLM-L6-v2 the two heads with such a role have 0.32 and 0.52, and the next one 0.08",
+);
+
+const THRESHOLDS: &[&Threshold] = &[&SCORE, &LABEL_Q];
+
+const fn shown(code: &'static str) -> Shown {
+    Shown { code: Some(code), colour: AnsiColor::Magenta, in_controls: false }
+}
+
+fn scored(label: &str, metric: &str, evidence: &Evidence<'_>, policy: &Policy) -> Vec<Assessment> {
+    let measured = evidence.metric(metric, Some("score"));
+    assess_tested(label, &format!("{metric}.score"), measured, policy.rule(&SCORE), policy).into_iter().collect()
+}
+
+pub(super) const DUPLICATE_TOKEN: Detector = Detector {
+    explanation: Explanation {
+        name: "duplicate-token",
+        measures: "The head attends from a token to the same token elsewhere, on random tokens that come twice.",
+        formula: "repeat_same.score >= {repeat_score}, by blocks of sequences, q <= {label_q}",
+        chance: "0: attention to the key less that to other keys",
+        source: "Duplicate-token heads of Wang et al. 2023 (arXiv:2211.00593), there of a decoder.",
+        caveats: "It goes by the identity of tokens: whether by that of their text or of their embedding it does not say.",
+    },
+    thresholds: THRESHOLDS,
+    parameter: Parameter::None,
+    shown: shown("dup"),
+    assess: |evidence, policy| scored("duplicate-token", "repeat_same", evidence, policy),
+};
+
+pub(super) const INDUCTION: Detector = Detector {
+    explanation: Explanation {
+        name: "induction",
+        measures: "The head attends from a token to what came after the same token elsewhere.",
+        formula: "repeat_next.score >= {repeat_score}, by blocks of sequences, q <= {label_q}",
+        chance: "0: attention to the key less that to other keys",
+        source: "Prefix matching of Olsson et al. 2022 (arXiv:2209.11895), there of decoders.",
+        caveats: "Half of their definition: that the head also raises the probability of the token that it attends to \
+            is not tested.",
+    },
+    thresholds: THRESHOLDS,
+    parameter: Parameter::None,
+    shown: shown("ind"),
+    assess: |evidence, policy| scored("induction", "repeat_next", evidence, policy),
+};
+
+pub(super) const INDUCTION_MIRROR: Detector = Detector {
+    explanation: Explanation {
+        name: "induction-mirror",
+        measures: "The head attends from a token to what came before the same token elsewhere.",
+        formula: "repeat_previous.score >= {repeat_score}, by blocks of sequences, q <= {label_q}",
+        chance: "0: attention to the key less that to other keys",
+        source: "The mirror of induction, which models that see both sides can have; defined here.",
+        caveats: "As for induction.",
+    },
+    thresholds: THRESHOLDS,
+    parameter: Parameter::None,
+    shown: shown("mir"),
+    assess: |evidence, policy| scored("induction-mirror", "repeat_previous", evidence, policy),
+};
+
+pub(super) const MASKED_COPY: Detector = Detector {
+    explanation: Explanation {
+        name: "masked-copy",
+        measures: "The head attends from a mask to the token that it stands for, where the text has it a second time.",
+        formula: "repeat_masked.score >= {repeat_score}, by blocks of sequences, q <= {label_q}",
+        chance: "0: attention to the key less that to other keys",
+        source: "Defined here.",
+        caveats: "Only this label of the four needs context: the mask itself says nothing of the token.",
+    },
+    thresholds: THRESHOLDS,
+    parameter: Parameter::None,
+    shown: shown("msk"),
+    assess: |evidence, policy| scored("masked-copy", "repeat_masked", evidence, policy),
+};

@@ -1,0 +1,169 @@
+//! The metrics of repeated tokens: one table.
+
+use super::sums::{Exposure, HeadSums, KEYS, MASKED, NEXT, OFFSETS, PREVIOUS, SAME};
+use crate::study::metrics::explanation::Explanation;
+use crate::study::metrics::metric::{Fraction, Keys, Metric};
+
+/// One head's sums in a block, or in all of them, and what they are divided by.
+pub struct Seen<'a> {
+    exposure: &'a Exposure,
+    sums: &'a HeadSums,
+    copying: Option<f64>,
+}
+
+/// A cell of a metric, of the place of its key.
+type Ratio = for<'a> fn(&Seen<'a>, usize) -> Fraction;
+
+impl<'a> Seen<'a> {
+    /// The sums of a head with the queries of the same block.
+    pub fn new(exposure: &'a Exposure, sums: &'a HeadSums) -> Self {
+        Self { exposure, sums, copying: None }
+    }
+
+    /// The same with what the weights of the head tell.
+    pub fn with_copying(self, copying: Option<f64>) -> Self {
+        Self { copying, ..self }
+    }
+
+    /// Every cell of the table.
+    pub fn values(&self) -> Vec<Fraction> {
+        METRICS.iter().flat_map(|metric| metric.keys.places().map(|cell| (metric.value)(self, cell))).collect()
+    }
+
+    /// Every cell of the table of a head that attends uniformly; `of_all` blocks also what is of no block.
+    pub fn chances(exposure: &Exposure, of_all: bool) -> Vec<Fraction> {
+        let (uniform, offset) = (exposure.uniform, exposure.offset_uniform);
+        let even = HeadSums { mass: uniform, null: uniform, offset, ..HeadSums::default() };
+        let seen = Seen { exposure, sums: &even, copying: of_all.then_some(0.0) };
+        let chance = |metric: &'static Metric<Ratio>| metric.chance.unwrap_or(metric.value);
+        METRICS.iter().flat_map(|metric| metric.keys.places().map(|cell| chance(metric)(&seen, cell))).collect()
+    }
+
+    /// A cell of the metric of a kind of key.
+    fn cell(&self, kind: usize, cell: usize) -> Fraction {
+        let (mass, null) = (self.sums.mass[kind].value(), self.sums.null[kind].value());
+        let above = match PARTS[cell] {
+            "score" => mass - null,
+            "mass" => mass,
+            "null" => null,
+            _ => self.sums.argmax[kind] as f64,
+        };
+        self.of_queries(kind, above)
+    }
+
+    /// The same of a head that attends uniformly: its most attended key is any key with equal chance.
+    fn chance(&self, kind: usize, cell: usize) -> Fraction {
+        if PARTS[cell] == "argmax" {
+            self.of_queries(kind, self.exposure.uniform[kind].value())
+        } else {
+            self.cell(kind, cell)
+        }
+    }
+
+    fn of_queries(&self, kind: usize, above: f64) -> Fraction {
+        let (queries, sequences) = (self.exposure.queries[kind], self.exposure.sequences[usize::from(kind == MASKED)]);
+        Fraction::new(above, queries as f64).resting_on(queries, sequences)
+    }
+}
+
+/// The numbers that each kind of key has.
+const PARTS: [&str; 4] = ["score", "mass", "null", "argmax"];
+
+const BY_PART: Keys = Keys::Each(PARTS.len(), |place| PARTS[place].to_owned());
+
+const FORMULA: &str = "score = mass - null: mass = mean of A[i, key], null = mean over the same queries of the mean of \
+    A[i, j] over text j at least 4 from the key and 8 from i; argmax = share of them whose most attended token is the key";
+const CHANCE: &str = "score 0; mass, null and argmax 1/n";
+const ON_RANDOM: &str = "On random tokens, so that nothing but the tokens tells the key from others; on text a head may \
+    use them otherwise.";
+
+const _: () = assert!(KEYS == 4 && SAME == 0, "the table has a metric for each kind of key");
+
+/// All metrics of repeated tokens, in the order of the report.
+pub const METRICS: &[Metric<Ratio>] = &[
+    Metric {
+        explanation: Explanation {
+            name: "repeat_same",
+            measures: "How much a random token attends to its twin, the same token in the other copy.",
+            formula: FORMULA,
+            chance: CHANCE,
+            source: "Duplicate-token heads: Wang et al. 2023 (arXiv:2211.00593), section 3; the null is ours.",
+            caveats: ON_RANDOM,
+        },
+        keys: BY_PART,
+        value: |seen, cell| seen.cell(SAME, cell),
+        chance: Some(|seen, cell| seen.chance(SAME, cell)),
+    },
+    Metric {
+        explanation: Explanation {
+            name: "repeat_next",
+            measures: "How much a random token attends to the token after its twin.",
+            formula: FORMULA,
+            chance: CHANCE,
+            source: "Prefix matching of induction heads: Olsson et al. 2022 (arXiv:2209.11895); the null is ours.",
+            caveats: ON_RANDOM,
+        },
+        keys: BY_PART,
+        value: |seen, cell| seen.cell(NEXT, cell),
+        chance: Some(|seen, cell| seen.chance(NEXT, cell)),
+    },
+    Metric {
+        explanation: Explanation {
+            name: "repeat_previous",
+            measures: "How much a random token attends to the token before its twin.",
+            formula: FORMULA,
+            chance: CHANCE,
+            source: "The mirror of prefix matching, which a model without a causal mask can have; defined here.",
+            caveats: ON_RANDOM,
+        },
+        keys: BY_PART,
+        value: |seen, cell| seen.cell(PREVIOUS, cell),
+        chance: Some(|seen, cell| seen.chance(PREVIOUS, cell)),
+    },
+    Metric {
+        explanation: Explanation {
+            name: "repeat_masked",
+            measures: "How much a mask in the second copy attends to the token that it stands for, in the first.",
+            formula: FORMULA,
+            chance: CHANCE,
+            source: "Defined here: without the token itself only the context tells where its twin is.",
+            caveats: "Null where the tokenizer has no mask token. Eight masks a sequence, one at a time.",
+        },
+        keys: BY_PART,
+        value: |seen, cell| seen.cell(MASKED, cell),
+        chance: Some(|seen, cell| seen.chance(MASKED, cell)),
+    },
+    Metric {
+        explanation: Explanation {
+            name: "random_offset",
+            measures: "How much a random token attends to the token before or after it.",
+            formula: "random_offset[k] = mean of A[i, i+k] over text i with i+k in the text, on the random tokens",
+            chance: "1/n",
+            source: "offset_mass (Clark et al. 2019, section 3.1) where the tokens tell nothing; defined here.",
+            caveats: "A head that attends to a neighbour on text and not here does not go by position alone.",
+        },
+        keys: Keys::Each(OFFSETS.len(), |place| OFFSETS[place].to_string()),
+        value: |seen, place| {
+            let queries = seen.exposure.offset_queries[place];
+            let sequences = seen.exposure.sequences[0];
+            Fraction::new(seen.sums.offset[place].value(), queries as f64).resting_on(queries, sequences)
+        },
+        chance: None,
+    },
+    Metric {
+        explanation: Explanation {
+            name: "copying",
+            measures: "Whether what the head writes looks like the token that it read, as far as its weights alone tell: 1 if \
+                each part of a word embedding comes back with the same sign, -1 if with the other.",
+            formula: "copying = Re(sum λ) / sum |λ| over the eigenvalues λ of W_O E^T E W_V, E the word embeddings less their \
+                mean, times the projection to hidden states where there is one",
+            chance: "0: the eigenvalues of a random product are as often on the one side as on the other",
+            source: "Copying of OV circuits: Elhage et al. 2021 (transformer-circuits.pub), \"Summarizing OV/QK matrices\".",
+            caveats: "Of weights alone, so there is no interval: no sentence has a part in it. Layer normalisation, positions and \
+                the layers between the embeddings and the head are left out, so it says least of late layers.",
+        },
+        keys: Keys::Single,
+        value: |seen, _| seen.copying.map_or(Fraction::NONE, |copying| Fraction::new(copying, 1.0)),
+        chance: None,
+    },
+];

@@ -1,0 +1,264 @@
+//! What each head gives to the other copy of random tokens, summed by block.
+
+use serde::{Deserialize, Serialize};
+
+use super::copying;
+use crate::model::forward::Encoder;
+use crate::model::forward::attention::AttentionView;
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::{Lent, Sums};
+use crate::sequences::derived::repeats::Copies;
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::stats::exact::ExactSum;
+
+/// The keys that a query is held against, by their place in all lists here.
+pub const KEYS: usize = 4;
+/// The twin: the same token in the other copy.
+pub const SAME: usize = 0;
+/// The token after the twin.
+pub const NEXT: usize = 1;
+/// The token before the twin.
+pub const PREVIOUS: usize = 2;
+/// The twin of a token that is masked.
+pub const MASKED: usize = 3;
+
+/// The offsets that are looked at on random tokens.
+pub const OFFSETS: [isize; 2] = [-1, 1];
+
+/// Null keys are at least so far from the key that is looked for: the induction head of its neighbours is elsewhere.
+const FAR_FROM_KEY: usize = 4;
+
+/// Null keys are at least so far from the query: what a local head attends to is no null for it.
+const FAR_FROM_QUERY: usize = 8;
+
+/// The queries of a block, the same for all heads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exposure {
+    /// Sequences: plain, and with a mask.
+    pub sequences: [u64; 2],
+    /// Queries that have the key.
+    pub queries: [u64; KEYS],
+    /// The attention that uniform heads give to one key, `1/n`, over those queries.
+    pub uniform: [ExactSum; KEYS],
+    /// Queries that have a token of text at the offset.
+    pub offset_queries: [u64; OFFSETS.len()],
+    /// `1/n` over those.
+    pub offset_uniform: [ExactSum; OFFSETS.len()],
+}
+
+/// What one head gives, over the queries of [`Exposure`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeadSums {
+    /// Attention to the key.
+    pub mass: [ExactSum; KEYS],
+    /// Mean attention to null keys.
+    pub null: [ExactSum; KEYS],
+    /// Queries whose most attended token is the key.
+    pub argmax: [u64; KEYS],
+    /// Attention to the token at the offset.
+    pub offset: [ExactSum; OFFSETS.len()],
+}
+
+/// The sums of one block of sequences, or of several pooled.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepeatBlock {
+    /// The queries.
+    pub exposure: Exposure,
+    /// The sums of each head; `[layers * heads]`.
+    pub heads: Vec<HeadSums>,
+}
+
+/// Adds list to list.
+fn add<T: Copy + std::ops::AddAssign, const N: usize>(to: &mut [T; N], other: &[T; N]) {
+    to.iter_mut().zip(other).for_each(|(sum, other)| *sum += *other);
+}
+
+impl RepeatBlock {
+    fn new(grid: HeadGrid) -> Self {
+        Self { heads: vec![HeadSums::default(); grid.count()], ..Self::default() }
+    }
+}
+
+impl Merge for RepeatBlock {
+    fn merge(&mut self, other: &Self) {
+        let (mine, more) = (&mut self.exposure, &other.exposure);
+        add(&mut mine.sequences, &more.sequences);
+        add(&mut mine.queries, &more.queries);
+        add(&mut mine.uniform, &more.uniform);
+        add(&mut mine.offset_queries, &more.offset_queries);
+        add(&mut mine.offset_uniform, &more.offset_uniform);
+        for (mine, more) in self.heads.iter_mut().zip(&other.heads) {
+            add(&mut mine.mass, &more.mass);
+            add(&mut mine.null, &more.null);
+            add(&mut mine.argmax, &more.argmax);
+            add(&mut mine.offset, &more.offset);
+        }
+    }
+}
+
+/// The sums of all blocks, of plain sequences or of those with a mask.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RepeatSums {
+    grid: HeadGrid,
+    blocks: Blocks<RepeatBlock>,
+    /// Whether the weights are looked at.
+    weighs: bool,
+    /// The copying score of each head, `[layers * heads]`; empty where the weights were not seen.
+    copying: Vec<Option<f64>>,
+}
+
+impl RepeatSums {
+    /// Empty sums for a model with `grid` heads.
+    pub fn new(grid: HeadGrid) -> Self {
+        Self { grid, blocks: Blocks::new(RepeatBlock::new(grid)), weighs: false, copying: Vec::new() }
+    }
+
+    /// The same, that look at the weights as well.
+    pub fn weighing(self) -> Self {
+        Self { weighs: true, ..self }
+    }
+
+    /// The copying score of a head, if there is one.
+    pub fn copying(&self, place: usize) -> Option<f64> {
+        self.copying.get(place).copied().flatten()
+    }
+
+    /// The sums of all passes in one: they have no key in common.
+    /// Panics if there are none.
+    pub fn both<'a>(mut passes: impl Iterator<Item = &'a Self>) -> Self {
+        let mut both = passes.next().expect("at least one pass").clone();
+        passes.for_each(|sums| both.merge(sums));
+        both
+    }
+
+    /// The sums of each block.
+    pub fn blocks(&self) -> &Blocks<RepeatBlock> {
+        &self.blocks
+    }
+}
+
+/// A query with the key that is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sought {
+    /// Which kind of key.
+    pub kind: usize,
+    /// The query.
+    pub query: usize,
+    /// The key.
+    pub key: usize,
+}
+
+/// A sequence as these sums see it.
+#[derive(Debug)]
+pub struct Begun {
+    block: usize,
+    text: std::ops::Range<usize>,
+    sought: Vec<Sought>,
+    /// Queries with the token at an offset, by the place of the offset.
+    at_offset: Vec<(usize, usize, usize)>,
+}
+
+/// The queries of a sequence with their keys: of the masked token alone where there is one.
+fn sought(copies: &Copies) -> Vec<Sought> {
+    if let Some(query) = copies.masked {
+        return vec![Sought { kind: MASKED, query, key: query - copies.shift }];
+    }
+    let of_twins = copies.twins().flat_map(|(query, twin)| {
+        let next = (twin + 1 < copies.text.end).then_some((NEXT, twin + 1));
+        let previous = (twin > copies.text.start).then(|| (PREVIOUS, twin - 1));
+        let keys = [Some((SAME, twin)), next, previous].into_iter().flatten();
+        keys.filter(move |&(_, key)| key != query).map(move |(kind, key)| Sought { kind, query, key })
+    });
+    of_twins.collect()
+}
+
+impl Sums for RepeatSums {
+    type Begun = Begun;
+
+    fn weigh(&mut self, encoder: &dyn Encoder) {
+        if self.weighs {
+            self.copying = copying::scores(encoder, self.grid).unwrap_or_default();
+        }
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> Begun {
+        let block = block_of(sequence.family.number);
+        let Some(copies) = Copies::of(sequence) else {
+            return Begun { block, text: 0..0, sought: Vec::new(), at_offset: Vec::new() };
+        };
+        let (text, sought) = (copies.text.clone(), sought(&copies));
+        let offsets = OFFSETS.into_iter().enumerate().flat_map(|(place, offset)| {
+            let keys = text.clone().filter_map(move |query| Some((query, query.checked_add_signed(offset)?)));
+            keys.map(move |(query, key)| (place, query, key))
+        });
+        // A mask is no random token.
+        let at_offset: Vec<_> = if copies.masked.is_some() {
+            Vec::new()
+        } else {
+            offsets.filter(|(_, _, key)| text.contains(key)).collect()
+        };
+        let (exposure, uniform) = (&mut self.blocks[block].exposure, 1.0 / sequence.ids.len() as f64);
+        exposure.sequences[usize::from(copies.masked.is_some())] += 1;
+        for Sought { kind, .. } in &sought {
+            exposure.queries[*kind] += 1;
+            exposure.uniform[*kind] += uniform;
+        }
+        for (place, ..) in &at_offset {
+            exposure.offset_queries[*place] += 1;
+            exposure.offset_uniform[*place] += uniform;
+        }
+        Begun { block, text, sought, at_offset }
+    }
+
+    fn head(&mut self, begun: &mut Begun, lent: &mut Lent<'_>) {
+        let view = lent.attention();
+        let sums = &mut self.blocks[begun.block].heads[self.grid.index(view.layer, view.head)];
+        let (mut mass, mut null) = ([0.0; KEYS], [0.0; KEYS]);
+        for &Sought { kind, query, key } in &begun.sought {
+            let row = view.row(query);
+            mass[kind] += f64::from(row[key]);
+            null[kind] += mean_of_null(row, begun.text.clone(), query, key);
+            sums.argmax[kind] += u64::from(most_attended(row) == key);
+        }
+        let mut offset = [0.0; OFFSETS.len()];
+        begun.at_offset.iter().for_each(|&(place, query, key)| offset[place] += weight(view, query, key));
+        sums.mass.iter_mut().zip(mass).for_each(|(sum, mass)| *sum += mass);
+        sums.null.iter_mut().zip(null).for_each(|(sum, null)| *sum += null);
+        sums.offset.iter_mut().zip(offset).for_each(|(sum, offset)| *sum += offset);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        assert_eq!(self.grid, other.grid, "sums of one analysis");
+        self.blocks.merge(&other.blocks);
+        if self.copying.is_empty() {
+            self.copying.clone_from(&other.copying);
+        }
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        self.grid == grid
+            && [0, grid.count()].contains(&self.copying.len())
+            && self.blocks.fit(|block| block.heads.len() == grid.count())
+    }
+}
+
+fn weight(view: AttentionView<'_>, query: usize, key: usize) -> f64 {
+    f64::from(view.row(query)[key])
+}
+
+/// The mean attention to the tokens of text that are far from the key and from the query. Each query has some: a copy
+/// has 16 tokens at least.
+fn mean_of_null(row: &[f32], text: std::ops::Range<usize>, query: usize, key: usize) -> f64 {
+    let far = text.filter(|&token| token.abs_diff(key) >= FAR_FROM_KEY && token.abs_diff(query) >= FAR_FROM_QUERY);
+    let (sum, count) = far.fold((0.0, 0_u32), |(sum, count), token| (sum + f64::from(row[token]), count + 1));
+    if count == 0 { 0.0 } else { sum / f64::from(count) }
+}
+
+/// The key with the largest weight; the lowest of equals.
+fn most_attended(row: &[f32]) -> usize {
+    let largest =
+        |best: (usize, f32), (key, &weight): (usize, &f32)| if weight > best.1 { (key, weight) } else { best };
+    row.iter().enumerate().fold((0, f32::NEG_INFINITY), largest).0
+}

@@ -1,0 +1,178 @@
+//! The variance of attention over a pair of sentences, given to columns, then to offsets, then to whether query and key
+//! are of the same sentence (METHODOLOGY, "Segments").
+//!
+//! Least squares over all `n * n` cells, with a level for each row: rows of attention all sum to 1. Rows and columns are
+//! taken out of everything by centring (Frisch & Waugh 1933), which leaves 20 regressors: 19 offsets and the sentences.
+//! Their products depend on the pair alone, so they are factored once, for all heads.
+
+use std::ops::Range;
+
+use crate::model::forward::attention::AttentionView;
+use crate::sequences::fold::roles::{OFFSETS, REACH};
+
+/// Each offset of -8 to 8 by itself, after all keys farther to the left and before all farther to the right.
+const BINS: usize = OFFSETS + 2;
+
+/// The offsets, and after them the sentences.
+const TERMS: usize = BINS + 1;
+
+/// A regressor of whose own variation less than this share is left beside those before it is a sum of them: what rounding
+/// leaves is near 1e-15, and what regressors of their own leave is above 1e-5 at any length up to 512.
+const DEPENDENT: f64 = 1e-9;
+
+/// The variation of a head's attention over a pair of sentences.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Variation {
+    /// The sum of the squared differences of all cells from `1/n`, the mean of their row.
+    pub total: f64,
+    /// Of that, what columns explain, beyond what they explain of noise.
+    pub column: f64,
+    /// What offsets explain beside columns, likewise.
+    pub offset: f64,
+    /// What the same sentence explains beside both, likewise; negative if it is the other one that is attended to.
+    pub segment: f64,
+}
+
+/// What all heads have in common over one pair of sentences.
+#[derive(Debug)]
+pub struct Design {
+    /// 1 for tokens of the first text, -1 for those of the second, 0 for special tokens; less their mean. `[n]`
+    contrast: Vec<f64>,
+    texts: [Range<usize>; 2],
+    /// How many queries see each key in each bin, `[BINS][n]`.
+    seen: Vec<Vec<f64>>,
+    /// The lower triangle of the factored products of the regressors, with zeros for one that is a sum of others.
+    factor: [[f64; TERMS]; TERMS],
+    /// Degrees of freedom: of columns, offsets, sentences, and what is left.
+    freedom: [f64; 4],
+    /// Room for a row and for the sums of columns, `[n]` each.
+    row: Vec<f64>,
+    columns: Vec<f64>,
+}
+
+/// The bin of a query and a key: 0 is far to the left.
+fn bin(query: usize, key: usize) -> usize {
+    (key + REACH + 1).saturating_sub(query).min(BINS - 1)
+}
+
+impl Design {
+    /// The design of a sequence of `tokens` tokens with these texts; `None` if nothing would be left to tell noise by.
+    pub fn new(tokens: usize, texts: [Range<usize>; 2]) -> Option<Self> {
+        let n = tokens as f64;
+        let mean = (texts[0].len() as f64 - texts[1].len() as f64) / n;
+        let side = |token: usize| f64::from(texts[0].contains(&token)) - f64::from(texts[1].contains(&token));
+        let contrast: Vec<f64> = (0..tokens).map(|token| side(token) - mean).collect();
+        let (mut seen, mut sees) = (vec![vec![0.0; tokens]; BINS], vec![vec![0.0; tokens]; BINS]);
+        let mut products = [[0.0; TERMS]; TERMS];
+        for (query, from) in contrast.iter().enumerate() {
+            for (key, to) in contrast.iter().enumerate() {
+                let bin = bin(query, key);
+                seen[bin][key] += 1.0;
+                sees[bin][query] += 1.0;
+                products[BINS][bin] += from * to;
+            }
+        }
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+        let cells: Vec<f64> = seen.iter().map(|keys| keys.iter().sum()).collect();
+        let product = |a: usize, b: usize| {
+            let shared = if a == b { cells[a] } else { 0.0 };
+            shared + (cells[a] * cells[b] / n - dot(&seen[a], &seen[b]) - dot(&sees[a], &sees[b])) / n
+        };
+        for (a, row) in products[..BINS].iter_mut().enumerate() {
+            row[..=a].iter_mut().enumerate().for_each(|(b, cell)| *cell = product(a, b));
+        }
+        // The sentences are the product of the contrast with itself, whose rows and columns sum to 0.
+        products[BINS][BINS] = dot(&contrast, &contrast).powi(2);
+        let factor = factored(&products);
+        let kept = |terms: Range<usize>| terms.filter(|&term| factor[term][term] > 0.0).count() as f64;
+        let (column, offset, segment) = (n - 1.0, kept(0..BINS), kept(BINS..TERMS));
+        let left = (n - 1.0) * (n - 1.0) - offset - segment;
+        (left > 0.0).then(|| Self {
+            contrast,
+            texts,
+            seen,
+            factor,
+            freedom: [column, offset, segment, left],
+            row: vec![0.0; tokens],
+            columns: vec![0.0; tokens],
+        })
+    }
+
+    /// The variation of one head.
+    pub fn variation(&mut self, view: AttentionView<'_>) -> Variation {
+        let Self { contrast, texts, seen, factor, freedom, row, columns } = self;
+        let tokens = contrast.len();
+        let (mut total, mut products) = (0.0, [0.0; TERMS]);
+        columns.fill(0.0);
+        for (query, side) in contrast.iter().enumerate() {
+            let weights = view.row(query);
+            let mean = weights.iter().map(|&weight| f64::from(weight)).sum::<f64>() / tokens as f64;
+            for ((cell, column), &weight) in row.iter_mut().zip(&mut *columns).zip(weights) {
+                *cell = f64::from(weight) - mean;
+                *column += *cell;
+                total += *cell * *cell;
+            }
+            let sum = |cells: &Range<usize>| row[cells.clone()].iter().sum::<f64>();
+            let near = query.saturating_sub(REACH)..(query + REACH + 1).min(tokens);
+            products[0] += sum(&(0..near.start));
+            near.clone().for_each(|key| products[bin(query, key)] += row[key]);
+            products[BINS - 1] += sum(&(near.end..tokens));
+            products[BINS] += side * (sum(&texts[0]) - sum(&texts[1]));
+        }
+        let n = tokens as f64;
+        for (product, seen) in products.iter_mut().zip(seen) {
+            *product -= seen.iter().zip(&*columns).map(|(seen, column)| seen * column).sum::<f64>() / n;
+        }
+        let parts = solved(factor, products);
+        let squares = |parts: &[f64]| parts.iter().map(|part| part * part).sum::<f64>();
+        let (column, offset, segment) = (squares(columns) / n, squares(&parts[..BINS]), squares(&parts[BINS..]));
+        // What is left is noise, and each degree of freedom takes as much of it as any other.
+        let [of_column, of_offset, of_segment, left] = *freedom;
+        let noise = (total - column - offset - segment).max(0.0) / left;
+        Variation {
+            total,
+            column: column - of_column * noise,
+            offset: offset - of_offset * noise,
+            segment: (segment - of_segment * noise) * parts[BINS].signum(),
+        }
+    }
+}
+
+/// Cholesky's factor of the lower triangle of a positive semidefinite matrix; a row that is a sum of those before it has
+/// no column of its own.
+fn factored(products: &[[f64; TERMS]; TERMS]) -> [[f64; TERMS]; TERMS] {
+    let mut factor = [[0.0; TERMS]; TERMS];
+    for column in 0..TERMS {
+        let left = |row: usize, factor: &[[f64; TERMS]; TERMS]| {
+            let before = factor[row][..column].iter().zip(&factor[column]).map(|(a, b)| a * b).sum::<f64>();
+            products[row][column] - before
+        };
+        let own = left(column, &factor);
+        if own <= DEPENDENT * products[column][column] {
+            continue;
+        }
+        let root = own.sqrt();
+        factor[column][column] = root;
+        for row in column + 1..TERMS {
+            factor[row][column] = left(row, &factor) / root;
+        }
+    }
+    factor
+}
+
+/// The coordinates of products in the regressors made orthogonal one after the other: the square of each is what it
+/// explains beside those before it.
+fn solved(factor: &[[f64; TERMS]; TERMS], products: [f64; TERMS]) -> [f64; TERMS] {
+    let mut parts = [0.0; TERMS];
+    for (term, product) in products.into_iter().enumerate() {
+        let own = factor[term][term];
+        if own > 0.0 {
+            let before = factor[term][..term].iter().zip(&parts).map(|(a, b)| a * b).sum::<f64>();
+            parts[term] = (product - before) / own;
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests;

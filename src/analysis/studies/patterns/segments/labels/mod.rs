@@ -1,0 +1,126 @@
+//! Labels of pairs of sentences: `segment-block`, and the five classes of Kovaleva et al. 2019.
+
+use anstyle::AnsiColor;
+
+use crate::study::labels::evidence::LABEL_Q;
+use crate::study::labels::policy::{Policy, Range, Threshold, Value};
+use crate::study::labels::{Assessment, Bound, Detector, Evidence, Measured, Parameter, Shown, assess, assess_tested};
+use crate::study::metrics::explanation::Explanation;
+
+const SEGMENT: Threshold = Threshold::rule(
+    "segment_r2",
+    0.25,
+    "smallest `segment_r2` of `segment-block`; chosen here: a head that attends evenly to the text of its own sentence \
+        has 0.41 or more with sentences of 3 tokens and more, though offsets come first",
+);
+
+const fn shown(code: Option<&'static str>) -> Shown {
+    Shown { code, colour: AnsiColor::Green, in_controls: false }
+}
+
+pub(super) const SEGMENT_BLOCK: Detector = Detector {
+    explanation: Explanation {
+        name: "segment-block",
+        measures: "Of two sentences that are encoded as a pair, the head attends to the query's own.",
+        formula: "segment_r2 >= {segment_r2}, by blocks of pairs, q <= {label_q}",
+        chance: "0: columns and offsets come first, and what noise would explain is taken off",
+        source: "The block pattern of Kovaleva et al. 2019 (arXiv:1908.08593), section 4.1, by a rule of ours.",
+        caveats: "A pair has special tokens between its sentences, and of most models other segment ids on either side: \
+            it says nothing of the bounds of sentences in running text.",
+    },
+    thresholds: &[&SEGMENT, &LABEL_Q],
+    parameter: Parameter::None,
+    shown: shown(Some("seg")),
+    assess: |evidence, policy| {
+        let measured = evidence.metric("segment_r2", None);
+        let assessed = assess_tested("segment-block", "segment_r2", measured, policy.rule(&SEGMENT), policy);
+        assessed.into_iter().collect()
+    },
+};
+
+/// A threshold of the classes: they are given by their preset alone.
+const fn of_classes(name: &'static str, about: &'static str) -> Threshold {
+    Threshold { name, range: Range::Rule, default: Value::Off, about }
+}
+
+const COLUMN: Threshold = of_classes(
+    "class_column_r2",
+    "smallest `column_r2` of `class:vertical`: in the preset kovaleva2019 0.5, most of the variation",
+);
+
+const OFFSET: Threshold = of_classes(
+    "class_offset_r2",
+    "smallest `offset_r2` of `class:diagonal`: in the preset kovaleva2019 0.5, most of the variation",
+);
+
+const BOTH: Threshold = of_classes(
+    "class_both_r2",
+    "smallest `column_r2` and smallest `offset_r2` of `class:vertical+diagonal`: in the preset kovaleva2019 0.25 each, \
+        most of the variation together",
+);
+
+const BLOCK: Threshold = of_classes(
+    "class_segment_r2",
+    "smallest `segment_r2` of `class:block`: in the preset kovaleva2019 0.25, as of `segment-block`",
+);
+
+/// The classes by rules, in the order in which they are tried, and the one of all other heads.
+const CLASSES: [&str; 5] = ["vertical+diagonal", "vertical", "diagonal", "block", "heterogeneous"];
+
+pub(super) const CLASS: Detector = Detector {
+    explanation: Explanation {
+        name: "class:<pattern>",
+        measures: "The pattern of the head's attention over pairs of sentences: vertical, diagonal, both, block, or \
+            heterogeneous, one of them for every head; given by --preset kovaleva2019 alone.",
+        formula: "the first that fits: class:vertical+diagonal: column_r2 >= class_both_r2 and offset_r2 >= class_both_r2; \
+            class:vertical: column_r2 >= class_column_r2; class:diagonal: offset_r2 >= class_offset_r2; class:block: \
+            segment_r2 >= class_segment_r2; class:heterogeneous: none of these",
+        chance: "0 of each; an untrained head has a class as well",
+        source: "Kovaleva et al. 2019 (arXiv:1908.08593), section 4.1: there by a classifier that was trained on 400 maps \
+            annotated by hand, of fine-tuned models; the rules are ours.",
+        caveats: "Classes describe, they are not tested. A pattern that the eye sees in some maps may explain little of \
+            the variation of all.",
+    },
+    thresholds: &[&COLUMN, &OFFSET, &BOTH, &BLOCK],
+    parameter: Parameter::OneOf("class", || CLASSES.map(str::to_owned).to_vec()),
+    shown: shown(None),
+    assess: classes,
+};
+
+/// The class of a head, and how it stands to those before the one that fits.
+fn classes(evidence: &Evidence<'_>, policy: &Policy) -> Vec<Assessment> {
+    let [column, offset, segment] = ["column_r2", "offset_r2", "segment_r2"].map(|name| evidence.metric(name, None));
+    let both = if column.score <= offset.score { column } else { offset };
+    let rules = [
+        ("min(column_r2, offset_r2)", both, &BOTH),
+        ("column_r2", column, &COLUMN),
+        ("offset_r2", offset, &OFFSET),
+        ("segment_r2", segment, &BLOCK),
+    ];
+    let name = |class: &str| format!("class:{class}");
+    let assessed = CLASSES.iter().zip(rules).filter_map(|(class, (metric, measured, threshold))| {
+        assess(&name(class), metric, measured, Bound::AtLeast, policy.rule(threshold))
+    });
+    let mut assessed: Vec<Assessment> = assessed.collect();
+    // One that might fit takes the head from those after it.
+    let (mut taken, mut contested) = (false, false);
+    for class in &mut assessed {
+        class.fires &= !taken;
+        class.label.borderline |= contested;
+        (taken, contested) = (taken | class.fires, contested | class.may_fire);
+    }
+    let explained = [column, offset, segment].map(|measured| measured.score.map(f64::abs));
+    if let ([Some(column), Some(offset), Some(segment)], false, false) = (explained, taken, assessed.is_empty()) {
+        let left = Measured { score: Some(1.0 - column - offset - segment), ..Measured::default() };
+        let none = assess(&name(CLASSES[4]), "", left, Bound::AtLeast, Some(0.0));
+        assessed.extend(none.map(|mut none| {
+            (none.fires, none.may_fire, none.label.borderline) = (true, true, contested);
+            "no other class".clone_into(&mut none.label.rule);
+            none
+        }));
+    }
+    assessed
+}
+
+#[cfg(test)]
+mod tests;

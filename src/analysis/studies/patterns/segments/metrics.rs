@@ -1,0 +1,114 @@
+//! The metrics of pairs of sentences: one table.
+
+use super::sums::{Exposure, HeadSums};
+use crate::stats::exact::ExactSum;
+use crate::study::metrics::explanation::Explanation;
+use crate::study::metrics::metric::{Fraction, Keys, Metric};
+
+/// One head's sums in a block, or in all of them, and what they are divided by.
+pub struct Seen<'a> {
+    exposure: &'a Exposure,
+    sums: &'a HeadSums<ExactSum>,
+}
+
+/// A metric of a head.
+type Ratio = for<'a> fn(&Seen<'a>) -> Fraction;
+
+impl<'a> Seen<'a> {
+    /// The sums of a head with the pairs of the same block.
+    pub fn new(exposure: &'a Exposure, sums: &'a HeadSums<ExactSum>) -> Self {
+        Self { exposure, sums }
+    }
+
+    /// Every metric of the table.
+    pub fn values(&self) -> Vec<Fraction> {
+        METRICS.iter().map(|metric| (metric.value)(self)).collect()
+    }
+
+    /// Every metric of the table of a head without any preference.
+    pub fn chances(exposure: &Exposure) -> Vec<Fraction> {
+        let even = HeadSums { same: exposure.same, any: exposure.any, ..HeadSums::default() };
+        let seen = Seen { exposure, sums: &even };
+        METRICS.iter().map(|metric| metric.chance.unwrap_or(metric.value)(&seen)).collect()
+    }
+
+    fn of_variation(&self, part: ExactSum) -> Fraction {
+        let Exposure { rows, first, .. } = *self.exposure;
+        Fraction::new(part.value(), self.sums.total.value()).resting_on(rows, first)
+    }
+}
+
+fn share(seen: &Seen<'_>) -> Fraction {
+    let Exposure { queries, first, .. } = *seen.exposure;
+    Fraction::new(seen.sums.same.value(), seen.sums.any.value()).resting_on(queries, first)
+}
+
+/// Noise has nothing that is explained beyond noise.
+fn noise(seen: &Seen<'_>) -> Fraction {
+    let Exposure { rows, first, .. } = *seen.exposure;
+    Fraction::new(0.0, rows as f64).resting_on(rows, first)
+}
+
+const VARIATION: &str = "least squares over all cells A[i, j] of a pair, each row less its mean; columns first, then \
+    offsets -8 to 8 and two far ones, then same sentence (1, other sentence -1, special tokens 0); sum over pairs of \
+    (explained - degrees of freedom * residual mean square) / sum over pairs of the total sum of squares";
+const NOISE: &str = "0: what noise would explain is taken off";
+
+/// All metrics of pairs of sentences, in the order of the report.
+pub const METRICS: &[Metric<Ratio>] = &[
+    Metric {
+        explanation: Explanation {
+            name: "same_segment_share",
+            measures: "How much of the attention between different tokens of text stays within the sentence, in pairs of \
+                sentences.",
+            formula: "sum of A[i, j] over text i != j of one sentence / the same over any text i != j",
+            chance: "chance.same_segment_share: near one half, more where the two sentences are of unequal length",
+            source: "The block pattern of Kovaleva et al. 2019 (arXiv:1908.08593), section 4.1, as a share; defined here.",
+            caveats: "A head that attends to neighbours is near 1 without knowing of sentences: segment_r2 is beyond that.",
+        },
+        keys: Keys::Single,
+        value: share,
+        chance: None,
+    },
+    Metric {
+        explanation: Explanation {
+            name: "column_r2",
+            measures: "The part of the variation of the attention over pairs of sentences that goes with the key: the same \
+                for every query.",
+            formula: VARIATION,
+            chance: NOISE,
+            source: "The vertical pattern of Kovaleva et al. 2019 (arXiv:1908.08593), section 4.1; the measure is ours.",
+            caveats: "Large where few keys take most of the attention, as special tokens do. Below 0 is 0.",
+        },
+        keys: Keys::Single,
+        value: |seen| seen.of_variation(seen.sums.column),
+        chance: Some(noise),
+    },
+    Metric {
+        explanation: Explanation {
+            name: "offset_r2",
+            measures: "The part of that variation that goes with how far the key is from the query, beyond its column.",
+            formula: VARIATION,
+            chance: NOISE,
+            source: "The diagonal pattern of Kovaleva et al. 2019 (arXiv:1908.08593), section 4.1; the measure is ours.",
+            caveats: "Offsets beyond 8 on either side are one each. Below 0 is 0.",
+        },
+        keys: Keys::Single,
+        value: |seen| seen.of_variation(seen.sums.offset),
+        chance: Some(noise),
+    },
+    Metric {
+        explanation: Explanation {
+            name: "segment_r2",
+            measures: "The part of that variation that goes with whether query and key are of one sentence, beyond column \
+                and offset; negative where the other sentence is attended to.",
+            formula: VARIATION,
+            chance: NOISE,
+            source: "The block pattern of Kovaleva et al. 2019 (arXiv:1908.08593), section 4.1; the measure is ours.",
+            caveats: "Offsets come first and take what near keys have in common, so of short sentences little is left.",
+        },
+        keys: Keys::Single,
+        value: |seen| seen.of_variation(seen.sums.segment),
+        chance: Some(noise),
+    },
+];

@@ -1,0 +1,169 @@
+//! Where each head attends in pairs of sentences, summed by block.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use super::design::Design;
+use crate::model::forward::attention::AttentionView;
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::{Lent, Sums};
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::stats::exact::ExactSum;
+use crate::study::instruments::head_sums::sums_of_a_head;
+
+sums_of_a_head! {
+    /// The sums of one head.
+    pub struct HeadSums;
+    several {}
+    single {
+        /// Attention between different tokens of text of one sentence.
+        same,
+        /// Attention between any two different tokens of text.
+        any,
+        /// The variation of the attention, as [`Variation`](super::design::Variation) has it.
+        total,
+        /// What columns explain of it.
+        column,
+        /// What offsets explain beside them.
+        offset,
+        /// What the same sentence explains beside both.
+        segment,
+    }
+}
+
+/// The pairs of a block, the same for all heads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exposure {
+    /// Pairs.
+    pub pairs: u64,
+    /// Pairs whose first sentence is the first of its family.
+    pub first: u64,
+    /// Tokens of text.
+    pub queries: u64,
+    /// Tokens of pairs with enough cells for the variation.
+    pub rows: u64,
+    /// What a uniform head gives between different tokens of text of one sentence.
+    pub same: ExactSum,
+    /// The same between any two.
+    pub any: ExactSum,
+}
+
+impl Exposure {
+    fn merge(&mut self, other: &Self) {
+        self.pairs += other.pairs;
+        self.first += other.first;
+        self.queries += other.queries;
+        self.rows += other.rows;
+        self.same += other.same;
+        self.any += other.any;
+    }
+}
+
+/// The sums of one block of pairs, or of several pooled.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SegmentBlock {
+    /// The pairs.
+    pub exposure: Exposure,
+    /// The sums of each head; `[layers * heads]`.
+    pub heads: Vec<HeadSums<ExactSum>>,
+}
+
+impl SegmentBlock {
+    fn new(grid: HeadGrid) -> Self {
+        Self { heads: vec![HeadSums::default(); grid.count()], ..Self::default() }
+    }
+}
+
+impl Merge for SegmentBlock {
+    fn merge(&mut self, other: &Self) {
+        self.exposure.merge(&other.exposure);
+        self.heads.iter_mut().zip(&other.heads).for_each(|(sums, other)| sums.merge(other));
+    }
+}
+
+/// The sums of all blocks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SegmentSums {
+    grid: HeadGrid,
+    blocks: Blocks<SegmentBlock>,
+}
+
+impl SegmentSums {
+    /// Empty sums for a model with `grid` heads.
+    pub fn new(grid: HeadGrid) -> Self {
+        Self { grid, blocks: Blocks::new(SegmentBlock::new(grid)) }
+    }
+
+    /// The sums of each block.
+    pub fn blocks(&self) -> &Blocks<SegmentBlock> {
+        &self.blocks
+    }
+}
+
+/// A pair as these sums see it.
+#[derive(Debug)]
+pub struct Begun {
+    block: usize,
+    /// Of a sequence that is no pair nothing is counted.
+    texts: Option<[Range<usize>; 2]>,
+    design: Option<Design>,
+}
+
+impl Sums for SegmentSums {
+    type Begun = Begun;
+
+    fn begin(&mut self, sequence: &Sequence) -> Begun {
+        let (block, tokens) = (block_of(sequence.family.number), sequence.ids.len());
+        let texts: Option<[Range<usize>; 2]> = sequence.texts.clone().try_into().ok();
+        let design = texts.clone().and_then(|texts| Design::new(tokens, texts));
+        if let Some(texts) = &texts {
+            let (n, [a, b]) = (tokens as f64, texts.each_ref().map(|text| text.len() as f64));
+            let exposure = &mut self.blocks[block].exposure;
+            exposure.pairs += 1;
+            exposure.first += u64::from(sequence.family.is_first);
+            exposure.queries += texts.iter().map(|text| text.len() as u64).sum::<u64>();
+            exposure.rows += if design.is_some() { tokens as u64 } else { 0 };
+            exposure.same += (a * (a - 1.0) + b * (b - 1.0)) / n;
+            exposure.any += (a + b) * (a + b - 1.0) / n;
+        }
+        Begun { block, texts, design }
+    }
+
+    fn head(&mut self, begun: &mut Begun, lent: &mut Lent<'_>) {
+        let view = lent.attention();
+        let mut sums = HeadSums::default();
+        if let Some([a, b]) = &begun.texts {
+            let between = |queries: &Range<usize>, keys: &Range<usize>| between(view, queries, keys);
+            sums.same = between(a, a) + between(b, b);
+            sums.any = sums.same + between(a, b) + between(b, a);
+        }
+        if let Some(design) = &mut begun.design {
+            let variation = design.variation(view);
+            (sums.total, sums.column) = (variation.total, variation.column);
+            (sums.offset, sums.segment) = (variation.offset, variation.segment);
+        }
+        self.blocks[begun.block].heads[self.grid.index(view.layer, view.head)].add(&sums);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        assert_eq!(self.grid, other.grid, "sums of one analysis");
+        self.blocks.merge(&other.blocks);
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        self.grid == grid && self.blocks.fit(|block| block.heads.len() == grid.count())
+    }
+}
+
+/// The attention from tokens to other ones.
+fn between(view: AttentionView<'_>, queries: &Range<usize>, keys: &Range<usize>) -> f64 {
+    let given = |query: usize| {
+        let row = view.row(query);
+        let all: f64 = row[keys.clone()].iter().map(|&weight| f64::from(weight)).sum();
+        if keys.contains(&query) { all - f64::from(row[query]) } else { all }
+    };
+    queries.clone().map(given).sum()
+}

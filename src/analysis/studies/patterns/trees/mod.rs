@@ -1,0 +1,83 @@
+//! The gold tree in the maximum spanning tree of a head's attention (METHODOLOGY, "Trees").
+
+pub mod spanning;
+mod sums;
+
+use std::ops::RangeInclusive;
+
+use anyhow::Result;
+
+use crate::passes::observer::{self, Observer, sums, watching};
+use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::metrics::explanation::Explanation;
+use crate::study::metrics::metric;
+use crate::study::metrics::metric::{Fraction, Keys, Metric};
+use crate::study::section::{Nothing, Section};
+use crate::study::{Card, Observed, Study, Subject, columns};
+use sums::{TreeCounts, TreeSums};
+
+/// How much of the gold tree is in each head's attention.
+pub struct Trees;
+
+/// A cell: of the counts of a block, of the head at a place.
+type Ratio = fn(&TreeCounts, usize) -> Fraction;
+
+const METRICS: &[Metric<Ratio>] = &[Metric {
+    explanation: Explanation {
+        name: "uuas",
+        measures: "How much of the undirected gold tree is in the maximum spanning tree of the head's attention.",
+        formula: "share of gold edges in the maximum spanning tree over max(W, W^T), punctuation and roots left out",
+        chance: "the chain of adjacent words (chance.uuas)",
+        source: "Undirected unlabelled attachment score: Klein & Manning 2004; from attention: Raganato & Tiedemann 2018.",
+        caveats: "The chain of neighbours already has about two edges in five of English.",
+    },
+    keys: Keys::Single,
+    value: |counts, head| Fraction::new(counts.hits[head] as f64, counts.edges as f64),
+    chance: Some(|counts, _| {
+        Fraction::new(counts.chain_hits as f64, counts.edges as f64).resting_on(counts.edges, counts.sentences)
+    }),
+}];
+
+impl Study for Trees {
+    fn card(&self) -> &'static Card {
+        &Card {
+            name: "trees",
+            question: "How much of the gold tree is in the spanning tree of each head's attention?",
+            needs: "a corpus with dependency trees",
+            by_default: true,
+            settings_key: None,
+        }
+    }
+
+    fn in_unlisted_reports(&self) -> bool {
+        true
+    }
+
+    fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
+        watching(TreeSums::new(subject.grid, subject.from))
+    }
+
+    fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
+        observer::restored::<TreeSums>(bytes)
+    }
+
+    fn metrics(&self) -> Vec<(&'static Explanation, Keys)> {
+        metric::listed(METRICS)
+    }
+
+    fn range(&self, _metric: &str) -> RangeInclusive<f64> {
+        0.0..=1.0
+    }
+
+    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+        let sums: &TreeSums = sums(observed[0].sums);
+        let blocks = sums.blocks().with_total();
+        let of_head = |number: Option<usize>, place: usize| {
+            METRICS.iter().map(|metric| (metric.value)(blocks.at(number), place)).collect()
+        };
+        let of_chance = |number: Option<usize>| {
+            METRICS.iter().map(|metric| metric.chance.unwrap_or(metric.value)(blocks.at(number), 0)).collect()
+        };
+        (Estimates::new(&columns(self), bench, of_head, of_chance), Box::new(Nothing))
+    }
+}

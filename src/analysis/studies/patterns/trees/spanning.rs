@@ -1,0 +1,184 @@
+//! How much of the gold tree is in the maximum spanning tree of a head's attention (METHODOLOGY, "Trees").
+
+use std::ops::Range;
+
+use multiversion::multiversion;
+
+use crate::corpus::TreeHead;
+use crate::sequences::fold::words::WordAttention;
+use crate::sequences::sequence::GoldArc;
+
+use crate::corpus::relation::{PUNCT, base};
+use crate::linalg::lanes::LANES;
+use crate::linalg::search::{first_at_least, largest};
+
+/// The undirected edges of a gold tree, punctuation removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GoldEdges {
+    /// The positions of the words that are not punctuation, ascending.
+    words: Vec<usize>,
+    /// For each of those its gold head, as an index into `words`, if that is not punctuation or the root.
+    heads: Vec<Option<usize>>,
+}
+
+impl GoldEdges {
+    /// Drops punctuation, roots and words without annotation from `tree`.
+    pub fn new(tree: &[GoldArc]) -> Self {
+        let words: Vec<usize> = (0..tree.len()).filter(|&word| base(&tree[word].relation) != PUNCT).collect();
+        let heads = words
+            .iter()
+            .map(|&word| match tree[word].head {
+                TreeHead::Word(head) => words.binary_search(&head).ok(),
+                TreeHead::Root | TreeHead::Unknown => None,
+            })
+            .collect();
+        Self { words, heads }
+    }
+
+    /// The number of gold edges.
+    pub fn count(&self) -> u64 {
+        self.heads.iter().flatten().count() as u64
+    }
+
+    fn contains(&self, a: usize, b: usize) -> bool {
+        self.heads[a] == Some(b) || self.heads[b] == Some(a)
+    }
+
+    /// The gold edges between words that are adjacent in the sentence as it stands: the baseline.
+    pub fn in_chain(&self) -> u64 {
+        let adjacent = |word: usize| self.words[word] - self.words[word - 1] == 1 && self.contains(word - 1, word);
+        (1..self.words.len()).filter(|&word| adjacent(word)).count() as u64
+    }
+
+    /// The gold edges that the maximum spanning tree over `max(W, W^T)` has.
+    ///
+    /// Prim's algorithm from the first word; among equal weights the lowest index joins first, to the word that joined
+    /// earlier.
+    pub fn in_spanning_tree(&self, attention: &WordAttention, buffers: &mut TreeBuffers) -> u64 {
+        if self.count() == 0 {
+            return 0;
+        }
+        buffers.fill(&self.words, attention);
+        let TreeBuffers { weights, best, inside, closed } = buffers;
+        span(self.words.len(), weights, best, inside, closed);
+        let end = |word: usize| usize::try_from(inside[word]).expect("the index of a word");
+        (1..self.words.len()).filter(|&word| self.contains(end(word), word)).count() as u64
+    }
+}
+
+/// Buffers of Prim's algorithm, reused from sentence to sentence; rows are rounded up to whole vectors.
+#[derive(Clone, Debug, Default)]
+pub struct TreeBuffers {
+    /// `[words, width]`: `max(W, W^T)` over words that are not punctuation.
+    weights: Vec<f64>,
+    /// `[width]`: for each word outside the tree the largest weight of an edge into it.
+    best: Vec<f64>,
+    /// `[width]`: and that edge's end inside the tree.
+    inside: Vec<u64>,
+    /// `[width]`: 0 for words outside the tree, minus infinity for others: added to an edge, it takes it away.
+    closed: Vec<f64>,
+}
+
+impl TreeBuffers {
+    fn fill(&mut self, words: &[usize], attention: &WordAttention) {
+        let width = words.len().next_multiple_of(LANES);
+        // What fills the last vector of a row is of no matter: it is closed.
+        self.weights.resize(words.len() * width, 0.0);
+        for rows in blocks(words.len()) {
+            for columns in blocks(rows.end) {
+                for i in rows.clone() {
+                    for j in columns.start..columns.end.min(i + 1) {
+                        let (a, b) = (words[i], words[j]);
+                        let weight = attention.row(a)[b].max(attention.row(b)[a]);
+                        self.weights[i * width + j] = weight;
+                        self.weights[j * width + i] = weight;
+                    }
+                }
+            }
+        }
+        self.closed.clear();
+        self.closed.resize(words.len(), 0.0);
+        self.closed.resize(width, f64::NEG_INFINITY);
+        self.best.clear();
+        self.best.resize(width, f64::NEG_INFINITY);
+        self.inside.clear();
+        self.inside.resize(width, 0);
+    }
+}
+
+/// Ranges that make `0..count` together: a block of as many rows and columns stays in the first-level cache.
+fn blocks(count: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..count).step_by(LANES).map(move |start| start..count.min(start + LANES))
+}
+
+/// Prim's algorithm from the first word: afterwards `inside` has, for each other word, the word that it joined.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn span(words: usize, weights: &[f64], best: &mut [f64], inside: &mut [u64], closed: &mut [f64]) {
+    let width = best.len();
+    let mut joined = 0;
+    for _ in 1..words {
+        best[joined] = f64::NEG_INFINITY;
+        closed[joined] = f64::NEG_INFINITY;
+        let edges = weights[joined * width..][..width].iter().zip(&*closed);
+        for ((best, inside), (weight, closed)) in best.iter_mut().zip(&mut *inside).zip(edges) {
+            let through = weight + closed;
+            let better = through > *best;
+            *best = if better { through } else { *best };
+            *inside = if better { joined as u64 } else { *inside };
+        }
+        joined = first_at_least(best, largest(best));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::forward::attention::AttentionView;
+    use crate::sequences::fold::words::FromToken;
+
+    fn arc(head: Option<usize>, relation: &str) -> GoldArc {
+        GoldArc { head: head.map_or(TreeHead::Root, TreeHead::Word), relation: relation.to_owned() }
+    }
+
+    /// `dogs , loudly barked`: dogs <- barked, `,` <- dogs, loudly <- barked, barked is the root.
+    fn gold() -> GoldEdges {
+        GoldEdges::new(&[arc(Some(3), "nsubj"), arc(Some(0), "punct"), arc(Some(3), "advmod"), arc(None, "root")])
+    }
+
+    fn found(weights: &[f32; 16]) -> u64 {
+        let mut words = WordAttention::default();
+        words.fold(AttentionView::new(0, 0, 4, weights), &[0..1, 1..2, 2..3, 3..4], FromToken::Mean);
+        gold().in_spanning_tree(&words, &mut TreeBuffers::default())
+    }
+
+    #[test]
+    fn punctuation_and_roots_are_no_edges() {
+        assert_eq!(gold().count(), 2);
+        // loudly barked are adjacent; dogs and loudly are not, with the comma between.
+        assert_eq!(gold().in_chain(), 1);
+    }
+
+    #[test]
+    fn either_direction_makes_an_edge() {
+        // dogs -> barked 0.5, barked -> loudly 0.5: both gold. The comma's large weights do not count.
+        let weights = [
+            0.0, 0.5, 0.0, 0.5, //
+            0.0, 0.0, 1.0, 0.0, //
+            0.25, 0.75, 0.0, 0.0, //
+            0.0, 0.5, 0.5, 0.0,
+        ];
+        assert_eq!(found(&weights), 2);
+    }
+
+    #[test]
+    fn the_heaviest_tree_may_miss_the_gold_one() {
+        // dogs - loudly 0.9 and dogs - barked 0.8 make the tree; loudly - barked 0.1 would close a cycle.
+        let weights = [
+            0.1, 0.0, 0.9, 0.0, //
+            1.0, 0.0, 0.0, 0.0, //
+            0.9, 0.0, 0.0, 0.1, //
+            0.8, 0.0, 0.1, 0.1,
+        ];
+        assert_eq!(found(&weights), 1);
+    }
+}

@@ -1,0 +1,120 @@
+//! The sums of spanning trees, per block of sentences.
+
+use serde::{Deserialize, Serialize};
+
+use super::spanning::{GoldEdges, TreeBuffers};
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::{Lent, Sums};
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::{Blocks, Merge, block_of};
+
+/// Gold edges that were found in one block of sentences, or in several pooled.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeCounts {
+    /// Gold edges.
+    pub edges: u64,
+    /// Sentences with any, the first of each family alone.
+    pub sentences: u64,
+    /// Those in the chain of adjacent words.
+    pub chain_hits: u64,
+    /// Those in each head's spanning tree; `[layers * heads]`.
+    pub hits: Vec<u64>,
+}
+
+impl TreeCounts {
+    fn new(grid: HeadGrid) -> Self {
+        Self { hits: vec![0; grid.count()], ..Self::default() }
+    }
+}
+
+impl Merge for TreeCounts {
+    fn merge(&mut self, other: &Self) {
+        self.edges += other.edges;
+        self.sentences += other.sentences;
+        self.chain_hits += other.chain_hits;
+        self.hits.iter_mut().zip(&other.hits).for_each(|(sum, hits)| *sum += hits);
+    }
+}
+
+/// The counts of all blocks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TreeSums {
+    grid: HeadGrid,
+    from: FromToken,
+    blocks: Blocks<TreeCounts>,
+    #[serde(skip)]
+    buffers: TreeBuffers,
+}
+
+impl TreeSums {
+    /// Empty sums for a model with `grid` heads, words folded by `from`.
+    pub fn new(grid: HeadGrid, from: FromToken) -> Self {
+        Self { grid, from, blocks: Blocks::new(TreeCounts::new(grid)), buffers: TreeBuffers::default() }
+    }
+
+    /// The sums of each block.
+    pub fn blocks(&self) -> &Blocks<TreeCounts> {
+        &self.blocks
+    }
+}
+
+/// The block and the gold edges of a sequence.
+#[derive(Debug)]
+pub struct Begun {
+    block: usize,
+    gold: GoldEdges,
+}
+
+impl Sums for TreeSums {
+    type Begun = Begun;
+
+    fn begin(&mut self, sequence: &Sequence) -> Begun {
+        let gold = GoldEdges::new(sequence.tree.as_deref().unwrap_or_default());
+        let block = block_of(sequence.family.number);
+        let counts = &mut self.blocks[block];
+        counts.edges += gold.count();
+        counts.sentences += u64::from(gold.count() > 0 && sequence.family.is_first);
+        counts.chain_hits += gold.in_chain();
+        Begun { block, gold }
+    }
+
+    fn head(&mut self, Begun { block, gold }: &mut Begun, lent: &mut Lent<'_>) {
+        if gold.count() == 0 {
+            return;
+        }
+        let head = self.grid.index(lent.view.layer, lent.view.head);
+        self.blocks[*block].hits[head] += gold.in_spanning_tree(lent.words(self.from), &mut self.buffers);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        assert_eq!((self.grid, self.from), (other.grid, other.from), "sums of one analysis");
+        self.blocks.merge(&other.blocks);
+    }
+
+    fn pooled(&self) -> Self {
+        let mut pooled = Self::new(self.grid, self.from);
+        pooled.blocks = self.blocks.pooled(TreeCounts::new(self.grid));
+        pooled
+    }
+
+    fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
+        (self.grid, self.from) == (grid, from) && self.blocks.fit(|counts| counts.hits.len() == grid.count())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sequences::test_support::sentence;
+
+    #[test]
+    fn a_sentence_without_an_edge_is_not_counted() {
+        let mut sums = TreeSums::new(HeadGrid { layers: 1, heads: 1 }, FromToken::Mean);
+        // One word has no edge, four have three.
+        sums.begin(&sentence(0, 1, "root"));
+        sums.begin(&sentence(1, 4, "nsubj"));
+        let TreeCounts { edges, sentences, .. } = sums.blocks().total();
+        assert_eq!((edges, sentences), (3, 1));
+    }
+}

@@ -1,0 +1,138 @@
+//! One head over one sentence: how much of its attention goes to each word class, to words like the query, and to the
+//! query's own token elsewhere (METHODOLOGY, "Word classes and meaning").
+
+use multiversion::multiversion;
+
+use super::sentence::{TaggedWords, Tokens};
+use crate::corpus::Upos;
+use crate::linalg::lanes::{dot, sum};
+use crate::sequences::fold::text::TextAttention;
+use crate::sequences::fold::words::WordAttention;
+use crate::study::instruments::position::Profile;
+
+/// How many word classes there are: [`Upos::ALL`].
+pub const TAGS: usize = Upos::ALL.len();
+
+/// The sets of queries that metrics are means over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queries {
+    /// Words of sentences in which some word has a UPOS.
+    Words,
+    /// Words with another word of their UPOS.
+    Tagged,
+    /// Tokens of text whose keys differ in likeness.
+    Likened,
+    /// Tokens of text that are there again.
+    Repeated,
+    /// Those of them that are no punctuation.
+    RepeatedWords,
+}
+
+/// How many sets of queries there are.
+pub const QUERIES: usize = 5;
+
+/// How many masses are summed: to each tag, then [`SAME_TAG`] and so on.
+pub const MASSES: usize = TAGS + 4;
+
+/// The mass on words of the query's own tag.
+pub const SAME_TAG: usize = TAGS;
+/// The likeness of what is attended to.
+pub const LIKENESS: usize = TAGS + 1;
+/// The mass on the token's other occurrences.
+pub const SAME_TOKEN: usize = TAGS + 2;
+/// The same of tokens that are no punctuation.
+pub const SAME_WORD: usize = TAGS + 3;
+
+/// The queries that a mass is of.
+pub fn queries_of(mass: usize) -> Queries {
+    match mass {
+        SAME_TAG => Queries::Tagged,
+        LIKENESS => Queries::Likened,
+        SAME_TOKEN => Queries::Repeated,
+        SAME_WORD => Queries::RepeatedWords,
+        _ => Queries::Words,
+    }
+}
+
+/// One head's masses in one sentence.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Observed {
+    /// The summed attention of the eligible queries.
+    pub masses: [f64; MASSES],
+    /// Queries with any attention on the keys that likeness is about.
+    pub likened: u64,
+    /// Attention by offsets, of each set of queries.
+    pub profiles: [Profile; QUERIES],
+}
+
+/// Room for one row, and for sums over columns; reused from head to head.
+#[derive(Clone, Debug, Default)]
+pub struct Room {
+    row: Vec<f32>,
+    columns: Vec<f64>,
+}
+
+/// Adds the attention between words.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub(super) fn words(words: &TaggedWords, attention: &WordAttention, room: &mut Room, seen: &mut Observed) {
+    let columns = &mut room.columns;
+    columns.clear();
+    columns.resize(words.tags.len(), 0.0);
+    let mut others = Profile::default();
+    for (word, fellows) in words.fellows.iter().enumerate() {
+        let row = attention.row(word);
+        columns.iter_mut().zip(row).for_each(|(sum, weight)| *sum += weight);
+        columns[word] -= row[word];
+        if let Some(fellows) = fellows {
+            let mask = &words.masks[*fellows];
+            seen.masses[SAME_TAG] += row.iter().zip(mask).map(|(weight, kept)| weight * kept).sum::<f64>() - row[word];
+            seen.profiles[Queries::Tagged as usize].add(row, word, 1.0);
+        } else {
+            others.add(row, word, 1.0);
+        }
+    }
+    for (tag, mass) in words.tags.iter().zip(columns) {
+        if let Some(tag) = tag {
+            seen.masses[*tag] += *mass;
+        }
+    }
+    seen.profiles[Queries::Words as usize] = others.and(&seen.profiles[Queries::Tagged as usize]);
+}
+
+/// Adds the attention between tokens.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub(super) fn tokens<'a>(tokens: &'a Tokens, text: &'a TextAttention, room: &'a mut Room, seen: &'a mut Observed) {
+    for token in &tokens.text {
+        let row = text.row(token.place);
+        let mut rest = text.mass(token.place);
+        let repeated = token.same.len() > 1;
+        if repeated {
+            let mass: f64 = token.same.iter().map(|&same| f64::from(row[same])).sum();
+            seen.masses[SAME_TOKEN] += mass;
+            seen.profiles[Queries::Repeated as usize].add_text(text, token.place, 1.0);
+            if !token.is_punctuation {
+                seen.masses[SAME_WORD] += mass;
+                seen.profiles[Queries::RepeatedWords as usize].add_text(text, token.place, 1.0);
+            }
+        }
+        let Some(start) = token.likeness else { continue };
+        let likeness = &tokens.likeness[start..start + row.len()];
+        if repeated {
+            // What is left beside the token itself may be next to nothing, which a difference would not tell.
+            room.row.clear();
+            room.row.extend_from_slice(row);
+            token.same.iter().for_each(|&same| room.row[same] = 0.0);
+            rest = sum(&room.row);
+        }
+        if rest > 0.0 {
+            seen.likened += 1;
+            seen.masses[LIKENESS] += f64::from(dot(row, likeness)) / rest;
+            let profile = &mut seen.profiles[Queries::Likened as usize];
+            if repeated {
+                profile.add(&room.row[..text.tokens()], token.place, 1.0 / rest);
+            } else {
+                profile.add_text(text, token.place, 1.0 / rest);
+            }
+        }
+    }
+}

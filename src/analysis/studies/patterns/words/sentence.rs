@@ -1,0 +1,122 @@
+//! A sentence as the metrics of words and meaning see it: all that does not depend on a head.
+
+use std::collections::HashMap;
+
+use crate::corpus::Upos;
+use crate::linalg::lanes::LANES;
+use crate::model::forward::WordEmbeddings;
+use crate::sequences::sequence::{Sequence, TokenKind};
+use crate::study::instruments::cosines::cosines;
+
+/// The words of a sentence of which some have a UPOS.
+#[derive(Clone, Debug)]
+pub(super) struct TaggedWords {
+    /// The tag of each word, as its place in [`Upos::ALL`].
+    pub tags: Vec<Option<usize>>,
+    /// The tokens of each word over those of the sequence: what a word gets of uniform attention.
+    pub shares: Vec<f64>,
+    /// For each word the mask of its tag in `masks`, if another word has that tag.
+    pub fellows: Vec<Option<usize>>,
+    /// 1 for each word of a tag, 0 for the others; `[words]` each.
+    pub masks: Vec<Vec<f64>>,
+}
+
+impl TaggedWords {
+    /// Those of a sentence; `None` if no word has a UPOS.
+    pub fn new(sequence: &Sequence) -> Option<Self> {
+        let tag = |upos: Upos| upos as usize;
+        let tags: Vec<Option<usize>> = sequence.annotations.iter().map(|annotation| annotation.upos.map(tag)).collect();
+        if tags.iter().all(Option::is_none) {
+            return None;
+        }
+        let n = sequence.ids.len() as f64;
+        let shares = sequence.words.iter().map(|span| span.len() as f64 / n).collect();
+        let (mut masks, mut places) = (Vec::new(), [None; Upos::ALL.len()]);
+        for (tag, place) in places.iter_mut().enumerate() {
+            let has_tag = |other: &Option<usize>| *other == Some(tag);
+            if tags.iter().filter(|other| has_tag(other)).count() > 1 {
+                *place = Some(masks.len());
+                masks.push(tags.iter().map(|other| f64::from(u8::from(has_tag(other)))).collect());
+            }
+        }
+        let fellows = tags.iter().map(|tag| tag.and_then(|tag| places[tag])).collect();
+        Some(Self { tags, shares, fellows, masks })
+    }
+}
+
+/// The tokens of a sentence as queries and keys.
+#[derive(Clone, Debug)]
+pub(super) struct Tokens {
+    /// The tokens of text.
+    pub text: Vec<Text>,
+    /// How alike the keys of each query are to it, row after row, each of whole vectors.
+    pub likeness: Vec<f32>,
+}
+
+/// A token of text.
+#[derive(Clone, Debug)]
+pub(super) struct Text {
+    /// Its place in the sequence.
+    pub place: usize,
+    /// The tokens of text with its id, itself included.
+    pub same: Vec<usize>,
+    /// Whether it is punctuation.
+    pub is_punctuation: bool,
+    /// The row of its keys in the likeness, if they differ in it.
+    pub likeness: Option<usize>,
+}
+
+/// The fewest keys that likeness is standardised over: of two it is always 1 and -1.
+const FEWEST_KEYS: usize = 3;
+
+/// The smallest standard deviation of the cosines of a query that is more than rounding.
+const SMALLEST_DEVIATION: f64 = 1e-9;
+
+impl Tokens {
+    pub fn new(sequence: &Sequence, embeddings: Option<&WordEmbeddings>) -> Self {
+        let width = sequence.ids.len().next_multiple_of(LANES);
+        let places: Vec<usize> = sequence.text_places().collect();
+        let mut by_id: HashMap<u32, Vec<usize>> = HashMap::new();
+        places.iter().for_each(|&place| by_id.entry(sequence.ids[place]).or_default().push(place));
+        let mut text: Vec<Text> = places
+            .iter()
+            .map(|&place| Text {
+                place,
+                same: by_id[&sequence.ids[place]].clone(),
+                is_punctuation: sequence.kinds[place] == TokenKind::Punctuation,
+                likeness: None,
+            })
+            .collect();
+        let likeness = embeddings.map(|embeddings| likeness(sequence, &mut text, width, embeddings));
+        Self { text, likeness: likeness.unwrap_or_default() }
+    }
+}
+
+/// The cosines of the word embeddings of each token of text with those of the others that have another id, standardised
+/// over them; rows as wide as `width`, 0 for all but these keys.
+#[expect(clippy::cast_possible_truncation, reason = "weights are f32, and so is what they are multiplied with")]
+fn likeness(sequence: &Sequence, text: &mut [Text], width: usize, embeddings: &WordEmbeddings) -> Vec<f32> {
+    let count = text.len();
+    let ids: Vec<u32> = text.iter().map(|token| sequence.ids[token.place]).collect();
+    let cosines = cosines(&ids, embeddings);
+    let places: Vec<(usize, u32)> = text.iter().map(|token| (token.place, sequence.ids[token.place])).collect();
+    let mut likeness = Vec::new();
+    for (query, token) in text.iter_mut().enumerate() {
+        let row = &cosines[query * count..][..count];
+        let keys = || places.iter().zip(row).filter(|((_, id), _)| *id != places[query].1);
+        let number = keys().count();
+        if number < FEWEST_KEYS {
+            continue;
+        }
+        let mean = keys().map(|(_, cosine)| cosine).sum::<f64>() / number as f64;
+        let variance = keys().map(|(_, cosine)| (cosine - mean).powi(2)).sum::<f64>() / number as f64;
+        if variance.sqrt() < SMALLEST_DEVIATION {
+            continue;
+        }
+        token.likeness = Some(likeness.len());
+        let start = likeness.len();
+        likeness.resize(start + width, 0.0);
+        keys().for_each(|((place, _), cosine)| likeness[start + place] = ((cosine - mean) / variance.sqrt()) as f32);
+    }
+    likeness
+}

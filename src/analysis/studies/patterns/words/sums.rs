@@ -1,0 +1,301 @@
+//! The sums of words and meaning, per block of sentences.
+
+use serde::{Deserialize, Serialize};
+
+use super::observe::{
+    self, LIKENESS, MASSES, Observed, QUERIES, Queries, Room, SAME_TAG, SAME_TOKEN, SAME_WORD, TAGS, queries_of,
+};
+use super::sentence::{TaggedWords, Text, Tokens};
+use crate::model::forward::WordEmbeddings;
+use crate::model::grid::HeadGrid;
+use crate::passes::beforehand::Beforehand;
+use crate::passes::observer::{Lent, Sums};
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::stats::exact::ExactSum;
+use crate::study::instruments::position::{BINS, ByBin, Pair, Pairs, ProfileSums};
+
+/// The sums of one head in a block.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeadSums {
+    /// The summed attention of the eligible queries.
+    pub masses: [ExactSum; MASSES],
+    /// Queries with any attention on the keys that likeness is about.
+    pub likened: u64,
+    /// Attention by offsets, of each set of queries.
+    pub profiles: [ProfileSums; QUERIES],
+}
+
+impl HeadSums {
+    fn add(&mut self, seen: &Observed, met: [bool; QUERIES]) {
+        let masses = self.masses.iter_mut().zip(&seen.masses);
+        masses.filter(|(_, mass)| **mass != 0.0).for_each(|(sum, &mass)| *sum += mass);
+        self.likened += seen.likened;
+        let profiles = self.profiles.iter_mut().zip(&seen.profiles);
+        profiles.zip(met).filter(|(_, met)| *met).for_each(|((sums, profile), _)| sums.add(profile));
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.masses.iter_mut().zip(other.masses).for_each(|(sum, mass)| *sum += mass);
+        self.likened += other.likened;
+        self.profiles.iter_mut().zip(&other.profiles).for_each(|(sum, profile)| sum.merge(profile));
+    }
+}
+
+/// The denominators: they depend on the sentences, not on the head.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exposure {
+    /// Queries of each set.
+    pub queries: [u64; QUERIES],
+    /// Sentences with any, the first of each family alone.
+    pub sentences: [u64; QUERIES],
+    /// Words of each tag.
+    pub tags: [u64; TAGS],
+}
+
+impl Exposure {
+    fn merge(&mut self, other: &Self) {
+        let add = |sums: &mut [u64], others: &[u64]| sums.iter_mut().zip(others).for_each(|(sum, other)| *sum += other);
+        add(&mut self.queries, &other.queries);
+        add(&mut self.sentences, &other.sentences);
+        add(&mut self.tags, &other.tags);
+    }
+}
+
+/// The sums of one block of sentences, or of all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WordsBlock {
+    /// The denominators.
+    pub exposure: Exposure,
+    /// The masses of a head that attends uniformly.
+    pub uniform: [ExactSum; MASSES],
+    /// The sums of each head; `[layers * heads]`.
+    pub heads: Vec<HeadSums>,
+}
+
+impl WordsBlock {
+    fn new(grid: HeadGrid) -> Self {
+        Self { heads: vec![HeadSums::default(); grid.count()], ..Self::default() }
+    }
+}
+
+impl Merge for WordsBlock {
+    fn merge(&mut self, other: &Self) {
+        self.exposure.merge(&other.exposure);
+        self.uniform.iter_mut().zip(other.uniform).for_each(|(sum, mass)| *sum += mass);
+        self.heads.iter_mut().zip(&other.heads).for_each(|(sum, head)| sum.merge(head));
+    }
+}
+
+/// The sums of all blocks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WordsSums {
+    grid: HeadGrid,
+    from: FromToken,
+    blocks: Blocks<WordsBlock>,
+    /// The pairs of each set of queries, with the targets that [`targets`] says.
+    pairs: [Pairs; QUERIES],
+    #[serde(skip)]
+    embeddings: Option<WordEmbeddings>,
+    #[serde(skip)]
+    room: Room,
+}
+
+/// How many masses are of a set of queries.
+fn targets(queries: usize) -> usize {
+    if queries == Queries::Words as usize { TAGS } else { 1 }
+}
+
+impl WordsSums {
+    /// Empty sums for a model with `grid` heads, words folded by `from`.
+    pub fn new(grid: HeadGrid, from: FromToken) -> Self {
+        Self {
+            grid,
+            from,
+            blocks: Blocks::new(WordsBlock::new(grid)),
+            pairs: std::array::from_fn(|queries| Pairs::new(targets(queries))),
+            embeddings: None,
+            room: Room::default(),
+        }
+    }
+
+    /// The sums of each block.
+    pub fn blocks(&self) -> &Blocks<WordsBlock> {
+        &self.blocks
+    }
+
+    /// For each mass its mean over the pairs of each bin.
+    pub fn rates(&self) -> Vec<ByBin<f64>> {
+        let rates = |mass: usize| {
+            let queries = queries_of(mass) as usize;
+            self.pairs[queries].rates(if queries == Queries::Words as usize { mass } else { 0 })
+        };
+        let rates: Vec<ByBin<f64>> = (0..MASSES).map(rates).collect();
+        debug_assert!(rates.iter().all(|rates| rates.len() == BINS), "a rate for each bin");
+        rates
+    }
+
+    /// Counts the words of a sentence, and their pairs.
+    fn count_words(&mut self, (block, is_first): (usize, bool), words: &TaggedWords) {
+        let TaggedWords { tags, shares, fellows, .. } = words;
+        let keys = |query: usize| (0..tags.len()).filter(move |&key| key != query);
+        let with_fellows = || (0..tags.len()).filter(|&word| fellows[word].is_some());
+        let exposure = &mut self.blocks[block].exposure;
+        let counts = [(Queries::Words, tags.len()), (Queries::Tagged, with_fellows().count())];
+        for (queries, count) in counts {
+            exposure.queries[queries as usize] += count as u64;
+            exposure.sentences[queries as usize] += u64::from(count > 0 && is_first);
+        }
+        tags.iter().flatten().for_each(|&tag| exposure.tags[tag] += 1);
+        // What every other word gives a word.
+        let mut uniform = [0.0; MASSES];
+        for (tag, share) in tags.iter().zip(shares) {
+            if let Some(tag) = tag {
+                uniform[*tag] += (tags.len() - 1) as f64 * share;
+            }
+        }
+        let same = |query: usize, key: usize| tags[query].is_some() && tags[query] == tags[key];
+        for query in with_fellows() {
+            uniform[SAME_TAG] += keys(query).filter(|&key| same(query, key)).map(|key| shares[key]).sum::<f64>();
+        }
+        add(&mut self.blocks[block].uniform, &uniform);
+        let all = (0..tags.len()).flat_map(|query| {
+            keys(query).map(move |key| Pair {
+                query,
+                key,
+                weight: shares[key],
+                target: tags[key].map(|tag| (tag, 1.0)),
+            })
+        });
+        self.pairs[Queries::Words as usize].add(all);
+        let tagged = with_fellows().flat_map(|query| {
+            let target = move |key: usize| same(query, key).then_some((0, 1.0));
+            keys(query).map(move |key| Pair { query, key, weight: shares[key], target: target(key) })
+        });
+        self.pairs[Queries::Tagged as usize].add(tagged);
+    }
+
+    /// Counts the tokens of a sentence, and their pairs.
+    fn count_tokens(&mut self, (block, is_first): (usize, bool), n: usize, tokens: &Tokens) {
+        let Tokens { text, likeness, .. } = tokens;
+        let share = 1.0 / n as f64;
+        let repeated = |token: &&Text| token.same.len() > 1;
+        let repeated_word = |token: &&Text| repeated(token) && !token.is_punctuation;
+        let sets: [(Queries, usize, Vec<&Text>); 2] = [
+            (Queries::Repeated, SAME_TOKEN, text.iter().filter(repeated).collect()),
+            (Queries::RepeatedWords, SAME_WORD, text.iter().filter(repeated_word).collect()),
+        ];
+        let mut uniform = [0.0; MASSES];
+        for (queries, mass, tokens) in &sets {
+            uniform[*mass] = tokens.iter().map(|token| (token.same.len() - 1) as f64 * share).sum();
+            let pairs = tokens.iter().flat_map(|query| {
+                let others = text.iter().filter(|key| key.place != query.place);
+                others.map(|key| Pair {
+                    query: query.place,
+                    key: key.place,
+                    weight: share,
+                    target: query.same.contains(&key.place).then_some((0, 1.0)),
+                })
+            });
+            self.pairs[*queries as usize].add(pairs);
+        }
+        let likened = || text.iter().filter_map(|query| query.likeness.map(|start| (query, start)));
+        let pairs = likened().flat_map(|(query, start)| {
+            let keys = text.iter().filter(|key| !query.same.contains(&key.place));
+            let weight = 1.0 / (text.len() - query.same.len()) as f64;
+            keys.map(move |key| Pair {
+                query: query.place,
+                key: key.place,
+                weight,
+                target: Some((0, f64::from(likeness[start + key.place]))),
+            })
+        });
+        self.pairs[Queries::Likened as usize].add(pairs);
+        add(&mut self.blocks[block].uniform, &uniform);
+        let exposure = &mut self.blocks[block].exposure;
+        let counts = sets.iter().map(|(queries, _, tokens)| (*queries, tokens.len()));
+        for (queries, count) in counts.chain([(Queries::Likened, likened().count())]) {
+            exposure.queries[queries as usize] += count as u64;
+            exposure.sentences[queries as usize] += u64::from(count > 0 && is_first);
+        }
+    }
+}
+
+fn add(sums: &mut [ExactSum; MASSES], values: &[f64; MASSES]) {
+    sums.iter_mut().zip(values).filter(|(_, value)| **value != 0.0).for_each(|(sum, &value)| *sum += value);
+}
+
+/// A sentence as these metrics see it.
+#[derive(Debug)]
+pub struct Begun {
+    block: usize,
+    words: Option<TaggedWords>,
+    tokens: Tokens,
+    /// Which sets of queries have any.
+    met: [bool; QUERIES],
+}
+
+impl Sums for WordsSums {
+    type Begun = Begun;
+
+    fn begin_pass(&mut self, known: &Beforehand) {
+        self.embeddings.clone_from(&known.embeddings);
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> Begun {
+        let block = block_of(sequence.family.number);
+        let (words, tokens) = (TaggedWords::new(sequence), Tokens::new(sequence, self.embeddings.as_ref()));
+        let before = self.blocks[block].exposure.queries;
+        if let Some(words) = &words {
+            self.count_words((block, sequence.family.is_first), words);
+        }
+        self.count_tokens((block, sequence.family.is_first), sequence.ids.len(), &tokens);
+        let after = self.blocks[block].exposure.queries;
+        Begun { block, words, tokens, met: std::array::from_fn(|queries| after[queries] > before[queries]) }
+    }
+
+    fn head(&mut self, begun: &mut Begun, lent: &mut Lent<'_>) {
+        let view = lent.attention();
+        let head = self.grid.index(view.layer, view.head);
+        let mut seen = Observed::default();
+        if let Some(words) = &begun.words {
+            observe::words(words, lent.words(self.from), &mut self.room, &mut seen);
+        }
+        observe::tokens(&begun.tokens, lent.text(), &mut self.room, &mut seen);
+        self.blocks[begun.block].heads[head].add(&seen, begun.met);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        assert_eq!((self.grid, self.from), (other.grid, other.from), "sums of one analysis");
+        self.blocks.merge(&other.blocks);
+        self.pairs.iter_mut().zip(&other.pairs).for_each(|(pairs, other)| pairs.merge(other));
+    }
+
+    fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
+        (self.grid, self.from) == (grid, from)
+            && self.blocks.fit(|block| block.heads.len() == grid.count())
+            && self.pairs.iter().enumerate().all(|(queries, pairs)| pairs.targets() == targets(queries))
+    }
+}
+
+/// The cells of a head's sums in a block, or in all of them, with what they are divided by.
+pub(super) struct Seen<'a> {
+    /// The denominators of the block.
+    pub exposure: &'a Exposure,
+    /// Those of the corpus: what is nowhere in it has no share of 0, but none.
+    pub corpus: &'a Exposure,
+    /// The sums of a head.
+    pub sums: &'a HeadSums,
+    /// The masses of a head that attends uniformly.
+    pub uniform: &'a [ExactSum; MASSES],
+    /// The rates by which offsets alone find each mass.
+    pub rates: &'a [ByBin<f64>],
+}
+
+impl Seen<'_> {
+    /// How many queries a mass is divided by: a row without any attention on what likeness is about has none.
+    pub fn queries(&self, mass: usize) -> u64 {
+        if mass == LIKENESS { self.sums.likened } else { self.exposure.queries[queries_of(mass) as usize] }
+    }
+}

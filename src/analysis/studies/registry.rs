@@ -1,0 +1,215 @@
+//! The table of all studies, and what follows from it: labels, metrics, thresholds, and what they are.
+
+use std::collections::BTreeMap;
+
+use super::ablation::arc_use::ArcUse;
+use super::ablation::clusters::{ClusterDrift, ClusterEffect};
+use super::ablation::dependence::LaterHeads;
+use super::ablation::drift::OutputDrift;
+use super::ablation::effect::Effect;
+use super::ablation::gradient::Gradient;
+use super::ablation::pruning::Pruning;
+use super::heads::examples::ExampleSentences;
+use super::heads::likeness::HeadLikeness;
+use super::heads::probes::LinearProbes;
+use super::patterns::attention::Attention;
+use super::patterns::coreference::Antecedents;
+use super::patterns::dependency::Dependency;
+use super::patterns::explained::Explained;
+use super::patterns::frequency::Frequency;
+use super::patterns::norms::Norms;
+use super::patterns::repeats::RepeatedTokens;
+use super::patterns::segments::Segments;
+use super::patterns::trees::Trees;
+use super::patterns::words::Words;
+use super::replication::clark2019::Clark2019;
+use crate::study::Study;
+use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
+use crate::study::labels::policy::{Policy, Threshold};
+use crate::study::labels::{Detector, NO_LABEL, UNLABELLED, UNLABELLED_SHOWN};
+use crate::study::metrics::explanation::Entry;
+use crate::study::show::terms::TERMS;
+
+/// Every study, in the order of reports: of metrics, of labels with equal margins, of sections, of the summary.
+pub const STUDIES: &[&dyn Study] = &[
+    &Attention,
+    &Norms,
+    &Trees,
+    &Dependency,
+    &Words,
+    &Frequency,
+    &Explained,
+    &RepeatedTokens,
+    &Antecedents,
+    &Segments,
+    &Effect,
+    &Gradient,
+    &ArcUse,
+    &Pruning,
+    &OutputDrift,
+    &LaterHeads,
+    &HeadLikeness,
+    &ClusterEffect,
+    &ClusterDrift,
+    &LinearProbes,
+    &ExampleSentences,
+    &Clark2019,
+];
+
+/// The study of this name.
+pub fn named(name: &str) -> Option<&'static dyn Study> {
+    STUDIES.iter().copied().find(|study| study.card().name == name)
+}
+
+/// The studies that run unless something else is asked for.
+pub fn by_default() -> impl Iterator<Item = &'static dyn Study> {
+    STUDIES.iter().copied().filter(|study| study.card().by_default)
+}
+
+/// Every detector, in the order in which ties between labels are broken.
+pub fn detectors() -> impl Iterator<Item = &'static Detector> {
+    STUDIES.iter().flat_map(|study| study.detectors())
+}
+
+/// The detector that gives a label of this name.
+pub fn detector_of(label: &str) -> Option<&'static Detector> {
+    detectors().find(|detector| detector.gives(label))
+}
+
+/// The labels that the grid of a summary shows so.
+pub fn labels_of_code(code: &str) -> Vec<String> {
+    if UNLABELLED_SHOWN.contains(&code) {
+        return vec![UNLABELLED.to_owned()];
+    }
+    detectors().filter_map(|detector| detector.label_of(code)).collect()
+}
+
+/// The default of every threshold.
+pub fn default_policy() -> Policy {
+    let thresholds = |detector: &'static Detector| -> &'static [&'static Threshold] { detector.thresholds };
+    let of_all: [&Threshold; 3] = [&LABEL_Q, &MIN_QUERIES, &MIN_SENTENCES];
+    Policy::of(detectors().flat_map(thresholds).copied().chain(of_all))
+}
+
+/// How many labels of each family there are among those that these studies gave, by the name under which it is explained;
+/// a family without any has 0.
+/// Panics if a label is of no detector of theirs.
+pub fn count<'a>(studies: &[&'static dyn Study], labels: impl Iterator<Item = &'a str>) -> BTreeMap<String, u64> {
+    let families = studies.iter().flat_map(|study| study.detectors());
+    let mut counts: BTreeMap<String, u64> =
+        families.map(|detector| (detector.explanation.name.to_owned(), 0)).collect();
+    for label in labels {
+        let family = detector_of(label).expect("labels come from detectors").explanation.name;
+        *counts.get_mut(family).expect("a detector of these studies") += 1;
+    }
+    counts
+}
+
+/// The labels with what is told of them.
+pub fn labels() -> impl Iterator<Item = Entry> {
+    let of_detectors =
+        detectors().map(|detector| Entry { explanation: &detector.explanation, thresholds: Some(detector.thresholds) });
+    of_detectors.chain([Entry { explanation: &NO_LABEL, thresholds: Some(&[]) }])
+}
+
+/// The metrics with what is told of them.
+pub fn metrics() -> impl Iterator<Item = Entry> {
+    let metrics = STUDIES.iter().flat_map(|study| study.metrics());
+    metrics.map(|(explanation, _)| Entry { explanation, thresholds: None })
+}
+
+/// The entry of a label or metric; `offset:-3`, `syntactic:nsubj` and `offset_mass.-1` find those of their family.
+pub fn find(name: &str) -> Option<Entry> {
+    let family = detector_of(name)
+        .map_or_else(|| name.split_once('.').map_or(name, |(metric, _)| metric), |detector| detector.explanation.name);
+    labels().chain(metrics()).find(|entry| [name, family].contains(&entry.name()))
+}
+
+/// The threshold of this name.
+pub fn threshold(name: &str) -> Option<&'static Threshold> {
+    default_policy().thresholds().find(|threshold| threshold.name == name)
+}
+
+/// The known name most like `name`, for "did you mean".
+pub fn closest(name: &str) -> Option<&'static str> {
+    let similar = |known: &&str| strsim::jaro_winkler(known, name);
+    let names = labels().chain(metrics()).map(|entry| entry.name());
+    names
+        .chain(STUDIES.iter().map(|study| study.card().name))
+        .chain(TERMS.iter().map(|term| term.name))
+        .chain(default_policy().thresholds().map(|threshold| threshold.name))
+        .max_by(|a, b| similar(a).total_cmp(&similar(b)))
+        // Below this two words share little more than a letter or two.
+        .filter(|known| similar(known) > 0.7)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_differ_and_explanations_are_complete() {
+        let entries = || labels().chain(metrics());
+        let mut names: Vec<&str> = entries().map(|entry| entry.name()).collect();
+        names.extend(STUDIES.iter().map(|study| study.card().name));
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        for entry in entries() {
+            let text = entry.explanation;
+            for part in [text.measures, text.formula, text.chance, text.source] {
+                assert!(!part.is_empty(), "{} is not explained whole", entry.name());
+            }
+            assert!(!entry.to_string().contains('{'), "{} names a threshold that is not its own", entry.name());
+        }
+    }
+
+    #[test]
+    fn families_are_found_by_their_members() {
+        let found = |name: &str| find(name).map(|entry| entry.name());
+        assert_eq!(found("offset:-3"), Some("offset:k"));
+        assert_eq!(found("syntactic:nsubj:pass"), Some("syntactic:<relation>"));
+        assert_eq!(found("offset_mass.-1"), Some("offset_mass"));
+        assert_eq!(found("unlabelled"), Some("unlabelled"));
+        assert_eq!([found("offset:1"), found("offset:9"), found("syntactic:"), found("nothing")], [None; 4]);
+    }
+
+    #[test]
+    fn a_label_is_shown_by_its_code_its_parameter_or_itself() {
+        let code = |label: &'static str| detector_of(label).unwrap().code(label);
+        let shown = ["previous-token", "offset:-3", "offset:2", "syntactic:nsubj:pass", "broad"].map(code);
+        assert_eq!(shown, ["prev", "-3", "+2", "nsubj:pass", "broad"]);
+    }
+
+    #[test]
+    fn a_code_leads_back_to_its_label() {
+        for (code, labels) in [
+            ("prev", &["previous-token"][..]),
+            ("+2", &["offset:2"]),
+            ("nsubj:pass", &["syntactic:nsubj:pass"]),
+            ("punct", &["syntactic:punct"]),
+            ("broad", &["broad"]),
+            (".", &[UNLABELLED]),
+            ("2", &[]),
+            ("nothing", &[]),
+        ] {
+            assert_eq!(labels_of_code(code), labels, "{code}");
+        }
+        // Whatever a grid shows is explained.
+        for detector in detectors().filter(|detector| detector.shown.code.is_some()) {
+            assert!(!labels_of_code(detector.shown.code.unwrap()).is_empty(), "{}", detector.explanation.name);
+        }
+    }
+
+    #[test]
+    fn thresholds_of_one_name_are_one_threshold() {
+        let mut known: Vec<&Threshold> = Vec::new();
+        for threshold in detectors().flat_map(|detector| detector.thresholds) {
+            match known.iter().find(|other| other.name == threshold.name) {
+                Some(other) => assert_eq!(other, threshold),
+                None => known.push(threshold),
+            }
+        }
+    }
+}

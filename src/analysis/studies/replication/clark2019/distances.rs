@@ -1,0 +1,190 @@
+//! Distances between heads, by the formula of the released `head_distances.py`: the Jensen-Shannon divergence of each row,
+//! summed over all rows.
+
+use std::f32::consts::{FRAC_1_SQRT_2, LN_2};
+
+use multiversion::multiversion;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::linalg::lanes::{LANES, across};
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::{Lent, Sums};
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::stats::exact::{ExactSum, merge_each};
+
+/// Attention is mixed with this much uniform attention before it is compared.
+const SMOOTHING: f32 = 0.001;
+
+/// The distances of all pairs of heads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Distances {
+    /// Rows of attention: the tokens of all sequences.
+    pub rows: u64,
+    /// For each head, layer by layer, the divergence from each head before it in nats, summed over all rows, as the released
+    /// code has it; nothing without rows.
+    pub summed: Vec<Vec<f64>>,
+    /// The same divided by the rows: from 0, of equal rows, to ln 2.
+    pub per_row: Vec<Vec<f64>>,
+}
+
+/// The divergences of all pairs of heads, summed over rows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeadDistances {
+    grid: HeadGrid,
+    rows: u64,
+    /// By the later head, then by the earlier.
+    pairs: Vec<ExactSum>,
+}
+
+impl HeadDistances {
+    /// Empty sums for a model with `grid` heads.
+    pub fn new(grid: HeadGrid) -> Self {
+        let heads = grid.count();
+        Self { grid, rows: 0, pairs: vec![ExactSum::default(); heads * heads.saturating_sub(1) / 2] }
+    }
+
+    /// What they come to.
+    pub fn distances(&self) -> Distances {
+        let heads = if self.rows > 0 { self.grid.count() } else { 0 };
+        let mut sums = self.pairs.iter().map(|sum| sum.value());
+        let summed: Vec<Vec<f64>> = (0..heads).map(|later| sums.by_ref().take(later).collect()).collect();
+        let per_row = summed.iter().map(|sums| sums.iter().map(|sum| sum / self.rows as f64).collect()).collect();
+        Distances { rows: self.rows, summed, per_row }
+    }
+}
+
+/// The attention of all heads over one sequence.
+#[derive(Debug, Default)]
+pub struct Smoothed {
+    /// Weights of one head, in whole vectors.
+    size: usize,
+    /// `[heads, size]`: each head's weights, smoothed; behind the last is 1, which adds nothing.
+    weights: Vec<f32>,
+}
+
+impl Sums for HeadDistances {
+    type Begun = Smoothed;
+
+    fn begin(&mut self, sequence: &Sequence) -> Smoothed {
+        let n = sequence.ids.len();
+        self.rows += n as u64;
+        Smoothed { size: (n * n).next_multiple_of(LANES), weights: Vec::new() }
+    }
+
+    fn head(&mut self, Smoothed { size, weights }: &mut Smoothed, lent: &mut Lent<'_>) {
+        let view = lent.attention();
+        weights.resize(self.grid.count() * *size, 1.0);
+        let own = &mut weights[self.grid.index(view.layer, view.head) * *size..][..*size];
+        let n = view.tokens();
+        for (query, smoothed) in own.chunks_exact_mut(n).take(n).enumerate() {
+            let uniform = SMOOTHING / n as f32;
+            smoothed
+                .iter_mut()
+                .zip(view.row(query))
+                .for_each(|(to, weight)| *to = (1.0 - SMOOTHING) * weight + uniform);
+        }
+    }
+
+    fn end(&mut self, Smoothed { size, weights }: Smoothed) {
+        if weights.is_empty() {
+            return;
+        }
+        let heads: Vec<(&[f32], f64)> = weights.chunks_exact(size).map(|a| (a, plogp(a, a))).collect();
+        let pairs = heads.iter().enumerate().flat_map(|(later, a)| heads[..later].iter().map(move |b| (a, b)));
+        for (sum, ((a, of_a), (b, of_b))) in self.pairs.iter_mut().zip(pairs) {
+            // With m the mean of a and b: sum (a ln a/m + b ln b/m) / 2.
+            *sum += f64::midpoint(*of_a, *of_b) - plogp(a, b);
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        assert_eq!(self.grid, other.grid, "sums of one analysis");
+        self.rows += other.rows;
+        merge_each(&mut self.pairs, &other.pairs);
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        self.grid == grid && self.pairs.len() == Self::new(grid).pairs.len()
+    }
+}
+
+/// Weights that are summed in f32 before the sum goes on in f64.
+const RUN: usize = 64 * LANES;
+
+/// The sum of `m ln m` over the means `m` of the weights of two heads, above 0, in whole vectors.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn plogp(a: &[f32], b: &[f32]) -> f64 {
+    let mut sum = 0.0;
+    // Loops, for what an iterator calls is not compiled for the instruction set.
+    for (a, b) in a.chunks(RUN).zip(b.chunks(RUN)) {
+        let mut partial = [0.0_f32; LANES];
+        for (a, b) in a.as_chunks::<LANES>().0.iter().zip(b.as_chunks::<LANES>().0) {
+            for lane in 0..LANES {
+                let mean = 0.5 * (a[lane] + b[lane]);
+                partial[lane] += mean * ln(mean);
+            }
+        }
+        sum += across(partial.map(f64::from), |a, b| a + b);
+    }
+    sum
+}
+
+/// The logarithm of a positive, normal number, within 2e-7 of it or of 1: of `2^e m`, `m` from `sqrt(1/2)` to `sqrt(2)`, it is
+/// `e ln 2 + 2 artanh((m - 1) / (m + 1))`, whose series ends here where the next term is below 1e-9.
+// What is not inlined is not compiled for the instruction set of its caller.
+#[inline(always)]
+fn ln(value: f32) -> f32 {
+    /// The bits of the fraction of an f32.
+    const FRACTION: u32 = f32::MANTISSA_DIGITS - 1;
+    let bits = value.to_bits();
+    let exponent = bits.wrapping_sub(FRAC_1_SQRT_2.to_bits()).cast_signed() >> FRACTION;
+    let m = f32::from_bits(bits.wrapping_sub((exponent << FRACTION).cast_unsigned()));
+    let s = (m - 1.0) / (m + 1.0);
+    let q = s * s;
+    let series = 1.0 + q * (1.0 / 3.0 + q * (1.0 / 5.0 + q * (1.0 / 7.0 + q / 9.0)));
+    exponent as f32 * LN_2 + 2.0 * s * series
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::forward::attention::AttentionView;
+    use crate::passes::observer::Folder;
+
+    #[test]
+    fn logarithms() {
+        for value in [1.0e-6_f32, 7.8e-6, 0.001, 0.25, 0.5, 0.70, 0.71, 0.9, 0.999_999, 1.0, 1.3, 1.5, 2.0] {
+            let (found, expected) = (f64::from(ln(value)), f64::from(value).ln());
+            assert!((found - expected).abs() <= 2e-7 * expected.abs().max(1.0), "{value}: {found}, not {expected}");
+        }
+        assert_eq!(ln(1.0), 0.0);
+    }
+
+    #[test]
+    fn divergence_by_hand() {
+        let grid = HeadGrid { layers: 1, heads: 3 };
+        let mut sums = HeadDistances::new(grid);
+        let sequence = Sequence { ids: vec![1, 2], ..Sequence::default() };
+        let (mut begun, mut folder) = (sums.begin(&sequence), Folder::default());
+        let heads = [[1.0, 0.0, 0.5, 0.5], [1.0, 0.0, 0.5, 0.5], [0.0, 1.0, 0.5, 0.5]];
+        for (head, weights) in heads.iter().enumerate() {
+            let view = AttentionView::new(0, head, 2, weights);
+            sums.head(&mut begun, &mut folder.lend(&sequence, view.into()));
+        }
+        sums.end(begun);
+        let Distances { rows, summed, per_row } = sums.distances();
+        assert_eq!((rows, &summed[1][..]), (2, &[0.0][..]));
+        // Rows of 0.9995 and 0.0005 against the reverse, the mean a half of each; the second rows are equal.
+        let expected = 0.9995 * (0.9995_f64 / 0.5).ln() + 0.0005 * (0.0005_f64 / 0.5).ln();
+        assert!((summed[2][0] - expected).abs() < 1e-6 && summed[2][0] == summed[2][1], "{summed:?}");
+        assert_eq!(per_row[2][0], summed[2][0] / 2.0);
+    }
+
+    #[test]
+    fn without_rows_there_is_nothing() {
+        let none = HeadDistances::new(HeadGrid { layers: 1, heads: 2 }).distances();
+        assert_eq!(none, Distances { rows: 0, summed: vec![], per_row: vec![] });
+    }
+}

@@ -1,0 +1,328 @@
+//! The preset `clark2019`: the published analysis of Clark et al. 2019 as its released code does it, quirks included.
+//!
+//! It is a reading of its own beside the report's: sequences are packed otherwise ([`pairs`](crate::sequences::derived::pairs)), and the numbers are
+//! others ([`tokens`], [`syntax`], [`distances`]). docs/METHODOLOGY.md has the differences.
+
+pub mod distances;
+pub mod syntax;
+pub mod tokens;
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use anyhow::Result;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+
+use crate::corpus::relation::{ALL, PUNCT};
+use crate::model::grid::{HeadGrid, head_name};
+use crate::passes::observer::{self, Observer, sums, watching};
+use crate::passes::pass::{Pass, Sequences};
+use crate::sequences::derived::pairs::MAX_TOKENS;
+use crate::stats::exact::ExactSum;
+use crate::study::labels::evidence::Direction;
+use crate::study::labels::policy::Policy;
+use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::section::Section;
+use crate::study::show::summary::Summary;
+use crate::study::{Card, Observed, Study, Subject};
+use crate::system::counted::plural;
+use distances::{Distances, HeadDistances};
+use syntax::{OFFSETS, Relation, SyntaxHits};
+use tokens::{Means, TokenMeans};
+
+/// The published analysis of Clark et al. 2019.
+pub struct Clark2019;
+
+/// Pairs of segments.
+const PAIRS: Sequences = Sequences::Pairs { max_tokens: MAX_TOKENS };
+
+/// What is summed.
+#[derive(Clone, Copy)]
+enum Part {
+    Tokens,
+    Syntax,
+    Distances,
+}
+
+impl Part {
+    /// All of them, with the sequences of the pass of each.
+    const ALL: [(Self, Sequences); 3] =
+        [(Self::Tokens, PAIRS), (Self::Syntax, Sequences::Sentences), (Self::Distances, PAIRS)];
+}
+
+impl Study for Clark2019 {
+    fn card(&self) -> &'static Card {
+        &Card {
+            name: "clark2019",
+            question: "What does the analysis of Clark et al. 2019 find, as its released code does it?",
+            needs: "any corpus, read twice; its relations need dependency trees",
+            by_default: false,
+            settings_key: Some("clark2019"),
+        }
+    }
+
+    fn passes(&self) -> Vec<Pass> {
+        Part::ALL.map(|(_, sequences)| Pass { sequences, ..Pass::PLAIN }).to_vec()
+    }
+
+    fn observer(&self, place: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
+        match Part::ALL[place].0 {
+            Part::Tokens => {
+                let marks = [".", ","].into_iter().filter_map(subject.token_id).collect();
+                watching(TokenMeans::new(subject.grid, marks))
+            }
+            Part::Syntax => watching(SyntaxHits::new(subject.grid)),
+            Part::Distances => watching(HeadDistances::new(subject.grid)),
+        }
+    }
+
+    fn restore(&self, place: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
+        match Part::ALL[place].0 {
+            Part::Tokens => observer::restored::<TokenMeans>(bytes),
+            Part::Syntax => observer::restored::<SyntaxHits>(bytes),
+            Part::Distances => observer::restored::<HeadDistances>(bytes),
+        }
+    }
+
+    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+        let (tokens, syntax) = (sums::<TokenMeans>(observed[0].sums), sums::<SyntaxHits>(observed[1].sums));
+        let distances = sums::<HeadDistances>(observed[2].sums).distances();
+        let found = Findings::new(bench.grid, tokens, syntax, (distances, observed[0].left_out));
+        (Estimates::none(bench.grid.count()), Box::new(Clark2019Section { clark2019: found }))
+    }
+
+    fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
+        vec![("clark2019", generator.subschema_for::<Findings>())]
+    }
+
+    fn read(&self, report: &str) -> serde_json::Result<Box<dyn Section>> {
+        Ok(Box::new(serde_json::from_str::<Clark2019Section>(report)?))
+    }
+}
+
+/// The section `clark2019` of the report.
+#[derive(Deserialize)]
+struct Clark2019Section {
+    clark2019: Findings,
+}
+
+impl Section for Clark2019Section {
+    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
+        vec![("clark2019", &self.clark2019)]
+    }
+
+    /// How many heads have which of its labels.
+    fn summary(&self, _: &Policy) -> Summary {
+        let found = &self.clark2019;
+        let mut counts: BTreeMap<ClarkLabel, usize> = BTreeMap::new();
+        found.heads.iter().filter_map(|head| head.label).for_each(|label| *counts.entry(label).or_default() += 1);
+        let counts: Vec<String> = counts.iter().map(|(label, count)| format!("{label} {count}")).collect();
+        let counts = if counts.is_empty() { "no labels".to_owned() } else { counts.join(", ") };
+        let pairs = plural(&found.sequences, "pair", "pairs");
+        format!("Preset clark2019, heads over {} {pairs} of segments: {counts}\n", found.sequences).into()
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let listed = self.clark2019.heads.iter().map(|head| (head.layer, head.head));
+        let whole = listed.eq((0..grid.count()).map(|place| grid.at(place)));
+        (!whole).then(|| "`clark2019` does not list every head".to_owned())
+    }
+}
+
+/// Attention to the next or the previous token above which a head is said to attend there.
+const POSITION_THRESHOLD: f64 = 0.5;
+
+/// Entropy in nats above which a head is said to attend broadly.
+const ENTROPY_THRESHOLD: f64 = 3.8;
+
+/// Attention to `[CLS]`, `[SEP]` or `.` and `,` above which a head is said to attend there.
+const SPECIAL_TOKEN_THRESHOLD: f64 = 0.6;
+
+/// Relations of fewer words are not in the published table.
+const LEAST_WORDS: u64 = 100;
+
+/// The findings of the preset `clark2019`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Findings {
+    /// Sequences `[CLS] A [SEP] B [SEP]`.
+    pub sequences: u64,
+    /// Their tokens.
+    pub tokens: u64,
+    /// Sentences that are in no sequence: a sequence needs two.
+    pub dropped: u64,
+    /// Mean entropy of uniform attention over the sequences, in nats; null without sequences.
+    pub uniform_entropy: Option<f64>,
+    /// One object per head, layer by layer.
+    pub heads: Vec<ClarkHead>,
+    /// The relations of the published table, `all` first, then by falling number of words.
+    pub relations: Vec<ClarkRelation>,
+    /// The distances of all pairs of heads; null in reports of earlier versions.
+    #[serde(default)]
+    pub distances: Option<Distances>,
+}
+
+/// One head by the formulas of the released notebook; null without sequences.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClarkHead {
+    /// Layer, counted from 0.
+    pub layer: usize,
+    /// Head within the layer, counted from 0.
+    pub head: usize,
+    /// The name of the head, `L7H9`.
+    pub name: String,
+    /// The label: of those that fit the last of next, previous, broad, cls, sep, punct; null if none does.
+    pub label: Option<ClarkLabel>,
+    /// The means over sequences.
+    #[serde(flatten)]
+    pub means: Means<Option<f64>>,
+}
+
+/// A label of the released notebook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ClarkLabel {
+    /// `next` above 0.5.
+    Next,
+    /// `previous` above 0.5.
+    Previous,
+    /// `entropy` above 3.8 nats.
+    Broad,
+    /// `cls` above 0.6.
+    Cls,
+    /// `sep` above 0.6.
+    Sep,
+    /// `punct` above 0.6.
+    Punct,
+}
+
+impl fmt::Display for ClarkLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Next => "next",
+            Self::Previous => "previous",
+            Self::Broad => "broad",
+            Self::Cls => "cls",
+            Self::Sep => "sep",
+            Self::Punct => "punct",
+        })
+    }
+}
+
+/// The best head and the best offset of one relation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClarkRelation {
+    /// The relation as the corpus names it, or `all`: every word.
+    pub relation: String,
+    /// Words.
+    pub count: u64,
+    /// Layer of the best head.
+    pub layer: usize,
+    /// The best head; among equals the last, by layer, head and direction.
+    pub head: usize,
+    /// Its direction.
+    pub direction: Direction,
+    /// Its accuracy, on the words that it was chosen on.
+    pub accuracy: f64,
+    /// The best offset of -3 to 2; among equals the largest.
+    pub offset: i32,
+    /// Its accuracy.
+    pub offset_accuracy: f64,
+}
+
+impl Findings {
+    /// Divides the sums and labels the heads.
+    fn new(grid: HeadGrid, tokens: &TokenMeans, syntax: &SyntaxHits, (distances, dropped): (Distances, u64)) -> Self {
+        let TokenMeans { sequences, tokens, uniform_entropy, heads, .. } = tokens;
+        let mean = |sum: f64| (*sequences > 0).then_some(sum / *sequences as f64);
+        let head = |(place, sums): (usize, &Means<ExactSum>)| {
+            let (layer, head) = grid.at(place);
+            let means = sums.map(|sum| mean(sum.value()));
+            ClarkHead { layer, head, name: head_name(layer, head), label: label(&means), means }
+        };
+        Self {
+            sequences: *sequences,
+            tokens: *tokens,
+            dropped,
+            uniform_entropy: mean(uniform_entropy.value()),
+            heads: heads.iter().enumerate().map(head).collect(),
+            relations: relations(grid, syntax),
+            distances: Some(distances),
+        }
+    }
+}
+
+/// Rules in the order of the notebook: a later one that fits takes the head from those before.
+fn label(means: &Means<Option<f64>>) -> Option<ClarkLabel> {
+    let rules = [
+        (ClarkLabel::Next, means.next, POSITION_THRESHOLD),
+        (ClarkLabel::Previous, means.previous, POSITION_THRESHOLD),
+        (ClarkLabel::Broad, means.entropy, ENTROPY_THRESHOLD),
+        (ClarkLabel::Cls, means.cls, SPECIAL_TOKEN_THRESHOLD),
+        (ClarkLabel::Sep, means.sep, SPECIAL_TOKEN_THRESHOLD),
+        (ClarkLabel::Punct, means.punct, SPECIAL_TOKEN_THRESHOLD),
+    ];
+    let fits = |(_, mean, threshold): &(ClarkLabel, Option<f64>, f64)| mean.is_some_and(|mean| mean > *threshold);
+    rules.into_iter().rfind(fits).map(|(label, ..)| label)
+}
+
+fn relations(grid: HeadGrid, syntax: &SyntaxHits) -> Vec<ClarkRelation> {
+    let shown = |(name, sums): &(&String, &Relation)| {
+        *name == ALL || (*name != "root" && *name != PUNCT && sums.count >= LEAST_WORDS)
+    };
+    let mut shown: Vec<(&String, &Relation)> = syntax.relations.iter().filter(shown).collect();
+    shown.sort_by_key(|(name, sums)| (*name != ALL, Reverse(sums.count)));
+    let relation = |(name, sums): (&String, &Relation)| {
+        let by_head =
+            sums.hits.iter().enumerate().flat_map(|(place, hits)| (0..2).map(move |way| (hits[way], place, way)));
+        let (hits, place, way) = by_head.max().unwrap_or_default();
+        let (offset_hits, offset) = sums.offset_hits.into_iter().zip(OFFSETS).max().unwrap_or_default();
+        let (layer, head) = grid.at(place);
+        let share = |hits: u64| hits as f64 / sums.count as f64;
+        ClarkRelation {
+            relation: name.clone(),
+            count: sums.count,
+            layer,
+            head,
+            direction: Direction::BOTH[way],
+            accuracy: share(hits),
+            offset,
+            offset_accuracy: share(offset_hits),
+        }
+    };
+    shown.into_iter().map(relation).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_rules_override_earlier_ones() {
+        let none = Means::default();
+        assert_eq!(label(&none), None);
+        let next = Means { next: Some(0.51), previous: Some(0.5), entropy: Some(3.8), ..none };
+        assert_eq!(label(&next), Some(ClarkLabel::Next));
+        let broad = Means { entropy: Some(3.9), ..next };
+        assert_eq!(label(&broad), Some(ClarkLabel::Broad));
+        let sep = Means { cls: Some(0.7), sep: Some(0.61), punct: Some(0.6), ..broad };
+        assert_eq!(label(&sep), Some(ClarkLabel::Sep));
+        assert_eq!(label(&Means { punct: Some(0.7), ..sep }), Some(ClarkLabel::Punct));
+    }
+
+    #[test]
+    fn ties_go_to_the_last() {
+        let grid = HeadGrid { layers: 1, heads: 2 };
+        let mut syntax = SyntaxHits::new(grid);
+        let relation = |count: u64| Relation { count, offset_hits: [3, 9, 0, 9, 0, 0], hits: vec![[5, 60], [60, 2]] };
+        for (name, count) in [("all", 300), ("obj", 100), ("nsubj", 120), ("rare", 99), ("root", 200), ("punct", 200)] {
+            syntax.relations.insert(name.to_owned(), relation(count));
+        }
+        let found = relations(grid, &syntax);
+        assert_eq!(found.iter().map(|found| found.relation.as_str()).collect::<Vec<_>>(), ["all", "nsubj", "obj"]);
+        let obj = &found[2];
+        assert_eq!((obj.head, obj.direction, obj.accuracy), (1, Direction::DependentToHead, 0.6));
+        assert_eq!((obj.offset, obj.offset_accuracy), (0, 0.09));
+    }
+}

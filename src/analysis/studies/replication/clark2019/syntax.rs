@@ -1,0 +1,186 @@
+//! Dependency relations, by the rules of the released `Syntax_Analysis.ipynb`: every word is scored, roots and
+//! punctuation included, and fixed offsets end at the sentence's.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::corpus::TreeHead;
+use crate::corpus::relation::ALL;
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::{Lent, Sums};
+use crate::sequences::derived::pairs::MAX_TOKENS;
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::{GoldArc, Sequence};
+
+/// The offsets of the baseline: `range(-3, 3)` in the notebook.
+pub const OFFSETS: [i32; 6] = [-3, -2, -1, 0, 1, 2];
+
+/// How often one relation's words were predicted rightly.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Relation {
+    /// Words.
+    pub count: u64,
+    /// Words that each of [`OFFSETS`] predicts.
+    pub offset_hits: [u64; OFFSETS.len()],
+    /// Words that each head predicts, dependent to head and head to dependent; `[layers * heads]`.
+    pub hits: Vec<[u64; 2]>,
+}
+
+/// The sums of all heads over sentences.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SyntaxHits {
+    grid: HeadGrid,
+    /// Relations by name, `all` among them.
+    pub relations: BTreeMap<String, Relation>,
+}
+
+impl SyntaxHits {
+    /// Empty sums.
+    pub fn new(grid: HeadGrid) -> Self {
+        Self { grid, relations: BTreeMap::new() }
+    }
+}
+
+/// The head of a word as the notebook numbers it: 0 is the root, 1 the first word.
+fn number(head: TreeHead) -> Option<usize> {
+    match head {
+        TreeHead::Root => Some(0),
+        TreeHead::Word(head) => Some(head + 1),
+        TreeHead::Unknown => None,
+    }
+}
+
+/// The 1-based head that an offset predicts for the 0-based word: 0, the root, before the sentence, and the last word
+/// after it.
+fn at_offset(word: usize, offset: i32, words: usize) -> usize {
+    (word + 1).saturating_add_signed(offset as isize).min(words)
+}
+
+impl Sums for SyntaxHits {
+    /// The sentence's tree, unless the released code leaves the sentence out.
+    type Begun = Option<Vec<GoldArc>>;
+
+    fn begin(&mut self, sentence: &Sequence) -> Self::Begun {
+        let tree = sentence.tree.as_ref().filter(|_| sentence.ids.len() <= MAX_TOKENS)?;
+        let heads = self.grid.count();
+        for (word, GoldArc { head, relation }) in tree.iter().enumerate() {
+            let Some(head) = number(*head) else { continue };
+            for name in [ALL, relation] {
+                let sums = self.relations.entry(name.to_owned()).or_default();
+                sums.hits.resize(heads, [0; 2]);
+                sums.count += 1;
+                for (hits, offset) in sums.offset_hits.iter_mut().zip(OFFSETS) {
+                    *hits += u64::from(at_offset(word, offset, tree.len()) == head);
+                }
+            }
+        }
+        Some(tree.clone())
+    }
+
+    fn head(&mut self, sentence: &mut Self::Begun, lent: &mut Lent<'_>) {
+        let Some(tree) = sentence else { return };
+        let place = self.grid.index(lent.view.layer, lent.view.head);
+        let folded = lent.words(FromToken::First);
+        for (word, GoldArc { head, relation }) in tree.iter().enumerate() {
+            let Some(head) = number(*head) else { continue };
+            let weights = [
+                most_attended(tree.len(), word, |other| folded.get(word, other)),
+                most_attended(tree.len(), word, |other| folded.get(other, word)),
+            ];
+            let right = weights.map(|predicted| u64::from(predicted + 1 == head));
+            for name in [ALL, relation] {
+                let sums = self.relations.get_mut(name).expect("counted when the sentence was begun");
+                sums.hits[place][0] += right[0];
+                sums.hits[place][1] += right[1];
+            }
+        }
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        self.grid == grid && self.relations.values().all(|relation| relation.hits.len() == grid.count())
+    }
+
+    fn merge(&mut self, other: &Self) {
+        assert_eq!(self.grid, other.grid, "sums of one analysis");
+        for (name, other) in &other.relations {
+            let sums = self.relations.entry(name.clone()).or_default();
+            sums.hits.resize(other.hits.len(), [0; 2]);
+            sums.count += other.count;
+            sums.offset_hits.iter_mut().zip(other.offset_hits).for_each(|(sum, hits)| *sum += hits);
+            for (sum, hits) in sums.hits.iter_mut().zip(&other.hits) {
+                sum[0] += hits[0];
+                sum[1] += hits[1];
+            }
+        }
+    }
+}
+
+/// The first word of those with the largest weight, the word itself having weight 0.
+fn most_attended(words: usize, word: usize, weight: impl Fn(usize) -> f64) -> usize {
+    let weight = |other: usize| if other == word { 0.0 } else { weight(other) };
+    (1..words).fold(0, |best, other| if weight(other) > weight(best) { other } else { best })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::forward::attention::AttentionView;
+    use crate::passes::observer::Folder;
+    use crate::sequences::sequence::TokenKind::{FirstSpecial, Separator, Text};
+
+    /// `[CLS] cats sleep . [SEP]`: cats <- sleep, sleep is the root, the stop <- sleep.
+    fn sentence() -> Sequence {
+        let arc = |head, relation: &str| GoldArc { head, relation: relation.to_owned() };
+        Sequence {
+            index: 0,
+            ids: vec![0; 5],
+            segments: vec![0; 5],
+            kinds: vec![FirstSpecial, Text, Text, Text, Separator],
+            words: vec![1..2, 2..3, 3..4],
+            tree: Some(vec![
+                arc(TreeHead::Word(1), "nsubj"),
+                arc(TreeHead::Root, "root"),
+                arc(TreeHead::Word(1), "punct"),
+            ]),
+            ..Sequence::default()
+        }
+    }
+
+    #[test]
+    fn every_word_is_scored() {
+        let mut sums = SyntaxHits::new(HeadGrid { layers: 1, heads: 1 });
+        let (sentence, mut panel) = (sentence(), Folder::default());
+        let mut begun = sums.begin(&sentence);
+        let weights = [
+            0.2, 0.2, 0.2, 0.2, 0.2, //
+            0.0, 0.5, 0.25, 0.25, 0.0, // cats: sleep and the stop are equal, the first is taken
+            0.0, 0.0, 1.0, 0.0, 0.0, // sleep: all others have 0, and so has the word itself: the first word
+            0.0, 0.0, 0.75, 0.25, 0.0, // the stop: sleep
+            0.2, 0.2, 0.2, 0.2, 0.2,
+        ];
+        sums.head(&mut begun, &mut panel.lend(&sentence, AttentionView::new(0, 0, 5, &weights).into()));
+        let [all, nsubj, root] = ["all", "nsubj", "root"].map(|name| &sums.relations[name]);
+        // Into cats from others: 0 and 0, so the first word, itself; into the stop: 1/4 from cats.
+        assert_eq!((all.count, all.hits[0]), (3, [2, 0]));
+        assert_eq!((nsubj.count, nsubj.hits[0]), (1, [1, 0]));
+        assert_eq!((root.count, root.hits[0]), (1, [0, 0]));
+        // -3 and -2 take the second word, of number 2, to 0, the root; -1 takes the stop to sleep; +1 takes cats there.
+        assert_eq!(root.offset_hits, [1, 1, 0, 0, 0, 0]);
+        assert_eq!(all.offset_hits, [1, 1, 1, 0, 1, 0]);
+    }
+
+    #[test]
+    fn offsets_end_with_the_sentence() {
+        // Numbers from 1; the third of four words.
+        assert_eq!(OFFSETS.map(|offset| at_offset(2, offset, 4)), [0, 1, 2, 3, 4, 4]);
+    }
+
+    #[test]
+    fn long_sentences_and_sentences_without_a_tree_are_left_out() {
+        let mut sums = SyntaxHits::new(HeadGrid { layers: 1, heads: 1 });
+        assert_eq!(sums.begin(&Sequence { ids: vec![0; MAX_TOKENS + 1], ..sentence() }), None);
+        assert_eq!(sums.begin(&Sequence { tree: None, ..sentence() }), None);
+        assert!(sums.relations.is_empty());
+    }
+}

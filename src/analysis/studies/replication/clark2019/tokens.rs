@@ -1,0 +1,241 @@
+//! Token level, by the formulas of the released `General_Analysis.ipynb`: all rows are queries, and each sequence's
+//! means are averaged over sequences.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::model::forward::attention::AttentionView;
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::{Lent, Sums};
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::{Sequence, TokenKind};
+use crate::stats::exact::ExactSum;
+
+/// Attention is mixed with this much uniform attention before its entropy is taken.
+const SMOOTHING: f64 = 0.0001;
+
+/// One head's means over one sequence, or their sums over sequences.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Means<N> {
+    /// Attention to the token itself, the sum over rows divided by `n`, as all that follows unless it says otherwise.
+    pub to_self: N,
+    /// To the next token.
+    pub next: N,
+    /// To the previous token.
+    pub previous: N,
+    /// To `[CLS]`.
+    pub cls: N,
+    /// To both `[SEP]`.
+    pub sep: N,
+    /// Of `[SEP]` to `[SEP]`, divided by 2.
+    pub sep_sep: N,
+    /// Of other tokens to `[SEP]`, divided by `n - 2`.
+    pub rest_sep: N,
+    /// To `.` and `,`.
+    pub punct: N,
+    /// Mean entropy of the rows, smoothed, in nats.
+    pub entropy: N,
+    /// Entropy of the row of `[CLS]`, smoothed, in nats.
+    pub entropy_cls: N,
+}
+
+impl<N> Means<N> {
+    fn cells_mut(&mut self) -> [&mut N; 10] {
+        [
+            &mut self.to_self,
+            &mut self.next,
+            &mut self.previous,
+            &mut self.cls,
+            &mut self.sep,
+            &mut self.sep_sep,
+            &mut self.rest_sep,
+            &mut self.punct,
+            &mut self.entropy,
+            &mut self.entropy_cls,
+        ]
+    }
+
+    /// Each value by `change`, under its own name.
+    pub fn map<M>(&self, change: impl Fn(&N) -> M) -> Means<M> {
+        Means {
+            to_self: change(&self.to_self),
+            next: change(&self.next),
+            previous: change(&self.previous),
+            cls: change(&self.cls),
+            sep: change(&self.sep),
+            sep_sep: change(&self.sep_sep),
+            rest_sep: change(&self.rest_sep),
+            punct: change(&self.punct),
+            entropy: change(&self.entropy),
+            entropy_cls: change(&self.entropy_cls),
+        }
+    }
+}
+
+/// Where in a sequence the tokens are that the formulas name.
+#[derive(Clone, Debug)]
+pub struct Places {
+    separators: Vec<usize>,
+    cls: Vec<usize>,
+    punctuation: Vec<usize>,
+}
+
+/// The sums of all heads over sequences.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenMeans {
+    grid: HeadGrid,
+    /// The ids of `.` and `,`.
+    punctuation: Vec<u32>,
+    /// Sequences.
+    pub sequences: u64,
+    /// Their tokens.
+    pub tokens: u64,
+    /// The entropy of uniform attention, summed over sequences.
+    pub uniform_entropy: ExactSum,
+    /// The means of each head, summed over sequences; `[layers * heads]`.
+    pub heads: Vec<Means<ExactSum>>,
+}
+
+impl TokenMeans {
+    /// Empty sums; `punctuation` are the ids of `.` and `,`.
+    pub fn new(grid: HeadGrid, punctuation: Vec<u32>) -> Self {
+        let heads = vec![Means::default(); grid.count()];
+        Self { grid, punctuation, sequences: 0, tokens: 0, uniform_entropy: ExactSum::default(), heads }
+    }
+}
+
+impl Sums for TokenMeans {
+    type Begun = Places;
+
+    fn begin(&mut self, sequence: &Sequence) -> Places {
+        let n = sequence.ids.len();
+        self.sequences += 1;
+        self.tokens += n as u64;
+        self.uniform_entropy += (n as f64).ln();
+        let places = |wanted: &dyn Fn(usize) -> bool| (0..n).filter(|&place| wanted(place)).collect();
+        Places {
+            separators: places(&|place| sequence.kinds[place] == TokenKind::Separator),
+            cls: places(&|place| sequence.kinds[place] == TokenKind::FirstSpecial),
+            punctuation: places(&|place| self.punctuation.contains(&sequence.ids[place])),
+        }
+    }
+
+    fn head(&mut self, places: &mut Places, lent: &mut Lent<'_>) {
+        let view = lent.attention();
+        let mut means = means(places, view);
+        let sums = &mut self.heads[self.grid.index(view.layer, view.head)];
+        sums.cells_mut().into_iter().zip(means.cells_mut()).for_each(|(sum, mean)| *sum += *mean);
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        self.grid == grid && self.heads.len() == grid.count()
+    }
+
+    fn merge(&mut self, other: &Self) {
+        assert_eq!((self.grid, &self.punctuation), (other.grid, &other.punctuation), "sums of one analysis");
+        self.sequences += other.sequences;
+        self.tokens += other.tokens;
+        self.uniform_entropy += other.uniform_entropy;
+        for (sums, other) in self.heads.iter_mut().zip(&other.heads) {
+            let mut other = other.clone();
+            sums.cells_mut().into_iter().zip(other.cells_mut()).for_each(|(sum, other)| *sum += *other);
+        }
+    }
+}
+
+fn means(places: &Places, view: AttentionView<'_>) -> Means<f64> {
+    let n = view.tokens();
+    let mut means = Means::default();
+    for query in 0..n {
+        let row = view.row(query);
+        let at = |key: usize| row.get(key).map_or(0.0, |&weight| f64::from(weight));
+        let mass = |keys: &[usize]| keys.iter().map(|&key| at(key)).sum::<f64>();
+        means.to_self += at(query);
+        means.next += at(query + 1);
+        means.previous += query.checked_sub(1).map_or(0.0, at);
+        means.cls += mass(&places.cls);
+        means.punct += mass(&places.punctuation);
+        let separators = mass(&places.separators);
+        means.sep += separators;
+        if places.separators.contains(&query) {
+            means.sep_sep += separators;
+        } else {
+            means.rest_sep += separators;
+        }
+        let entropy = smoothed_entropy(row);
+        means.entropy += entropy;
+        if query == 0 {
+            means.entropy_cls = entropy;
+        }
+    }
+    let all = n as f64;
+    let each = [&mut means.to_self, &mut means.next, &mut means.previous, &mut means.cls, &mut means.sep];
+    each.into_iter().chain([&mut means.punct, &mut means.entropy]).for_each(|sum| *sum /= all);
+    means.sep_sep /= 2.0;
+    means.rest_sep /= all - 2.0;
+    means
+}
+
+fn smoothed_entropy(row: &[f32]) -> f64 {
+    let uniform = SMOOTHING / row.len() as f64;
+    let smoothed = row.iter().map(|&weight| (1.0 - SMOOTHING) * f64::from(weight) + uniform);
+    -smoothed.map(|weight| weight * weight.ln()).sum::<f64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passes::observer::Folder;
+    use TokenKind::{FirstSpecial, Punctuation, Separator, Text};
+
+    /// `[CLS] a [SEP] . [SEP]`; 9 is the id of the stop.
+    fn sequence() -> Sequence {
+        Sequence {
+            index: 0,
+            ids: vec![1, 5, 2, 9, 2],
+            segments: vec![0; 5],
+            kinds: vec![FirstSpecial, Text, Separator, Punctuation, Separator],
+            ..Sequence::default()
+        }
+    }
+
+    /// Rows in eighths.
+    const WEIGHTS: [f32; 25] = [
+        0.5, 0.25, 0.25, 0.0, 0.0, //
+        0.25, 0.25, 0.25, 0.125, 0.125, //
+        0.0, 0.0, 0.5, 0.25, 0.25, //
+        0.125, 0.125, 0.25, 0.25, 0.25, //
+        0.25, 0.0, 0.25, 0.25, 0.25,
+    ];
+
+    #[test]
+    fn all_rows_are_queries() {
+        let mut sums = TokenMeans::new(HeadGrid { layers: 1, heads: 1 }, vec![9]);
+        let (sequence, mut folder) = (sequence(), Folder::default());
+        let mut places = sums.begin(&sequence);
+        sums.head(&mut places, &mut folder.lend(&sequence, AttentionView::new(0, 0, 5, &WEIGHTS).into()));
+        let found = sums.heads[0].map(|sum| sum.value());
+        // The diagonals: 1/2 + 1/4 + 1/2 + 1/4 + 1/4; above 1/4 + 1/4 + 1/4 + 1/4; below 1/4 + 0 + 1/4 + 1/4.
+        let expected = [1.75 / 5.0, 1.0 / 5.0, 0.75 / 5.0];
+        assert_eq!([found.to_self, found.next, found.previous], expected.map(|value: f64| near(value)));
+        // Columns: [CLS] 1/2 + 1/4 + 0 + 1/8 + 1/4; the stop 0 + 1/8 + 1/4 + 1/4 + 1/4.
+        assert_eq!([found.cls, found.punct], [1.125 / 5.0, 0.875 / 5.0].map(near));
+        // To both [SEP]: 1/4, 3/8, 3/4, 1/2, 1/2, of which the third and the last row are of [SEP].
+        assert_eq!([found.sep, found.sep_sep, found.rest_sep], [2.375 / 5.0, 1.25 / 2.0, 1.125 / 3.0].map(near));
+        assert_eq!(sums.uniform_entropy.value(), near(5.0_f64.ln()));
+    }
+
+    /// As a sum of [`ExactSum`] has it.
+    fn near(value: f64) -> f64 {
+        let mut sum = ExactSum::default();
+        sum += value;
+        sum.value()
+    }
+
+    #[test]
+    fn entropy_is_smoothed() {
+        // 0.9999 + 0.0001 / 2 and 0.0001 / 2
+        let expected = -(0.99995_f64 * 0.99995_f64.ln() + 0.00005 * 0.00005_f64.ln());
+        assert!((smoothed_entropy(&[1.0, 0.0]) - expected).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,218 @@
+//! What labels say that heads look at, in one sentence: how much a head does so there, and where it should look.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use super::labels::evidence::Direction;
+use crate::corpus::relation::scored_as;
+use crate::model::forward::attention::AttentionView;
+use crate::sequences::fold::roles::WINDOW;
+use crate::sequences::fold::units::Units;
+use crate::sequences::fold::words::WordAttention;
+use crate::sequences::sequence::{Sequence, TokenKind};
+
+/// What a label says that its head looks at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Aim {
+    /// The other end of the arcs of a relation, by a name under which they are [scored](scored_as).
+    Partner {
+        /// The relation.
+        relation: String,
+        /// The end at which the head's attention starts.
+        direction: Direction,
+    },
+    /// The token so many places away.
+    Offset(i32),
+    /// The two tokens on either side.
+    Window,
+    /// The first special token.
+    FirstSpecial,
+    /// The separators.
+    Separators,
+    /// Punctuation.
+    Punctuation,
+    /// Other words of this universal part of speech.
+    Tag(String),
+    /// Other words of the query's own part of speech.
+    SameTag,
+    /// The token's other occurrences.
+    SameToken,
+    /// Everything alike.
+    Spread,
+}
+
+/// An aim in one sentence: the same for all heads that have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Goals {
+    /// Words with their other end, by the direction.
+    Partners(Direction, Vec<(usize, usize)>),
+    /// Tokens with those that they should attend to.
+    Tokens(Vec<(usize, Vec<usize>)>),
+    /// The same of words.
+    Words(Vec<(usize, Vec<usize>)>),
+    /// Tokens that should attend to everything.
+    Spread(Vec<usize>),
+}
+
+/// How much a head does in a sentence what a label says, from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Score {
+    /// The mean over queries: of arcs the share that is right, of tokens and words their attention to the goals, of what
+    /// attends to everything the entropy as a share of the largest.
+    pub mean: f64,
+    /// The queries.
+    pub queries: u64,
+}
+
+impl Aim {
+    /// The goals in a sentence; `None` if it has nothing to look at, or nobody to do so.
+    pub fn in_sentence(&self, sequence: &Sequence) -> Option<Goals> {
+        let text: Vec<usize> = sequence.text_places().collect();
+        let kind = |wanted: TokenKind| -> Vec<usize> {
+            (0..sequence.kinds.len()).filter(|&token| sequence.kinds[token] == wanted).collect()
+        };
+        let all_to = |goals: Vec<usize>| text.iter().map(|&query| (query, goals.clone())).collect();
+        let each = |goals: &dyn Fn(usize) -> Vec<usize>| -> Vec<(usize, Vec<usize>)> {
+            let with = text.iter().map(|&query| (query, goals(query)));
+            with.filter(|(_, goals)| !goals.is_empty()).collect()
+        };
+        let is_text = |token: usize| sequence.kinds.get(token).is_some_and(|kind| !kind.is_special());
+        let goals = match self {
+            Self::Partner { relation, direction } => Goals::Partners(*direction, arcs(sequence, relation)),
+            Self::Offset(offset) => {
+                let away = |query: usize| query.checked_add_signed(*offset as isize).filter(|&key| is_text(key));
+                Goals::Tokens(each(&|query| away(query).into_iter().collect()))
+            }
+            Self::Window => {
+                let near = |query: usize| query.saturating_sub(WINDOW)..=query + WINDOW;
+                Goals::Tokens(each(&|query| near(query).filter(|&key| key != query && is_text(key)).collect()))
+            }
+            Self::FirstSpecial => Goals::Tokens(all_to(kind(TokenKind::FirstSpecial))),
+            Self::Separators => Goals::Tokens(all_to(kind(TokenKind::Separator))),
+            Self::Punctuation => Goals::Tokens(all_to(kind(TokenKind::Punctuation))),
+            Self::SameToken => {
+                let ids = &sequence.ids;
+                let same =
+                    |query: usize| text.iter().copied().filter(move |&key| key != query && ids[key] == ids[query]);
+                Goals::Tokens(each(&|query| same(query).collect()))
+            }
+            Self::Tag(tag) => {
+                let goals = |word| fellows(sequence, word, |other| upos(sequence, other) == Some(tag));
+                Goals::Words((0..sequence.words.len()).map(|word| (word, goals(word))).collect())
+            }
+            Self::SameTag => {
+                let goals = |word: usize| {
+                    let own = upos(sequence, word);
+                    fellows(sequence, word, |other| own.is_some() && upos(sequence, other) == own)
+                };
+                let words = (0..sequence.words.len()).map(|word| (word, goals(word)));
+                Goals::Words(words.filter(|(_, goals)| !goals.is_empty()).collect())
+            }
+            Self::Spread => Goals::Spread(text),
+        };
+        (!goals.is_empty()).then_some(goals)
+    }
+}
+
+/// The arcs of a relation: dependents with their heads.
+fn arcs(sequence: &Sequence, relation: &str) -> Vec<(usize, usize)> {
+    let tree = sequence.tree.iter().flatten().enumerate();
+    let of_relation = tree.filter(|(_, arc)| scored_as(&arc.relation).any(|name| name == relation));
+    of_relation.filter_map(|(dependent, arc)| Some((dependent, arc.head.word()?))).collect()
+}
+
+fn upos(sequence: &Sequence, word: usize) -> Option<&'static str> {
+    Some(sequence.annotations.get(word)?.upos?.tag())
+}
+
+/// The other words that are wanted.
+fn fellows(sequence: &Sequence, word: usize, wanted: impl Fn(usize) -> bool) -> Vec<usize> {
+    (0..sequence.words.len()).filter(|&other| other != word && wanted(other)).collect()
+}
+
+impl Goals {
+    fn is_empty(&self) -> bool {
+        let none = |goals: &[(usize, Vec<usize>)]| goals.iter().all(|(_, goals)| goals.is_empty());
+        match self {
+            Self::Partners(_, arcs) => arcs.is_empty(),
+            Self::Tokens(goals) | Self::Words(goals) => none(goals),
+            Self::Spread(queries) => queries.is_empty(),
+        }
+    }
+
+    /// How much a head does it, by its attention between tokens and between words.
+    pub fn score(&self, attention: AttentionView<'_>, words: &WordAttention) -> Score {
+        let (sum, queries) = match self {
+            Self::Partners(direction, arcs) => {
+                let right = arcs.iter().filter(|&&(word, other)| partner(words, *direction, word) == Some(other));
+                (right.count() as f64, arcs.len())
+            }
+            Self::Tokens(goals) => {
+                let mass = |(query, goals): &(usize, Vec<usize>)| -> f64 {
+                    goals.iter().map(|&key| f64::from(attention.row(*query)[key])).sum()
+                };
+                (goals.iter().map(mass).sum(), goals.len())
+            }
+            Self::Words(goals) => {
+                let mass = |(query, goals): &(usize, Vec<usize>)| -> f64 {
+                    goals.iter().map(|&key| words.get(*query, key)).sum()
+                };
+                (goals.iter().map(mass).sum(), goals.len())
+            }
+            Self::Spread(queries) => {
+                let most = (attention.tokens() as f64).ln();
+                (queries.iter().map(|&query| entropy(attention.row(query)) / most).sum(), queries.len())
+            }
+        };
+        Score { mean: sum / queries as f64, queries: queries as u64 }
+    }
+
+    /// The units that each unit should look at, `[units]`; `None` of those that are not asked.
+    pub fn of_units(&self, units: &Units) -> Vec<Option<Vec<usize>>> {
+        let mut found = vec![None; units.spans.len()];
+        let mut add = |unit: Option<usize>, goals: Vec<usize>| {
+            if let Some(unit) = unit {
+                found[unit].get_or_insert_with(Vec::new).extend(goals);
+            }
+        };
+        let of_word = |word: &usize| units.of_word[*word];
+        match self {
+            Self::Partners(_, arcs) => {
+                arcs.iter().for_each(|(word, other)| add(Some(of_word(word)), vec![of_word(other)]));
+            }
+            Self::Tokens(goals) => goals.iter().for_each(|(query, goals)| {
+                add(units.of_token(*query), goals.iter().filter_map(|&key| units.of_token(key)).collect());
+            }),
+            Self::Words(goals) => {
+                goals.iter().for_each(|(query, goals)| add(Some(of_word(query)), goals.iter().map(of_word).collect()));
+            }
+            Self::Spread(_) => {}
+        }
+        found
+    }
+}
+
+/// The entropy of a row, in nats.
+fn entropy(row: &[f32]) -> f64 {
+    row.iter().map(|&weight| f64::from(weight)).filter(|&weight| weight > 0.0).map(|weight| -weight * weight.ln()).sum()
+}
+
+/// The word that a head takes for the other end of a word's arc: the one that it attends to most, or that attends to it most.
+/// The word itself is left out, and of equal ones the first counts (METHODOLOGY, "Dependency alignment").
+pub fn partner(words: &WordAttention, direction: Direction, word: usize) -> Option<usize> {
+    let weight = |other: usize| match direction {
+        Direction::DependentToHead => words.get(word, other),
+        Direction::HeadToDependent => words.get(other, word),
+    };
+    largest(0..words.words(), |other| if other == word { None } else { Some(weight(other)) })
+}
+
+/// The place with the largest weight, the first of equal ones.
+pub fn largest(places: Range<usize>, weight: impl Fn(usize) -> Option<f64>) -> Option<usize> {
+    let weights = places.filter_map(|place| Some((place, weight(place)?)));
+    weights.reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(place, _)| place)
+}
+
+#[cfg(test)]
+mod tests;

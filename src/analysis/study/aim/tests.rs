@@ -1,0 +1,94 @@
+use super::*;
+use crate::corpus::{Annotation, TreeHead, Upos};
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::test_support::sentence;
+
+/// `[CLS] a b c [SEP]`, each word the child of the one before it.
+fn three() -> Sequence {
+    sentence(0, 3, "obj")
+}
+
+fn folded(view: AttentionView<'_>, sequence: &Sequence) -> WordAttention {
+    let mut words = WordAttention::default();
+    words.fold(view, &sequence.words, FromToken::Mean);
+    words
+}
+
+/// Rows of the three words alone count here: each is `[to CLS, a, b, c, SEP]`.
+fn scored(aim: &Aim, sequence: &Sequence, rows: [[f32; 5]; 3]) -> Option<(f64, u64)> {
+    let weights: Vec<f32> = [[0.2; 5], rows[0], rows[1], rows[2], [0.2; 5]].concat();
+    let view = AttentionView::new(0, 0, 5, &weights);
+    let score = aim.in_sentence(sequence)?.score(view, &folded(view, sequence));
+    Some(((score.mean * 1e6).round() / 1e6, score.queries))
+}
+
+const ROWS: [[f32; 5]; 3] = [
+    [0.1, 0.2, 0.4, 0.2, 0.1], //
+    [0.5, 0.3, 0.0, 0.1, 0.1],
+    [0.2, 0.1, 0.4, 0.2, 0.1],
+];
+
+#[test]
+fn masses_are_means_over_the_queries_that_can_look_there() {
+    let mut sequence = three();
+    sequence.kinds[3] = TokenKind::Punctuation;
+    let score = |aim: Aim| scored(&aim, &sequence, ROWS);
+    // b to a 0.3, c to b 0.4.
+    assert_eq!(score(Aim::Offset(-1)), Some((0.35, 2)));
+    assert_eq!(score(Aim::Offset(2)), Some((0.2, 1)));
+    assert_eq!(score(Aim::Offset(3)), None);
+    // All but the token itself is near: 0.6, 0.4 and 0.5.
+    assert_eq!(score(Aim::Window), Some((0.5, 3)));
+    assert_eq!(score(Aim::FirstSpecial), Some((0.266_667, 3)));
+    assert_eq!(score(Aim::Separators), Some((0.1, 3)));
+    assert_eq!(score(Aim::Punctuation), Some((0.166_667, 3)));
+    assert_eq!(scored(&Aim::Punctuation, &three(), ROWS), None);
+}
+
+#[test]
+fn classes_and_tokens_are_those_of_others() {
+    let upos = |tag| Annotation { upos: Some(tag), ..Annotation::default() };
+    let mut sequence = three();
+    sequence.annotations = [Upos::Noun, Upos::Verb, Upos::Noun].map(upos).to_vec();
+    sequence.ids = vec![0, 7, 8, 7, 1];
+    let score = |aim: Aim| scored(&aim, &sequence, ROWS);
+    // a to c 0.2, b to both 0.4, c to a 0.1.
+    assert_eq!(score(Aim::Tag("NOUN".to_owned())), Some((0.233_333, 3)));
+    assert_eq!(score(Aim::Tag("ADJ".to_owned())), None);
+    assert_eq!(score(Aim::SameTag), Some((0.15, 2)));
+    assert_eq!(score(Aim::SameToken), Some((0.15, 2)));
+    assert_eq!(scored(&Aim::SameTag, &three(), ROWS), None, "without parts of speech nobody has the same");
+}
+
+#[test]
+fn arcs_are_right_where_the_other_end_is_attended_to_most() {
+    let aim = |direction| Aim::Partner { relation: "obj".to_owned(), direction };
+    // The head of b is a, that of c is b: of b a has 0.3, of c b 0.4.
+    assert_eq!(scored(&aim(Direction::DependentToHead), &three(), ROWS), Some((1.0, 2)));
+    // To b attends a with 0.4, c with 0.4: the first; to c a with 0.2, b with 0.1.
+    assert_eq!(scored(&aim(Direction::HeadToDependent), &three(), ROWS), Some((0.5, 2)));
+    let other = Aim::Partner { relation: "nsubj".to_owned(), direction: Direction::DependentToHead };
+    assert_eq!(scored(&other, &three(), ROWS), None);
+    let mut rootless = three();
+    rootless.tree.as_mut().unwrap().iter_mut().for_each(|arc| arc.head = TreeHead::Unknown);
+    assert_eq!(scored(&aim(Direction::DependentToHead), &rootless, ROWS), None);
+}
+
+#[test]
+fn even_attention_is_spread_most() {
+    assert_eq!(scored(&Aim::Spread, &three(), [[0.2; 5]; 3]), Some((1.0, 3)));
+    assert_eq!(scored(&Aim::Spread, &three(), [[1.0, 0.0, 0.0, 0.0, 0.0]; 3]), Some((0.0, 3)));
+}
+
+#[test]
+fn goals_of_units_are_those_of_their_tokens() {
+    // [CLS] a ##b c [SEP]
+    let mut sequence = Sequence { words: vec![1..3, 3..4], ..three() };
+    sequence.tree = None;
+    let units = Units::new(&sequence);
+    let of = |aim: Aim| aim.in_sentence(&sequence).unwrap().of_units(&units);
+    // ##b looks at a, of its own word, c at ##b.
+    assert_eq!(of(Aim::Offset(-1)), [None, Some(vec![1]), Some(vec![1]), None]);
+    assert_eq!(of(Aim::FirstSpecial), [None, Some(vec![0, 0]), Some(vec![0]), None]);
+    assert_eq!(of(Aim::Spread), [None, None, None, None]);
+}

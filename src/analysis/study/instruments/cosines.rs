@@ -1,0 +1,44 @@
+//! Likeness of tokens by the model's own input embeddings.
+
+use multiversion::multiversion;
+
+use crate::linalg::lanes::dot;
+use crate::model::forward::WordEmbeddings;
+
+/// The cosines of the word embeddings of tokens with each other, `[tokens, tokens]`; 0 where one of them is all zeros, and
+/// of each token with itself.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn cosines(ids: &[u32], embeddings: &WordEmbeddings) -> Vec<f64> {
+    let rows: Vec<&[f32]> = ids.iter().map(|&id| embeddings.of(id)).collect();
+    let product = |a: &[f32], b: &[f32]| f64::from(dot(a, b));
+    let norms: Vec<f64> = rows.iter().map(|row| product(row, row).sqrt()).collect();
+    let count = rows.len();
+    let mut cosines = vec![0.0; count * count];
+    for query in 0..count {
+        for key in 0..query {
+            let lengths = norms[query] * norms[key];
+            let cosine = if lengths > 0.0 { product(rows[query], rows[key]) / lengths } else { 0.0 };
+            cosines[query * count + key] = cosine;
+            cosines[key * count + query] = cosine;
+        }
+    }
+    cosines
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn cosines_by_hand() {
+        // (3, 4), (0, 0), (4, 3), (-6, -8).
+        let embeddings = WordEmbeddings::new(Arc::new(vec![3.0, 4.0, 0.0, 0.0, 4.0, 3.0, -6.0, -8.0]), 2);
+        let expected = [0.0, 0.96, -1.0, 0.96, 0.0, -0.96, -1.0, -0.96, 0.0];
+        for (cosine, expected) in cosines(&[0, 2, 3], &embeddings).into_iter().zip(expected) {
+            assert!((cosine - expected).abs() < 1e-7);
+        }
+        assert_eq!(cosines(&[1, 0], &embeddings), [0.0; 4]);
+    }
+}

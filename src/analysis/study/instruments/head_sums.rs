@@ -1,0 +1,37 @@
+//! The sums of one head, declared as a list of names.
+
+/// Declares the sums of one head once: the fields, and that adding goes over all of them.
+///
+/// `N` is f64 within a sentence and [`ExactSum`] across sentences.
+macro_rules! sums_of_a_head {
+    (
+        $(#[$outer:meta])*
+        pub struct $name:ident;
+        several { $($(#[$doc:meta])* $several:ident: $count:expr,)* }
+        single { $($(#[$single_doc:meta])* $single:ident,)* }
+    ) => {
+        $(#[$outer])*
+        ///
+        /// `N` is f64 within a sentence and `ExactSum` across sentences.
+        #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        pub struct $name<N> {
+            $($(#[$doc])* pub $several: [N; $count],)*
+            $($(#[$single_doc])* pub $single: N,)*
+        }
+
+        impl $name<$crate::stats::exact::ExactSum> {
+            /// Adds one sentence's sums.
+            pub fn add(&mut self, sentence: &$name<f64>) {
+                $($crate::stats::exact::add_each(&mut self.$several, &sentence.$several);)*
+                $(self.$single += sentence.$single;)*
+            }
+
+            /// Adds another block's or worker's sums.
+            pub fn merge(&mut self, other: &Self) {
+                $($crate::stats::exact::add_each(&mut self.$several, &other.$several);)*
+                $(self.$single += other.$single;)*
+            }
+        }
+    };
+}
+pub(crate) use sums_of_a_head;

@@ -1,0 +1,6 @@
+//! Computations that several studies share.
+
+pub mod cosines;
+pub mod head_sums;
+pub mod position;
+pub mod roots;

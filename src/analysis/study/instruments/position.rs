@@ -1,0 +1,286 @@
+//! Position-matched chance: the score of a head with the same preference for offsets that is blind otherwise
+//! (METHODOLOGY, "Position-matched chance").
+//!
+//! Attention to what stands nearby finds what tends to stand nearby. So a head's mean weight in each bin of offsets,
+//! over the queries of a metric, is multiplied with how often a key in that bin is what the metric looks for.
+
+#![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
+
+use serde::{Deserialize, Serialize};
+
+use crate::sequences::fold::roles::{OFFSETS, REACH};
+use crate::sequences::fold::text::TextAttention;
+use crate::stats::exact::{ExactSum, nearest};
+
+/// The farthest offset with a bin of its own.
+const NEAR: usize = REACH;
+
+/// The farthest distance of the first and of the second far bin on either side; the third has all that is farther.
+const FAR: [usize; 2] = [16, 32];
+
+/// How many far bins there are on either side.
+const FAR_BINS: usize = FAR.len() + 1;
+
+/// The offsets -8..8, then 9-16, 17-32 and more on the left, then the same on the right.
+///
+/// The bin of offset 0 takes part in no expectation: a key is another than its query.
+pub const BINS: usize = 2 * NEAR + 1 + 2 * FAR_BINS;
+
+/// The first far bin on the left, and on the right.
+const LEFT: usize = 2 * NEAR + 1;
+const RIGHT: usize = LEFT + FAR_BINS;
+
+/// Something for each bin.
+pub type ByBin<T> = [T; BINS];
+
+/// The bin of a key as a query sees it.
+fn bin(query: usize, key: usize) -> usize {
+    let distance = query.abs_diff(key);
+    if distance <= NEAR {
+        return key + NEAR - query;
+    }
+    let far = FAR.iter().filter(|&&farthest| distance > farthest).count();
+    if key < query { LEFT + far } else { RIGHT + far }
+}
+
+/// The weights of one head over one sequence by bins, summed over queries.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Profile(ByBin<f64>);
+
+impl Profile {
+    /// Adds `scale` times the weights of a query to all keys.
+    #[inline(always)]
+    pub fn add<W: Copy + Into<f64>>(&mut self, row: &[W], query: usize, scale: f64) {
+        let (start, end) = (query.saturating_sub(NEAR), row.len().min(query + NEAR + 1));
+        let near = &mut self.0[start + NEAR - query..end + NEAR - query];
+        near.iter_mut().zip(&row[start..end]).for_each(|(sum, &weight)| *sum += scale * weight.into());
+        self.add_all_far(row, query, scale);
+    }
+
+    /// Adds the weights of a query to keys beyond [`NEAR`].
+    #[inline(always)]
+    fn add_all_far<W: Copy + Into<f64>>(&mut self, row: &[W], query: usize, scale: f64) {
+        let (start, end) = (query.saturating_sub(NEAR), row.len().min(query + NEAR + 1));
+        if start > 0 {
+            self.add_far(LEFT, scale, |nearest, farthest| {
+                &row[query.saturating_sub(farthest)..(query + 1).saturating_sub(nearest)]
+            });
+        }
+        if end < row.len() {
+            let at = |distance: usize| row.len().min(query.saturating_add(distance));
+            self.add_far(RIGHT, scale, |nearest, farthest| &row[at(nearest)..at(farthest.saturating_add(1))]);
+        }
+    }
+
+    /// Adds `scale` times the attention of a query to other tokens of text.
+    #[inline(always)]
+    pub fn add_text(&mut self, text: &TextAttention, query: usize, scale: f64) {
+        let near = self.0[..OFFSETS].iter_mut().zip(text.window(query));
+        near.for_each(|(sum, &weight)| *sum += scale * f64::from(weight));
+        self.add_all_far(&text.row(query)[..text.tokens()], query, scale);
+    }
+
+    /// Adds what is between two distances, both included, for each far bin of a side.
+    #[inline(always)]
+    fn add_far<'a, W: Copy + Into<f64> + 'a>(
+        &mut self,
+        first: usize,
+        scale: f64,
+        between: impl Fn(usize, usize) -> &'a [W],
+    ) {
+        for far in 0..FAR_BINS {
+            let nearest = if far == 0 { NEAR + 1 } else { FAR[far - 1] + 1 };
+            let farthest = FAR.get(far).copied().unwrap_or(usize::MAX);
+            let weights: f64 = between(nearest, farthest).iter().map(|&weight| weight.into()).sum();
+            self.0[first + far] += scale * weights;
+        }
+    }
+
+    /// Adds one query whose whole weight is on one key.
+    #[inline(always)]
+    pub fn add_one(&mut self, query: usize, key: usize) {
+        self.0[bin(query, key)] += 1.0;
+    }
+
+    /// The weights of both.
+    pub fn and(mut self, other: &Self) -> Self {
+        self.0.iter_mut().zip(other.0).for_each(|(sum, other)| *sum += other);
+        self
+    }
+}
+
+/// 2^32, the fixed-point unit.
+const ONE: f64 = 4_294_967_296.0;
+
+/// The profiles of many sequences, as fixed-point integers, which add up exactly in any order.
+///
+/// There are 23 for each head, block and set of queries, so they have 64 bits where
+/// [`ExactSum`] has 128: 32 of them are the fraction, so a sequence's sum is rounded by
+/// at most 1.2e-10, and a block holds the weights of 2^31 queries, which is 10^11 tokens of a corpus.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProfileSums(ByBin<i64>);
+
+impl ProfileSums {
+    /// Adds a sequence's profile.
+    #[inline(always)]
+    pub fn add(&mut self, profile: &Profile) {
+        for (sum, &weight) in self.0.iter_mut().zip(&profile.0) {
+            *sum += nearest(weight * ONE);
+        }
+    }
+
+    /// Adds another block's sums.
+    pub fn merge(&mut self, other: &Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(sum, other)| *sum += other);
+    }
+
+    /// The sum over the queries of what a head that is blind to all but offsets would score, where `rates` are those of
+    /// [`Pairs::rates`].
+    pub fn expected(&self, rates: &ByBin<f64>) -> f64 {
+        self.0.iter().zip(rates).map(|(&weight, rate)| weight as f64 / ONE * rate).sum()
+    }
+}
+
+/// A query and another key.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair {
+    /// The query's place.
+    pub query: usize,
+    /// The key's place.
+    pub key: usize,
+    /// The weight of uniform attention from the one to the other.
+    pub weight: f64,
+    /// The target that the key is, and how much of it; of all others it is nothing.
+    pub target: Option<(usize, f64)>,
+}
+
+/// All pairs of a query and another key by bins, each weighted as uniform attention would, and how much of some targets
+/// is in them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pairs {
+    weights: ByBin<ExactSum>,
+    /// Weight times target; `[targets]`.
+    targets: Vec<ByBin<ExactSum>>,
+}
+
+impl Pairs {
+    /// No pairs, for so many targets.
+    pub fn new(targets: usize) -> Self {
+        Self { weights: ByBin::default(), targets: vec![ByBin::default(); targets] }
+    }
+
+    /// Adds the pairs of a sequence.
+    pub fn add(&mut self, pairs: impl Iterator<Item = Pair>) {
+        let (mut weights, mut targets) = ([0.0; BINS], vec![[0.0; BINS]; self.targets.len()]);
+        for Pair { query, key, weight, target } in pairs {
+            let bin = bin(query, key);
+            weights[bin] += weight;
+            if let Some((target, share)) = target {
+                targets[target][bin] += weight * share;
+            }
+        }
+        add(&mut self.weights, &weights);
+        self.targets.iter_mut().zip(&targets).for_each(|(sums, values)| add(sums, values));
+    }
+
+    /// Adds another worker's pairs.
+    pub fn merge(&mut self, other: &Self) {
+        let ours = std::iter::once(&mut self.weights).chain(&mut self.targets);
+        for (sums, others) in ours.zip(std::iter::once(&other.weights).chain(&other.targets)) {
+            sums.iter_mut().zip(others).for_each(|(sum, &other)| *sum += other);
+        }
+    }
+
+    /// How many targets there are.
+    pub fn targets(&self) -> usize {
+        self.targets.len()
+    }
+
+    /// The mean of a target over the pairs of each bin; 0 where there are none.
+    pub fn rates(&self, target: usize) -> ByBin<f64> {
+        std::array::from_fn(|bin| {
+            let weight = self.weights[bin].value();
+            if weight > 0.0 { self.targets[target][bin].value() / weight } else { 0.0 }
+        })
+    }
+}
+
+fn add(sums: &mut ByBin<ExactSum>, values: &ByBin<f64>) {
+    sums.iter_mut().zip(values).filter(|(_, value)| **value != 0.0).for_each(|(sum, &value)| *sum += value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn bins_by_hand() {
+        assert_eq!([bin(20, 12), bin(20, 19), bin(20, 20), bin(20, 21), bin(20, 28)], [0, 7, 8, 9, 16]);
+        assert_eq!([bin(40, 31), bin(40, 24), bin(40, 23), bin(40, 8), bin(40, 7)], [17, 17, 18, 18, 19]);
+        assert_eq!([bin(0, 9), bin(0, 16), bin(0, 17), bin(0, 32), bin(0, 33)], [20, 20, 21, 21, 22]);
+    }
+
+    /// Tags `N V N N`; the words have 1, 1, 2 and 1 tokens, between two special ones: 7.
+    const TAGS: [char; 4] = ['N', 'V', 'N', 'N'];
+    const TOKENS: [f64; 4] = [1.0, 1.0, 2.0, 1.0];
+    const WEIGHTS: [[f64; 4]; 4] =
+        [[0.0, 0.4, 0.2, 0.1], [0.3, 0.0, 0.3, 0.1], [0.1, 0.2, 0.0, 0.4], [0.1, 0.1, 0.6, 0.0]];
+
+    fn same(query: usize, key: usize) -> f64 {
+        f64::from(u8::from(TAGS[query] == TAGS[key]))
+    }
+
+    /// The mean attention to another word of the query's tag, and what is expected by offsets alone.
+    fn same_tag(queries: &[usize], weights: &[[f64; 4]; 4]) -> (f64, f64) {
+        let pairs =
+            || queries.iter().flat_map(|&query| (0..4).filter(move |&key| key != query).map(move |key| (query, key)));
+        let (mut profile, mut sums, mut uniform) = (Profile::default(), ProfileSums::default(), Pairs::new(1));
+        queries.iter().for_each(|&query| profile.add(&weights[query], query, 1.0));
+        sums.add(&profile);
+        uniform.add(pairs().map(|(query, key)| Pair {
+            query,
+            key,
+            weight: TOKENS[key] / 7.0,
+            target: Some((0, same(query, key))),
+        }));
+        let observed: f64 = pairs().map(|(query, key)| weights[query][key] * same(query, key)).sum();
+        let count = queries.len() as f64;
+        (observed / count, sums.expected(&uniform.rates(0)) / count)
+    }
+
+    #[test]
+    fn an_example_by_hand() {
+        let close = |(observed, expected): (f64, f64), by_hand: (f64, f64)| {
+            assert!(
+                (observed - by_hand.0).abs() < 1e-9 && (expected - by_hand.1).abs() < 1e-9,
+                "{observed} {expected}"
+            );
+        };
+        // Offsets -3..3: 0.025 x 1, 0.05 x 1/2, 0.275 x 1/2, 0.275 x 1/4, 0.075 x 2/3, 0.025 x 1.
+        close(same_tag(&[0, 1, 2, 3], &WEIGHTS), (0.375, 0.33125));
+        // Without the verb, which has no other of its tag: (0.1 + 0.1 x 1/2 + 0.8 x 2/3 + 0.8 x 1/2 + 0.2 x 1 + 0.1)/3;
+        // at -2 the pairs 2-0 and 3-1, at -1 2-1 and 3-2 with 1 and 2 tokens, at 1 0-1 and 2-3.
+        close(same_tag(&[0, 2, 3], &WEIGHTS), (0.5, (0.1 + 0.1 + 0.8 * 2.0 / 3.0 + 0.4 + 0.2 + 0.1) / 3.0));
+        // A head without any preference scores what is expected of it.
+        let uniform: [[f64; 4]; 4] =
+            std::array::from_fn(|query| std::array::from_fn(|key| if key == query { 0.0 } else { TOKENS[key] / 7.0 }));
+        let (observed, expected) = same_tag(&[0, 2, 3], &uniform);
+        assert!((observed - expected).abs() < 1e-9);
+    }
+
+    proptest! {
+        /// A row by slices is the row key by key, whatever its length.
+        #[test]
+        fn every_weight_is_in_its_bin(row in prop::collection::vec(0.0..1.0_f32, 1..120), at in 0..120_usize) {
+            let query = at % row.len();
+            let mut by_key = [0.0; BINS];
+            row.iter().enumerate().for_each(|(key, &weight)| by_key[bin(query, key)] += 0.5 * f64::from(weight));
+            let mut profile = Profile::default();
+            profile.add(&row, query, 0.5);
+            for (sum, by_key) in profile.0.iter().zip(by_key) {
+                prop_assert!((sum - by_key).abs() < 1e-9);
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The square roots of attention over rows of text: what Hellinger distances are made of.
+
+use multiversion::multiversion;
+
+use crate::model::forward::attention::AttentionView;
+
+/// The square roots of some rows of the attention of several heads over one sequence.
+#[derive(Debug, Default)]
+pub struct Roots {
+    /// The rows, ascending.
+    pub rows: Vec<usize>,
+    /// `[heads, rows, tokens]`, as far as heads were shown.
+    values: Vec<f32>,
+}
+
+impl Roots {
+    /// No heads yet, of these rows.
+    pub fn of(rows: Vec<usize>) -> Self {
+        Self { rows, values: Vec::new() }
+    }
+
+    /// Adds the next head, of `heads` in all.
+    pub fn push(&mut self, attention: AttentionView<'_>, heads: usize) {
+        let size = self.rows.len() * attention.tokens();
+        if self.values.is_empty() {
+            self.values.reserve_exact(heads * size);
+        }
+        for &row in &self.rows {
+            let from = self.values.len();
+            self.values.extend_from_slice(attention.row(row));
+            take_roots(&mut self.values[from..]);
+        }
+    }
+
+    /// Those of the head that was shown at this place, `[rows, tokens]`.
+    /// Panics if it was not shown.
+    pub fn of_head(&self, place: usize, tokens: usize) -> &[f32] {
+        let size = self.rows.len() * tokens;
+        &self.values[place * size..][..size]
+    }
+
+    /// Those of all heads, `[heads, rows * tokens]`.
+    pub fn values(&self) -> &[f32] {
+        &self.values
+    }
+}
+
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+fn take_roots(weights: &mut [f32]) {
+    weights.iter_mut().for_each(|weight| *weight = weight.sqrt());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roots_of_rows_by_head() {
+        let mut roots = Roots::of(vec![1]);
+        roots.push(AttentionView::new(0, 0, 2, &[9.0, 9.0, 0.25, 0.75]), 2);
+        roots.push(AttentionView::new(0, 1, 2, &[9.0, 9.0, 1.0, 0.0]), 2);
+        assert_eq!((roots.of_head(0, 2), roots.of_head(1, 2)), (&[0.5, 0.75_f32.sqrt()][..], &[1.0, 0.0][..]));
+        assert_eq!(roots.values().len(), 4);
+    }
+}

@@ -1,0 +1,98 @@
+//! Labels by what a head attends to: above uniform attention, and above what its preference for offsets alone would
+//! give (METHODOLOGY, "Labels of content").
+
+use super::evidence::LABEL_Q;
+use super::policy::{Policy, Threshold};
+use super::{Assessment, Evidence, assess_all_tested};
+
+/// How many times the position-matched chance a label of content asks for: that chance is right to about a tenth, for
+/// it takes a head's preference for offsets as the same for all queries, so a label keeps twice that away.
+pub const TIMES_EXPECTED: f64 = 1.25;
+
+/// The thresholds of a label whose margin over uniform attention is `margin`.
+pub const fn thresholds(margin: &'static Threshold) -> [&'static Threshold; 2] {
+    [margin, &LABEL_Q]
+}
+
+/// How a head stands to `label`, which asks `metric` (at `key`, if it has several) to be `margin` above uniform attention
+/// and above [`TIMES_EXPECTED`] times the position-matched chance, both by the block test.
+pub fn assess_content(
+    label: &str,
+    metric: &str,
+    key: Option<&str>,
+    margin: &Threshold,
+    (evidence, policy): (&Evidence<'_>, &Policy),
+) -> Option<Assessment> {
+    let margin = policy.rule(margin);
+    let score = |ending: &str, threshold: Option<f64>| {
+        let id = format!("{metric}{ending}");
+        let measured = evidence.metric(&id, key);
+        (key.map_or(id.clone(), |key| format!("{id}[{key}]")), measured, threshold)
+    };
+    let scores = [score("_over_chance", margin), score("_over_position", margin.map(|_| 0.0))];
+    assess_all_tested(label, scores, policy)
+}
+
+/// A metric's position-matched chance, as a line of its study's table.
+macro_rules! expected {
+    ($metric:literal, $keys:expr, $value:expr, $chance:expr) => {
+        Metric {
+            explanation: Explanation {
+                name: concat!($metric, "_expected"),
+                measures: concat!("The `", $metric, "` of a head with the same preference for offsets that is blind otherwise."),
+                formula: "sum over bins k of M[k] X[k]: M the head's mean weight in the bin over the queries of the metric, X \
+                    the mean of the target over pairs in the bin, weighted as uniform attention would",
+                chance: "that of the metric: what uniform attention scores is what its offsets let expect",
+                source: "Defined here.",
+                caveats: "It takes the preference for offsets as the same for all queries: right to about a tenth.",
+            },
+            keys: $keys,
+            value: $value,
+            chance: Some($chance),
+        }
+    };
+}
+
+/// A metric less that of uniform attention, as a line of its study's table.
+macro_rules! over_chance {
+    ($metric:literal, $keys:expr, $value:expr, $chance:expr) => {
+        Metric {
+            explanation: Explanation {
+                name: concat!($metric, "_over_chance"),
+                measures: concat!("How far the `", $metric, "` is above that of uniform attention."),
+                formula: concat!($metric, " - chance.", $metric),
+                chance: "0",
+                source: "Defined here.",
+                caveats: "Position alone can be the reason: compare it with the position-matched chance.",
+            },
+            keys: $keys,
+            value: $value,
+            chance: Some($chance),
+        }
+    };
+}
+
+/// A metric less [`TIMES_EXPECTED`] times its position-matched chance, as a line of its study's table.
+macro_rules! over_position {
+    ($metric:literal, $keys:expr, $value:expr, $chance:expr) => {
+        Metric {
+            explanation: Explanation {
+                name: concat!($metric, "_over_position"),
+                measures: concat!("How far the `", $metric, "` is above 1.25 times its position-matched chance."),
+                formula: concat!($metric, " - 1.25 ", $metric, "_expected"),
+                chance: "a quarter of the metric's chance below 0",
+                source: "Defined here.",
+                caveats: "The position-matched chance is right to about a tenth, hence the quarter; intervals take its part \
+                    that is the same for all heads as known.",
+            },
+            keys: $keys,
+            value: $value,
+            chance: Some($chance),
+        }
+    };
+}
+
+pub(crate) use {expected, over_chance, over_position};
+
+#[cfg(test)]
+mod simulation;

@@ -1,0 +1,115 @@
+//! Are labels of content as seldom false as they claim? Sentences are drawn for heads whose leads are known, and go the
+//! way of real ones: sums by block, ratios, tests, their correction.
+
+use std::num::NonZeroUsize;
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::*;
+use crate::model::grid::HeadGrid;
+use crate::stats::blocks::{BLOCKS, block_of};
+use crate::stats::bootstrap::Resamples;
+use crate::studies::registry::default_policy;
+use crate::study::labels::{Measured, correct};
+use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::metrics::metric::{Column, Fraction, Keys, Metrics};
+use crate::study::section::Nothing;
+
+const MARGIN: Threshold = Threshold::rule("content_mass", 0.1, "as the labels of words have it");
+
+const COLUMNS: [Column; 2] = [("x_over_chance", Keys::Single), ("x_over_position", Keys::Single)];
+
+/// The true leads of heads over uniform attention and over position. The label is true where the first is above the margin
+/// and the second above 0; the hardest heads to tell from those are just there.
+const LEADS: [[f64; 2]; 10] = [
+    [0.1, 0.2],
+    [0.1, 0.2],
+    [0.1, 0.1],
+    [0.1, 0.0],
+    [0.3, 0.0],
+    [0.3, -0.1],
+    [0.0, 0.1],
+    [-0.05, -0.1],
+    [0.2, 0.1],
+    [0.3, 0.15],
+];
+
+/// How much the lead of a sentence may differ from that of its head.
+const SPREAD: f64 = 0.4;
+
+/// The leads of all heads by block, over a corpus of sentences of 1 to 8 queries, each with leads of its own.
+fn corpus(sentences: u64, heads: usize, rng: &mut ChaCha8Rng) -> Vec<Vec<[[f64; 2]; 2]>> {
+    let mut blocks = vec![vec![[[0.0; 2]; 2]; heads]; BLOCKS];
+    for sentence in 0..sentences {
+        let queries = f64::from(rng.random_range(1..9_u8));
+        for (head, sums) in blocks[block_of(sentence)].iter_mut().enumerate() {
+            for (cell, [above, below]) in sums.iter_mut().enumerate() {
+                *above += queries * (LEADS[head % LEADS.len()][cell] + rng.random_range(-SPREAD..SPREAD));
+                *below += queries;
+            }
+        }
+    }
+    blocks
+}
+
+/// How every head stands to the label on such a corpus.
+fn assessed(sentences: u64, heads: usize, rng: &mut ChaCha8Rng) -> Vec<Assessment> {
+    let blocks = corpus(sentences, heads, rng);
+    let grid = HeadGrid { layers: 1, heads };
+    let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
+    let of_head = |block: Option<usize>, head: usize| {
+        let chosen = block.map_or(&blocks[..], |block| &blocks[block..=block]);
+        let sum = |cell: usize, part: usize| chosen.iter().map(|block| block[head][cell][part]).sum();
+        (0..2).map(|cell| Fraction::new(sum(cell, 0), sum(cell, 1))).collect::<Vec<_>>()
+    };
+    let estimates = Estimates::new(&COLUMNS, &bench, of_head, |block| of_head(block, 0));
+    let policy = default_policy();
+    let assess = |head: usize| {
+        let blocks = sentences.min(BLOCKS as u64);
+        let errors = &estimates.standard_errors[head];
+        let metrics: Metrics<Measured> = estimates.heads[head].zip_map(errors, |&score, error| Measured {
+            score,
+            standard_error: error.copied().flatten(),
+            blocks,
+            ..Measured::default()
+        });
+        let evidence = Evidence { place: head, metrics: &metrics, section: &Nothing, given: &[] };
+        assess_content("x", "x", None, &MARGIN, (&evidence, &policy)).expect("both leads are numbers")
+    };
+    let mut assessed: Vec<Assessment> = (0..heads).map(assess).collect();
+    correct(&mut assessed, &policy);
+    assessed
+}
+
+#[test]
+fn labels_of_content_are_seldom_false_and_mostly_found() {
+    let mut rng = ChaCha8Rng::seed_from_u64(11);
+    for sentences in [64, 300] {
+        let (heads, corpora) = (40, 300);
+        let (mut shares, mut at_margin, mut found, mut there) = (0.0, 0.0, 0.0, 0.0);
+        for _ in 0..corpora {
+            let assessed = assessed(sentences, heads, &mut rng);
+            let is_true = |head: usize| LEADS[head % LEADS.len()][0] > 0.1 && LEADS[head % LEADS.len()][1] > 0.0;
+            let fired: Vec<usize> = (0..heads).filter(|&head| assessed[head].fires).collect();
+            let wrong = fired.iter().filter(|&&head| !is_true(head)).count();
+            shares += wrong as f64 / fired.len().max(1) as f64;
+            found += (fired.len() - wrong) as f64;
+            there += (0..heads).filter(|&head| is_true(head)).count() as f64;
+            // The first head is exactly at its margin, and surely above position.
+            let p = assessed[0].label.test.and_then(|test| test.p).expect("something varies");
+            at_margin += f64::from(u8::from(p <= 0.05));
+        }
+        let [shares, at_margin] = [shares, at_margin].map(|sum| sum / f64::from(corpora));
+        println!(
+            "{sentences} sentences: {:.1} % of labels are false, {:.1} % of heads at the margin are above it at 5 %, {:.1} % of \
+             what is true is found",
+            100.0 * shares,
+            100.0 * at_margin,
+            100.0 * found / there
+        );
+        assert!(shares <= 0.05, "{shares} of the labels are false");
+        assert!((0.02..=0.09).contains(&at_margin), "{at_margin} of the heads at the margin");
+        assert!(found / there > 0.7, "{found} of {there}");
+    }
+}

@@ -1,0 +1,214 @@
+//! Kinds of evidence that labels of several studies have.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::policy::{Policy, Range, Threshold, Value};
+use crate::stats::bootstrap::Interval;
+use crate::study::metrics::metric::Denominator;
+
+/// Fewest queries that any label rests on; of a syntactic one its words, which have a threshold of their own.
+pub const MIN_QUERIES: Threshold = Threshold {
+    name: "min_queries",
+    range: Range::Count("queries"),
+    default: Value::Count(100),
+    about: "fewest eligible queries of any label but the syntactic ones, which have `syntactic_min_count`: with 100 the \
+        standard error of a share is at most 5 points",
+};
+
+/// Fewest sentences that any label rests on.
+pub const MIN_SENTENCES: Threshold = Threshold {
+    name: "min_sentences",
+    range: Range::Count("sentences"),
+    default: Value::Count(30),
+    about: "fewest sentences with what a label rests on, the first of each family alone: intervals resample families, and of \
+        few they are too narrow",
+};
+
+/// What evidence has too little of for a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lack {
+    /// It has so many sentences, fewer than [`MIN_SENTENCES`].
+    Sentences(u64),
+    /// It has so many queries, fewer than [`MIN_QUERIES`].
+    Queries(u64),
+}
+
+impl Lack {
+    /// What there is too little of for a label by `policy`, if anything.
+    pub fn of(rests_on: &Denominator, policy: &Policy) -> Option<Self> {
+        let Denominator { count, sentences, .. } = *rests_on;
+        if sentences < policy.count(&MIN_SENTENCES) {
+            return Some(Self::Sentences(sentences));
+        }
+        (count < policy.count(&MIN_QUERIES)).then_some(Self::Queries(count))
+    }
+
+    /// How many there are, what they are, and the threshold.
+    pub fn counted(self) -> (u64, &'static str, &'static Threshold) {
+        match self {
+            Self::Sentences(count) => (count, "sentences", &MIN_SENTENCES),
+            Self::Queries(count) => (count, "queries", &MIN_QUERIES),
+        }
+    }
+}
+
+/// Largest q-value of a label that asks for a block test against its threshold.
+pub const LABEL_Q: Threshold = Threshold::rule(
+    "label_q",
+    0.05,
+    "largest q-value of a label that is tested against its threshold by blocks of sentences (all heads' tests of a label \
+        are one family): the rate of false discoveries among them; if off, no significance is asked of it",
+);
+
+/// The block test of a score against the threshold of a label.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MarginTest {
+    /// The standard error of the score, by leaving out one block at a time; null where fewer than 20 have a denominator.
+    pub standard_error: Option<f64>,
+    /// The one-sided p-value of the score being above the threshold; null where there is no standard error, or it is 0
+    /// and the score above the threshold.
+    pub p: Option<f64>,
+    /// `p` corrected by Benjamini & Hochberg for all heads' tests of labels of this family.
+    pub q: Option<f64>,
+}
+
+/// The test of whether the model uses the arcs that a head is labelled for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UseTest {
+    /// Arcs that were tried: the query word masked, its partner not, and not at the relation's best offset.
+    pub arcs: u64,
+    /// Blocks of sentences with such an arc.
+    pub blocks: usize,
+    /// The mean loss of the query word without the head's weight to its partner, less that without an equal weight
+    /// elsewhere, in nats; null without an arc.
+    #[serde(rename = "use")]
+    pub loss: Option<f64>,
+    /// The 95 % interval of that.
+    pub ci95: Option<Interval>,
+    /// Its standard error, by leaving out one block at a time; null where fewer than 20 have such an arc.
+    pub standard_error: Option<f64>,
+    /// The one-sided p-value of its being above 0; null where there is no standard error, or too few arcs.
+    #[schemars(range(min = 0, max = 1))]
+    pub p: Option<f64>,
+    /// `p` corrected by Benjamini & Hochberg for all labels.
+    #[schemars(range(min = 0, max = 1))]
+    pub q: Option<f64>,
+    /// Whether it is above 0 with a q-value of at most `settings.policy.label_q`; null where it was not tested.
+    pub used: Option<bool>,
+}
+
+/// From which end of an arc the head is predicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum Direction {
+    /// The dependent is the query: its most attended word is the predicted head.
+    #[serde(rename = "dep->head")]
+    DependentToHead,
+    /// The head is the query: the word that attends most to the dependent is the predicted head.
+    #[serde(rename = "head->dep")]
+    HeadToDependent,
+}
+
+impl Direction {
+    /// Both directions, in the order of every pair of numbers in sums and reports.
+    pub const BOTH: [Self; 2] = [Self::DependentToHead, Self::HeadToDependent];
+
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::DependentToHead => "dep->head",
+            Self::HeadToDependent => "head->dep",
+        }
+    }
+}
+
+/// A value for each [`Direction`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ByDirection<T> {
+    /// The dependent is the query.
+    #[serde(rename = "dep->head")]
+    pub dependent_to_head: T,
+    /// The head is the query.
+    #[serde(rename = "head->dep")]
+    pub head_to_dependent: T,
+}
+
+impl<T> ByDirection<T> {
+    /// The value for `direction`.
+    pub fn get(&self, direction: Direction) -> &T {
+        match direction {
+            Direction::DependentToHead => &self.dependent_to_head,
+            Direction::HeadToDependent => &self.head_to_dependent,
+        }
+    }
+
+    /// Both values, in the order of [`Direction::BOTH`], to change them.
+    pub fn both_mut(&mut self) -> [&mut T; 2] {
+        [&mut self.dependent_to_head, &mut self.head_to_dependent]
+    }
+
+    /// A value for each place in [`Direction::BOTH`].
+    pub fn new(mut value: impl FnMut(usize) -> T) -> Self {
+        Self { dependent_to_head: value(0), head_to_dependent: value(1) }
+    }
+}
+
+/// A head against the best fixed offset of a relation, on the same words.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Comparison {
+    /// The head's accuracy less the offset's.
+    #[schemars(range(min = -1, max = 1))]
+    pub difference: f64,
+    /// The 95 % interval of the difference; null where no two blocks have such a word.
+    pub ci95: Option<Interval>,
+    /// The standard error of the difference, by leaving out one block at a time; null where fewer than 20 have such a
+    /// word.
+    pub standard_error: Option<f64>,
+    /// Words on which the head alone is right, in sentences that are the first of their family.
+    pub head_only: u64,
+    /// Words on which the offset alone is right, likewise.
+    pub offset_only: u64,
+    /// The exact one-sided McNemar test: the chance of at least so many words of the head's own if both were equal.
+    #[schemars(range(min = 0, max = 1))]
+    pub p: f64,
+    /// `p` corrected by Benjamini & Hochberg for all tests of the run; null where the relation has too few words to
+    /// be tested.
+    #[schemars(range(min = 0, max = 1))]
+    pub q: Option<f64>,
+}
+
+/// A head against the best tags of a relation, on the same words.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TagComparison {
+    /// The head's accuracy less that of the tags.
+    #[schemars(range(min = -1, max = 1))]
+    pub difference: f64,
+    /// The 95 % interval of the difference; null where no two blocks have such a word.
+    pub ci95: Option<Interval>,
+    /// The standard error of the difference, by leaving out one block at a time; null where fewer than 20 have such a
+    /// word.
+    pub standard_error: Option<f64>,
+    /// Words on which the head alone is right.
+    pub head_only: u64,
+    /// Words on which the tags alone are right.
+    pub tags_only: u64,
+    /// The one-sided block test of whether the head's lead over the better of the tags and the best fixed offset is
+    /// above `settings.policy.syntactic_beyond_margin`; null where there is no standard error, or it is 0 and the lead
+    /// above the margin.
+    #[schemars(range(min = 0, max = 1))]
+    pub p: Option<f64>,
+    /// `p` corrected by Benjamini & Hochberg for all such tests of the run; null where the relation has too few words
+    /// to be tested.
+    #[schemars(range(min = 0, max = 1))]
+    pub q: Option<f64>,
+}
+
+/// How far a syntactic label reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Reach {
+    /// Beyond a fixed offset.
+    Offset,
+    /// Beyond word classes, too.
+    Tags,
+}

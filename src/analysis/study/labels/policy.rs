@@ -1,0 +1,358 @@
+//! The policy: a value for every threshold of every label, and files that set some of them.
+//!
+//! A detector owns its [`Threshold`]s; a [`Policy`] is their values by name.
+
+use std::fmt;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow};
+use serde::{Serialize, Serializer};
+use serde_json::{Map, json};
+use sha2::{Digest, Sha256};
+use toml::de::{DeFloat, DeInteger, DeTable, DeValue};
+
+use crate::system::errors::failure::{Class, Classify};
+use crate::system::files::digest::hex;
+use crate::system::files::input;
+use crate::system::terminal::shortened;
+
+/// A threshold of a label.
+#[derive(Debug, PartialEq)]
+pub struct Threshold {
+    /// Its name in policy files and in reports.
+    pub name: &'static str,
+    /// The values that it may have.
+    pub range: Range,
+    /// Its value unless something else is asked for.
+    pub default: Value,
+    /// Its meaning, and the source of its default.
+    pub about: &'static str,
+}
+
+/// The values that a threshold may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Range {
+    /// A share or a rate, from 0 to 1, of a rule that may be switched off.
+    Rule,
+    /// A share: from 0 to 1.
+    Share,
+    /// A number of things, which are named in the plural.
+    Count(&'static str),
+}
+
+/// The value of a threshold.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// The rule is not applied: null in reports, "off" in policy files.
+    Off,
+    /// A share or a rate.
+    Share(f64),
+    /// A number of things.
+    Count(u64),
+}
+
+/// The value that switches a rule off in a policy file, and stands for a rule that is off.
+const OFF: &str = "off";
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str(OFF),
+            Self::Share(share) => write!(f, "{share}"),
+            Self::Count(count) => write!(f, "{count}"),
+        }
+    }
+}
+
+impl fmt::Display for Threshold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {} ({})", self.name, self.default, self.about)
+    }
+}
+
+impl Threshold {
+    /// A threshold of a rule that may be switched off.
+    pub const fn rule(name: &'static str, default: f64, about: &'static str) -> Self {
+        Self { name, range: Range::Rule, default: Value::Share(default), about }
+    }
+
+    /// Its range of values, in words.
+    pub fn expected(&self) -> String {
+        match self.range {
+            Range::Rule => format!("a number from 0 to 1, or \"{OFF}\""),
+            Range::Share => "a number from 0 to 1".to_owned(),
+            Range::Count(things) => format!("a whole number of {things}, 0 or more"),
+        }
+    }
+
+    /// The value that a TOML file gives it, unless it cannot have that.
+    fn toml_value(&self, value: &DeValue<'_>) -> Option<Value> {
+        let integer = value.as_integer().filter(|integer| integer.radix() == 10).map(DeInteger::as_str);
+        let share = || {
+            let number = integer.or_else(|| value.as_float().map(DeFloat::as_str));
+            number.and_then(|number| number.parse().ok()).filter(|share| (0.0..=1.0).contains(share)).map(Value::Share)
+        };
+        match self.range {
+            Range::Rule if value.as_str() == Some(OFF) => Some(Value::Off),
+            Range::Rule | Range::Share => share(),
+            Range::Count(_) => integer.and_then(|integer| integer.parse().ok()).map(Value::Count),
+        }
+    }
+
+    /// The value that a report gives it, unless it cannot have that.
+    fn json_value(&self, value: &serde_json::Value) -> Option<Value> {
+        match self.range {
+            Range::Rule if value.is_null() => Some(Value::Off),
+            Range::Rule | Range::Share => value.as_f64().filter(|share| (0.0..=1.0).contains(share)).map(Value::Share),
+            Range::Count(_) => value.as_u64().map(Value::Count),
+        }
+    }
+
+    /// The JSON Schema of its value.
+    pub fn schema(&self) -> serde_json::Value {
+        match self.range {
+            Range::Rule => json!({ "description": self.about, "type": ["number", "null"], "minimum": 0, "maximum": 1 }),
+            Range::Share => json!({ "description": self.about, "type": "number", "minimum": 0, "maximum": 1 }),
+            Range::Count(_) => json!({ "description": self.about, "type": "integer", "minimum": 0 }),
+        }
+    }
+}
+
+/// The longest policy file that is read, in bytes: 1 MiB. One of all thresholds has a few hundred.
+const LONGEST: u64 = 1 << 20;
+
+/// The value of every threshold, in the order of the table of thresholds. Printed in every report.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy(Vec<(&'static Threshold, Value)>);
+
+impl Policy {
+    /// A digest by which it is known: SHA-256 of its values by name.
+    pub fn digest(&self) -> String {
+        hex(&Sha256::digest(json!(self).to_string()))
+    }
+
+    /// The defaults of these thresholds; one that is listed more than once is there once.
+    pub fn of(thresholds: impl IntoIterator<Item = &'static Threshold>) -> Self {
+        let mut policy = Self(Vec::new());
+        for threshold in thresholds {
+            if policy.0.iter().all(|(known, _)| known.name != threshold.name) {
+                policy.0.push((threshold, threshold.default));
+            }
+        }
+        policy
+    }
+
+    /// The same with other values for some thresholds.
+    /// Panics if there is no threshold of such a name: presets are written by hand.
+    pub fn with<'a>(mut self, values: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
+        for (name, value) in values {
+            self.0.iter_mut().find(|(known, _)| known.name == name).expect("a threshold of that name").1 = value;
+        }
+        self
+    }
+
+    /// The value of a threshold; its default if the policy is silent.
+    pub fn get(&self, threshold: &Threshold) -> Value {
+        let known = self.0.iter().find(|(known, _)| known.name == threshold.name);
+        known.map_or(threshold.default, |(_, value)| *value)
+    }
+
+    /// The threshold of a rule, or of a share; `None` if the rule is off.
+    pub fn rule(&self, threshold: &Threshold) -> Option<f64> {
+        match self.get(threshold) {
+            Value::Off => None,
+            Value::Share(share) => Some(share),
+            Value::Count(count) => Some(count as f64),
+        }
+    }
+
+    /// A share that cannot be switched off.
+    pub fn share(&self, threshold: &Threshold) -> f64 {
+        self.rule(threshold).unwrap_or_default()
+    }
+
+    /// A number of things.
+    pub fn count(&self, threshold: &Threshold) -> u64 {
+        match self.get(threshold) {
+            Value::Count(count) => count,
+            Value::Off | Value::Share(_) => 0,
+        }
+    }
+
+    /// This policy with the thresholds that a TOML file sets; those that it does not name stay as they are.
+    /// Fails if the file cannot be read, is no TOML, names what is no threshold, or gives one a value that it cannot have.
+    pub fn with_file(self, path: &Path) -> Result<Self> {
+        let file = path.display();
+        let text = input::read_to_string(path, LONGEST).with_context(|| format!("cannot read the policy `{file}`"));
+        let policy = self.with_toml(&text.class(Class::Input)?);
+        policy.map_err(|Refused { line, why }| anyhow!("{file}:{line}: {why}")).class(Class::Input)
+    }
+
+    fn with_toml(mut self, text: &str) -> Result<Self, Refused> {
+        let refused = |at: usize, why: String| Refused { line: text[..at].matches('\n').count() + 1, why };
+        let table = DeTable::parse(text)
+            .map_err(|error| refused(error.span().map_or(0, |span| span.start), error.message().to_owned()))?;
+        let mut entries: Vec<_> = table.get_ref().iter().collect();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        for (key, value) in entries {
+            let name = key.get_ref().as_ref();
+            let Some((threshold, current)) = self.0.iter_mut().find(|(known, _)| known.name == name) else {
+                return Err(refused(key.span().start, self.unknown(name)));
+            };
+            *current = threshold.toml_value(value.get_ref()).ok_or_else(|| {
+                let given = shortened(text[value.span()].lines().next().unwrap_or_default());
+                let expected = threshold.expected();
+                refused(value.span().start, format!("`{name}` is {given}: it must be {expected}"))
+            })?;
+        }
+        Ok(self)
+    }
+
+    /// This policy with the values of a saved report, where `values` names them.
+    /// Fails, in words, if a name is no threshold's, or a value is none that it can have.
+    pub fn with_json(mut self, values: &Map<String, serde_json::Value>) -> Result<Self, String> {
+        for (name, value) in values {
+            let Some((threshold, current)) = self.0.iter_mut().find(|(known, _)| known.name == name) else {
+                return Err(self.unknown(name));
+            };
+            *current = threshold
+                .json_value(value)
+                .ok_or_else(|| format!("`{name}` is {value}: it must be {}", threshold.expected()))?;
+        }
+        Ok(self)
+    }
+
+    /// The thresholds in which two policies differ: name, value here, value there.
+    pub fn differences(&self, other: &Self) -> Vec<(&'static str, Value, Value)> {
+        let pairs = self.0.iter().map(|(threshold, here)| (threshold.name, *here, other.get(threshold)));
+        pairs.filter(|(_, here, there)| here != there).collect()
+    }
+
+    /// Every threshold.
+    pub fn thresholds(&self) -> impl Iterator<Item = &'static Threshold> {
+        self.0.iter().map(|(threshold, _)| *threshold)
+    }
+
+    /// The names of the rules that may be switched off.
+    pub fn rules(&self) -> impl Iterator<Item = &'static str> {
+        self.thresholds().filter(|threshold| threshold.range == Range::Rule).map(|threshold| threshold.name)
+    }
+
+    fn unknown(&self, name: &str) -> String {
+        let similar = |known: &str| strsim::jaro_winkler(known, name);
+        let names = || self.thresholds().map(|threshold| threshold.name);
+        let nearest = names().max_by(|a, b| similar(a).total_cmp(&similar(b)));
+        let known = nearest.filter(|known| similar(known) > 0.8).map(|known| format!("; did you mean `{known}`?"));
+        let all = || names().collect::<Vec<_>>().join(", ");
+        let name = shortened(name);
+        let name = name.escape_debug();
+        format!("there is no threshold `{name}`{}", known.unwrap_or_else(|| format!(": there are {}", all())))
+    }
+}
+
+impl Serialize for Policy {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(threshold, value)| (threshold.name, value)))
+    }
+}
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Off => serializer.serialize_none(),
+            Self::Share(share) => serializer.serialize_f64(*share),
+            Self::Count(count) => serializer.serialize_u64(*count),
+        }
+    }
+}
+
+/// A fault of a policy file, and its line.
+#[derive(Debug)]
+struct Refused {
+    line: usize,
+    why: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static MASS: Threshold = Threshold::rule("separator_mass", 0.6, "a mass");
+    static Q: Threshold = Threshold::rule("syntactic_q", 0.05, "a rate");
+    static MARGIN: Threshold =
+        Threshold { name: "syntactic_margin", range: Range::Share, default: Value::Share(0.1), about: "a share" };
+    static MIN_COUNT: Threshold = Threshold {
+        name: "syntactic_min_count",
+        range: Range::Count("words"),
+        default: Value::Count(100),
+        about: "fewest words",
+    };
+
+    fn policy() -> Policy {
+        Policy::of([&MASS, &Q, &MARGIN, &MIN_COUNT, &Q])
+    }
+
+    fn refusal(text: &str) -> (usize, String) {
+        let Refused { line, why } = policy().with_toml(text).expect_err("a refusal");
+        (line, why)
+    }
+
+    #[test]
+    fn a_file_sets_what_it_names() {
+        let changed = policy().with_toml("# stricter\nsyntactic_q = 1e-3\nsyntactic_min_count = 1_000\n").unwrap();
+        assert_eq!((changed.rule(&Q), changed.count(&MIN_COUNT)), (Some(0.001), 1000));
+        assert_eq!((changed.rule(&MASS), changed.share(&MARGIN)), (Some(0.6), 0.1));
+        assert_eq!(policy().with_toml("").unwrap(), policy());
+        // A whole number is a number.
+        assert_eq!(policy().with_toml("separator_mass = 1").unwrap().rule(&MASS), Some(1.0));
+        let differences: Vec<String> =
+            policy().differences(&changed).iter().map(|(name, here, there)| format!("{name} {here} {there}")).collect();
+        assert_eq!(differences, ["syntactic_q 0.05 0.001", "syntactic_min_count 100 1000"]);
+    }
+
+    #[test]
+    fn a_rule_is_switched_off_and_on_again() {
+        let off = policy().with_toml("separator_mass = \"off\"\nsyntactic_q = 'off'\n").unwrap();
+        assert_eq!((off.rule(&MASS), off.rule(&Q)), (None, None));
+        let json = serde_json::to_value(&off).unwrap();
+        assert!(json["separator_mass"].is_null());
+        assert_eq!(policy().with_json(json.as_object().unwrap()).unwrap(), off);
+        assert_eq!(off.with_toml("separator_mass = 0.6\nsyntactic_q = 0.05\n").unwrap(), policy());
+    }
+
+    #[test]
+    fn a_file_that_is_no_policy_is_refused_by_its_line() {
+        let (line, why) = refusal("syntactic_q = 0.5\n\nseparator_mas = 0.5\n");
+        assert_eq!((line, why.as_str()), (3, "there is no threshold `separator_mas`; did you mean `separator_mass`?"));
+        assert!(refusal("[table]\nx = 1").1.starts_with("there is no threshold `table`: there are separator_mass, "));
+        let share = "it must be a number from 0 to 1, or \"off\"";
+        for value in ["1.5", "-0.1", "nan", "inf", "\"0.5\"", "\"Off\"", "[0.5]", "true", "0x1"] {
+            let expected = format!("`separator_mass` is {value}: {share}");
+            assert_eq!(refusal(&format!("\nseparator_mass = {value}")), (2, expected));
+        }
+        // It is not plain how a label without these would be given.
+        for (name, expected) in [
+            ("syntactic_margin", "a number from 0 to 1"),
+            ("syntactic_min_count", "a whole number of words, 0 or more"),
+        ] {
+            let refused = refusal(&format!("{name} = \"off\"")).1;
+            assert_eq!(refused, format!("`{name}` is \"off\": it must be {expected}"));
+        }
+        for value in ["-1", "0.5", "1.0", "99999999999999999999"] {
+            assert_eq!(refusal(&format!("syntactic_min_count = {value}")).0, 1);
+        }
+        assert_eq!(refusal("syntactic_q = 0.5\nsyntactic_q = 0.6").0, 2);
+        assert_eq!(refusal("syntactic_q 0.5").0, 1);
+    }
+
+    #[test]
+    fn values_of_a_report_are_checked() {
+        let refusal = |json: serde_json::Value| policy().with_json(json.as_object().unwrap()).unwrap_err();
+        assert_eq!(
+            refusal(json!({ "separator_mass": 7 })),
+            "`separator_mass` is 7: it must be a number from 0 to 1, or \"off\""
+        );
+        assert!(refusal(json!({ "separator_mas": 0.5 })).contains("did you mean `separator_mass`?"));
+        assert!(refusal(json!({ "syntactic_min_count": null })).contains("a whole number of words"));
+    }
+}

@@ -1,0 +1,80 @@
+//! The documentation of labels and metrics: the one text that `explain` prints and docs/detectors.md is made from.
+
+use std::fmt::{self, Write as _};
+
+use crate::study::labels::policy::Threshold;
+
+/// The documentation of a label or a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// Its name in reports.
+    pub name: &'static str,
+    /// Its meaning for a head, as a sentence.
+    pub measures: &'static str,
+    /// How it is computed; symbols as in docs/METHODOLOGY.md. A threshold's name in braces stands for its default.
+    pub formula: &'static str,
+    /// The value of a head without any preference.
+    pub chance: &'static str,
+    /// Where the definition or the threshold comes from.
+    pub source: &'static str,
+    /// Warnings of what it does not say; empty if there are none.
+    pub caveats: &'static str,
+}
+
+/// A label's or metric's documentation with all that is told of it.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// The text.
+    pub explanation: &'static Explanation,
+    /// Of a label, its thresholds; `None` for a metric.
+    pub thresholds: Option<&'static [&'static Threshold]>,
+}
+
+impl Entry {
+    /// Its name in reports.
+    pub fn name(&self) -> &'static str {
+        self.explanation.name
+    }
+
+    /// The headings and texts that follow on the first sentence.
+    fn fields(&self) -> Vec<(&'static str, String)> {
+        let Explanation { formula, chance, source, caveats, .. } = self.explanation;
+        let thresholds = self.thresholds.map_or_else(String::new, |thresholds| {
+            let shown: Vec<String> = thresholds.iter().map(ToString::to_string).collect();
+            if shown.is_empty() { "none".to_owned() } else { shown.join("; ") }
+        });
+        let fields = [
+            ("Formula", self.filled(formula)),
+            ("Chance level", self.filled(chance)),
+            ("Default threshold", thresholds),
+            ("Source", (*source).to_owned()),
+            ("Caveats", self.filled(caveats)),
+        ];
+        fields.into_iter().filter(|(_, text)| !text.is_empty()).collect()
+    }
+
+    /// A text with the default of each threshold that it names in braces.
+    fn filled(&self, text: &str) -> String {
+        self.thresholds.unwrap_or_default().iter().fold(text.to_owned(), |text, threshold| {
+            text.replace(&format!("{{{}}}", threshold.name), &threshold.default.to_string())
+        })
+    }
+
+    /// The entry in the Markdown of docs/detectors.md.
+    pub fn markdown(&self) -> String {
+        let mut text = format!("\n### `{}`\n\n{}\n\n", self.name(), self.explanation.measures);
+        for (name, field) in self.fields() {
+            let field = if name == "Formula" { format!("`{field}`") } else { field };
+            writeln!(text, "- {name}: {field}").expect("writing to a string does not fail");
+        }
+        text
+    }
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.thresholds.is_some() { "label" } else { "metric" };
+        writeln!(f, "{} ({kind})\n\n{}\n", self.name(), self.explanation.measures)?;
+        self.fields().iter().try_for_each(|(name, text)| writeln!(f, "{name}: {text}"))
+    }
+}

@@ -1,0 +1,361 @@
+//! Metrics: ratios of exact sums, each one line of its study's table, with their chance levels and intervals.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+
+use schemars::JsonSchema;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::ser::{SerializeMap, Serializer};
+use serde::{Deserialize, Serialize};
+
+use super::explanation::Explanation;
+use crate::sequences::fold::roles::{OFFSETS, offset_at};
+use crate::stats::block_test::LeftOut;
+use crate::stats::bootstrap::Interval;
+
+/// A metric: one line of a study's table.
+///
+/// `F` takes what the study knows of one head in one block, or in all of them, and the place of a cell, and gives the
+/// ratio before the division.
+pub struct Metric<F> {
+    /// Its id and what `explain` says of it.
+    pub explanation: Explanation,
+    /// Its cells: one, or one for each key.
+    pub keys: Keys,
+    /// Numerator and denominator of a head.
+    pub value: F,
+    /// The same of a head without any preference; `None` if that is `value` of a head that attends uniformly.
+    pub chance: Option<F>,
+}
+
+/// The names of metrics and what `explain` says of each, in the order of their table.
+pub fn listed<F>(table: &'static [Metric<F>]) -> Vec<(&'static Explanation, Keys)> {
+    table.iter().map(|metric| (&metric.explanation, metric.keys)).collect()
+}
+
+/// The keys of a metric's cells.
+#[derive(Clone, Copy)]
+pub enum Keys {
+    /// A single number.
+    Single,
+    /// So many numbers, each under the name that its place has.
+    Each(usize, fn(usize) -> String),
+}
+
+impl Keys {
+    /// The offsets -8 to 8.
+    pub const BY_OFFSET: Self = Self::Each(OFFSETS, |slot| offset_at(slot).to_string());
+
+    /// The places of the cells.
+    pub fn places(self) -> std::ops::Range<usize> {
+        match self {
+            Self::Single => 0..1,
+            Self::Each(count, _) => 0..count,
+        }
+    }
+}
+
+/// The id of a metric, and the names of its cells.
+pub type Column = (&'static str, Keys);
+
+/// The names of all cells in order: the id, and the key after a dot where there are several.
+pub fn cell_names(columns: &[Column]) -> impl Iterator<Item = String> {
+    columns.iter().flat_map(|(id, keys)| {
+        keys.places().map(move |place| match keys {
+            Keys::Single => (*id).to_owned(),
+            Keys::Each(_, name) => format!("{id}.{}", name(place)),
+        })
+    })
+}
+
+/// A ratio before the division.
+#[derive(Clone, Copy, Debug)]
+pub struct Fraction {
+    numerator: f64,
+    denominator: f64,
+    rests_on: Denominator,
+}
+
+/// How much a ratio rests on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Denominator {
+    /// The things that were eligible: queries of the token level, words of a relation, edges of trees.
+    pub count: u64,
+    /// Sentences with any, the first of each family alone: those after it are no independent evidence.
+    pub sentences: u64,
+    /// Blocks of sentences with any; 0 in reports that do not say.
+    #[serde(default)]
+    pub blocks: u64,
+}
+
+impl Fraction {
+    /// Nothing of nothing: a ratio without a value.
+    pub const NONE: Self =
+        Self { numerator: 0.0, denominator: 0.0, rests_on: Denominator { count: 0, sentences: 0, blocks: 0 } };
+
+    /// `numerator / denominator`
+    pub fn new(numerator: f64, denominator: f64) -> Self {
+        Self { numerator, denominator, ..Self::NONE }
+    }
+
+    /// The same, resting on so much.
+    pub fn resting_on(self, count: u64, sentences: u64) -> Self {
+        Self { rests_on: Denominator { count, sentences, blocks: 0 }, ..self }
+    }
+
+    /// The same without a value: of what only each head has, but all rest on alike.
+    pub fn unknown(&self) -> Self {
+        Self { numerator: f64::NAN, denominator: self.rests_on.count as f64, ..*self }
+    }
+
+    /// The number above the line.
+    pub fn numerator(&self) -> f64 {
+        self.numerator
+    }
+
+    /// The number below it.
+    pub fn denominator(&self) -> f64 {
+        self.denominator
+    }
+
+    /// How much it rests on.
+    pub fn rests_on(&self) -> Denominator {
+        self.rests_on
+    }
+
+    /// The ratio, or `None` where that is no number.
+    pub fn value(&self) -> Option<f64> {
+        let value = self.numerator / self.denominator;
+        (self.denominator != 0.0 && value.is_finite()).then_some(value)
+    }
+}
+
+/// One thing for each cell of each metric, under the metrics' ids and in the order of the tables.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metrics<T>(Named<Cells<T>>);
+
+/// The cells of one metric.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Cells<T> {
+    Single(T),
+    Keyed(Named<T>),
+}
+
+/// A JSON object that keeps its order.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::study) struct Named<T>(pub(in crate::study) Vec<(String, T)>);
+
+/// The metrics of one head; `null` where nothing in the corpus was eligible.
+pub type Values = Metrics<Option<f64>>;
+
+/// The standard errors of the metrics of one head, by leaving out one block of sentences at a time; `null` where fewer
+/// than 20 blocks have a denominator.
+pub type StandardErrors = Metrics<Option<f64>>;
+
+/// The 95 % intervals of the metrics of one head; `null` where there is no value, or no two blocks to resample.
+pub type Intervals = Metrics<Option<Interval>>;
+
+/// The metrics of one head without each block; none where there is no value.
+pub type WithoutBlocks = Metrics<Option<LeftOut>>;
+
+impl<T> Metrics<T> {
+    /// The cells of `columns` in order.
+    /// Panics if there are fewer `values` than cells.
+    pub fn new(columns: &[Column], values: impl IntoIterator<Item = T>) -> Self {
+        let mut values = values.into_iter();
+        let mut next = || values.next().expect("a value for each cell");
+        let column = |(id, keys): &Column| {
+            let cells = match keys {
+                Keys::Single => Cells::Single(next()),
+                Keys::Each(count, name) => {
+                    Cells::Keyed(Named((0..*count).map(|place| (name(place), next())).collect()))
+                }
+            };
+            ((*id).to_owned(), cells)
+        };
+        Self(Named(columns.iter().map(column).collect()))
+    }
+
+    /// Adds the metrics of another study after these.
+    pub fn extend(&mut self, other: Self) {
+        self.0.0.extend(other.0.0);
+    }
+
+    /// The same values in the order of `columns`; `None` unless they are those of just these columns.
+    ///
+    /// JSON objects have no order, so whoever saved a report anew may have changed it.
+    pub fn in_order(mut self, columns: &[Column]) -> Option<Self> {
+        let mut take = |(id, keys): &Column| {
+            let cells = match (self.0.take(id)?, keys) {
+                (Cells::Single(value), Keys::Single) => Cells::Single(value),
+                (Cells::Keyed(mut values), Keys::Each(count, name)) => {
+                    let take = |place| Some((name(place), values.take(&name(place))?));
+                    let ordered = (0..*count).map(take).collect::<Option<_>>()?;
+                    values.0.is_empty().then_some(Cells::Keyed(Named(ordered)))?
+                }
+                _ => return None,
+            };
+            Some(((*id).to_owned(), cells))
+        };
+        let ordered = columns.iter().map(&mut take).collect::<Option<_>>()?;
+        self.0.0.is_empty().then_some(Self(Named(ordered)))
+    }
+
+    /// The same of metrics of which some may be missing.
+    pub fn those_in_order(self, columns: &[Column]) -> Option<Self> {
+        let present: Vec<Column> = columns.iter().filter(|(id, _)| self.0.get(id).is_some()).copied().collect();
+        self.in_order(&present)
+    }
+
+    /// Every single value with its name: the id, and the key after a dot where there are several.
+    pub fn cells(&self) -> impl Iterator<Item = (String, &T)> {
+        self.0.0.iter().flat_map(|(id, cells)| -> Vec<(String, &T)> {
+            match cells {
+                Cells::Single(value) => vec![(id.clone(), value)],
+                Cells::Keyed(values) => values.0.iter().map(|(key, value)| (format!("{id}.{key}"), value)).collect(),
+            }
+        })
+    }
+
+    /// Every single value by its name, as [`Metrics::cells`] has it.
+    pub fn by_name(&self) -> BTreeMap<String, &T> {
+        self.cells().collect()
+    }
+
+    /// The value of the metric `id`, at `key` if it has several; `None` if there is none of that name.
+    pub fn get(&self, id: &str, key: Option<&str>) -> Option<&T> {
+        match (self.0.get(id)?, key) {
+            (Cells::Single(value), None) => Some(value),
+            (Cells::Keyed(values), Some(key)) => values.get(key),
+            _ => None,
+        }
+    }
+
+    /// The same of each metric with `f`, which is also given what `other` has under its name.
+    pub fn zip_map<U, V>(&self, other: &Metrics<U>, mut f: impl FnMut(&T, Option<&U>) -> V) -> Metrics<V> {
+        Metrics(self.0.map(|id, cells| match cells {
+            Cells::Single(value) => Cells::Single(f(value, other.get(id, None))),
+            Cells::Keyed(values) => Cells::Keyed(values.map(|key, value| f(value, other.get(id, Some(key))))),
+        }))
+    }
+}
+
+impl<T> Default for Metrics<T> {
+    fn default() -> Self {
+        Self(Named(Vec::new()))
+    }
+}
+
+impl<T> Named<T> {
+    fn get(&self, name: &str) -> Option<&T> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+
+    fn take(&mut self, name: &str) -> Option<T> {
+        let place = self.0.iter().position(|(known, _)| known == name)?;
+        Some(self.0.remove(place).1)
+    }
+
+    fn map<U>(&self, mut f: impl FnMut(&str, &T) -> U) -> Named<U> {
+        Named(self.0.iter().map(|(name, value)| (name.clone(), f(name, value))).collect())
+    }
+}
+
+impl<T: Serialize> Serialize for Named<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, value) in &self.0 {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for InOrder<T> {
+            type Value = Named<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Named(entries))
+            }
+        }
+        deserializer.deserialize_map(InOrder(PhantomData))
+    }
+}
+
+impl<T: Serialize> Serialize for Metrics<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Metrics<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Named::deserialize(deserializer).map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metrics() -> Values {
+        let keys = Keys::Each(2, |place| ["-1", "0"][place].to_owned());
+        Metrics::new(&[("b", keys), ("a", Keys::Single)], [Some(7.0), None, Some(0.5)])
+    }
+
+    #[test]
+    fn what_has_no_denominator_is_null() {
+        assert_eq!(Fraction::NONE.value(), None);
+        assert_eq!(Fraction::new(0.0, 0.0).value(), None);
+        assert_eq!(Fraction::new(1.0, 4.0).value(), Some(0.25));
+    }
+
+    #[test]
+    fn metrics_are_written_in_their_order_and_read_back() {
+        let json = serde_json::to_string(&metrics()).unwrap();
+        assert_eq!(json, r#"{"b":{"-1":7.0,"0":null},"a":0.5}"#);
+        assert_eq!(serde_json::from_str::<Values>(&json).unwrap(), metrics());
+        let intervals = r#"{"b":{"-1":[1.0,2.0],"0":null},"a":[0.0,0.5]}"#;
+        assert_eq!(serde_json::to_string(&serde_json::from_str::<Intervals>(intervals).unwrap()).unwrap(), intervals);
+        assert!(serde_json::from_str::<Values>(r#"{"a":"0.5"}"#).is_err());
+    }
+
+    #[test]
+    fn metrics_are_put_in_order_if_all_are_there() {
+        let keys = Keys::Each(2, |place| ["-1", "0"][place].to_owned());
+        let columns = [("b", keys), ("a", Keys::Single)];
+        let read = |json: &str| serde_json::from_str::<Values>(json).unwrap().in_order(&columns);
+        assert_eq!(read(r#"{"a":0.5,"b":{"0":null,"-1":7.0}}"#), Some(metrics()));
+        for json in [
+            r#"{"b":{"-1":7.0,"0":null}}"#,
+            r#"{"a":0.5,"b":{"-1":7.0}}"#,
+            r#"{"a":0.5,"b":{"-1":7.0,"0":null,"1":1.0}}"#,
+            r#"{"a":0.5,"b":{"-1":7.0,"0":null},"c":1.0}"#,
+            r#"{"a":0.5,"b":7.0}"#,
+        ] {
+            assert_eq!(read(json), None, "{json}");
+        }
+    }
+
+    #[test]
+    fn cells_are_found_by_name() {
+        let metrics = metrics();
+        assert_eq!(metrics.cells().map(|(name, _)| name).collect::<Vec<_>>(), ["b.-1", "b.0", "a"]);
+        assert_eq!(metrics.get("b", Some("-1")), Some(&Some(7.0)));
+        assert_eq!(metrics.get("a", None), Some(&Some(0.5)));
+        assert_eq!((metrics.get("a", Some("0")), metrics.get("b", None), metrics.get("c", None)), (None, None, None));
+    }
+}

@@ -1,0 +1,8 @@
+//! Metrics: ratios of exact sums, with intervals and chance levels.
+
+pub mod by_block;
+pub mod estimates;
+pub mod explanation;
+pub mod metric;
+pub mod number;
+pub mod pseudo_values;

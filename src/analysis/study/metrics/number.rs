@@ -1,0 +1,60 @@
+//! Numbers by which two analyses of a model can be compared.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::stats::block_test::LeftOut;
+use crate::stats::blocks::BLOCKS;
+use crate::stats::bootstrap::Interval;
+
+/// A number of a head, with how sure it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Number<'a> {
+    /// The part of an analysis that it belongs to.
+    pub part: Part,
+    /// The place of its head in lists of all heads.
+    pub head: usize,
+    /// The metric or the relation that it is of.
+    pub of: String,
+    /// Its name: of a metric that of the report (`offset_mass.-1`), else the one that rules have.
+    pub name: String,
+    /// The number; `None` where nothing in the corpus was eligible.
+    pub value: Option<f64>,
+    /// Its 95 % interval.
+    pub ci95: Option<Interval>,
+    /// Blocks of sentences with a denominator; if that is not known, the most that there can be.
+    pub blocks: usize,
+    /// Of how many things, each right or wrong, it is the share; `None` if it is no such share.
+    pub trials: Option<u64>,
+    /// Whether it rests on as much as the policy asks for.
+    pub enough: bool,
+    /// The same without each block, where that was worked out.
+    pub left_out: Option<&'a LeftOut>,
+}
+
+/// A part of an analysis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Part {
+    /// The labels of heads.
+    Labels,
+    /// What studies find of relations, beside metrics.
+    Relations,
+    /// The metrics of heads.
+    Metrics,
+}
+
+impl Number<'_> {
+    /// Its name as rules of labels have it: `offset_mass[-1]`.
+    pub fn in_rules(&self) -> String {
+        match (self.part, self.name.split_once('.')) {
+            (Part::Metrics, Some((metric, key))) => format!("{metric}[{key}]"),
+            _ => self.name.clone(),
+        }
+    }
+}
+
+/// The most blocks that so many sentences can be in.
+pub fn most_blocks(sentences: u64) -> usize {
+    usize::try_from(sentences).map_or(BLOCKS, |sentences| sentences.min(BLOCKS))
+}

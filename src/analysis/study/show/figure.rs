@@ -1,0 +1,196 @@
+//! Figures of studies as data: what is drawn, and not how. The writers of `export/` draw them.
+
+use crate::model::grid::HeadPlace;
+use crate::stats::bootstrap::Interval;
+
+/// A figure that a study has of what it found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// Its name: on the command line, and in files.
+    pub name: &'static str,
+    /// Its heading.
+    pub title: String,
+    /// How to read it: in which unit, over how much, and beside what.
+    pub reading: String,
+    /// What is drawn.
+    pub chart: Chart,
+}
+
+/// What is drawn.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Chart {
+    /// Rows of numbers with their intervals, on one scale.
+    Forest(Forest),
+    /// Numbers over how many heads are gone.
+    Curves(Curves),
+    /// Heads of layers, and edges between them.
+    Edges(Edges),
+    /// Heads as points of the plane.
+    Points(Points),
+    /// Heads joined one after the other.
+    Tree(Tree),
+    /// Sentences with arcs between their words.
+    Arcs(Arcs),
+}
+
+/// Rows of numbers with their intervals.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Forest {
+    /// What the scale measures, with its unit.
+    pub scale: String,
+    /// Whether the numbers are shares, shown in per cent.
+    pub shares: bool,
+    /// The number that says that there is nothing, if one does: a line.
+    pub nothing: Option<f64>,
+    /// What the marks of a row are, in their order; each has a shape of its own.
+    pub marks: Vec<String>,
+    /// The rows.
+    pub rows: Vec<Row>,
+}
+
+/// A row of a forest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// What it is about.
+    pub name: String,
+    /// What else is to be known of it: the head, the count.
+    pub note: String,
+    /// A mark for each of the forest's, or none.
+    pub marks: Vec<Option<Mark>>,
+}
+
+/// A number with its interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mark {
+    /// The number.
+    pub value: f64,
+    /// Its 95 % interval.
+    pub ci95: Option<Interval>,
+}
+
+impl Mark {
+    /// A number that may be missing, with its interval.
+    pub fn of(value: Option<f64>, ci95: Option<Interval>) -> Option<Self> {
+        value.map(|value| Self { value, ci95 })
+    }
+}
+
+/// Numbers over how many heads are gone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curves {
+    /// What the horizontal scale counts.
+    pub across: String,
+    /// What the vertical scale measures, with its unit.
+    pub upward: String,
+    /// The lines.
+    pub curves: Vec<Curve>,
+}
+
+/// A line: a point for 0, 1, 2 and so on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curve {
+    /// What it is of.
+    pub name: String,
+    /// Whether it is there for the others to be held against.
+    pub beside: bool,
+    /// Its points.
+    pub points: Vec<Mark>,
+}
+
+/// Edges between heads of layers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Edges {
+    /// What the width of an edge measures.
+    pub width: String,
+    /// The edges.
+    pub edges: Vec<Edge>,
+}
+
+/// An edge from one head to a later one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Edge {
+    /// The earlier head.
+    pub source: HeadPlace,
+    /// The later head.
+    pub target: HeadPlace,
+    /// How strong it is.
+    pub mark: Mark,
+    /// Whether it is among the strongest of all.
+    pub strongest: bool,
+}
+
+/// Heads as points of the plane: as far apart as they are different, as far as that goes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Points {
+    /// What their distance measures.
+    pub distance: String,
+    /// The point of each head, layer by layer.
+    pub points: Vec<[f64; 2]>,
+    /// Groups of heads, by their places; each is drawn with lines from its middle.
+    pub groups: Vec<Vec<usize>>,
+}
+
+/// Heads joined one after the other: a dendrogram.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tree {
+    /// What the height of a join measures.
+    pub height: String,
+    /// The height at which groups are cut off, if they are.
+    pub cut: Option<f64>,
+    /// The joins by rising height: of all heads, layer by layer, and the joins before, two that become one. One less than there
+    /// are heads.
+    pub joins: Vec<Join>,
+}
+
+/// Two that become one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Join {
+    /// Heads by their place, joins by the number of heads more than their place among the joins.
+    pub of: [usize; 2],
+    /// The height.
+    pub height: f64,
+}
+
+/// Sentences with arcs between their words.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arcs {
+    /// The sentences.
+    pub sentences: Vec<ArcSentence>,
+}
+
+/// A sentence with arcs between its words.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ArcSentence {
+    /// What is to be known of it.
+    pub about: String,
+    /// Its words and special tokens.
+    pub units: Vec<String>,
+    /// The arcs.
+    pub arcs: Vec<Arc>,
+    /// Arcs of the gold tree that are drawn beside them, each from where attention should start.
+    pub gold: Vec<[usize; 2]>,
+}
+
+/// An arc of attention.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Arc {
+    /// The unit that attends.
+    pub from: usize,
+    /// The unit that it attends to.
+    pub to: usize,
+    /// Its attention.
+    pub weight: f64,
+    /// How it stands to what is expected.
+    pub stand: Stand,
+}
+
+/// How an arc stands to what is expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stand {
+    /// As it is expected.
+    Right,
+    /// Not so.
+    Wrong,
+    /// Nothing is expected.
+    Beside,
+}

@@ -1,0 +1,233 @@
+//! The words of a study for the summary: lines and tables, made to fit the terminal when they are shown.
+
+use std::fmt;
+
+use comfy_table::{Column, ColumnConstraint, ContentArrangement, Table, Width};
+use textwrap::core::display_width;
+use textwrap::{Options, WordSplitter, wrap};
+
+/// Lines and tables, one after the other.
+///
+/// Lines are written by [`fmt::Write`], each as long as it is: they are wrapped when they are shown.
+#[derive(Clone, Debug, Default)]
+pub struct Summary(Vec<Passage>);
+
+#[derive(Clone, Debug)]
+enum Passage {
+    /// Whole lines.
+    Lines(String),
+    /// A table, and the columns that may go where there is no room, the first of them first.
+    Table(Box<Table>, &'static [usize]),
+}
+
+/// Lines of text are not wider than this, however wide the terminal is: longer ones are hard to read.
+const WIDEST_LINE: usize = 100;
+
+impl Summary {
+    /// Adds a table, which has its own lines.
+    pub fn table(&mut self, table: Table) {
+        self.table_without(table, &[]);
+    }
+
+    /// Adds a table some columns of which may go where there is no room, the first of these first.
+    pub fn table_without(&mut self, table: Table, may_go: &'static [usize]) {
+        self.0.push(Passage::Table(Box::new(table), may_go));
+    }
+
+    /// Adds an empty line.
+    pub fn blank(&mut self) {
+        self.append("\n".into());
+    }
+
+    /// Adds what another study says.
+    pub fn append(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
+    /// Whether nothing was said.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The text for a terminal of so many columns; without a number as wide as it is.
+    pub fn fit(&self, width: Option<usize>) -> String {
+        self.0.iter().map(|passage| passage.fit(width)).collect()
+    }
+}
+
+impl From<String> for Summary {
+    /// Whole lines; empty of none.
+    fn from(lines: String) -> Self {
+        Self(if lines.is_empty() { Vec::new() } else { vec![Passage::Lines(lines)] })
+    }
+}
+
+impl From<&str> for Summary {
+    fn from(lines: &str) -> Self {
+        lines.to_owned().into()
+    }
+}
+
+impl fmt::Write for Summary {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if let Some(Passage::Lines(lines)) = self.0.last_mut() {
+            lines.push_str(text);
+        } else {
+            self.0.push(Passage::Lines(text.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.fit(None))
+    }
+}
+
+impl Passage {
+    fn fit(&self, width: Option<usize>) -> String {
+        match (self, width) {
+            (Self::Lines(lines), None) => lines.clone(),
+            (Self::Lines(lines), Some(width)) => {
+                lines.lines().map(|line| wrapped(line, width.min(WIDEST_LINE)) + "\n").collect()
+            }
+            (Self::Table(table, may_go), width) => {
+                let (table, gone) = fitted(Table::clone(table), may_go, width);
+                let gone: Vec<String> = gone.iter().filter_map(|&column| title(&table, column)).collect();
+                let note = if gone.is_empty() {
+                    String::new()
+                } else {
+                    let note = format!("(no room for: {})", gone.join(", "));
+                    wrapped(&note, width.unwrap_or(usize::MAX)) + "\n"
+                };
+                format!("{table}\n{note}")
+            }
+        }
+    }
+}
+
+/// A line in as many as it takes; those after the first begin where it does.
+fn wrapped(line: &str, width: usize) -> String {
+    let indent = &line[..line.len() - line.trim_start().len()];
+    let options = Options::new(width).subsequent_indent(indent).break_words(false);
+    wrap(line, options.word_splitter(WordSplitter::NoHyphenation)).join("\n")
+}
+
+/// The table as it has room, and the columns that went for it.
+///
+/// What is still too wide without those that may go has its cells wrapped between words; where a line has not even room for
+/// the longest word of each column, others go, from the right, all but the first two.
+fn fitted(mut table: Table, may_go: &[usize], width: Option<usize>) -> (Table, Vec<usize>) {
+    let Some(width) = width else { return (table, Vec::new()) };
+    let mut gone = Vec::new();
+    let others = (2..table.column_count()).rev().filter(|column| !may_go.contains(column));
+    let mut next = may_go.iter().copied().chain(others);
+    while width_of(&table) > width {
+        let least = least_widths(&table);
+        let fits =
+            gone.len() >= may_go.len() && least.iter().map(|(_, least)| usize::from(*least)).sum::<usize>() <= width;
+        let Some(column) = next.next().filter(|_| !fits) else {
+            table.set_content_arrangement(ContentArrangement::Dynamic);
+            table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
+            for (column, least) in least {
+                let column = table.column_mut(column).expect("a column of the table");
+                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(least)));
+            }
+            break;
+        };
+        if let Some(column) = table.column_mut(column) {
+            column.set_constraint(ColumnConstraint::Hidden);
+        }
+        gone.push(column);
+    }
+    (table, gone)
+}
+
+/// The columns that are there, each with the width of its longest word and the space around it.
+fn least_widths(table: &Table) -> Vec<(usize, u16)> {
+    let shown = table.column_iter().enumerate().filter(|(_, column)| !column.is_hidden());
+    let widest = |place: usize| {
+        let cells = table.header().into_iter().chain(table.row_iter()).filter_map(|row| row.cell_iter().nth(place));
+        let words = cells.filter_map(|cell| cell.content().split_whitespace().map(display_width).max());
+        words.max().unwrap_or(0)
+    };
+    let least = |place: usize, column: &Column| {
+        u16::try_from(widest(place)).unwrap_or(u16::MAX).saturating_add(column.padding_width())
+    };
+    shown.map(|(place, column)| (place, least(place, column))).collect()
+}
+
+/// The columns of a terminal that a table takes.
+pub fn width_of(table: &Table) -> usize {
+    table.lines().map(|line| display_width(line.trim_end())).max().unwrap_or(0)
+}
+
+/// What stands above a column.
+fn title(table: &Table, column: usize) -> Option<String> {
+    Some(table.header()?.cell_iter().nth(column)?.content())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use super::*;
+    use crate::study::show::wording::plain_table;
+
+    fn table() -> Table {
+        let mut table = plain_table();
+        table.set_header(["head", "score", "held-out"]);
+        table.add_row(["L0H1", "1.25", "1.00"]);
+        table
+    }
+
+    #[test]
+    fn lines_are_wrapped_and_keep_their_indent() {
+        let mut summary = Summary::default();
+        write!(summary, "Four words in").unwrap();
+        writeln!(summary, " a line.\n\n  as many as these").unwrap();
+        assert_eq!(summary.fit(Some(14)), "Four words in\na line.\n\n  as many as\n  these\n");
+        assert_eq!(summary.to_string(), "Four words in a line.\n\n  as many as these\n");
+        // A word is never broken, a colour takes no room.
+        assert_eq!(wrapped("unbreakable a", 5), "unbreakable\na");
+        assert_eq!(wrapped("\u{1b}[31mred\u{1b}[0m one", 7), "\u{1b}[31mred\u{1b}[0m one");
+        // No line is as wide as a wide terminal.
+        assert!(wrapped(&"word ".repeat(60), WIDEST_LINE).lines().all(|line| line.len() <= WIDEST_LINE));
+    }
+
+    #[test]
+    fn columns_go_where_there_is_no_room_and_are_named() {
+        let mut summary = Summary::default();
+        summary.table_without(table(), &[2, 1]);
+        let shown = |width| summary.fit(width).lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
+        assert_eq!(shown(None), [" head  score  held-out", " L0H1  1.25   1.00"]);
+        assert_eq!(shown(Some(22)), shown(None));
+        assert_eq!(shown(Some(21)), [" head  score", " L0H1  1.25", "(no room for:", "held-out)"]);
+        assert_eq!(shown(Some(8))[..2], [" head", " L0H1"]);
+    }
+
+    #[test]
+    fn what_is_too_wide_without_them_is_wrapped_between_words() {
+        let mut table = plain_table();
+        table.set_header(["head", "first labels", "over offset"]);
+        table.add_row(["L0H1", "nsubj:pass, conj", "+1.2 ±0.4"]);
+        let mut summary = Summary::default();
+        summary.table(table);
+        let shown = |width| summary.fit(Some(width));
+        // 4, 11 and 6 letters in the longest words, and two spaces around each.
+        for width in 27..44 {
+            let text = shown(width);
+            assert!(text.lines().all(|line| display_width(line.trim_end()) <= width), "{text}");
+            let words: Vec<&str> = text.split_whitespace().collect();
+            for word in ["head", "L0H1", "nsubj:pass,", "conj", "over", "offset", "+1.2", "±0.4"] {
+                assert!(words.contains(&word), "{word} in {width} columns:\n{text}");
+            }
+        }
+        // With less room a column goes, from the right, and is named.
+        assert!(shown(26).ends_with("(no room for: over offset)\n"), "{}", shown(26));
+        assert!(!shown(26).contains("+1.2") && shown(26).contains(" nsubj:pass, "), "{}", shown(26));
+        // The first two columns stay, and no word is broken.
+        assert!(shown(8).contains(" nsubj:pass, "), "{}", shown(8));
+    }
+}

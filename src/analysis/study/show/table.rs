@@ -1,0 +1,161 @@
+//! Flat tables of what studies found, for data frames: rows of what the report has, under the same names.
+
+use serde::{Deserialize, Serialize};
+
+use crate::study::metrics::metric::Named;
+
+/// A flat table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// Its name: on the command line.
+    pub name: &'static str,
+    /// The names of its columns: keys of the report, those within an object after a dot, the ends of an interval as
+    /// `ci95_low` and `ci95_high`.
+    pub columns: Vec<String>,
+    /// Its rows, each with a cell for every column.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// A cell of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// What could not be computed.
+    Empty,
+    /// Yes or no.
+    Flag(bool),
+    /// A whole number.
+    Integer(i64),
+    /// Any other.
+    Number(f64),
+    /// Words.
+    Text(String),
+}
+
+impl From<Option<f64>> for Cell {
+    fn from(number: Option<f64>) -> Self {
+        number.map_or(Self::Empty, Self::Number)
+    }
+}
+
+/// What stands in a report, in its order.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Found {
+    Flag(bool),
+    Integer(i64),
+    Number(f64),
+    Text(String),
+    List(Vec<Found>),
+    Object(Named<Found>),
+    Null(()),
+}
+
+impl Table {
+    /// The table of these rows: of each the scalars that it has in the report, however deep; lists of words are joined by spaces,
+    /// lists of objects are tables of their own and left out here.
+    /// Panics if a row is no object of the report.
+    pub fn of<R: Serialize>(name: &'static str, rows: impl IntoIterator<Item = R>) -> Self {
+        let cells = |row: R| -> Vec<(String, Cell)> {
+            let text = serde_json::to_string(&row).expect("what a report has is JSON");
+            let mut cells = Vec::new();
+            flatten("", serde_json::from_str(&text).expect("JSON that was just written"), &mut cells);
+            cells
+        };
+        Self::new(name, rows.into_iter().map(cells).collect())
+    }
+
+    /// The table of rows that may lack some columns: those stay empty, as does an interval that one row has not.
+    pub fn new(name: &'static str, rows: Vec<Vec<(String, Cell)>>) -> Self {
+        let mut columns: Vec<String> = Vec::new();
+        for row in &rows {
+            let mut after = 0;
+            for (column, _) in row {
+                let known = columns.iter().position(|known| known == column);
+                let place = known.unwrap_or(after);
+                if known.is_none() {
+                    columns.insert(place, column.clone());
+                }
+                after = place + 1;
+            }
+        }
+        // An interval that is null somewhere, and has ends elsewhere, is these two columns; an object likewise those of its keys.
+        let has_parts = |column: &String| {
+            let (low, within) = (format!("{column}_low"), format!("{column}."));
+            columns.iter().any(|other| *other == low || other.starts_with(&within))
+        };
+        let columns: Vec<String> = columns.iter().filter(|column| !has_parts(column)).cloned().collect();
+        let cells = |mut row: Vec<(String, Cell)>| {
+            let cell = |column: &String| {
+                let place = row.iter().position(|(known, _)| known == column);
+                place.map_or(Cell::Empty, |place| row.swap_remove(place).1)
+            };
+            columns.iter().map(cell).collect()
+        };
+        Self { name, rows: rows.into_iter().map(cells).collect(), columns }
+    }
+}
+
+fn flatten(name: &str, found: Found, cells: &mut Vec<(String, Cell)>) {
+    let mut add = |cell: Cell| cells.push((name.to_owned(), cell));
+    match found {
+        Found::Null(()) => add(Cell::Empty),
+        Found::Flag(flag) => add(Cell::Flag(flag)),
+        Found::Integer(number) => add(Cell::Integer(number)),
+        Found::Number(number) => add(Cell::Number(number)),
+        Found::Text(text) => add(Cell::Text(text)),
+        Found::Object(Named(entries)) => {
+            for (key, value) in entries {
+                flatten(&if name.is_empty() { key } else { format!("{name}.{key}") }, value, cells);
+            }
+        }
+        Found::List(list) => {
+            let word = |found: &Found| if let Found::Text(text) = found { Some(text.clone()) } else { None };
+            if let Some([low, high]) = ends(&list) {
+                cells.push((format!("{name}_low"), Cell::Number(low)));
+                cells.push((format!("{name}_high"), Cell::Number(high)));
+            } else if let Some(words) = list.iter().map(word).collect::<Option<Vec<_>>>() {
+                add(Cell::Text(words.join(" ")));
+            }
+        }
+    }
+}
+
+/// The ends of an interval.
+fn ends(list: &[Found]) -> Option<[f64; 2]> {
+    let number = |found: &Found| match found {
+        Found::Number(number) => Some(*number),
+        Found::Integer(number) => Some(*number as f64),
+        _ => None,
+    };
+    match list {
+        [low, high] => Some([number(low)?, number(high)?]),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn rows_are_flat_and_keep_their_names() {
+        let rows = [
+            json!({ "a": 1, "ci95": null, "o": null, "list": [{ "no": 1 }] }),
+            json!({ "a": 2.5, "ci95": [0.0, 1.5], "labels": ["p", "q"], "o": { "x": true, "y": "u" } }),
+        ];
+        let table = Table::of("t", rows);
+        assert_eq!(table.columns, ["a", "ci95_low", "ci95_high", "labels", "o.x", "o.y"]);
+        let text = |text: &str| Cell::Text(text.to_owned());
+        let first = [Cell::Integer(1), Cell::Empty, Cell::Empty, Cell::Empty, Cell::Empty, Cell::Empty];
+        let second =
+            [Cell::Number(2.5), Cell::Number(0.0), Cell::Number(1.5), text("p q"), Cell::Flag(true), text("u")];
+        assert_eq!(table.rows, [first, second]);
+    }
+
+    #[test]
+    fn no_rows_are_no_columns() {
+        let table = Table::of("t", [0_u8; 0]);
+        assert_eq!((table.columns.len(), table.rows.len()), (0, 0));
+    }
+}

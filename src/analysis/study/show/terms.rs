@@ -1,0 +1,290 @@
+//! The words of reports and summaries that are neither labels, metrics nor studies.
+
+/// A word of reports and summaries.
+#[derive(Debug)]
+pub struct Term {
+    /// The word.
+    pub name: &'static str,
+    /// Other words for it, such as its key in a report.
+    pub also: &'static [&'static str],
+    /// Its meaning.
+    pub meaning: &'static str,
+    /// The heading of docs/METHODOLOGY.md that defines it.
+    pub section: &'static str,
+}
+
+/// Every word, in the order in which a reader of a summary meets them.
+pub const TERMS: &[Term] = &[
+    Term {
+        name: "primary",
+        also: &[],
+        meaning: "The label of a head that stands first: the firm one with the largest margin, a borderline one only where \
+            none is firm, or `unlabelled`. The report lists all labels of the head; the grid shows how many more there \
+            are (`case+7`).",
+        section: "Labels",
+    },
+    Term {
+        name: "margin",
+        also: &[],
+        meaning: "How far a score is beyond its threshold, as a share of the room that is left above it: (score - threshold) \
+            / (1 - threshold). Labels of one head are ordered by it.",
+        section: "Labels",
+    },
+    Term {
+        name: "borderline",
+        also: &["?", "firm"],
+        meaning: "A label whose rule fails somewhere in the 95 % interval of its score (`?` in the grid): another sample of \
+            such sentences might not give it. A label that is not borderline is firm.",
+        section: "Labels",
+    },
+    Term {
+        name: "nearest",
+        also: &["shortfall"],
+        meaning: "Of an unlabelled head the two labels with the largest margins, and by how much the score falls short of the \
+            threshold.",
+        section: "Labels",
+    },
+    Term {
+        name: "tied",
+        also: &["~"],
+        meaning: "Of labels of one head that are as firm as its first: the intervals of the two margins meet, so that either might \
+            stand first (`~` in the grid).",
+        section: "Labels",
+    },
+    Term {
+        name: "rests_on",
+        also: &["rests on"],
+        meaning: "The label of the head that this one says more of, as `sink:no-op` does of `first-special`: it stands after that \
+            one, with no larger margin, and never ties with it.",
+        section: "Labels",
+    },
+    Term {
+        name: "beside",
+        also: &[],
+        meaning: "In tables of labels what the score is to be read beside: the chance level of the number, or the baseline that the \
+            label is held against; the report has it as `baseline` of the label.",
+        section: "Labels",
+    },
+    Term {
+        name: "family",
+        also: &["families"],
+        meaning: "Of sentences: equal ones, and those that the corpus says belong together, which are evidence once. Of labels: \
+            those of one rule, as `offset:-2` is of `offset:k`. Of tests: those whose p-values are corrected together.",
+        section: "Families of sentences",
+    },
+    Term {
+        name: "interval",
+        also: &["ci95", "±"],
+        meaning: "The 95 % interval of a number, by resampling blocks of sentences; `±` is half of its width. It is about more \
+            sentences of the same kind, not about another kind of text.",
+        section: "Intervals",
+    },
+    Term {
+        name: "chance",
+        also: &["baseline"],
+        meaning: "What a head without any preference would score on the same corpus; of a relation the baseline is what a rule \
+            without a head scores: the best fixed offset, or the best word classes.",
+        section: "Chance levels",
+    },
+    Term {
+        name: "direction",
+        also: &["dep->head", "head->dep"],
+        meaning: "From which end of an arc the syntactic head is found: `dep->head`, the word that the dependent attends to \
+            most; `head->dep`, the word that attends to the dependent most.",
+        section: "Dependency alignment",
+    },
+    Term {
+        name: "accuracy",
+        also: &[],
+        meaning: "Of the words of a relation, the share whose syntactic head is the word that the head's attention points to. \
+            That of the best head is biased upwards, since it is the best of many.",
+        section: "Dependency alignment",
+    },
+    Term {
+        name: "held-out",
+        also: &["heldout", "heldout_accuracy"],
+        meaning: "The accuracy of the head that is best on one half of the sentences, scored on the other half, both ways: what \
+            choosing the best of many heads has added to `accuracy` is gone from it.",
+        section: "Held-out selection",
+    },
+    Term {
+        name: "offset",
+        also: &["offset baseline"],
+        meaning: "The best rule `the syntactic head is the word so many places away`, with its accuracy: `+1: 58.9` is the next \
+            word, right for 58.9 % of the words of the relation.",
+        section: "Fixed-offset baseline",
+    },
+    Term {
+        name: "tags",
+        also: &["tag baseline", "tag_baseline"],
+        meaning: "The accuracy of the best rules `the syntactic head is the nearest word of this word class on this side`, one \
+            rule for each word class of the dependent.",
+        section: "Tag baseline",
+    },
+    Term {
+        name: "gain",
+        also: &["over offset", "over tags", "difference", "versus_offset", "versus_tags"],
+        meaning: "A head's accuracy less that of a baseline on the same words, in percentage points: `over offset` and `over \
+            tags` in the summary, `difference` in the report.",
+        section: "Labels",
+    },
+    Term {
+        name: "beyond",
+        also: &[],
+        meaning: "How far a syntactic label reaches: `offset`, or `tags` if the head is also above the better of both baselines \
+            by two points or more, with the whole interval and a q-value that is small enough.",
+        section: "Labels",
+    },
+    Term {
+        name: "p",
+        also: &["p-value"],
+        meaning: "How likely a lead over the baseline as large as the one found is if there is none, for one test by itself.",
+        section: "Significance",
+    },
+    Term {
+        name: "q",
+        also: &["q-value", "significant"],
+        meaning: "A p-value corrected for the number of heads and relations that were tried (Benjamini & Hochberg 1995): of all \
+            tests with q of at most 0.05, 5 % are expected to be false. `< 1e-300` is below what can be told apart from 0.",
+        section: "Significance",
+    },
+    Term {
+        name: "block",
+        also: &["blocks"],
+        meaning: "One of 64 parts of the corpus, sentence s being in part s mod 64. Intervals resample whole parts, so that words \
+            of one sentence stay together.",
+        section: "Uncertainty",
+    },
+    Term {
+        name: "control",
+        also: &["controls", "kept", "random-init", "shuffled-words"],
+        meaning: "The same analysis with something taken away: what was learned (`random-init`), where labels are false \
+            positives, or the order of words (`shuffled-words`), where a label that its head keeps does not rest on order.",
+        section: "Controls",
+    },
+    Term {
+        name: "helpful",
+        also: &["harmful", "negligible", "undecided"],
+        meaning: "What comes of removing a head, of the study `effect`: without a helpful one the loss of masked tokens rises, \
+            without a harmful one it falls, both beyond chance; of a negligible one the change is surely below a hundredth \
+            of what all heads together are worth; of an undecided one none of these can be said.",
+        section: "What removal does",
+    },
+    Term {
+        name: "used",
+        also: &["use_of_arcs"],
+        meaning: "Of a syntactic label, by the study `use`: masked words are harder to predict without the head's weight to their \
+            partner than without an equal weight elsewhere, beyond chance.",
+        section: "Use of an arc",
+    },
+    Term {
+        name: "shift",
+        also: &["edge", "edges", "upstream", "downstream"],
+        meaning: "Of an edge from an earlier head to a later one, of the study `dependence`: how far the attention of the later \
+            head is from what it was when the earlier one is removed, as squared Hellinger distance, from 0 to 1, through \
+            whatever lies between. The earlier head is upstream of the later one.",
+        section: "Dependence between heads",
+    },
+    Term {
+        name: "excess",
+        also: &["above"],
+        meaning: "Of an edge: how far the logarithm of its shift is above what the earlier head does to all heads of the layer and \
+            what all heads of the earlier layer do to the later head. An edge is above if that is beyond chance.",
+        section: "Dependence between heads",
+    },
+    Term {
+        name: "chain",
+        also: &["chains"],
+        meaning: "Heads of which each has its strongest downstream edge to the next, and the next its strongest upstream edge from \
+            it, all of them above.",
+        section: "Dependence between heads",
+    },
+    Term {
+        name: "distance",
+        also: &["hellinger", "widest", "median_distance"],
+        meaning: "Of two heads, of the study `likeness`: the Hellinger distance of their attention, from 0 if they give all tokens the \
+            same weights to 1 if no token gets weight from both. Of a cluster `widest` is the largest distance of two of its heads.",
+        section: "Where they look",
+    },
+    Term {
+        name: "CKA",
+        also: &["cka", "mean_cka"],
+        meaning: "How alike what two heads write is: 1 if it is the same but for a rotation and a factor, 0 if the one has nothing to \
+            do with the other. It has no bias, so it may be a little below 0.",
+        section: "What they write",
+    },
+    Term {
+        name: "cluster",
+        also: &["clusters", "together"],
+        meaning: "Heads that look alike: joined at a mean distance of at most half of the median of all pairs. `together` is the share \
+            of resamples in which all of them are in one cluster; those of at least 80 % are kept.",
+        section: "Clusters, and a map",
+    },
+    Term {
+        name: "disagreement",
+        also: &["subspace", "position", "output"],
+        meaning: "How much the heads of a layer differ in values, weights and contexts (Li et al. 2018): -1 if not at all.",
+        section: "Disagreement, spectra, composition",
+    },
+    Term {
+        name: "composition",
+        also: &["above_random"],
+        meaning: "How much of what a head writes a head of a later layer would read, by their weights alone, less what two matrices \
+            turned at random have: a hint.",
+        section: "Disagreement, spectra, composition",
+    },
+    Term {
+        name: "stand-in",
+        also: &["one_will_do", "all_but_one"],
+        meaning: "Of a cluster, of the study `cluster-effect`: the model loses more without all of its heads than without each, added \
+            up. One will do if without all but one it loses no more than is negligible.",
+        section: "Removal of a cluster",
+    },
+    Term {
+        name: "adds",
+        also: &["mean_gain", "best_gain"],
+        meaning: "Of a head, in the study `probes`: its gain is above 0 beyond chance. The gain is the share of words that a linear \
+            discriminant gets right on the word embedding and the head's output together, less the share on the embedding alone.",
+        section: "Probes",
+    },
+    Term {
+        name: "selectivity",
+        also: &["control task"],
+        meaning: "Of a head, in the study `probes`: the share of words that a discriminant on the head's output gets right, less that \
+            for a control task, in which every form has a class at random: what is beyond knowing the form.",
+        section: "Probes",
+    },
+    Term {
+        name: "majority",
+        also: &["form", "embedding", "input"],
+        meaning: "What probes are read beside: the most frequent class, the most frequent class of the word's form, and discriminants \
+            on the word embedding and on what goes into the layer.",
+        section: "Probes",
+    },
+];
+
+/// The word, by its name or another word for it.
+pub fn named(name: &str) -> Option<&'static Term> {
+    TERMS.iter().find(|term| term.name == name || term.also.contains(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::studies::registry;
+
+    #[test]
+    fn every_word_is_defined_on_the_page_on_methodology_and_means_one_thing() {
+        let page = include_str!("../../../../docs/METHODOLOGY.md");
+        let headings: BTreeSet<&str> = page.lines().filter_map(|line| Some(line.split_once("# ")?.1)).collect();
+        let mut known = BTreeSet::new();
+        for term in TERMS {
+            assert!(headings.contains(term.section), "there is no section {}", term.section);
+            for name in term.also.iter().chain([&term.name]) {
+                assert!(known.insert(*name) && registry::find(name).is_none(), "{name} is explained twice");
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Numbers and tables as the summary has them.
+
+use comfy_table::{ContentArrangement, Table, presets};
+
+use crate::stats::bootstrap::Interval;
+
+/// A share in per cent.
+pub fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}", share * 100.0))
+}
+
+/// A number with so many decimals, without a minus before a zero.
+pub fn decimal(value: f64, digits: usize) -> String {
+    let shown = format!("{value:.digits$}");
+    match shown.strip_prefix('-') {
+        Some(zero) if zero.chars().all(|c| "0.".contains(c)) => zero.to_owned(),
+        _ => shown,
+    }
+}
+
+/// Half of an interval's width, in per cent, after a ±.
+pub fn plus_minus(interval: Option<Interval>) -> String {
+    interval.map_or_else(String::new, |interval| format!(" ±{:.1}", interval.half_width() * 100.0))
+}
+
+/// A q-value, to one digit where it is small; one that may have underflowed, as being below a bound.
+pub fn significance(q: f64) -> String {
+    // Below 1e-308 an f64 loses digits, and then is 0.
+    const LEAST: f64 = 1e-300;
+    if q < LEAST {
+        format!("< {LEAST:.0e}")
+    } else if q < 0.001 {
+        format!("{q:.0e}")
+    } else {
+        format!("{q:.3}")
+    }
+}
+
+/// A table without lines.
+pub fn plain_table() -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_has_no_sign() {
+        let numbers = [(-0.0004, 3), (-0.0, 1), (-0.4, 0), (-0.0006, 3), (0.0004, 3), (-10.0, 0)];
+        assert_eq!(
+            numbers.map(|(value, digits)| decimal(value, digits)),
+            ["0.000", "0.0", "0", "-0.001", "0.000", "-10"]
+        );
+    }
+
+    #[test]
+    fn significance_of_any_size() {
+        let shown = [0.0, 4e-320, 1e-300, 9e-28, 0.0009, 0.001, 0.0764, 1.0].map(significance);
+        assert_eq!(shown, ["< 1e-300", "< 1e-300", "1e-300", "9e-28", "9e-4", "0.001", "0.076", "1.000"]);
+    }
+}

@@ -1,0 +1,45 @@
+//! How well each head follows a relation, as far as some study knows relations.
+
+use serde::Serialize;
+
+use super::labels::evidence::Direction;
+use crate::model::grid::HeadPlace;
+use crate::stats::bootstrap::Interval;
+
+/// A relation with both baselines, and all heads.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Tracked {
+    /// Its name.
+    pub relation: String,
+    /// Scored words.
+    pub words: u64,
+    /// The best fixed offset.
+    pub offset: i32,
+    /// Its accuracy.
+    pub offset_accuracy: f64,
+    /// The accuracy of the nearest words of word classes; null where no such word has one.
+    pub tags_accuracy: Option<f64>,
+    /// Each head in both directions, the most accurate first.
+    pub heads: Vec<Tracker>,
+}
+
+/// How well a head follows the relation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Tracker {
+    /// The head.
+    pub head: HeadPlace,
+    /// From which end.
+    pub direction: Direction,
+    /// Its accuracy.
+    pub accuracy: f64,
+    /// The 95 % interval of that.
+    pub ci95: Option<Interval>,
+    /// The accuracy on the words that the best fixed offset gets wrong; null where there are none.
+    pub where_offset_wrong: Option<f64>,
+    /// Its accuracy less the offset's.
+    pub over_offset: f64,
+    /// The 95 % interval of that.
+    pub over_offset_ci95: Option<Interval>,
+    /// The q-value of its being above 0; null where the relation has too few words to be tested.
+    pub q: Option<f64>,
+}

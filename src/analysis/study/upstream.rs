@@ -1,0 +1,83 @@
+//! What studies find, for those that follow them.
+
+use serde::{Deserialize, Serialize};
+
+use super::aim::Aim;
+use super::labels::evidence::Direction;
+
+/// What the studies found, for those that follow.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Found {
+    /// The arcs that labels claim heads to follow.
+    pub claims: Vec<ArcClaim>,
+    /// The orders in which heads might go.
+    pub rankings: Vec<Ranking>,
+    /// Heads that are called negligible, by their places.
+    pub negligible: Vec<usize>,
+    /// Heads that look alike, by their places, ascending.
+    pub clusters: Vec<Vec<usize>>,
+    /// What heads look at, of those with a label that says so.
+    pub aims: Vec<Aimed>,
+}
+
+/// Nothing yet.
+pub static NOTHING: Found =
+    Found { claims: Vec::new(), rankings: Vec::new(), negligible: Vec::new(), clusters: Vec::new(), aims: Vec::new() };
+
+impl Found {
+    /// Adds what another study found.
+    pub fn and(mut self, other: Self) -> Self {
+        self.claims.extend(other.claims);
+        self.rankings.extend(other.rankings);
+        self.negligible.extend(other.negligible);
+        self.clusters.extend(other.clusters);
+        self.aims.extend(other.aims);
+        self
+    }
+}
+
+/// An order in which heads might go, chosen on the blocks of even number alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ranking {
+    /// What heads are ranked by.
+    pub by: String,
+    /// The places of all heads, the one that is missed least first.
+    pub places: Vec<usize>,
+}
+
+impl Ranking {
+    /// Heads in rising order of a score, `[heads]`; of equal ones the first comes first.
+    pub fn rising(by: &str, scores: &[f64]) -> Self {
+        let mut places: Vec<usize> = (0..scores.len()).collect();
+        places.sort_by(|&a, &b| scores[a].total_cmp(&scores[b]));
+        Self { by: by.to_owned(), places }
+    }
+}
+
+/// The claim of a label that a head's attention follows the arcs of a relation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArcClaim {
+    /// The head's place in lists of all heads.
+    pub place: usize,
+    /// The label.
+    pub label: String,
+    /// The relation, by a name under which arcs are [scored](crate::corpus::relation::scored_as).
+    pub relation: String,
+    /// The end of the arc at which the head's attention starts.
+    pub direction: Direction,
+    /// The offset from the dependent to its head that is right most often, in words.
+    pub offset: i32,
+}
+
+/// A head with what its label says that it looks at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Aimed {
+    /// The head's place.
+    pub place: usize,
+    /// The label: the first of the head's that says so.
+    pub label: String,
+    /// What it looks at.
+    pub aim: Aim,
+    /// How much it does, over the whole corpus.
+    pub mean: f64,
+}

@@ -1,0 +1,350 @@
+//! The table of `headscope batch`: models, corpora and sets of options, whose product are the runs.
+//!
+//! A key is an option of `headscope analyze` by its name there: each run is put together as a command line and read as one,
+//! so that the table knows every option, its values and what goes with what.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Error, Result, anyhow};
+use clap::{ArgAction, Args, Command, Parser};
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
+
+use super::arguments::{Action, AnalyzeArguments, Arguments};
+use crate::commands::options::{AnalyzeOptions, Outcome};
+use crate::corpus::Input;
+use crate::system::errors::failure::{Class, Classify};
+use crate::system::files::input;
+use crate::system::terminal::shortened;
+
+/// A run of a table.
+#[derive(Clone)]
+pub struct Run {
+    /// `MODEL.CORPUS`, or with sets of options `MODEL.CORPUS.OPTIONS`.
+    pub name: String,
+    /// What is run.
+    pub options: AnalyzeOptions,
+    /// The options that its report depends on, as they stand on a command line, in the order of their names.
+    pub given: Vec<String>,
+    /// The files that options name, by option: a report depends on what is in them.
+    pub files: BTreeMap<&'static str, PathBuf>,
+}
+
+/// The longest table that is read, in bytes: 1 MiB, some ten thousand entries.
+const LONGEST: u64 = 1 << 20;
+
+/// The most runs of a table. Each has at least a report on disk.
+const MOST_RUNS: usize = 10_000;
+
+/// The parts of a table, in the order in which the later ones override what the earlier ones say.
+const PARTS: [&str; 4] = ["defaults", "models", "corpora", "options"];
+
+/// What cannot stand among the options of a table, and why.
+const REFUSED: [(&str, &str); 11] = [
+    ("model", "models are named in [models]"),
+    ("corpus", "corpora are named in [corpora]"),
+    ("output", "reports are written to the folder of `headscope batch -o`"),
+    ("quiet", "no summary is printed here"),
+    ("shard", "a shard makes no report: use `headscope analyze` and `headscope merge`"),
+    ("after", "a shard makes no report: use `headscope analyze` and `headscope merge`"),
+    ("index", "a run reads all of its corpus"),
+    ("resume", "what is done is kept by run"),
+    ("offline", "give it to `headscope batch`"),
+    ("error-format", "give it to `headscope batch`"),
+    ("help", "run `headscope analyze --help`"),
+];
+
+/// Options that no report depends on, but for its account of the run.
+const OF_THE_RUN: [&str; 1] = ["threads"];
+
+/// The key of the path or id of a model.
+const MODEL: &str = "model";
+/// The key of the paths of a corpus.
+const CORPUS: &str = "corpus";
+
+/// Options by name, each with the values that stand on the command line, `None` for a switch that is off, and the place in the
+/// file.
+type Settings = BTreeMap<String, (Option<Vec<String>>, Range<usize>)>;
+
+/// Something that is wrong, and where.
+struct Wrong {
+    at: usize,
+    why: String,
+}
+
+fn wrong<T>(at: usize, why: impl Into<String>) -> Result<T, Wrong> {
+    Err(Wrong { at, why: why.into() })
+}
+
+/// Reads a table.
+/// Fails if it cannot be read or a run is put together wrongly; the error names file and line.
+pub fn read(path: &Path, offline: bool) -> Result<Vec<Run>> {
+    let file = path.display();
+    let text = input::read_to_string(path, LONGEST);
+    let text = text.with_context(|| format!("cannot read the table `{file}`")).class(Class::Input)?;
+    let at = |Wrong { at, why }: Wrong| -> Error {
+        let line = text[..at].matches('\n').count() + 1;
+        anyhow!("{file}:{line}: {why}")
+    };
+    parse(&text, offline).map_err(at).class(Class::Usage)
+}
+
+fn parse(text: &str, offline: bool) -> Result<Vec<Run>, Wrong> {
+    let table = DeTable::parse(text)
+        .map_err(|error| Wrong { at: error.span().map_or(0, |span| span.start), why: error.message().to_owned() })?;
+    let mut parts: BTreeMap<&str, Part<'_>> = BTreeMap::new();
+    for (key, value) in ordered(table.get_ref()) {
+        let name = key.get_ref().as_ref();
+        let Some(known) = PARTS.into_iter().find(|known| *known == name) else {
+            return wrong(
+                key.span().start,
+                format!("there is no part {}: {}", shown(name), PARTS.map(bracketed).join(", ")),
+            );
+        };
+        let Some(table) = value.get_ref().as_table() else {
+            return wrong(value.span().start, format!("{} is a part of the table: write [{known}]", shown(name)));
+        };
+        parts.insert(known, Part { at: key.span().start, table });
+    }
+    let known = known();
+    let mut defaults = Settings::new();
+    if let Some(part) = parts.get(PARTS[0]) {
+        add(&mut defaults, part.table, &known, &[])?;
+    }
+    let models = entries(parts.get(PARTS[1]), MODEL, PARTS[1], &known)?;
+    let corpora = entries(parts.get(PARTS[2]), CORPUS, PARTS[2], &known)?;
+    let sets = match parts.get(PARTS[3]) {
+        Some(part) => sets(part, &known)?,
+        None => vec![(None, Settings::new())],
+    };
+    let count = models.len() * corpora.len() * sets.len();
+    if count > MOST_RUNS {
+        return wrong(0, format!("the table has {count} runs, more than {MOST_RUNS}: split it"));
+    }
+    let mut runs = Vec::with_capacity(count);
+    for (model, of_model) in &models {
+        for (corpus, of_corpus) in &corpora {
+            for (set, of_set) in &sets {
+                let mut settings = defaults.clone();
+                for more in [of_model, of_corpus, of_set] {
+                    settings.extend(more.iter().map(|(name, value)| (name.clone(), value.clone())));
+                }
+                let names = [Some(model), Some(corpus), set.as_ref()];
+                let name = names.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(".");
+                runs.push(run(name, &settings, offline)?);
+            }
+        }
+    }
+    Ok(runs)
+}
+
+/// A part of the table, and where it begins.
+struct Part<'a> {
+    at: usize,
+    table: &'a DeTable<'a>,
+}
+
+/// The entries in the order of the file.
+fn ordered<'a, 'b>(table: &'a DeTable<'b>) -> Vec<(&'a Spanned<DeString<'b>>, &'a Spanned<DeValue<'b>>)> {
+    let mut entries: Vec<_> = table.iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    entries
+}
+
+fn bracketed(part: &str) -> String {
+    format!("[{part}]")
+}
+
+/// A name from the file, for a message.
+fn shown(name: &str) -> String {
+    format!("`{}`", shortened(name).escape_debug())
+}
+
+/// `headscope analyze`, as clap knows it.
+fn known() -> Command {
+    AnalyzeArguments::augment_args(Command::new("analyze"))
+}
+
+/// The entries of [models] or [corpora]: the value that names it, or a table with that value and options.
+fn entries(
+    part: Option<&Part<'_>>,
+    key: &'static str,
+    title: &str,
+    known: &Command,
+) -> Result<Vec<(String, Settings)>, Wrong> {
+    let Some(part) = part.filter(|part| !part.table.is_empty()) else {
+        let at = part.map_or(0, |part| part.at);
+        return wrong(at, format!("there is nothing in [{title}]: name at least one, as in `name = \"...\"`"));
+    };
+    let mut all = Vec::new();
+    for (name, value) in ordered(part.table) {
+        let mut settings = Settings::new();
+        match value.get_ref().as_table() {
+            Some(table) => {
+                add(&mut settings, table, known, &[key])?;
+                if !settings.contains_key(key) {
+                    return wrong(name.span().start, format!("{} has no `{key}`", shown(name.get_ref())));
+                }
+            }
+            None => {
+                settings.insert(key.to_owned(), (Some(texts(key, value, key == CORPUS)?), value.span()));
+            }
+        }
+        all.push((checked_name(name)?, settings));
+    }
+    Ok(all)
+}
+
+/// The sets of options.
+fn sets(part: &Part<'_>, known: &Command) -> Result<Vec<(Option<String>, Settings)>, Wrong> {
+    let mut all = Vec::new();
+    for (name, value) in ordered(part.table) {
+        let Some(table) = value.get_ref().as_table() else {
+            let why = format!("{} is a set of options: write {} = {{ ... }}", shown(name.get_ref()), name.get_ref());
+            return wrong(value.span().start, why);
+        };
+        let mut settings = Settings::new();
+        add(&mut settings, table, known, &[])?;
+        all.push((Some(checked_name(name)?), settings));
+    }
+    if all.is_empty() {
+        return wrong(part.at, "there is nothing in [options]: leave it out, or name at least one set");
+    }
+    Ok(all)
+}
+
+/// A name that is part of a file's name; what TOML calls a bare key is.
+fn checked_name(name: &Spanned<DeString<'_>>) -> Result<String, Wrong> {
+    let text = name.get_ref().as_ref();
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+    if text.len() <= 100 && text.starts_with(|c: char| allowed(c) && c != '-') && text.chars().all(allowed) {
+        return Ok(text.to_owned());
+    }
+    let why =
+        format!("{} becomes part of a file's name: use letters, digits, `_` and `-`, and `-` not first", shown(text));
+    wrong(name.span().start, why)
+}
+
+/// Adds the options of a table; `also` are keys that are no options.
+fn add(settings: &mut Settings, table: &DeTable<'_>, known: &Command, also: &[&str]) -> Result<(), Wrong> {
+    for (key, value) in ordered(table) {
+        let (name, at) = (key.get_ref().as_ref(), key.span().start);
+        if also.contains(&name) {
+            settings.insert(name.to_owned(), (Some(texts(name, value, name == CORPUS)?), key.span()));
+            continue;
+        }
+        if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
+            return wrong(at, format!("`{name}` has no place here: {why}"));
+        }
+        let option = known.get_arguments().find(|option| option.get_long() == Some(name));
+        let Some(option) = option else {
+            let similar = |known: &&str| strsim::jaro_winkler(known, name);
+            let names = known.get_arguments().filter_map(clap::Arg::get_long);
+            let close = names
+                .max_by(|a, b| similar(a).total_cmp(&similar(b)))
+                .filter(|known| name != CORPUS && similar(known) > 0.8);
+            let meant = close.map_or_else(
+                || ": `headscope analyze --help` lists them".to_owned(),
+                |known| format!("; did you mean `{known}`?"),
+            );
+            return wrong(at, format!("there is no option {} of `headscope analyze`{meant}", shown(name)));
+        };
+        let values = match option.get_action() {
+            ArgAction::SetTrue => match value.get_ref().as_bool() {
+                Some(on) => on.then(Vec::new),
+                None => return wrong(value.span().start, format!("`{name}` is a switch: write true or false")),
+            },
+            action => Some(texts(name, value, matches!(action, ArgAction::Append))?),
+        };
+        settings.insert(name.to_owned(), (values, key.span()));
+    }
+    Ok(())
+}
+
+/// A value, or several where that is allowed, as they stand on the command line.
+fn texts(name: &str, value: &Spanned<DeValue<'_>>, several: bool) -> Result<Vec<String>, Wrong> {
+    let one = |value: &Spanned<DeValue<'_>>| match value.get_ref() {
+        DeValue::String(text) => Ok(text.to_string()),
+        DeValue::Integer(number) if number.radix() == 10 => Ok(number.as_str().to_owned()),
+        DeValue::Float(number) => Ok(number.as_str().to_owned()),
+        _ => wrong(
+            value.span().start,
+            format!("`{name}` is a text or a number{}", if several { ", or a list of such" } else { "" }),
+        ),
+    };
+    match value.get_ref().as_array() {
+        Some(values) if several => {
+            if values.is_empty() {
+                let way_out = if name == CORPUS { "name at least one file" } else { "leave it out" };
+                return wrong(value.span().start, format!("`{name}` is an empty list: {way_out}"));
+            }
+            values.iter().map(one).collect()
+        }
+        _ => Ok(vec![one(value)?]),
+    }
+}
+
+/// Reads the settings of a run as the command line that they stand for.
+fn run(name: String, settings: &Settings, offline: bool) -> Result<Run, Wrong> {
+    let option = |name: &str, values: &[String]| -> Vec<String> {
+        let valued = |value: &String| format!("--{name}={value}");
+        if values.is_empty() { vec![format!("--{name}")] } else { values.iter().map(valued).collect() }
+    };
+    let command_line = |left_out: &[&str]| -> Vec<String> {
+        let kept = settings.iter().filter(|(name, _)| *name != MODEL && !left_out.contains(&name.as_str()));
+        kept.filter_map(|(name, (values, _))| Some(option(name, values.as_ref()?))).flatten().collect()
+    };
+    let model = settings[MODEL].0.clone().unwrap_or_default();
+    let mut words = vec!["headscope".to_owned(), "analyze".to_owned()];
+    words.extend(command_line(&[]));
+    words.extend(offline.then(|| "--offline".to_owned()));
+    words.push("--".to_owned());
+    words.extend(model);
+    let refused = |message: &str| Wrong { at: place(settings, message), why: format!("in run `{name}`: {message}") };
+    let Action::Analyze(arguments) =
+        Arguments::try_parse_from(words).map_err(|error| refused(&sentence(&error)))?.action
+    else {
+        unreachable!("that is the command in the words above");
+    };
+    let options = arguments.validate().map_err(|usage| refused(&usage))?;
+    if options.corpus.iter().any(|corpus| matches!(corpus, Input::Stdin(_))) {
+        return Err(refused("--corpus -: standard input can be read once, and a table again and again: name a file"));
+    }
+    let named: Vec<(&'static str, PathBuf)> = match &options.outcome {
+        Outcome::Report { wanted, .. } => {
+            let files = [("policy", wanted.policy.file.clone()), ("counts", options.counts.clone())];
+            files.into_iter().filter_map(|(name, file)| Some((name, file?))).collect()
+        }
+        Outcome::Partial { .. } => Vec::new(),
+    };
+    let left_out: Vec<&str> = [&OF_THE_RUN[..], &[CORPUS, "policy", "counts"]].concat();
+    Ok(Run { name, options, given: command_line(&left_out), files: named.into_iter().collect() })
+}
+
+/// The place of the option that a message is about, else that of the model or the corpus.
+fn place(settings: &Settings, message: &str) -> usize {
+    let named = settings.iter().filter_map(|(name, (_, span))| Some((mention(message, name)?, span.start)));
+    let other = if message.contains(" model `") { MODEL } else { CORPUS };
+    named.min().map_or_else(|| settings[other].1.start, |(_, at)| at)
+}
+
+/// Where a message names an option, and not one whose name goes on.
+fn mention(message: &str, name: &str) -> Option<usize> {
+    let option = format!("--{name}");
+    let goes_on = |rest: &str| rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '-');
+    message.match_indices(&option).map(|(at, _)| at).find(|at| !goes_on(&message[at + option.len()..]))
+}
+
+/// What clap says is wrong, without its advice on the command line.
+fn sentence(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let end = ["\n\nUsage:", "\n\nFor more information"].iter().filter_map(|mark| text.find(mark)).min();
+    let lines = text[..end.unwrap_or(text.len())].lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,333 @@
+//! A model over a shard of a corpus, from files to an observation.
+
+use std::cell::{Cell, OnceCell};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use anyhow::{Context, Result, anyhow, ensure};
+
+use crate::commands::options::{AnalyzeOptions, ONLY_ONCE, Outcome};
+use crate::corpus::{Corpus, CorpusIdentity, Index, Input};
+use crate::evaluation::plan;
+use crate::evaluation::plan::Plan;
+use crate::evaluation::results::Findings;
+use crate::model::files::ModelFiles;
+use crate::model::parameters::Objective;
+use crate::model::{Fingerprint, Hashes, Model};
+use crate::passes::ablation::means::StandIns;
+use crate::passes::observation::identity::{Identity, ModelInfo, Protocol, RunInfo, Tool};
+use crate::passes::observation::{Observation, Stage};
+use crate::passes::pass::Pass;
+use crate::passes::run::counting::count;
+use crate::passes::run::{self, Runner, heads_of, token_limit};
+use crate::sequences::counts::{Counting, TokenCounts};
+use crate::sequences::shard::Shard;
+use crate::sequences::tally::Tally;
+use crate::stats::blocks::BLOCKS;
+use crate::stats::bootstrap::Resamples;
+use crate::study::labels::policy::Policy;
+use crate::study::metrics::estimates::Bench;
+use crate::study::upstream::{Found, NOTHING};
+use crate::study::{Counts, Subject};
+use crate::system::errors::failure::{Class, Classify};
+use crate::system::progress::{self, Downloads};
+use crate::system::terminal::say;
+
+/// A model in memory, for any number of corpora.
+pub struct Loaded {
+    model: Model,
+    /// Its files' hashes, on their way until they are needed.
+    fingerprint: Cell<Option<Fingerprint>>,
+    info: OnceCell<ModelInfo>,
+    /// When it began to be loaded; the time that took is the first run's.
+    began: Cell<Option<(SystemTime, Instant)>>,
+}
+
+impl Loaded {
+    /// Opens the corpus of a run, so that one that is missing is missed at once, and loads its model.
+    /// Fails if the model or the corpus cannot be used.
+    pub fn with_corpus(options: &AnalyzeOptions) -> Result<(Self, Corpus)> {
+        let began = Cell::new(Some(now()));
+        let corpus = open(options)?;
+        let files = options.model.resolve(&Downloads::default())?;
+        let fingerprint = Fingerprint::start(&files);
+        let model = load(files, options)?;
+        let loaded = Self { model, fingerprint: Cell::new(Some(fingerprint)), info: OnceCell::new(), began };
+        Ok((loaded, corpus))
+    }
+
+    /// Loads a model whose hashes are known, with the parts that a run needs.
+    /// Fails if it cannot be used.
+    pub fn new(files: ModelFiles, hashes: Hashes, options: &AnalyzeOptions) -> Result<Self> {
+        let began = Cell::new(Some(now()));
+        let model = load(files, options)?;
+        let info = OnceCell::from(ModelInfo::new(&model, hashes));
+        Ok(Self { model, fingerprint: Cell::default(), info, began })
+    }
+
+    fn info(&self) -> Result<&ModelInfo> {
+        if let Some(fingerprint) = self.fingerprint.take() {
+            let info = ModelInfo::new(&self.model, fingerprint.finish()?);
+            self.info.set(info).expect("it is found once");
+        }
+        self.info.get().context("the model's files could not be hashed")
+    }
+}
+
+fn now() -> (SystemTime, Instant) {
+    (SystemTime::now(), Instant::now())
+}
+
+/// Opens the corpus of a run.
+/// Fails if there is nothing to run, or it cannot be opened.
+pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
+    if options.studies.is_empty() {
+        return Err(anyhow!("every study is switched off: there is nothing to analyse")).class(Class::Usage);
+    }
+    let index = options.index.as_deref().map(Index::open).transpose().class(Class::Input)?;
+    Corpus::open_with(&options.corpus, &options.probes, index.map(Arc::new).as_ref())
+}
+
+/// A model that is loaded and a corpus that is there: all that the observations of its shards have in common.
+pub struct Ready<'a> {
+    options: &'a AnalyzeOptions,
+    started: (SystemTime, Instant),
+    /// The corpus, until it is read for the first time.
+    opened: Option<Corpus>,
+    /// Its index, if it has one.
+    index: Option<Arc<Index>>,
+    loaded: &'a Loaded,
+    model: &'a Model,
+    protocol: Protocol,
+    plan: Plan,
+    counts: Option<Arc<TokenCounts>>,
+    /// The corpus that the counts are from.
+    counted: Option<CorpusIdentity>,
+    /// What stands for removed heads, as far as it is known.
+    stand_ins: StandIns,
+}
+
+impl<'a> Ready<'a> {
+    /// Plans the passes of a model over a corpus that was opened.
+    /// Fails if the model has not what the options ask for, or the corpus cannot be counted where that is needed.
+    pub fn new(options: &'a AnalyzeOptions, loaded: &'a Loaded, corpus: Corpus) -> Result<Self> {
+        let (model, index) = (&loaded.model, corpus.index().cloned());
+        let max_tokens = token_limit(model, options.max_tokens).class(Class::Usage)?;
+        let Known { counts, sha256, counted } = known(options, model, max_tokens).class(Class::Input)?;
+        let protocol = Protocol {
+            max_tokens,
+            truncate: options.truncate,
+            limit: options.limit,
+            from_token: options.from_token,
+            blocks: BLOCKS,
+            controls: options.controls.clone(),
+            removed: heads_of(model, &options.removed).class(Class::Usage)?,
+            ablation: options.ablation,
+            counts: sha256,
+            probes: options.probes.clone(),
+            left_out: options.left_out.iter().map(|study| study.card().name.to_owned()).collect(),
+            studies: plan::names(&options.studies),
+        };
+        let plan = Plan::new(&protocol)?;
+        Ok(Self {
+            options,
+            started: loaded.began.take().unwrap_or_else(now),
+            opened: Some(corpus),
+            index,
+            loaded,
+            model,
+            protocol,
+            plan,
+            counts,
+            counted,
+            stand_ins: StandIns::default(),
+        })
+    }
+
+    /// Observes the whole corpus; what follows from labels, from those by `policy`.
+    /// Fails if the corpus cannot be read, or a forward pass fails.
+    pub fn observe(&mut self, policy: &Policy) -> Result<Observation> {
+        let mut whole = self.first(Shard::WHOLE)?;
+        if whole.stage == Stage::First && whole.tally.sentences > 0 {
+            let after = self.follow(Shard::WHOLE, &whole, String::new(), policy)?;
+            whole.followed_by(after);
+        }
+        Ok(whole)
+    }
+
+    /// The stage of which [`Ready::first`] observes.
+    pub fn first_stage(&self) -> Stage {
+        self.plan.first_stage()
+    }
+
+    /// Observes the sentences of a shard in the passes that follow nothing.
+    /// Fails if the corpus cannot be read, or a forward pass fails.
+    pub fn first(&mut self, shard: Shard) -> Result<Observation> {
+        let loaded = Instant::now();
+        let opened = self.opened.take().map_or_else(|| self.open(), Ok)?;
+        let token_id = |token: &str| self.model.tokenizer.id(token);
+        let observers = self.plan.observers(&self.subject(&token_id, &NOTHING));
+        let run::Outcome { tally, corpus, passes } = self.runner(shard).run(opened, observers)?;
+        self.counted.as_ref().map_or(Ok(()), |counted| counted.ensure_same(&corpus))?;
+        let (stage, identity) = (self.plan.first_stage(), self.identity_with(corpus)?);
+        let passes = self.plan.pooled(&stage, passes);
+        let run = self.run_info(loaded);
+        Ok(Observation { identity, tally, stage, passes, run })
+    }
+
+    /// Observes the sentences of a shard in the passes that follow the others. `first` are those others over the whole corpus, and
+    /// `sums` is the digest of their sums; what follows from labels follows from those by `policy`.
+    /// Fails if the corpus cannot be read, is not that of `first`, or a forward pass fails.
+    pub fn follow(&mut self, shard: Shard, first: &Observation, sums: String, policy: &Policy) -> Result<Observation> {
+        let loaded = Instant::now();
+        let (model, stage) = (&self.model, Stage::After { sums, policy: policy.digest() });
+        let token_id = |token: &str| model.tokenizer.id(token);
+        let bench =
+            Bench { grid: model.grid(), threads: self.options.threads, resamples: Resamples::new(), leaves_out: false };
+        let observed = self.plan.observed(&first.passes, None);
+        let found = Findings::new(&observed, &bench, policy).found(&observed, policy);
+        let observers = self.plan.followers(&first.passes, &self.subject(&token_id, &found));
+        let passes = self.runner(shard).run_again(&first.identity.corpus, observers)?;
+        let passes = self.plan.pooled(&stage, passes);
+        let identity = first.identity.clone();
+        Ok(Observation { identity, tally: Tally::default(), stage, passes, run: self.run_info(loaded) })
+    }
+
+    fn subject<'b>(&'b self, token_id: &'b dyn Fn(&str) -> Option<u32>, found: &'b Found) -> Subject<'b> {
+        let (probes, threads) = (&self.protocol.probes[..], self.options.threads);
+        Subject { probes, found, threads, ..Subject::new(self.model.grid(), self.protocol.from_token, token_id) }
+    }
+
+    fn runner(&self, shard: Shard) -> Runner<'_> {
+        let Self { options, model, protocol, stand_ins, .. } = self;
+        let (corpus, strict, threads) = (&options.corpus[..], options.strict, options.threads);
+        let index = self.index.as_ref();
+        Runner { corpus, index, shard, model, protocol, strict, threads, counts: self.counts.clone(), stand_ins }
+    }
+
+    /// Facts about the run up to now, if they are wanted: what comes after begins now.
+    fn run_info(&mut self, loaded: Instant) -> Option<RunInfo> {
+        let (started_at, started) = std::mem::replace(&mut self.started, now());
+        let wanted = self.options.run_info;
+        wanted.then(|| RunInfo::new(started_at, started.elapsed(), loaded.elapsed(), self.options.threads))
+    }
+
+    /// Opens the corpus once more.
+    fn open(&self) -> Result<Corpus> {
+        Corpus::open_with(&self.options.corpus, &self.options.probes, self.index.as_ref())
+    }
+
+    /// The identity that an observation of any shard will have: reads the corpus to its end, unless there is an index.
+    /// Fails if the corpus or the model's files cannot be read.
+    pub fn identity(&self) -> Result<Identity> {
+        let mut corpus = self.open()?.only(|_| false);
+        let limit = self.options.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+        corpus.by_ref().take(limit).try_for_each(|sentence| sentence.map(drop))?;
+        let corpus = corpus.into_identity()?;
+        self.identity_with(corpus)
+    }
+
+    fn identity_with(&self, corpus: CorpusIdentity) -> Result<Identity> {
+        let model = self.loaded.info()?.clone();
+        Ok(Identity { tool: Tool::default(), model, corpus, protocol: self.protocol.clone() })
+    }
+}
+
+/// The first of the studies that look at predictions, if any does: of those that were asked for, else of those that these need.
+fn predicting(options: &AnalyzeOptions) -> Option<&'static str> {
+    let asked = options.studies.iter().filter(|study| options.with.iter().any(|name| name == study.card().name));
+    let mut all = asked.chain(&options.studies);
+    all.find(|study| study.passes().iter().any(Pass::predicts)).map(|study| study.card().name)
+}
+
+/// Loads the model, with the head by which it was trained if a study needs that.
+fn load(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
+    let loading = progress::step("loading the model");
+    let model = load_for(files, options).class(Class::Model)?;
+    loading.finish_and_clear();
+    Ok(model)
+}
+
+/// The parts of a model that a run needs; a model with the last of them serves all runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Demand {
+    /// The encoder.
+    Attention,
+    /// The head that predicts as well.
+    Predictions,
+    /// Derivatives as well.
+    Derivatives,
+}
+
+impl Demand {
+    /// The parts that a run needs.
+    pub fn of(options: &AnalyzeOptions) -> Self {
+        let any = |wanted: fn(&Pass) -> bool| options.studies.iter().any(|study| study.passes().iter().any(wanted));
+        let chooses = options.ablation.is_some_and(|ablation| ablation.effect_of.is_some());
+        match (any(Pass::predicts), chooses || any(|pass| pass.derivatives)) {
+            (false, _) => Self::Attention,
+            (true, false) => Self::Predictions,
+            (true, true) => Self::Derivatives,
+        }
+    }
+}
+
+fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
+    let Some(study) = predicting(options) else { return Model::load(files) };
+    let derivatives = Demand::of(options) == Demand::Derivatives;
+    let model = if derivatives { Model::load_with_derivatives } else { Model::load_with_prediction }(files)?;
+    let id = &model.id;
+    ensure!(
+        model.objective.is_some(),
+        "--with {study}: `{id}` has no masked-LM head, nor that of a discriminator, so it has no loss: name a checkpoint with \
+         the head by which it was trained. Nothing stands in for that loss here in models without one, such as sentence \
+         encoders"
+    );
+    ensure!(
+        model.objective != Some(Objective::MaskedTokens) || model.tokenizer.mask().is_some(),
+        "--with {study}: the tokenizer of `{id}` has no mask token: name it as `mask_token` in tokenizer_config.json"
+    );
+    Ok(model)
+}
+
+/// How often each token is in the whole corpus, as far as some study must know.
+#[derive(Default)]
+struct Known {
+    counts: Option<Arc<TokenCounts>>,
+    /// The SHA-256 of the file that they are from.
+    sha256: Option<String>,
+    /// The corpus that they are from.
+    counted: Option<CorpusIdentity>,
+}
+
+/// Counts the tokens of the corpus, or reads the file of counts.
+fn known(options: &AnalyzeOptions, model: &Model, max_tokens: usize) -> Result<Known> {
+    for study in &options.left_out {
+        say(&format!("the study {} is left out: {ONLY_ONCE}", study.card().name));
+    }
+    // What stands for replaced words is drawn by how often each token is there.
+    let replaces = model.objective == Some(Objective::ReplacedTokens) && predicting(options).is_some();
+    if !replaces && options.studies.iter().all(|study| study.counts() == Counts::Unused) {
+        return Ok(Known::default());
+    }
+    if let Some(file) = &options.counts {
+        let (counts, sha256) = Counting::read(file, &model.tokenizer)?;
+        return Ok(Known { counts: Some(Arc::new(counts.finish())), sha256: Some(sha256), counted: None });
+    }
+    if !options.corpus.iter().all(Input::can_be_read_again) {
+        for study in options.studies.iter().filter(|study| study.counts() == Counts::Useful) {
+            say(&format!("the study {} does without how common tokens are: {ONLY_ONCE}", study.card().name));
+        }
+        return Ok(Known::default());
+    }
+    let is_part = matches!(&options.outcome, Outcome::Partial { shard, .. } if shard.of() > 1);
+    if options.index.is_some() && is_part {
+        say(
+            "note: --index: this run reads all of the corpus, to count its tokens: give --counts FILE, which `headscope counts` writes",
+        );
+    }
+    let counting = progress::step("counting tokens");
+    let (counts, corpus) = count(&options.corpus, &model.tokenizer, max_tokens, options.truncate, options.limit)?;
+    counting.finish_and_clear();
+    Ok(Known { counts: Some(Arc::new(counts.finish())), sha256: None, counted: Some(corpus) })
+}

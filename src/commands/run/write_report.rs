@@ -1,0 +1,83 @@
+//! The second half of `headscope analyze` and `headscope merge`: an observation is measured, labelled and reported.
+
+use std::num::NonZeroUsize;
+use std::time::Instant;
+
+use anyhow::{Result, anyhow, ensure};
+
+use super::outputs::{self, Opened};
+use crate::commands::options::ReportOptions;
+use crate::evaluation::plan::Plan;
+use crate::evaluation::results::Findings;
+use crate::export::summary;
+use crate::passes::control::Control;
+use crate::passes::observation::Observation;
+use crate::passes::observation::identity::Identity;
+use crate::report::{Circumstances, Controlled, CorpusInfo, Report, Settings};
+use crate::stats::bootstrap::{BOOTSTRAP, Resamples};
+use crate::study::labels::policy::Policy;
+use crate::study::metrics::estimates::Bench;
+use crate::system::errors::failure::{Class, Classify};
+use crate::system::terminal::{self, print};
+
+/// Measures, labels and reports an observation; the report that was written.
+/// Fails if nothing was observed, or an output cannot be written.
+pub fn conclude(
+    observation: Observation,
+    policy: Policy,
+    outputs: Vec<Opened>,
+    wanted: &ReportOptions,
+) -> Result<Report> {
+    let started = Instant::now();
+    let (mut circumstances, findings) = measure(observation, policy, wanted.threads, false)?;
+    circumstances.run = circumstances.run.map(|run| run.and(started.elapsed()));
+    let report = Report::new(circumstances, findings);
+    outputs::write(&report, outputs)?;
+    if let Some(detail) = wanted.summary {
+        print(&summary::render(&report, &wanted.policy.presets, detail, terminal::width()))?;
+    }
+    Ok(report)
+}
+
+/// Measures an observation; with `leaves_out` also without each block, for the block test of two observations.
+/// Fails if nothing was observed, or passes of it followed from labels by another policy.
+pub fn measure(
+    observation: Observation,
+    policy: Policy,
+    threads: NonZeroUsize,
+    leaves_out: bool,
+) -> Result<(Circumstances, Findings)> {
+    ensure!(
+        !observation.stage.is_after(),
+        "a partial of the second of two stages says nothing by itself: merge it with the first"
+    );
+    if observation.stage.policy().is_some_and(|then| then != policy.digest()) {
+        return Err(anyhow!(
+            "the parts of the second stage were run with labels by another policy than this one: give the --policy, --preset and \
+             --min-count that they were given, or run them again, `--after` the first stage, with those of now"
+        ))
+        .class(Class::Input);
+    }
+    observation.ensure_not_empty()?;
+    let Observation { identity: Identity { tool, model, corpus, protocol }, tally, passes, run, .. } = observation;
+    let (plan, grid) = (Plan::new(&protocol)?, model.grid());
+
+    let bench = Bench { grid, threads, resamples: Resamples::new(), leaves_out };
+    let mut findings = Findings::new(&plan.observed(&passes, None), &bench, &policy);
+    // Neither labels nor what else is told of a control depend on an interval.
+    let bare = Bench { grid, threads, resamples: Resamples::none(), leaves_out: false };
+    let of_control =
+        |control: &Control| (*control, Findings::new(&plan.observed(&passes, Some(*control)), &bare, &policy));
+    let found: Vec<(Control, Findings)> = protocol.controls.iter().map(of_control).collect();
+    findings.control(&found);
+    let controlled = |(control, found): (Control, Findings)| Controlled {
+        control,
+        studies: found.studies(),
+        verdicts: found.verdicts(&policy),
+    };
+    let controls = found.into_iter().map(controlled).collect();
+
+    let corpus = CorpusInfo::new(corpus, &tally);
+    let settings = Settings { protocol, bootstrap: BOOTSTRAP, policy };
+    Ok((Circumstances { tool, model, corpus, settings, controls, run }, findings))
+}

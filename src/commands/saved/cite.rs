@@ -1,0 +1,149 @@
+//! `headscope cite`: the program, and the papers behind what a report says.
+//!
+//! What a label or metric rests on is in its explanation; the papers are the references of docs/METHODOLOGY.md.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use anyhow::Result;
+
+use crate::commands::options::CiteOptions;
+use crate::export::json;
+use crate::report::Report;
+use crate::studies::registry;
+use crate::study::metrics::explanation::Explanation;
+use crate::system::terminal::print;
+
+/// The page with the references.
+const METHODOLOGY: &str = include_str!("../../../docs/METHODOLOGY.md");
+
+/// How the program wants to be cited.
+const CITATION: &str = include_str!("../../../CITATION.cff");
+
+/// Prints how to cite the program, and the papers behind the labels and metrics of a report if there is one.
+/// Fails if the report cannot be read.
+pub fn cite(options: &CiteOptions) -> Result<()> {
+    let Some(path) = &options.report else { return print(CITATION) };
+    let name = path.display().to_string();
+    let report = json::parse_as_far_as_it_goes(&name, &json::read_text(path)?)?;
+    print(&of(&report))
+}
+
+/// A paper that sources name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Paper {
+    /// As sources name it: `Clark et al. 2019`.
+    key: &'static str,
+    /// The whole reference.
+    reference: &'static str,
+}
+
+/// All references.
+fn papers() -> impl Iterator<Item = Paper> {
+    let section = METHODOLOGY.split("\n## References\n").nth(1).unwrap_or_default();
+    let lines = section.lines().take_while(|line| !line.starts_with("## ")).filter_map(|line| line.strip_prefix("- "));
+    // Of `al. 2019.` the full stop after the year ends the key.
+    lines.filter_map(|reference| {
+        let year = reference
+            .as_bytes()
+            .windows(6)
+            .position(|window| window[0] == b' ' && window[1..5].iter().all(u8::is_ascii_digit) && window[5] == b'.')?;
+        Some(Paper { key: &reference[..year + 5], reference })
+    })
+}
+
+/// The papers that a source names, by authors and year or by their number on arXiv.
+fn named_in(source: &str) -> BTreeSet<Paper> {
+    let arxiv = |paper: &Paper| {
+        let number = paper.reference.split("arXiv:").nth(1)?.trim_end_matches('.');
+        Some(source.contains(&format!("arXiv:{number}")))
+    };
+    papers().filter(|paper| source.contains(paper.key) || arxiv(paper).unwrap_or(false)).collect()
+}
+
+fn of(report: &Report) -> String {
+    let labels: BTreeSet<&str> =
+        report.heads.iter().flat_map(|head| &head.labels).map(|label| label.label.as_str()).collect();
+    let families: Vec<&'static Explanation> = registry::detectors()
+        .filter(|detector| labels.iter().any(|label| detector.gives(label)))
+        .map(|detector| &detector.explanation)
+        .collect();
+    let measured: BTreeSet<String> = report.chance.cells().map(|(name, _)| name).collect();
+    let metrics: Vec<&'static Explanation> = registry::metrics()
+        .map(|entry| entry.explanation)
+        .filter(|metric| {
+            measured.iter().any(|name| name == metric.name || name.starts_with(&format!("{}.", metric.name)))
+        })
+        .collect();
+    let mut text = String::new();
+    let written = write_all(&mut text, report, &families, &metrics);
+    written.expect("writing to a string does not fail");
+    text
+}
+
+fn write_all(
+    out: &mut String,
+    report: &Report,
+    labels: &[&'static Explanation],
+    metrics: &[&'static Explanation],
+) -> std::fmt::Result {
+    let field = |name: &str| {
+        let line = CITATION.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
+        line.unwrap_or_default().trim_matches('"').to_owned()
+    };
+    let (title, version, license) = (field("title"), &report.tool.version, field("license"));
+    writeln!(out, "The program:\n\n  {title}. Version {version}. Software, {license}.")?;
+    let mut papers = BTreeSet::new();
+    for (title, entries) in [("Labels", labels), ("Metrics", metrics)] {
+        if entries.is_empty() {
+            continue;
+        }
+        writeln!(out, "\n{title} of this report, and where they come from:\n")?;
+        let width = entries.iter().map(|entry| entry.name.len()).max().unwrap_or_default();
+        for entry in entries {
+            writeln!(out, "  {:width$}  {}", entry.name, entry.source)?;
+            papers.extend(named_in(entry.source));
+        }
+    }
+    if !papers.is_empty() {
+        writeln!(out, "\nThe papers:\n")?;
+        papers.iter().try_for_each(|paper| writeln!(out, "  {}", paper.reference))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn papers_are_found_by_name_and_by_number() {
+        let keys = |source: &str| named_in(source).iter().map(|paper| paper.key).collect::<Vec<_>>();
+        assert_eq!(
+            keys("As Clark et al. 2019, section 3, and Vig & Belinkov 2019."),
+            ["Clark et al. 2019", "Vig & Belinkov 2019"]
+        );
+        assert_eq!(keys("Wang et al. 2023 (arXiv:2211.00593), section 3"), ["Wang et al. 2022"]);
+        assert_eq!(keys("Defined here."), [""; 0]);
+    }
+
+    /// A source that names a year names a paper of the list.
+    #[test]
+    fn every_paper_that_a_source_names_is_a_reference() {
+        for entry in registry::labels().chain(registry::metrics()) {
+            let source = entry.explanation.source;
+            let years = source.split(|c: char| !c.is_ascii_alphanumeric() && !":-".contains(c)).filter(|word| {
+                word.len() == 4 && (word.starts_with("19") || word.starts_with("20")) && word.parse::<u16>().is_ok()
+            });
+            let (years, found) = (years.collect::<BTreeSet<_>>(), named_in(source));
+            let known = |year: &str| found.iter().any(|paper| paper.key.ends_with(year) || source.contains("arXiv:"));
+            let unknown: Vec<&str> = years.into_iter().filter(|year| !known(year)).collect();
+            assert!(unknown.is_empty(), "{}: {source}: {unknown:?}", entry.name());
+        }
+    }
+
+    #[test]
+    fn the_citation_is_of_this_version() {
+        assert!(CITATION.contains(&format!("\nversion: {}\n", env!("CARGO_PKG_VERSION"))), "{CITATION}");
+    }
+}

@@ -1,0 +1,70 @@
+//! `headscope diff`: did anything change between two analyses, beyond chance?
+//!
+//! Read both sides, pair and test their numbers, correct for how many they are, judge labels by them, write.
+
+mod facts;
+mod html;
+mod labels;
+pub mod outcome;
+mod page;
+mod pairs;
+mod side;
+
+use anyhow::Result;
+
+use crate::commands::options::DiffOptions;
+use crate::export::json;
+use crate::study::metrics::number::Part;
+use crate::system::errors::failure::{Class, Classify};
+use crate::system::files::output::Output;
+use crate::system::terminal::print;
+use labels::Labels;
+use outcome::{Compared, Method, Outcome, SCHEMA_VERSION};
+use pairs::Pairs;
+
+/// Compares two analyses and prints what changed; whether nothing did.
+/// Fails if either cannot be read, or an output cannot be written.
+pub fn diff(options: &DiffOptions) -> Result<bool> {
+    let outputs = options.outputs.iter().map(|path| Output::open(path)).collect::<Result<Vec<_>>>()?;
+    let outcome = compare(options)?;
+    for mut output in outputs {
+        output.write(&html::render(&outcome)?)?;
+        output.commit()?;
+    }
+    print(&if options.json { json::indented(&outcome)? } else { page::render(&outcome, options.full) })?;
+    Ok(!outcome.changed)
+}
+
+fn compare(options: &DiffOptions) -> Result<Outcome> {
+    let [a, b] = side::read(options).class(Class::Input)?;
+    let method = if a.same_sentences(&b) { Method::PairedByBlock } else { Method::ByIntervals };
+    let pairs = Pairs::new(&a, &b, method, options.tolerance);
+    let labels = Labels::new(&a, &b, &pairs, options.rate);
+    let wanted = |part: Part| options.only.is_empty() || options.only.contains(&part);
+    let of = |part: Part| if wanted(part) { pairs.changes(part, options.rate) } else { Vec::new() };
+    let (relations, metrics) = (of(Part::Relations), of(Part::Metrics));
+    let changes = if wanted(Part::Labels) { labels.changes } else { Vec::new() };
+    let grids = [&a, &b].map(|side| side.circumstances.model.grid());
+    let any = !changes.is_empty() || !relations.is_empty() || !metrics.is_empty();
+    Ok(Outcome {
+        schema_version: SCHEMA_VERSION,
+        changed: any || grids[0] != grids[1],
+        method,
+        rate: options.rate,
+        tolerance: options.tolerance,
+        only: options.only.clone(),
+        compared: Compared {
+            labels: labels.compared,
+            relations: pairs.count(Part::Relations),
+            metrics: pairs.count(Part::Metrics),
+            numbers: pairs.tested.len(),
+        },
+        labels: changes,
+        relations,
+        metrics,
+        left_aside: pairs.left_aside.iter().cloned().chain(labels.left_aside).chain(side::untested(&a, &b)).collect(),
+        not_shared: facts::not_shared(&a, &b),
+        a: a.described(),
+        b: b.described(),
+    })
+}

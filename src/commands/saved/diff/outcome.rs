@@ -1,0 +1,172 @@
+//! What `headscope diff` finds, as `--json` prints it. docs/REPORT.md, "Comparing", explains each key.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::stats::bootstrap::Interval;
+use crate::study::metrics::number::Part;
+
+/// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// What changed between two analyses, beyond chance.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "headscope diff")]
+pub struct Outcome {
+    /// The version of this schema.
+    pub schema_version: u32,
+    /// Whether any of the three lists of changes has an entry, or the models have other numbers of heads.
+    pub changed: bool,
+    /// The first analysis.
+    pub a: Described,
+    /// The second.
+    pub b: Described,
+    /// How differences were tested.
+    pub method: Method,
+    /// The largest q-value of a change: the rate of false discoveries.
+    pub rate: f64,
+    /// Differences up to this are none.
+    pub tolerance: f64,
+    /// The parts that were asked for; empty for all.
+    pub only: Vec<Part>,
+    /// How many things were compared, whatever was asked for.
+    pub compared: Compared,
+    /// Labels that are firm on one side and out of reach on the other, largest difference first.
+    pub labels: Vec<LabelChange>,
+    /// Accuracies on relations that differ, largest difference first.
+    pub relations: Vec<Change>,
+    /// Metrics of heads that differ, largest difference first.
+    pub metrics: Vec<Change>,
+    /// What was not compared, and why.
+    pub left_aside: Vec<LeftAside>,
+    /// Facts about the runs that the two do not share. They are no changes.
+    pub not_shared: Vec<Fact>,
+}
+
+/// One of the two analyses.
+#[derive(Serialize, JsonSchema)]
+pub struct Described {
+    /// The file, as it was named.
+    pub file: String,
+    /// The shard of a partial; null for a report.
+    pub shard: Option<String>,
+    /// The model.
+    pub model: String,
+    /// The corpus.
+    pub corpus: String,
+    /// Sentences analysed.
+    pub sentences: u64,
+}
+
+/// How differences are tested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// The same sentences: the block test of the differences.
+    PairedByBlock,
+    /// Sentences of their own, or not known to be the same: by the intervals of both.
+    ByIntervals,
+}
+
+/// How many things were compared.
+#[derive(Serialize, JsonSchema)]
+pub struct Compared {
+    /// Labels that are firm on either side.
+    pub labels: usize,
+    /// Accuracies on relations.
+    pub relations: usize,
+    /// Metrics of heads.
+    pub metrics: usize,
+    /// All numbers together: the tests that are corrected for.
+    pub numbers: usize,
+}
+
+/// A label that one side has firmly and that is out of reach on the other.
+#[derive(Serialize, JsonSchema)]
+pub struct LabelChange {
+    /// The head.
+    pub head: String,
+    /// The label.
+    pub label: String,
+    /// In the first analysis.
+    pub a: Standing,
+    /// In the second.
+    pub b: Standing,
+    /// The number of the side that has the label firmly, which differs.
+    pub number: String,
+    /// The q-value of the difference of that number.
+    pub q: f64,
+}
+
+/// How a head stands to a label.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Standing {
+    /// Whether the head has the label over the whole interval; if not, it has it nowhere in it.
+    pub firm: bool,
+    /// The number that the score is: of the rules for a label each side has the one that is best for it.
+    pub number: String,
+    /// The score.
+    pub score: f64,
+    /// Its 95 % interval.
+    pub ci95: Option<Interval>,
+    /// The threshold that it has to reach.
+    pub threshold: f64,
+}
+
+/// A number that differs.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Change {
+    /// The head.
+    pub head: String,
+    /// The number: a metric, or the accuracy on a relation.
+    pub number: String,
+    /// In the first analysis.
+    pub a: Valued,
+    /// In the second.
+    pub b: Valued,
+    /// The second less the first.
+    pub difference: f64,
+    /// The standard error of the difference; 0 where nothing varies.
+    pub standard_error: f64,
+    /// The p-value of the test.
+    pub p: f64,
+    /// The same corrected by Benjamini & Hochberg for all numbers compared.
+    pub q: f64,
+}
+
+/// A number with its interval.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct Valued {
+    /// The number.
+    pub value: f64,
+    /// Its 95 % interval.
+    pub ci95: Option<Interval>,
+}
+
+/// Things that were not compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct LeftAside {
+    /// Why, in words.
+    pub why: String,
+    /// How many.
+    pub count: usize,
+    /// The relations, metrics, labels or sections that they are of; empty where the models have other heads, and it is all.
+    pub of: Vec<String>,
+}
+
+/// A fact about the runs.
+#[derive(Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Fact {
+    /// Its key in a report.
+    pub key: String,
+    /// In the first analysis.
+    pub a: Value,
+    /// In the second.
+    pub b: Value,
+}
+
+/// The JSON Schema of [`Outcome`], draft 2020-12.
+pub fn schema() -> schemars::Schema {
+    schemars::schema_for!(Outcome)
+}

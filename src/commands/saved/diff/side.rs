@@ -1,0 +1,137 @@
+//! The two sides of a comparison: reports, and partials.
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::outcome::{Described, LeftAside};
+use crate::commands::options::DiffOptions;
+use crate::commands::run::write_report::measure;
+use crate::evaluation::plan::Plan;
+use crate::evaluation::results::Findings;
+use crate::export::json;
+use crate::passes::observation::Observation;
+use crate::passes::observation::partial;
+use crate::report::{Circumstances, Report};
+use crate::sequences::shard::Shard;
+use crate::studies::registry;
+use crate::study::labels::policy::Policy;
+use crate::study::metrics::number::Number;
+use crate::system::counted::plural;
+
+/// One analysis.
+pub struct Side {
+    file: String,
+    /// The shard of a partial.
+    shard: Option<Shard>,
+    /// Of what, by what and how.
+    pub circumstances: Circumstances,
+    /// The numbers and the sections of studies.
+    pub findings: Findings,
+}
+
+/// A file that was read.
+enum File {
+    Report(Box<Report>),
+    Partial(Shard, Box<Observation>),
+}
+
+/// Reads both sides.
+///
+/// A report has a policy; a partial has none, so it takes that of the other side, or else the default. Options have the
+/// last word on both.
+/// Fails if one of them is no report and no partial, or the policy cannot be used.
+pub fn read(options: &DiffOptions) -> Result<[Side; 2]> {
+    let files = [read_file(&options.a)?, read_file(&options.b)?];
+    let policies = [0, 1].map(|place| [&files[place], &files[1 - place]].into_iter().find_map(policy_of));
+    let [first, second] = files;
+    let [ours, theirs] = policies.map(|policy| options.policy.over(policy.unwrap_or_else(registry::default_policy)));
+    let sides = [
+        Side::new(first, &options.a, ours?, options.threads)?,
+        Side::new(second, &options.b, theirs?, options.threads)?,
+    ];
+    for side in &sides {
+        let measured = options.policy.ensure_measured(&side.circumstances.settings.protocol.studies);
+        measured.with_context(|| format!("cannot label `{}`", side.file))?;
+    }
+    Ok(sides)
+}
+
+fn read_file(path: &Path) -> Result<File> {
+    if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(partial::EXTENSION)) {
+        let (shard, observation) = partial::read(path, &Plan::restore)?;
+        return Ok(File::Partial(shard, Box::new(observation)));
+    }
+    let text = json::read_text(path)?;
+    json::parse_as_far_as_it_goes(&path.display().to_string(), &text).map(|report| File::Report(Box::new(report)))
+}
+
+fn policy_of(file: &File) -> Option<Policy> {
+    match file {
+        File::Report(report) => Some(report.settings.policy.clone()),
+        File::Partial(..) => None,
+    }
+}
+
+impl Side {
+    fn new(file: File, path: &Path, policy: Policy, threads: NonZeroUsize) -> Result<Self> {
+        let (shard, (mut circumstances, mut findings)) = match file {
+            File::Report(report) => (None, report.apart()),
+            File::Partial(shard, observation) => (Some(shard), measure(*observation, policy.clone(), threads, true)?),
+        };
+        findings.correct(&policy);
+        circumstances.settings.policy = policy;
+        Ok(Self { file: path.display().to_string(), shard, circumstances, findings })
+    }
+
+    /// Every number that can be compared.
+    pub fn numbers(&self) -> Vec<Number<'_>> {
+        self.findings.numbers(self.circumstances.corpus.sentences, &self.circumstances.settings.policy)
+    }
+
+    /// Whether both are known to be over the same sentences in the same blocks, block by block: two partials of one shard
+    /// of the same files.
+    pub fn same_sentences(&self, other: &Self) -> bool {
+        let corpus = |side: &Self| {
+            let Circumstances { corpus, settings, .. } = &side.circumstances;
+            let files: Vec<_> = corpus.files.iter().map(|file| (file.format, file.sha256.clone())).collect();
+            (files, settings.protocol.limit, settings.protocol.blocks)
+        };
+        self.shard.is_some() && self.shard == other.shard && corpus(self) == corpus(other)
+    }
+
+    /// The side in words.
+    pub fn described(&self) -> Described {
+        let Circumstances { model, corpus, .. } = &self.circumstances;
+        Described {
+            file: self.file.clone(),
+            shard: self.shard.map(|shard| shard.to_string()),
+            model: model.id.clone(),
+            corpus: corpus.name.clone(),
+            sentences: corpus.sentences,
+        }
+    }
+
+    /// The parts of its report that no test is known for, as they would be written.
+    fn untested(&self) -> Vec<(&'static str, serde_json::Value)> {
+        let policy = &self.circumstances.settings.policy;
+        let sections = self.findings.sections.iter().filter(|(_, section)| section.numbers(policy).is_empty());
+        let value = |entry: &dyn erased_serde::Serialize| serde_json::to_value(entry).expect("a section is JSON");
+        sections.flat_map(|(_, section)| section.entries()).map(|(key, entry)| (key, value(entry))).collect()
+    }
+}
+
+/// The parts of reports that differ, or that one of them lacks, and that no test is known for.
+pub fn untested(a: &Side, b: &Side) -> Option<LeftAside> {
+    let (a, b) = (a.untested(), b.untested());
+    let differs = |(key, value): &&(&'static str, serde_json::Value), others: &[(&'static str, serde_json::Value)]| {
+        !others.iter().any(|other| other == &(*key, value.clone()))
+    };
+    let mut of: Vec<String> = a.iter().filter(|part| differs(part, &b)).map(|(key, _)| (*key).to_owned()).collect();
+    of.extend(b.iter().filter(|(key, _)| !a.iter().any(|(other, _)| other == key)).map(|(key, _)| (*key).to_owned()));
+    let count = of.len();
+    let (parts, them) = plural(&count, ("part of the report differs", "it"), ("parts of the report differ", "them"));
+    let why = format!("{parts}, and no test is known for {them}");
+    (count > 0).then_some(LeftAside { why, count, of })
+}

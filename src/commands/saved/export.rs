@@ -1,0 +1,67 @@
+//! `headscope export`: a saved report in other formats, or a part of it, without the model.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use crate::commands::options::{ExportOptions, Exported};
+use crate::commands::run::outputs;
+use crate::export::{figures, json, page, svg, tables};
+use crate::report::Report;
+use crate::system::errors::failure::{Class, Classify};
+use crate::system::files::output::Output;
+
+/// Writes what is wanted of a saved report.
+/// Fails if the report cannot be read or has no such part, or an output cannot be written.
+pub fn export(options: &ExportOptions) -> Result<()> {
+    let ExportOptions { reports, wanted } = options;
+    let one = &reports[0];
+    match wanted {
+        Exported::Report(targets) => {
+            let outputs = outputs::open(targets)?;
+            outputs::write(&read(one)?, outputs)
+        }
+        Exported::SideBySide(paths) => {
+            let outputs = open(paths.iter().map(|path| (path, ())))?;
+            let page = page::several::render(&named(reports)?)?;
+            write(outputs, |()| Ok(page.clone()))
+        }
+        Exported::Figure(name, paths) => {
+            let outputs = open(paths.iter().map(|path| (path, ())))?;
+            let figure = figures::named(&read(one)?, name, svg::Medium::Alone).class(Class::Usage)?;
+            write(outputs, |()| Ok(figure.clone().into_bytes()))
+        }
+        Exported::Table(name, files) => {
+            let outputs = open(files.iter().map(|(path, writer)| (path, *writer)))?;
+            let table = tables::named(&read(one)?, name).class(Class::Usage)?;
+            write(outputs, |writer| writer.render(&table))
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Report> {
+    json::parse(&path.display().to_string(), &json::read_text(path)?)
+}
+
+/// The reports with the names of their files, and with their folders where these are not enough.
+fn named(paths: &[PathBuf]) -> Result<Vec<(String, Report)>> {
+    let stem = |path: &PathBuf| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let name = |path: &PathBuf| {
+        let alone = paths.iter().filter(|other| stem(other) == stem(path)).count() == 1;
+        stem(path).filter(|_| alone).unwrap_or_else(|| path.display().to_string())
+    };
+    paths.iter().map(|path| Ok((name(path), read(path)?))).collect()
+}
+
+/// Opens files before any work is done, each with what it will be told of.
+fn open<'a, T>(files: impl Iterator<Item = (&'a PathBuf, T)>) -> Result<Vec<(Output, T)>> {
+    files.map(|(path, how)| Ok((Output::open(path)?, how))).collect()
+}
+
+fn write<T>(outputs: Vec<(Output, T)>, bytes: impl Fn(T) -> Result<Vec<u8>>) -> Result<()> {
+    for (mut output, how) in outputs {
+        output.write(&bytes(how)?)?;
+        output.commit()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,7 @@
+//! Commands on saved reports.
+
+pub mod cite;
+pub mod diff;
+pub mod export;
+pub mod relabel;
+pub mod show;

@@ -1,0 +1,69 @@
+//! `headscope relabel`: another policy over a saved report, without the model.
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Write};
+
+use anyhow::{Context, Result};
+
+use crate::commands::options::RelabelOptions;
+use crate::commands::run::outputs;
+use crate::export::{Target, json, summary};
+use crate::report::{HeadReport, Report};
+use crate::system::counted::{counted, plural};
+use crate::system::terminal::{print, printable};
+
+/// Labels the heads of a saved report by another policy, says what changes, and writes the new report.
+/// Fails if the report or the policy cannot be used, or an output cannot be written.
+pub fn relabel(options: &RelabelOptions) -> Result<()> {
+    let outputs = outputs::open(&options.outputs)?;
+    let policy = options.policy.policy()?;
+    let (name, text) = (options.report.display().to_string(), json::read_text(&options.report)?);
+    let report = json::parse(&name, &text)?;
+    let measured = options.policy.ensure_measured(&report.settings.protocol.studies);
+    measured.with_context(|| format!("cannot label `{name}`"))?;
+    let relabelled = json::parse(&name, &text)?.relabel(policy);
+    outputs::write(&relabelled, outputs)?;
+    if options.outputs.contains(&Target::Stdout) {
+        return Ok(());
+    }
+    let preset = summary::of_presets(&options.policy.presets, &relabelled.heads);
+    print(&format!("{}{preset}", changes(&report, &relabelled)))
+}
+
+/// The thresholds and the labels in which two reports over the same evidence differ.
+fn changes(before: &Report, after: &Report) -> String {
+    let mut text = String::new();
+    write_changes(&mut text, before, after).expect("writing to a string does not fail");
+    text
+}
+
+fn write_changes(out: &mut String, before: &Report, after: &Report) -> fmt::Result {
+    for (name, old, new) in before.settings.policy.differences(&after.settings.policy) {
+        writeln!(out, "{name}: {old} -> {new}")?;
+    }
+    if before.controls.len() > after.controls.len() {
+        writeln!(out, "The counts of the controls are left out: a report has no evidence to label them anew.")?;
+    }
+    let heads = before.heads.iter().zip(&after.heads);
+    let changed: Vec<String> = heads.filter_map(|(before, after)| change(before, after)).collect();
+    if changed.is_empty() {
+        return writeln!(out, "No label changes.");
+    }
+    let (heads, change) = (counted(before.heads.len(), "head"), plural(&changed.len(), "changes", "change"));
+    writeln!(out, "{} of {heads} {change}:", changed.len())?;
+    changed.iter().try_for_each(|line| writeln!(out, "{line}"))
+}
+
+/// How the labels of one head change, if they do.
+fn change(before: &HeadReport, after: &HeadReport) -> Option<String> {
+    let labels =
+        |head: &HeadReport| -> BTreeSet<String> { head.labels.iter().map(|label| printable(&label.label)).collect() };
+    let (old, new) = (labels(before), labels(after));
+    let lost = old.difference(&new).map(|label| format!("-{label}"));
+    let gained = new.difference(&old).map(|label| format!("+{label}"));
+    let labels: Vec<String> = lost.chain(gained).collect();
+    let moved = before.primary != after.primary;
+    let primary = moved.then(|| format!("primary {} -> {}", printable(&before.primary), printable(&after.primary)));
+    let changes: Vec<String> = primary.into_iter().chain((!labels.is_empty()).then(|| labels.join(" "))).collect();
+    (!changes.is_empty()).then(|| format!("  {:7} {}", printable(&after.name), changes.join("  ")))
+}

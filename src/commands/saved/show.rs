@@ -1,0 +1,112 @@
+//! `headscope show`: a saved report for a person, without the model: the summary, a head, a relation, a label.
+
+use std::fmt::Write;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+
+use crate::commands::options::{ShowOptions, Shown};
+use crate::evaluation::presets::Preset;
+use crate::export::{card, json, summary};
+use crate::model::grid::HeadPlace;
+use crate::report::{HeadReport, Report};
+use crate::studies::registry;
+use crate::study::labels::Label;
+use crate::study::tracked::Tracked;
+use crate::system::errors::failure::{Class, Classify};
+use crate::system::terminal::{self, print, shortened};
+
+/// Shows a saved report, or a part of it.
+/// Fails if the report cannot be read, or has no such part.
+pub fn show(options: &ShowOptions) -> Result<()> {
+    let name = options.report.display().to_string();
+    let report = json::parse(&name, &json::read_text(&options.report)?)?;
+    let width = terminal::width();
+    let text = match &options.shown {
+        Shown::Summary(_) if options.json => json::indented(&report)?,
+        Shown::Summary(detail) => summary::render(&report, &NO_PRESETS, *detail, width),
+        Shown::Head(place) => {
+            let head = head(&report, *place)?;
+            if options.json {
+                json::indented(&card::head_data(&report, head)?)?
+            } else {
+                card::of_head(&report, head).fit(width)
+            }
+        }
+        Shown::Relation { name, top } => {
+            let mut tracked = relation(&report, name)?;
+            tracked.heads.truncate(*top);
+            if options.json { json::indented(&tracked)? } else { card::of_relation(&tracked, *top).fit(width) }
+        }
+        Shown::Label(label) => {
+            let found = having(&report, label)?;
+            if options.json { json::indented(&card::label_data(&found))? } else { card::of_label(&found).fit(width) }
+        }
+    };
+    print(&text)
+}
+
+/// A report does not say by which presets its labels are.
+const NO_PRESETS: [&Preset; 0] = [];
+
+fn head(report: &Report, place: HeadPlace) -> Result<&HeadReport> {
+    let (layers, heads) = (report.model.layers, report.model.heads);
+    let found = report.heads.iter().find(|head| (head.layer, head.head) == (place.layer, place.head));
+    found
+        .with_context(|| {
+            format!("there is no head {place}: the model has {layers} layers of {heads} heads, both counted from 0")
+        })
+        .class(Class::Usage)
+}
+
+/// The relation of this name.
+fn relation(report: &Report, name: &str) -> Result<Tracked> {
+    let tracked: Vec<Tracked> = report.sections.0.iter().flat_map(|(_, section)| section.tracked()).collect();
+    ensure!(
+        !tracked.is_empty(),
+        "the report has no relations: analyse a corpus with dependency trees, with the study `dependency`"
+    );
+    if let Some(found) = tracked.iter().find(|tracked| tracked.relation == name) {
+        return Ok(found.clone());
+    }
+    let mut known: Vec<&Tracked> = tracked.iter().collect();
+    known.sort_by_key(|tracked| std::cmp::Reverse(tracked.words));
+    let mut names = String::new();
+    for (place, tracked) in known.iter().enumerate() {
+        let _ = write!(names, "{}{}", if place == 0 { "" } else { ", " }, tracked.relation);
+    }
+    let name = shortened(&name.escape_debug().to_string());
+    Err(anyhow!("the report has no relation `{name}`: it has {}", shortened_list(&names))).class(Class::Usage)
+}
+
+/// A list that is not longer than a few lines.
+fn shortened_list(names: &str) -> String {
+    /// Some three lines of a terminal.
+    const LONGEST: usize = 240;
+    match names.char_indices().nth(LONGEST) {
+        Some((cut, _)) => format!("{} ...", names[..cut].rsplit_once(", ").map_or(&names[..cut], |(whole, _)| whole)),
+        None => names.to_owned(),
+    }
+}
+
+/// The heads that have a label of this name, or of this family, with it.
+fn having<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a HeadReport, &'a Label)>> {
+    let is_meant = |label: &Label| {
+        label.label == name
+            || registry::detector_of(&label.label).is_some_and(|detector| detector.explanation.name == name)
+    };
+    let found: Vec<_> = report
+        .heads
+        .iter()
+        .flat_map(|head| head.labels.iter().filter(|label| is_meant(label)).map(move |label| (head, label)))
+        .collect();
+    if found.is_empty() {
+        let name = shortened(&name.escape_debug().to_string());
+        if registry::find(&name).is_none() {
+            let hint = registry::closest(&name).map(|known| format!("; did you mean `{known}`?"));
+            let hint = hint.unwrap_or_else(|| ": `headscope explain` lists all".to_owned());
+            return Err(anyhow!("there is no label `{name}`{hint}")).class(Class::Usage);
+        }
+        bail!("no head has the label `{name}` in this report");
+    }
+    Ok(found)
+}

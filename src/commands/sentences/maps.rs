@@ -1,0 +1,126 @@
+//! `headscope maps`: the attention of chosen sentences, as tensors for a notebook.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use serde_json::json;
+
+use super::{Chosen, attention, chosen, heads, load};
+use crate::commands::options::{HeadChoice, MapsOptions};
+use crate::model::Model;
+use crate::model::forward::Scratch;
+use crate::model::grid::HeadPlace;
+use crate::passes::observation::identity::ModelInfo;
+use crate::passes::pass::Pass;
+use crate::passes::run::{heads_of, token_limit};
+use crate::sequences::sequence::Sequence;
+use crate::sequences::tokenize::SentenceTokenizer;
+use crate::system::errors::failure::{Class, Classify};
+use crate::system::files::output::Output;
+
+/// Writes the attention of each chosen sentence as `attentions.<index>` f32: `[layers, heads, tokens, tokens]` of all heads or
+/// of whole layers, `[heads, tokens, tokens]` of heads that were named.
+/// Fails if the model, a sentence or the output cannot be used.
+pub fn maps(options: &MapsOptions) -> Result<()> {
+    let mut output = Output::open(&options.output)?;
+    let (model, fingerprint) = load(&options.model)?;
+    let removed = heads_of(&model, &options.removed).class(Class::Usage)?;
+    let heads = heads(&options.heads, &model).class(Class::Usage)?;
+    let gates = Pass::PLAIN.without(&removed).gates();
+    let limit = token_limit(&model, options.max_tokens).class(Class::Usage)?;
+    let mut encoder = SentenceTokenizer::new(&model.tokenizer, limit, false).strict(options.strict);
+    let sentences = chosen(&options.sentences, &mut encoder)?;
+    let info = ModelInfo::new(&model, fingerprint.finish()?);
+    let header = Header { model: &model, info: &info, choice: &options.heads, heads: &heads, removed: &removed };
+    output.write(&header.bytes(&sentences)?)?;
+    let mut scratch = Scratch::default();
+    for Chosen { sequence, .. } in &sentences {
+        let weights = attention(&model, sequence, &heads, &gates, &mut scratch)?;
+        for weights in weights.chunks(sequence.ids.len() * sequence.ids.len()) {
+            output.write(&weights.iter().flat_map(|weight| weight.to_le_bytes()).collect::<Vec<u8>>())?;
+        }
+    }
+    output.commit()
+}
+
+/// The beginning of a file.
+struct Header<'a> {
+    model: &'a Model,
+    info: &'a ModelInfo,
+    choice: &'a HeadChoice,
+    heads: &'a [HeadPlace],
+    removed: &'a [HeadPlace],
+}
+
+impl Header<'_> {
+    /// The shape of the tensor of a sentence.
+    fn shape(&self, sentence: &Sequence) -> Vec<usize> {
+        let (heads, tokens) = (self.heads.len(), sentence.ids.len());
+        match self.choice {
+            HeadChoice::Heads(_) => vec![heads, tokens, tokens],
+            HeadChoice::All | HeadChoice::Layers(_) => {
+                let of_layer = self.model.grid().heads;
+                vec![heads / of_layer, of_layer, tokens, tokens]
+            }
+        }
+    }
+
+    /// The beginning of a safetensors file with one tensor per sentence, in order: its length and its JSON
+    /// (<https://huggingface.co/docs/safetensors>, "Format").
+    ///
+    /// Written here and not by the safetensors crate, which wants all tensors first: so one sentence's attention is in
+    /// memory at a time. Keys are sorted, so equal inputs give equal bytes.
+    fn bytes(&self, sentences: &[Chosen]) -> Result<Vec<u8>> {
+        let mut metadata = BTreeMap::from([
+            ("format".to_owned(), "headscope.maps".to_owned()),
+            ("model".to_owned(), serde_json::to_string(self.info)?),
+        ]);
+        if !self.removed.is_empty() {
+            metadata.insert("removed".to_owned(), serde_json::to_string(self.removed)?);
+        }
+        match self.choice {
+            HeadChoice::All => {}
+            HeadChoice::Layers(layers) => drop(metadata.insert("layers".to_owned(), json!(layers).to_string())),
+            HeadChoice::Heads(heads) => drop(metadata.insert("heads".to_owned(), json!(heads).to_string())),
+        }
+        let mut entries = BTreeMap::new();
+        let mut start = 0;
+        for Chosen { sequence, id } in sentences {
+            let (index, shape) = (sequence.index, self.shape(sequence));
+            let end = start + shape.iter().product::<usize>() * size_of::<f32>();
+            let entry = json!({ "dtype": "F32", "shape": shape, "data_offsets": [start, end] });
+            entries.insert(format!("attentions.{index}"), entry);
+            let mut add = |key: &str, text: String| metadata.insert(format!("{key}.{index}"), text);
+            add("tokens", json!(tokens(self.model, sequence)).to_string());
+            add("word_ids", json!(word_ids(sequence)).to_string());
+            add(
+                "words",
+                json!((0..sequence.words.len()).map(|word| sequence.form(word)).collect::<Vec<_>>()).to_string(),
+            );
+            if let Some(tree) = &sequence.tree {
+                add("gold_heads", json!(tree.iter().map(|arc| arc.head.word()).collect::<Vec<_>>()).to_string());
+                let relations: Vec<&str> = tree.iter().map(|arc| arc.relation.as_str()).collect();
+                add("relations", json!(relations).to_string());
+            }
+            if let Some(id) = id {
+                add("sentence_id", id.to_string());
+            }
+            start = end;
+        }
+        entries.insert("__metadata__".to_owned(), json!(metadata));
+        let mut json = serde_json::to_vec(&entries)?;
+        // Tensors begin at a multiple of eight bytes; the format pads with spaces.
+        json.resize(json.len().next_multiple_of(8), b' ');
+        Ok([(json.len() as u64).to_le_bytes().as_slice(), &json].concat())
+    }
+}
+
+fn tokens(model: &Model, sentence: &Sequence) -> Vec<String> {
+    sentence.ids.iter().map(|&id| model.tokenizer.token(id).unwrap_or_default()).collect()
+}
+
+/// The word that each token belongs to, counted from 0; null for special tokens.
+fn word_ids(sentence: &Sequence) -> Vec<Option<usize>> {
+    let word_of = |token: usize| sentence.words.iter().position(|span| span.contains(&token));
+    (0..sentence.ids.len()).map(word_of).collect()
+}

@@ -1,0 +1,201 @@
+//! The sentences that `maps` and `view` are of, and the attention of chosen heads over each.
+
+pub mod maps;
+pub mod view;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::{Result, bail, ensure};
+
+use super::options::{HeadChoice, SentenceChoice};
+use crate::corpus::{Content, Corpus, Sentence};
+use crate::model::forward::attention::AttentionView;
+use crate::model::forward::gates::Gates;
+use crate::model::forward::visitor::{HeadView, Needs, Visitor};
+use crate::model::forward::{Scratch, Start};
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::model::source::ModelRef;
+use crate::model::{Fingerprint, Model};
+use crate::sequences::pack::Pack;
+use crate::sequences::sequence::Sequence;
+use crate::sequences::tally::SkipReason;
+use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
+use crate::system::errors::failure::{Class, Classify};
+use crate::system::progress::{self, Downloads};
+use crate::system::terminal::{one_line, say, shortened};
+
+/// A sentence with the name that the corpus gives it.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    /// The sentence.
+    pub sequence: Sequence,
+    /// Its name, where the corpus has one.
+    pub id: Option<Arc<str>>,
+}
+
+/// Loads a model, while its files are hashed.
+/// Fails if it cannot be used.
+pub fn load(model: &ModelRef) -> Result<(Model, Fingerprint)> {
+    let files = model.resolve(&Downloads::default())?;
+    let fingerprint = Fingerprint::start(&files);
+    let loading = progress::step("loading the model");
+    let model = Model::load(files)?;
+    loading.finish_and_clear();
+    Ok((model, fingerprint))
+}
+
+/// The heads of a choice, in its order.
+/// Fails if the model has not all of them.
+pub fn heads(choice: &HeadChoice, model: &Model) -> Result<Vec<HeadPlace>> {
+    let grid = model.grid();
+    Ok(match choice {
+        HeadChoice::All => grid.places().collect(),
+        HeadChoice::Layers(layers) => {
+            let HeadGrid { layers: there, heads } = grid;
+            if let Some(layer) = layers.iter().find(|&&layer| layer >= there) {
+                bail!("there is no layer {layer}: `{}` has {there}, counted from 0", model.id);
+            }
+            layers.iter().flat_map(|&layer| (0..heads).map(move |head| HeadPlace { layer, head })).collect()
+        }
+        HeadChoice::Heads(heads) => {
+            let HeadGrid { layers, heads: of_layer } = grid;
+            if let Some(head) = heads.iter().find(|head| head.layer >= layers || head.head >= of_layer) {
+                bail!("there is no head {head}: `{}` has {layers} layers of {of_layer}, counted from 0", model.id);
+            }
+            heads.clone()
+        }
+    })
+}
+
+/// The attention of these heads over a sentence, `[heads, tokens, tokens]`.
+/// Fails if the forward pass fails.
+pub fn attention(
+    model: &Model,
+    sequence: &Sequence,
+    heads: &[HeadPlace],
+    gates: &Gates,
+    scratch: &mut Scratch,
+) -> Result<Vec<f32>> {
+    let size = sequence.ids.len() * sequence.ids.len();
+    let places = heads.iter().enumerate().map(|(place, head)| ((head.layer, head.head), place)).collect();
+    let mut recorder = Recorder { places, weights: vec![0.0; heads.len() * size] };
+    let pack = Pack { sentences: vec![sequence.clone()] };
+    model.encoder.forward_from(Start::Embeddings, &pack.batch(), gates, scratch, &mut recorder)?;
+    Ok(recorder.weights)
+}
+
+/// Copies the views of chosen heads to their places.
+struct Recorder {
+    places: BTreeMap<(usize, usize), usize>,
+    weights: Vec<f32>,
+}
+
+impl Visitor for Recorder {
+    fn needs(&self) -> Needs {
+        Needs::ATTENTION
+    }
+
+    fn head(&mut self, _sequence: usize, &HeadView { attention: view, .. }: &HeadView<'_>) {
+        let Some(place) = self.places.get(&(view.layer, view.head)) else { return };
+        let size = view.tokens() * view.tokens();
+        let rows = self.weights[place * size..][..size].chunks_exact_mut(view.tokens());
+        rows.zip(view.rows()).for_each(|(row, weights)| row.copy_from_slice(weights));
+    }
+}
+
+/// The view of the head at a place of what [`attention`] gave.
+pub fn view_of(weights: &[f32], tokens: usize, place: usize, head: HeadPlace) -> AttentionView<'_> {
+    AttentionView::new(head.layer, head.head, tokens, &weights[place * tokens * tokens..][..tokens * tokens])
+}
+
+/// The sentences of a choice.
+/// Fails if the corpus cannot be read, a sentence that was named cannot be encoded, or there is none.
+pub fn chosen(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Result<Vec<Chosen>> {
+    match choice {
+        SentenceChoice::Texts(texts) => {
+            let of_text = |(index, text): (usize, &String)| {
+                let sentence = Sentence::single("--text", Content::Text(text.clone()));
+                match encoder.encode(Sentence { index: index as u64, ..sentence })? {
+                    Tokenized::Sequence(sequence) => Ok(Chosen { sequence: *sequence, id: None }),
+                    Tokenized::Skipped(reason) => {
+                        bail!("a text {} cannot go through the model{}", reason.describe(), reason.way_out())
+                    }
+                }
+            };
+            texts.iter().enumerate().map(of_text).collect::<Result<_>>().class(Class::Input)
+        }
+        SentenceChoice::Corpus { .. } => of_corpus(choice, encoder).class(Class::Input),
+    }
+}
+
+/// So many sentences that are skipped are named, some lines of a terminal; more are counted.
+const NAMED_SKIPS: usize = 10;
+
+fn of_corpus(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Result<Vec<Chosen>> {
+    let SentenceChoice::Corpus { inputs, indices, find, limit } = choice else { return Ok(Vec::new()) };
+    let mut missing = indices.clone();
+    let mut sentences: Vec<Chosen> = Vec::new();
+    let mut corpus = Corpus::open(inputs)?;
+    let most = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+    let mut read = 0;
+    let (mut named_skips, mut more_skips) = (0, BTreeMap::<SkipReason, u64>::new());
+    while let Some(sentence) = (sentences.len() < most && (indices.is_empty() || !missing.is_empty()))
+        .then(|| corpus.next())
+        .flatten()
+        .transpose()?
+    {
+        read += 1;
+        let (index, origin, id) = (sentence.index, sentence.origin.clone(), sentence.id.clone());
+        let named = missing.iter().position(|&wanted| wanted == index).map(|found| missing.remove(found)).is_some();
+        let is_found = find.as_ref().is_none_or(|word| may_have(&sentence.content, word));
+        if !is_found || (!indices.is_empty() && !named) {
+            continue;
+        }
+        match encoder.encode(sentence)? {
+            Tokenized::Sequence(sequence) => {
+                if find.as_ref().is_none_or(|word| has(&sequence, word)) {
+                    sentences.push(Chosen { sequence: *sequence, id });
+                }
+            }
+            Tokenized::Skipped(reason) if named => {
+                let (which, way_out) = (reason.describe(), reason.way_out());
+                bail!("{origin}: sentence {index}, one {which}, cannot go through the model{way_out}")
+            }
+            Tokenized::Skipped(reason) if named_skips < NAMED_SKIPS => {
+                named_skips += 1;
+                let at = one_line(&origin.to_string());
+                say(&format!("skipped sentence {index} at {at}: it is one {}", reason.describe()));
+            }
+            Tokenized::Skipped(reason) => *more_skips.entry(reason).or_default() += 1,
+        }
+    }
+    for (reason, count) in more_skips {
+        say(&format!("skipped {count} more {}", reason.describe()));
+    }
+    if let Some(index) = missing.first().filter(|_| sentences.len() < most) {
+        bail!("there is no sentence {index} in `{}`: it has {read}, counted from 0", corpus.name());
+    }
+    if let Some(word) = find {
+        let word = shortened(&word.escape_debug().to_string());
+        ensure!(!sentences.is_empty(), "none of the {read} sentences of `{}` has the word `{word}`", corpus.name());
+    }
+    ensure!(!sentences.is_empty(), "none of the {read} sentences of `{}` can go through the model", corpus.name());
+    Ok(sentences)
+}
+
+/// Whether a sentence may have a word: what need not be encoded is not.
+fn may_have(content: &Content, word: &str) -> bool {
+    match content {
+        Content::Words(words) => words.iter().any(|other| is_same(&other.form, word)),
+        Content::Text(text) => text.to_lowercase().contains(&word.to_lowercase()),
+    }
+}
+
+fn has(sequence: &Sequence, word: &str) -> bool {
+    (0..sequence.words.len()).any(|other| is_same(sequence.form(other), word))
+}
+
+fn is_same(form: &str, word: &str) -> bool {
+    form.to_lowercase() == word.to_lowercase()
+}

@@ -1,0 +1,77 @@
+//! `headscope view`: the attention of chosen heads over sentences, for a person.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use super::{Chosen, attention, chosen, heads, load, view_of};
+use crate::commands::options::{Drawing, HeadChoice, ViewOptions};
+use crate::export::attention::{Viewed, figure, grid, page};
+use crate::model::Model;
+use crate::model::forward::Scratch;
+use crate::model::grid::HeadPlace;
+use crate::passes::pass::Pass;
+use crate::passes::run::token_limit;
+use crate::sequences::fold::units::Units;
+use crate::sequences::fold::words::WordAttention;
+use crate::sequences::tokenize::SentenceTokenizer;
+use crate::system::errors::failure::{Class, Classify};
+use crate::system::files::output::Output;
+use crate::system::terminal::{self, print};
+
+/// Shows the attention of heads, or draws it.
+/// Fails if the model, a sentence or an output cannot be used.
+pub fn view(options: &ViewOptions) -> Result<()> {
+    let open = |(path, drawing): &(PathBuf, Drawing)| Ok((Output::open(path)?, *drawing));
+    let outputs: Vec<(Output, Drawing)> = options.outputs.iter().map(open).collect::<Result<_>>()?;
+    let (model, _) = load(&options.model)?;
+    let heads = heads(&HeadChoice::Heads(options.heads.clone()), &model).class(Class::Usage)?;
+    let limit = token_limit(&model, options.max_tokens).class(Class::Usage)?;
+    let mut encoder = SentenceTokenizer::new(&model.tokenizer, limit, false);
+    let sentences = chosen(&options.sentences, &mut encoder)?;
+    let mut scratch = Scratch::default();
+    let mut seen: Vec<Viewed> = Vec::new();
+    for sentence in &sentences {
+        let weights = attention(&model, &sentence.sequence, &heads, &Pass::PLAIN.gates(), &mut scratch)?;
+        for (place, head) in heads.iter().enumerate() {
+            seen.push(viewed(options, &model, sentence, &weights, (place, *head)));
+        }
+    }
+    if outputs.is_empty() {
+        let width = terminal::width();
+        let grids: Vec<String> = seen.iter().map(|viewed| grid(viewed, options.numbers, width)).collect();
+        return print(&grids.join("\n"));
+    }
+    for (mut output, drawing) in outputs {
+        let bytes = match drawing {
+            Drawing::Svg => figure(&seen).into_bytes(),
+            Drawing::Html => page(&model.id, &heads, &seen)?,
+        };
+        output.write(&bytes)?;
+        output.commit()?;
+    }
+    Ok(())
+}
+
+/// A sentence with the attention of one head between its words and special tokens.
+fn viewed(
+    options: &ViewOptions,
+    model: &Model,
+    Chosen { sequence, id }: &Chosen,
+    weights: &[f32],
+    (place, head): (usize, HeadPlace),
+) -> Viewed {
+    let units = Units::new(sequence);
+    let token = |token: usize| model.tokenizer.token(sequence.ids[token]).unwrap_or_default();
+    let mut between = WordAttention::default();
+    between.fold(view_of(weights, sequence.ids.len(), place, head), &units.spans, options.from_token);
+    Viewed {
+        head,
+        sentence: sequence.index,
+        id: id.as_deref().map(str::to_owned),
+        texts: units.texts(sequence, token),
+        is_word: units.words.iter().map(Option::is_some).collect(),
+        heads: units.heads(sequence),
+        weights: between,
+    }
+}

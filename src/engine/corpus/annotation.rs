@@ -1,0 +1,88 @@
+//! Annotations of a word beside its place in the tree: word class, lemma, features, entities.
+
+/// The annotations of a word, as far as the corpus has them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Annotation {
+    /// The universal part of speech (UPOS).
+    pub upos: Option<Upos>,
+    /// The dictionary form.
+    pub lemma: Option<Box<str>>,
+    /// Morphological features as CoNLL-U writes them: `Case=Nom|Number=Sing`.
+    pub features: Option<Box<str>>,
+    /// Where mentions of entities begin and end: the value of `Entity=` in MISC
+    /// (<https://universaldependencies.org/coref-format.html>), as in `(3-abstract-new(4-person` or `4)3)`.
+    pub entity: Option<Box<str>>,
+    /// The columns or keys that were [asked for](super::Corpus::keeping), in that order; empty where none were.
+    pub asked: Box<[Option<Box<str>>]>,
+}
+
+/// The value of an entry in features or the like: `Sing` of `Number` in `Case=Nom|Number=Sing`.
+pub(super) fn value_of<'a>(entry: &str, entries: &'a str) -> Option<&'a str> {
+    let of_entry = |pair: &'a str| pair.split_once('=').filter(|(name, _)| *name == entry).map(|(_, value)| value);
+    entries.split('|').find_map(of_entry)
+}
+
+macro_rules! upos {
+    ($($name:ident $tag:literal $words:literal,)*) => {
+        /// A universal part of speech (<https://universaldependencies.org/u/pos/>).
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Upos {
+            $(#[doc = $words] $name,)*
+        }
+
+        impl Upos {
+            /// All of them, by their tags in the order of the alphabet.
+            pub const ALL: [Self; [$($tag),*].len()] = [$(Self::$name),*];
+
+            /// The tag: `NOUN`.
+            pub fn tag(self) -> &'static str {
+                match self { $(Self::$name => $tag,)* }
+            }
+
+            /// The part of speech of a tag; `None` if it is none of Universal Dependencies'.
+            pub fn of(tag: &str) -> Option<Self> {
+                match tag { $($tag => Some(Self::$name),)* _ => None }
+            }
+        }
+    };
+}
+
+upos! {
+    Adj "ADJ" "Adjective.",
+    Adp "ADP" "Adposition.",
+    Adv "ADV" "Adverb.",
+    Aux "AUX" "Auxiliary.",
+    Cconj "CCONJ" "Coordinating conjunction.",
+    Det "DET" "Determiner.",
+    Intj "INTJ" "Interjection.",
+    Noun "NOUN" "Noun.",
+    Num "NUM" "Numeral.",
+    Part "PART" "Particle.",
+    Pron "PRON" "Pronoun.",
+    Propn "PROPN" "Proper noun.",
+    Punct "PUNCT" "Punctuation.",
+    Sconj "SCONJ" "Subordinating conjunction.",
+    Sym "SYM" "Symbol.",
+    Verb "VERB" "Verb.",
+    X "X" "Other.",
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_read_as_they_are_written() {
+        for upos in Upos::ALL {
+            assert_eq!(Upos::of(upos.tag()), Some(upos));
+        }
+        assert!(Upos::ALL.is_sorted_by_key(|upos| upos.tag()));
+        assert_eq!(["_", "NN", "noun", ""].map(Upos::of), [None; 4]);
+    }
+
+    #[test]
+    fn an_annotation_is_small() {
+        // Four pointers with their lengths, and a byte: what a corpus lacks costs no more.
+        assert_eq!(size_of::<Annotation>(), 4 * size_of::<&str>() + size_of::<usize>());
+    }
+}

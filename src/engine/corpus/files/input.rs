@@ -1,0 +1,138 @@
+//! A corpus as it is named on the command line, and what its name tells.
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use crate::corpus::compression::{Compression, lower_extension};
+use crate::corpus::formats::Format;
+use crate::system::boxed;
+
+/// How the bytes of a file become sentences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileKind {
+    /// The format of its lines.
+    pub format: Format,
+    /// The compression to undo before there are lines.
+    pub compression: Compression,
+}
+
+impl FileKind {
+    /// The kind that a file's name tells: `a.conllu`, `b.txt.gz`, `c.jsonl.zst`. `None` if it has no extension of a
+    /// format.
+    pub fn of(path: &Path) -> Option<Self> {
+        let (compression, bare) = Compression::of(path);
+        let extension = lower_extension(&bare);
+        let format = Format::ALL.into_iter().find(|format| format.extensions().contains(&extension.as_str()))?;
+        Some(Self { format, compression })
+    }
+}
+
+/// A corpus, or a part of one, as it is named on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// Standard input, uncompressed.
+    Stdin(Format),
+    /// A file.
+    File(PathBuf, FileKind),
+    /// The files of a folder whose extension tells a format, only those of one format if that is given.
+    Folder(PathBuf, Option<Format>),
+    /// Bytes that the program has in it.
+    Embedded(&'static str, &'static [u8], FileKind),
+}
+
+impl Input {
+    /// Reads a path, `-` for standard input, `box:...` for what is in the box; `format` overrides what a file's extension tells.
+    /// Fails, in words, if the format cannot be told. A file that is not there is for
+    /// [`Corpus::open`](crate::corpus::Corpus::open) to find.
+    pub fn parse(path: &Path, format: Option<Format>) -> Result<Self, String> {
+        if let Some(found) = boxed::corpus(path) {
+            let (name, bytes) = found?;
+            if format.is_some_and(|format| format != Format::Conllu) {
+                return Err(format!("`{name}` is CoNLL-U: leave out --format"));
+            }
+            return Ok(Self::Embedded(
+                name,
+                bytes,
+                FileKind { format: Format::Conllu, compression: Compression::None },
+            ));
+        }
+        if path == Path::new("-") {
+            let say = || format!("standard input has no extension to tell the format by: say {}", Self::choices());
+            return format.map(Self::Stdin).ok_or_else(say);
+        }
+        if path.is_dir() {
+            return Ok(Self::Folder(path.to_owned(), format));
+        }
+        let kind = match format {
+            Some(format) => Some(FileKind { format, compression: Compression::of(path).0 }),
+            // What cannot be read has no format: that is said when it is opened.
+            None => FileKind::of(path).or_else(|| {
+                fs::metadata(path)
+                    .is_err()
+                    .then_some(FileKind { format: Format::Conllu, compression: Compression::None })
+            }),
+        };
+        kind.map(|kind| Self::File(path.to_owned(), kind)).ok_or_else(|| {
+            format!("cannot tell the format of `{}` by its extension: say {}", path.display(), Self::choices())
+        })
+    }
+
+    fn choices() -> String {
+        let names = Format::ALL.map(Format::name);
+        let (last, others) = names.split_last().expect("there are formats");
+        format!("--format {} or {last}", others.join(", "))
+    }
+
+    /// Its path, unless it has none.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::File(path, _) | Self::Folder(path, _) => Some(path),
+            Self::Stdin(_) | Self::Embedded(..) => None,
+        }
+    }
+
+    /// Whether it may have running text, which can be cut.
+    pub fn may_have_text(&self) -> bool {
+        let format = match self {
+            Self::Stdin(format)
+            | Self::File(_, FileKind { format, .. })
+            | Self::Embedded(_, _, FileKind { format, .. }) => Some(*format),
+            Self::Folder(_, format) => *format,
+        };
+        format.is_none_or(|format| format.entry().may_have_text)
+    }
+
+    /// Whether it can be read once more from its beginning: standard input, pipes and devices cannot.
+    pub fn can_be_read_again(&self) -> bool {
+        match self {
+            Self::Stdin(_) => false,
+            // What is not there is for `Corpus::open` to say.
+            Self::File(path, _) => fs::metadata(path).map_or(true, |metadata| metadata.is_file()),
+            Self::Folder(..) | Self::Embedded(..) => true,
+        }
+    }
+
+    /// Its name without folders, for the report.
+    pub(in crate::corpus) fn name(&self) -> String {
+        match self {
+            Self::Stdin(_) => "-".to_owned(),
+            Self::Embedded(name, ..) => (*name).to_owned(),
+            Self::File(path, _) | Self::Folder(path, _) => {
+                // A path that ends in `.` or `..` has no name of its own.
+                let real = path.file_name().map(PathBuf::from).or_else(|| path.canonicalize().ok());
+                let name = real.as_deref().and_then(Path::file_name);
+                name.map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+            }
+        }
+    }
+}
+
+/// Why there is no file to be had at `path`, in words, where looking for it gave `error`.
+pub(super) fn why_not(path: &Path, error: &io::Error) -> String {
+    let shown = path.display();
+    match fs::read_link(path) {
+        Ok(target) => format!("corpus `{shown}` is a link to `{}`, which leads to no file: {error}", target.display()),
+        Err(_) if error.kind() == io::ErrorKind::NotFound => format!("no such corpus file or folder: `{shown}`"),
+        Err(_) => format!("cannot open corpus `{shown}`: {error}"),
+    }
+}

@@ -1,0 +1,216 @@
+//! From corpora as they are named to the files that are read, in order.
+
+pub mod input;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fs::{self, Metadata};
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+
+use super::compression::Compression;
+use super::formats::Format;
+use crate::system::counted::plural;
+use crate::system::files::{input as opened, output};
+use input::{FileKind, Input, why_not};
+
+/// One file of a corpus, known to be there.
+pub(super) struct CorpusFile {
+    /// Its name without folders, for the report.
+    pub name: String,
+    /// Its path, for messages.
+    pub path: Arc<str>,
+    pub kind: FileKind,
+    /// Its size as stored, where that is known beforehand.
+    pub bytes: Option<u64>,
+    pub source: Source,
+}
+
+/// Where the bytes of a file come from.
+pub(super) enum Source {
+    /// Opened when its turn comes, so that a thousand files are not open at once.
+    Path(PathBuf),
+    /// A stream that can be opened only once: standard input, a pipe.
+    Stream(Box<dyn Read + Send>),
+    Bytes(Cow<'static, [u8]>),
+}
+
+impl Source {
+    pub(super) fn open(self) -> io::Result<Box<dyn Read + Send>> {
+        Ok(match self {
+            Self::Path(path) => Box::new(opened::open(&path)?),
+            Self::Stream(stream) => stream,
+            Self::Bytes(bytes) => Box::new(Cursor::new(bytes)),
+        })
+    }
+
+    /// Opens a stretch of so many bytes, or what is there of it.
+    pub(super) fn open_at(&self, start: u64, bytes: u64) -> io::Result<Box<dyn Read + Send>> {
+        Ok(match self {
+            Self::Path(path) => {
+                let mut file = opened::open(path)?;
+                file.seek(SeekFrom::Start(start))?;
+                Box::new(file.take(bytes))
+            }
+            Self::Stream(_) => return Err(io::Error::new(io::ErrorKind::NotSeekable, "it can be read only once")),
+            Self::Bytes(all) => {
+                let mut cursor = Cursor::new(all.clone());
+                cursor.set_position(start);
+                Box::new(cursor.take(bytes))
+            }
+        })
+    }
+}
+
+/// The identity that all names of one file have in common.
+#[derive(PartialEq, Eq, Hash)]
+enum Identity {
+    Stdin,
+    Embedded(&'static str),
+    /// Device and inode: hard links are one file.
+    #[cfg(unix)]
+    Inode(u64, u64),
+    #[cfg(not(unix))]
+    Path(PathBuf),
+}
+
+impl Identity {
+    #[cfg(unix)]
+    #[expect(clippy::unnecessary_wraps, reason = "elsewhere a path has to be resolved")]
+    fn of(_path: &Path, metadata: &Metadata) -> io::Result<Self> {
+        use std::os::unix::fs::MetadataExt;
+        Ok(Self::Inode(metadata.dev(), metadata.ino()))
+    }
+
+    #[cfg(not(unix))]
+    fn of(path: &Path, _metadata: &Metadata) -> io::Result<Self> {
+        path.canonicalize().map(Self::Path)
+    }
+}
+
+/// All files of all inputs, in the order they are read, and how many files of folders are passed over.
+///
+/// A folder's files come by name, byte by byte. Folders within it, hidden files, pipes, and files whose extension tells
+/// no format (or another than the one asked for) are passed over.
+pub(super) fn of(inputs: &[Input]) -> Result<(Vec<CorpusFile>, u64)> {
+    let mut files = Files::default();
+    let mut passed_over = 0;
+    for named in inputs {
+        match named {
+            Input::Stdin(format) => {
+                let file = CorpusFile {
+                    name: named.name(),
+                    path: "-".into(),
+                    kind: FileKind { format: *format, compression: Compression::None },
+                    bytes: None,
+                    source: Source::Stream(Box::new(opened::stdin().context("cannot read standard input")?)),
+                };
+                files.add(Identity::Stdin, "standard input", || Ok(file))?;
+            }
+            Input::Embedded(name, bytes, kind) => {
+                let file = CorpusFile {
+                    name: (*name).to_owned(),
+                    path: (*name).into(),
+                    kind: *kind,
+                    bytes: Some(bytes.len() as u64),
+                    source: Source::Bytes(Cow::Borrowed(bytes)),
+                };
+                files.add(Identity::Embedded(name), &format!("corpus `{name}`"), || Ok(file))?;
+            }
+            Input::File(path, kind) => files.add_path(path, *kind)?,
+            Input::Folder(path, format) => {
+                let (found, others) = folder(path, *format)?;
+                passed_over += others;
+                for (path, kind) in found {
+                    files.add_path(&path, kind)?;
+                }
+            }
+        }
+    }
+    Ok((files.all, passed_over))
+}
+
+/// Files in order, each there once: the same sentences twice would count as evidence twice, and the halves of the
+/// held-out selection would overlap.
+#[derive(Default)]
+struct Files {
+    all: Vec<CorpusFile>,
+    /// As what each was given first.
+    seen: HashMap<Identity, String>,
+}
+
+impl Files {
+    fn add(&mut self, identity: Identity, shown: &str, open: impl FnOnce() -> Result<CorpusFile>) -> Result<()> {
+        match self.seen.entry(identity) {
+            Entry::Occupied(first) if first.get() == shown => {
+                bail!("{shown} is given twice, and its sentences would count twice: name it once")
+            }
+            Entry::Occupied(first) => {
+                bail!("{shown} is given twice, for it is the same file as {}: name it once", first.get())
+            }
+            Entry::Vacant(place) => place.insert(shown.to_owned()),
+        };
+        self.all.push(open()?);
+        Ok(())
+    }
+
+    fn add_path(&mut self, path: &Path, kind: FileKind) -> Result<()> {
+        let shown = path.display().to_string();
+        let unusable = || format!("cannot open corpus `{shown}`");
+        let metadata = fs::metadata(path).map_err(|error| anyhow!(why_not(path, &error)))?;
+        ensure!(!metadata.is_dir(), "corpus `{shown}` is a folder");
+        let identity = Identity::of(path, &metadata).with_context(unusable)?;
+        self.add(identity, &format!("corpus `{shown}`"), || {
+            // Opened before any other work, to see whether it can be.
+            let opened = opened::open(path).with_context(unusable)?;
+            let (bytes, source) = if metadata.is_file() {
+                (Some(metadata.len()), Source::Path(path.to_owned()))
+            } else {
+                // A pipe gives its bytes to whoever opens it first.
+                (None, Source::Stream(Box::new(opened)))
+            };
+            let name = path.file_name().map_or_else(|| shown.clone(), |name| name.to_string_lossy().into_owned());
+            Ok(CorpusFile { name, path: shown.as_str().into(), kind, bytes, source })
+        })
+    }
+}
+
+/// The corpus files of a folder by name, and the number of entries that are none.
+///
+/// A link that leads nowhere is taken for a file, so that it is missed when it is opened. What a run of this program is
+/// writing there is nothing to it: it comes and goes.
+fn folder(path: &Path, format: Option<Format>) -> Result<(Vec<(PathBuf, FileKind)>, u64)> {
+    let shown = path.display();
+    let unreadable = || format!("cannot read corpus folder `{shown}`");
+    let (mut found, mut passed_over) = (Vec::new(), 0);
+    for entry in fs::read_dir(path).with_context(unreadable)? {
+        let entry = entry.with_context(unreadable)?;
+        if output::is_temporary(&entry.file_name()) {
+            continue;
+        }
+        let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        let kind = FileKind::of(&entry.path()).filter(|kind| format.is_none_or(|format| kind.format == format));
+        let no_file = || fs::metadata(entry.path()).is_ok_and(|metadata| !metadata.is_file());
+        match kind {
+            Some(kind) if !hidden && !no_file() => found.push((entry.path(), kind)),
+            _ => passed_over += 1,
+        }
+    }
+    if found.is_empty() {
+        let formats = format.map_or(Format::ALL.to_vec(), |format| vec![format]);
+        let known: Vec<String> =
+            formats.iter().flat_map(|format| format.extensions()).map(|known| format!(".{known}")).collect();
+        bail!(
+            "corpus folder `{shown}` has no file whose extension is one of {} (also with .gz or .zst): it has \
+             {passed_over} other {}, and folders within a folder are not looked into",
+            known.join(", "),
+            plural(&passed_over, "file or folder", "files or folders"),
+        );
+    }
+    found.sort_by(|(a, _), (b, _)| a.file_name().cmp(&b.file_name()));
+    Ok((found, passed_over))
+}

@@ -1,0 +1,192 @@
+//! CoNLL-U, the format of Universal Dependencies (<https://universaldependencies.org/format.html>).
+//!
+//! Words are the lines with integer ids. Multiword-token ranges (`3-4`) and empty nodes (`5.1`) are passed over:
+//! the words they stand for have lines of their own.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+
+use super::reader::{Context, Entry, FileContext, Parsed};
+use crate::corpus::annotation::{Annotation, Upos, value_of};
+use crate::corpus::bounds::{MAX_GENERATOR_BYTES, MAX_ID_BYTES, SentenceSize};
+use crate::corpus::lines::Lines;
+use crate::corpus::relation::RelationNames;
+use crate::corpus::sentence::{Content, TreeHead, Word, excerpt};
+use crate::corpus::tree;
+
+#[cfg(test)]
+mod tests;
+
+pub(super) const ENTRY: Entry =
+    Entry { name: "conllu", extensions: &["conllu", "conll"], may_have_text: false, read: next };
+
+/// ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC.
+const COLUMNS: usize = 10;
+
+/// Reads the next sentence, or `None` at the end of the file.
+fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
+    let Context { relations, asked, file } = context;
+    let (mut words, mut size) = (Vec::new(), SentenceSize::default());
+    // The line of each word, for errors found only once the sentence is whole.
+    let mut numbers = Vec::new();
+    let (mut first, mut begins_document, mut names) = (None, false, Names::default());
+    while let Some(line) = lines.next()? {
+        if line.trim().is_empty() {
+            if first.is_some() {
+                break;
+            }
+            continue;
+        }
+        let parsed = if line.starts_with('#') {
+            comment(line, file, &mut names).map(|newdoc| {
+                begins_document |= newdoc;
+                None
+            })
+        } else {
+            word(line, words.len(), &mut size, (relations, asked))
+        };
+        if let Some(word) = parsed.with_context(|| lines.here())? {
+            words.push(word);
+            numbers.push(lines.number());
+        }
+        first.get_or_insert_with(|| lines.here());
+    }
+    let Some(origin) = first else { return Ok(None) };
+    if let Err((word, problem)) = tree::check(&words) {
+        bail!("{}: column 7 (HEAD) {problem}", lines.at(numbers[word]));
+    }
+    let Names { family, id } = names;
+    Ok(Some(Parsed { origin, content: Content::Words(words), begins_document, family, id }))
+}
+
+/// The names that comments give a sentence.
+#[derive(Default)]
+struct Names {
+    family: Option<Box<str>>,
+    id: Option<Arc<str>>,
+}
+
+/// Reads a comment, of the file or of a sentence, which may name it or its family; whether it says that a document begins.
+fn comment(line: &str, file: &mut FileContext, names: &mut Names) -> Result<bool> {
+    let text = line.trim_start_matches('#');
+    let (key, value) = text.split_once('=').map_or((text.trim(), ""), |(key, value)| (key.trim(), value.trim()));
+    // <https://universaldependencies.org/ext-format.html>
+    ensure!(
+        key != "global.columns",
+        "this is CoNLL-U Plus (`{}`), which is not read: convert it to the ten columns of CoNLL-U",
+        excerpt(line),
+    );
+    match key {
+        "global.Entity" => file.entity_fields = Some(value.into()),
+        "global.generated" => {
+            ensure!(
+                !value.is_empty() && value.len() <= MAX_GENERATOR_BYTES,
+                "`# global.generated` has {} bytes: say in 1 to {MAX_GENERATOR_BYTES} by what the sentences were generated",
+                value.len(),
+            );
+            file.generated = Some(value.into());
+        }
+        "family" => {
+            ensure!(!value.is_empty(), "`# family` is empty: give the family a name, or leave the comment out");
+            let before = names.family.replace(value.into());
+            ensure!(
+                before.as_deref().is_none_or(|before| before == value),
+                "the sentence is in a second family, `{}`: it can be in one",
+                excerpt(value),
+            );
+        }
+        "sent_id" if !value.is_empty() && value.len() <= MAX_ID_BYTES => names.id = Some(value.into()),
+        _ => {}
+    }
+    Ok(matches!(key, "newdoc" | "newdoc id"))
+}
+
+/// Parses one line; `None` for a multiword-token range or an empty node. `before` words came before it.
+fn word(
+    line: &str,
+    before: usize,
+    size: &mut SentenceSize,
+    (relations, asked): (&mut RelationNames, &[String]),
+) -> Result<Option<Word>> {
+    let columns = columns(line)?;
+    let [id, form, lemma, upos, _, features, head, relation, _, misc] = columns;
+    if is_pair(id, '-') || is_pair(id, '.') {
+        return Ok(None);
+    }
+    let expected = before + 1;
+    ensure!(number(id) == Some(expected), "column 1 (ID) is `{}`: expected {expected}", excerpt(id));
+    ensure!(!form.is_empty(), "column 2 (FORM) is empty");
+    let head = match head {
+        "_" => TreeHead::Unknown,
+        "0" => TreeHead::Root,
+        _ => match number(head) {
+            Some(head) => TreeHead::Word(head - 1),
+            None => bail!("column 7 (HEAD) is `{}`: expected a word's number, 0 or _", excerpt(head)),
+        },
+    };
+    relations.check(head, relation).map_err(|problem| anyhow!("column 8 (DEPREL) {problem}"))?;
+    let entity = misc.split('|').find_map(|entry| entry.strip_prefix("Entity=")).unwrap_or_default();
+    let asked: Box<[_]> = asked.iter().map(|name| named(name, &columns).and_then(given)).collect();
+    size.add(
+        [form, lemma, features, relation, entity].into_iter().chain(asked.iter().flatten().map(|value| &**value)),
+    )?;
+    let annotation = Annotation {
+        upos: Upos::of(upos),
+        // The lemma of an underscore is one.
+        lemma: if (form, lemma) == ("_", "_") { Some(lemma.into()) } else { given(lemma) },
+        features: given(features),
+        entity: given(entity),
+        asked,
+    };
+    Ok(Some(Word { form: form.to_owned(), head, relation: relation.to_owned(), annotation }))
+}
+
+/// The value of a column, or of one of the entries in it, by its name: `xpos`, `feats.Number`.
+fn named<'a>(name: &str, columns: &[&'a str; COLUMNS]) -> Option<&'a str> {
+    let (column, entry) = name.split_once('.').map_or((name, None), |(column, entry)| (column, Some(entry)));
+    let [_, _, lemma, upos, xpos, feats, _, deprel, deps, misc] = *columns;
+    let known = [
+        ("lemma", lemma),
+        ("upos", upos),
+        ("xpos", xpos),
+        ("feats", feats),
+        ("deprel", deprel),
+        ("deps", deps),
+        ("misc", misc),
+    ];
+    let value = known.into_iter().find(|(known, _)| *known == column)?.1;
+    entry.map_or(Some(value), |entry| value_of(entry, value))
+}
+
+fn columns(line: &str) -> Result<[&str; COLUMNS]> {
+    let (mut columns, mut count) = ([""; COLUMNS], 0);
+    for column in line.split('\t') {
+        if let Some(place) = columns.get_mut(count) {
+            *place = column;
+        }
+        count += 1;
+    }
+    ensure!(
+        count == COLUMNS,
+        "a CoNLL-U line has {COLUMNS} columns separated by tabs, this one has {count}: `{}`",
+        excerpt(line),
+    );
+    Ok(columns)
+}
+
+/// The value of a column; `None` for `_` and for nothing.
+fn given(column: &str) -> Option<Box<str>> {
+    (!matches!(column, "_" | "")).then(|| column.into())
+}
+
+/// A number from 1 as CoNLL-U writes it: digits without a sign or leading zeros.
+fn number(text: &str) -> Option<usize> {
+    let plain = text.starts_with(|first: char| matches!(first, '1'..='9'));
+    text.parse().ok().filter(|_| plain)
+}
+
+/// Whether `id` is two numbers joined by `joint`.
+fn is_pair(id: &str, joint: char) -> bool {
+    id.split_once(joint).is_some_and(|(a, b)| [a, b].iter().all(|n| n.parse::<u32>().is_ok()))
+}

@@ -1,0 +1,208 @@
+//! JSON lines: one object per line.
+//!
+//! `{"text": "..."}` is running text. `{"words": [...]}` has words that were split beforehand; beside them stand
+//! `"heads"`, the number of each word's head counted from 1, 0 for a root and null where it is not annotated, and
+//! `"relations"`, each word's relation to its head, as in CoNLL-U; and `"upos"`, `"lemmas"` and `"feats"`, each with an
+//! entry per word or null. `"document"` names the sentence's document,
+//! `"family"` its family. `words` win over `text` where both are given, and
+//! other keys are passed over: corpora keep ids and sources there.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::reader::{Context, Entry, Name, Parsed};
+use crate::corpus::annotation::{Annotation, Upos, value_of};
+use crate::corpus::bounds::{MAX_WORDS, SentenceSize};
+use crate::corpus::lines::Lines;
+use crate::corpus::relation::RelationNames;
+use crate::corpus::sentence::{Content, TreeHead, Word, excerpt};
+use crate::corpus::tree;
+use crate::system::counted::{counted, plural};
+use crate::system::json::problem_in_line;
+
+pub(in crate::corpus) const ENTRY: Entry =
+    Entry { name: "jsonl", extensions: &["jsonl", "ndjson"], may_have_text: true, read: next };
+
+/// The keys of a line.
+#[derive(Deserialize)]
+struct Line {
+    text: Option<String>,
+    words: Option<Vec<String>>,
+    heads: Option<Vec<Option<u64>>>,
+    relations: Option<Vec<Option<String>>>,
+    upos: Option<Vec<Option<String>>>,
+    lemmas: Option<Vec<Option<Box<str>>>>,
+    feats: Option<Vec<Option<Box<str>>>>,
+    document: Option<Name>,
+    family: Option<Name>,
+}
+
+/// Reads the next sentence, or `None` at the end of the file.
+fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
+    while let Some(line) = lines.next()? {
+        if line.trim().is_empty() {
+            continue;
+        }
+        let parsed = content(line, &mut context.relations, &context.asked);
+        let origin = lines.here();
+        let (content, document, family) = parsed.with_context(|| origin.clone())?;
+        let begins_document = document != context.file.document;
+        context.file.document = document;
+        return Ok(Some(Parsed { origin, content, begins_document, family, id: None }));
+    }
+    Ok(None)
+}
+
+fn content(
+    json: &str,
+    relations: &mut RelationNames,
+    asked: &[String],
+) -> Result<(Content, Option<Name>, Option<Box<str>>)> {
+    // serde would take an array for the fields in their order.
+    ensure!(json.trim_start().starts_with('{'), "a line is an object with `words` or `text`: `{}`", excerpt(json));
+    let mut line: Line = serde_json::from_str(json)
+        .map_err(|error| anyhow!("not a sentence in JSON: {}: `{}`", problem_in_line(&error), excerpt(json)))?;
+    let (document, family) = (line.document.take(), line.family.take().map(Name::into_text));
+    ensure!(family.as_deref() != Some(""), "`family` is empty: give it a name, or leave it out");
+    let content = match line.words.take() {
+        Some(words) => Content::Words(line.annotated(words, relations, &Asked::new(json, asked)?)?),
+        None => match line.text.take() {
+            Some(text) => Content::Text(line.without_annotations(text)?),
+            None => bail!("there is neither `words` nor `text`: `{}`", excerpt(json)),
+        },
+    };
+    Ok((content, document, family))
+}
+
+fn of_other_length(name: &str, length: usize, words: usize) -> String {
+    let entries = plural(&length, "entry", "entries");
+    format!("`{name}` has {length} {entries} for {}", counted(words, "word"))
+}
+
+impl Line {
+    fn without_annotations(self, text: String) -> Result<String> {
+        let given = self.lengths().into_iter().find(|(_, length)| length.is_some());
+        if let Some((name, _)) = given {
+            bail!("`{name}` is of `words`, and there are none");
+        }
+        Ok(text)
+    }
+
+    /// The keys that have an entry per word, and how many they have.
+    fn lengths(&self) -> [(&'static str, Option<usize>); 5] {
+        let Self { heads, relations, upos, lemmas, feats, .. } = self;
+        [
+            ("heads", heads.as_ref().map(Vec::len)),
+            ("relations", relations.as_ref().map(Vec::len)),
+            ("upos", upos.as_ref().map(Vec::len)),
+            ("lemmas", lemmas.as_ref().map(Vec::len)),
+            ("feats", feats.as_ref().map(Vec::len)),
+        ]
+    }
+
+    fn annotated(self, forms: Vec<String>, relations: &mut RelationNames, asked: &Asked<'_>) -> Result<Vec<Word>> {
+        ensure!(self.heads.is_some() == self.relations.is_some(), "`heads` and `relations` come together");
+        for (name, length) in self.lengths() {
+            if let Some(length) = length.filter(|&length| length != forms.len()) {
+                bail!("{}", of_other_length(name, length, forms.len()));
+            }
+        }
+        asked.ensure_whole(forms.len())?;
+        let mut words = Vec::with_capacity(forms.len().min(MAX_WORDS));
+        let mut size = SentenceSize::default();
+        let (mut heads, mut names) = (entries(self.heads), entries(self.relations));
+        let (mut upos, mut lemmas, mut feats) = (entries(self.upos), entries(self.lemmas), entries(self.feats));
+        for form in forms {
+            let (lemma, features) = (lemmas.next(), feats.next());
+            let relation = names.next().unwrap_or_else(|| "_".to_owned());
+            let asked = asked.of_word(words.len());
+            let kept = [&*form, &*relation, lemma.as_deref().unwrap_or(""), features.as_deref().unwrap_or("")];
+            size.add(kept.into_iter().chain(asked.iter().flatten().map(|value| &**value)))?;
+            let head = tree_head(heads.next());
+            let check = relations.check(head, &relation);
+            check.map_err(|problem| anyhow!("{}: its relation {problem}", nth(words.len())))?;
+            let upos = upos.next().as_deref().and_then(Upos::of);
+            let annotation = Annotation { upos, lemma, features, entity: None, asked };
+            words.push(Word { form, head, relation, annotation });
+        }
+        tree::check(&words).map_err(|(word, problem)| anyhow!("{}: its head {problem}", nth(word)))?;
+        Ok(words)
+    }
+}
+
+/// The keys that were asked for.
+struct Asked<'a>(Vec<Column<'a>>);
+
+/// A key, the list that the line has under it, and the entry of features that is wanted.
+type Column<'a> = (&'a str, Option<Vec<Value>>, Option<&'a str>);
+
+impl<'a> Asked<'a> {
+    fn new(json: &str, asked: &'a [String]) -> Result<Self> {
+        if asked.is_empty() {
+            return Ok(Self(Vec::new()));
+        }
+        let line: BTreeMap<String, Value> = serde_json::from_str(json)?;
+        let list = |key: &str| match line.get(key) {
+            Some(Value::Array(list)) => Some(list.clone()),
+            _ => None,
+        };
+        let of_name = |name: &'a String| match (list(name), name.split_once('.')) {
+            (None, Some((key, entry))) => (key, list(key), Some(entry)),
+            (found, _) => (name.as_str(), found, None),
+        };
+        Ok(Self(asked.iter().map(of_name).collect()))
+    }
+
+    fn ensure_whole(&self, words: usize) -> Result<()> {
+        for (name, list, _) in &self.0 {
+            let length = list.as_ref().map_or(words, Vec::len);
+            ensure!(length == words, "{}", of_other_length(name, length, words));
+        }
+        Ok(())
+    }
+
+    /// What a word has under each of them; numbers and truth values as JSON writes them.
+    fn of_word(&self, word: usize) -> Box<[Option<Box<str>>]> {
+        let value = |(_, list, entry): &Column<'_>| {
+            let value = match &list.as_ref()?[word] {
+                Value::Null => return None,
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            match entry {
+                Some(entry) => value_of(entry, &value).map(Box::from),
+                None => Some(value.into()),
+            }
+        };
+        self.0.iter().map(value).collect()
+    }
+}
+
+/// The entries of a list, one for each call of `next`; null and `None` where there is no list.
+fn entries<T>(list: Option<Vec<Option<T>>>) -> Entries<T> {
+    Entries(list.unwrap_or_default().into_iter())
+}
+
+struct Entries<T>(std::vec::IntoIter<Option<T>>);
+
+impl<T> Entries<T> {
+    fn next(&mut self) -> Option<T> {
+        self.0.next().flatten()
+    }
+}
+
+fn tree_head(number: Option<u64>) -> TreeHead {
+    match number {
+        None => TreeHead::Unknown,
+        Some(0) => TreeHead::Root,
+        Some(head) => TreeHead::Word(usize::try_from(head - 1).unwrap_or(usize::MAX - 1)),
+    }
+}
+
+/// A word as messages name it, counted from 1 as `heads` does.
+fn nth(position: usize) -> String {
+    format!("word {}", position + 1)
+}

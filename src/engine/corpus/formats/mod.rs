@@ -1,0 +1,51 @@
+//! Formats of corpus files: one table entry each, which its reader's module has.
+
+pub mod conllu;
+pub mod jsonl;
+pub mod reader;
+pub mod text;
+
+use std::fmt;
+
+use reader::Entry;
+
+/// A corpus file format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// CoNLL-U, Universal Dependencies' ten columns.
+    Conllu,
+    /// One sentence per line, a blank line between documents.
+    Text,
+    /// One JSON object per line: words, with or without heads and relations, or text.
+    Jsonl,
+}
+
+impl Format {
+    /// All formats.
+    pub const ALL: [Self; 3] = [Self::Conllu, Self::Text, Self::Jsonl];
+
+    pub(in crate::corpus) fn entry(self) -> &'static Entry {
+        match self {
+            Self::Conllu => &conllu::ENTRY,
+            Self::Text => &text::ENTRY,
+            Self::Jsonl => &jsonl::ENTRY,
+        }
+    }
+
+    /// The file extensions that a format is told by, in lower case.
+    pub fn extensions(self) -> &'static [&'static str] {
+        self.entry().extensions
+    }
+
+    /// The name that the command line and the report have for it.
+    pub fn name(self) -> &'static str {
+        self.entry().name
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

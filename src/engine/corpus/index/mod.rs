@@ -1,0 +1,392 @@
+//! The index of a corpus: where each segment of its sentences stands, so that a shard reads its own part alone.
+//!
+//! | bytes | what they are |
+//! |---|---|
+//! | first line | `MAGIC` and `FORMAT_VERSION` |
+//! | for each segment | a [`Segment`] by [postcard](https://postcard.jamesmunns.com/wire-format), and its SHA-256 |
+//! | then | `Contents` by postcard |
+//! | last 40 | SHA-256 of the contents, and their length as 8 bytes, the least first |
+//!
+//! Whoever takes some segments reads the contents and the records of these. No sequence is read before its count is held against
+//! what can be there, so that reading takes no more memory than some times the bytes of what is read.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::bounds::MAX_LINE_BYTES;
+use super::compression::Compression;
+use super::family::Repeats;
+use super::files::CorpusFile;
+use super::formats::Format;
+use super::sentence::Family;
+use crate::system::counted::counted;
+use crate::system::files::input;
+
+#[cfg(test)]
+mod tests;
+
+/// Whatever is done to sentences in the order of the corpus stays within so many of them: packs, windows, pairs and documents
+/// never cross a multiple of it. What is computed for a segment depends on nothing outside it, and segments can be computed
+/// anywhere.
+pub const SEGMENT_SENTENCES: u64 = 256;
+
+const MAGIC: &str = "headscope index ";
+
+/// Raised whenever what is written changes, or the way in which sentences and their families are told.
+const FORMAT_VERSION: u32 = 1;
+
+const DIGEST_BYTES: usize = 32;
+const LENGTH_BYTES: usize = 8;
+
+/// The most bytes of a number by postcard: seven bits of it in each.
+const NUMBER_BYTES: u64 = 10;
+
+/// The fewest bytes of a record: three numbers of one byte, and the digest.
+const SHORTEST_RECORD: u64 = 3 + DIGEST_BYTES as u64;
+
+/// The longest contents that are written and read, in bytes: 64 MiB. They have 4 bytes at most for a segment whose record has less
+/// than 256 MiB, and some hundred for a file, so that 4 billion sentences, or half a million files, have room.
+const LONGEST_CONTENTS: u64 = 64 << 20;
+
+/// The fewest bytes of a file in the contents: its digest with its length, and five more fields.
+const SHORTEST_FILE: u64 = 65 + 5;
+
+/// The most bytes of a record of a corpus of so many files.
+///
+/// Two of its pieces begin within a file, the first and the one after its last sentence, and either the fields of entities or the name
+/// of a document stand before them, in one line. It has a piece more than there are files at most, and three more numbers.
+fn longest_record(files: u64) -> u64 {
+    const OF_KIN: u64 = 1 + NUMBER_BYTES;
+    const OF_PIECE: u64 = 7 * NUMBER_BYTES + DIGEST_BYTES as u64 + 2 * (2 + NUMBER_BYTES);
+    let pieces = files.saturating_add(1).saturating_mul(OF_PIECE);
+    (2 * MAX_LINE_BYTES as u64 + SEGMENT_SENTENCES * OF_KIN + 3 * NUMBER_BYTES + DIGEST_BYTES as u64)
+        .saturating_add(pieces)
+}
+
+/// What an index counts is below it, so that whatever is counted on from there stays a number.
+const COUNTABLE: u64 = 1 << 62;
+
+/// All but the segments.
+#[derive(Serialize)]
+struct Contents {
+    /// The version of the program, which may tell sentences otherwise than the next.
+    program: String,
+    files: Vec<IndexedFile>,
+    repeats: Repeats,
+    /// Bytes of the record of each segment, its digest included.
+    lengths: Vec<u64>,
+}
+
+/// A file as it was when it was indexed.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct IndexedFile {
+    pub name: String,
+    pub format: Format,
+    pub is_compressed: bool,
+    pub bytes: u64,
+    pub sha256: String,
+    pub generated: Option<String>,
+}
+
+/// A segment: [`SEGMENT_SENTENCES`] sentences in a row; the last has as many as are left.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Segment {
+    /// How many families begin before it.
+    families_before: u64,
+    kin: Vec<Kin>,
+    /// Where its sentences stand, in order.
+    pub pieces: Vec<Piece>,
+}
+
+/// The family of a sentence, in a byte where it is the next new one.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Kin {
+    /// It begins with the sentence, and has the next number.
+    Next,
+    /// It begins with the sentence, and has another number.
+    Begins(u64),
+    /// It began before.
+    Of(u64),
+}
+
+/// The part of a segment that is in one file.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Piece {
+    /// The file, counted from 0.
+    pub file: usize,
+    pub sentences: u64,
+    /// Sentences of the file before it.
+    pub before: u64,
+    /// Bytes of the file before it, decompressed.
+    pub start: u64,
+    /// Its bytes, decompressed.
+    pub bytes: u64,
+    /// Lines of the file before it.
+    pub lines_before: u64,
+    pub sha256: [u8; DIGEST_BYTES],
+    /// The document under way where it begins.
+    pub document: u64,
+    /// What the file has declared before it of the fields of entities.
+    pub entity_fields: Option<Box<str>>,
+    /// The document of the sentence before it, where sentences name theirs.
+    pub document_name: Option<DocumentName>,
+}
+
+/// The name of a document, as [`Name`](super::formats::reader::Name), in a form that says which it is.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum DocumentName {
+    Text(Box<str>),
+    Number(i64),
+}
+
+impl Segment {
+    /// An empty one, before which so many families begin.
+    pub(super) fn new(families_before: u64) -> Self {
+        Self { families_before, ..Self::default() }
+    }
+
+    /// Whether it has all the sentences that it can have.
+    pub(super) fn is_full(&self) -> bool {
+        self.kin.len() as u64 == SEGMENT_SENTENCES
+    }
+
+    /// Adds a piece with the families of its sentences; how many families begin before whatever is next.
+    pub(super) fn add(&mut self, piece: Piece, families: &[Family], mut families_before: u64) -> u64 {
+        for family in families {
+            self.kin.push(match family {
+                Family { number, is_first: false } => Kin::Of(*number),
+                Family { number, .. } if *number == families_before => Kin::Next,
+                Family { number, .. } => Kin::Begins(*number),
+            });
+            families_before += u64::from(family.is_first);
+        }
+        self.pieces.push(piece);
+        families_before
+    }
+
+    /// Reads one of so many sentences, of a corpus of so many files.
+    fn read(bytes: &[u8], sentences: u64, files: usize) -> Result<Self> {
+        let (families_before, rest) = postcard::take_from_bytes(bytes).context(DAMAGED)?;
+        let (kin, rest) = sequence(rest, SEGMENT_SENTENCES)?;
+        let (pieces, rest) = sequence(rest, files as u64 + 1)?;
+        let segment = Self { families_before, kin, pieces };
+        ensure!(rest.is_empty() && segment.is_of(sentences, files), DAMAGED);
+        Ok(segment)
+    }
+
+    /// Whether it can be a segment of so many sentences of a corpus of so many files.
+    fn is_of(&self, sentences: u64, files: usize) -> bool {
+        let countable =
+            |piece: &Piece| [piece.sentences, piece.before, piece.lines_before].iter().all(|&count| count < COUNTABLE);
+        self.families_before < COUNTABLE
+            && self.kin.len() as u64 == sentences
+            && self.pieces.iter().all(|piece| piece.file < files && countable(piece))
+            && self.pieces.iter().map(|piece| u128::from(piece.sentences)).sum::<u128>() == self.kin.len() as u128
+    }
+
+    /// The families of its sentences.
+    pub(super) fn families(&self) -> Vec<Family> {
+        let mut next = self.families_before;
+        let family = |kin: &Kin| {
+            let family = match *kin {
+                Kin::Next => Family::alone(next),
+                Kin::Begins(number) => Family::alone(number),
+                Kin::Of(number) => Family { number, is_first: false },
+            };
+            next += u64::from(family.is_first);
+            family
+        };
+        self.kin.iter().map(family).collect()
+    }
+}
+
+/// An index as it is written: segments in order, then all else.
+pub(super) struct Records<W> {
+    write: W,
+    lengths: Vec<u64>,
+}
+
+impl<W: FnMut(&[u8]) -> Result<()>> Records<W> {
+    pub(super) fn new(mut write: W) -> Result<Self> {
+        write(format!("{MAGIC}{FORMAT_VERSION}\n").as_bytes())?;
+        Ok(Self { write, lengths: Vec::new() })
+    }
+
+    pub(super) fn add(&mut self, segment: &Segment) -> Result<()> {
+        let record = sealed(segment)?;
+        self.lengths.push(record.len() as u64);
+        (self.write)(&record)
+    }
+
+    /// Ends the index; how many segments it has.
+    pub(super) fn finish(mut self, files: Vec<IndexedFile>, repeats: Repeats) -> Result<usize> {
+        let (program, segments) = (env!("CARGO_PKG_VERSION").to_owned(), self.lengths.len());
+        let about = Contents { program, files, repeats, lengths: self.lengths };
+        let mut contents = sealed(&about)?;
+        let length = (contents.len() - DIGEST_BYTES) as u64;
+        ensure!(
+            length <= LONGEST_CONTENTS,
+            "of {} files and {segments} segments an index would have {length} bytes beside its records, and {LONGEST_CONTENTS} are \
+             read: put several files into one",
+            about.files.len()
+        );
+        contents.extend(length.to_le_bytes());
+        (self.write)(&contents)?;
+        Ok(segments)
+    }
+}
+
+/// A value by postcard, and its digest.
+fn sealed(value: &impl Serialize) -> Result<Vec<u8>> {
+    let mut bytes = postcard::to_stdvec(value)?;
+    let digest = Sha256::digest(&bytes);
+    bytes.extend_from_slice(&digest);
+    Ok(bytes)
+}
+
+/// The bytes of the value, if their digest is right.
+fn unsealed(bytes: &[u8]) -> Result<&[u8]> {
+    let (value, digest) = bytes.split_last_chunk::<DIGEST_BYTES>().context(DAMAGED)?;
+    ensure!(Sha256::digest(value)[..] == *digest, DAMAGED);
+    Ok(value)
+}
+
+/// A sequence by postcard, and what follows it. One of more than `most` is refused before there is room for any of it.
+fn sequence<'a, T: Deserialize<'a>>(bytes: &'a [u8], most: u64) -> Result<(Vec<T>, &'a [u8])> {
+    let (count, mut rest) = postcard::take_from_bytes::<u64>(bytes).context(DAMAGED)?;
+    ensure!(count <= most, DAMAGED);
+    let mut items = Vec::with_capacity(usize::try_from(count)?);
+    for _ in 0..count {
+        let item;
+        (item, rest) = postcard::take_from_bytes(rest).context(DAMAGED)?;
+        items.push(item);
+    }
+    Ok((items, rest))
+}
+
+const DAMAGED: &str = "it is damaged or cut short: make it again with `headscope index`";
+
+/// An index that is open.
+#[derive(Debug)]
+pub struct Index {
+    /// Its path, for messages.
+    shown: String,
+    file: Mutex<File>,
+    pub(super) files: Vec<IndexedFile>,
+    pub(super) repeats: Repeats,
+    /// Where each record begins, and where the last ends.
+    bounds: Vec<u64>,
+}
+
+impl Index {
+    /// Opens the index at `path`.
+    /// Fails if it cannot be read, is none, is damaged, or another version of the program made it.
+    pub fn open(path: &Path) -> Result<Self> {
+        let shown = path.display().to_string();
+        Self::read(path, shown.clone()).with_context(|| format!("cannot use the index `{shown}`"))
+    }
+
+    fn read(path: &Path, shown: String) -> Result<Self> {
+        let mut file = input::open(path)?;
+        let mut beginning = [0; MAGIC.len() + 2];
+        ensure!(
+            file.read_exact(&mut beginning).is_ok() && beginning.starts_with(MAGIC.as_bytes()),
+            "it is not what `headscope index` writes"
+        );
+        let expected = format!("{MAGIC}{FORMAT_VERSION}\n");
+        ensure!(beginning == *expected.as_bytes(), "it has another format: make it again with `headscope index`");
+        let end = file.seek(SeekFrom::End(0))?.checked_sub(LENGTH_BYTES as u64).context(DAMAGED)?;
+        file.seek(SeekFrom::Start(end))?;
+        let mut length = [0; LENGTH_BYTES];
+        file.read_exact(&mut length)?;
+        let length = Some(u64::from_le_bytes(length)).filter(|length| *length <= LONGEST_CONTENTS);
+        let start = length.and_then(|length| end.checked_sub(length + DIGEST_BYTES as u64)).context(DAMAGED)?;
+        let records = start.checked_sub(beginning.len() as u64).context(DAMAGED)?;
+        let contents: Vec<u8> = stretch(&mut file, start, end)?;
+        let contents = unsealed(&contents)?;
+        let (program, rest) = postcard::take_from_bytes::<String>(contents).context(DAMAGED)?;
+        let this = env!("CARGO_PKG_VERSION");
+        ensure!(program == this, "version {program} made it, and this is {this}: make it again with `headscope index`");
+        let (files, rest) = sequence::<IndexedFile>(rest, rest.len() as u64 / SHORTEST_FILE)?;
+        let (repeats, rest) = postcard::take_from_bytes::<Repeats>(rest).context(DAMAGED)?;
+        let (lengths, rest) = sequence::<u64>(rest, records / SHORTEST_RECORD)?;
+        // Files without a sentence have a segment all the same.
+        let segments = lengths.len() as u64;
+        let has_all = segments == repeats.read.div_ceil(SEGMENT_SENTENCES) || repeats.read == 0 && segments == 1;
+        ensure!(rest.is_empty() && has_all, DAMAGED);
+        let mut bounds = vec![beginning.len() as u64];
+        let possible = SHORTEST_RECORD..=longest_record(files.len() as u64);
+        for length in lengths {
+            let end = bounds.last().and_then(|end| end.checked_add(length)).filter(|_| possible.contains(&length));
+            bounds.push(end.context(DAMAGED)?);
+        }
+        ensure!(bounds.last() == Some(&start), DAMAGED);
+        Ok(Self { shown, file: Mutex::new(file), files, repeats, bounds })
+    }
+
+    /// How many segments there are.
+    pub(super) fn segments(&self) -> u64 {
+        self.bounds.len() as u64 - 1
+    }
+
+    /// A segment by its number, counted from 0.
+    pub(super) fn segment(&self, number: u64) -> Result<Segment> {
+        let read = || -> Result<Segment> {
+            let at = usize::try_from(number)?;
+            let (start, end) = (self.bounds[at], self.bounds[at + 1]);
+            let record = stretch(&mut self.file.lock().unwrap_or_else(PoisonError::into_inner), start, end)?;
+            // All that are left, of which the last takes the rest.
+            let sentences = (self.repeats.read - number * SEGMENT_SENTENCES).min(SEGMENT_SENTENCES);
+            Segment::read(unsealed(&record)?, sentences, self.files.len())
+        };
+        read().with_context(|| format!("cannot use the index `{}`", self.shown))
+    }
+
+    /// Makes sure that these are the files that were indexed, as far as their names and sizes tell.
+    pub(super) fn ensure_of(&self, files: &[CorpusFile]) -> Result<()> {
+        let (shown, of) = (&self.shown, self.files.len());
+        ensure!(
+            files.len() == of,
+            "the index `{shown}` is of {}, and the corpus has {}: {ANEW}",
+            counted(of, "file"),
+            files.len()
+        );
+        for (known, file) in self.files.iter().zip(files) {
+            let is_compressed = file.kind.compression != Compression::None;
+            if (&known.name, known.format, known.is_compressed) != (&file.name, file.kind.format, is_compressed) {
+                bail!(
+                    "the index `{shown}` has `{}` ({}) where the corpus has `{}` ({}): {ANEW}",
+                    known.name,
+                    known.format,
+                    file.path,
+                    file.kind.format
+                );
+            }
+            if file.bytes != Some(known.bytes) {
+                return Err(self.changed(&file.path));
+            }
+        }
+        Ok(())
+    }
+
+    /// The error of a file that is not what was indexed.
+    pub(super) fn changed(&self, path: &str) -> anyhow::Error {
+        anyhow!("corpus `{path}` has changed since the index `{}` was made of it: {ANEW}", self.shown)
+    }
+}
+
+const ANEW: &str = "make the index again with `headscope index`";
+
+/// The bytes of a file from one place to another, both of which it has.
+fn stretch(file: &mut File, start: u64, end: u64) -> Result<Vec<u8>> {
+    file.seek(SeekFrom::Start(start))?;
+    let mut bytes = vec![0; usize::try_from(end - start)?];
+    file.read_exact(&mut bytes).context(DAMAGED)?;
+    Ok(bytes)
+}

@@ -1,0 +1,204 @@
+//! The lines of one file: decompressed, bounded, checked to be UTF-8; its bytes hashed and counted on the way.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use flate2::read::MultiGzDecoder;
+use sha2::{Digest, Sha256};
+
+use super::bounds::MAX_LINE_BYTES;
+use super::compression::Compression;
+use super::sentence::Origin;
+use crate::system::files::digest::hex;
+use crate::system::files::input::ensure_fetched;
+
+/// Bytes as they are stored, hashed and counted on the way.
+struct Stored {
+    source: Box<dyn Read + Send>,
+    hash: Sha256,
+    read: Arc<AtomicU64>,
+    /// Whether the bytes could not be had: what a decoder then says is not about them.
+    failed: bool,
+    /// The first bytes, as many as tell how a file is compressed.
+    start: Vec<u8>,
+}
+
+impl Read for Stored {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read(buffer).inspect_err(|error| {
+            // An interrupted read is tried again by whoever reads.
+            self.failed |= error.kind() != io::ErrorKind::Interrupted;
+        })?;
+        self.hash.update(&buffer[..read]);
+        let lacking = Compression::LONGEST_MAGIC - self.start.len();
+        self.start.extend(buffer[..read].iter().take(lacking));
+        self.read.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+/// Bytes as they are meant.
+enum Decoder {
+    Plain(Stored),
+    Gzip(MultiGzDecoder<Stored>),
+    Zstd(zstd::Decoder<'static, BufReader<Stored>>),
+}
+
+impl Decoder {
+    fn stored(&mut self) -> &mut Stored {
+        match self {
+            Self::Plain(stored) => stored,
+            Self::Gzip(decoder) => decoder.get_mut(),
+            Self::Zstd(decoder) => decoder.get_mut().get_mut(),
+        }
+    }
+}
+
+impl Read for Decoder {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stored) => stored.read(buffer),
+            Self::Gzip(decoder) => decoder.read(buffer),
+            Self::Zstd(decoder) => decoder.read(buffer),
+        }
+    }
+}
+
+/// The lines of a file, numbered from 1, without their line ends.
+pub(super) struct Lines {
+    /// Which of the corpus's files it is.
+    file: usize,
+    path: Arc<str>,
+    source: BufReader<Decoder>,
+    compression: Compression,
+    number: u64,
+    buffer: Vec<u8>,
+    /// Bytes read, decompressed.
+    place: u64,
+    piece: Option<(u64, Sha256)>,
+}
+
+impl Lines {
+    /// Lines of `source`, file number `file` of its corpus, `path` in messages; `read` counts its bytes.
+    pub(super) fn new(
+        file: usize,
+        path: Arc<str>,
+        source: Box<dyn Read + Send>,
+        compression: Compression,
+        read: Arc<AtomicU64>,
+    ) -> io::Result<Self> {
+        let stored = Stored { source, hash: Sha256::new(), read, failed: false, start: Vec::new() };
+        let decoder = match compression {
+            Compression::None => Decoder::Plain(stored),
+            Compression::Gzip => Decoder::Gzip(MultiGzDecoder::new(stored)),
+            Compression::Zstd => Decoder::Zstd(zstd::Decoder::new(stored)?),
+        };
+        let source = BufReader::with_capacity(1 << 16, decoder);
+        Ok(Self { file, path, source, compression, number: 0, buffer: Vec::new(), place: 0, piece: None })
+    }
+
+    /// The same where so many lines are before the first, which are not read.
+    pub(super) fn after(mut self, lines: u64) -> Self {
+        self.number = lines;
+        self
+    }
+
+    /// Begins to digest what is read; how many bytes, decompressed, and lines are before it.
+    pub(super) fn begin_piece(&mut self) -> (u64, u64) {
+        self.piece = Some((self.place, Sha256::new()));
+        (self.place, self.number)
+    }
+
+    /// How many bytes were read since then, decompressed, and their digest.
+    pub(super) fn end_piece(&mut self) -> (u64, [u8; 32]) {
+        let (start, hash) = self.piece.take().unwrap_or_default();
+        (self.place - start, hash.finalize().into())
+    }
+
+    /// The number of the line that was read last.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Where the line is that was read last.
+    pub(super) fn here(&self) -> Origin {
+        self.at(self.number)
+    }
+
+    /// Where a line is.
+    pub(super) fn at(&self, line: u64) -> Origin {
+        Origin { file: self.file, path: Arc::clone(&self.path), line }
+    }
+
+    /// The next line, without `\n` or `\r\n` and without a byte order mark; `None` at the end.
+    pub(super) fn next(&mut self) -> Result<Option<&str>> {
+        self.buffer.clear();
+        // One byte more than a line may have tells a line that is too long from one that just fits.
+        let mut bounded = (&mut self.source).take(MAX_LINE_BYTES as u64 + 1);
+        let read = bounded.read_until(b'\n', &mut self.buffer).map_err(|error| self.unreadable(error))?;
+        if read == 0 {
+            return Ok(None);
+        }
+        self.number += 1;
+        self.place += read as u64;
+        if let Some((_, hash)) = &mut self.piece {
+            hash.update(&self.buffer);
+        }
+        ensure!(
+            read <= MAX_LINE_BYTES,
+            "{}: the line has more than {MAX_LINE_BYTES} bytes: a corpus has a sentence or a word to a line",
+            self.here(),
+        );
+        let mut line = self.buffer.strip_suffix(b"\n").unwrap_or(&self.buffer);
+        line = line.strip_suffix(b"\r").unwrap_or(line);
+        if self.number == 1 {
+            ensure_fetched(line).with_context(|| self.at(1).to_string())?;
+            line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+        }
+        match std::str::from_utf8(line) {
+            Ok(line) => Ok(Some(line)),
+            Err(_) if self.number == 1 && Compression::of_bytes(line) => bail!(
+                "{}: these are compressed bytes: the file's name must end in .gz or .zst, standard input is to be \
+                 decompressed first",
+                self.at(1),
+            ),
+            Err(error) => bail!(
+                "{}: not UTF-8 (byte {} of the line is 0x{:02x}): convert the file to UTF-8 first",
+                self.at(self.number),
+                error.valid_up_to() + 1,
+                line[error.valid_up_to()],
+            ),
+        }
+    }
+
+    /// The error where bytes cannot be read, or cannot be decoded.
+    fn unreadable(&mut self, error: io::Error) -> anyhow::Error {
+        let stored = self.source.get_mut().stored();
+        let (failed, is_compressed) = (stored.failed, self.compression.may_begin(&stored.start));
+        let Self { path, number, compression, .. } = self;
+        match compression.name().filter(|_| !failed) {
+            None => anyhow!(error).context(format!("cannot read `{path}` after line {number}")),
+            Some(name) if !is_compressed => anyhow!(
+                "`{path}` is not compressed by {name} as its name says: name it without that extension, or compress it"
+            ),
+            Some(name) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                anyhow!(
+                    "`{path}` is cut short after line {number}, its {name} data has no end: get or compress it again"
+                )
+            }
+            Some(name) => anyhow!(
+                "`{path}` is damaged after line {number}, its {name} data cannot be decompressed ({error}): get or compress it \
+                 again"
+            ),
+        }
+    }
+
+    /// SHA-256 of all of the file's bytes as they are stored; those not read yet are read now.
+    pub(super) fn into_sha256(mut self) -> Result<String> {
+        let stored = self.source.get_mut().stored();
+        io::copy(stored, &mut io::sink()).with_context(|| format!("cannot read `{}`", self.path))?;
+        Ok(hex(&std::mem::take(&mut stored.hash).finalize()))
+    }
+}

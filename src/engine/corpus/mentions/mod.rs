@@ -1,0 +1,192 @@
+//! Mentions of entities, as `Entity=` in MISC has them: `CorefUD` 1 and GUM
+//! (<https://universaldependencies.org/coref-format.html>).
+//!
+//! `(e1-person-2` opens a mention of `e1` and `e1)` closes it, `(e1-person-1)` is one of a single word; several follow one
+//! another without a space. `e1[1/2]` is the first part of a mention in two parts. The fields after the entity are those
+//! that `# global.Entity` names.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::sentence::TreeHead;
+
+#[cfg(test)]
+mod tests;
+
+/// Names of the field with the place of a mention's head word within its span: that of `CorefUD` and of GUM.
+const HEAD_FIELDS: [&str; 2] = ["head", "minspan"];
+
+/// Names of the field with the entity.
+const ENTITY_FIELDS: [&str; 2] = ["eid", "GRP"];
+
+/// A mention of an entity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mention<'a> {
+    /// The entity, by its name in the document.
+    pub entity: &'a str,
+    /// Its words, first to last: one run, or several of a discontinuous mention; none is empty.
+    pub parts: Vec<Range<usize>>,
+    /// The word that the annotation names as its head, if it is one word of it.
+    pub named_head: Option<usize>,
+}
+
+/// The mentions of a text, in the order in which they end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mentions<'a> {
+    /// Those that are whole.
+    pub mentions: Vec<Mention<'a>>,
+    /// Brackets and parts that open or close nothing.
+    pub unmatched: u64,
+}
+
+/// The fields of a mention, by their places.
+struct Fields {
+    count: usize,
+    entity: usize,
+    head: Option<usize>,
+}
+
+impl Fields {
+    /// Those that are declared; the entity alone where none are.
+    fn new(declared: Option<&str>) -> Self {
+        let names: Vec<&str> = declared.unwrap_or_default().split('-').collect();
+        let place = |wanted: &[&str]| names.iter().position(|name| wanted.contains(name));
+        Self { count: names.len(), entity: place(&ENTITY_FIELDS).unwrap_or(0), head: place(&HEAD_FIELDS) }
+    }
+
+    /// The entity, with its part if any, and the head of what a bracket opens.
+    fn of<'a>(&self, label: &'a str) -> (&'a str, Option<&'a str>) {
+        // The last field may have hyphens of its own.
+        let fields: Vec<&str> = label.splitn(self.count.max(2), '-').collect();
+        let field = |place: usize| fields.get(place).copied();
+        (field(self.entity).unwrap_or(label), self.head.and_then(field))
+    }
+}
+
+/// A bracket that is not closed yet.
+struct Open<'a> {
+    start: usize,
+    head: Option<&'a str>,
+}
+
+/// A discontinuous mention of which parts are missing.
+struct Unfinished<'a> {
+    head: Option<&'a str>,
+    parts: Vec<Range<usize>>,
+}
+
+/// Finds mentions while words go by.
+struct Finder<'a> {
+    fields: Fields,
+    /// By what stands in the bracket: the entity, with its part if any.
+    open: BTreeMap<&'a str, Vec<Open<'a>>>,
+    /// By the entity and its number of parts.
+    unfinished: BTreeMap<(&'a str, u32), Unfinished<'a>>,
+    found: Mentions<'a>,
+}
+
+impl<'a> Mentions<'a> {
+    /// The mentions of the words with these values of `Entity=`; `fields` are as `# global.Entity` declares them.
+    pub fn of(words: impl IntoIterator<Item = Option<&'a str>>, fields: Option<&str>) -> Self {
+        let fields = Fields::new(fields);
+        let mut finder =
+            Finder { fields, open: BTreeMap::new(), unfinished: BTreeMap::new(), found: Mentions::default() };
+        for (word, value) in words.into_iter().enumerate() {
+            finder.word(word, value.unwrap_or_default());
+        }
+        let open: usize = finder.open.values().map(Vec::len).sum();
+        finder.found.unmatched += (open + finder.unfinished.len()) as u64;
+        finder.found
+    }
+}
+
+impl<'a> Finder<'a> {
+    /// Reads the brackets at a word.
+    fn word(&mut self, word: usize, value: &'a str) {
+        let mut rest = value;
+        while !rest.is_empty() {
+            let opens = rest.starts_with('(');
+            let inside = &rest[usize::from(opens)..];
+            let end = inside.find(['(', ')']).unwrap_or(inside.len());
+            let closes = inside[end..].starts_with(')');
+            let label = &inside[..end];
+            rest = &inside[end + usize::from(closes)..];
+            let (name, head) = if opens { self.fields.of(label) } else { (label, None) };
+            if opens {
+                self.open.entry(name).or_default().push(Open { start: word, head });
+            }
+            if closes {
+                self.close(word, name);
+            } else if !opens {
+                self.found.unmatched += 1;
+            }
+        }
+    }
+
+    /// Closes the last bracket of this name that is open.
+    fn close(&mut self, word: usize, name: &'a str) {
+        let Some(Open { start, head }) = self.open.get_mut(name).and_then(Vec::pop) else {
+            self.found.unmatched += 1;
+            return;
+        };
+        let span = start..word + 1;
+        let Some((entity, part, of)) = part(name) else {
+            self.found.mentions.push(Mention::new(name, vec![span], head));
+            return;
+        };
+        let before = self.unfinished.remove(&(entity, of));
+        let (head, parts) = match before {
+            // Parts come in their order, and none begins before the one before it has ended.
+            Some(Unfinished { head, mut parts })
+                if parts.len() + 1 == part as usize && parts[parts.len() - 1].end <= start =>
+            {
+                parts.push(span);
+                (head, parts)
+            }
+            other => {
+                self.found.unmatched += u64::from(other.is_some()) + u64::from(part != 1);
+                if part != 1 {
+                    return;
+                }
+                (head, vec![span])
+            }
+        };
+        if part == of {
+            self.found.mentions.push(Mention::new(entity, parts, head));
+        } else {
+            self.unfinished.insert((entity, of), Unfinished { head, parts });
+        }
+    }
+}
+
+/// The entity, the number of the part and how many there are, of `e1[1/2]`.
+fn part(name: &str) -> Option<(&str, u32, u32)> {
+    let (entity, part) = name.strip_suffix(']')?.rsplit_once('[')?;
+    let (part, of) = part.split_once('/')?;
+    let (part, of) = (part.parse().ok()?, of.parse().ok()?);
+    (1 <= part && part <= of).then_some((entity, part, of))
+}
+
+impl<'a> Mention<'a> {
+    /// `head` is the place within the span, from 1, where the annotation has one number.
+    fn new(entity: &'a str, parts: Vec<Range<usize>>, head: Option<&str>) -> Self {
+        let mut place = head.and_then(|head| head.parse::<usize>().ok()?.checked_sub(1));
+        let named_head = parts.iter().find_map(|part| {
+            let within = place?;
+            place = within.checked_sub(part.len());
+            (within < part.len()).then(|| part.start + within)
+        });
+        Self { entity, parts, named_head }
+    }
+
+    /// The head word: the one that the annotation names, else the first one whose syntactic head is outside the mention;
+    /// `None` where the corpus has neither.
+    pub fn head(&self, tree_head: impl Fn(usize) -> TreeHead) -> Option<usize> {
+        let is_outside = |word: &usize| match tree_head(*word) {
+            TreeHead::Root => true,
+            TreeHead::Word(head) => !self.parts.iter().any(|part| part.contains(&head)),
+            TreeHead::Unknown => false,
+        };
+        self.named_head.or_else(|| self.parts.iter().cloned().flatten().find(is_outside))
+    }
+}

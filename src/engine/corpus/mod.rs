@@ -1,0 +1,27 @@
+//! Corpora: from what was named to files, from files to lines, and one reader per format that streams [`Sentence`]s.
+
+mod annotation;
+mod bounds;
+mod compression;
+mod family;
+mod files;
+pub mod formats;
+mod index;
+mod lines;
+mod mentions;
+pub mod relation;
+mod sentence;
+mod source;
+mod tree;
+
+pub use annotation::{Annotation, Upos};
+pub use bounds::{MAX_LINE_BYTES, MAX_RELATION_BYTES, MAX_RELATIONS, MAX_REMEMBERED, MAX_SENTENCE_BYTES, MAX_WORDS};
+pub use compression::Compression;
+pub use family::Repeats;
+pub use files::input::{FileKind, Input};
+pub use formats::Format;
+pub use index::{Index, SEGMENT_SENTENCES};
+pub use mentions::{Mention, Mentions};
+pub use sentence::{Content, Family, Origin, Sentence, TreeHead, Word};
+pub use source::indexing::{Indexed, write_index};
+pub use source::{Corpus, CorpusIdentity, FileIdentity};

@@ -1,0 +1,88 @@
+//! The names of dependency relations: which stand for others, and how many there may be.
+
+use std::collections::HashSet;
+
+use anyhow::{Result, ensure};
+
+use super::bounds::{MAX_RELATION_BYTES, MAX_RELATIONS};
+use super::sentence::{TreeHead, excerpt};
+
+/// The relation that pools all others but `punct`.
+pub const ALL: &str = "all";
+
+/// The relation of punctuation marks: scored by itself, left out of [`ALL`] and of trees.
+pub const PUNCT: &str = "punct";
+
+/// A relation's base name: `nsubj` of `nsubj:pass`.
+pub fn base(relation: &str) -> &str {
+    relation.split_once(':').map_or(relation, |(base, _)| base)
+}
+
+/// The names under which an arc of `relation` is scored: `all` unless punctuation, the base name, the full name.
+pub fn scored_as(relation: &str) -> impl Iterator<Item = &str> {
+    let base = base(relation);
+    let all = (base != PUNCT).then_some(ALL);
+    let subtype = (base != relation).then_some(relation);
+    all.into_iter().chain([base]).chain(subtype)
+}
+
+/// The different relations of a corpus so far.
+#[derive(Default)]
+pub(super) struct RelationNames(HashSet<Box<str>>);
+
+impl RelationNames {
+    /// Checks the relation of a word with this head; the error says what is wrong with it, to follow its place.
+    pub(super) fn check(&mut self, head: TreeHead, relation: &str) -> Result<()> {
+        ensure!(!relation.is_empty(), "is empty");
+        if self.0.contains(relation) {
+            return Ok(());
+        }
+        if relation == "_" {
+            ensure!(!matches!(head, TreeHead::Word(_)), "is `_`: a word with a head has a relation to it");
+            return Ok(());
+        }
+        ensure!(base(relation) != ALL, "is `{}`: that name stands for all relations", excerpt(relation));
+        ensure!(
+            relation.len() <= MAX_RELATION_BYTES,
+            "is `{}`, a name of more than {MAX_RELATION_BYTES} bytes",
+            excerpt(relation),
+        );
+        ensure!(
+            self.0.len() < MAX_RELATIONS,
+            "is `{}`, and the corpus has {MAX_RELATIONS} other relations before it, no more are taken: is this where \
+             relations stand? If so, leave out their subtypes",
+            excerpt(relation),
+        );
+        self.0.insert(relation.into());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relation_counts_by_base_name_and_with_its_subtype() {
+        assert_eq!(scored_as("nsubj:pass").collect::<Vec<_>>(), ["all", "nsubj", "nsubj:pass"]);
+        assert_eq!(scored_as("obj").collect::<Vec<_>>(), ["all", "obj"]);
+        assert_eq!(scored_as("punct").collect::<Vec<_>>(), ["punct"]);
+        assert_eq!(scored_as("punct:quote").collect::<Vec<_>>(), ["punct", "punct:quote"]);
+    }
+
+    #[test]
+    fn names_are_bounded_in_number_and_length() {
+        let mut names = RelationNames::default();
+        let mut check = |name: &str| names.check(TreeHead::Root, name).map_err(|error| error.to_string());
+        let longest = "x".repeat(MAX_RELATION_BYTES);
+        assert_eq!(check(&longest), Ok(()));
+        assert!(check(&(longest.clone() + "x")).unwrap_err().ends_with("a name of more than 256 bytes"));
+        for number in 1..MAX_RELATIONS {
+            check(&format!("dep:{number}")).unwrap();
+        }
+        // What is known goes on; `_` is no name.
+        assert_eq!([check("dep:1"), check(&longest), check("_")], [Ok(()), Ok(()), Ok(())]);
+        let error = check("dep").unwrap_err();
+        assert!(error.starts_with("is `dep`, and the corpus has 1000 other relations before it"), "{error}");
+    }
+}

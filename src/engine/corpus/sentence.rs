@@ -1,0 +1,141 @@
+//! Sentences as a corpus has them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::annotation::Annotation;
+
+/// A sentence as the corpus has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sentence {
+    /// 0-based position in the corpus, over all its files, skipped sentences counted.
+    pub index: u64,
+    /// Where it stands.
+    pub origin: Origin,
+    /// The document that it is of, by the index of the first sentence of that document; no document goes on from one
+    /// file to the next.
+    pub document: u64,
+    /// The sentences that it is no independent evidence beside.
+    pub family: Family,
+    /// The name that the corpus gives it, `# sent_id` of CoNLL-U; no longer than 256 bytes.
+    pub id: Option<Arc<str>>,
+    /// The fields of its words' [`Annotation::entity`] as `# global.Entity` declares them, joined by `-`: `etype-identity`.
+    pub entity_fields: Option<Arc<str>>,
+    /// The words or the running text.
+    pub content: Content,
+}
+
+impl Sentence {
+    /// A sentence that is in no file; `name` says in messages where it is from.
+    pub fn single(name: &str, content: Content) -> Self {
+        let origin = Origin { file: 0, path: name.into(), line: 1 };
+        Self { index: 0, origin, document: 0, family: Family::default(), id: None, entity_fields: None, content }
+    }
+}
+
+/// The family of a sentence.
+///
+/// A sentence is of the family of the first one before it with equal words; else, if the corpus names its family, of that
+/// of the first one before it under the same name; else a family begins with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Family {
+    /// Its number: families count from 0 in the order in which they begin, so where each sentence is one of its own it is
+    /// the number of the sentence.
+    pub number: u64,
+    /// Whether it begins with the sentence.
+    pub is_first: bool,
+}
+
+impl Family {
+    /// The family of a sentence that is like no other.
+    pub fn alone(number: u64) -> Self {
+        Self { number, is_first: true }
+    }
+}
+
+impl Default for Family {
+    fn default() -> Self {
+        Self::alone(0)
+    }
+}
+
+/// Where a sentence stands; displayed as `FILE:LINE`, as compilers print it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Which of the corpus's files, counted from 0.
+    pub file: usize,
+    /// That file as messages name it: its path.
+    pub path: Arc<str>,
+    /// The 1-based line on which the sentence starts.
+    pub line: u64,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.path, self.line)
+    }
+}
+
+/// A sentence's text or words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Running text; the tokenizer finds the words.
+    Text(String),
+    /// Words that were split beforehand, with their gold dependency tree as far as it is annotated.
+    Words(Vec<Word>),
+}
+
+/// A syntactic word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// The surface form.
+    pub form: String,
+    /// The head that the word depends on.
+    pub head: TreeHead,
+    /// Universal Dependencies relation to the head, with subtype if there is one (`nsubj:pass`).
+    pub relation: String,
+    /// Its part of speech, features, lemma and entities, where the corpus has them.
+    pub annotation: Annotation,
+}
+
+impl Word {
+    /// A word without annotations.
+    pub fn new(form: impl Into<String>, head: TreeHead, relation: impl Into<String>) -> Self {
+        Self { form: form.into(), head, relation: relation.into(), annotation: Annotation::default() }
+    }
+}
+
+/// The head of a word in a dependency tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TreeHead {
+    /// Head 0 in CoNLL-U: the word is a root.
+    Root,
+    /// The 0-based position of the head word in the sentence.
+    Word(usize),
+    /// `_` in CoNLL-U: not annotated.
+    Unknown,
+}
+
+impl TreeHead {
+    /// The head, if it is a word.
+    pub fn word(self) -> Option<usize> {
+        match self {
+            Self::Word(word) => Some(word),
+            Self::Root | Self::Unknown => None,
+        }
+    }
+}
+
+/// The beginning of a value, short enough for an error message, control characters made visible.
+pub(super) fn excerpt(text: &str) -> String {
+    const SHOWN: usize = 60;
+    let mut shown = String::new();
+    for c in text.chars().take(SHOWN) {
+        // Quotes are no danger, and JSON is full of them.
+        if c == '"' { shown.push(c) } else { shown.extend(c.escape_debug()) }
+    }
+    if text.chars().nth(SHOWN).is_some() {
+        shown.push_str("...");
+    }
+    shown
+}

@@ -1,0 +1,103 @@
+//! A corpus to its index: read once from its beginning to its end, as any run without an index reads it.
+
+use anyhow::{Context as _, Result};
+
+use super::{Corpus, FileIdentity};
+use crate::corpus::compression::Compression;
+use crate::corpus::files::input::Input;
+use crate::corpus::formats::reader::Name;
+use crate::corpus::index::{DocumentName, IndexedFile, Piece, Records, SEGMENT_SENTENCES, Segment};
+use crate::corpus::sentence::Family;
+use crate::system::errors::failure::{Class, Classify};
+
+/// An index in numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Indexed {
+    /// Files.
+    pub files: usize,
+    /// Sentences in them.
+    pub sentences: u64,
+    /// Segments of these.
+    pub segments: usize,
+}
+
+/// Writes the index of a corpus, of files that can be read again, by `write`, which is given the parts of it in order.
+/// Fails if the corpus cannot be read, or only once, or `write` fails.
+pub fn write_index(inputs: &[Input], write: impl FnMut(&[u8]) -> Result<()>) -> Result<Indexed> {
+    let corpus = Corpus::open(inputs)?;
+    index(corpus, write).class(Class::Input)
+}
+
+fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<Indexed> {
+    let about = corpus.files.as_slice().iter().map(|file| {
+        let only_once = || format!("`{}` can be read only once: an index is of files", file.path);
+        Ok((file.bytes.with_context(only_once)?, file.kind.compression != Compression::None))
+    });
+    let about: Vec<(u64, bool)> = about.collect::<Result<_>>()?;
+    let mut records = Records::new(write)?;
+    let (mut segment, mut families_before) = (Segment::new(0), 0);
+    while corpus.advance()? {
+        while let Some((piece, families)) = corpus.piece()? {
+            // What follows the last sentence of a file is of the segment of that sentence.
+            if segment.is_full() && !families.is_empty() {
+                records.add(&std::mem::replace(&mut segment, Segment::new(families_before)))?;
+            }
+            families_before = segment.add(piece, &families, families_before);
+        }
+        corpus.close()?;
+    }
+    if !segment.pieces.is_empty() {
+        records.add(&segment)?;
+    }
+    let (repeats, files) = (corpus.families.counts(), std::mem::take(&mut corpus.done));
+    let file = |(file, (bytes, is_compressed)): (FileIdentity, (u64, bool))| {
+        let FileIdentity { name, format, sha256, generated } = file;
+        IndexedFile { name, format, is_compressed, bytes, sha256, generated }
+    };
+    let files: Vec<IndexedFile> = files.into_iter().zip(about).map(file).collect();
+    let (count, sentences) = (files.len(), repeats.read);
+    Ok(Indexed { files: count, sentences, segments: records.finish(files, repeats)? })
+}
+
+impl Corpus {
+    /// The sentences of the open file up to its end or that of their segment, and their families; `None` at its end.
+    fn piece(&mut self) -> Result<Option<(Piece, Vec<Family>)>> {
+        let (file, document) = (self.done.len(), self.document);
+        let Some((_, lines)) = &mut self.current else { return Ok(None) };
+        let (start, lines_before) = lines.begin_piece();
+        let before = self.next_index - self.first_index;
+        let entity_fields = self.context.file.entity_fields.as_deref().map(Box::from);
+        let document_name = self.context.file.document.as_ref().map(DocumentName::from);
+        let most = SEGMENT_SENTENCES - self.next_index % SEGMENT_SENTENCES;
+        let mut families = Vec::new();
+        while (families.len() as u64) < most
+            && let Some(sentence) = self.read_of_file()?
+        {
+            families.push(sentence.family);
+        }
+        let (bytes, sha256) = self.current.as_mut().context("the file is open")?.1.end_piece();
+        let sentences = families.len() as u64;
+        let piece = Piece {
+            file,
+            sentences,
+            before,
+            start,
+            bytes,
+            lines_before,
+            sha256,
+            document,
+            entity_fields,
+            document_name,
+        };
+        Ok((bytes > 0).then_some((piece, families)))
+    }
+}
+
+impl From<&Name> for DocumentName {
+    fn from(name: &Name) -> Self {
+        match name {
+            Name::Text(text) => Self::Text(text.clone()),
+            Name::Number(number) => Self::Number(*number),
+        }
+    }
+}

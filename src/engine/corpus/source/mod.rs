@@ -1,0 +1,320 @@
+//! A corpus: its files one after the other, as one iterator of sentences.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::vec;
+
+use anyhow::{Context as _, Result, anyhow};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::compression::Compression;
+use super::family::{Families, Repeats};
+use super::files::input::{FileKind, Input};
+use super::files::{self, CorpusFile, Source};
+use super::formats::Format;
+use super::formats::reader::{Context, FileContext, Parsed};
+use super::index::{Index, IndexedFile, SEGMENT_SENTENCES};
+use super::lines::Lines;
+use super::sentence::Sentence;
+use crate::system::errors::failure::{Class, Classify};
+use crate::system::files::digest::hex;
+
+pub(super) mod indexing;
+mod selected;
+
+use selected::Selected;
+
+/// A corpus opened for reading: an iterator of its sentences in order. After an error it ends.
+pub struct Corpus {
+    name: String,
+    /// Those whose turn has not come.
+    files: vec::IntoIter<CorpusFile>,
+    current: Option<(FileName, Lines)>,
+    done: Vec<FileIdentity>,
+    passed_over: u64,
+    bytes: Option<u64>,
+    bytes_read: Arc<AtomicU64>,
+    next_index: u64,
+    /// The index of the first sentence of the file that is open.
+    first_index: u64,
+    /// The index of the first sentence of the document that is being read.
+    document: u64,
+    families: Families,
+    context: Context,
+    index: Option<Arc<Index>>,
+    /// The segments that are read by the index, if only some are.
+    selected: Option<Selected>,
+    failed: bool,
+}
+
+/// A file without its hash, which is not known yet.
+struct FileName {
+    name: String,
+    format: Format,
+}
+
+/// The identity of a corpus in a report: nothing of it is a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CorpusIdentity {
+    /// The names of what was given, joined by ` + `: of files, of folders, `-` for standard input.
+    pub name: String,
+    /// Its files in order.
+    pub files: Vec<FileIdentity>,
+    /// How often its sentences occur again, of those read.
+    pub repeats: Repeats,
+}
+
+impl CorpusIdentity {
+    /// Makes sure that it was the same when it was read again.
+    /// Fails if it was not.
+    pub fn ensure_same(&self, again: &Self) -> Result<()> {
+        let changed = || {
+            let name = &self.name;
+            anyhow!(
+                "corpus `{name}` changed while it was analysed, which reads it several times: run again when nothing writes to it"
+            )
+        };
+        if self == again { Ok(()) } else { Err(changed()).class(Class::Input) }
+    }
+
+    /// Pairs of files that hold the same bytes under two names: whatever is in both counts twice as evidence. Each comes
+    /// with the first of its kind. Empty files say nothing twice.
+    pub fn repeated(&self) -> Vec<[&FileIdentity; 2]> {
+        let empty = hex(&Sha256::digest([]));
+        let mut first: BTreeMap<&str, &FileIdentity> = BTreeMap::new();
+        let mut repeated = Vec::new();
+        for file in self.files.iter().filter(|file| file.sha256 != empty) {
+            let known = *first.entry(&file.sha256).or_insert(file);
+            if !ptr::eq(known, file) {
+                repeated.push([known, file]);
+            }
+        }
+        repeated
+    }
+}
+
+/// The identity of one file of a corpus.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileIdentity {
+    /// The file's name, or `-` for standard input.
+    pub name: String,
+    /// The format it was read as.
+    pub format: Format,
+    /// SHA-256 of all its bytes as they are stored, compressed or not, lower-case hexadecimal.
+    pub sha256: String,
+    /// By what its sentences were generated, where it says that they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generated: Option<String>,
+}
+
+impl Corpus {
+    /// Opens all that was named, to be read in that order.
+    /// Fails if a file is not there or cannot be opened, a folder has no corpus file, or a file is given twice.
+    pub fn open(inputs: &[Input]) -> Result<Self> {
+        let (files, passed_over) = files::of(inputs).class(Class::Input)?;
+        let name = inputs.iter().map(Input::name).collect::<Vec<_>>().join(" + ");
+        Ok(Self::of(name, files, passed_over))
+    }
+
+    /// The same as a run reads it: [`keeping`](Self::keeping) what it asks for, and [`indexed`](Self::indexed).
+    /// Fails as [`Corpus::open`] and [`Corpus::indexed`].
+    pub fn open_with(inputs: &[Input], asked: &[String], index: Option<&Arc<Index>>) -> Result<Self> {
+        Self::open(inputs)?.keeping(asked).indexed(index)
+    }
+
+    /// The same with these columns of CoNLL-U, or keys of JSON lines, in [`Annotation::asked`](super::Annotation::asked) of
+    /// each word: `xpos`, `lemma`, `deprel`, `deps`, `feats` or `misc`, or one feature or entry of these, `feats.Number`; of
+    /// JSON lines any key with an entry for each word.
+    pub fn keeping(mut self, asked: &[String]) -> Self {
+        self.context.asked = asked.into();
+        self
+    }
+
+    /// The same with its index, if there is one.
+    /// Fails if the index is of other files.
+    pub fn indexed(mut self, index: Option<&Arc<Index>>) -> Result<Self> {
+        if let Some(index) = index {
+            index.ensure_of(self.files.as_slice()).class(Class::Input)?;
+            self.index = Some(Arc::clone(index));
+        }
+        Ok(self)
+    }
+
+    /// Its index, if it has one.
+    pub fn index(&self) -> Option<&Arc<Index>> {
+        self.index.as_ref()
+    }
+
+    /// The same with only those segments that are wanted, by the numbers of their sentences, if it has an index; without one
+    /// nobody knows where they are, and all of it is read.
+    pub fn only(mut self, wanted: impl Fn(Range<u64>) -> bool) -> Self {
+        if let Some(index) = &self.index {
+            let of = |segment: u64| segment * SEGMENT_SENTENCES..(segment + 1) * SEGMENT_SENTENCES;
+            let segments: Vec<u64> = (0..index.segments()).filter(|&segment| wanted(of(segment))).collect();
+            let (files, read) = (std::mem::take(&mut self.files).collect(), Arc::clone(&self.bytes_read));
+            // Segments of compressed files share their bytes.
+            let share = segments.len() as u128;
+            self.bytes = self.bytes.map(|bytes| {
+                let read = u128::from(bytes) * share / u128::from(index.segments().max(1));
+                u64::try_from(read).unwrap_or(bytes)
+            });
+            self.selected = Some(Selected::new(Arc::clone(index), files, segments, read));
+        }
+        self
+    }
+
+    /// A corpus of one file that is in memory; `name` stands in the report and in error messages.
+    pub fn from_bytes(name: &str, bytes: impl Into<Cow<'static, [u8]>>, format: Format) -> Self {
+        let bytes = bytes.into();
+        let file = CorpusFile {
+            name: name.to_owned(),
+            path: name.into(),
+            kind: FileKind { format, compression: Compression::None },
+            bytes: Some(bytes.len() as u64),
+            source: Source::Bytes(bytes),
+        };
+        Self::of(name.to_owned(), vec![file], 0)
+    }
+
+    fn of(name: String, files: Vec<CorpusFile>, passed_over: u64) -> Self {
+        Self {
+            name,
+            bytes: files.iter().map(|file| file.bytes).sum(),
+            files: files.into_iter(),
+            current: None,
+            done: Vec::new(),
+            passed_over,
+            bytes_read: Arc::default(),
+            next_index: 0,
+            first_index: 0,
+            document: 0,
+            families: Families::default(),
+            context: Context::default(),
+            index: None,
+            selected: None,
+            failed: false,
+        }
+    }
+
+    /// The names of what was given, without folders.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Files and folders in the given folders that are no corpus files. They are no part of what it is: others may be written
+    /// there while it is analysed.
+    pub fn passed_over(&self) -> u64 {
+        self.passed_over
+    }
+
+    /// The size of all files as stored, in bytes, where it is known beforehand.
+    pub fn bytes(&self) -> Option<u64> {
+        self.bytes
+    }
+
+    /// A counter of the bytes read so far, for progress.
+    pub fn bytes_read(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.bytes_read)
+    }
+
+    /// Reads whatever was not asked for, so that the hashes cover the whole corpus, and says what was read; of segments
+    /// [that are wanted](Corpus::only) the rest of them, and the index says what the corpus is.
+    /// Fails if the rest cannot be read.
+    pub fn into_identity(mut self) -> Result<CorpusIdentity> {
+        if let Some(index) = self.index.clone().filter(|_| self.selected.is_some()) {
+            while self.read().class(Class::Input)?.is_some() {}
+            let file = |file: &IndexedFile| FileIdentity {
+                name: file.name.clone(),
+                format: file.format,
+                sha256: file.sha256.clone(),
+                generated: file.generated.clone(),
+            };
+            let (files, repeats) = (index.files.iter().map(file).collect(), index.repeats);
+            return Ok(CorpusIdentity { name: self.name, files, repeats });
+        }
+        self.read_to_the_end().class(Class::Input)?;
+        let repeats = self.families.counts();
+        Ok(CorpusIdentity { name: self.name, files: self.done, repeats })
+    }
+
+    fn read_to_the_end(&mut self) -> Result<()> {
+        self.close()?;
+        while self.advance()? {
+            self.close()?;
+        }
+        Ok(())
+    }
+
+    /// Opens the next file; false if there is none.
+    fn advance(&mut self) -> Result<bool> {
+        let Some(CorpusFile { name, path, kind, source, .. }) = self.files.next() else { return Ok(false) };
+        let shown = Arc::clone(&path);
+        let lines = source
+            .open()
+            .and_then(|source| Lines::new(self.done.len(), path, source, kind.compression, self.bytes_read()))
+            .with_context(|| format!("cannot open corpus `{shown}`"))?;
+        self.current = Some((FileName { name, format: kind.format }, lines));
+        self.document = self.next_index;
+        self.first_index = self.next_index;
+        self.context.file = FileContext::default();
+        Ok(true)
+    }
+
+    /// Closes the file that is open, if there is one, and remembers what it was.
+    fn close(&mut self) -> Result<()> {
+        if let Some((FileName { name, format }, lines)) = self.current.take() {
+            let generated = self.context.file.generated.take().map(String::from);
+            self.done.push(FileIdentity { name, format, sha256: lines.into_sha256()?, generated });
+        }
+        Ok(())
+    }
+
+    fn read(&mut self) -> Result<Option<Sentence>> {
+        if let Some(selected) = &mut self.selected {
+            return selected.next(&mut self.context);
+        }
+        loop {
+            if self.current.is_none() && !self.advance()? {
+                return Ok(None);
+            }
+            if let Some(sentence) = self.read_of_file()? {
+                return Ok(Some(sentence));
+            }
+            self.close()?;
+        }
+    }
+
+    /// The next sentence of the file that is open; `None` at its end.
+    fn read_of_file(&mut self) -> Result<Option<Sentence>> {
+        let Some((FileName { format, .. }, lines)) = &mut self.current else { return Ok(None) };
+        let parsed = (format.entry().read)(lines, &mut self.context)?;
+        Ok(parsed.map(|parsed| self.number(parsed)))
+    }
+
+    fn number(&mut self, Parsed { origin, content, begins_document, family, id }: Parsed) -> Sentence {
+        let index = self.next_index;
+        self.next_index += 1;
+        if begins_document {
+            self.document = index;
+        }
+        let entity_fields = self.context.file.entity_fields.clone();
+        let family = self.families.of(&content, family.as_deref());
+        Sentence { index, origin, document: self.document, family, id, entity_fields, content }
+    }
+}
+
+impl Iterator for Corpus {
+    type Item = Result<Sentence>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        // What follows an error may be the middle of a broken sentence: nobody is to read on.
+        let read = if self.failed { None } else { self.read().class(Class::Input).transpose() };
+        self.failed |= matches!(read, Some(Err(_)));
+        read
+    }
+}

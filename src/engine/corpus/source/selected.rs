@@ -1,0 +1,176 @@
+//! Some segments of a corpus, by its index: only what they stand on is read, and held against the index.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::vec;
+
+use anyhow::{Context as _, Result};
+
+use crate::corpus::compression::Compression;
+use crate::corpus::files::CorpusFile;
+use crate::corpus::formats::reader::{Context, FileContext, Name, Parsed};
+use crate::corpus::index::{DocumentName, Index, Piece, SEGMENT_SENTENCES};
+use crate::corpus::lines::Lines;
+use crate::corpus::sentence::{Family, Sentence};
+use crate::system::files::digest::hex;
+
+/// Segments of a corpus as one run of sentences.
+pub(super) struct Selected {
+    index: Arc<Index>,
+    files: Vec<CorpusFile>,
+    /// The numbers of those whose turn has not come.
+    segments: vec::IntoIter<u64>,
+    /// Of the segment that is read, those whose turn has not come.
+    pieces: vec::IntoIter<Piece>,
+    /// Of the same, those of the sentences to come.
+    families: vec::IntoIter<Family>,
+    current: Option<Open>,
+    next_index: u64,
+    document: u64,
+    bytes_read: Arc<AtomicU64>,
+}
+
+/// A piece that is read, or a compressed file, which is read from its beginning to its end.
+struct Open {
+    file: usize,
+    lines: Lines,
+    /// The digest that its bytes must have.
+    sha256: String,
+    /// Sentences of the file that were read before, in this piece or passed over.
+    passed: u64,
+    /// Sentences of the piece to come.
+    left: u64,
+}
+
+impl Selected {
+    pub(super) fn new(
+        index: Arc<Index>,
+        files: Vec<CorpusFile>,
+        segments: Vec<u64>,
+        bytes_read: Arc<AtomicU64>,
+    ) -> Self {
+        Self {
+            index,
+            files,
+            segments: segments.into_iter(),
+            pieces: Vec::new().into_iter(),
+            families: Vec::new().into_iter(),
+            current: None,
+            next_index: 0,
+            document: 0,
+            bytes_read,
+        }
+    }
+
+    /// The next sentence; after the last, all that was read is what was indexed.
+    pub(super) fn next(&mut self, context: &mut Context) -> Result<Option<Sentence>> {
+        while self.current.as_ref().is_none_or(|open| open.left == 0) {
+            if !self.begin_piece(context)? {
+                return Ok(None);
+            }
+        }
+        let Parsed { origin, content, begins_document, id, .. } = self.read(context)?;
+        let index = self.next_index;
+        self.next_index += 1;
+        if begins_document {
+            self.document = index;
+        }
+        let family = self.families.next().context("a segment has a family for each sentence")?;
+        let entity_fields = context.file.entity_fields.clone();
+        Ok(Some(Sentence { index, origin, document: self.document, family, id, entity_fields, content }))
+    }
+
+    /// Reads a sentence of what is open. A file that has changed may be anything, so that comes before other errors.
+    fn read(&mut self, context: &mut Context) -> Result<Parsed> {
+        let open = self.current.as_mut().context("a piece is open")?;
+        let format = self.files[open.file].kind.format;
+        match (format.entry().read)(&mut open.lines, context) {
+            Ok(Some(parsed)) => {
+                open.left = open.left.saturating_sub(1);
+                open.passed += 1;
+                Ok(parsed)
+            }
+            Ok(None) => Err(self.index.changed(&self.files[open.file].path)),
+            Err(error) => {
+                self.close()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Goes on to the next piece; false if there is none.
+    fn begin_piece(&mut self, context: &mut Context) -> Result<bool> {
+        let Some(piece) = self.next_piece()? else {
+            self.close()?;
+            return Ok(false);
+        };
+        let Piece { file, sentences, before, .. } = piece;
+        let compression = self.files[file].kind.compression;
+        let is_open = self.current.as_ref().is_some_and(|open| open.file == file && open.passed <= before);
+        if compression == Compression::None || !is_open {
+            self.close()?;
+            self.open(&piece, compression, context)?;
+        }
+        // Of a compressed file, what is between two pieces is read as well.
+        while let Some(open) = self.current.as_mut().filter(|open| open.passed < before) {
+            open.left = 1;
+            self.read(context)?;
+        }
+        self.document = piece.document;
+        if let Some(open) = &mut self.current {
+            open.left = sentences;
+        }
+        Ok(true)
+    }
+
+    fn next_piece(&mut self) -> Result<Option<Piece>> {
+        loop {
+            if let Some(piece) = self.pieces.next() {
+                return Ok(Some(piece));
+            }
+            let Some(number) = self.segments.next() else { return Ok(None) };
+            let segment = self.index.segment(number)?;
+            self.next_index = number * SEGMENT_SENTENCES;
+            self.families = segment.families().into_iter();
+            self.pieces = segment.pieces.into_iter();
+        }
+    }
+
+    fn open(&mut self, piece: &Piece, compression: Compression, context: &mut Context) -> Result<()> {
+        let (number, file) = (piece.file, &self.files[piece.file]);
+        let is_plain = compression == Compression::None;
+        let (start, bytes) = if is_plain { (piece.start, piece.bytes) } else { (0, u64::MAX) };
+        let (path, read) = (Arc::clone(&file.path), Arc::clone(&self.bytes_read));
+        let lines =
+            file.source.open_at(start, bytes).and_then(|source| Lines::new(number, path, source, compression, read));
+        let lines = lines.with_context(|| format!("cannot open corpus `{}`", file.path))?;
+        self.current = Some(if is_plain {
+            let lines = lines.after(piece.lines_before);
+            context.file = FileContext {
+                entity_fields: piece.entity_fields.as_deref().map(Arc::from),
+                document: piece.document_name.as_ref().map(Name::from),
+                ..FileContext::default()
+            };
+            Open { file: number, lines, sha256: hex(&piece.sha256), passed: piece.before, left: 0 }
+        } else {
+            context.file = FileContext::default();
+            Open { file: number, lines, sha256: self.index.files[number].sha256.clone(), passed: 0, left: 0 }
+        });
+        Ok(())
+    }
+
+    /// Closes what is open, all of which must be what was indexed.
+    fn close(&mut self) -> Result<()> {
+        let Some(Open { file, lines, sha256, .. }) = self.current.take() else { return Ok(()) };
+        if lines.into_sha256()? == sha256 { Ok(()) } else { Err(self.index.changed(&self.files[file].path)) }
+    }
+}
+
+impl From<&DocumentName> for Name {
+    fn from(name: &DocumentName) -> Self {
+        match name {
+            DocumentName::Text(text) => Self::Text(text.clone()),
+            DocumentName::Number(number) => Self::Number(*number),
+        }
+    }
+}

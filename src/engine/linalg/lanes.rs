@@ -1,0 +1,98 @@
+//! Values side by side: loops over [`LANES`] partial results, which the compiler keeps in one vector.
+
+#![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
+
+/// How many values are computed side by side: one vector of f32 of the widest registers (AVX-512), two of f64.
+pub const LANES: usize = 16;
+
+/// Combines partial results to one, by halves: four steps, each on the result of the one before.
+#[inline(always)]
+pub fn across<T: Copy>(mut lanes: [T; LANES], combine: impl Fn(T, T) -> T) -> T {
+    let mut width = LANES;
+    while width > 1 {
+        width /= 2;
+        for lane in 0..width {
+            lanes[lane] = combine(lanes[lane], lanes[lane + width]);
+        }
+    }
+    lanes[0]
+}
+
+/// The sum of weights, whole vectors; of each lane in f32, of which a row of 512 has 32.
+#[inline(always)]
+pub fn sum(weights: &[f32]) -> f64 {
+    let mut partial = [0.0_f32; LANES];
+    for weights in weights.as_chunks::<LANES>().0 {
+        for lane in 0..LANES {
+            partial[lane] += weights[lane];
+        }
+    }
+    across(partial.map(f64::from), |a, b| a + b)
+}
+
+/// The dot product of two rows of equal length.
+#[inline(always)]
+pub fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut partial = [0.0; LANES];
+    let (a, a_rest) = a.as_chunks::<LANES>();
+    let (b, b_rest) = b.as_chunks::<LANES>();
+    for (a, b) in a.iter().zip(b) {
+        for lane in 0..LANES {
+            partial[lane] = a[lane].mul_add(b[lane], partial[lane]);
+        }
+    }
+    for ((partial, a), b) in partial.iter_mut().zip(a_rest).zip(b_rest) {
+        *partial = a.mul_add(*b, *partial);
+    }
+    across(partial, |a, b| a + b)
+}
+
+/// `(a + a_shift) · (b + b_shift)` of rows of equal length: what is left when a shift cancels most of a row is not lost in
+/// the rounding of larger terms.
+#[inline(always)]
+pub fn shifted_dot(a: &[f32], a_shift: &[f32], b: &[f32], b_shift: &[f32]) -> f32 {
+    let mut partial = [0.0; LANES];
+    let (a, a_rest) = a.as_chunks::<LANES>();
+    let (b, b_rest) = b.as_chunks::<LANES>();
+    let (a_shift, a_shift_rest) = a_shift.as_chunks::<LANES>();
+    let (b_shift, b_shift_rest) = b_shift.as_chunks::<LANES>();
+    for (((a, a_shift), b), b_shift) in a.iter().zip(a_shift).zip(b).zip(b_shift) {
+        for lane in 0..LANES {
+            partial[lane] = (a[lane] + a_shift[lane]).mul_add(b[lane] + b_shift[lane], partial[lane]);
+        }
+    }
+    let rest = a_rest.iter().zip(a_shift_rest).zip(b_rest).zip(b_shift_rest);
+    for (partial, (((a, a_shift), b), b_shift)) in partial.iter_mut().zip(rest) {
+        *partial = (a + a_shift).mul_add(b + b_shift, *partial);
+    }
+    across(partial, |a, b| a + b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_have_every_whole_vector() {
+        let row: Vec<f32> = (0..37_u8).map(f32::from).collect();
+        assert_eq!(sum(&row), 31.0 * 32.0 / 2.0);
+    }
+
+    #[test]
+    fn dot_products_have_every_value() {
+        let row: Vec<f32> = (0..37_u8).map(f32::from).collect();
+        assert_eq!(dot(&row, &row), 36.0 * 37.0 * 73.0 / 6.0);
+        assert_eq!(dot(&row[..3], &row[1..4]), 8.0);
+        // (x + 2)(2x - 1) = 2x² + 3x - 2
+        let (twos, ones, doubled) = ([2.0; 37], [-1.0; 37], row.iter().map(|x| 2.0 * x).collect::<Vec<_>>());
+        let expected = 2.0 * 36.0 * 37.0 * 73.0 / 6.0 + 3.0 * 36.0 * 37.0 / 2.0 - 2.0 * 37.0;
+        assert_eq!(shifted_dot(&row, &twos, &doubled, &ones), expected);
+    }
+
+    #[test]
+    fn every_lane_counts_once() {
+        let powers: [u32; LANES] = std::array::from_fn(|lane| 1 << lane);
+        assert_eq!(across(powers, |a, b| a + b), 0xffff);
+        assert_eq!(across(powers, u32::max), 0x8000);
+    }
+}

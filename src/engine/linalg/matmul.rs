@@ -1,0 +1,245 @@
+//! Matrix products on slices: the `gemm` crate behind a safe interface.
+
+use gemm::{Parallelism, gemm};
+
+/// The numbers that matrices are of.
+pub trait Number: Copy + 'static {
+    /// 0
+    const ZERO: Self;
+    /// 1
+    const ONE: Self;
+}
+
+impl Number for f32 {
+    const ZERO: Self = 0.0;
+    const ONE: Self = 1.0;
+}
+
+impl Number for f64 {
+    const ZERO: Self = 0.0;
+    const ONE: Self = 1.0;
+}
+
+/// A matrix to read, with room between its rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Matrix<'a, T = f32> {
+    values: &'a [T],
+    rows: usize,
+    columns: usize,
+    row_stride: usize,
+    column_stride: usize,
+}
+
+impl<'a, T: Number> Matrix<'a, T> {
+    /// A matrix whose rows follow each other.
+    /// Panics if `values` is shorter than `rows * columns`.
+    pub fn new(values: &'a [T], rows: usize, columns: usize) -> Self {
+        Self::strided(values, rows, columns, columns)
+    }
+
+    /// A matrix whose rows begin `row_stride` values apart.
+    /// Panics if `values` does not reach to the end of the last row.
+    pub fn strided(values: &'a [T], rows: usize, columns: usize, row_stride: usize) -> Self {
+        let fits = reach(rows, columns, row_stride).is_some_and(|reach| values.len() >= reach);
+        assert!(fits, "a matrix of {rows} x {columns}, stride {row_stride}");
+        Self { values, rows, columns, row_stride, column_stride: 1 }
+    }
+
+    /// The number of rows.
+    pub fn rows(self) -> usize {
+        self.rows
+    }
+
+    /// The number of columns.
+    pub fn columns(self) -> usize {
+        self.columns
+    }
+
+    /// One value.
+    /// Panics if there is none.
+    pub fn at(self, row: usize, column: usize) -> T {
+        assert!(row < self.rows && column < self.columns, "a place in the matrix");
+        self.values[row * self.row_stride + column * self.column_stride]
+    }
+
+    /// Some of the columns.
+    /// Panics if the matrix has fewer.
+    pub fn columns_from(self, first: usize, columns: usize) -> Self {
+        assert!(first + columns <= self.columns, "columns of the matrix");
+        Self { values: &self.values[first * self.column_stride..], columns, ..self }
+    }
+
+    /// Some of the rows.
+    /// Panics if the matrix has fewer.
+    pub fn rows_from(self, first: usize, rows: usize) -> Self {
+        assert!(first + rows <= self.rows, "rows of the matrix");
+        Self { values: &self.values[first * self.row_stride..], rows, ..self }
+    }
+
+    /// The same values with rows and columns exchanged.
+    pub fn transposed(self) -> Self {
+        Self {
+            rows: self.columns,
+            columns: self.rows,
+            row_stride: self.column_stride,
+            column_stride: self.row_stride,
+            ..self
+        }
+    }
+
+    /// The values from a row and a column on.
+    fn from(&self, row: usize, column: usize) -> *const T {
+        self.values[row * self.row_stride + column * self.column_stride..].as_ptr()
+    }
+}
+
+/// A row-major matrix to write, with room between its rows.
+#[derive(Debug)]
+pub struct MatrixMut<'a, T = f32> {
+    values: &'a mut [T],
+    rows: usize,
+    columns: usize,
+    row_stride: usize,
+}
+
+impl<'a, T: Number> MatrixMut<'a, T> {
+    /// A matrix whose rows follow each other.
+    /// Panics if `values` is shorter than `rows * columns`.
+    pub fn new(values: &'a mut [T], rows: usize, columns: usize) -> Self {
+        Self::strided(values, rows, columns, columns)
+    }
+
+    /// A matrix whose rows begin `row_stride` values apart.
+    /// Panics if `values` does not reach to the end of the last row, or rows overlap.
+    pub fn strided(values: &'a mut [T], rows: usize, columns: usize, row_stride: usize) -> Self {
+        let fits = row_stride >= columns && reach(rows, columns, row_stride).is_some_and(|reach| values.len() >= reach);
+        assert!(fits, "a matrix of {rows} x {columns}, stride {row_stride}");
+        Self { values, rows, columns, row_stride }
+    }
+}
+
+/// How many values it takes to the end of the last row; `None` if that overflows.
+fn reach(rows: usize, columns: usize, row_stride: usize) -> Option<usize> {
+    rows.checked_sub(1).map_or(Some(0), |last| last.checked_mul(row_stride)?.checked_add(columns))
+}
+
+/// The columns of `b` that one call of gemm gets: with them its packed part of `b` stays in the second-level cache.
+/// Of 128 to 768 the best for the shapes of small and base models (docs/PERFORMANCE.md).
+const COLUMNS: usize = 256;
+
+/// The rows of `b` that one call of gemm gets, measured likewise.
+const INNER: usize = 512;
+
+/// `into = a b`, on this thread.
+/// Panics if the shapes do not fit.
+pub fn multiply<T: Number>(into: MatrixMut<'_, T>, a: Matrix<'_, T>, b: Matrix<'_, T>) {
+    product(into, a, b, false);
+}
+
+/// `into += a b`, on this thread.
+/// Panics if the shapes do not fit.
+pub fn multiply_add<T: Number>(into: MatrixMut<'_, T>, a: Matrix<'_, T>, b: Matrix<'_, T>) {
+    product(into, a, b, true);
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "what is written is borrowed for the one call")]
+fn product<T: Number>(into: MatrixMut<'_, T>, a: Matrix<'_, T>, b: Matrix<'_, T>, add: bool) {
+    assert_eq!((into.rows, a.columns, b.columns), (a.rows, b.rows, into.columns), "shapes fit");
+    let stride = |stride: usize| isize::try_from(stride).expect("a slice is shorter than isize::MAX");
+    for column in (0..b.columns).step_by(COLUMNS) {
+        let columns = COLUMNS.min(b.columns - column);
+        for inner in (0..b.rows).step_by(INNER) {
+            let add = add || inner > 0;
+            // SAFETY: the constructors checked that every index of each matrix is inside its slice, the shapes fit, the
+            // block lies within them, and `into` is borrowed mutably, so it overlaps neither `a` nor `b`.
+            // gemm itself has no safe interface.
+            unsafe {
+                gemm(
+                    into.rows,
+                    columns,
+                    INNER.min(b.rows - inner),
+                    into.values[column..].as_mut_ptr(),
+                    1,
+                    stride(into.row_stride),
+                    add,
+                    a.from(0, inner),
+                    stride(a.column_stride),
+                    stride(a.row_stride),
+                    b.from(inner, column),
+                    stride(b.column_stride),
+                    stride(b.row_stride),
+                    if add { T::ONE } else { T::ZERO },
+                    T::ONE,
+                    false,
+                    false,
+                    false,
+                    Parallelism::None,
+                );
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_small_product() {
+        // [1 2; 3 4; 5 6] times [1 0 1; 0 1 1], into the first three of four columns.
+        let (a, b) = ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, 0.0, 1.0, 0.0, 1.0, 1.0]);
+        let mut c = [-1.0; 12];
+        multiply(MatrixMut::strided(&mut c, 3, 3, 4), Matrix::new(&a, 3, 2), Matrix::new(&b, 2, 3));
+        assert_eq!(c, [1.0, 2.0, 3.0, -1.0, 3.0, 4.0, 7.0, -1.0, 5.0, 6.0, 11.0, -1.0]);
+        multiply_add(MatrixMut::strided(&mut c, 3, 3, 4), Matrix::new(&a, 3, 2), Matrix::new(&b, 2, 3));
+        assert_eq!(c, [2.0, 4.0, 6.0, -1.0, 6.0, 8.0, 14.0, -1.0, 10.0, 12.0, 22.0, -1.0]);
+    }
+
+    proptest! {
+        /// Whole numbers, so that sums are exact whatever the order of addition.
+        #[test]
+        fn products_are_what_the_definition_says(
+            (rows, inner, columns) in (1..40_usize, (0..2_usize, 1..40_usize), (0..3_usize, 1..40_usize)),
+            room in 0..3_usize,
+            turned: bool,
+            seed in 0..1000_usize,
+        ) {
+            let (inner, columns) = (inner.0 * INNER + inner.1, columns.0 * COLUMNS + columns.1);
+            let value = |place: usize| ((place * 31 + seed) % 17) as f32 - 8.0;
+            let a: Vec<f32> = (0..rows * (inner + room)).map(value).collect();
+            let b: Vec<f32> = (0..(inner + room) * (columns + room)).map(|place| value(place + 5)).collect();
+            let (down, across) = if turned { (1, inner + room) } else { (columns + room, 1) };
+            let matrix = if turned {
+                Matrix::strided(&b, columns, inner, inner + room).transposed()
+            } else {
+                Matrix::strided(&b, inner, columns, columns + room)
+            };
+            let mut product = vec![0.5; rows * (columns + room)];
+            let a_matrix = Matrix::strided(&a, rows, inner, inner + room);
+            multiply(MatrixMut::strided(&mut product, rows, columns, columns + room), a_matrix, matrix);
+            for row in 0..rows {
+                for column in 0..columns {
+                    let terms = (0..inner).map(|k| a[row * (inner + room) + k] * b[k * down + column * across]);
+                    prop_assert_eq!(product[row * (columns + room) + column], terms.sum::<f32>());
+                }
+                if row + 1 < rows {
+                    prop_assert!(product[row * (columns + room) + columns..][..room].iter().all(|&value| value == 0.5));
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a matrix of 4294967296 x 4294967296")]
+    fn sizes_that_overflow() {
+        let _ = Matrix::<f32>::new(&[], 1 << 32, 1 << 32);
+    }
+
+    #[test]
+    #[should_panic(expected = "shapes fit")]
+    fn shapes_that_do_not_fit() {
+        let mut c = [0.0; 4];
+        multiply(MatrixMut::new(&mut c, 2, 2), Matrix::new(&[1.0; 6], 2, 3), Matrix::new(&[1.0; 4], 2, 2));
+    }
+}

@@ -1,0 +1,77 @@
+//! Searches of rows of weights, written so that the compiler vectorises them in a caller compiled for wide vectors.
+
+#![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
+
+use super::lanes::{LANES, across};
+
+/// A weight: f32 between tokens, f64 between words.
+pub trait Weight: Copy + PartialOrd {
+    /// Less than any weight.
+    const LEAST: Self;
+}
+
+impl Weight for f32 {
+    const LEAST: Self = f32::NEG_INFINITY;
+}
+
+impl Weight for f64 {
+    const LEAST: Self = f64::NEG_INFINITY;
+}
+
+/// The largest of `values`, whole vectors of [`LANES`].
+#[inline(always)]
+pub fn largest<T: Weight>(values: &[T]) -> T {
+    let mut most = [T::LEAST; LANES];
+    for chunk in values.as_chunks::<LANES>().0 {
+        for lane in 0..LANES {
+            most[lane] = if chunk[lane] > most[lane] { chunk[lane] } else { most[lane] };
+        }
+    }
+    across(most, |a, b| if b > a { b } else { a })
+}
+
+/// The largest of `values` times `kept`, which is 1 or 0 for each; whole vectors of both.
+#[inline(always)]
+pub fn largest_kept(values: &[f32], kept: &[f32]) -> f32 {
+    let mut most = [0.0; LANES];
+    for (values, kept) in values.as_chunks::<LANES>().0.iter().zip(kept.as_chunks::<LANES>().0) {
+        for lane in 0..LANES {
+            let value = values[lane] * kept[lane];
+            most[lane] = if value > most[lane] { value } else { most[lane] };
+        }
+    }
+    largest(&most)
+}
+
+/// The place of the first of `values` that is not less than `least`; 0 if there is none.
+#[inline(always)]
+pub fn first_at_least<T: Weight>(values: &[T], least: T) -> usize {
+    for (number, chunk) in values.as_chunks::<LANES>().0.iter().enumerate() {
+        let mut found = false;
+        for &value in chunk {
+            found |= value >= least;
+        }
+        if found {
+            return number * LANES + chunk.iter().position(|&value| value >= least).unwrap_or(0);
+        }
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_first_of_the_largest(values in prop::collection::vec(0..20_u8, 1..80)) {
+            let mut padded: Vec<f64> = values.iter().map(|&value| f64::from(value)).collect();
+            padded.resize(values.len().next_multiple_of(LANES), -1.0);
+            let most = values.iter().copied().max().unwrap();
+            prop_assert_eq!(largest(&padded), f64::from(most));
+            let first = values.iter().position(|&value| value == most).unwrap();
+            prop_assert_eq!(first_at_least(&padded, largest(&padded)), first);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Eigenvalues of products of weights.
+
+use nalgebra::{Complex, DMatrix};
+
+use super::matmul::Matrix;
+
+/// A matrix of weights in f64.
+pub fn dense(weights: Matrix<'_>) -> DMatrix<f64> {
+    DMatrix::from_fn(weights.rows(), weights.columns(), |row, column| f64::from(weights.at(row, column)))
+}
+
+/// How many of the largest it takes for their sum to be at least this share of the sum of all; none of them is negative but
+/// by rounding.
+pub fn count_for_share(share: f64, mut values: Vec<f64>) -> usize {
+    values.sort_by(|a, b| b.total_cmp(a));
+    let all: f64 = values.iter().sum();
+    let mut sum = 0.0;
+    let before = values.iter().take_while(|&&value| {
+        let short = sum < share * all;
+        sum += value;
+        short
+    });
+    before.count()
+}
+
+/// `Re(sum of eigenvalues) / sum of their sizes` of a square matrix, from -1 to 1; `None` where all are 0, or the algorithm
+/// does not end.
+pub fn positive_share(matrix: DMatrix<f64>) -> Option<f64> {
+    /// The eigenvalues of a matrix of n rows take some two steps each; more than this many for one is none.
+    const MOST_STEPS: usize = 100;
+    let steps = MOST_STEPS * matrix.nrows();
+    let eigenvalues = nalgebra::Schur::try_new(matrix, f64::EPSILON, steps)?.complex_eigenvalues();
+    let sizes: f64 = eigenvalues.iter().map(|value: &Complex<f64>| value.re.hypot(value.im)).sum();
+    let real: f64 = eigenvalues.iter().map(|value| value.re).sum();
+    (sizes > 0.0).then_some(real / sizes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_by_hand() {
+        assert_eq!(count_for_share(0.9, vec![1.0, 8.0, 1.0]), 2);
+        assert_eq!(count_for_share(0.9, vec![1.0; 10]), 9);
+        assert_eq!(count_for_share(0.9, vec![0.0; 3]), 0);
+        assert_eq!(count_for_share(1.0, vec![5.0]), 1);
+    }
+
+    #[test]
+    fn eigenvalues_by_hand() {
+        let share = |rows: usize, values: &[f64]| positive_share(DMatrix::from_row_slice(rows, rows, values));
+        assert_eq!(share(2, &[2.0, 0.0, 0.0, 3.0]), Some(1.0));
+        assert!((share(2, &[3.0, 5.0, 0.0, -1.0]).unwrap() - 0.5).abs() < 1e-12);
+        // A turn by a right angle: i and -i.
+        assert!(share(2, &[0.0, -1.0, 1.0, 0.0]).unwrap().abs() < 1e-12);
+        assert_eq!(share(2, &[0.0; 4]), None);
+    }
+}

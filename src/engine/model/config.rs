@@ -1,0 +1,364 @@
+//! The sizes and options of an encoder, in the words of BERT's `config.json`, whatever its family calls them.
+
+use anyhow::{Result, anyhow, bail, ensure};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+
+use crate::system::json::problem;
+use crate::system::terminal::shortened;
+
+/// The activation between the two linear layers of a feed-forward block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum Activation {
+    /// `x Phi(x)` by the error function, as transformers' `gelu` and `gelu_python`.
+    Gelu,
+    /// The tanh approximation of Hendrycks & Gimpel 2016, as transformers' `gelu_new`, `gelu_pytorch_tanh`,
+    /// `gelu_fast` and `gelu_accurate`, which differ in how they are computed.
+    GeluTanh,
+    /// `max(x, 0)`.
+    Relu,
+    /// `x / (1 + e^-x)`, transformers' `silu` and `swish`.
+    Silu,
+}
+
+impl Activation {
+    /// All activations by the names that `config.json` has for them.
+    pub const ALL: &[(&str, Self)] = &[
+        ("gelu", Self::Gelu),
+        ("gelu_python", Self::Gelu),
+        ("gelu_new", Self::GeluTanh),
+        ("gelu_pytorch_tanh", Self::GeluTanh),
+        ("gelu_fast", Self::GeluTanh),
+        ("gelu_accurate", Self::GeluTanh),
+        ("relu", Self::Relu),
+        ("silu", Self::Silu),
+        ("swish", Self::Silu),
+    ];
+}
+
+impl TryFrom<String> for Activation {
+    type Error = anyhow::Error;
+
+    fn try_from(name: String) -> Result<Self> {
+        named("activation", &name, Self::ALL)
+    }
+}
+
+/// How a model knows where its tokens are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum PositionEmbedding {
+    /// An embedding of each position, added to that of the word.
+    #[default]
+    Absolute,
+    /// An embedding of each distance, whose product with the query is added to the score (Shaw et al. 2018).
+    RelativeKey,
+    /// The same, and its product with the key is added too (Huang et al. 2020, method 4).
+    RelativeKeyQuery,
+}
+
+impl TryFrom<String> for PositionEmbedding {
+    type Error = anyhow::Error;
+
+    fn try_from(name: String) -> Result<Self> {
+        let all = [
+            ("absolute", Self::Absolute),
+            ("relative_key", Self::RelativeKey),
+            ("relative_key_query", Self::RelativeKeyQuery),
+        ];
+        named("position_embedding_type", &name, &all)
+    }
+}
+
+/// The entry of `all` under `name`; the error lists all names.
+pub(super) fn named<T: Copy>(what: &str, name: &str, all: &[(&str, T)]) -> Result<T> {
+    let Some((_, found)) = all.iter().find(|(known, _)| *known == name) else {
+        let known: Vec<&str> = all.iter().map(|(known, _)| *known).collect();
+        bail!("{what} {:?} is not supported (supported: {})", shortened(name), known.join(", "));
+    };
+    Ok(*found)
+}
+
+/// The sizes and options of an encoder, with the names of transformers' `BertConfig`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Config {
+    /// Rows of the token embedding.
+    pub vocab_size: usize,
+    /// Width of the embeddings where a linear layer leads from them to `hidden_size`; `None`: they have that width.
+    #[serde(skip)]
+    pub embedding_size: Option<usize>,
+    /// Width of the embeddings by which the masked-LM head predicts, where they are not those of the input;
+    /// `None`: as wide as those.
+    #[serde(skip)]
+    pub output_embedding_size: Option<usize>,
+    /// Width of the hidden states.
+    pub hidden_size: usize,
+    /// Layers.
+    pub num_hidden_layers: usize,
+    /// Heads per layer.
+    pub num_attention_heads: usize,
+    /// Width between the two linear layers of a feed-forward block.
+    pub intermediate_size: usize,
+    /// Activation of the feed-forward blocks.
+    pub hidden_act: Activation,
+    /// Rows of the position embedding.
+    pub max_position_embeddings: usize,
+    /// The way positions enter.
+    #[serde(default)]
+    pub position_embedding_type: PositionEmbedding,
+    /// The id of the padding token where positions are counted from it, as in RoBERTa: the first token has the
+    /// position after it. `None`: positions are counted from 0.
+    #[serde(skip)]
+    pub padding: Option<u32>,
+    /// The longest sequence in which every token attends to all, where attention over longer ones is sparse: of those
+    /// a head's attention is not `[n, n]` weights, so they do not run. `None`: there is no limit.
+    #[serde(skip)]
+    pub full_attention: Option<usize>,
+    /// Rows of the segment embedding; 0: there is none, and segments do not matter.
+    #[serde(default = "default_type_vocab_size")]
+    pub type_vocab_size: usize,
+    /// Added to the variance in layer normalisation.
+    #[serde(default = "default_layer_norm_eps")]
+    pub layer_norm_eps: f64,
+    /// Standard deviation of the weights before training.
+    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
+    pub initializer_range: f64,
+    /// Whether the masked-LM head predicts tokens by their input embeddings.
+    #[serde(default = "tied_by_default")]
+    pub tie_word_embeddings: bool,
+}
+
+/// transformers' default in every family, for configs that leave the field out.
+pub(super) fn tied_by_default() -> bool {
+    true
+}
+
+/// transformers' default in every family, for configs that leave the field out.
+pub(super) fn default_initializer_range() -> f64 {
+    0.02
+}
+
+/// Null stands for the default.
+pub(super) fn initializer_range<'de, D: Deserializer<'de>>(value: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(value)?.unwrap_or_else(default_initializer_range))
+}
+
+/// Reads the text of a `config.json` as any of the types that say which fields a family has.
+/// Fails if a field is missing or has a value of another type; the error names the field, the line and the column.
+pub(super) fn fields<T: DeserializeOwned>(text: &str) -> Result<T> {
+    serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(text)).map_err(|error| {
+        let field = error.path().to_string();
+        let problem = problem(error.inner());
+        // `.` is the whole object, as where a field is missing, which the problem itself names.
+        if field == "." || problem.starts_with(&field) { anyhow!(problem) } else { anyhow!("{field}: {problem}") }
+    })
+}
+
+/// transformers' `BertConfig` default, for configs that leave the field out.
+fn default_type_vocab_size() -> usize {
+    2
+}
+
+/// transformers' `BertConfig` default, for configs that leave the field out.
+fn default_layer_norm_eps() -> f64 {
+    1e-12
+}
+
+/// No size of any model comes near: the largest vocabularies have about a million entries (XLM-V, Liang et al. 2023).
+/// The product of two sizes and a small number then fits into 64 bits.
+pub(super) const LARGEST_SIZE: usize = 1 << 24;
+
+/// `MPNetEncoder` sorts distances into so many buckets, whatever the config says.
+pub(super) const DISTANCE_BUCKETS: usize = 32;
+
+/// No encoder comes near: DeepNet (Wang et al. 2022) was trained with 1000 layers to show that it can be done.
+const MOST_LAYERS: usize = 1 << 10;
+
+/// No encoder comes near: XLM-R XXL (Goyal et al. 2021) has 48 layers of 32 heads, Megatron-BERT (Shoeybi et al. 2019)
+/// 48 of 40. What is summed up for each head takes about 100 KB in each worker.
+pub const MOST_HEADS: usize = 1 << 12;
+
+impl Config {
+    /// Reads the text of a `config.json` that has BERT's names.
+    /// Fails if a field is missing or has a value that is not supported.
+    pub fn parse(text: &str) -> Result<Self> {
+        let config: Self = fields(text)?;
+        ensure!(config.type_vocab_size > 0, "type_vocab_size is 0");
+        Ok(config)
+    }
+
+    /// The same, unless its sizes fit no encoder.
+    /// Fails if they do not.
+    pub fn checked(self) -> Result<Self> {
+        let sizes = [
+            ("vocab_size", self.vocab_size, LARGEST_SIZE),
+            ("hidden_size", self.hidden_size, LARGEST_SIZE),
+            ("embedding_size", self.embedding_width(), LARGEST_SIZE),
+            ("output_embedding_size", self.output_embedding_width(), LARGEST_SIZE),
+            ("num_hidden_layers", self.num_hidden_layers, MOST_LAYERS),
+            ("num_attention_heads", self.num_attention_heads, LARGEST_SIZE),
+            ("intermediate_size", self.intermediate_size, LARGEST_SIZE),
+            ("max_position_embeddings", self.max_position_embeddings, LARGEST_SIZE),
+        ];
+        for (name, size, most) in sizes {
+            ensure!(size > 0, "{name} is 0");
+            ensure!(size <= most, "{name} is {size}: no model has more than {most}");
+        }
+        ensure!(self.type_vocab_size <= LARGEST_SIZE, "type_vocab_size is {}", self.type_vocab_size);
+        ensure!(
+            self.hidden_size.is_multiple_of(self.num_attention_heads),
+            "hidden_size {} is not a multiple of num_attention_heads {}",
+            self.hidden_size,
+            self.num_attention_heads,
+        );
+        let heads = self.num_hidden_layers * self.num_attention_heads;
+        ensure!(
+            heads <= MOST_HEADS,
+            "num_hidden_layers {} times num_attention_heads {} are {heads} heads: no model has more than {MOST_HEADS}",
+            self.num_hidden_layers,
+            self.num_attention_heads,
+        );
+        ensure!(
+            self.positions() > 0,
+            "max_position_embeddings {} leaves no position after the padding index {}",
+            self.max_position_embeddings,
+            self.padding.unwrap_or(0),
+        );
+        // Beyond these an f32 epsilon is 0 or swallows the variance; models have 1e-12 to 1e-5.
+        let plausible = f64::from(f32::MIN_POSITIVE)..=1.0;
+        ensure!(
+            plausible.contains(&self.layer_norm_eps),
+            "layer_norm_eps is {:e}: a small positive number is expected",
+            self.layer_norm_eps,
+        );
+        Ok(self)
+    }
+
+    /// Width of one head's queries, keys and values.
+    pub fn head_dim(&self) -> usize {
+        self.hidden_size / self.num_attention_heads
+    }
+
+    /// Width of the embeddings.
+    pub fn embedding_width(&self) -> usize {
+        self.embedding_size.unwrap_or(self.hidden_size)
+    }
+
+    /// Width of the embeddings by which the masked-LM head predicts.
+    pub fn output_embedding_width(&self) -> usize {
+        self.output_embedding_size.unwrap_or(self.embedding_width())
+    }
+
+    /// How many parameters the encoder has, biases and norms left out, as if no layers shared theirs.
+    pub fn parameters(&self) -> u64 {
+        let rows = self.vocab_size + self.max_position_embeddings + self.type_vocab_size;
+        let layer = 4 * self.hidden_size * self.hidden_size + 2 * self.hidden_size * self.intermediate_size;
+        // Sizes are at most 2^24 and layers 2^10, so that no product or sum reaches 2^62.
+        (rows * self.embedding_width() + self.num_hidden_layers * layer) as u64
+    }
+
+    /// The longest sequence that can run: there are positions for it, and attention over it is full.
+    pub fn positions(&self) -> usize {
+        let embedded =
+            self.max_position_embeddings.saturating_sub(self.padding.map_or(0, |padding| padding as usize + 1));
+        self.full_attention.map_or(embedded, |longest| embedded.min(longest))
+    }
+
+    /// The number that [`Config::positions`] is, in words for messages.
+    pub fn bound(&self) -> &'static str {
+        match self.full_attention {
+            Some(longest) if longest == self.positions() => {
+                "tokens over which the model's attention is full: over more it is sparse, which is not supported"
+            }
+            _ => "positions of the model",
+        }
+    }
+
+    /// The row of the position embedding for each token of a sentence.
+    ///
+    /// Where positions are counted from the padding index, a padding token in the text has that index for its position
+    /// and does not count.
+    pub(super) fn position_rows<'a>(&self, ids: &'a [u32]) -> impl Iterator<Item = usize> + 'a {
+        let padding = self.padding;
+        let mut next = padding.map_or(0, |padding| padding as usize + 1);
+        ids.iter().map(move |&id| {
+            if Some(id) == padding {
+                return id as usize;
+            }
+            next += 1;
+            next - 1
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> Config {
+        let text = r#"{"vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+            "intermediate_size": 8, "hidden_act": "swish", "max_position_embeddings": 10}"#;
+        Config::parse(text).unwrap()
+    }
+
+    #[test]
+    fn what_a_config_leaves_out() {
+        let config = config();
+        assert_eq!((config.type_vocab_size, config.layer_norm_eps), (2, 1e-12));
+        assert_eq!(
+            (config.hidden_act, config.position_embedding_type),
+            (Activation::Silu, PositionEmbedding::Absolute)
+        );
+        assert_eq!((config.head_dim(), config.embedding_width(), config.positions()), (4, 8, 10));
+    }
+
+    #[test]
+    fn fields_of_another_type_are_named() {
+        let text = r#"{"vocab_size": 9, "hidden_size": null}"#;
+        let error = Config::parse(text).unwrap_err().to_string();
+        assert_eq!(error, "hidden_size: invalid type: null, expected a whole number of 0 or more at line 1 column 37");
+    }
+
+    #[test]
+    fn an_initializer_range_of_null_is_the_default() {
+        let text = r#"{"vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+            "intermediate_size": 8, "hidden_act": "gelu_python", "max_position_embeddings": 10, "initializer_range": null}"#;
+        let found = Config::parse(text).unwrap();
+        assert_eq!((found.initializer_range, found.hidden_act), (0.02, Activation::Gelu));
+        // Three tables of 8 columns and 9 + 10 + 2 rows, and one layer of 4 * 8 * 8 + 2 * 8 * 8 weights.
+        assert_eq!(found.parameters(), 21 * 8 + 6 * 64);
+    }
+
+    #[test]
+    fn positions_are_counted_from_0_or_from_the_padding_index() {
+        let rows = |padding| Config { padding, ..config() }.position_rows(&[0, 5, 1, 7]).collect::<Vec<_>>();
+        assert_eq!(rows(None), [0, 1, 2, 3]);
+        // The third token is padding.
+        assert_eq!(rows(Some(1)), [2, 3, 1, 4]);
+        let config = Config { padding: Some(1), ..config() };
+        assert_eq!(config.positions(), 8);
+        assert_eq!(config.position_rows(&[0; 8]).last(), Some(9));
+        let longest = |full_attention| Config { full_attention, ..config.clone() }.positions();
+        assert_eq!((longest(Some(7)), longest(Some(9))), (7, 8));
+    }
+
+    #[test]
+    fn sizes_that_fit_no_encoder() {
+        let error = |config: Config| config.checked().unwrap_err().to_string();
+        assert!(config().checked().is_ok());
+        let padded = Config { padding: Some(9), ..config() };
+        assert_eq!(error(padded), "max_position_embeddings 10 leaves no position after the padding index 9");
+        let padded = Config { padding: Some(u32::MAX), ..config() };
+        assert_eq!(error(padded), "max_position_embeddings 10 leaves no position after the padding index 4294967295");
+        let deep = Config { num_hidden_layers: usize::MAX, ..config() };
+        assert_eq!(error(deep), "num_hidden_layers is 18446744073709551615: no model has more than 1024");
+        let many = Config { num_hidden_layers: 1 << 10, num_attention_heads: 8, ..config() };
+        assert_eq!(
+            error(many),
+            "num_hidden_layers 1024 times num_attention_heads 8 are 8192 heads: no model has more than 4096"
+        );
+        let wide = Config { hidden_size: 1 << 40, ..config() };
+        assert_eq!(error(wide), "hidden_size is 1099511627776: no model has more than 16777216");
+    }
+}

@@ -1,0 +1,224 @@
+//! The families of encoders that can be loaded, one file each, and the one table that lists them.
+//!
+//! All of them are BERT's encoder with other names and with one or the other part changed. So a family is data:
+//! what its `config.json` says in the words of [`Config`], and what its tensors are called.
+
+mod albert;
+pub(super) mod bert;
+mod bert_generation;
+mod big_bird;
+mod distilbert;
+mod electra;
+mod ernie;
+mod ibert;
+mod layoutlm;
+mod longformer;
+mod markuplm;
+mod mpnet;
+mod names;
+mod pre_norm;
+mod rembert;
+mod roberta;
+mod squeezebert;
+
+use std::fmt;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::config::{Config, PositionEmbedding, named};
+use crate::system::terminal::shortened;
+pub use names::{DiscriminatorNames, Groups, LayerNames, Markup, MaskedLmNames, Names, PlainText, TableRow};
+
+/// The families that can be loaded.
+pub const FAMILIES: &[Family] = &[
+    bert::BERT,
+    roberta::ROBERTA,
+    roberta::XLM_ROBERTA,
+    roberta::CAMEMBERT,
+    distilbert::DISTILBERT,
+    electra::ELECTRA,
+    albert::ALBERT,
+    mpnet::MPNET,
+    bert::DPR,
+    bert::SPLINTER,
+    bert::VISUAL_BERT,
+    bert_generation::BERT_GENERATION,
+    big_bird::BIG_BIRD,
+    ernie::ERNIE,
+    layoutlm::LAYOUTLM,
+    markuplm::MARKUPLM,
+    rembert::REMBERT,
+    squeezebert::SQUEEZEBERT,
+    roberta::DATA2VEC_TEXT,
+    roberta::LUKE,
+    ibert::IBERT,
+    longformer::LONGFORMER,
+    pre_norm::ROBERTA_PRE_LAYER_NORM,
+    pre_norm::MEGATRON_BERT,
+    pre_norm::XLM_ROBERTA_XL,
+];
+
+/// The endings of the classes of an encoder in transformers after the name of the family: `BertModel`,
+/// `BertForMaskedLM`, `BertGenerationEncoder`, `DPRContextEncoder`.
+const CLASS_ENDS: [&str; 5] = ["Model", "For", "Encoder", "ContextEncoder", "QuestionEncoder"];
+
+/// A family of encoders.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    /// The `model_type` of its `config.json`.
+    pub model_type: &'static str,
+    /// The beginning of the names of its classes in transformers, before `Model`, `For...` or `Encoder`.
+    pub class: &'static str,
+    /// The prefix of the names of the encoder's tensors in a model with a task head.
+    pub prefix: &'static str,
+    /// The prefixes of all names in a checkpoint, before [`prefix`](Self::prefix), where its encoders are parts of
+    /// something larger.
+    pub wrappers: &'static [&'static str],
+    /// The names of the parts of its masked-LM head.
+    pub masked_lm: MaskedLmNames,
+    /// The names of the parts of its discriminators' head, if it has discriminators.
+    pub discriminator: Option<DiscriminatorNames>,
+    /// Reads the text of its `config.json`; the sizes are checked.
+    read: fn(&str) -> Result<(Config, Names)>,
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.model_type)
+    }
+}
+
+/// The contents of a `config.json`: the family, the sizes and the tensors' names.
+#[derive(Clone, Debug)]
+pub struct Architecture {
+    /// The family.
+    pub family: Family,
+    /// The sizes and options.
+    pub config: Config,
+    /// The names of the tensors.
+    pub names: Names,
+}
+
+impl Architecture {
+    /// Parses the text of a `config.json`.
+    /// Fails if it is not JSON, names a family that is not supported, lacks a field, or holds sizes that fit no encoder.
+    pub fn parse(text: &str) -> Result<Self> {
+        let json: Value = serde_json::from_str(text).context("not valid JSON")?;
+        let family = family(&json)?;
+        for flag in ["is_decoder", "add_cross_attention"] {
+            match json.get(flag) {
+                None | Some(Value::Null | Value::Bool(false)) => {}
+                Some(Value::Bool(true)) => {
+                    bail!("{flag} is true: only encoders are supported, whose tokens attend in both directions")
+                }
+                Some(other) => bail!("{flag} is {}: expected true or false", shortened(&other.to_string())),
+            }
+        }
+        let (config, names) = (family.read)(text)?;
+        ensure!(
+            config.position_embedding_type == PositionEmbedding::Absolute || names.parts.distances.is_some(),
+            "position_embedding_type is relative, which is not supported of {family} (supported: absolute)"
+        );
+        Ok(Self { family, config, names })
+    }
+}
+
+/// The family that a `config.json` names, by its `model_type` or, where there is none, by a class in `architectures`.
+fn family(json: &Value) -> Result<Family> {
+    let supported = || FAMILIES.iter().map(|family| family.model_type).collect::<Vec<_>>().join(", ");
+    match json.get("model_type") {
+        Some(Value::String(model_type)) => {
+            let families: Vec<(&str, Family)> = FAMILIES.iter().map(|family| (family.model_type, *family)).collect();
+            named("model_type", model_type, &families)
+        }
+        None | Some(Value::Null) => {
+            let classes = json.get("architectures").and_then(Value::as_array).into_iter().flatten();
+            let of_class = |class: &str| {
+                FAMILIES.iter().find(|family| {
+                    let rest = class.strip_prefix(family.class);
+                    rest.is_some_and(|rest| CLASS_ENDS.iter().any(|end| rest.starts_with(end)))
+                })
+            };
+            let found = classes.filter_map(Value::as_str).find_map(of_class);
+            found.copied().with_context(|| {
+                format!(
+                    "there is no model_type, and architectures names no class of a supported one: add the model's own \
+                     (supported: {})",
+                    supported()
+                )
+            })
+        }
+        Some(other) => {
+            bail!("model_type is {}: expected a text (supported: {})", shortened(&other.to_string()), supported())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_family_has_a_name_of_its_own() {
+        let mut names: Vec<&str> = FAMILIES.iter().map(|family| family.model_type).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), FAMILIES.len());
+        // Otherwise a tensor of the encoder could be taken for one of the head's.
+        assert!(FAMILIES.iter().all(|family| family.prefix.ends_with('.')));
+    }
+
+    /// A config with all the names that any family asks for.
+    fn config(model_type: &str, layers: u64) -> String {
+        // What SqueezeBERT has no way for.
+        let embedding = if model_type == "squeezebert" { 8 } else { 4 };
+        format!(
+            r#"{{"model_type": "{model_type}", "vocab_size": 9, "hidden_size": 8, "dim": 8, "embedding_size": {embedding},
+            "num_hidden_layers": {layers}, "n_layers": {layers}, "num_attention_heads": 2, "n_heads": 2,
+            "intermediate_size": 8, "hidden_dim": 8, "hidden_act": "gelu", "activation": "gelu",
+            "max_position_embeddings": 10, "input_embedding_size": 4, "output_embedding_size": 6}}"#
+        )
+    }
+
+    #[test]
+    fn a_family_is_told_by_a_class_where_it_is_not_named() {
+        for family in FAMILIES {
+            for class in CLASS_ENDS.map(|end| format!("{}{end}", family.class)) {
+                let named = format!("\"architectures\": [\"Strange\", \"{class}\"], \"x\"");
+                let text = config(family.model_type, 2).replace("\"model_type\"", &named);
+                assert_eq!(Architecture::parse(&text).unwrap().family.model_type, family.model_type, "{class}");
+            }
+        }
+        let error = |model_type: &str| {
+            let text = config("bert", 2).replace("\"bert\"", model_type);
+            Architecture::parse(&text).unwrap_err().to_string()
+        };
+        assert!(error("1").starts_with("model_type is 1: expected a text (supported: bert, "));
+        assert!(error("null").starts_with("there is no model_type, and architectures names no class"));
+        assert!(error(&format!("[{}0]", "0, ".repeat(1000))).len() < 1000);
+    }
+
+    #[test]
+    fn a_switch_is_true_or_false() {
+        for (value, expected) in
+            [("1", "is_decoder is 1: expected true or false"), ("\"yes\"", "is_decoder is \"yes\"")]
+        {
+            let text = config("bert", 2).replace('{', &format!("{{\"is_decoder\": {value}, "));
+            let error = Architecture::parse(&text).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+        let text = config("bert", 2).replace('{', "{\"is_decoder\": null, ");
+        assert!(Architecture::parse(&text).is_ok());
+    }
+
+    #[test]
+    fn every_family_names_its_layers_and_checks_their_number() {
+        for family in FAMILIES {
+            let found = Architecture::parse(&config(family.model_type, 2)).unwrap();
+            assert_eq!((found.family.model_type, found.names.layers.len()), (family.model_type, 2));
+            let error = Architecture::parse(&config(family.model_type, 1 << 62)).unwrap_err().to_string();
+            assert_eq!(error, "num_hidden_layers is 4611686018427387904: no model has more than 1024");
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! One file of a model, opened once.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use anyhow::{Context, Result, ensure};
+use sha2::{Digest, Sha256};
+
+use crate::system::files::digest::hex;
+use crate::system::files::input;
+use crate::system::files::input::LFS_POINTER;
+
+/// A file of a model. Whoever reads it and whoever hashes it see the same file, whatever is renamed into its place
+/// meanwhile.
+#[derive(Clone, Debug)]
+pub struct ModelFile {
+    path: PathBuf,
+    content: Content,
+    sha256: Arc<OnceLock<String>>,
+}
+
+#[derive(Clone, Debug)]
+enum Content {
+    OnDisk { file: Arc<File>, opened: Metadata },
+    InTheBinary(&'static [u8]),
+}
+
+/// As much as is hashed at a time, in bytes.
+const CHUNK: usize = 1 << 20;
+
+impl ModelFile {
+    /// Opens a file.
+    /// Fails if it cannot be opened, is no regular file, is an output of the same run, or only stands for a file that git has not
+    /// fetched.
+    pub fn open(path: &Path) -> Result<Self> {
+        let unreadable = || format!("cannot read `{}`", path.display());
+        let file = input::open(path).with_context(unreadable)?;
+        let opened = file.metadata().with_context(unreadable)?;
+        ensure!(opened.is_file(), "{}: it is no file", unreadable());
+        let content = Content::OnDisk { file: Arc::new(file), opened };
+        let file = Self { path: path.to_owned(), content, sha256: Arc::default() };
+        let mut beginning = [0; LFS_POINTER.len()];
+        if file.size() >= beginning.len() as u64 && file.read_at(&mut beginning, 0).is_ok() {
+            input::ensure_fetched(&beginning).with_context(unreadable)?;
+        }
+        Ok(file)
+    }
+
+    /// A file that is part of the binary; `name` stands in messages.
+    pub fn in_the_binary(name: &str, bytes: &'static [u8]) -> Self {
+        Self { path: name.into(), content: Content::InTheBinary(bytes), sha256: Arc::default() }
+    }
+
+    /// Where it was opened, or the name that it has in the binary.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its size in bytes when it was opened.
+    pub fn size(&self) -> u64 {
+        match &self.content {
+            Content::OnDisk { opened, .. } => opened.len(),
+            Content::InTheBinary(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// Fills `buffer` with the bytes from `offset` on; threads can do so side by side.
+    /// Fails if there are not so many, or they cannot be read.
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        match &self.content {
+            Content::OnDisk { file, .. } => read_exact_at(file, buffer, offset),
+            Content::InTheBinary(bytes) => {
+                let start = usize::try_from(offset).ok().filter(|start| *start <= bytes.len());
+                let rest = start.map_or(&[][..], |start| &bytes[start..]);
+                let found = rest.get(..buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+                buffer.copy_from_slice(found);
+                Ok(())
+            }
+        }
+    }
+
+    /// All of its bytes.
+    /// Fails if there are more than `most`, or they cannot be read.
+    pub fn bytes(&self, most: u64) -> Result<Vec<u8>> {
+        let read = || {
+            if self.size() > most {
+                return Err(input::too_long(most));
+            }
+            let mut bytes = vec![0; usize::try_from(self.size()).map_err(io::Error::other)?];
+            self.read_at(&mut bytes, 0)?;
+            Ok(bytes)
+        };
+        read().with_context(|| format!("cannot read `{}`", self.path.display()))
+    }
+
+    /// All of its text, without a byte order mark.
+    /// Fails as [`bytes`](Self::bytes), or if it is not UTF-8.
+    pub fn text(&self, most: u64) -> Result<String> {
+        let text = input::text(self.bytes(most)?).with_context(|| format!("cannot read `{}`", self.path.display()))?;
+        Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+    }
+
+    /// Shows all of its bytes, piece by piece.
+    /// Fails if they cannot be read, or are no longer those that were there when it was opened.
+    pub(in crate::model) fn for_each_chunk(&self, mut show: impl FnMut(&[u8])) -> Result<()> {
+        let unreadable = || format!("cannot read `{}`", self.path.display());
+        let size = self.size();
+        let mut chunk = vec![0; usize::try_from(size).unwrap_or(CHUNK).min(CHUNK)];
+        let mut done = 0;
+        while done < size {
+            let piece = usize::try_from(size - done).unwrap_or(CHUNK).min(CHUNK);
+            self.read_at(&mut chunk[..piece], done).with_context(unreadable)?;
+            show(&chunk[..piece]);
+            done += piece as u64;
+        }
+        self.ensure_unchanged()
+    }
+
+    /// SHA-256 of its bytes, lower-case hexadecimal; computed once.
+    /// Fails as of reading the whole file.
+    pub fn sha256(&self) -> Result<String> {
+        if let Some(known) = self.sha256.get() {
+            return Ok(known.clone());
+        }
+        let found = sha256_of_many(std::slice::from_ref(self))?;
+        Ok(self.sha256.get_or_init(|| found).clone())
+    }
+
+    /// Makes sure that nobody has written to the file since it was opened.
+    /// Fails if somebody has.
+    pub(in crate::model) fn ensure_unchanged(&self) -> Result<()> {
+        let Content::OnDisk { file, opened } = &self.content else { return Ok(()) };
+        let now = file.metadata().with_context(|| format!("cannot read `{}`", self.path.display()))?;
+        let same = now.len() == opened.len() && now.modified().ok() == opened.modified().ok();
+        ensure!(same, "`{}` was changed while it was read: run again when it is whole", self.path.display());
+        Ok(())
+    }
+}
+
+/// SHA-256 of several files' bytes, one file after the other.
+/// Fails as [`ModelFile::sha256`].
+pub(in crate::model) fn sha256(files: &[ModelFile]) -> Result<String> {
+    if let [file] = files { file.sha256() } else { sha256_of_many(files) }
+}
+
+fn sha256_of_many(files: &[ModelFile]) -> Result<String> {
+    let mut hash = Sha256::new();
+    files.iter().try_for_each(|file| file.for_each_chunk(|chunk| hash.update(chunk)))?;
+    Ok(hex(&hash.finalize()))
+}
+
+fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    #[cfg(unix)]
+    return std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset);
+    #[cfg(windows)]
+    {
+        use std::os::windows::fs::FileExt;
+        let mut done = 0;
+        while done < buffer.len() {
+            match file.seek_read(&mut buffer[done..], offset + done as u64) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => done += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+    #[test]
+    fn what_is_renamed_into_its_place_is_another_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "abc").unwrap();
+        let file = ModelFile::open(&path).unwrap();
+        fs::write(folder.path().join("new"), "xyz").unwrap();
+        fs::rename(folder.path().join("new"), &path).unwrap();
+        // FIPS 180-2, appendix B.1.
+        assert_eq!(file.sha256().unwrap(), ABC);
+        assert_eq!(file.bytes(3).unwrap(), b"abc");
+    }
+
+    #[test]
+    fn what_is_written_to_it_meanwhile_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "abc").unwrap();
+        let file = ModelFile::open(&path).unwrap();
+        fs::write(&path, "abcd").unwrap();
+        let error = file.sha256().unwrap_err().to_string();
+        assert!(error.ends_with("was changed while it was read: run again when it is whole"), "{error}");
+    }
+
+    #[test]
+    fn a_file_of_the_binary_is_read_like_any_other() {
+        let file = ModelFile::in_the_binary("box:x/y", b"abc");
+        let mut buffer = [0; 2];
+        file.read_at(&mut buffer, 1).unwrap();
+        assert_eq!((&buffer, file.size(), file.sha256().unwrap().as_str()), (b"bc", 3, ABC));
+        for offset in [2, 4, u64::MAX] {
+            assert_eq!(file.read_at(&mut buffer, offset).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        }
+    }
+
+    #[test]
+    fn what_git_has_not_fetched_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.safetensors");
+        fs::write(&path, "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 438\n").unwrap();
+        let error = format!("{:#}", ModelFile::open(&path).unwrap_err());
+        assert!(error.ends_with("of git LFS and not the file itself: run `git lfs pull` in its folder"), "{error}");
+    }
+
+    #[test]
+    fn text_loses_its_byte_order_mark_and_has_a_bound() {
+        let file = ModelFile::in_the_binary("f", "\u{feff}{}".as_bytes());
+        assert_eq!(file.text(5).unwrap(), "{}");
+        assert_eq!(
+            format!("{:#}", file.text(4).unwrap_err()),
+            "cannot read `f`: it has more than 4 bytes, the most that is read of it"
+        );
+    }
+}

@@ -1,0 +1,71 @@
+//! The files of one model and of its tokenizer, wherever they lie.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::file::ModelFile;
+use super::names::{self, LONGEST_TOKENIZER};
+use crate::model::families::Architecture;
+
+/// The files of one model, all on this machine, and what its `config.json` says.
+#[derive(Debug, Clone)]
+pub struct ModelFiles {
+    /// The Hub id, the name in the box, or the folder's own name; never a path, so that a report does not tell where it was made.
+    pub id: String,
+    /// The commit on the Hub; `None` for a folder.
+    pub revision: Option<String>,
+    /// `config.json`.
+    pub config: ModelFile,
+    /// The architecture that it describes.
+    pub architecture: Architecture,
+    /// `tokenizer.json`, or other files that make a tokenizer.
+    pub tokenizer: TokenizerFiles,
+    /// The files of the weights, in the order of their names.
+    pub weights: Vec<ModelFile>,
+}
+
+/// The files of one model, wherever they lie. Each is fetched when it is asked for: which ones are needed can depend
+/// on what is in another, as an index names its shards.
+pub(in crate::model) trait FileStore {
+    /// The names of all files that the model has, as paths relative to it; none leads out of it.
+    fn names(&self) -> &BTreeSet<String>;
+
+    /// Brings one of the [`names`](Self::names) to this machine and opens it. What would have to come from elsewhere and
+    /// has more than `most` bytes is refused before it comes.
+    fn fetch(&self, name: &str, most: u64) -> Result<ModelFile>;
+}
+
+/// The files of one tokenizer by their names; the one that holds the vocabulary comes first.
+#[derive(Clone, Debug)]
+pub struct TokenizerFiles(Vec<(&'static str, ModelFile)>);
+
+impl TokenizerFiles {
+    /// Fetches files by their names.
+    pub(super) fn fetch(wanted: &[&'static str], files: &dyn FileStore) -> Result<Self> {
+        wanted.iter().map(|name| Ok((*name, files.fetch(name, LONGEST_TOKENIZER)?))).collect::<Result<_>>().map(Self)
+    }
+
+    /// The tokenizer's files in a folder.
+    /// Fails if there are none, or one cannot be opened.
+    pub fn find(folder: &Path) -> Result<Self> {
+        let names = fs::read_dir(folder)
+            .with_context(|| format!("cannot read `{}`", folder.display()))?
+            .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
+            .collect();
+        let wanted =
+            names::tokenizer(&names).with_context(|| format!("there is no tokenizer in `{}`", folder.display()))?;
+        wanted.iter().map(|name| Ok((*name, ModelFile::open(&folder.join(name))?))).collect::<Result<_>>().map(Self)
+    }
+
+    /// Each file by its name.
+    pub fn iter(&self) -> impl Iterator<Item = &(&'static str, ModelFile)> {
+        self.0.iter()
+    }
+
+    pub(in crate::model) fn get(&self, name: &str) -> Option<&ModelFile> {
+        self.0.iter().find(|(known, _)| *known == name).map(|(_, file)| file)
+    }
+}

@@ -1,0 +1,63 @@
+//! One head's attention over one sentence, borrowed from the encoder.
+//!
+//! Nothing from here on knows about tensors: what looks at attention sees plain slices.
+
+use super::rows::Rows;
+
+/// The attention of one head over one sentence: `n` rows (queries) of `n` weights (keys).
+///
+/// Each row sums to 1. There is no padding: `n` is the sentence's own number of tokens, special tokens included.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionView<'a> {
+    /// Layer, counted from 0.
+    pub layer: usize,
+    /// Head within the layer, counted from 0.
+    pub head: usize,
+    weights: Rows<'a>,
+    entropies: Option<&'a [f32]>,
+}
+
+impl<'a> AttentionView<'a> {
+    /// Views `weights`, row-major `[tokens, tokens]`, as the attention of `head` in `layer`.
+    /// Panics if `weights` does not hold `tokens * tokens` values, or `tokens` is 0.
+    pub fn new(layer: usize, head: usize, tokens: usize, weights: &'a [f32]) -> Self {
+        assert!(tokens > 0, "a sentence has at least one token");
+        assert_eq!(weights.len(), tokens * tokens, "attention is [tokens, tokens]");
+        Self { layer, head, weights: Rows::new(weights, tokens), entropies: None }
+    }
+
+    /// Views rows that begin `stride` weights apart, by an encoder that knows the entropy of each row, in nats, from
+    /// its softmax: `weights` is `[tokens, stride]`, of which the first `tokens` columns count.
+    /// Panics if the lengths do not fit, or there are no tokens.
+    pub fn strided(layer: usize, head: usize, stride: usize, weights: &'a [f32], entropies: &'a [f32]) -> Self {
+        let tokens = entropies.len();
+        assert!(tokens > 0 && stride >= tokens, "a sentence has at least one token, and its rows do not overlap");
+        assert_eq!(weights.len(), tokens * stride, "attention is [tokens, stride]");
+        Self { layer, head, weights: Rows::strided(weights, tokens, tokens, stride), entropies: Some(entropies) }
+    }
+
+    /// The number of tokens `n`, special tokens included.
+    pub fn tokens(&self) -> usize {
+        self.weights.count()
+    }
+
+    /// The attention of token `query`: `n` weights that sum to 1.
+    #[inline]
+    pub fn row(&self, query: usize) -> &'a [f32] {
+        self.weights.row(query)
+    }
+
+    /// The rows in order.
+    pub fn rows(&self) -> impl Iterator<Item = &'a [f32]> + use<'a> {
+        self.weights.iter()
+    }
+
+    /// The entropy of a token's attention in nats: `-sum a ln a` with `0 ln 0 = 0`.
+    pub fn entropy(&self, query: usize) -> f64 {
+        if let Some(entropies) = self.entropies {
+            return f64::from(entropies[query]);
+        }
+        let terms = self.row(query).iter().filter(|&&weight| weight > 0.0).map(|&weight| f64::from(weight));
+        -terms.map(|weight| weight * weight.ln()).sum::<f64>()
+    }
+}

@@ -1,0 +1,112 @@
+//! The input of a forward pass: the tokens of whole sequences side by side, without padding.
+
+use std::ops::Range;
+
+/// The class of a token, by which a gate chooses what stands in for a head's context.
+///
+/// The mean context of a head differs most between these classes: special tokens hardly depend on the sentence, and a
+/// mask stands for a word that is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TokenClass {
+    /// The first special token of the sequence: `[CLS]`, `<s>`.
+    FirstSpecial,
+    /// Any other special token but the mask: `[SEP]`, `</s>`.
+    OtherSpecial,
+    /// The mask.
+    Mask,
+    /// A token of the text.
+    Text,
+}
+
+impl TokenClass {
+    /// All classes, in order.
+    pub const ALL: [Self; 4] = [Self::FirstSpecial, Self::OtherSpecial, Self::Mask, Self::Text];
+
+    /// The number of classes.
+    pub const COUNT: usize = Self::ALL.len();
+}
+
+/// One sequence on its way through an encoder.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Input<'a> {
+    /// The number of its sentence, for messages.
+    pub number: u64,
+    /// Token ids, `[n]`, special tokens included.
+    pub ids: &'a [u32],
+    /// Segment (token type) ids, `[n]`.
+    pub segments: &'a [u32],
+    /// The class of each token, `[n]`; may be empty where no gate replaces anything.
+    pub classes: &'a [TokenClass],
+    /// The positions whose logits are wanted, from 0 to `n - 1`.
+    pub predicted: &'a [usize],
+}
+
+/// Whole sequences side by side.
+///
+/// Matrix products run over the tokens of all of them together; attention stays within each.
+#[derive(Clone, Debug, Default)]
+pub struct Batch<'a> {
+    /// The sequences in order.
+    pub inputs: Vec<Input<'a>>,
+}
+
+impl<'a> Batch<'a> {
+    /// The same batch with the class of every token, `[tokens]`, one sequence after the other.
+    /// Panics if `classes` has another length.
+    pub fn with_classes(mut self, classes: &'a [TokenClass]) -> Self {
+        assert_eq!(classes.len(), self.tokens(), "a class for each token");
+        let mut rest = classes;
+        for input in &mut self.inputs {
+            (input.classes, rest) = rest.split_at(input.ids.len());
+        }
+        self
+    }
+
+    /// The same batch with the positions whose logits are wanted, for each sequence.
+    /// Panics if there is another number of sequences.
+    pub fn with_predicted(mut self, predicted: &'a [Vec<usize>]) -> Self {
+        assert_eq!(predicted.len(), self.inputs.len(), "positions for each sequence");
+        self.inputs.iter_mut().zip(predicted).for_each(|(input, positions)| input.predicted = positions);
+        self
+    }
+
+    /// The number of tokens of all sequences.
+    pub fn tokens(&self) -> usize {
+        self.inputs.iter().map(|input| input.ids.len()).sum()
+    }
+
+    /// The range of rows that each sequence has in the batch, in order.
+    pub fn spans(&self) -> impl Iterator<Item = Range<usize>> {
+        self.inputs.iter().scan(0, |start, input| {
+            let span = *start..*start + input.ids.len();
+            *start = span.end;
+            Some(span)
+        })
+    }
+
+    /// The positions whose logits are wanted, in order: the sequence, the position in it, and the row in the batch.
+    pub(super) fn predicted(&self) -> impl Iterator<Item = (usize, usize, usize)> {
+        let sequences = self.inputs.iter().zip(self.spans()).enumerate();
+        sequences.flat_map(|(sequence, (input, span))| {
+            input.predicted.iter().map(move |&position| (sequence, position, span.start + position))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_follow_each_other() {
+        let ids = [7; 5];
+        let of = |number, tokens| Input { number, ids: &ids[..tokens], segments: &ids[..tokens], ..Input::default() };
+        let classes = [TokenClass::FirstSpecial, TokenClass::Text, TokenClass::Mask, TokenClass::FirstSpecial];
+        let predicted = [vec![2, 0], vec![0]];
+        let batch = Batch { inputs: vec![of(4, 3), of(9, 1)] }.with_classes(&classes).with_predicted(&predicted);
+        assert_eq!(batch.tokens(), 4);
+        assert_eq!(batch.spans().collect::<Vec<_>>(), [0..3, 3..4]);
+        assert_eq!(batch.inputs[1].classes, [TokenClass::FirstSpecial]);
+        assert_eq!(batch.predicted().collect::<Vec<_>>(), [(0, 2, 2), (0, 0, 0), (1, 0, 3)]);
+    }
+}

@@ -1,0 +1,321 @@
+//! The element-wise parts of the packed encoder, written so that the compiler vectorises them.
+//!
+//! Each is plain Rust over slices, compiled once for each instruction set by `multiversion`, which chooses at run time.
+//! There is one definition, with fused multiply-add written out, so every instruction set gives the same values;
+//! a machine without that instruction (x86-64 before 2013) computes it in software, slowly.
+
+#![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
+#![expect(clippy::excessive_precision, reason = "constants as they were computed; the compiler rounds them")]
+
+use multiversion::multiversion;
+
+use crate::linalg::lanes::{LANES, across, dot, shifted_dot};
+
+#[cfg(test)]
+mod tests;
+
+/// The softmax of the first `keys` values of each row of `scores`, `[rows, stride]`, in place, the rest of the row
+/// becoming 0; the entropy of each row, in nats, into `entropies`, `[rows]`.
+///
+/// With `x` the scores less their largest and `Z` the sum of `e^x`, the entropy is `ln Z - (sum e^x x) / Z`:
+/// both terms are at least 0, so nothing cancels.
+/// Panics if `stride` is no multiple of [`LANES`].
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn softmax(scores: &mut [f32], keys: usize, stride: usize, entropies: &mut [f32]) {
+    assert!(stride.is_multiple_of(LANES), "rows of whole vectors");
+    for (row, entropy) in scores.chunks_exact_mut(stride).zip(entropies) {
+        row[keys..].fill(f32::NEG_INFINITY);
+        *entropy = softmax_row(row);
+    }
+}
+
+/// `gelu(x + bias)` by the error function, for each row of `states`, in place.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn bias_gelu(states: &mut [f32], bias: &[f32]) {
+    bias_then(states, bias, gelu);
+}
+
+/// `gelu(x + bias)` by the tanh approximation, for each row of `states`, in place.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn bias_gelu_tanh(states: &mut [f32], bias: &[f32]) {
+    bias_then(states, bias, gelu_tanh);
+}
+
+/// `max(x + bias, 0)`, for each row of `states`, in place.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn bias_relu(states: &mut [f32], bias: &[f32]) {
+    bias_then(states, bias, relu);
+}
+
+/// `silu(x + bias)`, for each row of `states`, in place.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn bias_silu(states: &mut [f32], bias: &[f32]) {
+    bias_then(states, bias, silu);
+}
+
+/// `(x + bias) * scale`, row by row, from rows `stride` values apart into rows of `bias.len()`.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn bias_scale(from: &[f32], stride: usize, bias: &[f32], scale: f32, into: &mut [f32]) {
+    for (row, out) in from.chunks(stride).zip(into.chunks_exact_mut(bias.len())) {
+        for ((out, x), bias) in out.iter_mut().zip(row).zip(bias) {
+            *out = (x + bias) * scale;
+        }
+    }
+}
+
+/// The dot product of each row of `a` with that of `b`, `[rows, width]` both, into `dots`, `[rows]`.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn dot_rows(a: &[f32], b: &[f32], width: usize, dots: &mut [f32]) {
+    for ((a, b), sum) in a.chunks_exact(width).zip(b.chunks_exact(width)).zip(dots) {
+        *sum = dot(a, b);
+    }
+}
+
+/// The norm by a Gram matrix of each row plus a bias: `sqrt((x + b) G (x + b)ᵀ)`, from the rows, which begin `stride`
+/// values apart, and from the products of rows and bias with `G`; into `norms`, `[rows]`.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn biased_norms(
+    rows: &[f32],
+    stride: usize,
+    bias: &[f32],
+    products: &[f32],
+    bias_product: &[f32],
+    norms: &mut [f32],
+) {
+    let width = bias.len();
+    for ((row, product), norm) in rows.chunks(stride).zip(products.chunks_exact(width)).zip(norms) {
+        // Rounding can take a square of almost nothing below 0.
+        *norm = shifted_dot(&row[..width], bias, product, bias_product).max(0.0).sqrt();
+    }
+}
+
+/// The rows that are multiplied at once: each entry of the matrix is loaded once for all of them, and their partial
+/// results, two vectors each, take half of the registers of AVX-512.
+const ROWS: usize = 4;
+
+/// Each row, `stride` values from the next, times a square matrix, `[width, width]`: of the small products of one head over
+/// one sentence, where gemm's own preparations would take longer. What comes of it has no room between rows.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn times_square(rows: &[f32], stride: usize, square: &[f32], width: usize, into: &mut [f32]) {
+    let count = into.len() / width;
+    let whole = count - count % ROWS;
+    for first in (0..whole).step_by(ROWS) {
+        let rows = std::array::from_fn(|row| &rows[(first + row) * stride..][..width]);
+        rows_times_square::<ROWS>(rows, square, &mut into[first * width..][..ROWS * width]);
+    }
+    for row in whole..count {
+        rows_times_square([&rows[row * stride..][..width]], square, &mut into[row * width..][..width]);
+    }
+}
+
+/// A few rows times a square matrix.
+#[inline(always)]
+fn rows_times_square<const R: usize>(rows: [&[f32]; R], square: &[f32], into: &mut [f32]) {
+    let width = rows[0].len();
+    let pairs = width - width % (2 * LANES);
+    for column in (0..pairs).step_by(2 * LANES) {
+        let mut sums = [[0.0; 2 * LANES]; R];
+        for (inner, entries) in square.chunks_exact(width).enumerate() {
+            let entries = entries[column..].first_chunk::<{ 2 * LANES }>().expect("a pair of vectors");
+            for row in 0..R {
+                let x = rows[row][inner];
+                for lane in 0..2 * LANES {
+                    sums[row][lane] = x.mul_add(entries[lane], sums[row][lane]);
+                }
+            }
+        }
+        for row in 0..R {
+            into[row * width + column..][..2 * LANES].copy_from_slice(&sums[row]);
+        }
+    }
+    for column in (pairs..width).step_by(LANES) {
+        let columns = LANES.min(width - column);
+        let mut sums = [[0.0; LANES]; R];
+        for (inner, entries) in square.chunks_exact(width).enumerate() {
+            for (lane, entry) in entries[column..][..columns].iter().enumerate() {
+                for row in 0..R {
+                    sums[row][lane] = rows[row][inner].mul_add(*entry, sums[row][lane]);
+                }
+            }
+        }
+        for row in 0..R {
+            into[row * width + column..][..columns].copy_from_slice(&sums[row][..columns]);
+        }
+    }
+}
+
+/// `x + bias + residual`, for each row, into `residual`.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn add(x: &[f32], bias: &[f32], residual: &mut [f32]) {
+    let width = bias.len();
+    for (row, out) in x.chunks_exact(width).zip(residual.chunks_exact_mut(width)) {
+        for ((out, x), bias) in out.iter_mut().zip(row).zip(bias) {
+            *out += x + bias;
+        }
+    }
+}
+
+/// Layer normalisation of `x + bias + residual`, for each row, into `residual`.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn add_norm(x: &[f32], bias: &[f32], residual: &mut [f32], weight: &[f32], shift: &[f32], epsilon: f32) {
+    let width = bias.len();
+    for (row, out) in x.chunks_exact(width).zip(residual.chunks_exact_mut(width)) {
+        for ((out, x), bias) in out.iter_mut().zip(row).zip(bias) {
+            *out += x + bias;
+        }
+        norm_row(out, weight, shift, epsilon);
+    }
+}
+
+/// Layer normalisation of each row, in place.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn norm(states: &mut [f32], weight: &[f32], shift: &[f32], epsilon: f32) {
+    for row in states.chunks_exact_mut(weight.len()) {
+        norm_row(row, weight, shift, epsilon);
+    }
+}
+
+#[inline(always)]
+fn relu(x: f32) -> f32 {
+    x.max(0.0)
+}
+
+/// `x / (1 + e^-x)`, transformers' `silu`.
+#[inline(always)]
+fn silu(x: f32) -> f32 {
+    let small = exp(-x.abs());
+    x * if x < 0.0 { small } else { 1.0 } / (1.0 + small)
+}
+
+#[inline(always)]
+fn bias_then(states: &mut [f32], bias: &[f32], activation: impl Fn(f32) -> f32) {
+    for row in states.chunks_exact_mut(bias.len()) {
+        for (x, bias) in row.iter_mut().zip(bias) {
+            *x = activation(*x + bias);
+        }
+    }
+}
+
+/// Softmax in place of whole vectors, minus infinity becoming 0; returns the entropy.
+#[inline(always)]
+fn softmax_row(row: &mut [f32]) -> f32 {
+    let largest = reduce(row, f32::NEG_INFINITY, |x| x, f32::max);
+    let mut weights = [0.0; LANES];
+    let mut weighted = [0.0; LANES];
+    for chunk in row.chunks_exact_mut(LANES) {
+        for lane in 0..LANES {
+            let x = chunk[lane] - largest;
+            let weight = exp(x);
+            chunk[lane] = weight;
+            weights[lane] += weight;
+            // 0 times minus infinity is no number, 0 times the least is 0.
+            weighted[lane] = weight.mul_add(at_least(x), weighted[lane]);
+        }
+    }
+    let total = across(weights, |a, b| a + b);
+    let inverse = 1.0 / total;
+    row.iter_mut().for_each(|weight| *weight *= inverse);
+    total.ln() - across(weighted, |a, b| a + b) * inverse
+}
+
+#[inline(always)]
+fn norm_row(row: &mut [f32], weight: &[f32], shift: &[f32], epsilon: f32) {
+    let width = row.len() as f32;
+    let mean = reduce(row, 0.0, |x| x, |a, b| a + b) / width;
+    let variance = reduce(row, 0.0, |x| (x - mean) * (x - mean), |a, b| a + b) / width;
+    let scale = 1.0 / (variance + epsilon).sqrt();
+    for ((x, weight), shift) in row.iter_mut().zip(weight).zip(shift) {
+        *x = ((*x - mean) * scale).mul_add(*weight, *shift);
+    }
+}
+
+/// Combines `map` of all values, in [`LANES`] partial results.
+#[inline(always)]
+fn reduce(values: &[f32], start: f32, map: impl Fn(f32) -> f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut partial = [start; LANES];
+    let chunks = values.chunks_exact(LANES);
+    let rest = chunks.remainder();
+    for chunk in chunks {
+        for lane in 0..LANES {
+            partial[lane] = combine(partial[lane], map(chunk[lane]));
+        }
+    }
+    for (partial, &value) in partial.iter_mut().zip(rest) {
+        *partial = combine(*partial, map(value));
+    }
+    across(partial, combine)
+}
+
+/// Below this `e^x` leaves the normal numbers, and is taken for 0.
+const LEAST: f32 = -87.0;
+
+/// `x`, but [`LEAST`] below it; NaN stays NaN, so that damage is not hidden.
+#[inline(always)]
+fn at_least(x: f32) -> f32 {
+    if x < LEAST { LEAST } else { x }
+}
+
+/// `e^x` for `x <= 0`, to about 2 units in the last place; 0 below [`LEAST`].
+///
+/// `x = n ln 2 + r` with `|r| <= ln 2 / 2`; `e^r` by its Taylor series to `r^7`, whose remainder is below 1e-8;
+/// `2^n` by its exponent bits.
+#[inline(always)]
+fn exp(x: f32) -> f32 {
+    /// Adding it rounds to a whole number and leaves that in the low bits: 1.5 * 2^23.
+    const ROUND: f32 = 12_582_912.0;
+    /// ln 2 in two parts: the first has so few bits that its product with n is exact (Cody & Waite 1980).
+    const LN_2_HIGH: f32 = 0.693_359_375;
+    const LN_2_LOW: f32 = -2.121_944_4e-4;
+    let bounded = at_least(x);
+    let shifted = bounded.mul_add(std::f32::consts::LOG2_E, ROUND);
+    let n = shifted - ROUND;
+    let r = n.mul_add(-LN_2_LOW, n.mul_add(-LN_2_HIGH, bounded));
+    let series = r.mul_add(1.0 / 5040.0, 1.0 / 720.0);
+    let series = series.mul_add(r, 1.0 / 120.0);
+    let series = series.mul_add(r, 1.0 / 24.0);
+    let series = series.mul_add(r, 1.0 / 6.0);
+    let series = series.mul_add(r, 0.5);
+    let series = series.mul_add(r, 1.0);
+    let series = series.mul_add(r, 1.0);
+    let power = f32::from_bits(shifted.to_bits().wrapping_add(127) << 23);
+    if x < LEAST { 0.0 } else { series * power }
+}
+
+/// `x Phi(x)`, transformers' `gelu`, to 2.4e-7.
+///
+/// `Phi(-|x|) = erfc(u) / 2` with `u = |x| / sqrt 2`, and `erfc(u) = t P(t) e^(-u^2)` with `t = 1 / (1 + 0.3 u)`,
+/// a form of Abramowitz & Stegun 7.1.26. P was fitted at Chebyshev nodes of `0 <= u <= 7.2`
+/// to a relative error of 2.5e-8.
+#[inline(always)]
+fn gelu(x: f32) -> f32 {
+    const P: [f32; 9] = [
+        0.169_281_63,
+        0.169_389_41,
+        0.156_358_91,
+        0.187_848,
+        -0.038_795_91,
+        0.475_583_95,
+        -0.455_260_31,
+        0.460_318_75,
+        -0.124_724_44,
+    ];
+    let u = x.abs() * std::f32::consts::FRAC_1_SQRT_2;
+    let t = 1.0 / u.mul_add(0.3, 1.0);
+    let mut series = P[8];
+    for coefficient in P[..8].iter().rev() {
+        series = series.mul_add(t, *coefficient);
+    }
+    let tail = 0.5 * x * series * t * exp(-u * u);
+    if x < 0.0 { tail } else { x - tail }
+}
+
+/// `x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))` (Hendrycks & Gimpel 2016), transformers' `gelu_new`.
+#[inline(always)]
+fn gelu_tanh(x: f32) -> f32 {
+    /// 2 sqrt(2 / pi): `(1 + tanh y) / 2` is `1 / (1 + e^(-2y))`.
+    const TWICE: f32 = 1.595_769_1;
+    let y = TWICE * (x + 0.044_715 * x * x * x);
+    let small = exp(-y.abs());
+    let share = if y < 0.0 { small } else { 1.0 } / (1.0 + small);
+    x * share
+}

@@ -1,0 +1,210 @@
+//! The forward pass: a batch in, each head's attention over each sequence out, and whatever else is asked for.
+//!
+//! One definition of the parameters ([`parameters`](crate::model::parameters)), two encoders that run it:
+//! [`packed`] is the fast one, [`tensor`] the readable one, the other's oracle, and the one with derivatives.
+
+pub mod attention;
+pub mod batch;
+pub mod gates;
+pub mod gradient;
+pub mod kernels;
+pub mod packed;
+mod relative;
+pub mod rows;
+mod scratch;
+pub mod tensor;
+pub mod visitor;
+
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow, ensure};
+
+use crate::linalg::matmul::Matrix;
+use crate::model::config::Config;
+use crate::system::errors::failure::{Class, Classify};
+use batch::{Batch, Input};
+use gates::Gates;
+use rows::Rows;
+pub use scratch::Scratch;
+use visitor::{Needs, Visitor};
+
+/// The place where a forward pass starts.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Start<'a> {
+    /// With the embeddings of the tokens.
+    #[default]
+    Embeddings,
+    /// With what goes into a layer, kept from an earlier pass over the same batch.
+    Layer {
+        /// The first layer that runs; with the number of layers there are, only the prediction head does.
+        layer: usize,
+        /// `[tokens, hidden]`: the hidden states of that number, one sequence after the other.
+        states: &'a [f32],
+    },
+}
+
+impl Start<'_> {
+    /// The first layer that runs.
+    pub(super) fn layer(&self) -> usize {
+        match self {
+            Self::Embeddings => 0,
+            Self::Layer { layer, .. } => *layer,
+        }
+    }
+}
+
+/// An encoder that lends out what it computes.
+pub trait Encoder: Send + Sync {
+    /// Runs a batch through all layers. `scratch` keeps buffers from one batch of a worker to its next.
+    /// Fails if a token id, a segment or a position has no embedding, logits are needed of an encoder that was loaded without its
+    /// prediction head, or the numbers stop being finite.
+    fn forward(&self, batch: &Batch<'_>, scratch: &mut Scratch, visitor: &mut dyn Visitor) -> Result<()> {
+        self.forward_from(Start::Embeddings, batch, &Gates::default(), scratch, visitor)
+    }
+
+    /// The same from a chosen place on and with interventions. A pass that starts from the hidden states of a layer,
+    /// as lent by a whole pass over the same batch, is equal to the rest of that pass, bit for bit.
+    /// Fails as [`Encoder::forward`], and if the start or the gates do not fit the model and the batch.
+    fn forward_from(
+        &self,
+        start: Start<'_>,
+        batch: &Batch<'_>,
+        gates: &Gates,
+        scratch: &mut Scratch,
+        visitor: &mut dyn Visitor,
+    ) -> Result<()>;
+
+    /// The word embeddings, if it lends them.
+    fn word_embeddings(&self) -> Option<WordEmbeddings> {
+        None
+    }
+
+    /// The linear layer from word embeddings to hidden states, `[width, hidden]`, without its bias, if there is one and it is
+    /// lent.
+    fn embedding_projection(&self) -> Option<Matrix<'_>> {
+        None
+    }
+
+    /// The weights of the heads of a layer, if it lends them.
+    fn head_weights(&self, _layer: usize) -> Option<HeadWeights<'_>> {
+        None
+    }
+}
+
+/// The weights of all heads of a layer, without their biases, as rows of hidden states are multiplied by them.
+///
+/// Heads are side by side: those of head `h` are the columns from `h * head_dim` of the first three, and these rows of
+/// the output projection.
+#[derive(Clone, Copy, Debug)]
+pub struct HeadWeights<'a> {
+    /// `[hidden, hidden]`
+    pub query: Matrix<'a>,
+    /// `[hidden, hidden]`
+    pub key: Matrix<'a>,
+    /// `[hidden, hidden]`
+    pub value: Matrix<'a>,
+    /// `[hidden, hidden]`
+    pub output: Matrix<'a>,
+}
+
+/// Word embeddings as they are stored: before position, segment, normalisation and projection.
+#[derive(Clone, Debug)]
+pub struct WordEmbeddings {
+    /// `[vocab, width]`
+    weights: Arc<Vec<f32>>,
+    width: usize,
+}
+
+impl WordEmbeddings {
+    /// Embeddings, `[vocab, width]`.
+    /// Panics if they are not whole rows.
+    pub fn new(weights: Arc<Vec<f32>>, width: usize) -> Self {
+        assert!(width > 0 && weights.len().is_multiple_of(width), "embeddings are [vocab, width]");
+        Self { weights, width }
+    }
+
+    /// All of them, `[vocab, width]`.
+    pub fn matrix(&self) -> Matrix<'_> {
+        Matrix::new(&self.weights, self.weights.len() / self.width, self.width)
+    }
+
+    /// The number of values of an embedding.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The embedding of a token, `[width]`.
+    /// Panics if there is none.
+    pub fn of(&self, id: u32) -> &[f32] {
+        &self.weights[id as usize * self.width..][..self.width]
+    }
+}
+
+/// A forward pass under way: its input and interventions, and who looks at it.
+struct Pass<'a> {
+    batch: &'a Batch<'a>,
+    gates: &'a Gates,
+    needs: Needs,
+    visitor: &'a mut dyn Visitor,
+}
+
+impl Pass<'_> {
+    /// Lends hidden states, `[tokens, hidden]`, sequence by sequence, if they are needed.
+    fn lend_states(&mut self, layer: usize, states: &[f32], hidden: usize) {
+        if !self.needs.hidden_states {
+            return;
+        }
+        for (sequence, span) in self.batch.spans().enumerate() {
+            let own = &states[span.start * hidden..span.end * hidden];
+            self.visitor.hidden_states(sequence, layer, Rows::new(own, hidden));
+        }
+    }
+
+    /// Ends every sequence.
+    fn end(&mut self) {
+        (0..self.batch.inputs.len()).for_each(|sequence| self.visitor.end(sequence));
+    }
+}
+
+/// Checks that a batch, its start and its interventions fit the model.
+fn check_input(config: &Config, start: Start<'_>, batch: &Batch<'_>, gates: &Gates) -> Result<()> {
+    let (words, positions, segments) = (config.vocab_size, config.positions(), config.type_vocab_size);
+    for Input { number, ids, segments: segment_ids, predicted, .. } in &batch.inputs {
+        let n = ids.len();
+        ensure!(n > 0, "sentence {number} has no tokens");
+        ensure!(n <= positions, "sentence {number} has {n} tokens, the model {positions} positions");
+        ensure!(segment_ids.len() == n, "sentence {number} has {n} tokens and the segments of {}", segment_ids.len());
+        let largest = |ids: &[u32]| ids.iter().max().map_or(0, |&id| id as usize);
+        let (id, segment) = (largest(ids), largest(segment_ids));
+        ensure!(id < words, "sentence {number} has token id {id}, the model {words} token embeddings");
+        ensure!(
+            segments == 0 || segment < segments,
+            "sentence {number} has segment {segment}, the model {segments} segment embeddings"
+        );
+        if let Some(position) = predicted.iter().find(|&&position| position >= n) {
+            anyhow::bail!("logits are wanted at position {position} of sentence {number}, which has {n} tokens");
+        }
+    }
+    if let Start::Layer { layer, states } = start {
+        let (layers, expected) = (config.num_hidden_layers, batch.tokens() * config.hidden_size);
+        ensure!(layer <= layers, "a pass cannot start from layer {layer}: the model has {layers} layers");
+        ensure!(
+            states.len() == expected,
+            "a pass from layer {layer} starts with {} values, not one hidden state for each token, {expected} values",
+            states.len()
+        );
+    }
+    gates.check(config, batch)
+}
+
+/// Fails if a value is NaN or infinite.
+fn check_finite(values: &[f32], layer: usize) -> Result<()> {
+    if values.iter().all(|value| value.is_finite()) {
+        return Ok(());
+    }
+    Err(anyhow!("layer {layer} computes values that are not finite: the weights are damaged or overflow in float32"))
+        .class(Class::Model)
+}
+
+/// The message where logits are needed and the prediction head was not loaded.
+const NO_PREDICTION: &str = "logits are needed, but the head that predicts was not loaded with the encoder";

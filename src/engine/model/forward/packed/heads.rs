@@ -1,0 +1,200 @@
+//! The heads of a layer at work: attention, values, contexts, and what of them is lent.
+
+use anyhow::{Context, Result};
+
+use super::{OutputGrams, PackedEncoder, Pass, Scratch, sized};
+use crate::linalg::lanes::LANES;
+use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
+use crate::model::forward::attention::AttentionView;
+use crate::model::forward::relative::Scores;
+use crate::model::forward::rows::Rows;
+use crate::model::forward::scratch::ValueScratch;
+use crate::model::forward::visitor::{HeadView, Output, ValueNorms, Values};
+use crate::model::forward::{check_finite, kernels};
+
+/// Queries, keys and values, in the order in which [`Parameters`](crate::model::parameters::Parameters) has them.
+const QUERY: usize = 0;
+const KEY: usize = 1;
+const VALUE: usize = 2;
+
+/// The queries, keys and, if they are needed, values of one sequence in all heads, as projected, without biases.
+#[derive(Clone, Copy)]
+struct Projected<'a> {
+    /// `[n, width]`: the parts one after the other, in each of them the heads.
+    rows: &'a [f32],
+    n: usize,
+    width: usize,
+    /// `[3 * hidden]`
+    bias: &'a [f32],
+    head_dim: usize,
+}
+
+impl<'a> Projected<'a> {
+    /// Where a head's share of a part begins in each row.
+    fn start(&self, part: usize, head: usize) -> usize {
+        part * self.bias.len() / 3 + head * self.head_dim
+    }
+
+    /// `[head_dim]`
+    fn bias(&self, part: usize, head: usize) -> &'a [f32] {
+        &self.bias[self.start(part, head)..][..self.head_dim]
+    }
+
+    /// `[n, head_dim]`
+    fn matrix(&self, part: usize, head: usize) -> Matrix<'a> {
+        Matrix::strided(&self.rows[self.start(part, head)..], self.n, self.head_dim, self.width)
+    }
+
+    /// The same rows to be lent.
+    fn lent(&self, part: usize, head: usize) -> Rows<'a> {
+        Rows::strided(&self.rows[self.start(part, head)..], self.n, self.head_dim, self.width)
+    }
+
+    /// The same with the bias, times `scale`, in a buffer.
+    fn biased<'b>(&self, part: usize, head: usize, scale: f32, into: &'b mut Vec<f32>) -> Matrix<'b> {
+        let into = sized(into, self.n * self.head_dim);
+        kernels::bias_scale(&self.rows[self.start(part, head)..], self.width, self.bias(part, head), scale, into);
+        Matrix::new(into, self.n, self.head_dim)
+    }
+}
+
+impl PackedEncoder {
+    /// Self-attention of all sequences of the batch: queries, keys and values from `scratch.projected`, without their
+    /// biases yet; the contexts of the heads into `scratch.context`, if anybody needs them.
+    pub(super) fn attend(&self, number: usize, pass: &mut Pass<'_>, scratch: &mut Scratch) -> Result<()> {
+        let config = &self.parameters.config;
+        let (hidden, head_dim) = (config.hidden_size, config.head_dim());
+        let (place, needs) = (self.parameters.order[number], pass.needs);
+        let bias = self.parameters.layers[place].query_key_value.bias.as_slice();
+        let Scratch { states, projected, context, query, key, distances, attention, entropies, .. } = scratch;
+        let Scratch { values, bare, products, input_norms, .. } = scratch;
+        let tokens = pass.batch.tokens();
+        let width = projected.len() / tokens;
+        let writes = needs.contexts || needs.last_states() || number + 1 < self.parameters.order.len();
+        if needs.outputs {
+            let norms = sized(input_norms, tokens);
+            kernels::dot_rows(states, states, hidden, norms);
+            norms.iter_mut().for_each(|square| *square = square.sqrt());
+        }
+        if writes {
+            // A row's weights sum to 1, so the values' bias comes out of the product unchanged.
+            let context = sized(context, tokens * hidden);
+            context.chunks_exact_mut(hidden).for_each(|row| row.copy_from_slice(&bias[2 * hidden..]));
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
+        let scale = (1.0 / (head_dim as f64).sqrt()) as f32;
+        for (sequence, span) in pass.batch.spans().enumerate() {
+            let input = pass.batch.inputs[sequence];
+            let in_sentence = || format!("sentence {}", input.number);
+            let n = span.len();
+            let parts = Projected { rows: &projected[span.start * width..span.end * width], n, width, bias, head_dim };
+            // Whole vectors: the softmax has no remainder to see to.
+            let stride = n.next_multiple_of(LANES);
+            let attention = sized(attention, n * stride);
+            let entropies = sized(entropies, n);
+            for head in 0..config.num_attention_heads {
+                // Queries scaled beforehand. The keys' bias would add the same to all scores of a query, which the
+                // softmax takes away again.
+                let query = parts.biased(QUERY, head, scale, query);
+                multiply(MatrixMut::strided(attention, n, n, stride), query, parts.matrix(KEY, head).transposed());
+                if let Some(relative) = &self.relative {
+                    let scores = Scores { values: attention, n, stride, scale };
+                    relative.add(place, head, scores, query, parts.biased(KEY, head, 1.0, key), distances);
+                }
+                pass.gates.cut_scores((number, head, sequence), attention, n, stride).with_context(in_sentence)?;
+                kernels::softmax(attention, n, stride, entropies);
+                check_finite(entropies, number).with_context(in_sentence)?;
+
+                let view = HeadView {
+                    layer: number,
+                    head,
+                    attention: AttentionView::strided(number, head, stride, attention, entropies),
+                    values: needs
+                        .values
+                        .then(|| Values { rows: parts.lent(VALUE, head), bias: parts.bias(VALUE, head) }),
+                    value_norms: needs.value_norms.then(|| self.value_norms(place, head, &parts, values)),
+                    context: None,
+                    output: None,
+                };
+                let gate = pass.gates.of(number, head);
+                let bare = sized(bare, n * head_dim);
+                if needs.outputs || (writes && gate.is_none_or(|gate| !gate.is_closed())) {
+                    let weights = Matrix::strided(attention, n, n, stride);
+                    multiply(MatrixMut::new(bare, n, head_dim), weights, parts.matrix(VALUE, head));
+                }
+                let bare = &*bare;
+                let output = needs.outputs.then(|| {
+                    let (products, gram) = (sized(products, n * head_dim), self.output_gram(place, head).0);
+                    kernels::times_square(bare, head_dim, gram, head_dim, products);
+                    Output {
+                        contexts: Rows::new(bare, head_dim),
+                        products: Rows::new(products, head_dim),
+                        gram,
+                        input_norms: &input_norms[span.clone()],
+                    }
+                });
+                let view = HeadView { output, ..view };
+                if needs.heads() && !needs.contexts {
+                    // At once, while attention is in cache.
+                    pass.visitor.head(sequence, &view);
+                }
+                if !writes {
+                    continue;
+                }
+                let context = &mut context[span.start * hidden + head * head_dim..span.end * hidden];
+                if gate.is_none_or(|gate| !gate.is_closed()) {
+                    for (row, bare) in context.chunks_mut(hidden).zip(bare.chunks_exact(head_dim)) {
+                        row.iter_mut().zip(bare).for_each(|(value, bare)| *value += bare);
+                    }
+                }
+                if let Some(gate) = gate {
+                    gate.apply(context, head_dim, hidden, input.classes);
+                }
+                if needs.contexts {
+                    let context = Some(Rows::strided(context, n, head_dim, hidden));
+                    pass.visitor.head(sequence, &HeadView { context, ..view });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The norms `sqrt(v G vᵀ)` of one head's values, with `G` the Gram matrix of its part of the output projection:
+    /// vectors as wide as the hidden states are never made.
+    fn value_norms<'a>(
+        &'a self,
+        place: usize,
+        head: usize,
+        parts: &Projected<'a>,
+        scratch: &'a mut ValueScratch,
+    ) -> ValueNorms<'a> {
+        let Projected { n, head_dim, width, .. } = *parts;
+        let (gram, bias_product) = self.output_gram(place, head);
+        let (products, norms) = (sized(&mut scratch.products, n * head_dim), sized(&mut scratch.norms, n));
+        let rows = &parts.rows[parts.start(VALUE, head)..];
+        kernels::times_square(rows, width, gram, head_dim, products);
+        kernels::biased_norms(rows, width, parts.bias(VALUE, head), products, bias_product, norms);
+        ValueNorms { norms, products: Rows::new(products, head_dim), bias_product, gram }
+    }
+
+    /// `W_O W_Oᵀ`, `[head_dim, head_dim]`, of a head of the `place`-th stored layer, and its product with the value bias.
+    fn output_gram(&self, place: usize, head: usize) -> (&[f32], &[f32]) {
+        let (heads, head_dim) = (self.parameters.config.num_attention_heads, self.parameters.config.head_dim());
+        let (hidden, square) = (heads * head_dim, head_dim * head_dim);
+        let OutputGrams { grams, bias_products } = self.output_grams[place].get_or_init(|| {
+            let (mut grams, mut bias_products) = (vec![0.0; heads * square], vec![0.0; hidden]);
+            let layer = &self.parameters.layers[place];
+            // Transposed, so that a head's part are rows.
+            let parts = layer.attention_output.weight.chunks_exact(head_dim * hidden);
+            let biases = layer.query_key_value.bias[2 * hidden..].chunks_exact(head_dim);
+            let into = grams.chunks_exact_mut(square).zip(bias_products.chunks_exact_mut(head_dim));
+            for ((gram, bias_product), (part, bias)) in into.zip(parts.zip(biases)) {
+                let part = Matrix::new(part, head_dim, hidden);
+                multiply(MatrixMut::new(gram, head_dim, head_dim), part, part.transposed());
+                kernels::times_square(bias, head_dim, gram, head_dim, bias_product);
+            }
+            OutputGrams { grams, bias_products }
+        });
+        (&grams[head * square..][..square], &bias_products[head * head_dim..][..head_dim])
+    }
+}

@@ -1,0 +1,263 @@
+//! The encoder over slices: whole sequences side by side, one worker per core, nothing allocated once warm.
+//!
+//! The matrix products are the `gemm` crate's, over all tokens of a batch; attention is computed for one sequence
+//! and head at a time, and looked at while it is in cache.
+
+mod heads;
+mod prediction;
+
+use std::sync::{Arc, OnceLock};
+
+use anyhow::{Result, ensure};
+
+use super::batch::Batch;
+use super::gates::Gates;
+use super::kernels;
+use super::relative::Relative;
+use super::visitor::Visitor;
+use super::{Encoder, HeadWeights, NO_PREDICTION, Pass, Scratch, Start, WordEmbeddings, check_finite, check_input};
+use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
+use crate::model::config::Activation;
+use crate::model::parameters::{Layer, LayerNorm, Linear, Parameters};
+use crate::system::parallel::{all_cores, in_parallel};
+
+/// The fast encoder.
+pub struct PackedEncoder {
+    /// The weights of linear layers are transposed, `[inputs, outputs]`: then the product reads them in order.
+    parameters: Parameters,
+    /// The term of the scores that depends on the tokens' distance, in models that have one.
+    relative: Option<Relative>,
+    /// For each of the stored layers, made when first needed.
+    output_grams: Vec<OnceLock<OutputGrams>>,
+}
+
+/// The Gram matrices of a layer's output projection.
+struct OutputGrams {
+    /// `[heads, head_dim, head_dim]`: `W_O W_Oᵀ` of each head.
+    grams: Vec<f32>,
+    /// `[hidden]`: the value bias of each head times that.
+    bias_products: Vec<f32>,
+}
+
+impl PackedEncoder {
+    /// An encoder over `parameters`.
+    pub fn new(mut parameters: Parameters) -> Self {
+        in_parallel(all_cores(), parameters.linear_layers(), |linear| {
+            linear.weight = transposed(&linear.weight, linear.bias.len());
+        });
+        let relative = Relative::take(&mut parameters);
+        let output_grams = parameters.layers.iter().map(|_| OnceLock::new()).collect();
+        Self { parameters, relative, output_grams }
+    }
+
+    /// Word, position and segment embeddings, summed, normalised if they are and as wide as the hidden states, into
+    /// `scratch.states`.
+    fn embed(&self, batch: &Batch<'_>, scratch: &mut Scratch) {
+        let Parameters { config, embeddings, .. } = &self.parameters;
+        let (tokens, width) = (batch.tokens(), config.embedding_width());
+        let Scratch { states, update, .. } = scratch;
+        let sum = sized(if embeddings.projection.is_some() { &mut *update } else { &mut *states }, tokens * width);
+        let mut rows = sum.chunks_exact_mut(width);
+        for input in &batch.inputs {
+            for ((&id, position), &segment) in input.ids.iter().zip(config.position_rows(input.ids)).zip(input.segments)
+            {
+                let out = rows.next().expect("a row for each token");
+                out.copy_from_slice(row(&embeddings.words, id as usize, width));
+                let others = [(&embeddings.positions, position), (&embeddings.segments, segment as usize)];
+                for (table, index) in others {
+                    let Some(table) = table else { continue };
+                    out.iter_mut().zip(row(table, index, width)).for_each(|(out, value)| *out += value);
+                }
+            }
+        }
+        if let Some(norm) = &embeddings.norm {
+            kernels::norm(sum, &norm.weight, &norm.bias, self.epsilon());
+        }
+        if let Some(projection) = &embeddings.projection {
+            let hidden = config.hidden_size;
+            project(update, projection, hidden, states, tokens);
+            add_bias(states, &projection.bias);
+        }
+    }
+
+    /// Queries, keys and, if there are three `projections`, values of all heads of a layer, without their biases:
+    /// `scratch.states` to `scratch.projected`.
+    fn project_heads(&self, layer: &Layer, projections: usize, scratch: &mut Scratch, tokens: usize) {
+        let Scratch { states, update, projected, .. } = scratch;
+        let input = if self.pre_norm() { self.normalised(states, &layer.attention_norm, update) } else { &*states };
+        let outputs = projections * self.parameters.config.hidden_size;
+        project(input, &layer.query_key_value, outputs, projected, tokens);
+    }
+
+    /// From the contexts of a layer's heads to the hidden states above it: `scratch.context` and `scratch.states` to
+    /// `scratch.states`.
+    fn feed_forward(&self, layer: &Layer, scratch: &mut Scratch) {
+        let Scratch { states, context, update, wide, .. } = scratch;
+        let hidden = self.parameters.config.hidden_size;
+        let tokens = states.len() / hidden;
+        project(context, &layer.attention_output, hidden, update, tokens);
+        self.add(update, &layer.attention_output, &layer.attention_norm, states);
+
+        let input = if self.pre_norm() { self.normalised(states, &layer.output_norm, context) } else { &*states };
+        let part = &layer.intermediate;
+        project(input, part, part.bias.len(), wide, tokens);
+        activate(self.parameters.config.hidden_act, wide, &part.bias);
+        project(wide, &layer.output, hidden, update, tokens);
+        self.add(update, &layer.output, &layer.output_norm, states);
+    }
+
+    /// Whether layers normalise what goes into their blocks, and not what comes out.
+    fn pre_norm(&self) -> bool {
+        self.parameters.final_norm.is_some()
+    }
+
+    /// Adds what a linear layer computed, its bias still missing, to the hidden states, and normalises the sum unless
+    /// layers are pre-norm.
+    fn add(&self, update: &[f32], Linear { bias, .. }: &Linear, norm: &LayerNorm, states: &mut [f32]) {
+        if self.pre_norm() {
+            kernels::add(update, bias, states);
+        } else {
+            kernels::add_norm(update, bias, states, &norm.weight, &norm.bias, self.epsilon());
+        }
+    }
+
+    /// The hidden states normalised, in a buffer.
+    fn normalised<'a>(&self, states: &[f32], norm: &LayerNorm, into: &'a mut Vec<f32>) -> &'a [f32] {
+        let into = sized(into, states.len());
+        into.copy_from_slice(states);
+        kernels::norm(into, &norm.weight, &norm.bias, self.epsilon());
+        into
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the smallest epsilon in use, 1e-12, is an f32")]
+    fn epsilon(&self) -> f32 {
+        self.parameters.config.layer_norm_eps as f32
+    }
+}
+
+impl Encoder for PackedEncoder {
+    fn word_embeddings(&self) -> Option<WordEmbeddings> {
+        let Parameters { embeddings, config, .. } = &self.parameters;
+        Some(WordEmbeddings::new(Arc::clone(&embeddings.words), config.embedding_width()))
+    }
+
+    fn embedding_projection(&self) -> Option<Matrix<'_>> {
+        let Parameters { embeddings, config, .. } = &self.parameters;
+        let Linear { weight, .. } = embeddings.projection.as_ref()?;
+        Some(Matrix::new(weight, config.embedding_width(), config.hidden_size))
+    }
+
+    fn head_weights(&self, layer: usize) -> Option<HeadWeights<'_>> {
+        let hidden = self.parameters.config.hidden_size;
+        let layer = self.parameters.layers().nth(layer)?;
+        let of_heads = Matrix::new(&layer.query_key_value.weight, hidden, 3 * hidden);
+        Some(HeadWeights {
+            query: of_heads.columns_from(0, hidden),
+            key: of_heads.columns_from(hidden, hidden),
+            value: of_heads.columns_from(2 * hidden, hidden),
+            output: Matrix::new(&layer.attention_output.weight, hidden, hidden),
+        })
+    }
+
+    fn forward_from(
+        &self,
+        start: Start<'_>,
+        batch: &Batch<'_>,
+        gates: &Gates,
+        scratch: &mut Scratch,
+        visitor: &mut dyn Visitor,
+    ) -> Result<()> {
+        let config = &self.parameters.config;
+        let needs = visitor.needs();
+        check_input(config, start, batch, gates)?;
+        ensure!(!needs.logits || self.parameters.prediction.is_some(), NO_PREDICTION);
+        if batch.inputs.is_empty() {
+            return Ok(());
+        }
+        let mut pass = Pass { batch, gates, needs, visitor };
+        match start {
+            Start::Embeddings => self.embed(batch, scratch),
+            Start::Layer { states, .. } => sized(&mut scratch.states, states.len()).copy_from_slice(states),
+        }
+        let (hidden, layers) = (config.hidden_size, self.parameters.order.len());
+        pass.lend_states(start.layer(), &scratch.states, hidden);
+        for (number, layer) in self.parameters.layers().enumerate().skip(start.layer()) {
+            // No attention depends on what the last layer writes.
+            let last = number + 1 == layers;
+            let projections = if last && !needs.beyond_attention() { 2 } else { 3 };
+            self.project_heads(layer, projections, scratch, batch.tokens());
+            self.attend(number, &mut pass, scratch)?;
+            if !last || needs.last_states() {
+                self.feed_forward(layer, scratch);
+                if let Some(norm) = self.parameters.final_norm.as_ref().filter(|_| last) {
+                    kernels::norm(&mut scratch.states, &norm.weight, &norm.bias, self.epsilon());
+                }
+                pass.lend_states(number + 1, &scratch.states, hidden);
+            }
+        }
+        if needs.last_states() {
+            check_finite(&scratch.states, layers)?;
+        }
+        if needs.logits {
+            self.predict(&mut pass, scratch)?;
+        }
+        pass.end();
+        Ok(())
+    }
+}
+
+fn activate(activation: Activation, wide: &mut [f32], bias: &[f32]) {
+    match activation {
+        Activation::Gelu => kernels::bias_gelu(wide, bias),
+        Activation::GeluTanh => kernels::bias_gelu_tanh(wide, bias),
+        Activation::Relu => kernels::bias_relu(wide, bias),
+        Activation::Silu => kernels::bias_silu(wide, bias),
+    }
+}
+
+/// Adds a bias to each row.
+fn add_bias(rows: &mut [f32], bias: &[f32]) {
+    for row in rows.chunks_exact_mut(bias.len()) {
+        row.iter_mut().zip(bias).for_each(|(value, bias)| *value += bias);
+    }
+}
+
+/// A row of an embedding.
+fn row(table: &[f32], index: usize, width: usize) -> &[f32] {
+    &table[index * width..][..width]
+}
+
+/// The first `length` values of a buffer, which grows if it must.
+fn sized(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
+    buffer.resize(length, 0.0);
+    buffer
+}
+
+/// `[rows, columns]` as `[columns, rows]`.
+fn transposed(values: &[f32], rows: usize) -> Vec<f32> {
+    /// The rows of a block and its columns fit into the first-level cache together.
+    const BLOCK: usize = 32;
+    let columns = values.len() / rows;
+    let mut out = vec![0.0; values.len()];
+    for row_block in (0..rows).step_by(BLOCK) {
+        for column_block in (0..columns).step_by(BLOCK) {
+            for column in column_block..columns.min(column_block + BLOCK) {
+                for row in row_block..rows.min(row_block + BLOCK) {
+                    out[column * rows + row] = values[row * columns + column];
+                }
+            }
+        }
+    }
+    out
+}
+
+/// `states` times the first `outputs` columns of the weight; the bias is left to the step that comes next, which reads
+/// the result anyway.
+fn project(states: &[f32], linear: &Linear, outputs: usize, into: &mut Vec<f32>, tokens: usize) {
+    let inputs = states.len() / tokens;
+    multiply(
+        MatrixMut::new(sized(into, tokens * outputs), tokens, outputs),
+        Matrix::new(states, tokens, inputs),
+        Matrix::strided(&linear.weight, inputs, outputs, linear.bias.len()),
+    );
+}

@@ -1,0 +1,212 @@
+//! The encoder in candle tensors: can be differentiated, and is short enough to check by eye.
+//!
+//! Softmax and layer normalisation are composed of plain tensor operations: candle's fused ones have no derivative, and
+//! a gradient that meets one is lost without a word.
+
+mod heads;
+mod linear;
+mod parts;
+
+use anyhow::{Context, Result, ensure};
+use candle_core::{D, DType, Device, Tensor};
+use candle_nn::Module;
+
+use super::batch::Batch;
+use super::gates::Gates;
+use super::visitor::Visitor;
+use super::{Encoder, NO_PREDICTION, Pass, Scratch, Start, check_finite, check_input};
+use crate::model::config::{Activation, Config};
+use crate::model::parameters::{self, Parameters};
+use linear::Linear;
+use parts::{Layer, LayerNorm, Loader, PredictionHead};
+
+/// The readable encoder.
+pub struct TensorEncoder {
+    pub(super) device: Device,
+    pub(super) precision: DType,
+    pub(super) config: Config,
+    words: Tensor,
+    positions: Option<Tensor>,
+    segments: Option<Tensor>,
+    norm: Option<LayerNorm>,
+    projection: Option<Linear>,
+    /// `[buckets, heads]`
+    position_bias: Option<Tensor>,
+    layers: Vec<Layer>,
+    /// Which of `layers` each layer of the model is.
+    pub(super) order: Vec<usize>,
+    final_norm: Option<LayerNorm>,
+    prediction: Option<PredictionHead>,
+}
+
+impl TensorEncoder {
+    /// An encoder with a copy of the parameters on `device`, that computes in float32.
+    /// Fails if the device has no room for them.
+    pub fn new(parameters: &Parameters, device: &Device) -> Result<Self> {
+        Self::with_precision(parameters, device, DType::F32)
+    }
+
+    /// The same in another floating-point type: in float64, rounding is out of the way of what is to be compared.
+    /// Fails if the device has no room for the parameters, or cannot compute in this type.
+    pub fn with_precision(parameters: &Parameters, device: &Device, precision: DType) -> Result<Self> {
+        let Parameters { config, embeddings, position_bias, layers, order, final_norm, prediction } = parameters;
+        let loader = Loader { device, precision, epsilon: config.layer_norm_eps };
+        let width = config.embedding_width();
+        let words = loader.table(&embeddings.words, width)?;
+        let table = |values: &Option<Vec<f32>>| values.as_ref().map(|values| loader.table(values, width)).transpose();
+        let norm = |part: &Option<parameters::LayerNorm>| part.as_ref().map(|part| loader.norm(part)).transpose();
+        let bias = position_bias.as_ref().map(|bias| loader.table(&bias.weight, config.num_attention_heads));
+        Ok(Self {
+            device: device.clone(),
+            precision,
+            config: config.clone(),
+            positions: table(&embeddings.positions)?,
+            segments: table(&embeddings.segments)?,
+            norm: norm(&embeddings.norm)?,
+            projection: embeddings.projection.as_ref().map(|part| loader.linear(part)).transpose()?,
+            position_bias: bias.transpose()?,
+            layers: layers.iter().map(|part| loader.layer(part, config.head_dim())).collect::<Result<_>>()?,
+            order: order.clone(),
+            final_norm: norm(final_norm)?,
+            prediction: prediction.as_ref().map(|head| loader.prediction(head, &words)).transpose()?,
+            words,
+        })
+    }
+
+    /// The rows of a table.
+    fn rows(&self, table: &Tensor, indices: Vec<u32>) -> candle_core::Result<Tensor> {
+        let count = indices.len();
+        table.index_select(&Tensor::from_vec(indices, count, &self.device)?, 0)
+    }
+
+    /// Word, position and segment embeddings, summed, normalised if they are and as wide as the hidden states: `[tokens, hidden]`.
+    fn embed(&self, batch: &Batch<'_>) -> Result<Tensor> {
+        let (mut ids, mut positions, mut segments) = (Vec::new(), Vec::new(), Vec::new());
+        for input in &batch.inputs {
+            ids.extend_from_slice(input.ids);
+            for row in self.config.position_rows(input.ids) {
+                positions.push(u32::try_from(row)?);
+            }
+            segments.extend_from_slice(input.segments);
+        }
+        let mut sum = self.rows(&self.words, ids)?;
+        for (table, indices) in [(&self.positions, positions), (&self.segments, segments)] {
+            if let Some(table) = table {
+                sum = (sum + self.rows(table, indices)?)?;
+            }
+        }
+        if let Some(norm) = &self.norm {
+            sum = norm.forward(&sum)?;
+        }
+        Ok(match &self.projection {
+            Some(projection) => projection.forward(&sum)?,
+            None => sum,
+        })
+    }
+
+    /// Runs the layers; the hidden states at the end, `[tokens, hidden]`.
+    ///
+    /// `keeps`, `[layers, heads]`, are the shares of the heads that are kept; without them, the gates have their own.
+    pub(super) fn run(&self, start: Start<'_>, pass: &mut Pass<'_>, keeps: Option<&Tensor>) -> Result<Tensor> {
+        let hidden = self.config.hidden_size;
+        let mut states = match start {
+            Start::Embeddings => self.embed(pass.batch)?,
+            Start::Layer { states, .. } => {
+                Tensor::from_slice(states, (pass.batch.tokens(), hidden), &self.device)?.to_dtype(self.precision)?
+            }
+        };
+        self.lend_states(pass, start.layer(), &states)?;
+        for number in start.layer()..self.order.len() {
+            let layer = &self.layers[self.order[number]];
+            // Each block's layer normalisation is before it or after its sum with the residual.
+            let before = |norm: &LayerNorm, states: &Tensor| {
+                if self.final_norm.is_some() { norm.forward(states) } else { Ok(states.clone()) }
+            };
+            let after = |norm: &LayerNorm, sum: Tensor| {
+                if self.final_norm.is_some() { Ok(sum) } else { norm.forward(&sum) }
+            };
+            let context = self.attend(number, (&states, &before(&layer.attention_norm, &states)?), pass, keeps)?;
+            let attended = after(&layer.attention_norm, (layer.attention_output.forward(&context)? + &states)?)?;
+            let wide = layer.intermediate.forward(&before(&layer.output_norm, &attended)?)?;
+            let output = layer.output.forward(&activate(self.config.hidden_act, &wide)?)?;
+            states = after(&layer.output_norm, (output + &attended)?)?;
+            if let Some(norm) = self.final_norm.as_ref().filter(|_| number + 1 == self.order.len()) {
+                states = norm.forward(&states)?;
+            }
+            self.lend_states(pass, number + 1, &states)?;
+        }
+        check_finite(&flat(&states)?, self.order.len())?;
+        Ok(states)
+    }
+
+    fn lend_states(&self, pass: &mut Pass<'_>, layer: usize, states: &Tensor) -> Result<()> {
+        if pass.needs.hidden_states {
+            pass.lend_states(layer, &flat(states)?, self.config.hidden_size);
+        }
+        Ok(())
+    }
+
+    /// The number of classes that it predicts.
+    pub(super) fn classes(&self) -> Result<usize> {
+        Ok(self.prediction.as_ref().context(NO_PREDICTION)?.classes)
+    }
+
+    /// The logits at the predicted positions, `[positions, classes]`, of hidden states `[tokens, hidden]`.
+    pub(super) fn logits(&self, states: &Tensor, batch: &Batch<'_>) -> Result<Tensor> {
+        let head = self.prediction.as_ref().context(NO_PREDICTION)?;
+        let rows = batch.predicted().map(|(_, _, row)| Ok(u32::try_from(row)?)).collect::<Result<Vec<_>>>()?;
+        ensure!(!rows.is_empty(), "logits are needed, but the batch names no position");
+        let dense = head.dense.forward(&self.rows(states, rows)?)?;
+        let active = activate(head.activation, &dense)?;
+        let normed = head.norm.as_ref().map_or(Ok(active.clone()), |norm| norm.forward(&active))?;
+        Ok(head.decoder.forward(&normed)?)
+    }
+}
+
+impl Encoder for TensorEncoder {
+    fn forward_from(
+        &self,
+        start: Start<'_>,
+        batch: &Batch<'_>,
+        gates: &Gates,
+        _: &mut Scratch,
+        visitor: &mut dyn Visitor,
+    ) -> Result<()> {
+        let needs = visitor.needs();
+        check_input(&self.config, start, batch, gates)?;
+        ensure!(!needs.logits || self.prediction.is_some(), NO_PREDICTION);
+        if batch.inputs.is_empty() {
+            return Ok(());
+        }
+        let mut pass = Pass { batch, gates, needs, visitor };
+        let states = self.run(start, &mut pass, None)?;
+        if needs.logits && batch.predicted().next().is_some() {
+            let logits = self.logits(&states, batch)?;
+            let classes = logits.dim(1)?;
+            for (row, (sequence, position, _)) in flat(&logits)?.chunks_exact(classes).zip(batch.predicted()) {
+                pass.visitor.logits(sequence, position, row);
+            }
+        }
+        pass.end();
+        Ok(())
+    }
+}
+
+fn activate(activation: Activation, states: &Tensor) -> candle_core::Result<Tensor> {
+    match activation {
+        Activation::Gelu => states.gelu_erf(),
+        Activation::GeluTanh => states.gelu(),
+        Activation::Relu => states.relu(),
+        Activation::Silu => states.silu(),
+    }
+}
+
+/// Softmax over the last dimension.
+fn softmax(scores: &Tensor) -> candle_core::Result<Tensor> {
+    candle_nn::ops::softmax(scores, D::Minus1)
+}
+
+/// All values, as they are lent.
+fn flat(tensor: &Tensor) -> candle_core::Result<Vec<f32>> {
+    tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1()
+}

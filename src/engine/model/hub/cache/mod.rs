@@ -1,0 +1,251 @@
+//! The cache shared with Python's `huggingface_hub`, in the form that it has there:
+//!
+//! ```text
+//! models--ORG--NAME/refs/REVISION              the commit a branch or tag stood for when last asked
+//! models--ORG--NAME/snapshots/COMMIT/FILE      a link to
+//! models--ORG--NAME/blobs/ETAG                 the bytes
+//! ```
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Error, Result};
+
+use super::environment::Environment;
+use super::promise::Digest;
+use crate::model::files::{FileStore, Missing, ModelFile, ModelFiles, Place, gather};
+use crate::system::files::input;
+use crate::system::progress::DownloadProgress;
+
+#[cfg(test)]
+mod tests;
+
+/// One model's part of the cache.
+pub(super) struct Cache {
+    /// The whole cache, for messages and for other models.
+    all: PathBuf,
+    /// `models--ORG--NAME`
+    name: String,
+    folder: PathBuf,
+    /// Files that were opened and are what they are called, by their paths: large ones are hashed once.
+    whole: RefCell<HashMap<PathBuf, ModelFile>>,
+}
+
+/// A model as the cache has it, if it does not have it whole.
+pub(super) enum Unusable {
+    /// A clause that says what is lacking.
+    Lacking(String),
+    /// A file is there, and this is wrong with it.
+    Wrong(Error),
+}
+
+/// The longest file that holds the name of a commit, in bytes; a commit has forty.
+const LONGEST_REF: u64 = 1 << 10;
+
+/// The prefix of every model's folder.
+const MODELS: &str = "models--";
+
+impl Cache {
+    pub(super) fn new(environment: &Environment, id: &str) -> Self {
+        let name = format!("{MODELS}{}", id.replace('/', "--"));
+        Self { all: environment.cache.clone(), folder: environment.cache.join(&name), name, whole: RefCell::default() }
+    }
+
+    pub(super) fn snapshot(&self, commit: &str) -> PathBuf {
+        self.folder.join("snapshots").join(commit)
+    }
+
+    /// The model as far as the cache goes.
+    pub(super) fn files(&self, id: &str, revision: &str) -> Result<ModelFiles, Unusable> {
+        let shown = self.all.display();
+        let absent = || Unusable::Lacking(format!("`{id}` (revision `{revision}`) is not in the Hub cache `{shown}`"));
+        let commit = self.commit(revision).ok_or_else(absent)?;
+        let folder = self.snapshot(&commit);
+        let names = folder
+            .read_dir()
+            .map_err(|_| absent())?
+            .filter_map(Result::ok)
+            .filter(|entry| entry.path().is_file())
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
+        let snapshot = Snapshot { cache: self, folder, names };
+        gather(id.to_owned(), Some(commit), &Place::Hub { id, revision }, &snapshot).map_err(|error| {
+            if !error.is::<Missing>() {
+                return Unusable::Wrong(error);
+            }
+            let names = snapshot.names;
+            Unusable::Lacking(format!(
+                "`{id}` (revision `{revision}`) is not complete in the Hub cache `{shown}`: it holds {} of it",
+                if names.is_empty() { "nothing".to_owned() } else { names.into_iter().collect::<Vec<_>>().join(", ") }
+            ))
+        })
+    }
+
+    /// Opens a file of a snapshot and makes sure that it is what its blob is called, or else what is `promised`. A file
+    /// that is no link to a blob, and of which nothing is promised, is taken as it is.
+    /// Fails if it cannot be opened, or is not what it is called.
+    pub(super) fn open(&self, path: &Path, promised: Option<&Digest>) -> Result<ModelFile> {
+        if let Some(file) = self.whole.borrow().get(path) {
+            return Ok(file.clone());
+        }
+        let file = ModelFile::open(path)?;
+        let blob = fs::read_link(path).ok();
+        let named = blob.as_deref().and_then(Path::file_name).and_then(|name| Digest::of(name.to_str()?));
+        if let Some(digest) = named.as_ref().or(promised) {
+            digest.ensure_of(&file).context("a file in the Hub cache is damaged")?;
+        }
+        self.whole.borrow_mut().insert(path.to_owned(), file.clone());
+        Ok(file)
+    }
+
+    /// The model of the cache whose id is most like `id`, if one is.
+    pub(super) fn closest(&self, id: &str) -> Option<String> {
+        // Below it, two ids have little in common: `acme/tiny-bert` and `acme/small-gpt` have 0.71.
+        const ALIKE: f64 = 0.85;
+        // `bert-base-uncased` for `google-bert/bert-base-uncased` is a common slip.
+        let name = |id: &str| id.rsplit('/').next().unwrap_or_default().to_lowercase();
+        let likeness = |other: &str| {
+            let whole = strsim::jaro_winkler(&id.to_lowercase(), &other.to_lowercase());
+            if name(id) == name(other) { whole.max(ALIKE) } else { whole }
+        };
+        let entries = self.all.read_dir().ok()?.filter_map(Result::ok);
+        let others = entries.filter_map(|entry| {
+            let id = entry.file_name().to_str()?.strip_prefix(MODELS)?.replacen("--", "/", 1);
+            entry.path().join("snapshots").is_dir().then_some(id)
+        });
+        let alike = others.filter(|other| other != id).map(|other| (likeness(&other), other));
+        let best =
+            alike.filter(|(likeness, _)| *likeness >= ALIKE).max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
+        best.map(|(_, other)| other)
+    }
+
+    /// Keeps other processes, Python's among them, from fetching the same blob at the same time. The lock ends with
+    /// the file that is returned; `None` where the file system has no locks.
+    pub(super) fn lock(&self, etag: &str, progress: &dyn DownloadProgress) -> Result<Option<File>> {
+        let path = self.all.join(".locks").join(&self.name).join(format!("{etag}.lock"));
+        create_parent(&path)?;
+        let failed = || cannot_write(&path);
+        let file = File::options().create(true).append(true).open(&path).with_context(failed)?;
+        match file.try_lock() {
+            Ok(()) => return Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => progress.note("waiting for another process that fetches the same file"),
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(error).with_context(failed),
+        }
+        file.lock().with_context(failed)?;
+        Ok(Some(file))
+    }
+
+    /// The commit that a branch or tag stood for when last asked, or the revision itself if it is one.
+    fn commit(&self, revision: &str) -> Option<String> {
+        match self.read_ref(revision) {
+            Ok(text) => Some(text.trim().to_owned()).filter(|commit| is_file_name(commit)),
+            Err(_) => {
+                is_file_name(revision).then(|| revision.to_owned()).filter(|commit| self.snapshot(commit).is_dir())
+            }
+        }
+    }
+
+    fn read_ref(&self, revision: &str) -> io::Result<String> {
+        input::read_to_string(&self.folder.join("refs").join(revision), LONGEST_REF)
+    }
+
+    /// Notes what commit a branch or tag stands for, unless that is known.
+    pub(super) fn write_ref(&self, revision: &str, commit: &str) -> Result<()> {
+        if revision == commit || self.read_ref(revision).is_ok_and(|known| known.trim() == commit) {
+            return Ok(());
+        }
+        let path = self.folder.join("refs").join(revision);
+        create_parent(&path)?;
+        // In one step, for another process may be reading it.
+        let write = || {
+            let mut builder = tempfile::Builder::new();
+            #[cfg(unix)]
+            {
+                use std::os::unix::fs::PermissionsExt;
+                // Reduced by the umask, as for any new file: a cache may be shared.
+                builder.permissions(fs::Permissions::from_mode(0o666));
+            }
+            let mut file = builder.tempfile_in(path.parent().unwrap_or(&self.folder))?;
+            io::Write::write_all(&mut file, commit.as_bytes())?;
+            file.persist(&path)?;
+            Ok::<_, io::Error>(())
+        };
+        write().with_context(|| cannot_write(&path))
+    }
+
+    pub(super) fn blob(&self, etag: &str) -> PathBuf {
+        self.folder.join("blobs").join(etag)
+    }
+
+    /// Where a blob lies until it is whole.
+    pub(super) fn partial(&self, etag: &str, lock: Option<&File>) -> PathBuf {
+        // Without a lock, a name of its own keeps two processes apart.
+        let owner = if lock.is_some() { String::new() } else { format!(".{}", std::process::id()) };
+        self.blob(&format!("{etag}{owner}.incomplete"))
+    }
+
+    /// Makes `file` of the snapshot stand for the blob.
+    pub(super) fn link(&self, commit: &str, file: &str, etag: &str) -> Result<()> {
+        let path = self.snapshot(commit).join(file);
+        create_parent(&path)?;
+        let target = Path::new(&"../".repeat(2 + file.matches('/').count())).join("blobs").join(etag);
+        // A link that leads nowhere or to another blob, or a damaged file in place of one.
+        if path.symlink_metadata().is_ok() && fs::read_link(&path).ok().as_deref() != Some(&target) {
+            fs::remove_file(&path).with_context(|| cannot_write(&path))?;
+        }
+        #[cfg(unix)]
+        let linked = std::os::unix::fs::symlink(&target, &path);
+        #[cfg(not(unix))]
+        let linked = Err::<(), _>(io::Error::from(io::ErrorKind::Unsupported));
+        match linked {
+            Ok(()) => Ok(()),
+            // Another process was as fast.
+            Err(_) if path.is_file() => Ok(()),
+            // Not every system and file system has links; then the file itself moves, as in the Python client.
+            Err(_) => fs::rename(self.blob(etag), &path).with_context(|| cannot_write(&path)),
+        }
+    }
+}
+
+/// A commit of a model, as far as the cache has it.
+struct Snapshot<'a> {
+    cache: &'a Cache,
+    folder: PathBuf,
+    names: BTreeSet<String>,
+}
+
+impl FileStore for Snapshot<'_> {
+    fn names(&self) -> &BTreeSet<String> {
+        &self.names
+    }
+
+    fn fetch(&self, name: &str, _: u64) -> Result<ModelFile> {
+        self.cache.open(&self.folder.join(name), None)
+    }
+}
+
+pub(super) fn create_parent(path: &Path) -> Result<()> {
+    match path.parent() {
+        Some(parent) => fs::create_dir_all(parent).with_context(|| cannot_write(parent)),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn cannot_write(path: &Path) -> String {
+    format!("cannot write `{}` in the Hub cache; HF_HOME can name another place", path.display())
+}
+
+/// Whether a name sent by a server, an `ETag` or a commit, can be used as a file's name as it is.
+pub(super) fn is_file_name(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && name.chars().all(|char| char.is_ascii_alphanumeric() || "_.-".contains(char))
+}
+
+/// Whether a name sent by a server is the path of a file below a folder, and of nothing else.
+pub(super) fn is_relative_path(name: &str) -> bool {
+    name.split('/').all(|part| !["", ".", ".."].contains(&part) && !part.contains(['\\', ':', '\0']))
+}

@@ -1,0 +1,316 @@
+//! The Hub's protocol: what a revision holds, where a file's bytes are, and what a refusal means.
+
+use std::io::Read;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use hf_hub::api::sync::{ApiBuilder, ApiRepo};
+use hf_hub::{Cache as HubCache, Repo};
+
+use super::answer::Answer;
+use super::cache::{Cache, is_file_name};
+use super::commit::Commit;
+use super::environment::Environment;
+use super::failure::{Failure, unavailable};
+use super::promise::{Digest, Promise};
+use super::url::{follow, origin};
+
+/// How often a file's address may lead on to another one.
+const HOPS: usize = 5;
+
+/// How long the description of a model may take to come.
+const INFO_TIME: Duration = Duration::from_secs(60);
+
+/// Asks the Hub about one revision of one model.
+pub(super) struct Client<'a> {
+    pub(super) id: &'a str,
+    revision: &'a str,
+    environment: &'a Environment,
+    /// For a model that is not found: one of the same sort that is known.
+    cache: &'a Cache,
+    /// hf-hub's own connection to the model, with the token and TLS set up.
+    repo: ApiRepo,
+}
+
+/// Where a file is, and what is known of it before it comes.
+pub(super) struct Remote {
+    /// Names the content; a valid file name.
+    pub(super) etag: String,
+    /// The size and digest that it is to have.
+    pub(super) promise: Promise,
+    url: String,
+    /// The answer with the file, where the Hub sent it without leading on to somewhere else.
+    opened: Option<Box<dyn Read>>,
+}
+
+/// A file that is coming.
+pub(super) struct Incoming {
+    /// How many bytes at its beginning are left out.
+    pub(super) start: u64,
+    pub(super) body: Box<dyn Read>,
+}
+
+impl<'a> Client<'a> {
+    pub(super) fn new(environment: &'a Environment, cache: &'a Cache, id: &'a str, revision: &'a str) -> Result<Self> {
+        let endpoint = &environment.endpoint;
+        if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {
+            bail!("HF_ENDPOINT is `{endpoint}`: give a URL such as https://huggingface.co");
+        }
+        let api = ApiBuilder::from_cache(HubCache::new(environment.cache.clone()))
+            .with_endpoint(endpoint.clone())
+            .with_token(environment.token.as_ref().map(|token| token.value.clone()))
+            .with_user_agent(crate::PROGRAM, env!("CARGO_PKG_VERSION"))
+            .with_progress(false)
+            .build()
+            .context("cannot set up the connection to the Hub")?;
+        Ok(Self { id, revision, environment, cache, repo: api.repo(Repo::model(id.to_owned())) })
+    }
+
+    /// How long is waited for each further piece of an answer.
+    pub(super) fn piece_timeout(&self) -> Duration {
+        self.environment.piece_timeout
+    }
+
+    /// The commit that the revision stands for now.
+    pub(super) fn commit(&self) -> Result<Commit, Failure> {
+        let endpoint = &self.environment.endpoint;
+        let revision = self.revision.replace('/', "%2F");
+        // A renamed model leads on to its new name.
+        let mut url = format!("{endpoint}/api/models/{}/revision/{revision}?blobs=true", self.id);
+        for _ in 0..HOPS {
+            let answer = self.get(&url, 0, Some(INFO_TIME))?;
+            match answer.status {
+                200 => return Commit::read(answer.body, endpoint, self.id),
+                // A renamed model leads on to its new name.
+                301 | 302 | 303 | 307 | 308 => url = self.next(&url, &answer)?,
+                _ => return Err(self.failure(&answer)),
+            }
+        }
+        Err(self.endless("the description"))
+    }
+
+    /// Asks where a file is that has `most` bytes at most.
+    ///
+    /// The Hub itself answers for the file's name and size, then sends on to where the bytes are: small files
+    /// to another path of its own, large ones to another host, which must not see the token. So redirects are
+    /// followed here, one by one. `ApiRepo::download` of hf-hub 0.5 would not do: it insists on a
+    /// `Content-Range`, which the Hub leaves out for small files (hf-hub issue 141), and it trusts their size.
+    pub(super) fn locate(&self, commit: &Commit, file: &str, most: u64) -> Result<Remote, Failure> {
+        let mut url = format!("{}/{}/resolve/{}/{file}", self.environment.endpoint, self.id, commit.sha);
+        let (mut etag, mut linked_etag, mut linked_size) = (None, None, None);
+        for _ in 0..HOPS {
+            let answer = self.get(&url, 0, None)?;
+            // What the Hub says of the bytes themselves, in `X-Linked-`, goes before what it says of an
+            // answer that may be no more than a redirect.
+            let header = |name| answer.header(name).map(str::to_owned);
+            etag = header("etag").or(etag);
+            linked_etag = header("x-linked-etag").or(linked_etag);
+            linked_size = header("x-linked-size").or(linked_size);
+            let size = match answer.status {
+                200 => linked_size.as_deref().or(answer.header("content-length")),
+                301 | 302 | 303 | 307 | 308 => {
+                    url = self.next(&url, &answer)?;
+                    // Another host's word on the name would not count, so it need not be asked.
+                    if self.is_home(&url) {
+                        continue;
+                    }
+                    linked_size.as_deref()
+                }
+                404 => {
+                    let error = anyhow!("{url} is not there, though {file} is listed among the files of `{}`", self.id);
+                    return Err(Failure::Refused(error));
+                }
+                _ => return Err(self.failure(&answer)),
+            };
+            let etag = linked_etag
+                .or(etag)
+                .map(|etag| etag.trim_start_matches("W/").trim_matches('"').to_owned())
+                .filter(|etag| is_file_name(etag))
+                .with_context(|| format!("{file} of `{}` came without a usable ETag", self.id))
+                .map_err(Failure::Refused)?;
+            let bytes = size.and_then(|bytes| bytes.parse().ok());
+            let promise = self.promise(commit, file, &etag, bytes).map_err(Failure::Refused)?;
+            if promise.bytes > most {
+                let found = format!("{file} of `{}` has {} bytes", self.id, promise.bytes);
+                return Err(Failure::Refused(anyhow!("{found}: more than {most} are not read")));
+            }
+            let opened = (answer.status == 200).then_some(answer.body);
+            return Ok(Remote { etag, promise, url, opened });
+        }
+        Err(self.endless(file))
+    }
+
+    /// The size and digest that a file is to have: those in the description of the model, or else those that came with
+    /// the file's address. Nothing enters the cache that could not be held against them.
+    fn promise(&self, commit: &Commit, file: &str, etag: &str, bytes: Option<u64>) -> Result<Promise> {
+        let (endpoint, id) = (&self.environment.endpoint, self.id);
+        let described = commit.promise(file);
+        let named = Digest::of(etag);
+        if let (Some(Promise { digest, .. }), Some(named)) = (described, &named) {
+            ensure!(digest == named, "{endpoint} describes {file} of `{id}` as {digest} and sends {named}: try again");
+        }
+        let promise = match (described, named, bytes) {
+            (Some(promise), ..) => promise.clone(),
+            (None, Some(digest), Some(bytes)) => Promise { bytes, digest },
+            _ => bail!(
+                "{endpoint} says of {file} of `{id}` neither its size nor its digest, so that it cannot be checked: set \
+                 HF_ENDPOINT to the Hub itself, or download the model in another way and give its folder"
+            ),
+        };
+        Ok(promise)
+    }
+
+    /// Begins to fetch a file from its byte `start`, or from the beginning if the server knows no ranges.
+    pub(super) fn open(&self, remote: &mut Remote, file: &str, mut start: u64) -> Result<Incoming, Failure> {
+        if start == 0
+            && let Some(body) = remote.opened.take()
+        {
+            return Ok(Incoming { start, body });
+        }
+        let mut url = remote.url.clone();
+        for _ in 0..HOPS {
+            let answer = self.get(&url, start, None)?;
+            match answer.status {
+                200 => return Ok(Incoming { start: 0, body: answer.body }),
+                206 if answer.range_start() == Some(start) => return Ok(Incoming { start, body: answer.body }),
+                // A range that was not asked for, or none where one was: all of the file, then.
+                206 | 416 if start > 0 => start = 0,
+                301 | 302 | 303 | 307 | 308 => url = self.next(&url, &answer)?,
+                _ if self.is_home(&url) => return Err(self.failure(&answer)),
+                status => {
+                    let error = anyhow!("{} answered {status} for {file} of `{}`", origin(&url), self.id);
+                    return Err(Failure::Unavailable { error, wait: answer.wait() });
+                }
+            }
+        }
+        Err(self.endless(file))
+    }
+
+    fn endless(&self, file: &str) -> Failure {
+        Failure::Refused(anyhow!("{file} of `{}` led on {HOPS} times without an end", self.id))
+    }
+
+    /// Whether a URL is the Hub's own, which may see the token.
+    fn is_home(&self, url: &str) -> bool {
+        origin(url) == origin(&self.environment.endpoint)
+    }
+
+    /// Where an answer leads on to.
+    fn next(&self, url: &str, answer: &Answer) -> Result<String, Failure> {
+        let next = || {
+            let location =
+                answer.header("location").with_context(|| format!("{url} leads on, but does not say where"))?;
+            let next = follow(url, location);
+            // The endpoint may be a plain one, of a mirror in the house; what is encrypted must stay so.
+            let exposed = next.starts_with("http://") && self.environment.endpoint.starts_with("https://");
+            ensure!(!exposed, "{} leads on to {}, without encryption", origin(url), origin(&next));
+            Ok(next)
+        };
+        next().map_err(Failure::Refused)
+    }
+
+    /// One request, with the token if it goes to the Hub itself, with a range if it begins beyond 0, and with a limit of
+    /// the time that the body may take. Redirects come back as what they are.
+    fn get(&self, url: &str, start: u64, body: Option<Duration>) -> Result<Answer, Failure> {
+        // Compressed, an answer has neither the size nor the ETag of the file.
+        let mut request = self.repo.info_request().uri(url).header("Accept-Encoding", "identity");
+        if start > 0 {
+            request = request.header("Range", format!("bytes={start}-"));
+        }
+        if !self.is_home(url)
+            && let Some(headers) = request.headers_mut()
+        {
+            headers.remove("authorization");
+        }
+        let response = request
+            .config()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .timeout_resolve(Some(self.environment.answer_timeout))
+            .timeout_connect(Some(self.environment.answer_timeout))
+            .timeout_recv_response(Some(self.environment.answer_timeout))
+            .timeout_recv_body(body)
+            .timeout_per_read(Some(self.environment.piece_timeout))
+            .build()
+            .call()
+            .map_err(|error| unavailable(error.into()))?;
+        let headers = response.headers().iter();
+        Ok(Answer {
+            status: response.status().as_u16(),
+            headers: headers
+                .map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into()))
+                .collect(),
+            body: Box::new(response.into_body().into_reader()),
+        })
+    }
+
+    /// The failure that an answer other than success means.
+    fn failure(&self, answer: &Answer) -> Failure {
+        let Self { id, revision, .. } = self;
+        let Environment { endpoint, token, .. } = self.environment;
+        let status = answer.status;
+        let code = answer.header("x-error-code").unwrap_or_default();
+        if status == 408 || status == 429 || status >= 500 {
+            let busy = if status == 429 { " (too many requests)" } else { "" };
+            return Failure::Unavailable { error: anyhow!("{endpoint} answered {status}{busy}"), wait: answer.wait() };
+        }
+        let places = self.environment.token_places();
+        let meant = self
+            .cache
+            .closest(id)
+            .map_or_else(String::new, |known| format!("; did you mean `{known}`, which is in the cache?"));
+        Failure::Refused(match (status, code, token) {
+            (401 | 403, "GatedRepo", None) => anyhow!(
+                "`{id}` is gated ({endpoint} answered {status}): accept its terms at {endpoint}/{id} \
+                 and put an access token into {places}"
+            ),
+            (401 | 403, "GatedRepo", Some(token)) => anyhow!(
+                "`{id}` is gated ({endpoint} answered {status}): accept its terms at {endpoint}/{id} \
+                 as the owner of the token from {}",
+                token.origin
+            ),
+            (401, _, None) => anyhow!(
+                "cannot read model `{id}` ({endpoint} answered 401): either no folder and no Hub model has this \
+                 name, or the model is private or gated and no token was sent; check the name, or put an access \
+                 token into {places}{meant}"
+            ),
+            (401, _, Some(token)) => anyhow!(
+                "cannot read model `{id}` ({endpoint} answered 401): either no folder and no Hub model has this \
+                 name, or the token from {} is not valid for it; check the name and the token{meant}",
+                token.origin
+            ),
+            (403, _, None) => anyhow!(
+                "model `{id}` may not be read without a token ({endpoint} answered 403): put an access token \
+                 into {places}"
+            ),
+            (403, _, Some(token)) => anyhow!(
+                "model `{id}` may not be read with the token from {} ({endpoint} answered 403): give the token \
+                 the right to read it, or use another one",
+                token.origin
+            ),
+            (404, "RevisionNotFound", _) => anyhow!(
+                "model `{id}` has no revision `{revision}` ({endpoint} answered 404): check what stands after \
+                 the `@`; without it, `main` is meant"
+            ),
+            (404, _, _) => anyhow!(
+                "no folder and no Hub model is named `{id}` ({endpoint} answered 404 for revision \
+                 `{revision}`): check the name{meant}"
+            ),
+            _ => anyhow!("{endpoint} answered {status} for model `{id}`, which it should not: check HF_ENDPOINT"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_that_is_no_url_is_refused() {
+        let environment = Environment::of(&[("HF_ENDPOINT", "mirror.example")]);
+        let cache = Cache::new(&environment, "acme/tiny-bert");
+        let error = Client::new(&environment, &cache, "acme/tiny-bert", "main").err().unwrap();
+        assert_eq!(error.to_string(), "HF_ENDPOINT is `mirror.example`: give a URL such as https://huggingface.co");
+    }
+}

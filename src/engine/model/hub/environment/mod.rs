@@ -1,0 +1,197 @@
+//! Settings of the Hub from environment variables: [`Environment`], and the access [`Token`] in it.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+
+use super::patience::Patience;
+use crate::system::files::input;
+
+#[cfg(test)]
+mod tests;
+
+/// How long to wait for an answer to begin, and for each further piece of it, as in `huggingface_hub` 2.4.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Settings of the Hub from environment variables, under the names that `huggingface_hub` gives them.
+#[derive(Debug)]
+pub(super) struct Environment {
+    /// `HF_ENDPOINT`, without a slash at its end.
+    pub(super) endpoint: String,
+    /// `HF_HUB_CACHE`, or `hub` in `HF_HOME`.
+    pub(super) cache: PathBuf,
+    pub(super) token: Option<Token>,
+    /// Where a token would be read from if no variable gives one.
+    pub(super) token_file: PathBuf,
+    /// `HF_HUB_DISABLE_IMPLICIT_TOKEN`: no token is sent, though there may be one.
+    pub(super) token_withheld: bool,
+    /// Why the Hub may not be asked, if it may not: `HF_HUB_OFFLINE`, or an option.
+    pub(super) offline: Option<Offline>,
+    /// `HF_HUB_ETAG_TIMEOUT`: how long to wait for a connection, and for an answer to begin.
+    pub(super) answer_timeout: Duration,
+    /// `HF_HUB_DOWNLOAD_TIMEOUT`: how long to wait for each further piece of an answer.
+    pub(super) piece_timeout: Duration,
+    /// `HEADSCOPE_HUB_WAIT` is its first pause.
+    pub(super) patience: Patience,
+    /// The variable that names a proxy, if one does. Its value can hold a password, and is in no message.
+    pub(super) proxy: Option<&'static str>,
+}
+
+/// The variables that can name a proxy, in the order in which the HTTP client asks them.
+const PROXIES: [&str; 6] = ["ALL_PROXY", "all_proxy", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"];
+
+#[derive(Clone)]
+pub(super) struct Token {
+    pub(super) value: String,
+    /// For messages; the value itself must never be in one.
+    pub(super) origin: String,
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(formatter, "Token from {}", self.origin)
+    }
+}
+
+/// What forbids to ask the Hub, and how to allow it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Offline {
+    pub(super) by: &'static str,
+    pub(super) way_out: &'static str,
+}
+
+impl Environment {
+    /// The same, where something else forbids to ask the Hub.
+    pub(super) fn offline(self, by: &'static str, way_out: &'static str) -> Self {
+        Self { offline: Some(Offline { by, way_out }), ..self }
+    }
+
+    pub(super) fn from_process() -> Result<Self> {
+        Self::read(&|name| std::env::var_os(name), std::env::home_dir())
+    }
+
+    /// Reads the variables; an empty one counts as not set.
+    fn read(variable: &dyn Fn(&str) -> Option<OsString>, home: Option<PathBuf>) -> Result<Self> {
+        let home = home.filter(|home| !home.as_os_str().is_empty());
+        let text = |name: &str| variable(name)?.into_string().ok().filter(|value| !value.is_empty());
+        let path = |name: &str| {
+            let path = variable(name).filter(|value| !value.is_empty())?;
+            // No shell has expanded what was written into a settings file.
+            let path =
+                PathBuf::from(path.into_string().map_or_else(OsString::from, |path| expand(&path, &text).into()));
+            Some(match (path.strip_prefix("~"), &home) {
+                (Ok(rest), Some(home)) => home.join(rest),
+                _ => path,
+            })
+        };
+        let flag = |name: &str| {
+            text(name).map(|value| ["1", "ON", "YES", "TRUE"].contains(&value.to_ascii_uppercase().as_str()))
+        };
+        let seconds = |name: &str, default: Duration| {
+            let Some(text) = text(name) else { return Ok(default) };
+            let seconds = text.trim().parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            seconds.ok_or_else(|| anyhow!("{name} is `{text}`: give a number of seconds"))
+        };
+        // As in Python, 0 is no timeout that anybody could mean.
+        let timeout = |name| seconds(name, TIMEOUT).map(|value| if value.is_zero() { TIMEOUT } else { value });
+        let hf_home = path("HF_HOME")
+            .or_else(|| path("XDG_CACHE_HOME").map(|cache| cache.join("huggingface")))
+            .or_else(|| home.as_ref().map(|home| home.join(".cache").join("huggingface")))
+            .context("cannot tell where the Hub's cache is, for there is no home folder: set HF_HOME")?;
+        let token_file = path("HF_TOKEN_PATH").unwrap_or_else(|| hf_home.join("token"));
+        let token_withheld = flag("HF_HUB_DISABLE_IMPLICIT_TOKEN").unwrap_or(false);
+        let of_variable = |name: &str| Some(Token { value: text(name)?, origin: name.to_owned() });
+        let token = match ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"].into_iter().find_map(of_variable) {
+            Some(token) => Some(token),
+            None if token_withheld => None,
+            None => Token::of_file(&token_file)?,
+        };
+        let token = token.map(Token::checked).transpose()?.flatten();
+        Ok(Self {
+            endpoint: text("HF_ENDPOINT")
+                .map_or_else(|| "https://huggingface.co".to_owned(), |url| url.trim_end_matches('/').to_owned()),
+            cache: path("HF_HUB_CACHE")
+                .or_else(|| path("HUGGINGFACE_HUB_CACHE"))
+                .unwrap_or_else(|| hf_home.join("hub")),
+            token: token.filter(|_| !token_withheld),
+            token_file,
+            token_withheld,
+            offline: flag("HF_HUB_OFFLINE")
+                .or_else(|| flag("TRANSFORMERS_OFFLINE"))
+                .unwrap_or(false)
+                .then_some(Offline { by: "HF_HUB_OFFLINE", way_out: "unset HF_HUB_OFFLINE" }),
+            answer_timeout: timeout("HF_HUB_ETAG_TIMEOUT")?,
+            piece_timeout: timeout("HF_HUB_DOWNLOAD_TIMEOUT")?,
+            proxy: PROXIES.into_iter().find(|name| text(name).is_some()),
+            patience: Patience { first: seconds("HEADSCOPE_HUB_WAIT", Patience::DEFAULT.first)?, ..Patience::DEFAULT },
+        })
+    }
+
+    /// Where a token would be read from, as the end of a sentence that says to put one there.
+    pub(super) fn token_places(&self) -> String {
+        let places = format!("HF_TOKEN or the file `{}`", self.token_file.display());
+        if self.token_withheld {
+            return format!("{places}, and unset HF_HUB_DISABLE_IMPLICIT_TOKEN, which keeps it from being sent");
+        }
+        places
+    }
+}
+
+/// Puts in the values of `$NAME` and `${NAME}`; a name that is not set stays as it is, as in Python's `expandvars`.
+fn expand(path: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
+    let mut parts = path.split('$');
+    let mut expanded = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let braced = part.strip_prefix('{').and_then(|inner| inner.split_once('}'));
+        let (name, rest) = braced.unwrap_or_else(|| {
+            let end = part.find(|char: char| !char.is_ascii_alphanumeric() && char != '_').unwrap_or(part.len());
+            part.split_at(end)
+        });
+        match variable(name).filter(|_| !name.is_empty()) {
+            Some(value) => expanded.extend([value.as_str(), rest]),
+            None => expanded.extend(["$", part]),
+        }
+    }
+    expanded
+}
+
+/// The longest token file that is read, in bytes; a token has some forty.
+const LONGEST_TOKEN: u64 = 1 << 12;
+
+impl Token {
+    /// The token in the file that a login writes, if there is one.
+    fn of_file(path: &Path) -> Result<Option<Self>> {
+        let origin = format!("the file `{}`", path.display());
+        match input::read_to_string(path, LONGEST_TOKEN) {
+            Ok(value) => Ok(Some(Self { value, origin })),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+            Err(error) => Err(error)
+                .with_context(|| format!("cannot read an access token from {origin}: remove it or log in again")),
+        }
+    }
+
+    /// Without the space around it; `None` if there is nothing else.
+    fn checked(self) -> Result<Option<Self>> {
+        let value = self.value.trim().to_owned();
+        // It becomes part of a header (RFC 6750, section 2.1).
+        ensure!(
+            value.chars().all(|char| char.is_ascii_graphic()),
+            "the access token from {} has a character that no token has: copy it once more",
+            self.origin
+        );
+        Ok((!value.is_empty()).then_some(Self { value, ..self }))
+    }
+}
+
+#[cfg(test)]
+impl Environment {
+    /// Those of somebody whose home is `/home/ada` and who has set `variables`.
+    pub(super) fn of(variables: &[(&str, &str)]) -> Self {
+        let variable =
+            |name: &str| variables.iter().find(|(set, _)| *set == name).map(|(_, value)| OsString::from(value));
+        Self::read(&variable, Some(PathBuf::from("/home/ada"))).unwrap()
+    }
+}

@@ -1,0 +1,195 @@
+//! Models on the Hub: which files one has, and how those that the cache lacks get there.
+//!
+//! [`environment`] says where it is, [`client`] asks it, [`patience`] says how often, [`promise`] is what it says of a
+//! file, and [`download`] brings one into the [`cache`], which is shared with Python's `huggingface_hub`.
+//!
+//! The only folder of this crate that reaches the network.
+
+mod answer;
+mod cache;
+mod client;
+mod commit;
+mod download;
+mod environment;
+mod failure;
+mod patience;
+mod promise;
+mod url;
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, anyhow};
+
+use super::files::{FileStore, ModelFile, ModelFiles, Place, gather};
+use crate::system::errors::failure::{Class, classed};
+use crate::system::progress::DownloadProgress;
+use cache::{Cache, Unusable};
+use client::Client;
+use commit::Commit;
+use download::Download;
+use environment::{Environment, Offline};
+use failure::Failure;
+use patience::Patience;
+
+/// The files of a Hub model, as the process's environment says where to look; with `offline` in the cache alone. If the Hub
+/// does not answer, it is asked again unless the name may be a slip, `patient` being false.
+pub(super) fn resolve(
+    id: &str,
+    revision: &str,
+    offline: bool,
+    patient: bool,
+    progress: &dyn DownloadProgress,
+) -> Result<ModelFiles> {
+    let environment = Environment::from_process()?;
+    let environment = if offline { environment.offline("--offline", "leave out --offline") } else { environment };
+    resolve_in(&environment, id, revision, patient, progress)
+}
+
+fn resolve_in(
+    environment: &Environment,
+    id: &str,
+    revision: &str,
+    patient: bool,
+    progress: &dyn DownloadProgress,
+) -> Result<ModelFiles> {
+    let cache = Cache::new(environment, id);
+    let cached = cache.files(id, revision).map_err(|unusable| match unusable {
+        Unusable::Lacking(lack) => Unusable::Lacking(match cache.closest(id) {
+            Some(known) => format!("{lack} (`{known}` is)"),
+            None => lack,
+        }),
+        wrong @ Unusable::Wrong(_) => wrong,
+    });
+    if let Some(Offline { by, way_out }) = environment.offline {
+        return cached.map_err(|unusable| match unusable {
+            Unusable::Lacking(lack) => {
+                anyhow!("{lack}, and {by} forbids to ask the Hub: {way_out} or download the model first")
+            }
+            Unusable::Wrong(error) => error,
+        });
+    }
+    let client = Client::new(environment, &cache, id, revision)?;
+    // What is in the cache can stand in at once; for anything else it is worth waiting, unless the name is a slip.
+    let patience = if cached.is_ok() || !patient { Patience::NONE } else { environment.patience };
+    let commit = match ask(&client, patience, progress) {
+        Ok(commit) => commit,
+        Err(Failure::Refused(error)) => return Err(error),
+        Err(Failure::Unavailable { error, .. }) => {
+            let endpoint = &environment.endpoint;
+            let proxy = environment.proxy.map_or_else(String::new, |name| format!(", the proxy in {name}"));
+            let files = cached.map_err(|unusable| match unusable {
+                Unusable::Lacking(lack) => {
+                    // The way out comes last.
+                    let what = anyhow!(
+                        "cannot reach the Hub at {endpoint} ({error:#}), and {lack}: check the network{proxy} and HF_ENDPOINT, or give \
+                         a model folder"
+                    );
+                    classed(what, Class::Temporary)
+                }
+                Unusable::Wrong(wrong) => wrong.context(format!("cannot reach the Hub at {endpoint}")),
+            })?;
+            let commit = files.revision.as_deref().unwrap_or_default();
+            progress
+                .note(&format!("cannot reach the Hub at {endpoint}: using commit {commit} of `{id}` from the cache"));
+            return Ok(files);
+        }
+    };
+    let store = OnHub { client: &client, cache: &cache, commit: &commit, patience: environment.patience, progress };
+    let files = gather(id.to_owned(), Some(commit.sha.clone()), &Place::Hub { id, revision }, &store)?;
+    // Last of all: what a ref leads to is then always whole. A cache that is there to be read serves without.
+    if let Err(error) = cache.write_ref(revision, &commit.sha) {
+        progress.note(&format!("{error:#}"));
+    }
+    Ok(files)
+}
+
+/// The commit that the revision stands for now.
+fn ask(client: &Client, patience: Patience, progress: &dyn DownloadProgress) -> Result<Commit, Failure> {
+    let mut attempts = patience.begin();
+    loop {
+        match client.commit() {
+            Ok(commit) => return Ok(commit),
+            Err(failure) => attempts.failed(failure, progress)?,
+        }
+    }
+}
+
+/// A commit on the Hub; its files come into the cache as they are asked for.
+struct OnHub<'a> {
+    patience: Patience,
+    client: &'a Client<'a>,
+    cache: &'a Cache,
+    commit: &'a Commit,
+    progress: &'a dyn DownloadProgress,
+}
+
+impl FileStore for OnHub<'_> {
+    fn names(&self) -> &BTreeSet<String> {
+        &self.commit.names
+    }
+
+    /// A file in the cache that is not what it is called is fetched again.
+    fn fetch(&self, name: &str, most: u64) -> Result<ModelFile> {
+        let Self { client, cache, commit, progress, .. } = *self;
+        let path = cache.snapshot(&commit.sha).join(name);
+        let open = || cache.open(&path, commit.digest(name));
+        if path.is_file()
+            && let Ok(file) = open()
+        {
+            return Ok(file);
+        }
+        Download { client, cache, commit, file: name, most, progress }.run(self.patience)?;
+        open()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+    use crate::model::families::bert::SMALL;
+
+    const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+
+    /// An environment that forbids to ask the Hub, with the cache in `folder`.
+    fn offline(folder: &Path) -> Environment {
+        Environment::of(&[("HF_HUB_CACHE", folder.to_str().unwrap()), ("HF_HUB_OFFLINE", "1")])
+    }
+
+    #[test]
+    fn offline_a_model_that_is_not_there_says_where_it_was_looked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = resolve_in(&offline(folder.path()), "acme/tiny-bert", "v2", true, &()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "`acme/tiny-bert` (revision `v2`) is not in the Hub cache `{}`, and HF_HUB_OFFLINE forbids to \
+                 ask the Hub: unset HF_HUB_OFFLINE or download the model first",
+                folder.path().display()
+            )
+        );
+    }
+
+    #[test]
+    fn offline_half_a_model_says_which_half() {
+        let folder = tempfile::tempdir().unwrap();
+        let model = folder.path().join("models--acme--tiny-bert");
+        let snapshot = model.join("snapshots").join(COMMIT);
+        fs::create_dir_all(&snapshot).unwrap();
+        fs::write(snapshot.join("config.json"), SMALL).unwrap();
+        fs::create_dir(model.join("refs")).unwrap();
+        fs::write(model.join("refs/main"), COMMIT).unwrap();
+        let error = resolve_in(&offline(folder.path()), "acme/tiny-bert", "main", true, &()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "`acme/tiny-bert` (revision `main`) is not complete in the Hub cache `{}`: it holds config.json \
+                 of it, and HF_HUB_OFFLINE forbids to ask the Hub: unset HF_HUB_OFFLINE or download the model \
+                 first",
+                folder.path().display()
+            )
+        );
+    }
+}

@@ -1,0 +1,129 @@
+//! How often the Hub is asked, and how long is waited in between.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::anyhow;
+
+use super::failure::Failure;
+use crate::system::progress::DownloadProgress;
+
+/// Bounded exponential backoff: pauses of 1, 2, 4, ... times the first one, and then an end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Patience {
+    /// How often the same thing is asked for.
+    pub(super) tries: u32,
+    /// The pause after the first failure.
+    pub(super) first: Duration,
+}
+
+/// A pause grows up to so many times the first one.
+const GROWTH: u32 = 8;
+/// The longest that a server may ask to wait. Whoever waits longer had better come back later.
+const LONGEST_ASKED: Duration = Duration::from_secs(60);
+
+impl Patience {
+    /// Five tries over 15 seconds. `http_backoff` of `huggingface_hub` 2.4 has the same pauses.
+    pub(super) const DEFAULT: Self = Self { tries: 5, first: Duration::from_secs(1) };
+
+    /// One try.
+    pub(super) const NONE: Self = Self { tries: 1, first: Duration::ZERO };
+
+    /// Nothing has failed yet.
+    pub(super) fn begin(self) -> Attempts {
+        Attempts { patience: self, failures: 0 }
+    }
+}
+
+/// The tries so far.
+pub(super) struct Attempts {
+    patience: Patience,
+    failures: u32,
+}
+
+impl Attempts {
+    /// Waits after a failure that may pass, so that the caller can try again.
+    /// Fails with the failure itself and the number of tries, if it will not pass or there were enough.
+    pub(super) fn failed(&mut self, failure: Failure, progress: &dyn DownloadProgress) -> Result<(), Failure> {
+        let Failure::Unavailable { error, wait } = failure else { return Err(failure) };
+        self.failures += 1;
+        let tries = self.patience.tries;
+        let Some(pause) = self.pause(wait) else {
+            let error = match wait {
+                Some(wait) if wait > LONGEST_ASKED => {
+                    anyhow!("{error:#}, and asks to be left alone for {} s: try again then", wait.as_secs())
+                }
+                _ if self.failures > 1 => anyhow!("{error:#} (tried {} times)", self.failures),
+                _ => error,
+            };
+            return Err(Failure::Unavailable { error, wait });
+        };
+        let next = self.failures + 1;
+        progress.note(&format!("{error:#}; try {next} of {tries} in {} s", pause.as_secs_f64()));
+        thread::sleep(pause);
+        Ok(())
+    }
+
+    /// Something has come since: what fails from now on is another matter.
+    pub(super) fn succeeded(&mut self) {
+        self.failures = 0;
+    }
+
+    /// How long to wait before the next try, if there is one. A server that knows better may ask for longer.
+    fn pause(&self, asked: Option<Duration>) -> Option<Duration> {
+        let asked = asked.unwrap_or_default();
+        if self.failures >= self.patience.tries || asked > LONGEST_ASKED {
+            return None;
+        }
+        let growth = 2_u32.saturating_pow(self.failures.saturating_sub(1)).min(GROWTH);
+        Some(asked.max(self.patience.first * growth))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pauses(asked: Option<Duration>) -> Vec<Option<u64>> {
+        let attempts = |failures| Attempts { patience: Patience { tries: 7, first: Duration::from_secs(1) }, failures };
+        (1..=7).map(|failures| attempts(failures).pause(asked).map(|pause| pause.as_secs())).collect()
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_limit_and_end() {
+        assert_eq!(pauses(None), [Some(1), Some(2), Some(4), Some(8), Some(8), Some(8), None]);
+    }
+
+    #[test]
+    fn a_server_may_ask_for_a_longer_pause_but_not_for_any() {
+        let asked = |seconds| pauses(Some(Duration::from_secs(seconds)));
+        assert_eq!(asked(5), [Some(5), Some(5), Some(5), Some(8), Some(8), Some(8), None]);
+        assert_eq!(asked(60)[..2], [Some(60), Some(60)]);
+        assert_eq!(asked(61)[0], None);
+    }
+
+    #[test]
+    fn the_last_failure_says_how_often_was_tried() {
+        let failure = |wait| Failure::Unavailable { error: anyhow!("answered 503"), wait };
+        let text = |failure| match failure {
+            Err(Failure::Unavailable { error, .. }) => error.to_string(),
+            other => panic!("{other:?}"),
+        };
+        let mut attempts = Patience { tries: 3, first: Duration::ZERO }.begin();
+        attempts.failed(failure(None), &()).unwrap();
+        attempts.failed(failure(None), &()).unwrap();
+        assert_eq!(text(attempts.failed(failure(None), &())), "answered 503 (tried 3 times)");
+        assert_eq!(text(Patience::NONE.begin().failed(failure(None), &())), "answered 503");
+        let hour = Some(Duration::from_secs(3600));
+        assert_eq!(
+            text(Patience::DEFAULT.begin().failed(failure(hour), &())),
+            "answered 503, and asks to be left alone for 3600 s: try again then"
+        );
+    }
+
+    #[test]
+    fn what_will_not_pass_is_not_tried_again() {
+        let refused = Patience::DEFAULT.begin().failed(Failure::Refused(anyhow!("no")), &());
+        assert!(matches!(refused, Err(Failure::Refused(_))));
+    }
+}

@@ -1,0 +1,124 @@
+//! The Hub's promise of a file before it comes: its size, and a digest of its content.
+
+use std::fmt;
+
+use anyhow::{Result, ensure};
+use sha1::Sha1;
+use sha2::{Digest as _, Sha256};
+
+use crate::model::files::ModelFile;
+use crate::system::files::digest::hex;
+
+/// A digest that names the content of a file, in lower-case hexadecimal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Digest {
+    /// SHA-256, by which the Hub names large files (<https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md>).
+    Sha256(String),
+    /// The SHA-1 of a git blob, by which it names those that are in git (gitformat-loose(5)).
+    GitBlob(String),
+}
+
+impl Digest {
+    /// Reads an `ETag` or the name of a blob in the cache; `None` if it is neither.
+    pub(super) fn of(name: &str) -> Option<Self> {
+        let name = name.to_ascii_lowercase();
+        match name.len() {
+            _ if !name.bytes().all(|byte| byte.is_ascii_hexdigit()) => None,
+            64 => Some(Self::Sha256(name)),
+            40 => Some(Self::GitBlob(name)),
+            _ => None,
+        }
+    }
+
+    /// The digest alone.
+    pub(super) fn value(&self) -> &str {
+        match self {
+            Self::Sha256(value) | Self::GitBlob(value) => value,
+        }
+    }
+
+    /// Begins to hash a content of so many bytes in the same way.
+    pub(super) fn begin(&self, bytes: u64) -> Hasher {
+        match self {
+            Self::Sha256(_) => Hasher::Sha256(Sha256::new()),
+            Self::GitBlob(_) => Hasher::GitBlob(Sha1::new_with_prefix(format!("blob {bytes}\0"))),
+        }
+    }
+
+    /// Makes sure that a file is what the digest names.
+    /// Fails if it is not, or cannot be read.
+    pub(super) fn ensure_of(&self, file: &ModelFile) -> Result<()> {
+        let found = match self {
+            // Computed once: the report names the weights by it.
+            Self::Sha256(_) => Self::Sha256(file.sha256()?),
+            Self::GitBlob(_) => {
+                let mut hasher = self.begin(file.size());
+                file.for_each_chunk(|chunk| hasher.update(chunk))?;
+                hasher.finish()
+            }
+        };
+        ensure!(found == *self, "`{}` has {found}, and not {self} by which it is called", file.path().display());
+        Ok(())
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sha256(digest) => write!(f, "SHA-256 {digest}"),
+            Self::GitBlob(digest) => write!(f, "git SHA-1 {digest}"),
+        }
+    }
+}
+
+/// A digest on its way.
+#[derive(Clone)]
+pub(super) enum Hasher {
+    Sha256(Sha256),
+    GitBlob(Sha1),
+}
+
+impl Hasher {
+    pub(super) fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Sha256(hash) => hash.update(bytes),
+            Self::GitBlob(hash) => hash.update(bytes),
+        }
+    }
+
+    pub(super) fn finish(self) -> Digest {
+        match self {
+            Self::Sha256(hash) => Digest::Sha256(hex(&hash.finalize())),
+            Self::GitBlob(hash) => Digest::GitBlob(hex(&hash.finalize())),
+        }
+    }
+}
+
+/// The size and digest that a file is to have when it has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Promise {
+    pub(super) bytes: u64,
+    pub(super) digest: Digest,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_is_told_by_its_length() {
+        // `printf abc | git hash-object --stdin`, and FIPS 180-2, appendix B.1.
+        let git = "f2ba8f84ab5c1bce84a7b441cb1959cfc7093b7f";
+        let sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        let file = ModelFile::in_the_binary("abc", b"abc");
+        for name in [git, sha256, &sha256.to_uppercase()] {
+            Digest::of(name).unwrap().ensure_of(&file).unwrap();
+        }
+        for name in ["", "main", &git[1..], &sha256.replace('b', "x")] {
+            assert_eq!(Digest::of(name), None);
+        }
+        let other = Digest::of(&git.replace('f', "e")).unwrap();
+        let error = other.ensure_of(&file).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("`abc` has git SHA-1 {git}, and not git SHA-1 e2ba")), "{error}");
+    }
+}

@@ -1,0 +1,74 @@
+//! The weights of a model before training, by its family's own initialisation.
+
+use anyhow::{Result, ensure};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, Normal};
+use sha2::{Digest, Sha256};
+
+use super::weights::Tensors;
+
+/// Parameters as transformers initialises those of BERT and its relatives (`_init_weights`): matrices, embeddings
+/// among them, are drawn from a normal distribution around 0; of vectors, biases are 0 and the weights of layer
+/// normalisations 1.
+///
+/// transformers also zeroes the embedding of the padding token, which no sentence here has.
+pub struct Initial {
+    seed: u64,
+    normal: Normal<f32>,
+}
+
+impl Initial {
+    /// Matrices with the standard deviation `range`, `initializer_range` in `config.json`.
+    /// Fails if that is no standard deviation.
+    #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
+    pub fn new(range: f64, seed: u64) -> Result<Self> {
+        ensure!(range.is_finite() && range > 0.0, "initializer_range is {range}: a small positive number is expected");
+        Ok(Self { seed, normal: Normal::new(0.0, range as f32)? })
+    }
+}
+
+impl Tensors for Initial {
+    /// Each tensor has random numbers of its own, by the seed and its name, whatever the order in which they are asked.
+    fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+        let count = shape.iter().product();
+        if shape.len() == 1 {
+            return Ok(vec![if name.split('.').next_back() == Some("bias") { 0.0 } else { 1.0 }; count]);
+        }
+        let seed = Sha256::digest(format!("{} {name}", self.seed));
+        let random = ChaCha8Rng::from_seed(seed.into());
+        Ok(self.normal.sample_iter(random).take(count).collect())
+    }
+
+    /// Of any name: nothing is stored.
+    fn has_tensor(&self, _name: &str) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn matrices_are_normal_and_vectors_constant() {
+        let initial = Initial::new(0.02, 3).unwrap();
+        assert_eq!(initial.tensor("a.LayerNorm.weight", &[2]).unwrap(), [1.0, 1.0]);
+        assert_eq!(initial.tensor("a.bias", &[2]).unwrap(), [0.0, 0.0]);
+        let values = initial.tensor("a.weight", &[100, 1000]).unwrap();
+        let mean = values.iter().map(|&value| f64::from(value)).sum::<f64>() / 1e5;
+        let variance = values.iter().map(|&value| (f64::from(value) - mean).powi(2)).sum::<f64>() / 1e5;
+        // The mean of 100 000 draws has a standard error of 0.02 / 316, their deviation one of 0.02 / 447.
+        assert!(mean.abs() < 5.0 * 0.02 / 316.0, "{mean}");
+        assert!((variance.sqrt() - 0.02).abs() < 5.0 * 0.02 / 447.0, "{variance}");
+    }
+
+    #[test]
+    fn tensors_differ_by_name_and_seed_only() {
+        let draw = |seed, name| Initial::new(0.02, seed).unwrap().tensor(name, &[2, 8]).unwrap();
+        assert_eq!(draw(1, "a.weight"), draw(1, "a.weight"));
+        assert_ne!(draw(1, "a.weight"), draw(1, "b.weight"));
+        assert_ne!(draw(1, "a.weight"), draw(2, "a.weight"));
+        assert!(Initial::new(0.0, 1).is_err());
+    }
+}

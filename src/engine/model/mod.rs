@@ -1,0 +1,163 @@
+//! A pretrained model: where it comes from, what it is, its tokenizer and its encoder.
+
+pub mod config;
+pub mod families;
+pub mod files;
+pub mod forward;
+pub mod grid;
+#[cfg(feature = "hub")]
+mod hub;
+pub mod initial;
+pub mod parameters;
+pub mod source;
+pub mod tokenizer;
+pub mod weights;
+
+use std::collections::BTreeMap;
+use std::thread::{self, JoinHandle};
+
+use anyhow::{Result, anyhow};
+use candle_core::Device;
+
+use families::Architecture;
+use files::{ModelFile, ModelFiles};
+use forward::Encoder;
+use forward::packed::PackedEncoder;
+use forward::tensor::TensorEncoder;
+use grid::HeadGrid;
+use initial::Initial;
+use parameters::Objective;
+use parameters::Parameters;
+use tokenizer::ModelTokenizer;
+use weights::Checkpoint;
+
+use crate::system::errors::failure::{Class, Classify};
+
+/// A model that is ready to run.
+pub struct Model {
+    /// Hub id, name in the box, or the folder's name.
+    pub id: String,
+    /// The Hub commit; `None` for a folder.
+    pub revision: Option<String>,
+    /// Its family, sizes and options.
+    pub architecture: Architecture,
+    /// The task for which the checkpoint has a head beside the encoder, if it has one.
+    pub objective: Option<Objective>,
+    /// The tokenizer, with its own padding and truncation switched off.
+    pub tokenizer: ModelTokenizer,
+    /// The forward pass.
+    pub encoder: Box<dyn Encoder>,
+    /// The same weights with derivatives; `None` unless asked for, since it has a copy of them.
+    pub differentiable: Option<TensorEncoder>,
+}
+
+impl Model {
+    /// Loads a model from its files.
+    /// Fails if a file cannot be read, the architecture is not supported, or the weights or the tokenizer do not fit
+    /// `config.json`.
+    pub fn load(files: ModelFiles) -> Result<Self> {
+        Self::load_as(files, Parts { prediction: false, derivatives: false })
+    }
+
+    /// Loads a model with the head by which it was trained, if it has one, so that it predicts.
+    /// Fails as [`Model::load`].
+    pub fn load_with_prediction(files: ModelFiles) -> Result<Self> {
+        Self::load_as(files, Parts { prediction: true, derivatives: false })
+    }
+
+    /// Loads a model with the head by which it was trained, if it has one, and once more as an encoder that has derivatives.
+    /// Fails as [`Model::load`].
+    pub fn load_with_derivatives(files: ModelFiles) -> Result<Self> {
+        Self::load_as(files, Parts { prediction: true, derivatives: true })
+    }
+
+    fn load_as(files: ModelFiles, parts: Parts) -> Result<Self> {
+        Self::loaded(files, parts).class(Class::Model)
+    }
+
+    fn loaded(files: ModelFiles, parts: Parts) -> Result<Self> {
+        let ModelFiles { id, revision, config, architecture, tokenizer, weights } = files;
+        let tokenizer =
+            ModelTokenizer::load(&tokenizer, &config, architecture.family.model_type, architecture.config.vocab_size)?;
+        let checkpoint = Checkpoint::open(weights.clone(), architecture.family)?;
+        let objective = Objective::of(&architecture.family, |name| checkpoint.has(name));
+        let mut parameters = Parameters::load(&checkpoint, &architecture)?;
+        if parts.prediction
+            && let Some(objective) = objective
+        {
+            parameters = parameters.with_prediction(&checkpoint, &architecture, objective)?;
+        }
+        weights.iter().try_for_each(ModelFile::ensure_unchanged)?;
+        let differentiable = parts.derivatives.then(|| TensorEncoder::new(&parameters, &Device::Cpu)).transpose()?;
+        let encoder = Box::new(PackedEncoder::new(parameters));
+        Ok(Self { id, revision, architecture, objective, tokenizer, encoder, differentiable })
+    }
+
+    /// How many layers and heads there are.
+    pub fn grid(&self) -> HeadGrid {
+        let config = &self.architecture.config;
+        HeadGrid { layers: config.num_hidden_layers, heads: config.num_attention_heads }
+    }
+
+    /// The same architecture before training: fresh weights by the family's own initialisation.
+    /// Fails if `initializer_range` of `config.json` is no standard deviation.
+    pub fn untrained(&self, seed: u64) -> Result<Box<dyn Encoder>> {
+        let initial = Initial::new(self.architecture.config.initializer_range, seed).class(Class::Model)?;
+        Ok(Box::new(PackedEncoder::new(Parameters::load(&initial, &self.architecture)?)))
+    }
+}
+
+/// The parts of a model that are not always loaded.
+#[derive(Clone, Copy)]
+struct Parts {
+    prediction: bool,
+    derivatives: bool,
+}
+
+/// SHA-256 of a model's files, lower-case hexadecimal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hashes {
+    /// Of `config.json`.
+    pub config: String,
+    /// Of the weights; of several files, as if they were one, in the order of their names.
+    pub weights: String,
+    /// Of each file of the tokenizer, by its name.
+    pub tokenizer: BTreeMap<String, String>,
+}
+
+impl Hashes {
+    fn of(files: &ModelFiles) -> Result<Self> {
+        let of_each = |(name, file): &(&str, ModelFile)| Ok(((*name).to_owned(), file.sha256()?));
+        let tokenizer = files.tokenizer.iter().map(of_each).collect::<Result<_>>()?;
+        Ok(Self { config: files.config.sha256()?, weights: files::sha256(&files.weights)?, tokenizer })
+    }
+}
+
+/// Hashes on their way: hundreds of megabytes of weights are hashed while the model already runs.
+pub struct Fingerprint(Hashing);
+
+enum Hashing {
+    /// On a thread of its own.
+    Begun(JoinHandle<Result<Hashes>>),
+    /// There was no thread to be had.
+    ToDo(Box<ModelFiles>),
+}
+
+impl Fingerprint {
+    /// Begins to hash a model's files: the open files that [`Model::load`] reads, so that the hashes name what runs.
+    pub fn start(files: &ModelFiles) -> Self {
+        let hashed = files.clone();
+        let begun = thread::Builder::new().spawn(move || Hashes::of(&hashed));
+        Self(begun.map_or_else(|_| Hashing::ToDo(Box::new(files.clone())), Hashing::Begun))
+    }
+
+    /// Waits for the hashes.
+    /// Fails if a file cannot be read, or was changed since it was opened.
+    pub fn finish(self) -> Result<Hashes> {
+        let hashes = match self.0 {
+            Hashing::Begun(thread) => thread.join().map_err(|_| anyhow!("hashing the model failed"))?,
+            Hashing::ToDo(files) => Hashes::of(&files),
+        };
+        hashes.class(Class::Model)
+    }
+}

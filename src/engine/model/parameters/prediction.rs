@@ -1,0 +1,101 @@
+//! The head by which a model was trained: from hidden states to a score for each of the classes that a token can have.
+
+use anyhow::{Context, Result};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::parts::{LayerNorm, Linear};
+use crate::model::config::Activation;
+use crate::model::families::{Architecture, DiscriminatorNames, Family, MaskedLmNames};
+use crate::model::weights::Tensors;
+
+/// The task that a model was trained for, token by token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Objective {
+    /// Masked tokens are to be predicted: the classes are the vocabulary (Devlin et al. 2019, 3.1).
+    MaskedTokens,
+    /// Tokens that stand for others are to be detected: the classes are original, 0, and replaced, 1 (Clark et al. 2020,
+    /// section 2).
+    ReplacedTokens,
+}
+
+impl Objective {
+    /// That of the head that a checkpoint of `family` has, of the names beginning so.
+    pub fn of(family: &Family, has: impl Fn(&str) -> bool) -> Option<Self> {
+        let discriminates = || family.discriminator.is_some_and(|names| has(names.dense));
+        if has(family.masked_lm.dense) {
+            Some(Self::MaskedTokens)
+        } else {
+            discriminates().then_some(Self::ReplacedTokens)
+        }
+    }
+
+    /// The tokens that its loss is of, as a summary says it.
+    pub fn tokens(self) -> &'static str {
+        match self {
+            Self::MaskedTokens => "masked tokens",
+            Self::ReplacedTokens => "tokens told original or replaced",
+        }
+    }
+}
+
+/// A prediction head: `logits = norm(activation(dense(h))) Eᵀ + bias`, with `E` a vector for each class.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PredictionHead {
+    /// From the hidden states to the width of the classes' vectors.
+    pub dense: Linear,
+    /// After `dense`.
+    pub activation: Activation,
+    /// After the activation; a discriminator has none.
+    pub norm: Option<LayerNorm>,
+    /// `[classes, width]`; `None` where they are tied: the word embeddings of the input.
+    pub decoder: Option<Vec<f32>>,
+    /// `[classes]`
+    pub bias: Vec<f32>,
+}
+
+impl PredictionHead {
+    pub(super) fn load(tensors: &impl Tensors, architecture: &Architecture, objective: Objective) -> Result<Self> {
+        match objective {
+            Objective::MaskedTokens => Self::masked_lm(tensors, architecture).context("cannot load the masked-LM head"),
+            Objective::ReplacedTokens => {
+                let names = architecture.family.discriminator.as_ref();
+                let names = names.with_context(|| format!("{} has no discriminators", architecture.family))?;
+                Self::discriminator(tensors, architecture, names).context("cannot load the head of the discriminator")
+            }
+        }
+    }
+
+    fn masked_lm(tensors: &impl Tensors, Architecture { family, config, .. }: &Architecture) -> Result<Self> {
+        let names: &MaskedLmNames = &family.masked_lm;
+        let (width, vocabulary, tied) =
+            (config.output_embedding_width(), config.vocab_size, config.tie_word_embeddings);
+        let [first, second] = if tied { [names.bias, names.decoder_bias] } else { [names.decoder_bias, names.bias] };
+        let bias = if tensors.has_tensor(first) || !tensors.has_tensor(second) { first } else { second };
+        Ok(Self {
+            dense: Linear::load(tensors, names.dense, width, config.hidden_size)?,
+            activation: names.activation.unwrap_or(config.hidden_act),
+            norm: Some(LayerNorm::load(tensors, names.norm, width)?),
+            decoder: (!tied).then(|| tensors.tensor(names.decoder, &[vocabulary, width])).transpose()?,
+            bias: tensors.tensor(bias, &[vocabulary])?,
+        })
+    }
+
+    /// One logit, of a token being replaced, is a softmax over two, of which that of an original is always 0.
+    fn discriminator(
+        tensors: &impl Tensors,
+        Architecture { config, .. }: &Architecture,
+        names: &DiscriminatorNames,
+    ) -> Result<Self> {
+        let width = config.hidden_size;
+        let Linear { weight, bias, .. } = Linear::load(tensors, names.output, 1, width)?;
+        Ok(Self {
+            dense: Linear::load(tensors, names.dense, width, width)?,
+            activation: config.hidden_act,
+            norm: None,
+            decoder: Some([vec![0.0; width], weight].concat()),
+            bias: vec![0.0, bias[0]],
+        })
+    }
+}

@@ -1,0 +1,233 @@
+//! Where a model comes from: a folder, the Hub, or the box.
+
+mod address;
+mod nearby;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::{fmt, io};
+
+use anyhow::{Context, Result, anyhow, bail};
+
+use crate::model::files::names::{CONFIG, TOKENIZER, WEIGHTS};
+use crate::model::files::{FileStore, ModelFile, ModelFiles, Place, gather};
+use crate::system::boxed::{self, BoxedFiles};
+use crate::system::errors::failure::{Class, Classify, classed};
+use crate::system::progress::DownloadProgress;
+
+/// A model as it is named on the command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ModelRef {
+    /// A folder with the model's files.
+    Folder(PathBuf),
+    /// A model that the binary brings along, as [`boxed`] names it.
+    InTheBox(String),
+    /// A model on the Hub.
+    Hub {
+        /// `name` or `org/name`.
+        id: String,
+        /// A branch, a tag or a commit; `None` means `main`.
+        revision: Option<String>,
+        /// Whether the Hub may not be asked, whatever `HF_HUB_OFFLINE` says.
+        offline: bool,
+    },
+}
+
+/// As it was given, without the revision.
+impl fmt::Display for ModelRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Folder(path) => write!(f, "{}", path.display()),
+            Self::InTheBox(name) | Self::Hub { id: name, .. } => f.write_str(name),
+        }
+    }
+}
+
+/// A folder, with the names of the files in it.
+struct Folder<'a> {
+    path: &'a Path,
+    names: BTreeSet<String>,
+}
+
+impl FileStore for Folder<'_> {
+    fn names(&self) -> &BTreeSet<String> {
+        &self.names
+    }
+
+    fn fetch(&self, name: &str, _: u64) -> Result<ModelFile> {
+        ModelFile::open(&self.path.join(name))
+    }
+}
+
+/// A model that is part of the binary.
+struct InTheBox<'a> {
+    name: &'a str,
+    files: BoxedFiles,
+    names: BTreeSet<String>,
+}
+
+impl FileStore for InTheBox<'_> {
+    fn names(&self) -> &BTreeSet<String> {
+        &self.names
+    }
+
+    fn fetch(&self, name: &str, _: u64) -> Result<ModelFile> {
+        let (_, bytes) = self.files.iter().find(|(known, _)| *known == name).context("not in the box")?;
+        Ok(ModelFile::in_the_binary(&format!("{}/{name}", self.name), bytes))
+    }
+}
+
+impl ModelRef {
+    /// Reads `FOLDER`, `name`, `org/name`, `org/name@revision`, the address of one of these on the Hub, or `box:name`.
+    ///
+    /// A name that begins with `box:` is in the box. Any other that exists on disk is meant as such; so is everything
+    /// that cannot be a Hub id. Nothing is refused here: [`resolve`](Self::resolve) says what is wrong with a folder
+    /// that is not there.
+    pub fn parse(text: &str) -> Self {
+        if text.starts_with(boxed::PREFIX) {
+            return Self::InTheBox(text.to_owned());
+        }
+        if Path::new(text).exists() {
+            return Self::Folder(text.into());
+        }
+        let on_the_hub = address::model(text);
+        let name = on_the_hub.as_deref().unwrap_or(text);
+        let (id, revision) = match name.split_once('@') {
+            Some((id, revision)) => (id, Some(revision)),
+            None => (name, None),
+        };
+        if !is_hub_id(id) || !revision.is_none_or(is_revision) {
+            return Self::Folder(text.into());
+        }
+        Self::Hub { id: id.to_owned(), revision: revision.map(str::to_owned), offline: false }
+    }
+
+    /// The same, to be looked for without the network.
+    pub fn offline(self) -> Self {
+        match self {
+            Self::Hub { id, revision, .. } => Self::Hub { id, revision, offline: true },
+            other => other,
+        }
+    }
+
+    /// Finds the model's files, and downloads those of a Hub model that are not in the cache yet.
+    ///
+    /// The cache is the one Python's `huggingface_hub` uses, in the same place and of the same form. If
+    /// `HF_HUB_OFFLINE` is set, or the Hub does not answer, a model is taken from there.
+    /// Fails if a file is missing, the Hub refuses the model, a download breaks off, or a Hub model is asked for in a build
+    /// without the feature `hub`.
+    pub fn resolve(&self, progress: &dyn DownloadProgress) -> Result<ModelFiles> {
+        let nearby = self.nearby();
+        let outcome = match self {
+            Self::Folder(path) => folder(path),
+            Self::InTheBox(name) => in_the_box(name),
+            #[cfg(feature = "hub")]
+            Self::Hub { id, revision, offline } => {
+                if let Some(meant) = &nearby {
+                    progress.note(&format!("there is no folder `{id}`: the Hub is asked; or is `{meant}` meant?"));
+                }
+                let revision = revision.as_deref().unwrap_or("main");
+                crate::model::hub::resolve(id, revision, *offline, nearby.is_none(), progress)
+            }
+            #[cfg(not(feature = "hub"))]
+            Self::Hub { .. } => {
+                let _ = progress;
+                Err(anyhow!("built without the Hub client (feature `hub`): give a model folder"))
+            }
+        };
+        let outcome = outcome.class(Class::Model);
+        outcome.map_err(|error| {
+            let meant = match (boxed::meant(&self.to_string()), nearby) {
+                (Some(meant), _) => format!("`{meant}` meant, which is in the binary"),
+                (None, Some(meant)) => format!("the folder `{meant}` meant"),
+                (None, None) => return error,
+            };
+            let misspelt = self.to_string().to_ascii_lowercase().starts_with(boxed::PREFIX);
+            let class = if misspelt { Class::Usage } else { Class::of(&error) };
+            classed(anyhow!("{error:#}; or is {meant}?"), class)
+        })
+    }
+
+    /// A model folder of much the same name as one that is not there.
+    fn nearby(&self) -> Option<String> {
+        let path = match self {
+            Self::Folder(path) if !path.exists() => path.as_path(),
+            Self::Hub { id, .. } => Path::new(id),
+            Self::Folder(_) | Self::InTheBox(_) => return None,
+        };
+        nearby::folder(path).map(|folder| folder.display().to_string())
+    }
+}
+
+/// Whether `text` can name a model on the Hub: `name` or `org/name`.
+fn is_hub_id(text: &str) -> bool {
+    // `--` stands for the slash in the names of cache folders, so the Hub allows it in no id.
+    text.split('/').count() <= 2
+        && text.split('/').all(|part| {
+            part.starts_with(|first: char| first.is_ascii_alphanumeric())
+                && part.chars().all(|char| char.is_ascii_alphanumeric() || "_.-".contains(char))
+                && !part.contains("--")
+                && !part.contains("..")
+        })
+}
+
+/// Whether `text` can name a revision, such as `main`, `v1.0` or `refs/pr/5`. It becomes part of a path in the
+/// cache, hence no `..` and no leading slash.
+fn is_revision(text: &str) -> bool {
+    text.split('/').all(|part| {
+        part.chars().all(|char| char.is_ascii_alphanumeric() || "_.+-".contains(char))
+            && !part.is_empty()
+            && !part.starts_with('.')
+    })
+}
+
+/// The files of a model in the box.
+fn in_the_box(name: &str) -> Result<ModelFiles> {
+    // As of a corpus of the box: what there is in it is known as well as the options are.
+    let files = boxed::model(name).map_err(|unknown| anyhow!(unknown)).class(Class::Usage)?;
+    let names = files.iter().map(|(name, _)| (*name).to_owned()).collect();
+    gather(name.to_owned(), None, &Place::Folder(Path::new(name)), &InTheBox { name, files, names })
+}
+
+/// The files of a model in a folder.
+fn folder(path: &Path) -> Result<ModelFiles> {
+    let shown = path.display();
+    let metadata = match path.metadata() {
+        Ok(metadata) => metadata,
+        Err(_) if address::is_address(&shown.to_string()) => bail!(
+            "`{shown}` is an address, and no model on the Hub: models are folders, or are named `org/name` or \
+             `org/name@revision`"
+        ),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            bail!("no such model folder: `{shown}`; name a model on the Hub as `org/name` or `org/name@revision`")
+        }
+        Err(error) => return Err(error).with_context(|| format!("cannot open model folder `{shown}`")),
+    };
+    if !metadata.is_dir() {
+        bail!("`{shown}` is a file: give the folder that holds {CONFIG}, {TOKENIZER} and {}", WEIGHTS[0]);
+    }
+    let unreadable = || format!("cannot read model folder `{shown}`");
+    let mut names = files_in(path).with_context(unreadable)?;
+    // Of use for no more than to say that they are there.
+    names.extend(files_in(&path.join(ONNX)).unwrap_or_default().into_iter().map(|name| format!("{ONNX}/{name}")));
+    // The given path may be `.` or end in `..`; the real one ends in the folder's name, except for the root.
+    let real = path.canonicalize().with_context(unreadable)?;
+    let name = path.file_name().or(real.file_name());
+    let id = name.map_or_else(|| "model".to_owned(), |name| name.to_string_lossy().into_owned());
+    gather(id, None, &Place::Folder(path), &Folder { path, names })
+}
+
+/// Where exported graphs lie.
+const ONNX: &str = "onnx";
+
+/// The names of the regular files in a folder, and of the links that lead to one.
+fn files_in(folder: &Path) -> io::Result<BTreeSet<String>> {
+    let name = |entry: io::Result<std::fs::DirEntry>| match entry {
+        Ok(entry) => entry.path().is_file().then(|| Ok(entry.file_name().to_string_lossy().into_owned())),
+        Err(error) => Some(Err(error)),
+    };
+    folder.read_dir()?.filter_map(name).collect()
+}
+
+#[cfg(test)]
+mod tests;

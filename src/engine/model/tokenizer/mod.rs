@@ -1,0 +1,255 @@
+//! A model's tokenizer: how one is built of each set of files (`build.rs`), as transformers does.
+//!
+//! Files of unknown origin reach a library here, which may panic at them: see [`contained`].
+//!
+//! `tokenizer.json` is a whole tokenizer; `vocab.txt` is a vocabulary of `WordPiece`, `vocab.json` and `merges.txt` one
+//! of byte-level BPE, and what they leave open is in `tokenizer_config.json` (`config.rs`) or has the defaults of the
+//! family.
+
+mod build;
+mod config;
+mod marks;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use tokenizers::pre_tokenizers::PreTokenizerWrapper;
+use tokenizers::{EncodeInput, Encoding, InputSequence, ModelWrapper, Tokenizer, TruncationDirection};
+
+use super::files::names::{BPE_MERGES, BPE_VOCABULARY, WORDPIECE_VOCABULARY};
+use super::files::{ModelFile, TokenizerFiles};
+use crate::system::contained::contained;
+use config::{TokenizerConfig, named};
+
+/// A model's tokenizer, with its own padding and truncation switched off.
+#[derive(Clone, Debug)]
+pub struct ModelTokenizer {
+    /// The file with its vocabulary, for messages.
+    path: PathBuf,
+    /// For running text.
+    text: Tokenizer,
+    /// For words split beforehand, where that is another one.
+    words: Option<Tokenizer>,
+    /// Rows of the token embedding: ids are below.
+    rows: usize,
+    separator: Option<u32>,
+    mask: Option<u32>,
+    unknown: Option<u32>,
+    /// For each id whether its surface is all Unicode punctuation.
+    punctuation: Vec<bool>,
+    splits_at_spaces: bool,
+}
+
+impl ModelTokenizer {
+    /// Loads a tokenizer of a model whose family is `model_type` and whose token embedding has so many `rows`; `config` is
+    /// its `config.json`, which may name the tokenizer's class.
+    /// Fails if a file cannot be read, is of a class that is not known, the special tokens are not in the vocabulary, or a token
+    /// has no row in the embedding.
+    pub fn load(files: &TokenizerFiles, config: &ModelFile, model_type: &str, rows: usize) -> Result<Self> {
+        let settings = TokenizerConfig::read(files, config, model_type)?;
+        let files: Vec<_> = files.iter().collect();
+        let [(name, file), others @ ..] = files.as_slice() else { bail!("a tokenizer without files") };
+        let path = file.path();
+        let build = || {
+            let mut text = match (*name, others) {
+                (WORDPIECE_VOCABULARY, _) => build::wordpiece(file, &settings)?,
+                (BPE_VOCABULARY, [(BPE_MERGES, merges), ..]) => build::byte_level_bpe(file, merges, &settings)?,
+                _ => build::whole(file, &settings)?,
+            };
+            text.with_padding(None);
+            text.with_truncation(None)
+                .map_err(|error| anyhow!("cannot use tokenizer `{}`: {error}", path.display()))?;
+            ensure_fits(&text, rows, path)?;
+            let loaded = Self {
+                path: path.to_owned(),
+                rows,
+                separator: separator(&text, &settings)?,
+                mask: build::mask(&text, &settings),
+                unknown: unknown(&text, &settings),
+                punctuation: marks::punctuation_table(&text),
+                splits_at_spaces: splits_at_spaces(&text),
+                words: for_words(&text),
+                text,
+            };
+            // The special tokens around a text fit as well, or no sentence will.
+            loaded.encode_text("", true)?;
+            Ok(loaded)
+        };
+        contained(build).with_context(|| format!("cannot use tokenizer `{}`", path.display()))?
+    }
+
+    /// Encodes running text, with the special tokens around it if `special`.
+    /// Fails if the tokenizer fails.
+    pub fn encode_text(&self, text: &str, special: bool) -> Result<Encoding> {
+        self.tried(|| self.text.encode(text, special))
+    }
+
+    /// Encodes two running texts as a pair, with the special tokens around and between them.
+    /// Fails if the tokenizer fails.
+    pub fn encode_pair(&self, first: &str, second: &str) -> Result<Encoding> {
+        self.tried(|| self.text.encode((first, second), true))
+    }
+
+    /// Encodes words that were split beforehand, with the special tokens around them: as transformers does with
+    /// `is_split_into_words=True`, and, for byte-level BPE, `add_prefix_space=True`, without which all words but the
+    /// first would be cut as if they continued the word before.
+    /// Fails if the tokenizer fails.
+    pub fn encode_words(&self, words: &[&str]) -> Result<Encoding> {
+        let input = EncodeInput::Single(InputSequence::from(words));
+        self.tried(|| self.words.as_ref().unwrap_or(&self.text).encode(input, true))
+    }
+
+    /// Puts the special tokens around a text that was encoded without them, cut to `tokens` tokens.
+    /// Fails if the tokenizer fails.
+    pub fn cut(&self, mut bare: Encoding, tokens: usize) -> Result<Encoding> {
+        bare.truncate(tokens, 0, TruncationDirection::Right);
+        self.tried(|| self.text.post_process(bare, None, true))
+    }
+
+    /// The encoding that the library returns; its failures, panics too, as errors that name the file.
+    fn tried(&self, work: impl FnOnce() -> tokenizers::Result<Encoding>) -> Result<Encoding> {
+        let outcome = contained(work).and_then(|outcome| outcome.map_err(|error| anyhow!("{error}")));
+        let encoding = outcome.with_context(|| format!("tokenizer `{}` failed on a sentence", self.path.display()))?;
+        // Post-processors have ids of their own, which need not be in the vocabulary.
+        if let Some(place) = encoding.get_ids().iter().position(|id| *id as usize >= self.rows) {
+            let token = encoding.get_tokens().get(place).map_or("", String::as_str);
+            return Err(misfit(&self.path, token, encoding.get_ids()[place], self.rows));
+        }
+        Ok(encoding)
+    }
+
+    /// The token of an id, as the vocabulary has it.
+    pub fn token(&self, id: u32) -> Option<String> {
+        self.text.id_to_token(id)
+    }
+
+    /// The id of a token, if the vocabulary has it.
+    pub fn id(&self, token: &str) -> Option<u32> {
+        self.text.token_to_id(token)
+    }
+
+    /// The id of the separator: `[SEP]`, `</s>`.
+    pub fn separator(&self) -> Option<u32> {
+        self.separator
+    }
+
+    /// The id of the mask: `[MASK]`, `<mask>`.
+    pub fn mask(&self) -> Option<u32> {
+        self.mask
+    }
+
+    /// The id of the token that stands for whatever is not in the vocabulary: `[UNK]`, `<unk>`.
+    pub fn unknown(&self) -> Option<u32> {
+        self.unknown
+    }
+
+    /// The tokens of the vocabulary that begin a word and hold a letter, ascending by id; special tokens are left out,
+    /// and those in brackets such as `[unused1]`, which stand for no text.
+    pub fn word_beginnings(&self) -> Vec<u32> {
+        let added = self.text.get_added_tokens_decoder();
+        let special = |id: u32| self.unknown == Some(id) || added.get(&id).is_some_and(|token| token.special);
+        let mut words = marks::word_beginnings(&self.text);
+        words.retain(|&id| !special(id));
+        words
+    }
+
+    /// Whether all characters of a token are Unicode punctuation (general category P), what marks it as the beginning
+    /// or the continuation of a word left out.
+    pub fn is_punctuation(&self, id: u32) -> bool {
+        self.punctuation.get(id as usize).copied().unwrap_or(false)
+    }
+
+    /// A place in `text` up to which it has at least `tokens` tokens, found without encoding it; `None` if there is
+    /// none, or it cannot be told.
+    ///
+    /// Where the tokenizer splits at spaces, a part between spaces that has a letter or digit of ASCII has a token of
+    /// its own at least.
+    pub fn enough(&self, text: &str, tokens: usize) -> Option<usize> {
+        let sure = |part: &&str| part.bytes().any(|byte| byte.is_ascii_alphanumeric());
+        let parts = self.splits_at_spaces.then(|| text.split(' '))?;
+        let last = parts.filter(sure).nth(tokens.checked_sub(1)?)?;
+        Some(last.as_ptr() as usize - text.as_ptr() as usize + last.len())
+    }
+}
+
+/// Makes sure that every token has a row in an embedding of `rows` rows.
+fn ensure_fits(tokenizer: &Tokenizer, rows: usize, path: &Path) -> Result<()> {
+    let largest = tokenizer.get_vocab(true).into_iter().max_by_key(|(_, id)| *id);
+    match largest {
+        Some((token, id)) if id as usize >= rows => Err(misfit(path, &token, id, rows)),
+        _ => Ok(()),
+    }
+}
+
+/// A token that has no row in the embedding.
+fn misfit(path: &Path, token: &str, id: u32, rows: usize) -> anyhow::Error {
+    anyhow!(
+        "tokenizer `{}` does not fit the model: its token `{}` has id {id}, config.json says vocab_size {rows}",
+        path.display(),
+        token.escape_debug(),
+    )
+}
+
+/// The separator: what `sep_token` names, else the last of several special tokens around a text.
+fn separator(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Result<Option<u32>> {
+    if let Some((name, _)) = named(&settings.values, "sep_token") {
+        return Ok(tokenizer.token_to_id(name));
+    }
+    let empty = tokenizer.encode("", true).map_err(|error| anyhow!("the tokenizer fails on an empty text: {error}"))?;
+    Ok(empty.get_ids().iter().skip(1).last().copied())
+}
+
+/// The unknown token: what the model of the vocabulary puts there; a unigram model does not tell it.
+fn unknown(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Option<u32> {
+    let token = match tokenizer.get_model() {
+        ModelWrapper::WordPiece(model) => Some(model.unk_token.as_str()),
+        ModelWrapper::WordLevel(model) => Some(model.unk_token.as_str()),
+        ModelWrapper::BPE(model) => model.unk_token.as_deref(),
+        ModelWrapper::Unigram(_) => Some(named(&settings.values, "unk_token").map_or("<unk>", |(name, _)| name)),
+    };
+    token.and_then(|token| tokenizer.token_to_id(token))
+}
+
+/// The tokenizer for words split beforehand, where it is another one: with a space before each of them.
+fn for_words(text: &Tokenizer) -> Option<Tokenizer> {
+    let mut pre_tokenizer = text.get_pre_tokenizer()?.clone();
+    let mut changed = false;
+    each(&mut pre_tokenizer, &mut |part| {
+        if let PreTokenizerWrapper::ByteLevel(byte_level) = part {
+            changed |= !byte_level.add_prefix_space;
+            byte_level.add_prefix_space = true;
+        }
+    });
+    changed.then(|| {
+        let mut words = text.clone();
+        words.with_pre_tokenizer(Some(pre_tokenizer));
+        words
+    })
+}
+
+/// Whether no token reaches over a space: the pre-tokenizer splits there, and no added token has one inside.
+fn splits_at_spaces(tokenizer: &Tokenizer) -> bool {
+    let mut splits = false;
+    if let Some(pre_tokenizer) = tokenizer.get_pre_tokenizer() {
+        each(&mut pre_tokenizer.clone(), &mut |part| {
+            splits |= match part {
+                PreTokenizerWrapper::BertPreTokenizer(_)
+                | PreTokenizerWrapper::Whitespace(_)
+                | PreTokenizerWrapper::WhitespaceSplit(_) => true,
+                PreTokenizerWrapper::ByteLevel(byte_level) => byte_level.use_regex,
+                PreTokenizerWrapper::Metaspace(metaspace) => metaspace.get_split(),
+                _ => false,
+            }
+        });
+    }
+    splits && tokenizer.get_added_tokens_decoder().values().all(|token| !token.content.contains(' '))
+}
+
+/// Shows every part of a pre-tokenizer.
+fn each(pre_tokenizer: &mut PreTokenizerWrapper, show: &mut impl FnMut(&mut PreTokenizerWrapper)) {
+    if let PreTokenizerWrapper::Sequence(parts) = pre_tokenizer {
+        parts.as_mut().iter_mut().for_each(|part| each(part, show));
+    } else {
+        show(pre_tokenizer);
+    }
+}

@@ -1,0 +1,279 @@
+//! Tensors by name from the files of a checkpoint, whatever naming scheme and form they were written in.
+//!
+//! Tensors are read one by one into memory of their own, so that a model takes its own size and no more:
+//! neither a mapping nor a copy of a file stays beside it. Nothing a file says about sizes is believed before it was
+//! held against the file's length and against `config.json`.
+
+pub mod pickle;
+mod safetensors;
+mod torch;
+mod zip;
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use anyhow::{Context, Result, bail, ensure};
+use candle_core::{DType, Device, Tensor};
+
+use super::families::Family;
+use super::files::ModelFile;
+use super::files::names::is_pickle;
+
+/// The files of a model's weights, of which all headers were read.
+pub struct Checkpoint {
+    files: Vec<ModelFile>,
+    /// Each tensor with the number of its file.
+    tensors: HashMap<String, (usize, StoredTensor)>,
+    /// The family whose prefixes stand before names.
+    family: Family,
+    /// How many more values the tensors have than there are in the files.
+    expanded: usize,
+}
+
+/// Where a tensor is in its file, and in which form.
+struct StoredTensor {
+    values: ValueType,
+    shape: Vec<usize>,
+    /// For each dimension, how many values lie between one index and the next; `None`: rows follow each other.
+    strides: Option<Vec<usize>>,
+    /// From its first value to the end of what belongs to it, in bytes.
+    place: Range<u64>,
+}
+
+/// The type of a tensor's values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ValueType {
+    F64,
+    F32,
+    F16,
+    Bf16,
+    /// Not read; under the name it has in the file.
+    Other(String),
+}
+
+impl ValueType {
+    /// The size of a value.
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::F64 => 8,
+            Self::F32 => 4,
+            Self::F16 | Self::Bf16 => 2,
+            // Only to say where it is.
+            Self::Other(_) => 1,
+        }
+    }
+}
+
+/// LayerNorm parameters, as they are called now and as checkpoints converted from TensorFlow call them
+/// (`google-bert/bert-base-uncased`, for one).
+const ALIASES: [(&str, &str); 2] = [("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")];
+
+/// The prefix of all names of a model within `torch.nn.DataParallel`.
+const DATA_PARALLEL: &str = "module.";
+
+/// Values that a checkpoint may have beyond those in its files, in tensors that were expanded: 256 MiB of float32. A
+/// file of a few bytes could ask for any amount of memory otherwise; the embedding of segments of the largest models,
+/// expanded from one row, has some thousands.
+const MOST_EXPANDED: usize = 1 << 26;
+
+/// Where parameters come from, by their names.
+pub trait Tensors: Sync {
+    /// The values of the tensor that is called `name` and has this shape.
+    /// Fails if there is no such tensor.
+    fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>>;
+
+    /// Whether there is a tensor that is called `name`.
+    fn has_tensor(&self, name: &str) -> bool;
+}
+
+impl Tensors for Checkpoint {
+    fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+        Self::tensor(self, name, shape)
+    }
+
+    fn has_tensor(&self, name: &str) -> bool {
+        candidates(self.family.prefix, name).iter().any(|name| self.tensors.contains_key(name))
+    }
+}
+
+impl Checkpoint {
+    /// Opens the files of a model's weights and reads their headers. In a model with a task head, the prefix of `family`
+    /// stands before every name.
+    /// Fails if a file cannot be opened, or is damaged, or a tensor is in two of them.
+    pub fn open(files: Vec<ModelFile>, family: Family) -> Result<Self> {
+        let mut checkpoint = Self { files: Vec::new(), tensors: HashMap::new(), family, expanded: 0 };
+        for file in files {
+            let path = file.path().to_owned();
+            checkpoint.add(file).with_context(|| format!("cannot read weights from `{}`", path.display()))?;
+        }
+        Ok(checkpoint)
+    }
+
+    fn add(&mut self, file: ModelFile) -> Result<()> {
+        let path = file.path();
+        let tensors = if is_pickle(path) {
+            torch::tensors(&file).map_err(|problem| torch::with_way_out(&problem, path))?
+        } else {
+            safetensors::tensors(&file)?
+        };
+        for (name, stored) in tensors {
+            self.expanded = self.expanded.saturating_add(stored.expanded());
+            let mut wrappers = self.family.wrappers.iter().chain([&DATA_PARALLEL]);
+            let bare = wrappers.find_map(|wrapper| name.strip_prefix(wrapper)).map(str::to_owned);
+            let name = bare.unwrap_or(name);
+            if let Some((other, _)) = self.tensors.insert(name.clone(), (self.files.len(), stored)) {
+                let other = self.files.get(other).unwrap_or(&file).path().display();
+                bail!("it has a tensor `{}` that `{other}` has too", name.escape_debug());
+            }
+        }
+        self.files.push(file);
+        Ok(())
+    }
+
+    /// Whether a tensor has a name that begins so.
+    pub fn has(&self, start: &str) -> bool {
+        self.tensors.keys().any(|name| name.starts_with(start))
+    }
+
+    /// Reads a tensor as f32 under any of the names it may have, and checks its shape and its values.
+    /// Fails if no name is there (all that were tried are listed), the shape is not `shape`, or a value is not finite.
+    pub fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+        let names = candidates(self.family.prefix, name);
+        let Some((found, (file, stored))) = names.iter().find_map(|name| Some((name, self.tensors.get(name)?))) else {
+            let files: Vec<String> = self.files.iter().map(|file| format!("`{}`", file.path().display())).collect();
+            let verb = if files.len() == 1 { "has" } else { "have" };
+            bail!("{} {verb} no tensor for {name}: tried {}", files.join(", "), names.join(", "));
+        };
+        let file = &self.files[*file];
+        let path = file.path();
+        let at = || format!("tensor {found} of `{}`", path.display());
+        ensure!(stored.shape == shape, "{} has shape {:?}: config.json implies {shape:?}", at(), stored.shape);
+        ensure!(
+            stored.expanded() == 0 || self.expanded <= MOST_EXPANDED,
+            "{} has values that lie in the same place, and all such tensors together {} more than there are in the file: \
+             more than {MOST_EXPANDED} are not read; save it again, with .contiguous()",
+            at(),
+            self.expanded,
+        );
+        let values = stored.read(file).with_context(at)?;
+        // In chunks, for the compiler to check several values at once.
+        let damaged = values.chunks(1 << 12).position(|chunk| !chunk.iter().fold(true, |fine, x| fine & x.is_finite()));
+        if let Some(chunk) = damaged {
+            let place =
+                values.iter().skip(chunk << 12).position(|x| !x.is_finite()).expect("there is one") + (chunk << 12);
+            bail!("{} holds {} at element {place}: the weights are damaged", at(), values[place]);
+        }
+        Ok(values)
+    }
+}
+
+impl StoredTensor {
+    /// The values, rows following each other.
+    fn read(&self, file: &ModelFile) -> Result<Vec<f32>> {
+        if let ValueType::Other(name) = &self.values {
+            bail!("has type {name}: float64, float32, float16 and bfloat16 can be read");
+        }
+        let (count, span) = self.extent()?;
+        let values = self.read_span(file, span)?;
+        match &self.strides {
+            Some(strides) if !self.is_contiguous(strides) => Ok(gather(&values, &self.shape, strides, count)),
+            _ => Ok(values),
+        }
+    }
+
+    /// How many values there are, and how many of the file they spread over; both are in the file.
+    fn extent(&self) -> Result<(usize, usize)> {
+        let room = (self.place.end - self.place.start) / self.values.bytes();
+        let count = self.shape.iter().try_fold(1_usize, |count, size| count.checked_mul(*size));
+        let span = match &self.strides {
+            None => count,
+            Some(_) if count == Some(0) => count,
+            Some(strides) => {
+                let steps = self.shape.iter().zip(strides);
+                steps
+                    .map(|(size, stride)| (size - 1).checked_mul(*stride))
+                    .try_fold(1_usize, |span, step| span.checked_add(step?))
+            }
+        };
+        let fits = count.zip(span).filter(|(_, span)| *span as u64 <= room);
+        let (count, span) = fits.context("reaches beyond its storage: the file is damaged")?;
+        Ok((count, span))
+    }
+
+    /// How many more values it has than lie in the file, several being in the same place, as in a tensor that was
+    /// expanded.
+    fn expanded(&self) -> usize {
+        let Some(strides) = &self.strides else { return 0 };
+        let steps = self.shape.iter().zip(strides);
+        let span = steps
+            .fold(1_usize, |span, (size, stride)| span.saturating_add(size.saturating_sub(1).saturating_mul(*stride)));
+        self.shape.iter().fold(1_usize, |count, size| count.saturating_mul(*size)).saturating_sub(span)
+    }
+
+    fn is_contiguous(&self, strides: &[usize]) -> bool {
+        let mut expected = 1;
+        self.shape.iter().zip(strides).rev().all(|(size, stride)| {
+            let fits = *size == 1 || *stride == expected;
+            expected *= size;
+            fits
+        })
+    }
+
+    /// So many values from the first on, as the file has them.
+    fn read_span(&self, file: &ModelFile, span: usize) -> Result<Vec<f32>> {
+        /// Values of other types are converted piece by piece, so that they are not in memory twice.
+        const PIECE: usize = 1 << 18;
+        let dtype = match self.values {
+            ValueType::F64 => DType::F64,
+            ValueType::F16 => DType::F16,
+            ValueType::Bf16 => DType::BF16,
+            _ => {
+                let mut values = vec![0.0_f32; span];
+                file.read_at(bytemuck::cast_slice_mut(&mut values), self.place.start)?;
+                if cfg!(target_endian = "big") {
+                    values.iter_mut().for_each(|value| *value = f32::from_bits(u32::from_le(value.to_bits())));
+                }
+                return Ok(values);
+            }
+        };
+        let mut values = Vec::with_capacity(span);
+        let width = dtype.size_in_bytes();
+        let mut bytes = vec![0; width * span.min(PIECE)];
+        while values.len() < span {
+            let count = PIECE.min(span - values.len());
+            let piece = &mut bytes[..width * count];
+            file.read_at(piece, self.place.start + (width * values.len()) as u64)?;
+            let piece = Tensor::from_raw_buffer(piece, dtype, &[count], &Device::Cpu)?;
+            values.extend(piece.to_dtype(DType::F32)?.to_vec1::<f32>()?);
+        }
+        Ok(values)
+    }
+}
+
+/// The values of a tensor of any strides, rows following each other.
+fn gather(values: &[f32], shape: &[usize], strides: &[usize], count: usize) -> Vec<f32> {
+    let mut gathered = Vec::with_capacity(count);
+    let mut index = vec![0; shape.len()];
+    for _ in 0..count {
+        gathered.push(values[index.iter().zip(strides).map(|(index, stride)| index * stride).sum::<usize>()]);
+        for (index, size) in index.iter_mut().zip(shape).rev() {
+            *index += 1;
+            if *index < *size {
+                break;
+            }
+            *index = 0;
+        }
+    }
+    gathered
+}
+
+/// The names that a tensor may have.
+fn candidates(prefix: &str, name: &str) -> Vec<String> {
+    let mut spellings = vec![name.to_owned()];
+    for (new, old) in ALIASES {
+        if let Some(stem) = name.strip_suffix(new) {
+            spellings.push(format!("{stem}{old}"));
+        }
+    }
+    spellings.iter().flat_map(|name| ["", prefix].map(|prefix| format!("{prefix}{name}"))).collect()
+}

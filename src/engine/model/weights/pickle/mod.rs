@@ -1,0 +1,321 @@
+//! The pickle of a PyTorch state dict, read without executing anything.
+//!
+//! A pickle is a program for a small stack machine (Python's `pickletools` describes it); among its instructions is
+//! the call of any function by name. Of these programs only those that `torch.save` writes of a state dict are read:
+//! protocol 2, calls of the few functions that rebuild a tensor, which are not called here but understood.
+//! Any other instruction or name stops the reading with an error that names it.
+//!
+//! Hostile programs cost no more than their length: an instruction makes one object at most, objects refer to each
+//! other by number, and nothing is ever copied or visited in depth.
+
+mod bytes;
+mod object;
+mod unusual;
+
+use std::collections::{HashMap, HashSet};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use bytes::Bytes;
+use object::{Global, Id, Object};
+pub(super) use unusual::Unusual;
+
+#[cfg(test)]
+mod tests;
+
+/// A tensor of a state dict, as a view of a storage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PickledTensor<'a> {
+    /// The storage's type, such as `FloatStorage`.
+    pub storage_type: &'a str,
+    /// The storage's name in the archive.
+    pub key: &'a str,
+    /// The first value, counted in values from the storage's start.
+    pub offset: u64,
+    /// Its shape.
+    pub shape: Vec<u64>,
+    /// For each dimension, how many values lie between one index and the next.
+    pub strides: Vec<u64>,
+}
+
+/// The tensors of a pickled state dict by name. Entries that are no tensors are left out.
+/// Fails if the pickle is damaged, or is not that of a state dict.
+pub fn tensors(pickle: &[u8]) -> Result<HashMap<&str, PickledTensor<'_>>> {
+    Machine { rest: Bytes(pickle), objects: Vec::new(), stack: Vec::new(), marks: Vec::new(), memo: HashMap::new() }
+        .run()
+}
+
+struct Machine<'a> {
+    rest: Bytes<'a>,
+    objects: Vec<Object<'a>>,
+    stack: Vec<Id>,
+    /// How high the stack was at each mark.
+    marks: Vec<usize>,
+    memo: HashMap<u32, Id>,
+}
+
+impl<'a> Machine<'a> {
+    fn run(mut self) -> Result<HashMap<&'a str, PickledTensor<'a>>> {
+        let whole = self.rest.0.len();
+        loop {
+            let place = whole - self.rest.0.len();
+            let [instruction] = self.rest.take()?;
+            if instruction == b'.' {
+                return self.finish();
+            }
+            self.step(instruction).with_context(|| format!("the pickle, at byte {place}"))?;
+        }
+    }
+
+    fn finish(mut self) -> Result<HashMap<&'a str, PickledTensor<'a>>> {
+        let top = self.pop()?;
+        let Object::Dict(items) = &self.objects[top] else {
+            bail!("it holds {}, not a state dict", self.describe(top));
+        };
+        let mut tensors = HashMap::new();
+        for (key, value) in items {
+            if let Object::Text(name) = &self.objects[*key]
+                && let Some(tensor) =
+                    self.tensor(*value).with_context(|| format!("tensor `{}`", name.escape_debug()))?
+            {
+                tensors.insert(*name, tensor);
+            }
+        }
+        match self.nested(top) {
+            Some(keys) if tensors.is_empty() => bail!(Unusual::Nested(keys)),
+            _ => Ok(tensors),
+        }
+    }
+
+    /// The keys that lead from a dict without tensors to the nearest that has some. Each dict is visited once.
+    fn nested(&self, top: Id) -> Option<Vec<String>> {
+        /// Programs that train models put them no deeper.
+        const DEPTH: usize = 3;
+        // Each with the place of the dict that it is in, and its key there.
+        let mut found: Vec<(Id, usize, Id)> = vec![(top, 0, top)];
+        let mut seen = HashSet::from([top]);
+        let mut next = 0;
+        let is_tensor = |(_, value): &(Id, Id)| matches!(self.objects[*value], Object::Tensor { .. });
+        while let Some(&(dict, ..)) = found.get(next) {
+            let Object::Dict(items) = &self.objects[dict] else { unreachable!("only dicts are listed") };
+            if items.iter().any(is_tensor) {
+                break;
+            }
+            found.extend(items.iter().filter_map(|(key, value)| {
+                let is_dict =
+                    matches!((&self.objects[*key], &self.objects[*value]), (Object::Text(_), Object::Dict(_)));
+                (is_dict && seen.insert(*value)).then_some((*value, next, *key))
+            }));
+            next += 1;
+        }
+        let mut keys = Vec::new();
+        while next > 0 && keys.len() <= DEPTH {
+            let (_, above, key) = *found.get(next)?;
+            let Object::Text(key) = self.objects[key] else { unreachable!("only texts are followed") };
+            keys.push(key.to_owned());
+            next = above;
+        }
+        keys.reverse();
+        Some(keys).filter(|keys| (1..=DEPTH).contains(&keys.len()))
+    }
+
+    /// Does what one instruction says.
+    fn step(&mut self, instruction: u8) -> Result<()> {
+        match instruction {
+            // PROTO
+            0x80 => {
+                let [protocol] = self.rest.take()?;
+                ensure!(protocol == 2, Unusual::Protocol(protocol));
+            }
+            b'N' => self.push(Object::None),
+            // NEWTRUE, NEWFALSE
+            0x88 | 0x89 => self.push(Object::Bool),
+            b'K' => self.push_number(1, false)?,
+            b'M' => self.push_number(2, false)?,
+            b'J' => self.push_number(4, true)?,
+            // LONG1
+            0x8a => {
+                let [length] = self.rest.take()?;
+                self.push_number(length, true)?;
+            }
+            b'G' => {
+                self.rest.take::<8>()?;
+                self.push(Object::Float);
+            }
+            b'X' => {
+                let text = self.rest.text()?;
+                self.push(Object::Text(text));
+            }
+            b'c' => {
+                let (module, name) = (self.rest.line()?, self.rest.line()?);
+                self.push(Object::Global(Global::named(module, name)?));
+            }
+            b'q' | b'r' => {
+                let place = self.rest.place(instruction == b'r')?;
+                self.memo.insert(place, self.top()?);
+            }
+            b'h' | b'j' => {
+                let place = self.rest.place(instruction == b'j')?;
+                let id = *self.memo.get(&place).with_context(|| format!("object {place} was never there"))?;
+                self.stack.push(id);
+            }
+            b'(' => self.marks.push(self.stack.len()),
+            b')' => self.push(Object::Tuple(Vec::new())),
+            b't' => {
+                let items = self.pop_to_mark()?;
+                self.push(Object::Tuple(items));
+            }
+            // TUPLE1, TUPLE2, TUPLE3
+            0x85..=0x87 => {
+                let count = usize::from(instruction - 0x84);
+                let start = self.stack.len().checked_sub(count).context("its stack is empty")?;
+                ensure!(start >= self.floor(), "its stack is empty");
+                let items = self.stack.split_off(start);
+                self.push(Object::Tuple(items));
+            }
+            b']' => self.push(Object::List),
+            b'}' => self.push(Object::Dict(Vec::new())),
+            b'a' => {
+                self.pop()?;
+                self.ensure_list()?;
+            }
+            b'e' => {
+                self.pop_to_mark()?;
+                self.ensure_list()?;
+            }
+            b's' => {
+                let (value, key) = (self.pop()?, self.pop()?);
+                self.dict()?.push((key, value));
+            }
+            b'u' => {
+                let items = self.pop_to_mark()?;
+                ensure!(items.len() % 2 == 0, "a key without a value");
+                self.dict()?.extend(items.chunks_exact(2).map(|pair| (pair[0], pair[1])));
+            }
+            b'Q' => {
+                let id = self.pop()?;
+                let storage = self.storage(id)?;
+                self.push(storage);
+            }
+            b'R' => {
+                let (arguments, function) = (self.pop()?, self.pop()?);
+                self.call(function, arguments)?;
+            }
+            // BUILD: the state dict's attributes, none of them weights.
+            b'b' => {
+                self.pop()?;
+                self.dict()?;
+            }
+            other => bail!("instruction 0x{other:02x} has no place in a state dict"),
+        }
+        Ok(())
+    }
+
+    /// `torch._utils._rebuild_tensor_v2(storage, offset, shape, strides, requires_grad, hooks)`,
+    /// `torch._utils._rebuild_parameter(tensor, requires_grad, hooks)` or `collections.OrderedDict()`.
+    fn call(&mut self, function: Id, arguments: Id) -> Result<()> {
+        let (Object::Global(function), Object::Tuple(arguments)) = (&self.objects[function], &self.objects[arguments])
+        else {
+            bail!("a call of {}", self.describe(function));
+        };
+        match (function, arguments.as_slice()) {
+            (Global::OrderedDict, []) => self.push(Object::Dict(Vec::new())),
+            // A parameter is its tensor.
+            (Global::RebuildParameter, [tensor, ..]) => self.stack.push(*tensor),
+            (Global::RebuildTensor, [storage, offset, shape, strides, ..]) => {
+                let (storage, offset, shape, strides) = (*storage, *offset, *shape, *strides);
+                self.push(Object::Tensor { storage, offset, shape, strides });
+            }
+            _ => bail!("a call of {function:?} without its arguments"),
+        }
+        Ok(())
+    }
+
+    /// The object as a tensor, if it is one.
+    fn tensor(&self, id: Id) -> Result<Option<PickledTensor<'a>>> {
+        let Object::Tensor { storage, offset, shape, strides } = self.objects[id] else { return Ok(None) };
+        let Object::Storage { storage_type, key } = self.objects[storage] else {
+            bail!("{} in place of a storage", self.describe(storage));
+        };
+        let (shape, strides) = (self.numbers(shape)?, self.numbers(strides)?);
+        ensure!(shape.len() == strides.len(), "{} dimensions, {} strides", shape.len(), strides.len());
+        Ok(Some(PickledTensor { storage_type, key, offset: self.number(offset)?, shape, strides }))
+    }
+
+    /// The storage that `torch.save` refers to as `("storage", type, key, device, number of values)`.
+    fn storage(&self, id: Id) -> Result<Object<'a>> {
+        if let Object::Tuple(parts) = &self.objects[id]
+            && let [Object::Text("storage"), Object::Global(Global::Storage(storage_type)), Object::Text(key), ..] =
+                parts.iter().take(3).map(|part| &self.objects[*part]).collect::<Vec<_>>()[..]
+        {
+            return Ok(Object::Storage { storage_type, key });
+        }
+        bail!("{} in place of a storage", self.describe(id))
+    }
+
+    fn numbers(&self, id: Id) -> Result<Vec<u64>> {
+        /// No parameter of an encoder has more than two.
+        const MOST_DIMENSIONS: usize = 8;
+        match &self.objects[id] {
+            Object::Tuple(items) if items.len() <= MOST_DIMENSIONS => items.iter().map(|id| self.number(*id)).collect(),
+            Object::Tuple(items) => bail!("a tensor of {} dimensions", items.len()),
+            _ => bail!("{} in place of a shape", self.describe(id)),
+        }
+    }
+
+    fn number(&self, id: Id) -> Result<u64> {
+        match self.objects[id] {
+            Object::Int(value) => u64::try_from(value).with_context(|| format!("a size of {value}")),
+            _ => bail!("{} in place of a size", self.describe(id)),
+        }
+    }
+
+    fn describe(&self, id: Id) -> &'static str {
+        self.objects[id].describe()
+    }
+
+    fn push(&mut self, object: Object<'a>) {
+        self.objects.push(object);
+        self.stack.push(self.objects.len() - 1);
+    }
+
+    /// How far the stack may be taken down: to the last mark.
+    fn floor(&self) -> usize {
+        self.marks.last().copied().unwrap_or(0)
+    }
+
+    fn pop(&mut self) -> Result<Id> {
+        ensure!(self.stack.len() > self.floor(), "its stack is empty");
+        Ok(self.stack.pop().expect("it is longer than the floor"))
+    }
+
+    fn pop_to_mark(&mut self) -> Result<Vec<Id>> {
+        let mark = self.marks.pop().context("a mark is missing")?;
+        // What is below a mark is never taken, so the stack still reaches to it.
+        Ok(self.stack.split_off(mark))
+    }
+
+    fn top(&self) -> Result<Id> {
+        self.stack.last().copied().context("its stack is empty")
+    }
+
+    fn dict(&mut self) -> Result<&mut Vec<(Id, Id)>> {
+        let top = self.top()?;
+        match &mut self.objects[top] {
+            Object::Dict(items) => Ok(items),
+            _ => bail!("an item for what is no dict"),
+        }
+    }
+
+    fn ensure_list(&self) -> Result<()> {
+        ensure!(matches!(self.objects[self.top()?], Object::List), "an item for what is no list");
+        Ok(())
+    }
+
+    /// Pushes a number of so many bytes.
+    fn push_number(&mut self, length: u8, signed: bool) -> Result<()> {
+        let number = self.rest.number(length, signed)?;
+        self.push(Object::Int(number));
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! The heads that are removed in turn where not all are: by how much the loss depends on each to first order.
+
+use std::collections::BTreeSet;
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+
+use super::Choice;
+use crate::model::forward::gradient::GateGradient;
+use crate::model::forward::visitor::Needs;
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::{Lent, Sums};
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::stats::exact::ExactSum;
+
+/// The seed of those that are chosen at random.
+const SEED: u64 = 0;
+
+impl Choice {
+    /// The places of the heads that are chosen, ascending, by the sensitivity of the loss to each, `[heads]`: those at either
+    /// end, and some of the others at random. All heads if it asks for as many.
+    pub fn of(self, sensitivities: &[f64]) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..sensitivities.len()).collect();
+        order.sort_by(|&a, &b| sensitivities[b].total_cmp(&sensitivities[a]));
+        let top = self.top.min(order.len());
+        let bottom = self.bottom.min(order.len() - top);
+        let (first, rest) = order.split_at(top);
+        let (others, last) = rest.split_at(rest.len() - bottom);
+        let mut others = others.to_vec();
+        others.sort_unstable();
+        others.shuffle(&mut ChaCha8Rng::seed_from_u64(SEED));
+        let random = others.iter().take(self.random);
+        first.iter().chain(last).chain(random).copied().collect::<BTreeSet<_>>().into_iter().collect()
+    }
+}
+
+/// The sensitivity of the loss to each head: `|d(mean loss of the sequence)/dξ|`, `ξ` being the head's gate, summed over
+/// sequences (Michel et al. 2019, section 4.1).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sensitivity {
+    grid: HeadGrid,
+    sums: Vec<ExactSum>,
+}
+
+impl Sensitivity {
+    /// Empty sums for a model with `grid` heads.
+    pub fn new(grid: HeadGrid) -> Self {
+        Self { grid, sums: vec![ExactSum::default(); grid.count()] }
+    }
+
+    /// The sum of each head, `[heads]`.
+    pub fn values(&self) -> Vec<f64> {
+        self.sums.iter().map(|sum| sum.value()).collect()
+    }
+}
+
+impl Sums for Sensitivity {
+    /// Masked tokens that are scored.
+    type Begun = usize;
+
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> usize {
+        sequence.targets().count()
+    }
+
+    fn looks(&tokens: &usize) -> bool {
+        tokens > 0
+    }
+
+    fn head(&mut self, _: &mut usize, _: &mut Lent<'_>) {}
+
+    fn gradient(&mut self, tokens: &mut usize, gradient: &GateGradient) {
+        let derivatives = self.sums.iter_mut().zip(&gradient.gates);
+        derivatives.for_each(|(sum, derivative)| *sum += derivative.abs() / *tokens as f64);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        assert_eq!(self.grid, other.grid, "sums of one analysis");
+        self.sums.iter_mut().zip(&other.sums).for_each(|(sum, &more)| *sum += more);
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        self.grid == grid && self.sums.len() == grid.count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sequences::sequence::PredictedToken;
+    use crate::sequences::test_support::sentence;
+
+    #[test]
+    fn heads_of_either_end_and_some_others_are_chosen() {
+        let sensitivities = [0.5, 0.1, 0.9, 0.0, 0.7, 0.3];
+        let choice = |top, bottom, random| Choice { top, bottom, random }.of(&sensitivities);
+        assert_eq!(choice(2, 0, 0), [2, 4]);
+        assert_eq!(choice(1, 2, 0), [1, 2, 3]);
+        assert_eq!(choice(2, 2, 2), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(choice(9, 9, 9), [0, 1, 2, 3, 4, 5]);
+        let random = choice(0, 0, 3);
+        assert_eq!((random.len(), &random), (3, &choice(0, 0, 3)));
+        assert_eq!(choice(1, 1, 1).len(), 3);
+    }
+
+    #[test]
+    fn sensitivities_are_sizes_of_the_mean_loss_of_a_sequence() {
+        let mut sums = Sensitivity::new(HeadGrid { layers: 1, heads: 2 });
+        let token = |position| PredictedToken::masked(position, position - 1, Some(1));
+        let mut begun = sums.begin(&Sequence { predictions: vec![token(1), token(2)], ..sentence(0, 2, "dep") });
+        sums.gradient(&mut begun, &GateGradient { loss: 1.0, gates: vec![-3.0, 0.5] });
+        sums.gradient(&mut begun, &GateGradient { loss: 1.0, gates: vec![1.0, 0.5] });
+        assert_eq!(sums.values(), [2.0, 0.5]);
+        let other = sums.clone();
+        sums.merge(&other);
+        assert_eq!(sums.values(), [4.0, 1.0]);
+    }
+}

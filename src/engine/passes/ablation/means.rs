@@ -1,0 +1,133 @@
+//! The mean context of each head by class of token: what stands for a head that is removed.
+
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use crate::model::forward::batch::TokenClass;
+use crate::model::forward::gates::{Gate, Replacement};
+use crate::model::forward::visitor::Needs;
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::{Lent, Sums};
+use crate::passes::pass::Pass;
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::stats::exact::ExactSum;
+
+/// What stands for removed heads in each pass, once it was worked out: other passes over the same sequences, and other
+/// shards, remove the same.
+#[derive(Debug, Default)]
+pub struct StandIns(Mutex<Vec<(Pass, Vec<Gate>)>>);
+
+impl StandIns {
+    /// The gates of all heads in a pass, `[layers * heads]`, worked out at the first time.
+    /// Fails if `work_out` fails.
+    pub fn of(&self, pass: &Pass, work_out: impl FnOnce() -> Result<Vec<Gate>>) -> Result<Vec<Gate>> {
+        let known = |all: &[(Pass, Vec<Gate>)]| all.iter().find(|(of, _)| of == pass).map(|(_, gates)| gates.clone());
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(gates) = known(&lock()) {
+            return Ok(gates);
+        }
+        let gates = work_out()?;
+        lock().push((pass.clone(), gates.clone()));
+        Ok(gates)
+    }
+}
+
+/// The contexts of every head, summed over the tokens of each class.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ContextSums {
+    grid: HeadGrid,
+    head_dim: usize,
+    /// Tokens of each class.
+    tokens: [u64; TokenClass::COUNT],
+    /// `[heads, classes, head_dim]`
+    sums: Vec<ExactSum>,
+}
+
+impl ContextSums {
+    /// Empty sums for a model with `grid` heads of `head_dim` dimensions.
+    pub fn new(grid: HeadGrid, head_dim: usize) -> Self {
+        let sums = vec![ExactSum::default(); grid.count() * TokenClass::COUNT * head_dim];
+        Self { grid, head_dim, tokens: [0; TokenClass::COUNT], sums }
+    }
+
+    /// The mean context of each head by class, `[heads]`; zeros for a class without a token.
+    pub fn means(&self) -> Vec<Replacement> {
+        #[expect(clippy::cast_possible_truncation, reason = "a mean of f32 is in their range")]
+        let mean = |sum: &ExactSum, tokens: u64| (sum.value() / tokens.max(1) as f64) as f32;
+        let of_class = |head: &[ExactSum], class: usize| -> Vec<f32> {
+            head[class * self.head_dim..][..self.head_dim].iter().map(|sum| mean(sum, self.tokens[class])).collect()
+        };
+        let heads = self.sums.chunks_exact(TokenClass::COUNT * self.head_dim);
+        heads.map(|head| std::array::from_fn(|class| of_class(head, class))).collect()
+    }
+}
+
+impl Sums for ContextSums {
+    type Begun = Vec<TokenClass>;
+
+    fn needs(&self) -> Needs {
+        Needs { contexts: true, ..Needs::default() }
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> Self::Begun {
+        let classes = sequence.classes();
+        classes.iter().for_each(|&class| self.tokens[class as usize] += 1);
+        classes
+    }
+
+    fn head(&mut self, classes: &mut Self::Begun, lent: &mut Lent<'_>) {
+        let contexts = lent.view.context.expect("contexts are needed");
+        let head = self.grid.index(lent.view.layer, lent.view.head) * TokenClass::COUNT;
+        for (&class, context) in classes.iter().zip(contexts.iter()) {
+            let sums = &mut self.sums[(head + class as usize) * self.head_dim..][..self.head_dim];
+            sums.iter_mut().zip(context).for_each(|(sum, &value)| *sum += f64::from(value));
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        assert_eq!((self.grid, self.head_dim), (other.grid, other.head_dim), "sums of one analysis");
+        self.tokens.iter_mut().zip(other.tokens).for_each(|(count, more)| *count += more);
+        self.sums.iter_mut().zip(&other.sums).for_each(|(sum, &more)| *sum += more);
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        self.grid == grid && self.sums.len() == grid.count() * TokenClass::COUNT * self.head_dim
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::forward::attention::AttentionView;
+    use crate::model::forward::rows::Rows;
+    use crate::model::forward::visitor::HeadView;
+    use crate::passes::observer::Folder;
+    use crate::sequences::sequence::PredictedToken;
+    use crate::sequences::test_support::sentence;
+
+    #[test]
+    fn means_are_of_the_tokens_of_a_class() {
+        let grid = HeadGrid { layers: 1, heads: 1 };
+        let predictions = vec![PredictedToken::masked(2, 1, None)];
+        // First special, text, mask, text, separator.
+        let sequence = Sequence { predictions, ..sentence(0, 3, "dep") };
+        let show = |sums: &mut ContextSums, contexts: &[f32]| {
+            let attention = AttentionView::new(0, 0, 5, &[0.2; 25]);
+            let view = HeadView { context: Some(Rows::new(contexts, 2)), ..HeadView::from(attention) };
+            let mut begun = sums.begin(&sequence);
+            sums.head(&mut begun, &mut Folder::default().lend(&sequence, view));
+        };
+        let contexts = [1.0, 2.0, 4.0, 0.0, 8.0, 8.0, 5.0, 1.0, 7.0, 7.0];
+        let (mut sums, mut more) = (ContextSums::new(grid, 2), ContextSums::new(grid, 2));
+        show(&mut sums, &contexts);
+        show(&mut more, &[3.0; 10]);
+        sums.merge(&more);
+        let [first, other, mask, text] = &sums.means()[0];
+        assert_eq!([first, other, mask, text], [&[2.0, 2.5], &[5.0, 5.0], &[5.5, 5.5], &[3.75, 1.75]]);
+        assert_eq!(ContextSums::new(grid, 2).means()[0][0], [0.0, 0.0]);
+        assert!(sums.fits(grid, FromToken::Mean) && !sums.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean));
+    }
+}

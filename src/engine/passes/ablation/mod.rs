@@ -1,0 +1,123 @@
+//! How heads are removed in turn: what stands for them, and in which sentences.
+
+pub mod choice;
+pub mod means;
+
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::model::parameters::Objective;
+
+/// How heads are removed in turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Ablation {
+    /// What stands for the context of a removed head.
+    pub removal: Replacement,
+    /// So many variants of each sentence have words masked: 1, or up to 7, in which every word is masked once.
+    #[schemars(range(min = 1, max = 7))]
+    pub phases: u8,
+    /// Of at most so many sentences of the corpus, chosen evenly.
+    #[schemars(range(min = 1))]
+    pub sample: u64,
+    /// The heads whose effect is measured, where it is not that of all; absent if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect_of: Option<Choice>,
+}
+
+/// Some of the heads: those with the largest sensitivity of the loss to first order, those with the smallest, and some of
+/// the others at random.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Choice {
+    /// Of the largest so many.
+    pub top: usize,
+    /// Of the smallest so many.
+    pub bottom: usize,
+    /// Of the others so many.
+    pub random: usize,
+}
+
+impl FromStr for Choice {
+    type Err = String;
+
+    /// Reads `top:20,bottom:20,random:20`, or some of these.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = "expected heads by their gradient, such as top:20,bottom:20,random:20, or some of these";
+        let mut choice = Self::default();
+        for part in text.split(',') {
+            let (name, count) = part.split_once(':').ok_or(expected)?;
+            let place = match name {
+                "top" => &mut choice.top,
+                "bottom" => &mut choice.bottom,
+                "random" => &mut choice.random,
+                _ => return Err(expected.to_owned()),
+            };
+            let count = count.parse().ok().filter(|&count| count > 0 && *place == 0);
+            *place = count.ok_or_else(|| format!("`{part}`: {expected}, each once and with a number from 1"))?;
+        }
+        Ok(choice)
+    }
+}
+
+/// The most sentences unless something else is asked for.
+///
+/// Each goes through the model as often as there are heads: 500 of 25 tokens through BERT-base are 75 passes over 12,500
+/// tokens, a matter of minutes, with some 1,700 masked tokens.
+pub const DEFAULT_SAMPLE: u64 = 500;
+
+impl Default for Ablation {
+    fn default() -> Self {
+        Self { removal: Replacement::Mean, phases: 1, sample: DEFAULT_SAMPLE, effect_of: None }
+    }
+}
+
+/// The conditions of a pass that removes heads, as the sums of those who look at it keep them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Conditions {
+    /// What stands for heads that are removed in turn; `None` in a pass that removes none so, or has not begun.
+    pub removal: Option<Replacement>,
+    /// The task that its losses are of; `None` in a pass that predicts nothing.
+    pub objective: Option<Objective>,
+}
+
+impl Conditions {
+    /// Those of either, for sums of one pass: a worker that began none has none.
+    pub fn or(self, other: Self) -> Self {
+        Self { removal: self.removal.or(other.removal), objective: self.objective.or(other.objective) }
+    }
+}
+
+/// What stands for the context of a removed head, at every position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Replacement {
+    /// Its mean over the positions of the same class in the sentences at hand, in the model as it is.
+    Mean,
+    /// Zeros.
+    Zero,
+}
+
+impl Replacement {
+    /// The name on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mean => "mean",
+            Self::Zero => "zero",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_is_read() {
+        let read = |text: &str| text.parse::<Choice>();
+        assert_eq!(read("top:2,random:30"), Ok(Choice { top: 2, bottom: 0, random: 30 }));
+        for wrong in ["", "top", "top:", "top:0", "top:-1", "first:3", "top:2,top:3", "top:2,"] {
+            assert!(read(wrong).unwrap_err().contains("such as top:20,bottom:20,random:20"), "{wrong}");
+        }
+    }
+}

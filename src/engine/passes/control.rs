@@ -1,0 +1,45 @@
+//! Controls: the same analysis with something taken away that labels are thought to rest on (METHODOLOGY, "Controls").
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct Control {
+    /// The part that is taken away.
+    #[serde(rename = "control")]
+    pub kind: ControlKind,
+    /// The seed of what is random about it.
+    pub seed: u64,
+}
+
+/// The part that a control takes away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ControlKind {
+    /// The learned weights: the model is an untrained one.
+    RandomInit,
+    /// The order of words: each sentence's words are shuffled, and their arcs go with them.
+    ShuffledWords,
+}
+
+impl ControlKind {
+    /// All controls.
+    pub const ALL: [Self; 2] = [Self::RandomInit, Self::ShuffledWords];
+
+    /// The name on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RandomInit => "random-init",
+            Self::ShuffledWords => "shuffled-words",
+        }
+    }
+}
+
+impl fmt::Display for ControlKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

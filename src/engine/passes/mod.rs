@@ -1,0 +1,9 @@
+//! Forward passes over a corpus, and what was observed in them.
+
+pub mod ablation;
+pub mod beforehand;
+pub mod control;
+pub mod observation;
+pub mod observer;
+pub mod pass;
+pub mod run;

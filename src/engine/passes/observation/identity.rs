@@ -1,0 +1,327 @@
+//! Of what something was observed, by what and how: what shards of one whole have in common.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::time::{Duration, SystemTime};
+
+use schemars::JsonSchema;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::ser::{SerializeMap, Serializer};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::PROGRAM;
+use crate::corpus::CorpusIdentity;
+use crate::model::families::Architecture;
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::model::parameters::Objective;
+use crate::model::{Hashes, Model};
+use crate::passes::ablation::Ablation;
+use crate::passes::control::Control;
+use crate::sequences::fold::words::FromToken;
+
+/// The facts that shards must have in common to be parts of one whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The program.
+    pub tool: Tool,
+    /// The model.
+    pub model: ModelInfo,
+    /// The corpus, the whole of it.
+    pub corpus: CorpusIdentity,
+    /// How it was observed.
+    pub protocol: Protocol,
+}
+
+/// How a corpus is observed: every option that the sums depend on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Protocol {
+    /// Longer sentences were skipped, or cut with `truncate`.
+    pub max_tokens: usize,
+    /// Whether longer sentences of plain text were cut.
+    pub truncate: bool,
+    /// Only the first so many sentences were read; null for all.
+    pub limit: Option<u64>,
+    /// Which token speaks for a split word.
+    pub from_token: FromToken,
+    /// Sentences are summed in so many blocks.
+    pub blocks: usize,
+    /// The controls that were run beside the analysis itself.
+    pub controls: Vec<Control>,
+    /// The heads that were removed from the model, what they write being zeros; absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>")]
+    pub removed: Vec<HeadPlace>,
+    /// How heads were removed in turn; absent if no study asked for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Ablation")]
+    pub ablation: Option<Ablation>,
+    /// SHA-256 of the file with the counts of tokens; absent if those of the corpus were counted, or none were needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub counts: Option<String>,
+    /// The columns of CoNLL-U, or keys of JSON lines, that were probed for beside UPOS and relation; absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>")]
+    pub probes: Vec<String>,
+    /// Studies that would have run, but for a corpus that can be read only once; absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>")]
+    pub left_out: Vec<String>,
+    /// The studies that were run.
+    #[serde(flatten)]
+    pub studies: Studies,
+}
+
+/// The studies of a run, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Studies {
+    /// Those that were run, in the order of the table of studies.
+    pub names: Vec<String>,
+    /// For those that have a key of their own in `settings`, whether they were run.
+    pub flags: BTreeMap<String, bool>,
+}
+
+/// The key of [`Studies::names`].
+const STUDIES: &str = "studies";
+
+impl Serialize for Studies {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.flags.len() + 1))?;
+        for (key, flag) in &self.flags {
+            map.serialize_entry(key, flag)?;
+        }
+        map.serialize_entry(STUDIES, &self.names)?;
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Studies {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Keys;
+        impl<'de> Visitor<'de> for Keys {
+            type Value = Studies;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            /// Reports of 0.1 have the flags alone.
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Studies, A::Error> {
+                let mut studies = Studies::default();
+                while let Some(key) = map.next_key::<String>()? {
+                    if key == STUDIES {
+                        studies.names = map.next_value()?;
+                    } else if let Value::Bool(flag) = map.next_value()? {
+                        studies.flags.insert(key, flag);
+                    }
+                }
+                Ok(studies)
+            }
+        }
+        deserializer.deserialize_map(Keys)
+    }
+}
+
+impl JsonSchema for Studies {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Studies".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let names = generator.subschema_for::<Vec<String>>();
+        schemars::json_schema!({ "type": "object", "properties": { STUDIES: names }, "required": [STUDIES] })
+    }
+}
+
+/// The program that wrote the report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Tool {
+    /// The program's name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+}
+
+impl Default for Tool {
+    /// This program.
+    fn default() -> Self {
+        Self { name: PROGRAM.to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
+    }
+}
+
+/// The model that was analysed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ModelInfo {
+    /// Hub id, or the name of the folder.
+    pub id: String,
+    /// The commit on the Hub; null for a folder.
+    pub revision: Option<String>,
+    /// The architecture.
+    pub family: String,
+    /// Layers.
+    #[schemars(range(min = 1))]
+    pub layers: usize,
+    /// Heads per layer.
+    #[schemars(range(min = 1))]
+    pub heads: usize,
+    /// Width of one head's queries, keys and values.
+    pub head_dim: usize,
+    /// Width of the hidden states.
+    pub hidden_size: usize,
+    /// Rows of the token embedding.
+    pub vocab_size: usize,
+    /// Whether the checkpoint has a masked-LM head beside the encoder.
+    pub masked_lm_head: bool,
+    /// The task for which the checkpoint has a head beside the encoder; null if it has none.
+    #[serde(default)]
+    pub objective: Option<Objective>,
+    /// SHA-256 of `config.json`.
+    #[schemars(extend("pattern" = "^[0-9a-f]{64}$"))]
+    pub config_sha256: String,
+    /// SHA-256 of the weights; of several files, as if they were one, in the order of their names.
+    #[schemars(extend("pattern" = "^[0-9a-f]{64}$"))]
+    pub weights_sha256: String,
+    /// SHA-256 of each file of the tokenizer, by its name.
+    pub tokenizer_sha256: BTreeMap<String, String>,
+}
+
+impl ModelInfo {
+    /// Describes a loaded model.
+    pub fn new(model: &Model, hashes: Hashes) -> Self {
+        let HeadGrid { layers, heads } = model.grid();
+        let Architecture { family, config, .. } = &model.architecture;
+        Self {
+            id: model.id.clone(),
+            revision: model.revision.clone(),
+            family: family.to_string(),
+            layers,
+            heads,
+            head_dim: config.head_dim(),
+            hidden_size: config.hidden_size,
+            vocab_size: config.vocab_size,
+            masked_lm_head: model.objective == Some(Objective::MaskedTokens),
+            objective: model.objective,
+            config_sha256: hashes.config,
+            weights_sha256: hashes.weights,
+            tokenizer_sha256: hashes.tokenizer,
+        }
+    }
+
+    /// How many layers and heads there are.
+    pub fn grid(&self) -> HeadGrid {
+        HeadGrid { layers: self.layers, heads: self.heads }
+    }
+}
+
+/// Facts about the run that the numbers do not depend on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunInfo {
+    /// How many shards were run and merged; 1 for a run over everything.
+    pub shards: u32,
+    /// When it began, or the first of the shards, RFC 3339, UTC.
+    pub started_at: String,
+    /// How long it took, or all shards and the merging together, in seconds.
+    pub duration_seconds: f64,
+    /// The part of that after the model was loaded: all sentences, and the intervals and labels.
+    pub analysis_seconds: f64,
+    /// Worker threads, or the most that a shard had.
+    pub threads: usize,
+    /// Operating system; of shards on several, all of them.
+    pub os: String,
+    /// Processor architecture; of shards on several, all of them.
+    pub arch: String,
+}
+
+impl RunInfo {
+    /// Facts about a run on this machine that began at `started_at`.
+    pub fn new(started_at: SystemTime, duration: Duration, analysis: Duration, threads: NonZeroUsize) -> Self {
+        Self {
+            shards: 1,
+            started_at: humantime::format_rfc3339_seconds(started_at).to_string(),
+            duration_seconds: duration.as_secs_f64(),
+            analysis_seconds: analysis.as_secs_f64(),
+            threads: threads.get(),
+            os: std::env::consts::OS.to_owned(),
+            arch: std::env::consts::ARCH.to_owned(),
+        }
+    }
+
+    /// The same with more time taken.
+    pub fn and(self, more: Duration) -> Self {
+        let more = more.as_secs_f64();
+        let (duration_seconds, analysis_seconds) = (self.duration_seconds + more, self.analysis_seconds + more);
+        Self { duration_seconds, analysis_seconds, ..self }
+    }
+
+    /// The facts of the runs of two stages together: of as many shards as the first.
+    pub fn followed_by(self, after: &Self) -> Self {
+        let shards = self.shards;
+        Self { shards, ..self.merged(after) }
+    }
+
+    /// The facts of two shards' runs together: the earlier start, the time that both took.
+    pub fn merged(self, other: &Self) -> Self {
+        let both = |here: String, there: &str| {
+            let known = here.split(", ").any(|one| one == there);
+            if known { here } else { format!("{here}, {there}") }
+        };
+        Self {
+            shards: self.shards + other.shards,
+            // RFC 3339 in UTC sorts as text.
+            started_at: self.started_at.min(other.started_at.clone()),
+            duration_seconds: self.duration_seconds + other.duration_seconds,
+            analysis_seconds: self.analysis_seconds + other.analysis_seconds,
+            threads: self.threads.max(other.threads),
+            os: both(self.os, &other.os),
+            arch: both(self.arch, &other.arch),
+        }
+    }
+}
+
+impl Identity {
+    /// The first thing that another identity has otherwise: its key, and both values.
+    pub fn difference(&self, other: &Self) -> Option<String> {
+        fn value(part: &impl Serialize) -> Value {
+            serde_json::to_value(part).expect("an identity is JSON")
+        }
+        // How comes first: what was read of the corpus depends on it.
+        let how = difference("protocol", &value(&self.protocol), &value(&other.protocol));
+        how.or_else(|| difference("", &value(self), &value(other)))
+    }
+}
+
+fn difference(key: &str, here: &Value, there: &Value) -> Option<String> {
+    match (here, there) {
+        (Value::Object(here), Value::Object(there)) => {
+            let keys: BTreeSet<&String> = here.keys().chain(there.keys()).collect();
+            keys.into_iter().find_map(|name| {
+                let of = |fields: &Map<String, Value>| fields.get(name).cloned().unwrap_or_default();
+                let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+                difference(&key, &of(here), &of(there))
+            })
+        }
+        (Value::Array(here), Value::Array(there)) if here.len() == there.len() => {
+            let mut pairs = here.iter().zip(there).enumerate();
+            pairs.find_map(|(number, (here, there))| difference(&format!("{key}.{number}"), here, there))
+        }
+        (Value::Array(here), Value::Array(there)) => {
+            Some(format!("{key} has {} entries in one and {} in the other", here.len(), there.len()))
+        }
+        _ => (here != there).then(|| format!("{key} is {here} in one and {there} in the other")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_time_is_added_to_both() {
+        let (whole, analysis) = (Duration::from_millis(2500), Duration::from_secs(2));
+        let run = RunInfo::new(SystemTime::UNIX_EPOCH, whole, analysis, NonZeroUsize::MIN).and(Duration::from_secs(3));
+        assert_eq!((run.duration_seconds, run.analysis_seconds), (5.5, 5.0));
+        assert_eq!((run.shards, run.threads, &*run.started_at), (1, 1, "1970-01-01T00:00:00Z"));
+    }
+}

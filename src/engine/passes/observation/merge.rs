@@ -1,0 +1,183 @@
+//! Partials to one observation: what belongs together, and what is missing.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow, bail, ensure};
+
+use super::identity::Identity;
+use super::partial::{self, EXTENSION, Restore};
+use super::{Observation, Stage};
+use crate::sequences::shard::Shard;
+use crate::system::counted::{counted, plural};
+use crate::system::errors::failure::{Class, Classify};
+
+/// How many missing shards a message names.
+const NAMED: usize = 10;
+
+/// Which shards there are of one stage of one run.
+struct Shards<'a> {
+    /// How many there are to be.
+    of: u32,
+    stage: Stage,
+    /// The file of each, by its number.
+    given: BTreeMap<u32, &'a Path>,
+}
+
+impl<'a> Shards<'a> {
+    fn new(path: &'a Path, shard: Shard, stage: Stage) -> Self {
+        Self { of: shard.of(), stage, given: BTreeMap::from([(shard.number(), path)]) }
+    }
+
+    fn add(&mut self, path: &'a Path, shard: Shard, stage: &Stage) -> Result<()> {
+        let (of, others) = (self.of, shard.of());
+        let (here, there) = (path.display(), self.some().display());
+        ensure!(
+            of == others,
+            "cannot merge `{there}` and `{here}`: one is of {} and the other of {others}",
+            counted(of, "shard")
+        );
+        ensure!(
+            self.stage == *stage,
+            "cannot merge `{there}` and `{here}`: they were run after other sums, or by another policy: run one of them again \
+             with the --after of the other"
+        );
+        if let Some(other) = self.given.insert(shard.number(), path) {
+            bail!("`{}` and `{here}` are both shard {shard}: give each shard once", other.display());
+        }
+        Ok(())
+    }
+
+    /// The file of the first that there is.
+    fn some(&self) -> &'a Path {
+        self.given.values().next().expect("there is one")
+    }
+
+    fn missing(&self) -> Vec<u32> {
+        (1..=self.of).filter(|number| !self.given.contains_key(number)).collect()
+    }
+
+    fn ensure_whole(&self) -> Result<()> {
+        let (of, missing) = (self.of, self.missing());
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let mut named: Vec<String> = missing.iter().take(NAMED).map(|number| format!("{number}/{of}")).collect();
+        named.extend((missing.len() > NAMED).then(|| format!("and {} more", missing.len() - NAMED)));
+        let after = if self.stage.is_after() { " that were run with --after" } else { "" };
+        let (shards, are) = (counted(of, "shard"), plural(&missing.len(), "is", "are"));
+        let what = format!("{} of {shards}{after} {are} missing: {}", missing.len(), named.join(", "));
+        Err(anyhow!(what)).class(Class::Incomplete)
+    }
+}
+
+/// Makes sure that partials are of one run, whose first is remembered.
+fn ensure_of_one_run<'a>(first: &mut Option<(&'a Path, Identity)>, path: &'a Path, identity: &Identity) -> Result<()> {
+    let (there, of_first) = first.get_or_insert_with(|| (path, identity.clone()));
+    match of_first.difference(identity) {
+        Some(difference) => bail!("cannot merge `{}` and `{}`: {difference}", there.display(), path.display()),
+        None => Ok(()),
+    }
+}
+
+/// The shards that a set of partials lacks.
+pub struct Missing {
+    /// Their numbers, ascending.
+    pub numbers: Vec<u32>,
+    /// What is wrong with files that are there and no whole partials, so that their shards are missing.
+    pub damaged: Vec<String>,
+}
+
+/// Looks for the shards that partials of one stage of one run lack of all `of`; sums are not looked at.
+/// Fails if two are not of one run or stage or are the same shard, one is of another number of shards, or a file was never a
+/// partial.
+pub fn missing(paths: &[PathBuf], of: u32) -> Result<Missing> {
+    let (mut shards, mut first, mut damaged): (Option<Shards<'_>>, _, _) = (None, None, Vec::new());
+    for path in paths {
+        let header = match partial::read_header(path) {
+            Err(error) if partial::Damaged::is(&error) => {
+                damaged.push(format!("{error:#}"));
+                continue;
+            }
+            read => read?,
+        };
+        let (shown, others) = (path.display(), header.shard.of());
+        if let Some(shards) = shards.as_ref().filter(|shards| shards.stage.is_after() != header.stage.is_after()) {
+            let (first, second) =
+                if shards.stage.is_after() { (path.as_path(), shards.some()) } else { (shards.some(), path.as_path()) };
+            bail!(
+                "`{}` is of the first of two stages and `{}` of the second, and what is missing is told of one: name the parts of one \
+                 stage, as in `*-of-{of}.{EXTENSION}` or `*-of-{of}-after.{EXTENSION}`, or keep each stage in a folder of its own",
+                first.display(),
+                second.display()
+            );
+        }
+        ensure!(others == of, "`{shown}` is shard {} and not of {of}: was the corpus run in {others}?", header.shard);
+        ensure_of_one_run(&mut first, path, &header.identity)?;
+        match &mut shards {
+            Some(shards) => shards.add(path, header.shard, &header.stage)?,
+            none => *none = Some(Shards::new(path, header.shard, header.stage)),
+        }
+    }
+    let numbers = shards.map_or_else(|| (1..=of).collect(), |shards| shards.missing());
+    Ok(Missing { numbers, damaged })
+}
+
+/// The partials of one stage, and their sum.
+struct Gathered<'a> {
+    shards: Shards<'a>,
+    sum: Observation,
+}
+
+impl<'a> Gathered<'a> {
+    fn new(path: &'a Path, shard: Shard, part: Observation) -> Self {
+        Self { shards: Shards::new(path, shard, part.stage.clone()), sum: part }
+    }
+
+    fn add(&mut self, path: &'a Path, shard: Shard, part: &Observation) -> Result<()> {
+        self.shards.add(path, shard, &part.stage)?;
+        self.sum.merge(part);
+        Ok(())
+    }
+
+    /// The sum, if every shard was given.
+    fn whole(self) -> Result<Observation> {
+        self.shards.ensure_whole()?;
+        Ok(self.sum)
+    }
+}
+
+/// Adds up partials, given in any order, that are together all shards of one corpus: of a run of two stages those of the
+/// first, or of both.
+/// Fails if a partial cannot be used, two are not of one run or are the same shard, or a shard is missing.
+pub fn all(paths: &[PathBuf], restore: Restore<'_>) -> Result<Observation> {
+    let mut stages: [Option<Gathered<'_>>; 2] = [None, None];
+    let mut first: Option<(&Path, Identity)> = None;
+    for path in paths {
+        let (shard, part) = partial::read(path, restore)?;
+        ensure_of_one_run(&mut first, path, &part.identity)?;
+        match &mut stages[usize::from(part.stage.is_after())] {
+            Some(gathered) => gathered.add(path, shard, &part)?,
+            none => *none = Some(Gathered::new(path, shard, part)),
+        }
+    }
+    let [first, after] = stages.map(|stage| stage.map(Gathered::whole).transpose());
+    match (first?, after?) {
+        (None, None) => {
+            Err(anyhow!("no shard is there yet: run them, or name their partials")).class(Class::Incomplete)
+        }
+        (None, Some(_)) => {
+            bail!("the sums that these were run after are missing: name the file that --after was given as well")
+        }
+        (Some(first), None) => Ok(first),
+        (Some(mut first), Some(after)) => {
+            let digest = first.digest()?;
+            ensure!(
+                matches!(&after.stage, Stage::After { sums, .. } if *sums == digest),
+                "the partials of the second stage were run after other sums: name the file that --after was given"
+            );
+            first.followed_by(after);
+            Ok(first)
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Observations: sums over a corpus, or over a shard of it, before any ratio and any label.
+//!
+//! Observations of the shards of a corpus add up to that of the whole.
+
+pub mod identity;
+pub mod merge;
+pub mod partial;
+
+use anyhow::{Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::observer::Observer;
+use super::pass::Pass;
+use crate::sequences::tally::Tally;
+use crate::system::errors::failure::{Class, Classify};
+use crate::system::files::digest::hex;
+use identity::{Identity, RunInfo};
+
+/// The sums of all passes, and of what they are.
+pub struct Observation {
+    /// Of what, by what, and how.
+    pub identity: Identity,
+    /// The corpus in numbers.
+    pub tally: Tally,
+    /// Which of the passes were run.
+    pub stage: Stage,
+    /// The sums of each of them.
+    pub passes: Vec<PassSums>,
+    /// Facts about the run, unless they were not wanted.
+    pub run: Option<RunInfo>,
+}
+
+/// The passes of a plan that an observation is of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// All of them.
+    #[default]
+    Whole,
+    /// Those that follow nothing; others follow them.
+    First,
+    /// Those that follow the others.
+    After {
+        /// The [digest](Observation::digest) of the sums of the others over the whole corpus.
+        sums: String,
+        /// That of the policy by which heads had labels.
+        policy: String,
+    },
+    /// All of them, of which some follow the others.
+    Followed {
+        /// The digest of the policy by which heads had labels that these follow from.
+        policy: String,
+    },
+}
+
+impl Stage {
+    /// Whether these are all passes of the plan.
+    pub fn is_whole(&self) -> bool {
+        matches!(self, Self::Whole | Self::Followed { .. })
+    }
+
+    /// Whether these are those that follow the others, alone.
+    pub fn is_after(&self) -> bool {
+        matches!(self, Self::After { .. })
+    }
+
+    /// The digest of the policy by which heads had labels that some of these passes follow from.
+    pub fn policy(&self) -> Option<&str> {
+        match self {
+            Self::Whole | Self::First => None,
+            Self::After { policy, .. } | Self::Followed { policy } => Some(policy),
+        }
+    }
+}
+
+/// The sums of one pass.
+pub struct PassSums {
+    /// The pass.
+    pub pass: Pass,
+    /// Sentences that could be encoded and are in none of its sequences.
+    pub left_out: u64,
+    /// The sums of everybody who looked at it, in the order in which the passes were planned.
+    pub sums: Vec<Box<dyn Observer>>,
+}
+
+impl Observation {
+    /// Adds what was observed over other sentences of the same corpus.
+    /// Panics if the two have not the same identity.
+    pub fn merge(&mut self, other: &Self) {
+        assert_eq!((&self.identity, &self.stage), (&other.identity, &other.stage), "parts of one whole");
+        self.tally.merge(&other.tally);
+        for (pass, other) in self.passes.iter_mut().zip(&other.passes) {
+            pass.left_out += other.left_out;
+            pass.sums.iter_mut().zip(&other.sums).for_each(|(sums, other)| sums.merge(&**other));
+        }
+        self.run = self.run.take().zip(other.run.as_ref()).map(|(run, other)| run.merged(other));
+    }
+
+    /// Adds the passes that follow: afterwards it is as if they had been run with the others.
+    /// Panics if the two have not the same identity, or the other follows nothing.
+    pub fn followed_by(&mut self, after: Self) {
+        assert_eq!(self.identity, after.identity, "stages of one whole");
+        let policy = after.stage.policy().expect("the passes of the second stage follow").to_owned();
+        self.stage = Stage::Followed { policy };
+        self.passes.extend(after.passes);
+        self.run = self.run.take().zip(after.run).map(|(run, after)| run.followed_by(&after));
+    }
+
+    /// A digest of its sums, by which the observations that follow it are known: SHA-256 of their bytes.
+    /// Fails if they cannot be expressed so.
+    pub fn digest(&self) -> Result<String> {
+        let mut hash = Sha256::new();
+        for sums in self.passes.iter().flat_map(|pass| &pass.sums) {
+            let bytes = sums.to_bytes()?;
+            hash.update((bytes.len() as u64).to_le_bytes());
+            hash.update(bytes);
+        }
+        Ok(hex(&hash.finalize()))
+    }
+
+    /// Makes sure that something was observed.
+    /// Fails if the corpus has no sentences, or all were skipped; the reasons are counted.
+    pub fn ensure_not_empty(&self) -> Result<()> {
+        self.not_empty().class(Class::Input)
+    }
+
+    fn not_empty(&self) -> Result<()> {
+        let (tally, corpus) = (&self.tally, &self.identity.corpus.name);
+        if tally.sentences > 0 {
+            return Ok(());
+        }
+        ensure!(!tally.skipped.is_empty(), "corpus `{corpus}` has no sentences");
+        let reasons: Vec<String> =
+            tally.skipped.iter().map(|(reason, count)| format!("{count} {}", reason.describe())).collect();
+        bail!("corpus `{corpus}` leaves nothing to analyse: every sentence was skipped ({})", reasons.join(", "));
+    }
+}

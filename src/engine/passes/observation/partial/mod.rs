@@ -1,0 +1,217 @@
+//! The partial: a file with one shard's [`Observation`], which `headscope merge` adds to the others'.
+//!
+//! | bytes | what they are |
+//! |---|---|
+//! | first line | `MAGIC` and `FORMAT_VERSION` |
+//! | second line | a `Header` as JSON |
+//! | up to the last 32 | the sums by [postcard](https://postcard.jamesmunns.com/wire-format), compressed as one zstd frame |
+//! | last 32 | SHA-256 of all before |
+//!
+//! A file may be damaged or made to harm: its checksum is tested first, what it unpacks to is bounded, and the lengths
+//! of all lists in it are checked before anything relies on them.
+
+use std::fmt;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::identity::{Identity, RunInfo};
+use super::{Observation, PassSums, Stage};
+use crate::passes::observer::countable::ensure_countable;
+use crate::sequences::shard::Shard;
+use crate::sequences::tally::Tally;
+use crate::system::files::{input, output};
+
+/// The file name extension of partials.
+pub const EXTENSION: &str = "headscope";
+
+/// The beginning of every partial, before the version of its format.
+const MAGIC: &str = "headscope partial ";
+
+/// Raised whenever the header or the sums change; a test holds their layout against it.
+pub const FORMAT_VERSION: u32 = 7;
+
+const CHECKSUM_BYTES: usize = 32;
+
+/// The longest partial that is read, in bytes: 1 GiB. One of BERT-large's 384 heads has 5 MB.
+const LONGEST: u64 = 1 << 30;
+
+/// The sums of an empty shard are zeros, which compress without limit: 9 MiB of them for 3000 heads.
+const SMALLEST_UNPACKED_LIMIT: u64 = 64 << 20;
+
+/// Sums of attention hardly compress, and the counts of relations to about a tenth.
+const LARGEST_RATIO: u64 = 256;
+
+/// The facts about a shard beside its sums.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// Which it is.
+    pub shard: Shard,
+    /// Which of the passes were run.
+    #[serde(default, skip_serializing_if = "is_alone")]
+    pub stage: Stage,
+    /// Of what, by what, and how.
+    pub identity: Identity,
+    tally: Tally,
+    run: Option<RunInfo>,
+}
+
+/// Whether there is one stage, of which nothing need be said.
+fn is_alone(stage: &Stage) -> bool {
+    *stage == Stage::Whole
+}
+
+/// The error of a partial that is not what was written: a disk was full, or a copy was cut short.
+#[derive(Clone, Copy, Debug)]
+pub struct Damaged;
+
+impl fmt::Display for Damaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it is damaged or cut short: run its shard again")
+    }
+}
+
+impl std::error::Error for Damaged {}
+
+impl Damaged {
+    /// Whether that is what an error is about.
+    pub fn is(error: &anyhow::Error) -> bool {
+        error.chain().any(<dyn std::error::Error>::is::<Self>)
+    }
+}
+
+/// The name of a shard's file, where the program chooses it; the second of two stages has names of its own.
+pub fn file_name(shard: Shard, is_after: bool) -> String {
+    let stage = if is_after { "-after" } else { "" };
+    format!("{}-of-{}{stage}.{EXTENSION}", shard.number(), shard.of())
+}
+
+/// The sums of one pass as bytes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PassBytes {
+    /// [`PassSums::left_out`](super::PassSums)
+    pub left_out: u64,
+    /// The sums of everybody who looked at it.
+    pub sums: Vec<Vec<u8>>,
+}
+
+/// One shard as the bytes of a partial.
+/// Fails if it cannot be expressed in the format.
+pub fn render(shard: Shard, observation: &Observation) -> Result<Vec<u8>> {
+    let Observation { identity, tally, stage, passes, run } = observation;
+    let (stage, identity, tally, run) = (stage.clone(), identity.clone(), tally.clone(), run.clone());
+    let header = Header { shard, stage, identity, tally, run };
+    let pass = |pass: &PassSums| -> Result<PassBytes> {
+        let sums = pass.sums.iter().map(|sums| sums.to_bytes()).collect::<Result<_>>()?;
+        Ok(PassBytes { left_out: pass.left_out, sums })
+    };
+    let body: Vec<PassBytes> = passes.iter().map(pass).collect::<Result<_>>()?;
+    seal(&serde_json::to_string(&header)?, &postcard::to_stdvec(&body)?)
+}
+
+/// Packs `sums` and puts the file together, whatever is in it: what fuzzing makes up passes the checksum, too.
+/// Fails for no its arguments.
+pub fn seal(header: &str, sums: &[u8]) -> Result<Vec<u8>> {
+    let beginning = format!("{MAGIC}{FORMAT_VERSION}\n{header}\n").into_bytes();
+    let mut packed = zstd::Encoder::new(beginning, zstd::DEFAULT_COMPRESSION_LEVEL)?;
+    packed.write_all(sums)?;
+    let mut bytes = packed.finish()?;
+    let checksum = Sha256::digest(&bytes);
+    bytes.extend_from_slice(&checksum);
+    Ok(bytes)
+}
+
+/// Makes sums of the bytes of all passes of a stage, and checks that they are those of a run by that protocol.
+pub type Restore<'a> = &'a dyn Fn(&Identity, &Stage, Vec<PassBytes>) -> Result<Vec<PassSums>>;
+
+/// Reads the partial at `path`.
+/// Fails if it cannot be read, is no partial, is one of another format, or is damaged.
+pub fn read(path: &Path, restore: Restore<'_>) -> Result<(Shard, Observation)> {
+    let bytes = bytes(path).with_context(|| failed(path))?;
+    parse(&bytes, restore).with_context(|| failed(path))
+}
+
+/// Reads the header of the partial at `path`, all of which is as it was written; its sums stay packed.
+/// Fails as [`read`], but for sums that cannot be read.
+pub fn read_header(path: &Path) -> Result<Header> {
+    let bytes = bytes(path).with_context(|| failed(path))?;
+    Ok(checked(&bytes).with_context(|| failed(path))?.0)
+}
+
+/// The same of a file that is to be written, if it is there; it is no input.
+/// Fails as [`read_header`].
+pub fn earlier_header(path: &Path) -> Result<Option<Header>> {
+    let bytes = output::earlier_bytes(path, LONGEST).with_context(|| failed(path))?;
+    bytes.map(|bytes| Ok(checked(&bytes).with_context(|| failed(path))?.0)).transpose()
+}
+
+fn failed(path: &Path) -> String {
+    format!("cannot use partial `{}`", path.display())
+}
+
+fn bytes(path: &Path) -> Result<Vec<u8>> {
+    let mut file = input::open(path)?;
+    let mut bytes = input::read_all((&mut file).take(MAGIC.len() as u64), LONGEST)?;
+    // Anything else, however large, is not read to its end.
+    ensure_begun(&bytes)?;
+    bytes.extend(input::read_all(file, LONGEST)?);
+    Ok(bytes)
+}
+
+/// Makes sure that a file begins as a partial does.
+fn ensure_begun(bytes: &[u8]) -> Result<()> {
+    let beginning = &bytes[..bytes.len().min(MAGIC.len())];
+    ensure!(MAGIC.as_bytes().starts_with(beginning), "it is not what `headscope analyze --shard` writes");
+    ensure!(beginning.len() == MAGIC.len(), Damaged);
+    Ok(())
+}
+
+fn parse(bytes: &[u8], restore: Restore<'_>) -> Result<(Shard, Observation)> {
+    let (Header { shard, stage, identity, tally, run }, packed) = checked(bytes)?;
+    let body: Vec<PassBytes> = postcard::from_bytes(&unpack(packed)?).context("its sums cannot be read")?;
+    ensure_countable(&(&tally, &run, body.iter().map(|pass| pass.left_out).collect::<Vec<_>>()))?;
+    let runs = run.as_ref().map_or(1, |run| run.shards);
+    ensure!(runs == 1 || shard == Shard::WHOLE, "its header has the run of several shards");
+    let passes = restore(&identity, &stage, body)?;
+    Ok((shard, Observation { identity, tally, stage, passes, run }))
+}
+
+/// The header of a partial, the checksum of which is right, and its packed sums.
+fn checked(bytes: &[u8]) -> Result<(Header, &[u8])> {
+    ensure_begun(bytes)?;
+    let (version, rest) = line(&bytes[MAGIC.len()..])?;
+    let version = str::from_utf8(version).ok().and_then(|version| version.parse::<u32>().ok());
+    match version.context("it has no format version")? {
+        FORMAT_VERSION => {}
+        other => bail!(
+            "it has format version {other}, this program reads {FORMAT_VERSION}: \
+            use the version of headscope that wrote it, or remove it and run its shard again"
+        ),
+    }
+    let contents = bytes.len().checked_sub(CHECKSUM_BYTES).ok_or(Damaged)?;
+    ensure!(Sha256::digest(&bytes[..contents])[..] == bytes[contents..], Damaged);
+    let (header, rest) = line(rest)?;
+    let header: Header = serde_json::from_slice(header).context("its header is not that of a partial")?;
+    let packed = rest.len().checked_sub(CHECKSUM_BYTES).map(|end| &rest[..end]).ok_or(Damaged)?;
+    Ok((header, packed))
+}
+
+/// The first line, without its end, and what follows.
+fn line(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
+    let end = bytes.iter().position(|&byte| byte == b'\n').ok_or(Damaged)?;
+    Ok((&bytes[..end], &bytes[end + 1..]))
+}
+
+fn unpack(packed: &[u8]) -> Result<Vec<u8>> {
+    let limit = SMALLEST_UNPACKED_LIMIT.max(LARGEST_RATIO * packed.len() as u64);
+    let mut bytes = Vec::new();
+    zstd::Decoder::new(packed)?.take(limit + 1).read_to_end(&mut bytes).context("its sums cannot be unpacked")?;
+    ensure!(bytes.len() as u64 <= limit, "its sums unpack to more than {limit} bytes");
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+use super::*;
+use crate::corpus::{CorpusIdentity, FileIdentity, Format, Repeats};
+use crate::model::grid::HeadGrid;
+use crate::passes::control::{Control, ControlKind};
+use crate::passes::observation::identity::{ModelInfo, Protocol, Studies, Tool};
+use crate::passes::observer::{Lent, Sums, restored, sums, watching};
+use crate::passes::pass::Pass;
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::sequences::tally::{FileTally, SkipReason};
+use crate::stats::blocks::BLOCKS;
+
+const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
+
+/// The simplest sums there are.
+#[derive(Clone, Serialize, Deserialize)]
+struct Count(u32);
+
+impl Sums for Count {
+    type Begun = ();
+
+    fn begin(&mut self, _: &Sequence) {}
+
+    fn head(&mut self, (): &mut (), _: &mut Lent<'_>) {
+        self.0 += 1;
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.0 += other.0;
+    }
+
+    fn fits(&self, _: HeadGrid, _: FromToken) -> bool {
+        true
+    }
+}
+
+/// Any number of counts in any number of passes.
+fn restore(_: &Identity, _: &Stage, passes: Vec<PassBytes>) -> Result<Vec<PassSums>> {
+    let pass = |PassBytes { left_out, sums }: PassBytes| -> Result<PassSums> {
+        let sums = sums.iter().map(|bytes| restored::<Count>(bytes)).collect::<Result<_>>()?;
+        Ok(PassSums { pass: Pass::PLAIN, left_out, sums })
+    };
+    passes.into_iter().map(pass).collect()
+}
+
+fn observation() -> Observation {
+    let text = |text: &str| text.to_owned();
+    let model = ModelInfo {
+        id: text("tiny"),
+        revision: None,
+        family: text("bert"),
+        layers: GRID.layers,
+        heads: GRID.heads,
+        head_dim: 1,
+        hidden_size: 2,
+        vocab_size: 3,
+        masked_lm_head: false,
+        objective: None,
+        config_sha256: text("c"),
+        weights_sha256: text("w"),
+        tokenizer_sha256: [(text("tokenizer.json"), text("t"))].into(),
+    };
+    let protocol = Protocol {
+        max_tokens: 8,
+        truncate: false,
+        limit: None,
+        from_token: FromToken::Mean,
+        blocks: BLOCKS,
+        controls: vec![Control { kind: ControlKind::ShuffledWords, seed: 0 }],
+        removed: Vec::new(),
+        ablation: None,
+        counts: None,
+        probes: Vec::new(),
+        left_out: Vec::new(),
+        studies: Studies { names: vec![text("attention")], flags: [(text("clark2019"), false)].into() },
+    };
+    let corpus = CorpusIdentity {
+        name: text("corpus"),
+        files: vec![FileIdentity { name: text("corpus"), format: Format::Conllu, sha256: text("s"), generated: None }],
+        repeats: Repeats::default(),
+    };
+    Observation {
+        identity: Identity { tool: Tool::default(), model, corpus, protocol },
+        tally: Tally {
+            sentences: 1,
+            tokens: 4,
+            text_tokens: 2,
+            unknown: 0,
+            words: 2,
+            longest: 4,
+            skipped: [(SkipReason::NoTokens, 1)].into(),
+            truncated: 0,
+            unannotated: 0,
+            untagged: 0,
+            passed_over: 0,
+            files: vec![FileTally { sentences: 1, tokens: 4, words: 2, skipped: 1 }],
+        },
+        stage: Stage::Whole,
+        passes: vec![
+            PassSums { pass: Pass::PLAIN, left_out: 1, sums: vec![watching(Count(300)), watching(Count(2))] },
+            PassSums { pass: Pass::PLAIN, left_out: 0, sums: Vec::new() },
+        ],
+        run: None,
+    }
+}
+
+fn partial() -> Vec<u8> {
+    render(Shard::WHOLE, &observation()).unwrap()
+}
+
+fn refusal(bytes: &[u8]) -> String {
+    format!("{:#}", parse(bytes, &restore).err().expect("a refusal"))
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let (shard, read) = parse(&partial(), &restore).unwrap();
+    assert_eq!((shard, &read.identity, &read.tally), (Shard::WHOLE, &observation().identity, &observation().tally));
+    let counts: Vec<u32> = read.passes[0].sums.iter().map(|count| sums::<Count>(&**count).0).collect();
+    assert_eq!((read.passes[0].left_out, counts, read.passes.len()), (1, vec![300, 2], 2));
+    assert_eq!(render(shard, &read).unwrap(), partial());
+}
+
+#[test]
+fn damage_is_noticed_wherever_it_is() {
+    let whole = partial();
+    for place in 0..whole.len() {
+        assert!(parse(&whole[..place], &restore).is_err(), "cut at {place}");
+        let mut flipped = whole.clone();
+        flipped[place] ^= 1;
+        assert!(parse(&flipped, &restore).is_err(), "flipped at {place}");
+    }
+    let mut longer = whole;
+    longer.push(0);
+    assert!(refusal(&longer).contains("damaged"));
+}
+
+#[test]
+fn counts_that_cannot_be_added_up_are_refused() {
+    let half = Shard::try_from((1, 2)).unwrap();
+    let changed = |change: &dyn Fn(&mut Observation)| {
+        let mut observation = observation();
+        change(&mut observation);
+        refusal(&render(half, &observation).unwrap())
+    };
+    assert!(changed(&|it| it.tally.tokens = u64::MAX).contains("a count of more than 70368744177664"));
+    assert!(changed(&|it| it.passes[1].left_out = 1 << 47).contains("a count of more than"));
+    let run = |shards| RunInfo {
+        shards,
+        started_at: String::new(),
+        duration_seconds: 1.0,
+        analysis_seconds: 1.0,
+        threads: 1,
+        os: String::new(),
+        arch: String::new(),
+    };
+    assert!(changed(&|it| it.run = Some(run(2))).contains("the run of several shards"));
+    // A shard is one run, the whole may be merged of several.
+    for (shard, shards) in [(half, 1), (Shard::WHOLE, 2)] {
+        let ran = Observation { run: Some(run(shards)), ..observation() };
+        assert!(parse(&render(shard, &ran).unwrap(), &restore).is_ok());
+    }
+}
+
+#[test]
+fn another_format_version_is_named() {
+    let other = String::from("headscope partial 9\nwhatever");
+    assert!(refusal(other.as_bytes()).contains("format version 9, this program reads 7"));
+}
+
+#[test]
+fn sums_that_unpack_without_end_are_cut_off() {
+    let header = String::from_utf8(line(line(&partial()).unwrap().1).unwrap().0.to_vec()).unwrap();
+    let zeros = vec![0; usize::try_from(SMALLEST_UNPACKED_LIMIT).unwrap() + 1];
+    let bomb = seal(&header, &zeros).unwrap();
+    assert!(bomb.len() < 10_000);
+    assert!(refusal(&bomb).contains("unpack to more than"));
+}

@@ -1,0 +1,185 @@
+//! A pass as a value: which sequences go through which weights, and which heads are removed.
+//!
+//! Passes that are equal run once, and whoever wants one looks at the same forward pass.
+
+use super::control::{Control, ControlKind};
+use crate::model::forward::gates::{Gate, Gates};
+use crate::model::grid::HeadPlace;
+use crate::sequences::derived::repeats::Repeats;
+
+/// One pass over a corpus.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pass {
+    /// The sequences that are made of the corpus.
+    pub sequences: Sequences,
+    /// The weights that they go through.
+    pub weights: Weights,
+    /// The heads that are removed, ascending: at every position zeros stand for their contexts, before the output
+    /// projection.
+    pub removed: Vec<HeadPlace>,
+    /// The sentences that go through.
+    pub portion: Portion,
+    /// Whether observers are shown, of each sequence, the derivatives of its loss by the gates of all heads, and nothing
+    /// else: each gate goes from the head as it is towards what the [`Ablation`](super::ablation::Ablation) puts in its
+    /// place.
+    pub derivatives: bool,
+}
+
+/// Sequences that can be made of the sentences of a corpus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sequences {
+    /// Each sentence by itself.
+    Sentences,
+    /// Each sentence by itself, its words in random order.
+    Shuffled {
+        /// The seed of the order.
+        seed: u64,
+    },
+    /// Pairs of segments of consecutive sentences, as [`crate::sequences::derived::pairs`] packs them.
+    Pairs {
+        /// The longest pair, in tokens, special tokens included; less if the model has fewer positions.
+        max_tokens: usize,
+    },
+    /// Windows of documents, as [`crate::sequences::derived::windows`] makes them, of at most as many tokens as a sentence.
+    Windows,
+    /// Pairs of sentences, as [`crate::sequences::derived::sentence_pairs`] makes them.
+    SentencePairs,
+    /// Each sentence with whole words masked or replaced, as the model was trained by [`crate::sequences::derived::corrupted`]; it
+    /// predicts their tokens, or tells which are replaced.
+    Corrupted(Phases),
+    /// No sentences of the corpus: random tokens, twice, as [`crate::sequences::derived::repeats`] makes them.
+    Repeats(Repeats),
+}
+
+/// Weights that an architecture can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weights {
+    /// The checkpoint's.
+    Trained,
+    /// Those of an untrained model.
+    Fresh {
+        /// The seed of the initialisation.
+        seed: u64,
+    },
+}
+
+/// A portion of the sentences of a corpus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Portion {
+    /// All of them.
+    All,
+    /// A sample of the size that the [`Ablation`](super::ablation::Ablation) says: for what runs each of them many times.
+    Sample,
+    /// Those of the sample that are in blocks of odd number: for what was chosen on the others.
+    OddSample,
+}
+
+/// How many variants of each sentence have words masked or replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phases {
+    /// As many as the [`Ablation`](super::ablation::Ablation) says.
+    Asked,
+    /// As many as it takes for every word to be masked or replaced in one.
+    All,
+}
+
+impl Pass {
+    /// The sentences through the checkpoint's weights.
+    pub const PLAIN: Self = Self {
+        sequences: Sequences::Sentences,
+        weights: Weights::Trained,
+        removed: Vec::new(),
+        portion: Portion::All,
+        derivatives: false,
+    };
+
+    /// Whether its weights are those of a head that predicts, too.
+    pub fn predicts(&self) -> bool {
+        matches!(self.sequences, Sequences::Corrupted(_))
+    }
+
+    /// The same pass without these heads as well.
+    pub fn without(mut self, removed: &[HeadPlace]) -> Self {
+        self.removed.extend(removed);
+        self.removed.sort_unstable();
+        self.removed.dedup();
+        self
+    }
+
+    /// The interventions that remove its heads.
+    pub fn gates(&self) -> Gates {
+        let mut gates = Gates::default();
+        for &HeadPlace { layer, head } in &self.removed {
+            gates.set(layer, head, Gate::scale(0.0));
+        }
+        gates
+    }
+
+    /// The same pass with what `control` takes away; `None` if there is nothing of that in it.
+    pub fn under(self, control: Control) -> Option<Self> {
+        let seed = control.seed;
+        match (control.kind, self.sequences) {
+            (ControlKind::RandomInit, _) => Some(Self { weights: Weights::Fresh { seed }, ..self }),
+            (ControlKind::ShuffledWords, Sequences::Sentences | Sequences::Shuffled { .. }) => {
+                Some(Self { sequences: Sequences::Shuffled { seed }, ..self })
+            }
+            // Of a pair the words' sentences count, and shuffling leaves every word in its own.
+            (
+                ControlKind::ShuffledWords,
+                Sequences::Pairs { .. }
+                | Sequences::SentencePairs
+                | Sequences::Windows
+                | Sequences::Corrupted(_)
+                | Sequences::Repeats(_),
+            ) => None,
+        }
+    }
+}
+
+/// Puts together what is wanted of equal passes, in the order in which passes are first wanted.
+pub fn shared<W>(wanted: impl IntoIterator<Item = (Pass, W)>) -> Vec<(Pass, Vec<W>)> {
+    let mut passes: Vec<(Pass, Vec<W>)> = Vec::new();
+    for (pass, want) in wanted {
+        match passes.iter_mut().find(|(known, _)| *known == pass) {
+            Some((_, wants)) => wants.push(want),
+            None => passes.push((pass, vec![want])),
+        }
+    }
+    passes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_passes_are_one() {
+        let pairs = Pass { sequences: Sequences::Pairs { max_tokens: 128 }, ..Pass::PLAIN };
+        let shared = shared([(Pass::PLAIN, 'a'), (pairs.clone(), 'b'), (Pass::PLAIN, 'c')]);
+        assert_eq!(shared, [(Pass::PLAIN, vec!['a', 'c']), (pairs, vec!['b'])]);
+    }
+
+    #[test]
+    fn removals_are_a_part_of_the_pass() {
+        let removal = |layer, head| HeadPlace { layer, head };
+        let one = Pass::PLAIN.without(&[removal(1, 0), removal(0, 2)]).without(&[removal(1, 0)]);
+        assert_eq!(one.removed, [removal(0, 2), removal(1, 0)]);
+        assert_ne!(one, Pass::PLAIN);
+        let gates = one.gates();
+        assert_eq!((gates.of(0, 2), gates.of(0, 1)), (Some(&Gate::scale(0.0)), None));
+    }
+
+    #[test]
+    fn a_control_takes_one_thing_away() {
+        let control = |kind, seed| Control { kind, seed };
+        let fresh = Pass::PLAIN.under(control(ControlKind::RandomInit, 2));
+        assert_eq!(fresh.unwrap(), Pass { weights: Weights::Fresh { seed: 2 }, ..Pass::PLAIN });
+        let shuffled = Pass::PLAIN.under(control(ControlKind::ShuffledWords, 1));
+        assert_eq!(shuffled.unwrap(), Pass { sequences: Sequences::Shuffled { seed: 1 }, ..Pass::PLAIN });
+        for sequences in [Sequences::Repeats(Repeats { masked: false }), Sequences::SentencePairs] {
+            let pass = Pass { sequences, ..Pass::PLAIN };
+            assert_eq!(pass.clone().under(control(ControlKind::ShuffledWords, 1)), None);
+            assert_eq!(pass.under(control(ControlKind::RandomInit, 1)).unwrap().sequences, sequences);
+        }
+    }
+}

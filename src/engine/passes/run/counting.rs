@@ -1,0 +1,32 @@
+//! The tokens of a whole corpus, counted before any pass over it: what some studies must know beforehand.
+
+use anyhow::Result;
+
+use super::workers::TokenizedSentences;
+use crate::corpus::{Corpus, CorpusIdentity, Input};
+use crate::model::tokenizer::ModelTokenizer;
+use crate::sequences::counts::Counting;
+use crate::sequences::sample::Sample;
+use crate::sequences::shard::Shard;
+use crate::sequences::tokenize::SentenceTokenizer;
+
+/// Counts the text tokens of the sentences of a corpus that can be analysed, those of all shards; also says what was
+/// read.
+/// Fails if the corpus cannot be read, or a sentence cannot be tokenised.
+pub fn count(
+    corpus: &[Input],
+    tokenizer: &ModelTokenizer,
+    max_tokens: usize,
+    truncate: bool,
+    limit: Option<u64>,
+) -> Result<(Counting, CorpusIdentity)> {
+    let encoder = SentenceTokenizer::new(tokenizer, max_tokens, truncate);
+    let (corpus, left) = (Corpus::open(corpus)?, limit.unwrap_or(u64::MAX));
+    let mut sentences =
+        TokenizedSentences { corpus, encoder, shard: Shard::WHOLE, sample: Sample::ALL, odd_only: false, left };
+    let mut counting = Counting::default();
+    for sequence in sentences.by_ref() {
+        counting.add(&sequence?);
+    }
+    Ok((counting, sentences.corpus.into_identity()?))
+}

@@ -1,0 +1,367 @@
+//! Passes over a shard of a corpus: sentences in, the sums of all observers out.
+
+pub mod counting;
+pub mod derivatives;
+pub mod patches;
+pub mod show;
+pub mod variants;
+pub mod workers;
+
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::ablation::choice::Sensitivity;
+use super::ablation::means::{ContextSums, StandIns};
+use super::ablation::{Ablation, Conditions, Replacement};
+use super::beforehand::Beforehand;
+use super::observation::PassSums;
+use super::observation::identity::Protocol;
+use super::observer::{self, Observer, Panel, watching};
+use super::pass::{Pass, Phases, Portion, Sequences, Weights};
+use crate::corpus::{Corpus, CorpusIdentity, Index, Input};
+use crate::model::Model;
+use crate::model::forward::Encoder;
+use crate::model::forward::gates::Gate;
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::model::parameters::Objective;
+use crate::sequences::counts::TokenCounts;
+use crate::sequences::derived::corrupted::{Corrupted, Corruption, Noise, PERIOD};
+use crate::sequences::derived::pairs::Pairs;
+use crate::sequences::derived::repeats::Repeats;
+use crate::sequences::derived::sentence_pairs::SentencePairs;
+use crate::sequences::derived::shuffle::shuffled;
+use crate::sequences::derived::windows::Windows;
+use crate::sequences::frame::Frame;
+use crate::sequences::sample::Sample;
+use crate::sequences::sequence::Sequence;
+use crate::sequences::shard::Shard;
+use crate::sequences::tally::Tally;
+use crate::sequences::tokenize::SentenceTokenizer;
+use crate::system::progress::Analysis;
+use derivatives::differentiate;
+use variants::{Missing, Turns};
+use workers::{TokenizedSentences, sum_up};
+
+/// Everything that the passes over one shard of a corpus have in common.
+pub struct Runner<'a> {
+    /// The corpus, in the order it is read.
+    pub corpus: &'a [Input],
+    /// Its index, by which only the part that is run is read.
+    pub index: Option<&'a Arc<Index>>,
+    /// The part of it that is run.
+    pub shard: Shard,
+    /// The model.
+    pub model: &'a Model,
+    /// How the corpus is observed.
+    pub protocol: &'a Protocol,
+    /// Whether a sentence that must be left out is an error.
+    pub strict: bool,
+    /// Worker threads.
+    pub threads: NonZeroUsize,
+    /// How often each token is in the whole corpus, if some study asks for it.
+    pub counts: Option<Arc<TokenCounts>>,
+    /// What stands for removed heads, as far as it is known.
+    pub stand_ins: &'a StandIns,
+}
+
+/// A corpus that passes were run over.
+pub struct Outcome {
+    /// The corpus in numbers.
+    pub tally: Tally,
+    /// Its identity.
+    pub corpus: CorpusIdentity,
+    /// The sums of each pass.
+    pub passes: Vec<PassSums>,
+}
+
+impl Runner<'_> {
+    /// Runs each pass once, with all who look at it. `opened` is the corpus, for the first of them.
+    /// Fails if the corpus cannot be read, is not the same each time, or a forward pass fails.
+    /// Panics if there is no pass.
+    pub fn run(&self, opened: Corpus, passes: Vec<(Pass, Vec<Box<dyn Observer>>)>) -> Result<Outcome> {
+        let mut passes = passes.into_iter();
+        let (pass, observers) = passes.next().expect("at least one pass");
+        let turns = Turns::once(pass.gates());
+        let (first, tally, corpus) = self.over_corpus(opened, self.everything(), pass, observers, &turns)?;
+        let mut done = vec![first];
+        done.extend(self.run_again(&corpus, passes)?);
+        Ok(Outcome { tally, corpus, passes: done })
+    }
+
+    /// Runs further passes over the corpus, which was this one.
+    /// Fails as [`Runner::run`].
+    pub fn run_again(
+        &self,
+        corpus: &CorpusIdentity,
+        passes: impl IntoIterator<Item = (Pass, Vec<Box<dyn Observer>>)>,
+    ) -> Result<Vec<PassSums>> {
+        let run = |(pass, observers): (Pass, Vec<Box<dyn Observer>>)| match pass.sequences {
+            Sequences::Repeats(repeats) => self.over_repeats(repeats, pass, observers),
+            _ if pass.portion != Portion::All => {
+                let turns = self.turns(corpus, &pass, &observers)?;
+                self.again(corpus, self.sampled(corpus, self.shard, &pass), pass, observers, &turns)
+            }
+            _ => {
+                let turns = Turns::once(pass.gates());
+                self.again(corpus, self.everything(), pass, observers, &turns)
+            }
+        };
+        passes.into_iter().map(run).collect()
+    }
+
+    /// The turns that the observers of a sampled pass ask for; of one with derivatives the first turn alone, with all
+    /// heads on their way.
+    fn turns(&self, corpus: &CorpusIdentity, pass: &Pass, observers: &[Box<dyn Observer>]) -> Result<Turns> {
+        let once = Turns::once(pass.gates());
+        let mut missing: BTreeSet<Missing> = observers.iter().flat_map(|observer| observer.turns()).collect();
+        if missing.is_empty() && !pass.derivatives {
+            return Ok(once);
+        }
+        let gates = self.gates(corpus, pass)?;
+        let grid = self.model.grid();
+        if pass.derivatives {
+            return Ok(once.towards(grid, &gates));
+        }
+        if self.chooses(pass)
+            && let Some(choice) = self.ablation().effect_of
+        {
+            let sensitivities = self.sensitivities(corpus, pass, &once.clone().towards(grid, &gates))?;
+            let chosen: BTreeSet<HeadPlace> = choice.of(&sensitivities).into_iter().map(|at| grid.place(at)).collect();
+            missing.retain(|missing| missing.len() > 1 || missing.is_subset(&chosen));
+        }
+        Ok(once.without(missing, grid, &gates))
+    }
+
+    /// Whether only some heads are removed one by one in a pass.
+    fn chooses(&self, pass: &Pass) -> bool {
+        self.ablation().effect_of.is_some() && pass.predicts() && !pass.derivatives
+    }
+
+    /// The sensitivity of the loss to each head, of all shards.
+    fn sensitivities(&self, corpus: &CorpusIdentity, pass: &Pass, towards: &Turns) -> Result<Vec<f64>> {
+        let sums = vec![watching(Sensitivity::new(self.model.grid()))];
+        let (whole, pass) = (self.sampled(corpus, Shard::WHOLE, pass), Pass { derivatives: true, ..pass.clone() });
+        let seen = self.again(corpus, whole, pass, sums, towards)?;
+        Ok(observer::sums::<Sensitivity>(&*seen.sums[0]).values())
+    }
+
+    /// What stands for each head when it is removed, `[layers * heads]`.
+    fn gates(&self, corpus: &CorpusIdentity, pass: &Pass) -> Result<Vec<Gate>> {
+        let (grid, head_dim) = (self.model.grid(), self.model.architecture.config.head_dim());
+        Ok(match self.ablation().removal {
+            Replacement::Zero => vec![Gate::scale(0.0); grid.count()],
+            Replacement::Mean => {
+                let plain = Pass { derivatives: false, ..pass.clone() };
+                self.stand_ins.of(&plain, || {
+                    let contexts = vec![watching(ContextSums::new(grid, head_dim))];
+                    // Of all shards, so that each removes the same.
+                    let whole = self.sampled(corpus, Shard::WHOLE, pass);
+                    let once = Turns::once(pass.gates());
+                    let seen = self.again(corpus, whole, plain.clone(), contexts, &once)?;
+                    let means = observer::sums::<ContextSums>(&*seen.sums[0]).means();
+                    Ok(means.into_iter().map(Gate::replace).collect())
+                })?
+            }
+        })
+    }
+
+    /// One more pass over the corpus, which was this one.
+    fn again(
+        &self,
+        corpus: &CorpusIdentity,
+        part: Part,
+        pass: Pass,
+        observers: Vec<Box<dyn Observer>>,
+        turns: &Turns,
+    ) -> Result<PassSums> {
+        let opened = Corpus::open_with(self.corpus, &self.protocol.probes, self.index)?;
+        let (sums, _, again) = self.over_corpus(opened, part, pass, observers, turns)?;
+        corpus.ensure_same(&again)?;
+        Ok(sums)
+    }
+
+    /// All sentences of the shard.
+    fn everything(&self) -> Part {
+        Part { shard: self.shard, sample: Sample::ALL, odd_only: false, sequences: self.protocol.limit }
+    }
+
+    /// The sentences of a shard that are in the sample.
+    fn sampled(&self, corpus: &CorpusIdentity, shard: Shard, pass: &Pass) -> Part {
+        let sample = Sample::new(self.ablation().sample, corpus.repeats.read);
+        let odd_only = pass.portion == Portion::OddSample;
+        // A family has the number of its first sentence, and most have one: about as many are odd as sentences are.
+        let takes = |&index: &u64| shard.takes(index) && sample.takes(index) && (!odd_only || index % 2 == 1);
+        let sentences = (0..corpus.repeats.read).filter(takes).count();
+        let variants = match pass.sequences {
+            Sequences::Corrupted(phases) => self.phases(phases),
+            _ => 1,
+        };
+        Part { shard, sample, odd_only, sequences: Some(sentences as u64 * u64::from(variants)) }
+    }
+
+    /// How heads are removed.
+    fn ablation(&self) -> Ablation {
+        self.protocol.ablation.unwrap_or_default()
+    }
+
+    /// How many variants of each sentence have words masked or replaced.
+    fn phases(&self, phases: Phases) -> u8 {
+        match phases {
+            Phases::Asked => self.ablation().phases,
+            Phases::All => PERIOD,
+        }
+    }
+
+    /// A pass over what is made of the sentences of the corpus.
+    fn over_corpus(
+        &self,
+        corpus: Corpus,
+        Part { shard, sample, odd_only, sequences }: Part,
+        pass: Pass,
+        observers: Vec<Box<dyn Observer>>,
+        turns: &Turns,
+    ) -> Result<(PassSums, Tally, CorpusIdentity)> {
+        let Self { model, protocol, .. } = *self;
+        let corpus = corpus.only(|mut sentences| sentences.any(|index| shard.takes(index) && sample.takes(index)));
+        let progress = Analysis::new(sequences, corpus.bytes(), corpus.bytes_read());
+        let tokenizer =
+            SentenceTokenizer::new(&model.tokenizer, protocol.max_tokens, protocol.truncate).strict(self.strict);
+        let left = protocol.limit.unwrap_or(u64::MAX);
+        let mut sentences = TokenizedSentences { corpus, encoder: tokenizer, shard, sample, odd_only, left };
+        let sum = |sequences: &mut Sequencer<'_>| self.sum(&pass, observers, turns, sequences, &progress);
+        let (sums, left_out) = match pass.sequences {
+            Sequences::Sentences => (sum(&mut sentences)?, 0),
+            Sequences::Shuffled { seed } => {
+                let shuffle = |sentence: Result<Sequence>| sentence.map(|sentence| shuffled(&sentence, seed));
+                (sum(&mut sentences.by_ref().map(shuffle))?, 0)
+            }
+            Sequences::Pairs { max_tokens } => {
+                let max_tokens = max_tokens.min(model.architecture.config.positions());
+                let mut pairs = Pairs::new(sentences.by_ref(), max_tokens);
+                (sum(&mut pairs)?, pairs.dropped())
+            }
+            Sequences::Windows => (sum(&mut Windows::new(sentences.by_ref(), protocol.max_tokens))?, 0),
+            Sequences::SentencePairs => {
+                let segments = model.architecture.config.type_vocab_size;
+                let frame = Frame::of_pair(&model.tokenizer)?.map(|frame| frame.with_segments(segments));
+                let mut pairs = SentencePairs::new(sentences.by_ref(), frame, protocol.max_tokens);
+                (sum(&mut pairs)?, pairs.left_out())
+            }
+            Sequences::Corrupted(phases) => {
+                let mut corrupted = Corrupted::new(sentences.by_ref(), self.corruption(phases)?);
+                (sum(&mut corrupted)?, corrupted.left_out())
+            }
+            Sequences::Repeats(_) => unreachable!("they are not made of the corpus"),
+        };
+        let TokenizedSentences { corpus, encoder, .. } = sentences;
+        let tally = Tally { passed_over: corpus.passed_over(), ..encoder.into_tally() };
+        Ok((PassSums { pass, left_out, sums }, tally, corpus.into_identity()?))
+    }
+
+    /// A pass over sequences that need no corpus; of several shards each has its part of them.
+    fn over_repeats(&self, repeats: Repeats, pass: Pass, observers: Vec<Box<dyn Observer>>) -> Result<PassSums> {
+        let positions = self.model.architecture.config.positions();
+        let made = repeats.sequences(&self.model.tokenizer, positions)?;
+        let mut own = made.into_iter().filter(|sequence| self.shard.takes(sequence.index)).map(Ok);
+        let (turns, progress) = (Turns::once(pass.gates()), Analysis::new(None, None, Arc::default()));
+        let sums = self.sum(&pass, observers, &turns, &mut own, &progress)?;
+        Ok(PassSums { pass, left_out: 0, sums })
+    }
+
+    /// What is done to sentences for the model to tell what they were.
+    fn corruption(&self, phases: Phases) -> Result<Corruption> {
+        let Model { tokenizer, id, objective, .. } = self.model;
+        let noise = match objective.with_context(|| format!("`{id}` has no head that predicts"))? {
+            Objective::MaskedTokens => {
+                Noise::Mask(tokenizer.mask().with_context(|| format!("the tokenizer of `{id}` has no mask token"))?)
+            }
+            Objective::ReplacedTokens => {
+                let unigrams = self.counts.as_ref().and_then(|counts| counts.unigrams());
+                Noise::Replace(Arc::new(unigrams.context("words are to be replaced, and no token was counted")?))
+            }
+        };
+        Ok(Corruption { phases: self.phases(phases), noise, unknown: tokenizer.unknown() })
+    }
+
+    /// Shows the sequences to the observers in all turns, by the weights that the pass says.
+    fn sum(
+        &self,
+        pass: &Pass,
+        observers: Vec<Box<dyn Observer>>,
+        turns: &Turns,
+        sequences: &mut Sequencer<'_>,
+        progress: &Analysis,
+    ) -> Result<Vec<Box<dyn Observer>>> {
+        let fresh;
+        let encoder: &dyn Encoder = match pass.weights {
+            Weights::Trained => &*self.model.encoder,
+            Weights::Fresh { seed } => {
+                fresh = self.model.untrained(seed)?;
+                &*fresh
+            }
+        };
+        let mut panel = Panel::new(observers);
+        let conditions = Conditions {
+            removal: (pass.portion != Portion::All).then(|| self.ablation().removal),
+            objective: self.model.objective.filter(|_| pass.predicts()),
+        };
+        let (embeddings, counts) = (encoder.word_embeddings(), self.counts.clone());
+        let grid = self.model.grid();
+        let alone =
+            || turns.others.iter().filter(|turn| turn.missing.len() == 1).filter_map(|turn| turn.missing.first());
+        let places = || alone().map(|place| grid.index(place.layer, place.head)).collect();
+        let chosen = self.chooses(pass).then(places);
+        panel.begin_pass(&Beforehand { embeddings, counts, conditions, chosen });
+        panel.weigh(encoder);
+        let (model, threads) = (self.model.id.as_str(), self.threads);
+        let panel = if pass.derivatives {
+            let encoder = self.model.differentiable.as_ref();
+            let encoder = encoder.filter(|_| pass.weights == Weights::Trained).context(NO_DERIVATIVES)?;
+            let removed: Vec<usize> = pass.removed.iter().map(|place| grid.index(place.layer, place.head)).collect();
+            differentiate(panel, (model, encoder), (&turns.first, &removed), sequences, threads, progress)?
+        } else {
+            sum_up(panel, (model, encoder), turns, sequences, threads, progress)?
+        };
+        Ok(panel.into_observers())
+    }
+}
+
+/// The message where derivatives are needed and no encoder that has them was loaded.
+const NO_DERIVATIVES: &str = "derivatives are needed, but the encoder that has them was not loaded with these weights";
+
+/// The part of a corpus that is run: sentences that are in all of these.
+#[derive(Clone, Copy)]
+struct Part {
+    shard: Shard,
+    sample: Sample,
+    /// Whether they are in blocks of odd number.
+    odd_only: bool,
+    /// The most sequences that it makes, if that is known.
+    sequences: Option<u64>,
+}
+
+/// The sequences of a pass, as the workers take them.
+type Sequencer<'a> = dyn Iterator<Item = Result<Sequence>> + Send + 'a;
+
+/// The longest sequence that is run: what was asked for, or as many tokens as the model has positions.
+/// Fails if more was asked for than the model has.
+pub fn token_limit(model: &Model, asked: Option<usize>) -> Result<usize> {
+    let config = &model.architecture.config;
+    let positions = config.positions();
+    let limit = asked.unwrap_or(positions);
+    ensure!(limit <= positions, "--max-tokens {limit} is more than the {positions} {}", config.bound());
+    Ok(limit)
+}
+
+/// The heads that are to be removed, if the model has them.
+/// Fails if it has not.
+pub fn heads_of(model: &Model, removed: &[HeadPlace]) -> Result<Vec<HeadPlace>> {
+    let HeadGrid { layers, heads } = model.grid();
+    if let Some(head) = removed.iter().find(|place| place.layer >= layers || place.head >= heads) {
+        bail!("--remove {head}: the model has {layers} layers of {heads} heads, both counted from 0");
+    }
+    Ok(removed.to_vec())
+}

@@ -1,0 +1,179 @@
+//! How often each token is in a corpus, and how rare that makes it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, ensure};
+
+use super::sequence::Sequence;
+use crate::model::tokenizer::ModelTokenizer;
+use crate::system::files::digest::hex;
+use crate::system::files::input;
+use crate::system::json::problem;
+use sha2::{Digest, Sha256};
+
+/// The longest file of counts that is read, in bytes: 64 MiB, some hundred for each of 500,000 tokens.
+const LONGEST: u64 = 64 << 20;
+
+/// How often each token is in a corpus, by its id.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counting(BTreeMap<u32, u64>);
+
+impl Counting {
+    /// Counts the text tokens of a sequence.
+    pub fn add(&mut self, sequence: &Sequence) {
+        for (&id, kind) in sequence.ids.iter().zip(&sequence.kinds) {
+            if !kind.is_special() {
+                *self.0.entry(id).or_default() += 1;
+            }
+        }
+    }
+
+    /// Whether nothing was counted.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The counts as a file holds them: a JSON object from each token to its count, in the order of the alphabet.
+    /// Fails if an id is no token's.
+    pub fn to_json(&self, tokenizer: &ModelTokenizer) -> Result<String> {
+        let named = self.0.iter().map(|(&id, count)| {
+            let token = tokenizer.token(id).ok_or_else(|| anyhow!("no token of the vocabulary has the id {id}"))?;
+            Ok((token, *count))
+        });
+        let named: BTreeMap<String, u64> = named.collect::<Result<_>>()?;
+        Ok(serde_json::to_string_pretty(&named)? + "\n")
+    }
+
+    /// The counts of a file that [`Counting::to_json`] could have written, and the SHA-256 of that file.
+    /// Fails if it cannot be read, is something else, or has a token that is not in the vocabulary.
+    pub fn read(path: &Path, tokenizer: &ModelTokenizer) -> Result<(Self, String)> {
+        let file = path.display();
+        let text = input::read_to_string(path, LONGEST).with_context(|| format!("cannot read the counts `{file}`"))?;
+        let named: BTreeMap<String, u64> = serde_json::from_str(&text).map_err(|error| {
+            anyhow!("the counts `{file}` are no JSON object from tokens to whole numbers: {}", problem(&error))
+        })?;
+        let mut counts = BTreeMap::new();
+        let mut sum = 0_u64;
+        for (token, count) in named {
+            let shown = token.escape_debug();
+            let id = tokenizer.id(&token).ok_or_else(|| {
+                anyhow!(
+                    "the counts `{file}` have the token `{shown}`, which is not in the model's vocabulary: \
+                     `headscope counts` writes those of a model's own tokens"
+                )
+            })?;
+            sum = sum.checked_add(count).with_context(|| format!("the counts `{file}` add up to more than 2^64"))?;
+            counts.insert(id, count);
+        }
+        ensure!(sum > 0, "the counts `{file}` count nothing");
+        Ok((Self(counts), hex(&Sha256::digest(text.as_bytes()))))
+    }
+
+    /// What the counts say of each token.
+    pub fn finish(&self) -> TokenCounts {
+        let mut by_count: BTreeMap<u64, u64> = BTreeMap::new();
+        for &count in self.0.values().filter(|count| **count > 0) {
+            *by_count.entry(count).or_default() += 1;
+        }
+        let total: u64 = by_count.iter().map(|(count, types)| count * types).sum();
+        // From the rarest: occurrences of rarer tokens, and types that are at least as common.
+        let (mut below, mut left) = (0, by_count.values().sum::<u64>());
+        let mut known = BTreeMap::from([(0, Frequency { count: 0, rank: left + 1, commonness: 0.0 })]);
+        for (&count, &types) in &by_count {
+            left -= types;
+            let share = (below as f64 + (count * types) as f64 / 2.0) / total as f64;
+            known.insert(count, Frequency { count, rank: left + 1, commonness: share });
+            below += count * types;
+        }
+        let tokens = self.0.iter().map(|(&id, count)| (id, known[count])).collect();
+        TokenCounts { tokens, unknown: known[&0] }
+    }
+}
+
+/// What the counts of a corpus say of one token.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Frequency {
+    /// How often it is there.
+    pub count: u64,
+    /// One more than the number of tokens that are there more often.
+    pub rank: u64,
+    /// The share of occurrences that are of rarer tokens, and half of that of tokens as common as it: 0 to 1.
+    pub commonness: f64,
+}
+
+/// The tokens of a corpus, to be drawn by their frequency.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unigrams {
+    /// Each token that is there with the occurrences of it and of all before it, ascending by id.
+    tokens: Vec<(u64, u32)>,
+}
+
+impl Unigrams {
+    /// Of tokens with their counts, ascending by id.
+    /// Panics if there are none.
+    pub fn new(counts: impl IntoIterator<Item = (u32, u64)>) -> Self {
+        let mut total = 0;
+        let occurring = counts.into_iter().filter(|(_, count)| *count > 0);
+        let tokens: Vec<(u64, u32)> = occurring
+            .map(|(id, count)| {
+                total += count;
+                (total, id)
+            })
+            .collect();
+        assert!(!tokens.is_empty(), "tokens that occur");
+        Self { tokens }
+    }
+
+    /// The token of the occurrence with this number, counted from 0 in the order of ids and, after the last, from the first
+    /// again: a random number draws each by its frequency.
+    pub fn token(&self, number: u64) -> u32 {
+        let total = self.tokens[self.tokens.len() - 1].0;
+        let at = self.tokens.partition_point(|(up_to, _)| *up_to <= number % total);
+        self.tokens[at].1
+    }
+}
+
+/// What the counts of a corpus say of each token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenCounts {
+    tokens: BTreeMap<u32, Frequency>,
+    unknown: Frequency,
+}
+
+impl TokenCounts {
+    /// That of the token of this id.
+    pub fn of(&self, id: u32) -> Frequency {
+        self.tokens.get(&id).copied().unwrap_or(self.unknown)
+    }
+
+    /// The tokens, to be drawn by their frequency; `None` if nothing was counted.
+    pub fn unigrams(&self) -> Option<Unigrams> {
+        let counts = || self.tokens.iter().map(|(&id, frequency)| (id, frequency.count));
+        counts().any(|(_, count)| count > 0).then(|| Unigrams::new(counts()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sequences::sequence::TokenKind::{FirstSpecial, Punctuation, Text};
+    use crate::sequences::test_support::sequence;
+
+    #[test]
+    fn ranks_and_commonness_by_hand() {
+        let mut counting = Counting::default();
+        // 7 five times, 8 and 9 twice, 10 once; the special token is not counted.
+        let ids = [0, 7, 7, 7, 7, 7, 8, 8, 9, 9, 10];
+        let mut kinds = vec![Text; ids.len()];
+        (kinds[0], kinds[1]) = (FirstSpecial, Punctuation);
+        counting.add(&Sequence { ids: ids.to_vec(), ..sequence(&kinds) });
+        let counts = counting.finish();
+        let of = |id: u32| (counts.of(id).count, counts.of(id).rank, counts.of(id).commonness);
+        assert_eq!(of(7), (5, 1, 0.75));
+        assert_eq!([of(8), of(9)], [(2, 2, 0.3); 2]);
+        assert_eq!(of(10), (1, 4, 0.05));
+        // A token that is not there, and the special one.
+        assert_eq!([of(11), of(0)], [(0, 5, 0.0); 2]);
+    }
+}

@@ -1,0 +1,228 @@
+//! Sentences with whole words masked or replaced, for the loss by which a model was trained (METHODOLOGY, "What removal does").
+
+use std::sync::Arc;
+use std::vec;
+
+use anyhow::Result;
+use sha2::{Digest, Sha256};
+
+use crate::corpus::Family;
+use crate::sequences::counts::Unigrams;
+use crate::sequences::sequence::{PredictedToken, Sequence, Shown};
+
+/// Every so many words one is corrupted: about the share of tokens that BERT was trained on (Devlin et al. 2019, section
+/// 3.1: 15 %).
+pub const PERIOD: u8 = 7;
+
+/// What is done to the sentences of a corpus, for a model to tell what they were.
+#[derive(Clone, Debug)]
+pub struct Corruption {
+    /// So many variants of each sentence: those of the phases from 0 on.
+    pub phases: u8,
+    /// What stands for the chosen words.
+    pub noise: Noise,
+    /// The id of the token that stands for what is not in the vocabulary, if there is one.
+    pub unknown: Option<u32>,
+}
+
+/// What stands for the tokens of a chosen word.
+#[derive(Clone, Debug)]
+pub enum Noise {
+    /// The mask of this id; the true tokens are to be predicted there.
+    Mask(u32),
+    /// Tokens drawn by their frequency, the "unigram generator" of Clark et al. 2020, section 3.2; of every token of the
+    /// text it is to be told whether it was replaced.
+    Replace(Arc<Unigrams>),
+}
+
+impl Corruption {
+    /// The sentence with its words `u` masked or replaced of which `(u + s) mod 7` is the phase, `s` being the number of the
+    /// sentence: all tokens of a word. `None` if there is no such word, or no token to score.
+    ///
+    /// A variant beside another one of the same sentence is no independent evidence.
+    fn variant(&self, sentence: &Sequence, phase: u8) -> Option<Sequence> {
+        let period = u64::from(PERIOD);
+        let is_chosen = |word: usize| (word as u64 + sentence.index % period) % period == u64::from(phase);
+        let mut variant = sentence.clone();
+        for (word, span) in sentence.words.iter().enumerate() {
+            for position in span.clone() {
+                let own = sentence.ids[position];
+                let is_known = Some(own) != self.unknown;
+                let (id, shown, truth) = match &self.noise {
+                    Noise::Mask(mask) if is_chosen(word) => (*mask, Shown::Mask, Some(own)),
+                    Noise::Mask(_) => continue,
+                    Noise::Replace(unigrams) if is_chosen(word) => match drawn(unigrams, sentence.index, position) {
+                        // As good as not replaced (Clark et al. 2020, section 2).
+                        id if id == own => (own, Shown::Itself, Some(ORIGINAL)),
+                        id => (id, Shown::Replacement, Some(REPLACED)),
+                    },
+                    Noise::Replace(_) => (own, Shown::Itself, Some(ORIGINAL)),
+                };
+                variant.ids[position] = id;
+                variant.predictions.push(PredictedToken { position, word, shown, truth: truth.filter(|_| is_known) });
+            }
+        }
+        let is_scored = |token: &PredictedToken| token.shown != Shown::Itself && token.truth.is_some();
+        variant.predictions.iter().any(is_scored).then_some(variant)
+    }
+
+    /// The variants of a sentence, by phase; of those the first alone begins the family, if the sentence does.
+    fn variants(&self, sentence: &Sequence) -> Vec<Sequence> {
+        let mut variants: Vec<_> = (0..self.phases).filter_map(|phase| self.variant(sentence, phase)).collect();
+        for variant in variants.iter_mut().skip(1) {
+            variant.family = Family { is_first: false, ..variant.family };
+        }
+        variants
+    }
+}
+
+/// The class of a token of the text that stands where it stood.
+const ORIGINAL: u32 = 0;
+
+/// The class of a token that stands for another one.
+const REPLACED: u32 = 1;
+
+/// The token that stands at a position of a sentence, by a number that any program can find: the first 8 bytes of a SHA-256,
+/// the highest first.
+fn drawn(unigrams: &Unigrams, sentence: u64, position: usize) -> u32 {
+    let hash = Sha256::digest(format!("headscope/replacement/0/{sentence}/{position}"));
+    let number = hash.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte));
+    unigrams.token(number)
+}
+
+/// Masks or replaces words of sentences.
+pub struct Corrupted<I> {
+    sentences: I,
+    corruption: Corruption,
+    ready: vec::IntoIter<Sequence>,
+    left_out: u64,
+}
+
+impl<I: Iterator<Item = Result<Sequence>>> Corrupted<I> {
+    /// Masks or replaces words of `sentences`.
+    pub fn new(sentences: I, corruption: Corruption) -> Self {
+        Self { sentences, corruption, ready: Vec::new().into_iter(), left_out: 0 }
+    }
+
+    /// Sentences without a token to score, of those read so far.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+}
+
+impl<I: Iterator<Item = Result<Sequence>>> Iterator for Corrupted<I> {
+    type Item = Result<Sequence>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(variant) = self.ready.next() {
+                return Some(Ok(variant));
+            }
+            match self.sentences.next()? {
+                Ok(sentence) => self.ready = self.corruption.variants(&sentence).into_iter(),
+                Err(error) => return Some(Err(error)),
+            }
+            self.left_out += u64::from(self.ready.len() == 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sequences::test_support::sentence;
+    use proptest::prelude::*;
+
+    const MASK: u32 = 99;
+
+    /// Sentence `index` of words of one token each but for the second, which has two: ids are places.
+    fn words(index: u64, count: usize) -> Sequence {
+        let mut words = sentence(index, count + 1, "dep");
+        words.ids = (0..).take(words.ids.len()).collect();
+        let span = |word: usize| match word {
+            0 => 1..2,
+            1 => 2..4,
+            _ => word + 2..word + 3,
+        };
+        words.words = (0..count).map(span).collect();
+        words
+    }
+
+    fn corrupted(sentences: &[Sequence], phases: u8, noise: Noise) -> (Vec<Sequence>, u64) {
+        let corruption = Corruption { phases, noise, unknown: Some(3) };
+        let mut corrupted = Corrupted::new(sentences.iter().cloned().map(Ok), corruption);
+        (corrupted.by_ref().map(Result::unwrap).collect(), corrupted.left_out())
+    }
+
+    fn masked(sentences: &[Sequence], phases: u8) -> (Vec<Sequence>, u64) {
+        corrupted(sentences, phases, Noise::Mask(MASK))
+    }
+
+    #[test]
+    fn every_seventh_word_is_masked_with_all_its_tokens() {
+        let (made, left_out) = masked(&[words(6, 9), words(2, 3), words(7, 2)], 1);
+        // Sentence 6: the words 1 and 8. Sentence 2 has no word 5. Sentence 7: word 0.
+        assert_eq!((made.len(), left_out), (2, 1));
+        assert_eq!(made[0].ids, [0, 1, MASK, MASK, 4, 5, 6, 7, 8, 9, MASK, 11][..made[0].ids.len()]);
+        let token = PredictedToken::masked;
+        assert_eq!(made[0].predictions, [token(2, 1, Some(2)), token(3, 1, None), token(10, 8, Some(10))]);
+        assert_eq!(made[0].predicted().collect::<Vec<_>>(), [2, 10]);
+        assert_eq!((made[1].index, made[1].predictions[0]), (7, token(1, 0, Some(1))));
+    }
+
+    /// Of a corpus with the token 50 alone every chosen token is replaced by it, and all tokens of the text are told apart
+    /// but for the one that nobody knows.
+    #[test]
+    fn every_seventh_word_is_replaced_and_every_token_told() {
+        let always = |id| Noise::Replace(Arc::new(Unigrams::new([(id, 4)])));
+        let (made, left_out) = corrupted(&[words(6, 9), words(2, 3)], 1, always(50));
+        assert_eq!((made.len(), left_out), (1, 1));
+        assert_eq!(made[0].ids[..11], [0, 1, 50, 50, 4, 5, 6, 7, 8, 9, 50]);
+        let token = |position, word, shown, truth| PredictedToken { position, word, shown, truth };
+        assert_eq!(made[0].predictions.len(), 10);
+        assert_eq!(
+            made[0].predictions[..4],
+            [
+                token(1, 0, Shown::Itself, Some(0)),
+                token(2, 1, Shown::Replacement, Some(1)),
+                token(3, 1, Shown::Replacement, None),
+                token(4, 2, Shown::Itself, Some(0)),
+            ]
+        );
+        assert_eq!(made[0].targets().collect::<Vec<_>>(), [0, 1, 0, 0, 0, 0, 0, 0, 1]);
+        // The token that was there is no replacement; word 8 is still one.
+        let (made, _) = corrupted(&[words(6, 9)], 1, always(2));
+        assert_eq!(made[0].predictions[1], token(2, 1, Shown::Itself, Some(0)));
+        assert_eq!(made[0].predictions[9], token(10, 8, Shown::Replacement, Some(1)));
+    }
+
+    #[test]
+    fn draws_are_by_frequency_and_can_be_repeated() {
+        let unigrams = Unigrams::new([(7, 3), (8, 0), (9, 1)]);
+        assert_eq!([0, 1, 2, 3, 4, 7].map(|number| unigrams.token(number)), [7, 7, 7, 9, 7, 9]);
+        // sha256("headscope/replacement/0/12/3") begins with 6d7988359874a2f9.
+        assert_eq!(drawn(&unigrams, 12, 3), unigrams.token(0x6d79_8835_9874_a2f9));
+        let common = (0..2000).filter(|&position| drawn(&unigrams, 0, position) == 7).count();
+        // Three quarters of them; the standard deviation is 19.
+        assert!((1400..1600).contains(&common), "{common}");
+    }
+
+    #[test]
+    fn a_sentence_of_which_nothing_is_scored_is_left_out() {
+        let mut unknown = words(0, 1);
+        unknown.ids[1] = 3;
+        assert_eq!(masked(&[unknown], 1), (Vec::new(), 1));
+    }
+
+    proptest! {
+        #[test]
+        fn all_phases_mask_each_word_once(index in 0..30_u64, count in 2..20_usize) {
+            let (made, _) = masked(&[words(index, count)], PERIOD);
+            let mut seen: Vec<usize> = made.iter().flat_map(|made| &made.predictions).map(|token| token.position).collect();
+            seen.sort_unstable();
+            prop_assert_eq!(seen, (1..=count + 1).collect::<Vec<_>>());
+            prop_assert_eq!(made.iter().filter(|made| made.family.is_first).count(), 1);
+            prop_assert!(made.iter().all(|made| made.index == index));
+        }
+    }
+}

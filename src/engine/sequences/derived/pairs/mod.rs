@@ -1,0 +1,129 @@
+//! Sequences of two segments, `[CLS] A [SEP] B [SEP]`, made of consecutive sentences as the released
+//! `preprocess_unlabeled.py` makes them of a document.
+
+use std::iter::Peekable;
+
+use anyhow::{Context, Result};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::sequences::sequence::{Sequence, Token, TokenKind};
+
+#[cfg(test)]
+mod tests;
+
+/// The longest sequence, special tokens included: `--max_sequence_length` of the released code.
+pub const MAX_TOKENS: usize = 128;
+
+/// `[CLS]`, `[SEP]` and `[SEP]`.
+const SPECIAL: usize = 3;
+
+const NO_SPECIAL_TOKENS: &str = "--preset clark2019 packs [CLS] A [SEP] B [SEP], and the tokenizer adds no such tokens";
+
+/// The seed of the released code; its random numbers are those of Python, these of [`ChaCha8Rng`].
+const SEED: u64 = 0;
+
+/// Packs sentences into pairs.
+///
+/// A document of the released code is one of the corpus here ([`Sequence::document`]): sentences of two are in no pair.
+pub struct Pairs<I: Iterator> {
+    sentences: Peekable<I>,
+    max_tokens: usize,
+    dropped: u64,
+}
+
+impl<I: Iterator<Item = Result<Sequence>>> Pairs<I> {
+    /// Packs `sentences` into sequences of at most `max_tokens` tokens.
+    pub fn new(sentences: I, max_tokens: usize) -> Self {
+        Self { sentences: sentences.peekable(), max_tokens, dropped: 0 }
+    }
+
+    /// Sentences that are in no sequence, of those read so far: of all, once the iterator has ended.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// The next sentence, if it is in the same document as the one before.
+    fn next_in(&mut self, document: Option<u64>) -> Option<Result<Sequence>> {
+        let same = |sentence: &Result<Sequence>| match sentence {
+            Ok(sentence) => document.is_none_or(|document| sentence.document == document),
+            Err(_) => true,
+        };
+        self.sentences.next_if(same)
+    }
+
+    /// Consecutive sentences until they fill a sequence or their document ends.
+    fn chunk(&mut self) -> Result<Vec<Sequence>> {
+        let mut chunk: Vec<Sequence> = Vec::new();
+        let mut length = 0;
+        while length < self.max_tokens - SPECIAL {
+            let document = chunk.first().map(|first| first.document);
+            let Some(sentence) = self.next_in(document) else { break };
+            let sentence = sentence?;
+            length += sentence.kinds.iter().filter(|kind| !kind.is_special()).count();
+            chunk.push(sentence);
+        }
+        Ok(chunk)
+    }
+
+    /// The first part of a chunk and the rest, or `None` if there is no rest: the released code then gives up the
+    /// document, which this does too.
+    fn pair(&mut self, chunk: &[Sequence]) -> Result<Option<Sequence>> {
+        let first = &chunk[0];
+        if chunk.len() == 1 {
+            self.dropped += 1;
+            while let Some(sentence) = self.next_in(Some(first.document)) {
+                sentence?;
+                self.dropped += 1;
+            }
+            return Ok(None);
+        }
+        let mut random = ChaCha8Rng::seed_from_u64(SEED);
+        random.set_stream(first.index);
+        let (a, b) = chunk.split_at(random.random_range(1..chunk.len()));
+        let text = |sentences: &[Sequence]| -> Vec<Token> { sentences.iter().flat_map(Sequence::text).collect() };
+        let (mut a, mut b) = (text(a), text(b));
+        while a.len() + b.len() > self.max_tokens - SPECIAL {
+            let longer = if a.len() > b.len() { &mut a } else { &mut b };
+            if random.random_bool(0.5) {
+                longer.remove(0);
+            } else {
+                longer.pop();
+            }
+        }
+        let special = |wanted: TokenKind| -> Result<Token> {
+            let place = first.kinds.iter().position(|&kind| kind == wanted);
+            let place = place.context(NO_SPECIAL_TOKENS)?;
+            Ok(Token { id: first.ids[place], kind: wanted })
+        };
+        let separator = special(TokenKind::Separator)?;
+        let tokens = [vec![special(TokenKind::FirstSpecial)?], a, vec![separator], b, vec![separator]].concat();
+        Ok(Some(Sequence {
+            index: first.index,
+            document: first.document,
+            family: first.family,
+            ids: tokens.iter().map(|token| token.id).collect(),
+            // `extract_attention.py` gives both segments the id 0.
+            segments: vec![0; tokens.len()],
+            kinds: tokens.iter().map(|token| token.kind).collect(),
+            ..Sequence::default()
+        }))
+    }
+}
+
+impl<I: Iterator<Item = Result<Sequence>>> Iterator for Pairs<I> {
+    type Item = Result<Sequence>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let chunk = match self.chunk() {
+                Ok(chunk) if chunk.is_empty() => return None,
+                Ok(chunk) => chunk,
+                Err(error) => return Some(Err(error)),
+            };
+            if let Some(pair) = self.pair(&chunk).transpose() {
+                return Some(pair);
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Sequences of random tokens, twice: whatever attends to the earlier or later copy goes by the tokens, for there is
+//! nothing else to go by (Olsson et al. 2022, "repeated random tokens").
+//!
+//! `first special, r_1 .. r_P, filler, r_1 .. r_P, last special`, one sequence for each block; all tokens of a sequence
+//! differ but the two copies. The length `P` and that of the filler vary, so that no fixed offset fits.
+//! Random choices order their items by the SHA-256 of `headscope/WHAT/SEED/SEQUENCE/ITEM`, lowest first: any program
+//! can repeat them.
+
+use anyhow::Result;
+use sha2::{Digest, Sha256};
+
+use crate::corpus::Family;
+use crate::model::tokenizer::ModelTokenizer;
+use crate::sequences::frame::Frame;
+use crate::sequences::sequence::{Sequence, Token, TokenKind};
+use crate::stats::blocks::BLOCKS;
+
+/// The tokens of a copy: long enough for a null far from the key, short enough for 128 positions.
+const LENGTHS: std::ops::RangeInclusive<usize> = 16..=32;
+
+/// The tokens between the copies.
+const FILLERS: std::ops::RangeInclusive<usize> = 0..=8;
+
+/// Tokens that a vocabulary must have: the longest copy and the longest filler.
+const FEWEST_WORDS: usize = *LENGTHS.end() + *FILLERS.end();
+
+/// Positions of each sequence that are masked, one at a time.
+const MASKED: usize = 8;
+
+/// The seed of the choices.
+const SEED: u64 = 1;
+
+/// Which sequences of random tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repeats {
+    /// Whether a token of the second copy is masked: eight variants of each sequence, each with one mask.
+    pub masked: bool,
+}
+
+impl Repeats {
+    /// The sequences for a model with so many positions: none where the vocabulary has too few words, a sequence has no
+    /// room or, if one is needed, there is no mask.
+    /// Fails if the tokenizer fails.
+    pub fn sequences(self, tokenizer: &ModelTokenizer, positions: usize) -> Result<Vec<Sequence>> {
+        let Some(frame) = Frame::of_text(tokenizer)? else { return Ok(Vec::new()) };
+        let words = chosen("repeat-token", "all", tokenizer.word_beginnings());
+        let longest = frame.special() + LENGTHS.end() + FEWEST_WORDS;
+        if words.len() < FEWEST_WORDS || longest > positions {
+            return Ok(Vec::new());
+        }
+        let mut words = words.into_iter().cycle();
+        let drawn = (0..BLOCKS).map(|number| {
+            let draw = Draw::new(number);
+            let tokens: Vec<u32> = words.by_ref().take(draw.length + draw.filler).collect();
+            (draw, tokens)
+        });
+        let plain = drawn.map(|(draw, tokens)| (copied(&frame, &draw, &tokens), draw));
+        Ok(match (self.masked, tokenizer.mask()) {
+            (false, _) => plain.map(|(sequence, _)| sequence).collect(),
+            (true, None) => Vec::new(),
+            (true, Some(mask)) => plain.flat_map(|(sequence, draw)| masked(&sequence, mask, &draw)).collect(),
+        })
+    }
+}
+
+/// The random choices of one sequence.
+struct Draw {
+    number: usize,
+    length: usize,
+    filler: usize,
+}
+
+impl Draw {
+    fn new(number: usize) -> Self {
+        let first =
+            |what, items: std::ops::RangeInclusive<usize>| chosen(what, &number.to_string(), items.collect())[0];
+        Self { number, length: first("repeat-length", LENGTHS), filler: first("repeat-filler", FILLERS) }
+    }
+}
+
+/// The items in random order.
+fn chosen<T: ToString>(what: &str, sequence: &str, items: Vec<T>) -> Vec<T> {
+    let key = |item: &T| Sha256::digest(format!("headscope/{what}/{SEED}/{sequence}/{}", item.to_string()));
+    let mut keyed: Vec<_> = items.into_iter().map(|item| (key(&item), item)).collect();
+    keyed.sort_unstable_by_key(|(key, _)| *key);
+    keyed.into_iter().map(|(_, item)| item).collect()
+}
+
+/// The copies, with the filler between them, in the frame; `tokens` are those of a copy and then of the filler.
+fn copied(frame: &Frame, draw: &Draw, tokens: &[u32]) -> Sequence {
+    let (copy, filler) = tokens.split_at(draw.length);
+    let text: Vec<Token> =
+        [copy, filler, copy].concat().into_iter().map(|id| Token { id, kind: TokenKind::Text }).collect();
+    let sequence = frame.around(&[text]);
+    Sequence {
+        index: draw.number as u64,
+        family: Family::alone(draw.number as u64),
+        words: sequence.texts[0].clone().map(|token| token..token + 1).collect(),
+        ..sequence
+    }
+}
+
+/// The sequence with one token of its second copy masked, for each of [`MASKED`] of them.
+fn masked(sequence: &Sequence, mask: u32, draw: &Draw) -> Vec<Sequence> {
+    let second = sequence.texts[0].start + draw.length + draw.filler;
+    let places = chosen("repeat-mask", &draw.number.to_string(), (0..draw.length).collect());
+    let variant = |place: usize| {
+        let mut variant = sequence.clone();
+        variant.ids[second + place] = mask;
+        variant
+    };
+    places.into_iter().take(MASKED).map(variant).collect()
+}
+
+/// The copies in a sequence that [`Repeats`] made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copies {
+    /// The tokens of the text, both copies and what is between them.
+    pub text: std::ops::Range<usize>,
+    /// The tokens of one copy.
+    pub length: usize,
+    /// How far the second copy is from the first, in tokens.
+    pub shift: usize,
+    /// The token that is masked, if one is.
+    pub masked: Option<usize>,
+}
+
+impl Copies {
+    /// Finds the copies by the tokens that are there twice; `None` if there are none.
+    pub fn of(sequence: &Sequence) -> Option<Self> {
+        let is_text = |&token: &usize| !sequence.kinds[token].is_special();
+        let start = (0..sequence.ids.len()).find(is_text)?;
+        let end = (start..sequence.ids.len()).rfind(is_text)? + 1;
+        let ids = &sequence.ids[start..end];
+        let shift = (1..ids.len()).find(|shift| ids.iter().zip(&ids[*shift..]).any(|(a, b)| a == b))?;
+        let length = ids.len() - shift;
+        let masked = (0..length).find(|place| ids[*place] != ids[place + shift]);
+        Some(Self { text: start..end, length, shift, masked: masked.map(|place| start + shift + place) })
+    }
+
+    /// The tokens of both copies, each with its twin.
+    pub fn twins(&self) -> impl Iterator<Item = (usize, usize)> {
+        let (start, shift) = (self.text.start, self.shift);
+        let first = (start..start + self.length).map(move |token| (token, token + shift));
+        first.clone().chain(first.map(|(token, twin)| (twin, token)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

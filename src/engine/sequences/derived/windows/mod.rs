@@ -1,0 +1,89 @@
+//! Windows of a document: as many whole consecutive sentences as fit, as one sequence of one segment (METHODOLOGY,
+//! "Coreference").
+
+use std::iter::Peekable;
+use std::ops::Range;
+
+use anyhow::Result;
+
+use crate::corpus::TreeHead;
+use crate::sequences::sequence::{GoldArc, Sequence, TokenKind};
+
+#[cfg(test)]
+mod tests;
+
+/// Joins sentences to windows, `[CLS] s1 s2 ... [SEP]`, without overlap.
+///
+/// A window has sentences of one document that follow each other; it ends where one was left out, so that nothing is
+/// near that is far in the text. It has the number of its first sentence, and is in the block of that one's family.
+pub struct Windows<I: Iterator> {
+    sentences: Peekable<I>,
+    max_tokens: usize,
+}
+
+impl<I: Iterator<Item = Result<Sequence>>> Windows<I> {
+    /// Windows of at most `max_tokens` tokens, special ones included; a longer sentence is one by itself.
+    pub fn new(sentences: I, max_tokens: usize) -> Self {
+        Self { sentences: sentences.peekable(), max_tokens }
+    }
+}
+
+impl<I: Iterator<Item = Result<Sequence>>> Iterator for Windows<I> {
+    type Item = Result<Sequence>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut window = match self.sentences.next()? {
+            Ok(first) => first,
+            Err(error) => return Some(Err(error)),
+        };
+        let mut last = window.index;
+        let max_tokens = self.max_tokens;
+        let mut next = |window: &Sequence, last: u64| {
+            let goes_on = |next: &Result<Sequence>| {
+                next.as_ref().is_ok_and(|next| {
+                    next.index == last + 1
+                        && next.document == window.document
+                        && next.entity_fields == window.entity_fields
+                        && next.tree.is_some() == window.tree.is_some()
+                        && window.ids.len() + text(next).len() <= max_tokens
+                })
+            };
+            self.sentences.next_if(goes_on)
+        };
+        while let Some(Ok(sentence)) = next(&window, last) {
+            last = sentence.index;
+            append(&mut window, sentence);
+        }
+        Some(Ok(window))
+    }
+}
+
+/// The tokens between the special ones at either end.
+fn text(sequence: &Sequence) -> Range<usize> {
+    let is_text = |kind: &TokenKind| !kind.is_special();
+    let start = sequence.kinds.iter().position(is_text).unwrap_or(0);
+    start..sequence.kinds.iter().rposition(is_text).map_or(start, |last| last + 1)
+}
+
+/// Adds a sentence's text after that of the window, before the special tokens at its end.
+fn append(window: &mut Sequence, sentence: Sequence) {
+    let (at, words) = (text(window).end, window.words.len());
+    let own = text(&sentence);
+    let moved = |token: usize| token - own.start + at;
+    window.words.extend(sentence.words.iter().map(|word| moved(word.start)..moved(word.end)));
+    window.ids.splice(at..at, sentence.ids[own.clone()].iter().copied());
+    window.segments.splice(at..at, sentence.segments[own.clone()].iter().copied());
+    window.kinds.splice(at..at, sentence.kinds[own].iter().copied());
+    let shifted = |arc: GoldArc| match arc.head {
+        TreeHead::Word(head) => GoldArc { head: TreeHead::Word(words + head), ..arc },
+        TreeHead::Root | TreeHead::Unknown => arc,
+    };
+    if let Some((tree, more)) = window.tree.as_mut().zip(sentence.tree) {
+        tree.extend(more.into_iter().map(shifted));
+    }
+    window.forms.extend(sentence.forms);
+    window.spelled.extend(sentence.spelled);
+    window.annotations.extend(sentence.annotations);
+    // It is evidence of its own if something of it is.
+    window.family.is_first |= sentence.family.is_first;
+}

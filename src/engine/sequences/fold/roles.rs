@@ -1,0 +1,110 @@
+//! The roles of a sequence's tokens in metrics: queries, sinks, offsets between text tokens.
+
+use std::ops::Range;
+
+use crate::linalg::lanes::LANES;
+use crate::sequences::sequence::{Sequence, TokenKind};
+
+/// The farthest offset that is kept apart: metrics by offset run over -8..=8.
+pub const MAX_OFFSET: i32 = 8;
+
+/// The same as a distance.
+pub const REACH: usize = MAX_OFFSET as usize;
+
+/// The farthest distance that counts as local.
+pub const WINDOW: usize = 2;
+
+/// How many offsets that is: both directions and 0.
+pub const OFFSETS: usize = 2 * REACH + 1;
+
+/// The offset of a slot, -8 first.
+pub fn offset_at(slot: usize) -> i32 {
+    i32::try_from(slot).expect("one of few slots") - MAX_OFFSET
+}
+
+/// The roles of a sentence's tokens in the token-level metrics, worked out once for all heads.
+#[derive(Clone, Debug)]
+pub struct TokenRoles {
+    /// The number of tokens, special ones included.
+    pub tokens: usize,
+    /// Whether the sentence is the first of its family.
+    pub is_first: bool,
+    /// The runs of tokens that are not special: one in a single sentence, two in a pair.
+    pub text: Vec<Range<usize>>,
+    /// The place of the first special token.
+    pub first_special: Option<usize>,
+    /// The places of the separators.
+    pub separators: Vec<usize>,
+    /// The places of punctuation.
+    pub punctuation: Vec<usize>,
+    /// 1 for tokens of text, 0 for others; `[tokens]` rounded up to whole vectors.
+    pub is_text: Vec<f32>,
+    /// 1 for tokens that are not separators, likewise.
+    pub is_unseparated: Vec<f32>,
+}
+
+impl TokenRoles {
+    /// Sorts a sentence's tokens by the role they play.
+    pub fn new(sentence: &Sequence) -> Self {
+        let kinds = &sentence.kinds;
+        let positions =
+            |wanted: TokenKind| -> Vec<usize> { (0..kinds.len()).filter(|&token| kinds[token] == wanted).collect() };
+        Self {
+            tokens: kinds.len(),
+            is_first: sentence.family.is_first,
+            text: runs(kinds, |kind| !kind.is_special()),
+            first_special: kinds.iter().position(|&kind| kind == TokenKind::FirstSpecial),
+            separators: positions(TokenKind::Separator),
+            punctuation: positions(TokenKind::Punctuation),
+            is_text: mask(kinds, |kind| !kind.is_special()),
+            is_unseparated: mask(kinds, |kind| kind != TokenKind::Separator),
+        }
+    }
+
+    /// The text tokens, which are the queries of most metrics.
+    pub fn queries(&self) -> impl Iterator<Item = usize> {
+        self.text.iter().cloned().flatten()
+    }
+
+    /// The tokens of text within `distance` of `query`, itself included.
+    pub fn neighbours(&self, query: usize, distance: usize) -> impl Iterator<Item = Range<usize>> {
+        let near = query.saturating_sub(distance)..query + distance + 1;
+        self.text
+            .iter()
+            .map(move |run| run.start.max(near.start)..run.end.min(near.end))
+            .filter(|overlap| overlap.start < overlap.end)
+    }
+
+    /// The number of queries with a text token at each offset, -8 first.
+    pub fn offset_queries(&self) -> [u64; OFFSETS] {
+        let mut counts = [0; OFFSETS];
+        for query in self.queries() {
+            self.neighbours(query, REACH).flatten().for_each(|key| counts[slot(query, key)] += 1);
+        }
+        counts
+    }
+}
+
+/// The slot of the offset from `query` to `key`: 0 is -8.
+pub fn slot(query: usize, key: usize) -> usize {
+    key + REACH - query
+}
+
+/// 1 for tokens of a wanted kind, 0 for others and for what fills the last vector.
+fn mask(kinds: &[TokenKind], wanted: impl Fn(TokenKind) -> bool) -> Vec<f32> {
+    let mut mask: Vec<f32> = kinds.iter().map(|&kind| if wanted(kind) { 1.0 } else { 0.0 }).collect();
+    mask.resize(kinds.len().next_multiple_of(LANES), 0.0);
+    mask
+}
+
+/// The maximal ranges of tokens of a wanted kind.
+fn runs(kinds: &[TokenKind], wanted: impl Fn(TokenKind) -> bool) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for (token, _) in kinds.iter().enumerate().filter(|&(_, &kind)| wanted(kind)) {
+        match runs.last_mut() {
+            Some(run) if run.end == token => run.end += 1,
+            _ => runs.push(token..token + 1),
+        }
+    }
+    runs
+}

@@ -1,0 +1,105 @@
+//! Attention between tokens of text: one head's rows without special tokens and without the query's own place.
+
+use multiversion::multiversion;
+
+use super::roles::{OFFSETS, REACH};
+use crate::linalg::lanes::{LANES, sum};
+use crate::model::forward::attention::AttentionView;
+use crate::sequences::sequence::TokenKind;
+
+/// A head's attention from each token of text to the other tokens of text.
+///
+/// The buffers are reused from head to head; rows of special tokens have no meaning.
+#[derive(Clone, Debug, Default)]
+pub struct TextAttention {
+    is_text: Vec<f32>,
+    /// The length of a row, rounded up to whole vectors.
+    width: usize,
+    /// Rows with [`REACH`] zeros before and after them.
+    rows: Vec<f32>,
+    masses: Vec<f64>,
+}
+
+impl TextAttention {
+    /// Takes the rows of a head over tokens of these kinds.
+    pub fn fold(&mut self, view: AttentionView<'_>, kinds: &[TokenKind]) {
+        self.is_text.clear();
+        self.is_text.extend(kinds.iter().map(|kind| f32::from(u8::from(!kind.is_special()))));
+        self.width = kinds.len().next_multiple_of(LANES);
+        self.rows.clear();
+        self.rows.resize(kinds.len() * self.stride(), 0.0);
+        self.masses.clear();
+        self.masses.resize(kinds.len(), 0.0);
+        let stride = self.stride();
+        keep_text(&self.is_text, view, (&mut self.rows, stride), &mut self.masses);
+    }
+
+    fn stride(&self) -> usize {
+        REACH + self.width + REACH
+    }
+
+    /// The number of tokens, special ones included.
+    pub fn tokens(&self) -> usize {
+        self.masses.len()
+    }
+
+    /// The weights of a query: its own is 0, as are those of special tokens and of what fills the last vector.
+    pub fn row(&self, query: usize) -> &[f32] {
+        &self.rows[query * self.stride() + REACH..][..self.width]
+    }
+
+    /// The weights at the offsets -8 to 8 from a query; 0 where there is no token.
+    /// Panics if there is no such query.
+    pub fn window(&self, query: usize) -> &[f32; OFFSETS] {
+        // The row begins REACH weights on, so what is REACH before the query is at the query's own place.
+        self.rows[query * self.stride() + query..][..OFFSETS].try_into().expect("a slice of this length")
+    }
+
+    /// The sum of the weights of a query.
+    pub fn mass(&self, query: usize) -> f64 {
+        self.masses[query]
+    }
+}
+
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn keep_text<'a>(
+    is_text: &'a [f32],
+    view: AttentionView<'a>,
+    (rows, stride): (&'a mut [f32], usize),
+    masses: &'a mut [f64],
+) {
+    for (query, row) in rows.chunks_exact_mut(stride).enumerate() {
+        if is_text[query] == 0.0 {
+            continue;
+        }
+        let row = &mut row[REACH..stride - REACH];
+        for ((kept, &weight), is_text) in row.iter_mut().zip(view.row(query)).zip(is_text) {
+            *kept = weight * is_text;
+        }
+        row[query] = 0.0;
+        masses[query] = sum(row);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_have_only_other_tokens_of_text() {
+        use TokenKind::{FirstSpecial, Punctuation, Separator, Text};
+        let kinds = [FirstSpecial, Text, Punctuation, Text, Separator];
+        let weights: Vec<f32> = (0..25_u8).map(|cell| f32::from(cell) / 64.0).collect();
+        let mut text = TextAttention::default();
+        // Buffers that were used before are as good as new ones.
+        text.fold(AttentionView::new(0, 0, 1, &[1.0]), &[Text]);
+        assert_eq!((text.mass(0), text.row(0)), (0.0, &[0.0; LANES][..]));
+        text.fold(AttentionView::new(0, 0, 5, &weights), &kinds);
+        assert_eq!(text.row(2)[..5], [0.0, 11.0 / 64.0, 0.0, 13.0 / 64.0, 0.0]);
+        assert!(text.row(2)[5..].iter().all(|weight| *weight == 0.0));
+        assert_eq!([1, 2, 3].map(|query| text.mass(query)), [15.0 / 64.0, 24.0 / 64.0, 33.0 / 64.0]);
+        let window = text.window(3);
+        assert_eq!(window[REACH - 3..=REACH], [0.0, 16.0 / 64.0, 17.0 / 64.0, 0.0]);
+        assert!(window[..REACH - 3].iter().chain(&window[REACH + 1..]).all(|weight| *weight == 0.0));
+    }
+}

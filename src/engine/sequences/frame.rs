@@ -1,0 +1,112 @@
+//! The special tokens that a tokenizer puts around a text, or around and between the two of a pair.
+
+use anyhow::Result;
+use tokenizers::Encoding;
+
+use super::sequence::{Sequence, Token};
+use super::tokenize::kinds;
+use crate::model::tokenizer::ModelTokenizer;
+
+/// A text of one token: what stands around it is what stands around any text.
+const SHORT: &str = "a";
+
+/// The special tokens around texts that go through the model together, and the segments of all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// The special tokens before each text, and after the last of them, each with its segment; `[texts + 1]`.
+    special: Vec<Vec<(Token, u32)>>,
+    /// The segment of each text.
+    segments: Vec<u32>,
+}
+
+impl Frame {
+    /// The frame of one text; `None` if it cannot be told.
+    /// Fails if the tokenizer fails.
+    pub fn of_text(tokenizer: &ModelTokenizer) -> Result<Option<Self>> {
+        Ok(Self::of(tokenizer, &tokenizer.encode_text(SHORT, true)?, 1))
+    }
+
+    /// The frame of two texts as a pair, `[CLS] A [SEP] B [SEP]` or `<s> A </s></s> B </s>`; `None` if it cannot be told.
+    /// Fails if the tokenizer fails.
+    pub fn of_pair(tokenizer: &ModelTokenizer) -> Result<Option<Self>> {
+        Ok(Self::of(tokenizer, &tokenizer.encode_pair(SHORT, SHORT)?, 2))
+    }
+
+    fn of(tokenizer: &ModelTokenizer, encoding: &Encoding, texts: usize) -> Option<Self> {
+        let mut frame = Self { special: vec![Vec::new()], segments: Vec::new() };
+        let tokens = encoding.get_ids().iter().zip(kinds(tokenizer, encoding));
+        for (place, ((&id, kind), &segment)) in tokens.zip(encoding.get_type_ids()).enumerate() {
+            if kind.is_special() {
+                frame.special.last_mut()?.push((Token { id, kind }, segment));
+            } else if encoding.token_to_sequence(place)? == frame.segments.len() {
+                frame.segments.push(segment);
+                frame.special.push(Vec::new());
+            }
+        }
+        (frame.segments.len() == texts).then_some(frame)
+    }
+
+    /// The number of its special tokens.
+    pub fn special(&self) -> usize {
+        self.special.iter().map(Vec::len).sum()
+    }
+
+    /// The same for a model with so many segments, if it has any: where there is no such segment it is the last.
+    pub fn with_segments(mut self, count: usize) -> Self {
+        let last = u32::try_from(count).unwrap_or(u32::MAX).saturating_sub(1);
+        let all = self.special.iter_mut().flatten().map(|(_, segment)| segment).chain(&mut self.segments);
+        all.for_each(|segment| *segment = last.min(*segment));
+        self
+    }
+
+    /// The texts with the special tokens around and between them.
+    /// Panics if there are more or fewer texts than the frame has room for.
+    pub fn around(&self, texts: &[Vec<Token>]) -> Sequence {
+        assert_eq!(texts.len(), self.segments.len(), "a frame of so many texts");
+        let mut sequence = Sequence::default();
+        let push = |sequence: &mut Sequence, Token { id, kind }: Token, segment: u32| {
+            sequence.ids.push(id);
+            sequence.kinds.push(kind);
+            sequence.segments.push(segment);
+        };
+        for (place, special) in self.special.iter().enumerate() {
+            special.iter().for_each(|&(token, segment)| push(&mut sequence, token, segment));
+            if let Some(text) = texts.get(place) {
+                let start = sequence.ids.len();
+                text.iter().for_each(|&token| push(&mut sequence, token, self.segments[place]));
+                sequence.texts.push(start..sequence.ids.len());
+            }
+        }
+        sequence
+    }
+
+    /// BERT's frame with the ids 1 for `[CLS]` and 2 for `[SEP]`, for tests: `[CLS] A [SEP]`, or `[CLS] A [SEP] B [SEP]`.
+    #[doc(hidden)]
+    pub fn of_bert(texts: u32) -> Self {
+        use super::sequence::TokenKind::{FirstSpecial, Separator};
+        let after = |segment| vec![(Token { id: 2, kind: Separator }, segment)];
+        let before = vec![(Token { id: 1, kind: FirstSpecial }, 0)];
+        Self { special: [before].into_iter().chain((0..texts).map(after)).collect(), segments: (0..texts).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sequences::sequence::TokenKind::{FirstSpecial, Separator, Text};
+
+    #[test]
+    fn a_pair_in_its_frame() {
+        let text = |ids: &[u32]| ids.iter().map(|&id| Token { id, kind: Text }).collect::<Vec<_>>();
+        let pair = Frame::of_bert(2).around(&[text(&[10, 11]), text(&[12])]);
+        assert_eq!(pair.ids, [1, 10, 11, 2, 12, 2]);
+        assert_eq!(pair.segments, [0, 0, 0, 0, 1, 1]);
+        assert_eq!(pair.kinds, [FirstSpecial, Text, Text, Separator, Text, Separator]);
+        assert_eq!(pair.texts, [1..3, 4..5]);
+        assert_eq!(Frame::of_bert(2).special(), 3);
+        let one = Frame::of_bert(2).with_segments(1).around(&[text(&[10]), text(&[12])]);
+        assert_eq!(one.segments, [0; 5]);
+        let two = Frame::of_bert(2).with_segments(2).around(&[text(&[10]), text(&[12])]);
+        assert_eq!(two.segments, [0, 0, 0, 1, 1]);
+    }
+}

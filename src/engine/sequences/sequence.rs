@@ -1,0 +1,163 @@
+//! A sequence of tokens as it goes through the encoder: the kind and the word of each token, and the annotations of
+//! the words.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::corpus::{Annotation, Family, TreeHead};
+use crate::model::forward::batch::TokenClass;
+
+/// A sentence ready for the encoder.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sequence {
+    /// 0-based position in the corpus, skipped sentences counted.
+    pub index: u64,
+    /// The document that it is of, by the index of the first sentence of that document in the same segment of
+    /// [`SEGMENT_SENTENCES`](crate::corpus::SEGMENT_SENTENCES) sentences: documents end there, so that shards can be made
+    /// apart.
+    pub document: u64,
+    /// The sentences that it is no independent evidence beside: they are in one block.
+    pub family: Family,
+    /// Token ids, `[tokens]`, special tokens included.
+    pub ids: Vec<u32>,
+    /// Segment (token type) ids, `[tokens]`.
+    pub segments: Vec<u32>,
+    /// The kind of each token, `[tokens]`.
+    pub kinds: Vec<TokenKind>,
+    /// The token range of each word, in order; special tokens belong to none.
+    pub words: Vec<Range<usize>>,
+    /// The token range of each text, where several are put into one [frame](super::frame); empty for a sentence as it is.
+    pub texts: Vec<Range<usize>>,
+    /// The gold tree, one arc per word, where the corpus has one.
+    pub tree: Option<Vec<GoldArc>>,
+    /// The form of each word as the corpus has it, `[words]`; empty for running text.
+    pub forms: Vec<String>,
+    /// The words of running text as they stand in it, `[words]`; empty where the corpus has words.
+    pub spelled: Vec<String>,
+    /// The annotations of each word, `[words]`; empty for running text.
+    pub annotations: Vec<Annotation>,
+    /// The fields of [`Annotation::entity`] as the corpus declares them.
+    pub entity_fields: Option<Arc<str>>,
+    /// The tokens of which something is to be predicted, ascending by position; empty for a sentence as it is.
+    pub predictions: Vec<PredictedToken>,
+}
+
+impl Sequence {
+    /// Its tokens of text, without the special ones.
+    pub fn text(&self) -> impl Iterator<Item = Token> {
+        let tokens = self.ids.iter().zip(&self.kinds).map(|(&id, &kind)| Token { id, kind });
+        tokens.filter(|token| !token.kind.is_special())
+    }
+
+    /// A word as it is written, in the corpus or in the text; empty where that is not known.
+    pub fn form(&self, word: usize) -> &str {
+        self.forms.get(word).or_else(|| self.spelled.get(word)).map_or("", String::as_str)
+    }
+
+    /// The places of its tokens of text, ascending: the queries of most metrics.
+    pub fn text_places(&self) -> impl Iterator<Item = usize> {
+        let kinds = self.kinds.iter().enumerate();
+        kinds.filter(|(_, kind)| !kind.is_special()).map(|(place, _)| place)
+    }
+
+    /// The class of each token, `[tokens]`, by which a removed head is replaced.
+    pub fn classes(&self) -> Vec<TokenClass> {
+        let mut classes: Vec<TokenClass> = self.kinds.iter().map(|&kind| kind.into()).collect();
+        for token in self.predictions.iter().filter(|token| token.shown == Shown::Mask) {
+            classes[token.position] = TokenClass::Mask;
+        }
+        classes
+    }
+
+    /// The positions at which something is to be predicted and scored, ascending.
+    pub fn predicted(&self) -> impl Iterator<Item = usize> {
+        self.predictions.iter().filter(|token| token.truth.is_some()).map(|token| token.position)
+    }
+
+    /// The classes that are to be predicted there.
+    pub fn targets(&self) -> impl Iterator<Item = u32> {
+        self.predictions.iter().filter_map(|token| token.truth)
+    }
+}
+
+/// A token of which something is to be predicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PredictedToken {
+    /// Its place in the sequence.
+    pub position: usize,
+    /// The word that it is of.
+    pub word: usize,
+    /// What the model is shown there.
+    pub shown: Shown,
+    /// The class that is to be predicted: the id of the token behind a mask, or whether the token was replaced (1) or not
+    /// (0). `None` where that is not scored, since the true token stands for whatever is not in the vocabulary.
+    pub truth: Option<u32>,
+}
+
+impl PredictedToken {
+    /// A token behind a mask.
+    pub fn masked(position: usize, word: usize, truth: Option<u32>) -> Self {
+        Self { position, word, shown: Shown::Mask, truth }
+    }
+}
+
+/// What a model is shown at the place of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// The mask.
+    Mask,
+    /// Another token.
+    Replacement,
+    /// The token itself.
+    Itself,
+}
+
+/// A token without its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// Its id.
+    pub id: u32,
+    /// Its kind.
+    pub kind: TokenKind,
+}
+
+/// The kind of a token to the metrics (METHODOLOGY, "Notation").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenKind {
+    /// An ordinary token.
+    Text,
+    /// An ordinary token whose surface is all Unicode punctuation (general category P).
+    Punctuation,
+    /// The sequence's first special token: `[CLS]`, `<s>`.
+    FirstSpecial,
+    /// A separator: `[SEP]`, `</s>`.
+    Separator,
+    /// Any other special token.
+    OtherSpecial,
+}
+
+impl TokenKind {
+    /// Whether the tokenizer added this token around the text.
+    pub fn is_special(self) -> bool {
+        !matches!(self, Self::Text | Self::Punctuation)
+    }
+}
+
+impl From<TokenKind> for TokenClass {
+    fn from(kind: TokenKind) -> Self {
+        match kind {
+            TokenKind::FirstSpecial => Self::FirstSpecial,
+            TokenKind::Separator | TokenKind::OtherSpecial => Self::OtherSpecial,
+            TokenKind::Text | TokenKind::Punctuation => Self::Text,
+        }
+    }
+}
+
+/// The arc of one word to its head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GoldArc {
+    /// The head that the word depends on.
+    pub head: TreeHead,
+    /// The relation with its subtype, if any.
+    pub relation: String,
+}

@@ -1,0 +1,141 @@
+//! Which part of a corpus one run of many takes.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::corpus::SEGMENT_SENTENCES;
+use crate::system::terminal::shortened;
+
+/// Each has a segment at least, so that a corpus for as many has 16 million sentences.
+const MOST: u32 = 1 << 16;
+
+/// The `number`-th of `of` shards of a corpus, counted from 1: every `of`-th segment of [`SEGMENT_SENTENCES`] sentences.
+///
+/// Packs depend on nothing outside their segment, so shards compute what one run over everything computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "(u32, u32)", into = "(u32, u32)")]
+pub struct Shard {
+    number: NonZeroU32,
+    of: NonZeroU32,
+}
+
+impl Shard {
+    /// The one shard that is the whole corpus.
+    pub const WHOLE: Self = Self { number: NonZeroU32::MIN, of: NonZeroU32::MIN };
+
+    /// A number of shards that a corpus may be in.
+    /// Fails if it is none.
+    pub fn count(text: &str) -> Result<u32, String> {
+        text.parse().ok().filter(|of| (1..=MOST).contains(of)).ok_or_else(no_count)
+    }
+
+    /// Which of the shards this is, from 1.
+    pub fn number(self) -> u32 {
+        self.number.get()
+    }
+
+    /// How many shards there are.
+    pub fn of(self) -> u32 {
+        self.of.get()
+    }
+
+    /// Whether the sentence with this 0-based number is in the shard.
+    pub fn takes(self, sentence: u64) -> bool {
+        sentence / SEGMENT_SENTENCES % u64::from(self.of()) == u64::from(self.number() - 1)
+    }
+}
+
+/// Ascending numbers as engines of jobs take an array of them: `3,7-9`.
+pub fn ranges(numbers: &[u32]) -> String {
+    let runs = numbers.chunk_by(|before, after| before + 1 == *after);
+    let written = runs.map(|run| match run {
+        [one] => one.to_string(),
+        [first, .., last] => format!("{first}-{last}"),
+        [] => unreachable!("a chunk has an entry"),
+    });
+    written.collect::<Vec<_>>().join(",")
+}
+
+fn no_count() -> String {
+    format!("a corpus is in 1 to {MOST} shards")
+}
+
+fn none_of(number: impl fmt::Display, of: u32) -> String {
+    format!("shard {number}/{of} is none of 1/{of} to {of}/{of}")
+}
+
+impl TryFrom<(u32, u32)> for Shard {
+    type Error = String;
+
+    fn try_from((number, of): (u32, u32)) -> Result<Self, String> {
+        let all = NonZeroU32::new(of).filter(|_| of <= MOST).ok_or_else(no_count)?;
+        let number = NonZeroU32::new(number).filter(|number| *number <= all).ok_or_else(|| none_of(number, of))?;
+        Ok(Self { number, of: all })
+    }
+}
+
+impl From<Shard> for (u32, u32) {
+    fn from(shard: Shard) -> Self {
+        (shard.number(), shard.of())
+    }
+}
+
+impl FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let numbers = text.split_once('/').filter(|(number, of)| is_number(number) && is_number(of));
+        let (number, of) = numbers.ok_or("expected I/N: shard I, counted from 1, of N")?;
+        let of = Self::count(of)?;
+        Self::try_from((number.parse().map_err(|_| none_of(shortened(number), of))?, of))
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.number, self.of)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sentence_is_in_one_shard() {
+        for of in 1..6 {
+            let shards: Vec<Shard> = (1..=of).map(|number| Shard::try_from((number, of)).unwrap()).collect();
+            for sentence in 0..3000 {
+                assert_eq!(shards.iter().filter(|shard| shard.takes(sentence)).count(), 1, "sentence {sentence}");
+            }
+        }
+        let second: Shard = "2/3".parse().unwrap();
+        assert_eq!([255, 256, 511, 512, 1024].map(|sentence| second.takes(sentence)), [false, true, true, false, true]);
+    }
+
+    #[test]
+    fn numbers_are_written_as_ranges() {
+        assert_eq!(ranges(&[]), "");
+        assert_eq!(ranges(&[3]), "3");
+        assert_eq!(ranges(&[3, 7, 8, 9, 11, 12]), "3,7-9,11-12");
+    }
+
+    #[test]
+    fn what_is_no_shard_is_refused() {
+        for text in ["1/0", "0/0", "1/65537", "1/4294967295", "1/99999999999"] {
+            assert_eq!(text.parse::<Shard>().unwrap_err(), "a corpus is in 1 to 65536 shards", "{text}");
+        }
+        for text in ["0/2", "3/2", "99999999999/2"] {
+            assert_eq!(text.parse::<Shard>().unwrap_err(), format!("shard {text} is none of 1/2 to 2/2"));
+        }
+        for text in ["", "1", "a/2", "1/2/3", "-1/2", "+1/2", "1/"] {
+            let error = text.parse::<Shard>().unwrap_err();
+            assert_eq!(error, "expected I/N: shard I, counted from 1, of N", "{text}");
+        }
+        assert_eq!("8/8".parse::<Shard>().unwrap().to_string(), "8/8");
+    }
+}

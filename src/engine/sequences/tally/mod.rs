@@ -1,0 +1,149 @@
+//! The tally: what of a corpus became sequences, and what was left out and why.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::sequence::{GoldArc, Sequence};
+use crate::corpus::TreeHead;
+
+#[cfg(test)]
+mod tests;
+
+/// Why a sentence was left out of the analysis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SkipReason {
+    /// More tokens than the limit.
+    TooManyTokens,
+    /// Some word has no token of its own: the tokenizer made nothing of it.
+    WordWithoutTokens,
+    /// The sentence has no word, or the tokenizer made nothing of all of it.
+    NoTokens,
+}
+
+impl SkipReason {
+    /// All reasons, in the order of the report.
+    pub const ALL: [Self; 3] = [Self::TooManyTokens, Self::WordWithoutTokens, Self::NoTokens];
+
+    /// The reason in words, to follow a number of sentences.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::TooManyTokens => "with more tokens than the limit",
+            Self::WordWithoutTokens => "with a word that the tokenizer makes nothing of",
+            Self::NoTokens => "without any token of text",
+        }
+    }
+
+    /// The way out, to follow the reason; empty where there is none.
+    pub fn way_out(self) -> &'static str {
+        match self {
+            Self::TooManyTokens => ": cut it, or raise --max-tokens if the model has more positions",
+            Self::WordWithoutTokens | Self::NoTokens => "",
+        }
+    }
+}
+
+/// The corpus in numbers: how much of it was encoded, and how much was not.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Sentences encoded.
+    pub sentences: u64,
+    /// Tokens of those, special tokens included.
+    pub tokens: u64,
+    /// Tokens of text of those.
+    pub text_tokens: u64,
+    /// Tokens of text of those that stand for whatever the vocabulary lacks.
+    pub unknown: u64,
+    /// Words of those.
+    pub words: u64,
+    /// Tokens of the longest of those.
+    pub longest: u64,
+    /// Sentences left out, by reason.
+    pub skipped: BTreeMap<SkipReason, u64>,
+    /// Sentences of plain text that were cut to the limit.
+    pub truncated: u64,
+    /// Sentences encoded that were given as words of which not every one has an annotated head.
+    pub unannotated: u64,
+    /// Sentences encoded that were given as words of which not every one has a universal part of speech.
+    pub untagged: u64,
+    /// Files and folders in the given folders that are no corpus files; the fewest that were there when a part of the corpus
+    /// was opened, for the run itself may write some.
+    #[serde(default)]
+    pub passed_over: u64,
+    /// The same by file of the corpus.
+    pub files: Vec<FileTally>,
+}
+
+/// One file in numbers: how much of it was encoded, and how much was not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileTally {
+    /// Sentences encoded.
+    pub sentences: u64,
+    /// Tokens of those, special tokens included.
+    pub tokens: u64,
+    /// Words of those.
+    pub words: u64,
+    /// Sentences left out.
+    pub skipped: u64,
+}
+
+impl Tally {
+    /// Adds what was counted over other sentences.
+    pub fn merge(&mut self, other: &Self) {
+        self.sentences += other.sentences;
+        self.tokens += other.tokens;
+        self.text_tokens += other.text_tokens;
+        self.unknown += other.unknown;
+        self.words += other.words;
+        self.longest = self.longest.max(other.longest);
+        self.truncated += other.truncated;
+        self.unannotated += other.unannotated;
+        self.untagged += other.untagged;
+        self.passed_over = self.passed_over.min(other.passed_over);
+        for (reason, count) in &other.skipped {
+            *self.skipped.entry(*reason).or_default() += count;
+        }
+        for (number, other) in other.files.iter().enumerate() {
+            let file = self.file(number);
+            file.sentences += other.sentences;
+            file.tokens += other.tokens;
+            file.words += other.words;
+            file.skipped += other.skipped;
+        }
+    }
+
+    fn file(&mut self, number: usize) -> &mut FileTally {
+        if self.files.len() <= number {
+            self.files.resize(number + 1, FileTally::default());
+        }
+        &mut self.files[number]
+    }
+
+    /// Counts a sequence that was made of a sentence of this file; `unknown` is the token for what the vocabulary lacks.
+    pub(super) fn count(&mut self, file: usize, sequence: &Sequence, unknown: Option<u32>) {
+        let (tokens, words) = (sequence.ids.len() as u64, sequence.words.len() as u64);
+        self.sentences += 1;
+        self.tokens += tokens;
+        let text = sequence.ids.iter().zip(&sequence.kinds).filter(|(_, kind)| !kind.is_special());
+        for (&id, _) in text {
+            self.text_tokens += 1;
+            self.unknown += u64::from(Some(id) == unknown);
+        }
+        self.words += words;
+        self.longest = self.longest.max(tokens);
+        let without = |arc: &GoldArc| arc.head == TreeHead::Unknown;
+        self.unannotated += u64::from(sequence.tree.as_ref().is_some_and(|tree| tree.iter().any(without)));
+        self.untagged += u64::from(sequence.annotations.iter().any(|annotation| annotation.upos.is_none()));
+        let file = self.file(file);
+        file.sentences += 1;
+        file.tokens += tokens;
+        file.words += words;
+    }
+
+    /// Counts a sentence of this file that was left out.
+    pub(super) fn skip(&mut self, file: usize, reason: SkipReason) {
+        *self.skipped.entry(reason).or_default() += 1;
+        self.file(file).skipped += 1;
+    }
+}

@@ -1,0 +1,211 @@
+//! From sentences to sequences: which tokens are special, which word each belongs to, and what cannot be analysed.
+
+use std::ops::Range;
+
+use anyhow::{Context, Result, bail, ensure};
+use tokenizers::Encoding;
+
+use super::sequence::{GoldArc, Sequence, TokenKind};
+use super::tally::{SkipReason, Tally};
+use crate::corpus::{Content, MAX_SENTENCE_BYTES, SEGMENT_SENTENCES, Sentence, Word};
+use crate::model::tokenizer::ModelTokenizer;
+use crate::system::errors::failure::{Class, Classify};
+
+#[cfg(test)]
+mod tests;
+
+/// A sentence once tokenised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tokenized {
+    /// It goes through the encoder.
+    Sequence(Box<Sequence>),
+    /// It is left out.
+    Skipped(SkipReason),
+}
+
+impl Tokenized {
+    /// The sequence, unless the sentence is left out.
+    pub fn sequence(self) -> Option<Sequence> {
+        match self {
+            Self::Sequence(sequence) => Some(*sequence),
+            Self::Skipped(_) => None,
+        }
+    }
+}
+
+/// Makes sequences of sentences with a model's own tokenizer, and keeps the tally.
+pub struct SentenceTokenizer<'a> {
+    tokenizer: &'a ModelTokenizer,
+    max_tokens: usize,
+    truncate: bool,
+    strict: bool,
+    tally: Tally,
+}
+
+impl<'a> SentenceTokenizer<'a> {
+    /// A tokenizer that leaves out sentences of more than `max_tokens` tokens, or cuts plain text to them.
+    pub fn new(tokenizer: &'a ModelTokenizer, max_tokens: usize, truncate: bool) -> Self {
+        Self { tokenizer, max_tokens, truncate, strict: false, tally: Tally::default() }
+    }
+
+    /// Makes it an error, if `strict`, that a sentence must be left out.
+    pub fn strict(self, strict: bool) -> Self {
+        Self { strict, ..self }
+    }
+
+    /// Makes a sequence of a sentence, and counts it or the reason why there is none.
+    /// Fails if the tokenizer fails, or the sentence must be left out and that is an error; both name file and line.
+    pub fn encode(&mut self, sentence: Sentence) -> Result<Tokenized> {
+        self.encoded(sentence).class(Class::Input)
+    }
+
+    fn encoded(&mut self, sentence: Sentence) -> Result<Tokenized> {
+        let Sentence { index, origin, document, family, entity_fields, content, .. } = sentence;
+        let at = || format!("{origin}: cannot tokenise sentence {index}");
+        let tokenized = match content {
+            Content::Text(text) => self.text(&text).with_context(at)?,
+            Content::Words(words) => self.words(words).with_context(at)?,
+        };
+        match tokenized {
+            Tokenized::Sequence(sequence) => {
+                let segment = index / SEGMENT_SENTENCES * SEGMENT_SENTENCES;
+                let sequence = Sequence { index, document: document.max(segment), family, entity_fields, ..*sequence };
+                self.tally.count(origin.file, &sequence, self.tokenizer.unknown());
+                Ok(Tokenized::Sequence(Box::new(sequence)))
+            }
+            Tokenized::Skipped(reason) if self.strict => {
+                bail!(
+                    "{origin}: sentence {index}, one {}, would be skipped, and --strict skips none{}",
+                    reason.describe(),
+                    reason.way_out()
+                )
+            }
+            Tokenized::Skipped(reason) => {
+                self.tally.skip(origin.file, reason);
+                Ok(tokenized)
+            }
+        }
+    }
+
+    /// The tally of what was encoded and left out so far.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// The tally, once all is encoded.
+    pub fn into_tally(self) -> Tally {
+        self.tally
+    }
+
+    fn text(&mut self, text: &str) -> Result<Tokenized> {
+        // A line of megabytes that is left out or cut anyway is not encoded whole.
+        let text = match self.tokenizer.enough(text, self.max_tokens + 1) {
+            Some(_) if !self.truncate => return Ok(Tokenized::Skipped(SkipReason::TooManyTokens)),
+            Some(end) => &text[..end],
+            None => text,
+        };
+        ensure!(
+            text.len() <= MAX_SENTENCE_BYTES,
+            "it has {} bytes of text, and no more than {MAX_SENTENCE_BYTES} can be tokenised: split it into sentences",
+            text.len(),
+        );
+        let mut encoding = self.tokenizer.encode_text(text, true)?;
+        if encoding.len() > self.max_tokens && self.truncate {
+            // Cut the text, not the special tokens around it.
+            let special = encoding.get_special_tokens_mask().iter().filter(|&&mask| mask == 1).count();
+            let Some(room) = self.max_tokens.checked_sub(special).filter(|&room| room > 0) else {
+                return Ok(Tokenized::Skipped(SkipReason::TooManyTokens));
+            };
+            encoding = self.tokenizer.cut(self.tokenizer.encode_text(text, false)?, room)?;
+            self.tally.truncated += 1;
+        }
+        let words = self.finish(&encoding, None);
+        Ok(spelled(words, text, &encoding))
+    }
+
+    fn words(&self, words: Vec<Word>) -> Result<Tokenized> {
+        if words.is_empty() {
+            return Ok(Tokenized::Skipped(SkipReason::NoTokens));
+        }
+        // Each word has a token of its own, or the sentence is left out for that.
+        if words.len() > self.max_tokens {
+            return Ok(Tokenized::Skipped(SkipReason::TooManyTokens));
+        }
+        let forms: Vec<&str> = words.iter().map(|word| word.form.as_str()).collect();
+        let encoding = self.tokenizer.encode_words(&forms)?;
+        Ok(self.finish(&encoding, Some(words)))
+    }
+
+    /// `given` are the words that were given to the tokenizer, where it was given words.
+    fn finish(&self, encoding: &Encoding, given: Option<Vec<Word>>) -> Tokenized {
+        let words = word_spans(encoding);
+        if words.is_empty() {
+            return Tokenized::Skipped(SkipReason::NoTokens);
+        }
+        if given.as_ref().is_some_and(|given| given.len() != words.len()) {
+            return Tokenized::Skipped(SkipReason::WordWithoutTokens);
+        }
+        if encoding.len() > self.max_tokens {
+            return Tokenized::Skipped(SkipReason::TooManyTokens);
+        }
+        let split = |Word { form, head, relation, annotation }| (GoldArc { head, relation }, (form, annotation));
+        let (tree, rest): (_, Option<Vec<_>>) = given.map(|given| given.into_iter().map(split).unzip()).unzip();
+        let (forms, annotations) = rest.unwrap_or_default().into_iter().unzip();
+        Tokenized::Sequence(Box::new(Sequence {
+            ids: encoding.get_ids().to_vec(),
+            segments: encoding.get_type_ids().to_vec(),
+            kinds: kinds(self.tokenizer, encoding),
+            words,
+            tree,
+            forms,
+            annotations,
+            ..Sequence::default()
+        }))
+    }
+}
+
+/// The same with its words as they stand in the text that they are of.
+fn spelled(mut tokenized: Tokenized, text: &str, encoding: &Encoding) -> Tokenized {
+    if let Tokenized::Sequence(sequence) = &mut tokenized {
+        let offsets = encoding.get_offsets();
+        // Tokens of one word follow each other; some begin with the space before it.
+        let of_word =
+            |word: &Range<usize>| text.get(offsets[word.start].0..offsets[word.end - 1].1).unwrap_or_default();
+        sequence.spelled = sequence.words.iter().map(|word| of_word(word).trim().to_owned()).collect();
+    }
+    tokenized
+}
+
+/// The kind of each token of an encoding.
+pub fn kinds(tokenizer: &ModelTokenizer, encoding: &Encoding) -> Vec<TokenKind> {
+    let special = encoding.get_special_tokens_mask();
+    let first = special.iter().position(|&mask| mask == 1);
+    let kind = |(position, &id): (usize, &u32)| {
+        if special[position] == 0 {
+            if tokenizer.is_punctuation(id) { TokenKind::Punctuation } else { TokenKind::Text }
+        } else if Some(id) == tokenizer.separator() {
+            TokenKind::Separator
+        } else if Some(position) == first {
+            TokenKind::FirstSpecial
+        } else {
+            TokenKind::OtherSpecial
+        }
+    };
+    encoding.get_ids().iter().enumerate().map(kind).collect()
+}
+
+/// The token range of each word that has tokens, in order.
+fn word_spans(encoding: &Encoding) -> Vec<Range<usize>> {
+    let special = encoding.get_special_tokens_mask();
+    let mut spans: Vec<Range<usize>> = Vec::new();
+    let mut last = None;
+    for (position, word) in encoding.get_word_ids().iter().enumerate() {
+        let Some(word) = word.filter(|_| special[position] == 0) else { continue };
+        match spans.last_mut() {
+            Some(span) if last == Some(word) => span.end = position + 1,
+            _ => spans.push(position..position + 1),
+        }
+        last = Some(word);
+    }
+    spans
+}

@@ -1,0 +1,196 @@
+//! Blocks of sentences: the unit that is resampled.
+
+use std::collections::BTreeMap;
+use std::ops::{Index, IndexMut};
+
+use serde::{Deserialize, Serialize};
+
+use super::exact::ExactSum;
+
+/// The sentences of family `f` belong to block `f mod 64` (METHODOLOGY, "Uncertainty").
+///
+/// The number is even, so the parity of the block is that of the family: the two folds are whole blocks.
+pub const BLOCKS: usize = 64;
+
+/// The block of the family with this 0-based number.
+pub fn block_of(family: u64) -> usize {
+    usize::try_from(family % BLOCKS as u64).expect("less than BLOCKS")
+}
+
+/// Sums that add up.
+pub trait Merge {
+    /// Adds the sums of other sentences.
+    fn merge(&mut self, other: &Self);
+}
+
+impl Merge for u64 {
+    fn merge(&mut self, other: &Self) {
+        *self += other;
+    }
+}
+
+impl Merge for ExactSum {
+    fn merge(&mut self, other: &Self) {
+        *self += *other;
+    }
+}
+
+impl<T: Merge, const N: usize> Merge for [T; N] {
+    fn merge(&mut self, other: &Self) {
+        self.as_mut_slice().iter_mut().zip(other).for_each(|(sums, other)| sums.merge(other));
+    }
+}
+
+/// Lists of equal length: sums at the same place are added.
+impl<T: Merge> Merge for Vec<T> {
+    fn merge(&mut self, other: &Self) {
+        self.iter_mut().zip(other).for_each(|(sums, other)| sums.merge(other));
+    }
+}
+
+/// Sums of the same key are added, and keys that only the other has are taken over.
+impl<K: Ord + Clone, T: Merge + Clone> Merge for BTreeMap<K, T> {
+    fn merge(&mut self, other: &Self) {
+        for (key, sums) in other {
+            match self.get_mut(key) {
+                Some(known) => known.merge(sums),
+                None => drop(self.insert(key.clone(), sums.clone())),
+            }
+        }
+    }
+}
+
+/// Implements [`Merge`] for a struct: each of these fields is merged.
+#[macro_export]
+macro_rules! merge_fields {
+    ($name:ty { $($field:ident),+ $(,)? }) => {
+        impl $crate::stats::blocks::Merge for $name {
+            fn merge(&mut self, other: &Self) {
+                $($crate::stats::blocks::Merge::merge(&mut self.$field, &other.$field);)+
+            }
+        }
+    };
+}
+pub use merge_fields;
+
+/// The sums of each block of sentences; `[BLOCKS]`, by the number of the block.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blocks<B>(Vec<B>);
+
+impl<B: Merge + Clone> Blocks<B> {
+    /// The same empty sums in every block.
+    pub fn new(empty: B) -> Self {
+        Self(vec![empty; BLOCKS])
+    }
+
+    /// The blocks in the order of their numbers.
+    pub fn iter(&self) -> std::slice::Iter<'_, B> {
+        self.0.iter()
+    }
+
+    /// All blocks in one.
+    pub fn total(&self) -> B {
+        self.every(0, 1)
+    }
+
+    /// Each of the two folds in one: the blocks of even number, and those of odd number.
+    pub fn folds(&self) -> [B; 2] {
+        [0, 1].map(|fold| self.every(fold, 2))
+    }
+
+    fn every(&self, first: usize, step: usize) -> B {
+        let mut total = self.0[first].clone();
+        self.0[first..].iter().step_by(step).skip(1).for_each(|block| total.merge(block));
+        total
+    }
+
+    /// The blocks with their total beside them.
+    pub fn with_total(&self) -> WithTotal<'_, B> {
+        WithTotal { blocks: self, total: self.total() }
+    }
+
+    /// The same sums with all of them in the first block; `empty` is what the others are.
+    pub fn pooled(&self, empty: B) -> Self {
+        let mut pooled = Self::new(empty);
+        pooled.0[0] = self.total();
+        pooled
+    }
+
+    /// Adds the blocks of another worker or shard.
+    pub fn merge(&mut self, other: &Self) {
+        self.0.iter_mut().zip(&other.0).for_each(|(block, other)| block.merge(other));
+    }
+
+    /// Whether there are as many as there must be, and `fits` is true of each: what was read may be anything.
+    pub fn fit(&self, fits: impl Fn(&B) -> bool) -> bool {
+        self.0.len() == BLOCKS && self.0.iter().all(fits)
+    }
+}
+
+impl<'a, B: Merge + Clone> IntoIterator for &'a Blocks<B> {
+    type Item = &'a B;
+    type IntoIter = std::slice::Iter<'a, B>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<B> Index<usize> for Blocks<B> {
+    type Output = B;
+
+    fn index(&self, block: usize) -> &B {
+        &self.0[block]
+    }
+}
+
+impl<B> IndexMut<usize> for Blocks<B> {
+    fn index_mut(&mut self, block: usize) -> &mut B {
+        &mut self.0[block]
+    }
+}
+
+/// Blocks, and all of them in one.
+pub struct WithTotal<'a, B> {
+    blocks: &'a Blocks<B>,
+    total: B,
+}
+
+impl<B> WithTotal<'_, B> {
+    /// All blocks in one.
+    pub fn total(&self) -> &B {
+        &self.total
+    }
+
+    /// The block of this number, or all of them in one.
+    pub fn at(&self, block: Option<usize>) -> &B {
+        block.map_or(&self.total, |block| &self.blocks[block])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_add_up_in_place_and_in_total() {
+        let (mut blocks, mut other) = (Blocks::new([0, 100]), Blocks::new([0, 0]));
+        (blocks[3], other[3], other[block_of(64 + 5)]) = ([2, 100], [40, 1], [7, 0]);
+        blocks.merge(&other);
+        assert_eq!((blocks[3], blocks[5], blocks[6]), ([42, 101], [7, 100], [0, 100]));
+        let total = [49, 6401];
+        assert_eq!(blocks.total(), total);
+        let both = blocks.with_total();
+        assert_eq!(blocks.folds(), [[0, 3200], [49, 3201]]);
+        assert_eq!((both.at(Some(3)), both.at(None), both.total()), (&[42, 101], &total, &total));
+        let pooled = blocks.pooled([0, 0]);
+        assert_eq!((pooled[0], pooled[3], pooled.total()), (total, [0, 0], total));
+    }
+
+    #[test]
+    fn what_was_read_must_have_every_block() {
+        assert!(Blocks::new(1_u64).fit(|block| *block == 1));
+        assert!(!Blocks::new(1_u64).fit(|block| *block == 2));
+        assert!(!Blocks(vec![1_u64; BLOCKS - 1]).fit(|_| true));
+    }
+}

@@ -1,0 +1,200 @@
+//! Do two analyses differ in a number by more than chance? docs/METHODOLOGY.md, "Comparing two analyses", has the
+//! argument.
+
+use statrs::function::factorial::ln_binomial;
+
+use super::block_test::{FEWEST_BLOCKS, LeftOut, ROUNDING, student};
+use super::bootstrap::Interval;
+
+/// A difference that was tested.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tested {
+    /// The second number less the first.
+    pub difference: f64,
+    /// Its standard error.
+    pub standard_error: f64,
+    /// How likely so large a difference is at least if there is none beyond the tolerance; two-sided.
+    pub p: f64,
+}
+
+/// A number as a report has it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The number.
+    pub value: f64,
+    /// Its 95 % interval, by the bootstrap over blocks.
+    pub ci95: Interval,
+    /// Blocks with a denominator.
+    pub blocks: usize,
+    /// How often the blocks were drawn.
+    pub resamples: usize,
+    /// Of how many things, each right or wrong, the number is the share; `None` if it is no such share.
+    pub trials: Option<u64>,
+}
+
+/// The block test of two numbers over the same sentences in the same blocks; `None` where fewer than
+/// [`FEWEST_BLOCKS`] have a denominator.
+///
+/// A difference that is the same in every block has no standard error. If chance alone gave each block's difference its
+/// sign (Fisher 1935, section 21), all `m` blocks would agree with a chance of `2^(1 - m)`: that is its `p`.
+pub fn paired(a: &LeftOut, b: &LeftOut, tolerance: f64) -> Option<Tested> {
+    let difference = b.minus(a);
+    let (standard_error, blocks) = (difference.standard_error()?, difference.blocks());
+    let constant = || (1.0 - blocks as f64).exp2();
+    Some(tested(difference.all(), standard_error, blocks as f64 - 1.0, tolerance, constant))
+}
+
+/// Welch's test of two numbers over sentences of their own, by their intervals; `None` where one of them rests on fewer
+/// than [`FEWEST_BLOCKS`].
+///
+/// The standard error of the difference is that of the interval that the two intervals make (Zou & Donner 2008): of each
+/// side the half of its interval that faces the other side.
+/// Numbers that differ and vary in no block have none. If chance alone had given each block to its side, they would be
+/// parted as they are in 2 of `C(m_a + m_b, m_a)` cases: that is their `p`.
+pub fn by_intervals(a: &Estimate, b: &Estimate, tolerance: f64) -> Option<Tested> {
+    if a.blocks.min(b.blocks) < FEWEST_BLOCKS {
+        return None;
+    }
+    let (low, high) = if a.value <= b.value { (a, b) } else { (b, a) };
+    let arms = [low.standard_error(low.ci95.high() - low.value), high.standard_error(high.value - high.ci95.low())];
+    let variances = arms.map(|arm| arm * arm);
+    let variance = variances[0] + variances[1];
+    // Welch 1938; Satterthwaite 1946.
+    let squares = variances[0].powi(2) / low.freedom() + variances[1].powi(2) / high.freedom();
+    let constant = || 2.0 * (-ln_binomial((a.blocks + b.blocks) as u64, a.blocks as u64)).exp();
+    Some(tested(b.value - a.value, variance.sqrt(), variance * variance / squares, tolerance, constant))
+}
+
+/// Student's test of a difference against the tolerance; `constant` is `p` where nothing varies.
+fn tested(
+    difference: f64,
+    standard_error: f64,
+    freedom: f64,
+    tolerance: f64,
+    constant: impl FnOnce() -> f64,
+) -> Tested {
+    let excess = difference.abs() - tolerance;
+    let p = if excess <= ROUNDING {
+        1.0
+    } else if standard_error <= ROUNDING {
+        constant()
+    } else {
+        student(excess / standard_error, freedom)
+    };
+    Tested { difference, standard_error, p }
+}
+
+/// The 97.5th percentile of the normal distribution: half of a 95 % interval in standard errors.
+const NORMAL_975: f64 = 1.959_963_984_540_054;
+
+/// The density of the normal distribution there.
+const DENSITY_975: f64 = 0.058_445_069_805_035_4;
+
+impl Estimate {
+    /// The standard error that half of its interval stands for.
+    ///
+    /// The variance of a bootstrap mean over `m` blocks is `(m - 1)/m` of the unbiased one (Efron & Tibshirani 1993,
+    /// chapter 5).
+    /// A share has at least that of as many independent trials: words of one sentence depend on each other, and that adds
+    /// to it. Less is luck, and among thousands of shares some have much of it.
+    fn standard_error(&self, half: f64) -> f64 {
+        let blocks = self.blocks as f64;
+        let of_trials = |trials: u64| self.value * (1.0 - self.value) / trials as f64;
+        let least = self.trials.map_or(0.0, of_trials).max(0.0).sqrt();
+        (half.max(0.0) / NORMAL_975 * (blocks / (blocks - 1.0)).sqrt()).max(least)
+    }
+
+    /// The degrees of freedom of that standard error: `1 / (2 v)`, `v` its relative variance.
+    ///
+    /// `v` is `1 / (2 (m - 1))` for the `m` blocks, and `.025 · .975 / (resamples · density² · quantile²)` for the end of
+    /// the interval, which is a percentile of so many draws.
+    fn freedom(&self) -> f64 {
+        let of_blocks = 1.0 / (2.0 * (self.blocks as f64 - 1.0));
+        let of_draws = 0.025 * 0.975 / (self.resamples.max(1) as f64 * (DENSITY_975 * NORMAL_975).powi(2));
+        1.0 / (2.0 * (of_blocks + of_draws))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn estimate(value: f64, low: f64, high: f64) -> Estimate {
+        Estimate { value, ci95: Interval(low, high), blocks: 64, resamples: 2000, trials: None }
+    }
+
+    fn close(actual: f64, expected: f64) {
+        assert!((actual - expected).abs() < 1e-9 * expected.abs().max(1e-3), "{actual:e}, not {expected:e}");
+    }
+
+    #[test]
+    fn pairs_cancel_what_both_have() {
+        // Blocks of one item; b is a and 0.1 or 0.3 more, in turn: the mean is 0.2, its variance 0.01 * 20/19 / 20.
+        let a: Vec<f64> = (0..20).map(f64::from).collect();
+        let b: Vec<f64> = (0..20).map(|block| f64::from(block) + if block % 2 == 0 { 0.1 } else { 0.3 }).collect();
+        let [a, b] = [a, b].map(|blocks| LeftOut::new(&blocks, &[1.0; 20]));
+        let found = paired(&a, &b, 0.0).unwrap();
+        close(found.difference, 0.2);
+        close(found.standard_error, (0.01_f64 / 19.0).sqrt());
+        // t = 0.2 / 0.0229416 = 8.717798 with 19 degrees of freedom, by scipy 1.17: 2 * t.sf(t, 19).
+        close(found.p, 4.571_438_029e-8);
+        assert_eq!(paired(&b, &a, 0.0).unwrap().difference, -found.difference);
+        // A difference of 0.2 is none beyond 0.2.
+        assert_eq!(paired(&a, &b, 0.2).unwrap().p, 1.0);
+        assert!(paired(&a, &b, 0.1).unwrap().p > found.p);
+    }
+
+    #[test]
+    fn what_is_the_same_in_every_block_is_a_matter_of_signs() {
+        let of = |value: f64, blocks: usize| LeftOut::new(&vec![value; blocks], &vec![1.0; blocks]);
+        assert_eq!(paired(&of(0.25, 20), &of(0.5, 20), 0.0).unwrap().p, f64::exp2(-19.0));
+        assert_eq!(paired(&of(0.25, 20), &of(0.25, 20), 0.0).unwrap().p, 1.0);
+        assert_eq!(paired(&of(0.25, 19), &of(0.5, 19), 0.0), None);
+    }
+
+    #[test]
+    fn a_block_that_only_one_side_has_is_left_out_of_that_side() {
+        let mut some = [1.0; 21];
+        some[20] = 0.0;
+        let (a, b) = (LeftOut::new(&[0.5; 21], &[1.0; 21]), LeftOut::new(&some, &some));
+        let difference = b.minus(&a);
+        assert_eq!((difference.all(), difference.blocks()), (0.5, 21));
+        assert_eq!(difference.standard_error(), Some(0.0));
+    }
+
+    #[test]
+    fn intervals_are_added_as_squares() {
+        // Halves of 0.03 and 0.04 that face each other make 0.05; the other halves do not matter.
+        let (a, b) = (estimate(0.4, 0.1, 0.43), estimate(0.5, 0.46, 0.9));
+        let found = by_intervals(&a, &b, 0.0).unwrap();
+        close(found.difference, 0.1);
+        close(found.standard_error, 0.05 / NORMAL_975 * (64.0_f64 / 63.0).sqrt());
+        // Of each side 1 / (2 (1/126 + 0.000928771)) = 56.4 degrees of freedom; of both, with 9 and 16 parts of the
+        // variance, 625 / (81 + 256) times as many; t = 3.889: by scipy 1.17 2 * t.sf(t, 104.6).
+        close(a.freedom(), 56.399_613_65);
+        let back = by_intervals(&b, &a, 0.0).unwrap();
+        assert_eq!((back.difference, back.p), (-found.difference, found.p));
+        assert!((1e-4..3e-4).contains(&found.p), "{}", found.p);
+    }
+
+    #[test]
+    fn a_share_varies_as_its_trials_at_least() {
+        // 0.5 of 100 has a standard error of 0.05, and no half of 0.03 makes it less; one of 0.2 makes it more.
+        let of = |half: f64| Estimate { trials: Some(100), ..estimate(0.5, 0.5 - half, 0.5 + half) };
+        assert_eq!(of(0.03).standard_error(0.03), 0.05);
+        assert!(of(0.2).standard_error(0.2) > 0.1);
+        assert_eq!(Estimate { value: 1.0, ..of(0.0) }.standard_error(0.0), 0.0);
+    }
+
+    #[test]
+    fn what_does_not_vary_is_a_matter_of_sides() {
+        let of = |value: f64, blocks: usize| Estimate { blocks, ..estimate(value, value, value) };
+        // 2 / C(40, 20).
+        close(by_intervals(&of(0.0, 20), &of(1.0, 20), 0.0).unwrap().p, 2.0 / 137_846_528_820.0);
+        assert_eq!(by_intervals(&of(0.5, 64), &of(0.5, 64), 0.0).unwrap().p, 1.0);
+        assert_eq!(by_intervals(&of(0.0, 19), &of(1.0, 64), 0.0), None);
+        // An interval that does not hold its number has no half of less than nothing.
+        let outside = estimate(0.5, 0.6, 0.7);
+        assert!(by_intervals(&outside, &estimate(0.4, 0.3, 0.45), 0.0).unwrap().standard_error > 0.0);
+    }
+}

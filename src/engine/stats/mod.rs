@@ -1,0 +1,12 @@
+//! How sure a number is: intervals by resampling blocks of sentences, and tests of heads against their baselines.
+//!
+//! docs/METHODOLOGY.md, "Uncertainty", says what each of them assumes.
+
+pub mod block_test;
+pub mod blocks;
+pub mod bootstrap;
+pub mod difference;
+pub mod exact;
+pub mod ranks;
+pub mod significance;
+pub mod surprisal;

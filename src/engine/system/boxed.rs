@@ -1,0 +1,70 @@
+//! The box: models and a corpus that are part of the binary, so that it runs without any file.
+
+use std::path::Path;
+
+/// All that is in the box has a name that begins so. No Hub id has a colon, and a file or folder of such a name can
+/// be written with `./` before it.
+pub const PREFIX: &str = "box:";
+
+/// The model that is used where none is given.
+pub const MODEL: &str = "box:small";
+
+/// The corpus that is used where none is given, in CoNLL-U; fixtures/corpus/README.md says what is in it.
+pub const CORPUS: &str = "box:gold";
+
+static GOLD: &[u8] = include_bytes!("../../../fixtures/corpus/gold.conllu");
+
+/// The files of a model in the binary, by their names.
+pub type BoxedFiles = [(&'static str, &'static [u8]); 3];
+
+/// A model in the binary, by its name.
+type BoxedModel = (&'static str, BoxedFiles);
+
+macro_rules! model {
+    ($name:literal, $folder:literal) => {
+        ($name, model!($folder, files "config.json", "tokenizer.json", "model.safetensors"))
+    };
+    ($folder:literal, files $($file:literal),*) => {
+        [$(($file, include_bytes!(concat!("../../../fixtures/models/", $folder, "/", $file)))),*]
+    };
+}
+
+static MODELS: [BoxedModel; 2] = [model!("box:small", "small"), model!("box:planted", "planted")];
+
+/// The files of a model of the box.
+/// Fails, in words and with what there is, if there is no such model.
+pub fn model(name: &str) -> Result<BoxedFiles, String> {
+    let found = MODELS.iter().find(|(known, _)| *known == name);
+    found.map(|(_, files)| *files).ok_or_else(|| {
+        let all: Vec<&str> = MODELS.iter().map(|(known, _)| *known).collect();
+        unknown("model", name, &all)
+    })
+}
+
+/// The name and the bytes of the corpus of the box that `path` names, if it names one; it is CoNLL-U.
+/// Fails, in words and with what there is, if there is no such corpus.
+pub fn corpus(path: &Path) -> Option<Result<(&'static str, &'static [u8]), String>> {
+    let name = path.to_str().filter(|text| text.starts_with(PREFIX))?;
+    Some(if name == CORPUS { Ok((CORPUS, GOLD)) } else { Err(unknown("corpus", name, &[CORPUS])) })
+}
+
+/// The model of the box that somebody means who leaves out or misspells [`PREFIX`].
+pub fn meant(name: &str) -> Option<&'static str> {
+    let is_meant = |known: &&str| {
+        let bare = known.strip_prefix(PREFIX).unwrap_or(known);
+        *known != name && [*known, bare].iter().any(|known| known.eq_ignore_ascii_case(name))
+    };
+    MODELS.iter().map(|(known, _)| *known).find(is_meant)
+}
+
+fn unknown(what: &str, name: &str, all: &[&str]) -> String {
+    // Below it two names have little in common but the prefix.
+    const ALIKE: f64 = 0.85;
+    let likeness = |known: &&str| strsim::jaro_winkler(known, name);
+    let closest = all.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|known| likeness(known) > ALIKE);
+    let meant = closest.map_or_else(String::new, |known| format!("; did you mean `{known}`?"));
+    let on_disk = Path::new(name).symlink_metadata().is_ok();
+    let shown = name.escape_debug();
+    let there = if on_disk { format!(" What is on disk under that name is `./{shown}`.") } else { String::new() };
+    format!("there is no {what} `{shown}` in the box: it has {}{meant}{there}", all.join(" and "))
+}

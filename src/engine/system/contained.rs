@@ -1,0 +1,59 @@
+//! Libraries that read what somebody else wrote: a panic of theirs is an error here, and nothing is printed.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Once;
+
+use anyhow::{Error, anyhow};
+
+use super::terminal::one_line;
+
+thread_local! {
+    static CONTAINED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// No message needs more, and what a panic says may be taken from the file.
+const LONGEST_REASON: usize = 200;
+
+/// Runs `work` and returns what it returns.
+/// Fails if it panics. What `work` was changing may then be half done: it is not to be used again.
+pub fn contained<T>(work: impl FnOnce() -> T) -> Result<T, Error> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let print = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if !CONTAINED.get() {
+                print(panic);
+            }
+        }));
+    });
+    let before = CONTAINED.replace(true);
+    let outcome = panic::catch_unwind(AssertUnwindSafe(work));
+    CONTAINED.set(before);
+    outcome.map_err(|panic| anyhow!("the library that reads it gives up: {}", reason(&*panic)))
+}
+
+/// The text of a panic, on one line.
+fn reason(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    let shown = one_line(text.unwrap_or("without a reason"));
+    if shown.chars().count() <= LONGEST_REASON {
+        return shown;
+    }
+    shown.chars().take(LONGEST_REASON).chain("...".chars()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_an_error_on_one_line() {
+        assert_eq!(contained(|| 5).unwrap(), 5);
+        let error = contained(|| panic!("a\u{1b}[31m\nerror: {}", "x".repeat(300))).unwrap_err().to_string();
+        assert!(error.starts_with("the library that reads it gives up: a\\u{1b}[31m\\nerror: xxx"), "{error}");
+        assert!(error.len() < 250 && error.ends_with("..."), "{error}");
+        assert!(!CONTAINED.get());
+    }
+}

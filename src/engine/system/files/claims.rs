@@ -1,0 +1,91 @@
+//! Which files this process has read and which it is going to write: no file may be both.
+//!
+//! Files are told apart by identity, not by name: a hard link or a symbolic link is the file that it leads to.
+
+use std::collections::HashSet;
+use std::fs::Metadata;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+/// The identity of a file on this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct FileId {
+    device: u64,
+    inode: u64,
+    /// The inode of a file that is gone goes to a new one, which is born later. `None` where births are not recorded.
+    born: Option<SystemTime>,
+}
+
+impl FileId {
+    /// The identity of a regular file; `None` for what has no content to lose, as a pipe or a device, and on systems
+    /// without inodes.
+    fn of(metadata: &Metadata) -> Option<Self> {
+        #[cfg(unix)]
+        if metadata.is_file() {
+            use std::os::unix::fs::MetadataExt;
+            return Some(Self { device: metadata.dev(), inode: metadata.ino(), born: metadata.created().ok() });
+        }
+        let _ = metadata;
+        None
+    }
+}
+
+#[derive(Default)]
+struct Claims {
+    read: HashSet<FileId>,
+    /// Outputs that are open; one that is done is no longer here.
+    written: Vec<FileId>,
+}
+
+static CLAIMS: Mutex<Option<Claims>> = Mutex::new(None);
+
+fn claims() -> MutexGuard<'static, Option<Claims>> {
+    CLAIMS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Notes that a file is read.
+/// Fails if it is an output of this process.
+pub(super) fn read(metadata: &Metadata) -> io::Result<()> {
+    let Some(id) = FileId::of(metadata) else { return Ok(()) };
+    let mut claims = claims();
+    let claims = claims.get_or_insert_default();
+    if claims.written.contains(&id) {
+        return Err(io::Error::other("it is an output of the same run: give the output another name"));
+    }
+    claims.read.insert(id);
+    Ok(())
+}
+
+/// A file that an output replaces, as long as the output is open.
+#[derive(Debug)]
+pub(super) struct Replaced(Option<FileId>);
+
+/// Notes that a file is to be replaced.
+/// Fails if this process has read it.
+pub(super) fn write(metadata: &Metadata) -> io::Result<Replaced> {
+    let id = FileId::of(metadata);
+    ensure_unread(metadata)?;
+    claims().get_or_insert_default().written.extend(id);
+    Ok(Replaced(id))
+}
+
+/// Makes sure that this process has not read a file.
+/// Fails if it has.
+pub(super) fn ensure_unread(metadata: &Metadata) -> io::Result<()> {
+    let is_read = FileId::of(metadata).is_some_and(|id| claims().get_or_insert_default().read.contains(&id));
+    if is_read {
+        return Err(io::Error::other("the same run reads it: give the output another name"));
+    }
+    Ok(())
+}
+
+impl Drop for Replaced {
+    fn drop(&mut self) {
+        let mut claims = claims();
+        let written = &mut claims.get_or_insert_default().written;
+        if let Some(place) = written.iter().position(|id| Some(*id) == self.0) {
+            written.swap_remove(place);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Input files: opened in one place, so that no output can overwrite one, and read up to a bound.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// The beginning of a file that stands for one in git's large file storage
+/// (<https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md>, "The Pointer").
+pub const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
+
+/// Makes sure that a file with this beginning does not only stand for one that git has not fetched.
+/// Fails if it does.
+pub fn ensure_fetched(beginning: &[u8]) -> io::Result<()> {
+    if beginning.starts_with(LFS_POINTER) {
+        let way_out = "it is a pointer of git LFS and not the file itself: run `git lfs pull` in its folder";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, way_out));
+    }
+    Ok(())
+}
+
+/// Opens a file for reading. From now on no [`Output`](super::output::Output) of this process replaces it.
+/// Fails if it cannot be opened, or is an output of this process; the error does not name the file.
+pub fn open(path: &Path) -> io::Result<File> {
+    let file = File::open(path)?;
+    super::claims::read(&file.metadata()?)?;
+    Ok(file)
+}
+
+/// Standard input. If it is a file, no output of this process replaces it from now on.
+/// Fails if it is an output of this process.
+pub fn stdin() -> io::Result<io::Stdin> {
+    let stdin = io::stdin();
+    #[cfg(unix)]
+    {
+        use std::os::fd::AsFd;
+        // One that is closed has nothing to lose.
+        if let Ok(file) = stdin.as_fd().try_clone_to_owned().map(File::from) {
+            super::claims::read(&file.metadata()?)?;
+        }
+    }
+    Ok(stdin)
+}
+
+/// The bytes of a file that has `most` bytes at most.
+/// Fails as [`open`], or if it cannot be read, is longer (no more than `most` bytes are read then) or is a pointer of git LFS.
+pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let file = open(path)?;
+    let bytes = file.metadata()?.len();
+    if bytes > most {
+        return Err(too_long(most));
+    }
+    let bytes = read_all(file, most)?;
+    ensure_fetched(&bytes)?;
+    Ok(bytes)
+}
+
+/// The same of a file of UTF-8.
+/// Fails as [`read`], or if it is not UTF-8.
+pub fn read_to_string(path: &Path, most: u64) -> io::Result<String> {
+    text(read(path, most)?)
+}
+
+/// The bytes of a stream, standard input for one, that has `most` bytes at most.
+/// Fails if it cannot be read or is longer.
+pub fn read_all(stream: impl Read, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    stream.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(too_long(most));
+    }
+    Ok(bytes)
+}
+
+/// Bytes as text.
+/// Fails if they are not UTF-8; the error names the first byte that is not.
+pub fn text(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes).map_err(|error| {
+        let place = error.utf8_error().valid_up_to();
+        let byte = error.as_bytes()[place];
+        let line = error.as_bytes()[..place].split(|byte| *byte == b'\n').count();
+        io::Error::new(io::ErrorKind::InvalidData, format!("not UTF-8 (line {line} has the byte 0x{byte:02x})"))
+    })
+}
+
+/// The error of a file of more than `most` bytes.
+pub fn too_long(most: u64) -> io::Error {
+    io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {most} bytes, the most that is read of it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_up_to_its_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "four").unwrap();
+        assert_eq!(read_to_string(&path, 4).unwrap(), "four");
+        let error = read(&path, 3).unwrap_err();
+        assert_eq!(error.to_string(), "it has more than 3 bytes, the most that is read of it");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_has_no_end_is_not_read_to_it() {
+        assert_eq!(read(Path::new("/dev/zero"), 10).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_named() {
+        let error = text(b"a\nb\xff".to_vec()).unwrap_err();
+        assert_eq!(error.to_string(), "not UTF-8 (line 2 has the byte 0xff)");
+    }
+}

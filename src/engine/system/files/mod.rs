@@ -1,0 +1,6 @@
+//! Input and output files: each is opened once, and no output of a run is one of its inputs.
+
+pub mod claims;
+pub mod digest;
+pub mod input;
+pub mod output;

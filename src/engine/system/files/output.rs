@@ -1,0 +1,286 @@
+//! Output files: opened before the work begins, written beside their place and renamed when they are whole.
+//!
+//! A file on its way has a name of its own, which [`is_temporary`] knows, and is locked as long as its process lives.
+//! One that a killed process left behind is removed by the next that writes to the same folder.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use sha2::{Digest, Sha256};
+use tempfile::TempPath;
+
+use super::claims::{self, Replaced};
+use super::digest::hex;
+use super::input;
+use crate::system::errors::failure::{Class, Classify};
+use crate::system::interrupt;
+
+/// A file to be written. What is given to [`Output::write`] becomes the file's content with [`Output::commit`].
+#[derive(Debug)]
+pub struct Output {
+    path: PathBuf,
+    file: BufWriter<File>,
+    /// Where the bytes go until then, and where they belong; `None` for a device or a pipe, which is written as it is.
+    rename: Option<(TempPath, PathBuf)>,
+    /// The file that was there before, which nobody may read meanwhile.
+    _replaced: Option<Replaced>,
+}
+
+impl Output {
+    /// Makes sure that `path` can be written. An existing file stays as it is until [`Output::commit`].
+    /// Fails if its folder is missing or cannot be written to, `path` is a folder, or what is there cannot be replaced or was
+    /// read by this process.
+    pub fn open(path: &Path) -> Result<Self> {
+        Self::opened(path).class(Class::Output)
+    }
+
+    fn opened(path: &Path) -> Result<Self> {
+        let failed = || format!("cannot write `{}`", path.display());
+        let target = destination(path);
+        let (file, rename, replaced) = match fs::metadata(&target) {
+            Ok(metadata) if metadata.is_dir() => bail!("{}: it is a folder", failed()),
+            Ok(metadata) if !metadata.is_file() => {
+                (OpenOptions::new().write(true).open(&target).with_context(failed)?, None, None)
+            }
+            Ok(metadata) if metadata.permissions().readonly() => bail!("{}: it is read-only", failed()),
+            existing => {
+                let mut replaced = None;
+                if let Ok(metadata) = &existing {
+                    replaced = Some(claims::write(metadata).with_context(failed)?);
+                    // What may not be written may not be replaced: a file that is made immutable, for one.
+                    OpenOptions::new().write(true).open(&target).with_context(failed)?;
+                }
+                let (file, temporary) = beside(&target, path)?;
+                if let Ok(metadata) = existing {
+                    file.set_permissions(metadata.permissions()).with_context(failed)?;
+                }
+                (file, Some((temporary, target)), replaced)
+            }
+        };
+        Ok(Self { path: path.to_owned(), file: BufWriter::new(file), rename, _replaced: replaced })
+    }
+
+    /// Writes all of `bytes`.
+    /// Fails if they cannot be written.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let written = self.file.write_all(bytes).with_context(|| format!("cannot write `{}`", self.path.display()));
+        written.class(Class::Output)
+    }
+
+    /// Makes what was written the file.
+    /// Fails if it does not reach the disk or cannot be renamed, or what lies there now was read meanwhile; the file that was
+    /// there before is then untouched.
+    pub fn commit(self) -> Result<()> {
+        self.committed().class(Class::Output)
+    }
+
+    fn committed(mut self) -> Result<()> {
+        let failed = || format!("cannot write `{}`", self.path.display());
+        self.file.flush().with_context(failed)?;
+        let Some((temporary, target)) = self.rename.take() else { return Ok(()) };
+        self.file.get_ref().sync_all().with_context(failed)?;
+        if let Ok(metadata) = fs::metadata(&target) {
+            claims::ensure_unread(&metadata).with_context(failed)?;
+        }
+        let mut list = interrupt::lock();
+        list.forget(&temporary);
+        // The lock is held until the file has its name: an interrupt finds it there or in the list.
+        temporary.persist(&target).map_err(io::Error::from).with_context(failed)
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if let Some((temporary, _)) = &self.rename {
+            interrupt::lock().forget(temporary);
+        }
+    }
+}
+
+/// The text of a file that this program wrote before and is to write again, if it is there; it is no input.
+/// Fails if it cannot be read, is longer than `most` bytes or is not UTF-8.
+pub fn earlier(path: &Path, most: u64) -> io::Result<Option<String>> {
+    earlier_bytes(path, most)?.map(input::text).transpose()
+}
+
+/// The bytes of such a file, if it is there.
+/// Fails if it cannot be read or is longer than `most` bytes.
+pub fn earlier_bytes(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
+    match open_earlier(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        opened => input::read_all(opened?, most).map(Some),
+    }
+}
+
+/// Opens such a file. This program wrote no pipe, which would have to be waited for.
+fn open_earlier(path: &Path) -> io::Result<File> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is no file: remove it, or name another place"));
+    }
+    File::open(path)
+}
+
+/// The SHA-256 of such a file, lower-case hexadecimal; `None` if it is not there or cannot be read.
+pub fn earlier_sha256(path: &Path) -> Option<String> {
+    let (mut file, mut hash, mut chunk) = (open_earlier(path).ok()?, Sha256::new(), vec![0; 1 << 16]);
+    loop {
+        match file.read(&mut chunk) {
+            Ok(0) => return Some(hex(&hash.finalize())),
+            Ok(read) => hash.update(&chunk[..read]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+/// The file that is written if `path` is: one path for all its spellings.
+///
+/// The target of a link is written, and the link stays.
+pub fn destination(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| {
+        let target = link_target(path);
+        let place = target.file_name().zip(folder_of(&target).canonicalize().ok());
+        place.map_or(target.clone(), |(name, folder)| folder.join(name))
+    })
+}
+
+/// The folder that a file is in.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
+}
+
+/// Where a link points to that leads to no file yet; the path itself if it is no link.
+fn link_target(path: &Path) -> PathBuf {
+    match (fs::read_link(path), path.parent()) {
+        (Ok(link), Some(folder)) => folder.join(link),
+        _ => path.to_owned(),
+    }
+}
+
+const PREFIX: &str = ".headscope-";
+const SUFFIX: &str = ".partial";
+
+/// Whether a file of this name is an output on its way, of this process or another: it is there for a time only.
+pub fn is_temporary(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    name.starts_with(PREFIX.as_bytes()) && name.ends_with(SUFFIX.as_bytes())
+}
+
+/// A new empty file in the folder of `target`, with the permissions that any new file would have.
+fn beside(target: &Path, path: &Path) -> Result<(File, TempPath)> {
+    let shown = path.display();
+    let folder = folder_of(target);
+    if !folder.is_dir() {
+        bail!("cannot write `{shown}`: there is no folder `{}`: create it first", folder.display());
+    }
+    remove_leftovers(folder);
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(PREFIX).suffix(SUFFIX);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // Reduced by the umask, as for any new file; tempfile's own default is private to the user.
+        builder.permissions(fs::Permissions::from_mode(0o666));
+    }
+    let mut list = interrupt::lock();
+    loop {
+        let created = builder.tempfile_in(folder).with_context(|| format!("cannot write `{shown}`"))?;
+        // Between its creation and its lock another process may take it for a leftover, lock it and remove it. Where a
+        // file system has no locks, nobody takes it for one.
+        let locked_by_another = matches!(created.as_file().try_lock(), Err(TryLockError::WouldBlock));
+        if !locked_by_another && created.path().exists() {
+            list.add(created.path());
+            return Ok(created.into_parts());
+        }
+    }
+}
+
+/// Removes outputs of processes that are gone. What cannot be removed is no reason not to write.
+fn remove_leftovers(folder: &Path) {
+    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    let regular = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_file());
+    for entry in entries.filter(|entry| is_temporary(&entry.file_name()) && regular(entry)) {
+        if let Ok(file) = File::open(entry.path())
+            && file.try_lock().is_ok()
+        {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    fn message(result: Result<impl Sized>) -> String {
+        format!("{:#}", result.err().expect("an error"))
+    }
+
+    #[test]
+    fn what_was_read_is_not_written_whatever_it_is_called() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("model"), "weights").unwrap();
+        fs::hard_link(at("model"), at("other-name")).unwrap();
+        input::open(&at("model")).unwrap();
+        for name in ["model", "other-name"] {
+            let expected =
+                format!("cannot write `{}`: the same run reads it: give the output another name", at(name).display());
+            assert_eq!(message(Output::open(&at(name))), expected);
+        }
+        assert_eq!(names(folder.path()), ["model", "other-name"]);
+    }
+
+    #[test]
+    fn what_is_written_is_not_read_until_it_is_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report");
+        fs::write(&path, "old").unwrap();
+        let mut output = Output::open(&path).unwrap();
+        let refused = input::open(&path).unwrap_err().to_string();
+        assert_eq!(refused, "it is an output of the same run: give the output another name");
+        output.write(b"new").unwrap();
+        output.commit().unwrap();
+        assert_eq!(input::read(&path, 3).unwrap(), b"new");
+    }
+
+    #[test]
+    fn what_is_read_after_the_output_was_opened_is_seen_before_it_gets_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model");
+        let mut output = Output::open(&path).unwrap();
+        output.write(b"maps").unwrap();
+        fs::write(&path, "weights").unwrap();
+        input::open(&path).unwrap();
+        assert!(message(output.commit()).ends_with("the same run reads it: give the output another name"));
+        assert_eq!(fs::read(&path).unwrap(), b"weights");
+        assert_eq!(names(folder.path()), ["model"]);
+    }
+
+    #[test]
+    fn leftovers_go_and_what_is_on_its_way_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in [".headscope-dead.partial", ".headscope-notes", "report.partial"] {
+            fs::write(at(name), "").unwrap();
+        }
+        fs::create_dir(at(".headscope-folder.partial")).unwrap();
+        let first = Output::open(&at("a")).unwrap();
+        let second = Output::open(&at("b")).unwrap();
+        // Two on their way, and what nobody here has made.
+        assert_eq!(names(folder.path()).len(), 2 + 3);
+        second.commit().unwrap();
+        first.commit().unwrap();
+        assert_eq!(names(folder.path()), [".headscope-folder.partial", ".headscope-notes", "a", "b", "report.partial"]);
+    }
+}

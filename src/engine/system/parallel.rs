@@ -1,0 +1,91 @@
+//! Work that falls into equal parts, on several threads.
+
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+/// One thread for each core.
+pub fn all_cores() -> NonZeroUsize {
+    thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
+/// Maps `work` over the items on several threads; results in the items' order.
+pub fn in_parallel<T: Send, R: Send>(
+    threads: NonZeroUsize,
+    items: impl IntoIterator<Item = T, IntoIter: Send>,
+    work: impl Fn(T) -> R + Sync,
+) -> Vec<R> {
+    let queue = Mutex::new(items.into_iter().enumerate());
+    let take = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let worker = || {
+        let mut done = Vec::new();
+        while let Some((place, item)) = take() {
+            done.push((place, work(item)));
+        }
+        done
+    };
+    let mut done: Vec<(usize, R)> = on_threads(threads, worker).into_iter().flatten().collect();
+    done.sort_by_key(|(place, _)| *place);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Runs `work` on each of several threads, this one being the first, and returns their results.
+///
+/// There are fewer where the system has no more to give (`ulimit -u`): whoever shares work among them is to let each
+/// take what is left. A panic on any goes on here.
+pub fn on_threads<R: Send>(threads: NonZeroUsize, work: impl Fn() -> R + Sync) -> Vec<R> {
+    thread::scope(|scope| {
+        let spawn = |_| thread::Builder::new().spawn_scoped(scope, &work).ok();
+        let others: Vec<_> = (1..threads.get()).map_while(spawn).collect();
+        let mut results = vec![work()];
+        let join = |worker: thread::ScopedJoinHandle<'_, R>| {
+            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        results.extend(others.into_iter().map(join));
+        results
+    })
+}
+
+/// One core for a library that would share its work among all of them, by rayon: where each of several threads has work
+/// of its own, all are at work already, and sharing small parts of it costs more than it saves.
+#[derive(Debug)]
+pub struct OneCore(Option<ThreadPool>);
+
+impl Default for OneCore {
+    /// Where the system has no thread to give, work is shared after all.
+    fn default() -> Self {
+        Self(ThreadPoolBuilder::new().num_threads(1).build().ok())
+    }
+}
+
+impl OneCore {
+    /// Runs `work` there and waits for it.
+    pub fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        match &self.0 {
+            Some(pool) => pool.install(work),
+            None => work(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_core_is_one_thread() {
+        assert_eq!(OneCore::default().run(rayon::current_num_threads), 1);
+        assert_eq!(OneCore(None).run(|| 7), 7);
+    }
+
+    #[test]
+    fn results_are_in_the_items_order() {
+        for threads in [1, 2, 7].map(|threads| NonZeroUsize::new(threads).unwrap()) {
+            let squares = in_parallel(threads, 0..100_u64, |item| item * item);
+            assert_eq!(squares, (0..100).map(|item| item * item).collect::<Vec<_>>());
+            assert!(in_parallel(threads, 0..0, |item: u8| item).is_empty());
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Which of the instruction sets that the program is compiled for this machine has.
+
+/// The widest vectors that matrix products use here; `gemm` chooses in the same way, when it runs.
+pub fn path() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if std::arch::is_x86_feature_detected!("avx512f") {
+            return "AVX-512";
+        }
+        if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+            return "AVX2";
+        }
+        "SSE2"
+    }
+    #[cfg(target_arch = "aarch64")]
+    return "NEON";
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    return "portable";
+}

@@ -1,0 +1,125 @@
+//! One row per head: its names, its labels, every metric, every label's score.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+use serde_json::json;
+
+use crate::report::{HeadReport, Report};
+use crate::stats::bootstrap::Interval;
+use crate::study::labels::Label;
+use crate::study::show::table::{Cell, Table};
+use crate::system::terminal::printable;
+
+/// The table; an empty cell is a value that could not be computed, or a label that the head does not have.
+///
+/// Columns: `layer`, `head`, `name`, `primary`, `labels` and those of them that are `borderline` (separated by
+/// spaces), with controls `kept.<control>` (those that the head keeps in that control with every seed), the metrics by their keys in the JSON report (`offset_mass.-1`, `uas.dep->head`), each followed by the ends
+/// of its interval (`uuas_ci95_low`, `uuas_ci95_high`), and `score.<label>` for each label that some head has.
+/// Fails for no a report.
+pub fn render(report: &Report) -> Result<Vec<u8>> {
+    let scored: BTreeSet<&str> =
+        report.heads.iter().flat_map(|head| &head.labels).map(|label| label.label.as_str()).collect();
+    let mut writer = ::csv::Writer::from_writer(Vec::new());
+    let mut header = ["layer", "head", "name", "primary", "labels", "borderline"].map(str::to_owned).to_vec();
+    let controls = report.controls_by_kind();
+    header.extend(controls.iter().map(|(kind, _)| format!("kept.{kind}")));
+    header.extend(
+        report
+            .chance
+            .cells()
+            .flat_map(|(name, _)| [name.clone(), format!("{name}_ci95_low"), format!("{name}_ci95_high")]),
+    );
+    header.extend(scored.iter().map(|label| format!("score.{label}")));
+    writer.write_record(header.iter().map(|cell| safe(cell)))?;
+    for head in &report.heads {
+        let labels = |wanted: fn(&Label) -> bool| -> String {
+            let labels = head.labels.iter().filter(|label| wanted(label)).map(|label| label.label.as_str());
+            labels.collect::<Vec<_>>().join(" ")
+        };
+        let mut row = vec![
+            head.layer.to_string(),
+            head.head.to_string(),
+            head.name.clone(),
+            head.primary.clone(),
+            labels(|_| true),
+            labels(|label| label.borderline),
+        ];
+        row.extend(controls.iter().map(|(_, runs)| head.kept_always(runs).collect::<Vec<_>>().join(" ")));
+        row.extend(metrics(head));
+        row.extend(scored.iter().map(|name| {
+            let label = head.labels.iter().find(|label| label.label == *name);
+            label.map_or_else(String::new, |label| label.score.to_string())
+        }));
+        writer.write_record(row.iter().map(|cell| safe(cell)))?;
+    }
+    Ok(writer.into_inner().map_err(::csv::IntoInnerError::into_error)?)
+}
+
+/// A flat table; an empty cell is what could not be computed.
+/// Fails for no a table.
+pub fn table(table: &Table) -> Result<Vec<u8>> {
+    let cell = |cell: &Cell| match cell {
+        Cell::Empty => String::new(),
+        Cell::Flag(flag) => flag.to_string(),
+        Cell::Integer(number) => number.to_string(),
+        Cell::Number(number) => json!(number).to_string(),
+        Cell::Text(text) => safe(text),
+    };
+    let mut writer = ::csv::Writer::from_writer(Vec::new());
+    writer.write_record(table.columns.iter().map(|column| safe(column)))?;
+    for row in &table.rows {
+        writer.write_record(row.iter().map(cell))?;
+    }
+    Ok(writer.into_inner().map_err(::csv::IntoInnerError::into_error)?)
+}
+
+/// Lines of cells, the first of them the header, as a table that neither a terminal nor a spreadsheet obeys.
+/// Fails if lines differ in their number of cells.
+pub fn lines(lines: &[Vec<String>]) -> Result<Vec<u8>> {
+    let mut writer = ::csv::Writer::from_writer(Vec::new());
+    for line in lines {
+        writer.write_record(line.iter().map(|cell| safe(cell)))?;
+    }
+    Ok(writer.into_inner().map_err(::csv::IntoInnerError::into_error)?)
+}
+
+/// The metrics of a head as columns, each with its interval; null is an empty cell.
+fn metrics(head: &HeadReport) -> impl Iterator<Item = String> {
+    let cell = |value: Option<f64>| value.map_or_else(String::new, |value| json!(value).to_string());
+    let values = head.metrics.cells().zip(head.ci95.cells());
+    values
+        .flat_map(move |((_, &value), (_, &ci95))| [value, ci95.map(Interval::low), ci95.map(Interval::high)].map(cell))
+}
+
+/// A cell that neither a terminal nor a spreadsheet obeys.
+///
+/// Spreadsheets take a cell that begins so for a formula, and show one with an apostrophe before it as text.
+/// Numbers may begin so as well, and stay numbers.
+fn safe(cell: &str) -> String {
+    let formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']) && cell.parse::<f64>().is_err();
+    format!("{}{}", if formula { "'" } else { "" }, printable(cell))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formulas_become_text_and_numbers_stay() {
+        for (cell, expected) in [
+            ("=1+1", "'=1+1"),
+            ("+cmd", "'+cmd"),
+            ("-x", "'-x"),
+            ("@sum", "'@sum"),
+            ("\t=1", "'\\t=1"),
+            ("-0.5", "-0.5"),
+            ("+1e-3", "+1e-3"),
+            ("nsubj:pass", "nsubj:pass"),
+            ("", ""),
+            ("a\u{1b}[31m\u{9b}\u{202e}", "a\\u{1b}[31m\\u{9b}\\u{202e}"),
+        ] {
+            assert_eq!(safe(cell), expected);
+        }
+    }
+}

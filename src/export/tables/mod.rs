@@ -1,0 +1,133 @@
+//! The flat tables of a report: those that every report has, and those of its studies.
+
+pub mod csv;
+#[cfg(feature = "parquet")]
+pub mod parquet;
+
+use anyhow::{Result, anyhow};
+use serde::Serialize;
+
+use crate::passes::control::Control;
+use crate::report::{HeadReport, Report};
+use crate::stats::bootstrap::Interval;
+use crate::study::labels::Label;
+use crate::study::metrics::metric::Values;
+use crate::study::show::table::{Cell, Table};
+
+/// The table of this name.
+/// Fails if the report has none of that name.
+pub fn named(report: &Report, name: &str) -> Result<Table> {
+    type Make = fn(&Report) -> Table;
+    const OF_EVERY_REPORT: [(&str, Make); 5] =
+        [("heads", heads), ("labels", labels), ("metrics", metrics), ("controls", controls), ("files", files)];
+    if let Some((_, make)) = OF_EVERY_REPORT.iter().find(|(known, _)| *known == name) {
+        return Ok(make(report));
+    }
+    let of_studies: Vec<Table> =
+        report.sections.0.iter().flat_map(|(study, section)| study.tables(&**section)).collect();
+    let names: Vec<&str> =
+        OF_EVERY_REPORT.iter().map(|(name, _)| *name).chain(of_studies.iter().map(|table| table.name)).collect();
+    let names = names.join(", ");
+    let table = of_studies.into_iter().find(|table| table.name == name);
+    table.ok_or_else(|| anyhow!("the report has no table `{name}`: it has {names}"))
+}
+
+/// A row for each head.
+fn heads(report: &Report) -> Table {
+    #[derive(Serialize)]
+    struct Row<'a> {
+        layer: usize,
+        head: usize,
+        name: &'a str,
+        primary: &'a str,
+        labels: Vec<&'a str>,
+        borderline: Vec<&'a str>,
+        metrics: &'a Values,
+    }
+    let row = |head| {
+        let HeadReport { layer, head, name, primary, labels, metrics, .. }: &HeadReport = head;
+        let borderline = labels.iter().filter(|label| label.borderline).map(|label| label.label.as_str()).collect();
+        let labels = labels.iter().map(|label| label.label.as_str()).collect();
+        Row { layer: *layer, head: *head, name, primary, labels, borderline, metrics }
+    };
+    Table::of("heads", report.heads.iter().map(row))
+}
+
+/// A row for each label of each head.
+fn labels(report: &Report) -> Table {
+    #[derive(Serialize)]
+    struct Row<'a> {
+        layer: usize,
+        head: usize,
+        name: &'a str,
+        #[serde(flatten)]
+        label: &'a Label,
+    }
+    let rows = report.heads.iter().flat_map(|HeadReport { layer, head, name, labels, .. }| {
+        labels.iter().map(|label| Row { layer: *layer, head: *head, name, label })
+    });
+    Table::of("labels", rows)
+}
+
+/// A row for each metric of each head, with its interval, its standard error and what chance would be.
+fn metrics(report: &Report) -> Table {
+    let chance = report.chance.by_name();
+    let rows = report.heads.iter().flat_map(|head| {
+        let (ci95, errors, own) = (head.ci95.by_name(), head.standard_errors.by_name(), head.chance.by_name());
+        let chance = &chance;
+        let row = move |(metric, value): (String, &Option<f64>)| {
+            let ci95 = ci95.get(&metric).copied().copied().flatten();
+            let error = errors.get(&metric).copied().copied().flatten();
+            let own = own.get(&metric).copied().copied().flatten();
+            let chance = own.or_else(|| chance.get(&metric).copied().copied().flatten());
+            let place = |place: usize| Cell::Integer(i64::try_from(place).unwrap_or(i64::MAX));
+            [
+                ("layer", place(head.layer)),
+                ("head", place(head.head)),
+                ("name", Cell::Text(head.name.clone())),
+                ("metric", Cell::Text(metric)),
+                ("value", Cell::from(*value)),
+                ("ci95_low", Cell::from(ci95.map(Interval::low))),
+                ("ci95_high", Cell::from(ci95.map(Interval::high))),
+                ("standard_error", Cell::from(error)),
+                ("chance", Cell::from(chance)),
+            ]
+            .map(|(column, cell)| (column.to_owned(), cell))
+            .to_vec()
+        };
+        head.metrics.cells().map(row).collect::<Vec<_>>()
+    });
+    Table::new("metrics", rows.collect())
+}
+
+/// A row for each label that a head has in a control.
+fn controls(report: &Report) -> Table {
+    #[derive(Serialize)]
+    struct Row<'a> {
+        #[serde(flatten)]
+        control: &'a Control,
+        layer: usize,
+        head: usize,
+        name: &'a str,
+        label: &'a str,
+        kept: bool,
+    }
+    let rows = report.controls.iter().flat_map(|run| {
+        run.heads.iter().flat_map(|head| {
+            head.labels.iter().map(|label| Row {
+                control: &run.control,
+                layer: head.layer,
+                head: head.head,
+                name: &head.name,
+                label,
+                kept: head.kept.contains(label),
+            })
+        })
+    });
+    Table::of("controls", rows)
+}
+
+/// A row for each file of the corpus.
+fn files(report: &Report) -> Table {
+    Table::of("files", &report.corpus.files)
+}
