@@ -15,8 +15,8 @@ use headscope::model::forward::visitor::Needs;
 use headscope::model::grid::HeadGrid;
 use headscope::model::parameters::Objective;
 use headscope::model::source::ModelRef;
-use headscope::passes::observer::{Lent, Panel, Sums, watching};
-use headscope::passes::run::variants::{Missing, Turn, Turns, all_heads, each_head};
+use headscope::passes::observer::{HeadInput, ObserverSet, Sums, observer_of};
+use headscope::passes::run::variants::{HeadSet, Turn, Variants, all_heads, each_head};
 use headscope::passes::run::workers::sum_up;
 use headscope::sequences::fold::words::FromToken;
 use headscope::sequences::sequence::{PredictedToken, Sequence, TokenKind};
@@ -33,12 +33,12 @@ const SENTENCES: usize = 20;
 /// The sum of all losses, so that nothing is left out as of no use.
 #[derive(Clone, Serialize, Deserialize)]
 struct Losses {
-    turns: Vec<Missing>,
+    turns: Vec<HeadSet>,
     sum: f64,
 }
 
 impl Sums for Losses {
-    type Begun = ();
+    type SequenceState = ();
 
     fn needs(&self) -> Needs {
         Needs { logits: true, ..Needs::default() }
@@ -46,11 +46,11 @@ impl Sums for Losses {
 
     fn begin(&mut self, _: &Sequence) {}
 
-    fn turns(&self) -> Vec<Missing> {
+    fn turns(&self) -> Vec<HeadSet> {
         self.turns.clone()
     }
 
-    fn head(&mut self, (): &mut (), _: &mut Lent<'_>) {}
+    fn head(&mut self, (): &mut (), _: &mut HeadInput<'_>) {}
 
     fn logits(&mut self, (): &mut (), _: usize, logits: &[f32]) {
         self.sum += surprisal(logits, 7);
@@ -83,11 +83,11 @@ fn sentences(packs: usize, vocabulary: usize) -> impl Iterator<Item = Result<Seq
 }
 
 /// The best of three times of these turns, in seconds.
-fn time(model: &Model, turns: &Turns, packs: usize) -> Result<f64> {
+fn time(model: &Model, turns: &Variants, packs: usize) -> Result<f64> {
     let mut best = f64::INFINITY;
     for _ in 0..3 {
         let asked = turns.others.iter().map(|turn| turn.missing.clone()).collect();
-        let panel = Panel::new(vec![watching(Losses { turns: asked, sum: 0.0 })]);
+        let panel = ObserverSet::new(vec![observer_of(Losses { turns: asked, sum: 0.0 })]);
         let (started, progress) = (Instant::now(), Analysis::new(None, None, Arc::default()));
         let sequences = sentences(packs, model.architecture.config.vocab_size);
         sum_up(panel, (&model.id, &*model.encoder), turns, sequences, NonZeroUsize::MIN, &progress)?;
@@ -108,10 +108,10 @@ fn main() -> Result<()> {
     let grid = model.grid();
     let gates = vec![Gate::scale(0.0); grid.count()];
     let missing = each_head(grid).chain([all_heads(grid)]);
-    let turns = Turns::default().without(missing, grid, &gates);
-    let naive = |turn: &Turn| Turns::once(turn.gates.clone());
+    let turns = Variants::default().without(missing, grid, &gates);
+    let naive = |turn: &Turn| Variants::once(turn.gates.clone());
 
-    let whole = time(&model, &Turns::default(), packs)?;
+    let whole = time(&model, &Variants::default(), packs)?;
     let in_turn = time(&model, &turns, packs)?;
     let mut alone = 0.0;
     for turn in &turns.others {

@@ -11,7 +11,7 @@ use headscope::model::forward::visitor::{HeadView, Needs, Visitor};
 use headscope::model::forward::{Scratch, Start};
 use headscope::model::source::ModelRef;
 use headscope::passes::beforehand::Beforehand;
-use headscope::passes::observer::Panel;
+use headscope::passes::observer::ObserverSet;
 use headscope::sequences::counts::Counting;
 use headscope::sequences::fold::words::FromToken;
 use headscope::sequences::pack::Pack;
@@ -35,7 +35,7 @@ fn sentence(model: &Model, words: usize) -> Sequence {
 
 /// Counts what the statistics allocate.
 struct Observer<'a> {
-    panel: &'a mut Panel,
+    panel: &'a mut ObserverSet,
     pack: &'a Pack,
     allocations: u64,
 }
@@ -61,7 +61,7 @@ fn forward_pass_and_statistics_need_no_more_room_once_warm() {
         let places = 0..study.passes().len();
         places.map(|place| study.observer(place, &subject)).collect::<Vec<_>>()
     });
-    let (mut panel, mut scratch) = (Panel::new(everybody.collect()), Scratch::default());
+    let (mut panel, mut scratch) = (ObserverSet::new(everybody.collect()), Scratch::default());
     let mut counting = Counting::default();
     counting.add(&sentence(&model, 30));
     let counts = Some(Arc::new(counting.finish()));

@@ -13,9 +13,9 @@ use support::{analyze, fixture, outcome, path, run, tiny_bert};
 use tempfile::TempDir;
 
 /// A folder to spoil things in.
-struct Bench(TempDir);
+struct EstimationContext(TempDir);
 
-impl Bench {
+impl EstimationContext {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -73,21 +73,21 @@ fn gold() -> PathBuf {
 
 #[test]
 fn model_folders() {
-    let bench = Bench::new();
-    let missing = bench.analyze_error(&bench.path("absent"), &gold());
+    let context = EstimationContext::new();
+    let missing = context.analyze_error(&context.path("absent"), &gold());
     assert!(missing.starts_with("error: no such model folder: `DIR/absent`"), "{missing}");
 
-    let model = bench.model();
+    let model = context.model();
     fs::remove_file(model.join("model.safetensors")).unwrap();
     assert_eq!(
-        bench.analyze_error(&model, &gold()),
+        context.analyze_error(&model, &gold()),
         "error: `DIR/model/model.safetensors` is missing: a model has the files config.json, tokenizer.json and \
          model.safetensors\n"
     );
     fs::copy(tiny_bert().join("model.safetensors"), model.join("model.safetensors")).unwrap();
     fs::remove_file(model.join("tokenizer.json")).unwrap();
     assert_eq!(
-        bench.analyze_error(&model, &gold()),
+        context.analyze_error(&model, &gold()),
         "error: `DIR/model/tokenizer.json` is missing: a model has the files config.json, tokenizer.json and \
          model.safetensors\n"
     );
@@ -95,13 +95,13 @@ fn model_folders() {
 
 #[test]
 fn a_missing_tensor_is_named_with_all_that_was_tried() {
-    let bench = Bench::new();
-    let model = bench.model();
+    let context = EstimationContext::new();
+    let model = context.model();
     change_weights(&model, |tensors| {
         tensors.remove("encoder.layer.1.attention.output.LayerNorm.bias");
     });
     assert_eq!(
-        bench.analyze_error(&model, &gold()),
+        context.analyze_error(&model, &gold()),
         "error: `DIR/model/model.safetensors` has no tensor for encoder.layer.1.attention.output.LayerNorm.bias: tried \
          encoder.layer.1.attention.output.LayerNorm.bias, bert.encoder.layer.1.attention.output.LayerNorm.bias, \
          encoder.layer.1.attention.output.LayerNorm.beta, bert.encoder.layer.1.attention.output.LayerNorm.beta\n"
@@ -110,13 +110,13 @@ fn a_missing_tensor_is_named_with_all_that_was_tried() {
 
 #[test]
 fn a_tensor_of_the_wrong_shape() {
-    let bench = Bench::new();
-    let model = bench.model();
+    let context = EstimationContext::new();
+    let model = context.model();
     change_weights(&model, |tensors| {
         tensors.get_mut("encoder.layer.0.intermediate.dense.weight").unwrap().0 = vec![32, 64];
     });
     assert_eq!(
-        bench.analyze_error(&model, &gold()),
+        context.analyze_error(&model, &gold()),
         "error: tensor encoder.layer.0.intermediate.dense.weight of `DIR/model/model.safetensors` has shape [32, 64]: \
          config.json implies [64, 32]\n"
     );
@@ -124,14 +124,14 @@ fn a_tensor_of_the_wrong_shape() {
 
 #[test]
 fn weights_that_are_no_numbers() {
-    let bench = Bench::new();
-    let model = bench.model();
+    let context = EstimationContext::new();
+    let model = context.model();
     change_weights(&model, |tensors| {
         tensors.get_mut("encoder.layer.2.output.dense.bias").unwrap().1[12..16]
             .copy_from_slice(&f32::NAN.to_le_bytes());
     });
     assert_eq!(
-        bench.analyze_error(&model, &gold()),
+        context.analyze_error(&model, &gold()),
         "error: tensor encoder.layer.2.output.dense.bias of `DIR/model/model.safetensors` holds NaN at element 3: the \
          weights are damaged\n"
     );
@@ -139,14 +139,14 @@ fn weights_that_are_no_numbers() {
 
 #[test]
 fn weights_that_overflow_on_the_way() {
-    let bench = Bench::new();
-    let model = bench.model();
+    let context = EstimationContext::new();
+    let model = context.model();
     change_weights(&model, |tensors| {
         for bytes in tensors.get_mut("encoder.layer.1.output.dense.weight").unwrap().1.chunks_exact_mut(4) {
             bytes.copy_from_slice(&f32::MAX.to_le_bytes());
         }
     });
-    let message = bench.analyze_error(&model, &gold());
+    let message = context.analyze_error(&model, &gold());
     // Which sentence is the first to fail depends on the threads.
     assert!(
         message.starts_with("error: cannot run `model` over the corpus, sentences counted from 0: sentence "),
@@ -157,8 +157,8 @@ fn weights_that_overflow_on_the_way() {
 }
 
 /// A model of `fixtures/models` with a tokenizer that fits it.
-fn with_tokenizer(bench: &Bench, name: &str) -> PathBuf {
-    let copy = bench.path("model");
+fn with_tokenizer(context: &EstimationContext, name: &str) -> PathBuf {
+    let copy = context.path("model");
     fs::create_dir(&copy).unwrap();
     for entry in fs::read_dir(fixture("models").join(name)).unwrap() {
         let entry = entry.unwrap();
@@ -170,8 +170,8 @@ fn with_tokenizer(bench: &Bench, name: &str) -> PathBuf {
 
 #[test]
 fn pickles() {
-    let bench = Bench::new();
-    let model = with_tokenizer(&bench, "tiny-albert");
+    let context = EstimationContext::new();
+    let model = with_tokenizer(&context, "tiny-albert");
     let file = model.join("pytorch_model.bin");
     let way_out = "If the file is whole and you trust it, make one of it that can be read, in Python:\n  \
                    import torch\n  \
@@ -180,7 +180,7 @@ fn pickles() {
     let expect = |bytes: &[u8], problem: &str| {
         fs::write(&file, bytes).unwrap();
         let expected = format!("error: cannot read weights from `DIR/model/pytorch_model.bin`: {problem}. {way_out}");
-        assert_eq!(bench.analyze_error(&model, &gold()), expected);
+        assert_eq!(context.analyze_error(&model, &gold()), expected);
     };
     let whole = fs::read(&file).unwrap();
     // What PyTorch wrote before version 1.6 begins with the pickle of a number.
@@ -199,20 +199,20 @@ fn pickles() {
 
 #[test]
 fn shards() {
-    let bench = Bench::new();
-    let model = with_tokenizer(&bench, "tiny-electra");
+    let context = EstimationContext::new();
+    let model = with_tokenizer(&context, "tiny-electra");
     let index = model.join("model.safetensors.index.json");
     let text = fs::read_to_string(&index).unwrap();
     fs::write(&index, text.replace("model-00002-of-00002", "/etc/model")).unwrap();
     assert_eq!(
-        bench.analyze_error(&model, &gold()),
+        context.analyze_error(&model, &gold()),
         "error: cannot use `DIR/model/model.safetensors.index.json`: it lists the file \"/etc/model.safetensors\", which \
          does not lie beside it\n"
     );
     fs::write(&index, &text).unwrap();
     let shard = model.join("model-00002-of-00002.safetensors");
     fs::copy(model.join("model-00001-of-00002.safetensors"), &shard).unwrap();
-    let message = bench.analyze_error(&model, &gold());
+    let message = context.analyze_error(&model, &gold());
     assert!(
         message.starts_with(
             "error: cannot read weights from `DIR/model/model-00002-of-00002.safetensors`: it has a tensor `"
@@ -222,7 +222,7 @@ fn shards() {
     assert!(message.ends_with("` that `DIR/model/model-00001-of-00002.safetensors` has too\n"), "{message}");
     fs::remove_file(&shard).unwrap();
     assert_eq!(
-        bench.analyze_error(&model, &gold()),
+        context.analyze_error(&model, &gold()),
         "error: `DIR/model/model-00002-of-00002.safetensors` is missing, but model.safetensors.index.json lists it: the \
          model is not whole\n"
     );
@@ -230,8 +230,8 @@ fn shards() {
 
 #[test]
 fn sizes_that_the_weights_do_not_have() {
-    let bench = Bench::new();
-    let model = with_tokenizer(&bench, "tiny-mpnet");
+    let context = EstimationContext::new();
+    let model = with_tokenizer(&context, "tiny-mpnet");
     let config = fs::read_to_string(model.join("config.json")).unwrap();
     let cases = [
         ("vocab_size", "196", "16777216", "word_embeddings.weight", "[196, 24]", "[16777216, 24]"),
@@ -246,13 +246,13 @@ fn sizes_that_the_weights_do_not_have() {
             "error: tensor embeddings.{tensor} of `DIR/model/model.safetensors` has shape {found}: config.json implies \
              {implied}\n"
         );
-        assert_eq!(bench.analyze_error(&model, &gold()), expected);
+        assert_eq!(context.analyze_error(&model, &gold()), expected);
     }
     // Heads of another width: all other shapes are the same.
     fs::write(model.join("config.json"), config.replace("\"num_attention_heads\": 3", "\"num_attention_heads\": 4"))
         .unwrap();
     assert_eq!(
-        bench.analyze_error(&model, &gold()),
+        context.analyze_error(&model, &gold()),
         "error: tensor encoder.relative_attention_bias.weight of `DIR/model/model.safetensors` has shape [32, 3]: \
          config.json implies [32, 4]\n"
     );
@@ -260,10 +260,10 @@ fn sizes_that_the_weights_do_not_have() {
 
 #[test]
 fn more_buckets_of_distances_than_are_used() {
-    let bench = Bench::new();
-    let model = with_tokenizer(&bench, "tiny-mpnet");
-    let corpus = bench.file("c.txt", "the dog\n");
-    let output = bench.path("maps.safetensors");
+    let context = EstimationContext::new();
+    let model = with_tokenizer(&context, "tiny-mpnet");
+    let corpus = context.file("c.txt", "the dog\n");
+    let output = context.path("maps.safetensors");
     let maps = || {
         run(&["maps", path(&model), "-c", path(&corpus), "-o", path(&output)]).unwrap();
         let bytes = fs::read(&output).unwrap();
@@ -286,33 +286,33 @@ fn more_buckets_of_distances_than_are_used() {
     });
     assert!(maps() == plain);
     with(31);
-    let message = bench.analyze_error(&model, &gold());
+    let message = context.analyze_error(&model, &gold());
     assert!(message.contains("relative_attention_num_buckets is 31: distances are sorted into 32"), "{message}");
 }
 
 #[test]
 fn a_value_as_long_as_a_file_is_cut() {
-    let bench = Bench::new();
-    let model = bench.model();
+    let context = EstimationContext::new();
+    let model = context.model();
     let config = fs::read_to_string(model.join("config.json")).unwrap();
     let long = "x".repeat(1 << 19);
-    let policy = bench.file("policy.toml", format!("{long} = 1\n"));
-    let quoted = bench.file("quoted.toml", format!("entropy_ratio = \"{long}\"\n"));
+    let policy = context.file("policy.toml", format!("{long} = 1\n"));
+    let quoted = context.file("quoted.toml", format!("entropy_ratio = \"{long}\"\n"));
     let named = [("model_type", "bert"), ("hidden_act", "gelu")].map(|(key, value)| {
         fs::write(
             model.join("config.json"),
             config.replace(&format!("\"{key}\": \"{value}\""), &format!("\"{key}\": \"{long}\"")),
         )
         .unwrap();
-        bench.analyze_error(&model, &gold())
+        context.analyze_error(&model, &gold())
     });
     fs::write(
         model.join("config.json"),
         config.replace("\"hidden_size\": 32", &format!("\"hidden_size\": \"{long}\"")),
     )
     .unwrap();
-    let typed = bench.analyze_error(&model, &gold());
-    let of_policy = [&policy, &quoted].map(|file| bench.error(&["analyze", "--policy", path(file)]).1);
+    let typed = context.analyze_error(&model, &gold());
+    let of_policy = [&policy, &quoted].map(|file| context.error(&["analyze", "--policy", path(file)]).1);
     for message in named.iter().chain(&of_policy).chain([&typed]) {
         assert!(message.len() < 7000 && message.contains("xxx..."), "{} bytes: {message:.200}", message.len());
     }
@@ -324,8 +324,8 @@ fn a_value_as_long_as_a_file_is_cut() {
 
 #[test]
 fn weights_that_git_has_not_fetched() {
-    let bench = Bench::new();
-    let model = bench.model();
+    let context = EstimationContext::new();
+    let model = context.model();
     for name in ["model.safetensors", "tokenizer.json", "config.json"] {
         let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0f\nsize 90000\n";
         fs::write(model.join(name), pointer).unwrap();
@@ -333,35 +333,36 @@ fn weights_that_git_has_not_fetched() {
             "error: cannot read `DIR/model/{name}`: it is a pointer of git LFS and not the file itself: run `git lfs pull` \
              in its folder\n"
         );
-        assert_eq!(bench.analyze_error(&model, &gold()), expected);
+        assert_eq!(context.analyze_error(&model, &gold()), expected);
     }
     // A corpus and a report, as well.
     let pointer = fs::read_to_string(model.join("config.json")).unwrap();
     let pulled = "it is a pointer of git LFS and not the file itself: run `git lfs pull` in its folder\n";
-    let corpus = bench.analyze_error(&tiny_bert(), &bench.file("corpus.conllu", &pointer));
+    let corpus = context.analyze_error(&tiny_bert(), &context.file("corpus.conllu", &pointer));
     assert_eq!(corpus, format!("error: DIR/corpus.conllu:1: {pulled}"));
-    let (_, report) = bench.error(&["relabel", path(&bench.file("report.json", &pointer)), "--preset", "voita2019"]);
+    let (_, report) =
+        context.error(&["relabel", path(&context.file("report.json", &pointer)), "--preset", "voita2019"]);
     assert_eq!(report, format!("error: cannot read the report `DIR/report.json`: {pulled}"));
 }
 
 #[test]
 fn weights_that_only_say_that_they_are_large() {
-    let bench = Bench::new();
-    let model = bench.model();
+    let context = EstimationContext::new();
+    let model = context.model();
     // It has no blocks on the disk.
     fs::File::create(model.join("model.safetensors")).unwrap().set_len(64 << 30).unwrap();
-    let message = bench.analyze_error(&model, &gold());
+    let message = context.analyze_error(&model, &gold());
     assert!(message.contains("have 68719476736 bytes, and config.json describes an encoder of "), "{message}");
     assert!(message.ends_with(": more than 1073741824 are not read\n"), "{message}");
 }
 
 #[test]
 fn a_model_that_was_wrapped_to_run_on_several_devices() {
-    let bench = Bench::new();
-    let (model, corpus) = (bench.model(), bench.file("c.txt", "the dog\n"));
+    let context = EstimationContext::new();
+    let (model, corpus) = (context.model(), context.file("c.txt", "the dog\n"));
     let report = |model: &Path| {
-        run(&["maps", path(model), "-c", path(&corpus), "-o", path(&bench.path("maps.safetensors"))]).unwrap();
-        let bytes = fs::read(bench.path("maps.safetensors")).unwrap();
+        run(&["maps", path(model), "-c", path(&corpus), "-o", path(&context.path("maps.safetensors"))]).unwrap();
+        let bytes = fs::read(context.path("maps.safetensors")).unwrap();
         SafeTensors::deserialize(&bytes).unwrap().tensor("attentions.0").unwrap().data().to_vec()
     };
     let plain = report(&model);
@@ -374,7 +375,7 @@ fn a_model_that_was_wrapped_to_run_on_several_devices() {
 #[test]
 #[cfg(target_os = "linux")]
 fn files_without_an_end() {
-    let bench = Bench::new();
+    let context = EstimationContext::new();
     let cases: [&[&str]; 4] = [
         &["relabel", "/dev/zero", "--preset", "voita2019", "-o", "-"],
         &["diff", "/dev/zero", "/dev/zero"],
@@ -382,7 +383,7 @@ fn files_without_an_end() {
         &["merge", "/dev/zero", "-o", "-"],
     ];
     for arguments in cases {
-        let (status, message) = bench.error(arguments);
+        let (status, message) = context.error(arguments);
         assert_eq!(status, 3, "{message}");
         let expected = if arguments[0] == "merge" { "it is not what" } else { "the most that is read of it" };
         assert!(message.contains("/dev/zero") && message.contains(expected), "{message}");
@@ -391,18 +392,18 @@ fn files_without_an_end() {
 
 #[test]
 fn truncated_weights() {
-    let bench = Bench::new();
-    let model = bench.model();
+    let context = EstimationContext::new();
+    let model = context.model();
     let weights = fs::read(model.join("model.safetensors")).unwrap();
     fs::write(model.join("model.safetensors"), &weights[..weights.len() / 2]).unwrap();
-    let message = bench.analyze_error(&model, &gold());
+    let message = context.analyze_error(&model, &gold());
     assert!(message.starts_with("error: cannot read weights from `DIR/model/model.safetensors`: "), "{message}");
 }
 
 #[test]
 fn configs() {
-    let bench = Bench::new();
-    let model = bench.model();
+    let context = EstimationContext::new();
+    let model = context.model();
     let config = fs::read_to_string(model.join("config.json")).unwrap();
     let families: Vec<&str> = FAMILIES.iter().map(|family| family.model_type).collect();
     let supported = format!("(supported: {})", families.join(", "));
@@ -470,18 +471,18 @@ fn configs() {
     for (text, problem) in cases {
         fs::write(model.join("config.json"), text).unwrap();
         let expected = format!("error: cannot use `DIR/model/config.json`: {problem}\n");
-        assert_eq!(bench.analyze_error(&model, &gold()), expected);
+        assert_eq!(context.analyze_error(&model, &gold()), expected);
     }
 }
 
 #[test]
 fn a_tokenizer_of_another_model() {
-    let bench = Bench::new();
-    let model = bench.model();
+    let context = EstimationContext::new();
+    let model = context.model();
     let tokenizer = fs::read_to_string(model.join("tokenizer.json")).unwrap();
     fs::write(model.join("tokenizer.json"), tokenizer.replace("\"letter\": 195", "\"letter\": 900")).unwrap();
     assert_eq!(
-        bench.analyze_error(&model, &gold()),
+        context.analyze_error(&model, &gold()),
         "error: tokenizer `DIR/model/tokenizer.json` does not fit the model: its token `letter` has id 900, \
          config.json says vocab_size 196\n"
     );
@@ -489,35 +490,35 @@ fn a_tokenizer_of_another_model() {
 
 #[test]
 fn corpora() {
-    let bench = Bench::new();
+    let context = EstimationContext::new();
     let model = tiny_bert();
-    let absent = bench.path("absent.conllu");
-    assert_eq!(bench.analyze_error(&model, &absent), "error: no such corpus file or folder: `DIR/absent.conllu`\n");
-    let empty = bench.file("empty.conllu", "\n\n");
-    assert_eq!(bench.analyze_error(&model, &empty), "error: corpus `empty.conllu` has no sentences\n");
-    let comment = bench.file("comment.conllu", "# newdoc\n\n");
+    let absent = context.path("absent.conllu");
+    assert_eq!(context.analyze_error(&model, &absent), "error: no such corpus file or folder: `DIR/absent.conllu`\n");
+    let empty = context.file("empty.conllu", "\n\n");
+    assert_eq!(context.analyze_error(&model, &empty), "error: corpus `empty.conllu` has no sentences\n");
+    let comment = context.file("comment.conllu", "# newdoc\n\n");
     assert_eq!(
-        bench.analyze_error(&model, &comment),
+        context.analyze_error(&model, &comment),
         "error: corpus `comment.conllu` leaves nothing to analyse: every sentence was skipped (1 without any token of \
          text)\n"
     );
-    let columns = bench.file("columns.conllu", "# ok\n1\tGo\t_\n");
+    let columns = context.file("columns.conllu", "# ok\n1\tGo\t_\n");
     assert_eq!(
-        bench.analyze_error(&model, &columns),
+        context.analyze_error(&model, &columns),
         "error: DIR/columns.conllu:2: a CoNLL-U line has 10 columns separated by tabs, this one has 3: `1\\tGo\\t_`\n"
     );
-    let latin1 = bench.file("latin1.txt", b"one\ncaf\xe9 noir\n");
+    let latin1 = context.file("latin1.txt", b"one\ncaf\xe9 noir\n");
     assert_eq!(
-        bench.analyze_error(&model, &latin1),
+        context.analyze_error(&model, &latin1),
         "error: DIR/latin1.txt:2: not UTF-8 (byte 4 of the line is 0xe9): convert the file to UTF-8 first\n"
     );
 }
 
 #[test]
 fn long_sentences_are_skipped_and_counted_or_cut() {
-    let bench = Bench::new();
+    let context = EstimationContext::new();
     let long = "the dog ".repeat(60);
-    let corpus = bench.file("long.txt", format!("the cat\n{long}\n\nthe \u{200b}\n"));
+    let corpus = context.file("long.txt", format!("the cat\n{long}\n\nthe \u{200b}\n"));
     let report = analyze(&corpus, &[]);
     assert_eq!(report["corpus"]["skipped"]["too_many_tokens"], 1);
     assert_eq!(report["corpus"]["sentences"], 2);
@@ -530,16 +531,16 @@ fn long_sentences_are_skipped_and_counted_or_cut() {
     assert_eq!(report["corpus"]["skipped"]["too_many_tokens"], 1);
 
     let model = tiny_bert();
-    let (status, message) = bench.error(&["analyze", path(&model), "-c", path(&corpus), "--max-tokens", "97"]);
+    let (status, message) = context.error(&["analyze", path(&model), "-c", path(&corpus), "--max-tokens", "97"]);
     assert_eq!((status, message.as_str()), (2, "error: --max-tokens 97 is more than the 96 positions of the model\n"));
 }
 
 #[test]
 fn a_word_without_tokens_takes_its_sentence_along() {
-    let bench = Bench::new();
+    let context = EstimationContext::new();
     let line = |id: u32, form: &str, head: u32| format!("{id}\t{form}\t_\t_\t_\t_\t{head}\tdep\t_\t_\n");
     let text = [line(1, "the", 2), line(2, "\u{200b}", 0), "\n".into(), line(1, "the", 2), line(2, "dog", 0)].concat();
-    let report = analyze(&bench.file("zero.conllu", text), &[]);
+    let report = analyze(&context.file("zero.conllu", text), &[]);
     assert_eq!(report["corpus"]["skipped"]["word_without_tokens"], 1);
     assert_eq!(report["corpus"]["sentences"], 1);
     assert_eq!(report["corpus"]["words"], 2);
@@ -547,33 +548,33 @@ fn a_word_without_tokens_takes_its_sentence_along() {
 
 #[test]
 fn outputs_are_tried_before_the_work_begins() {
-    let bench = Bench::new();
+    let context = EstimationContext::new();
     let (model, corpus) = (tiny_bert(), gold());
-    let output = bench.path("absent/report.json");
+    let output = context.path("absent/report.json");
     // The model does not exist either: the output is the first to be looked at.
-    for model in [&model, &bench.path("absent-model")] {
-        let (status, message) = bench.error(&["analyze", path(model), "-c", path(&corpus), "-o", path(&output)]);
+    for model in [&model, &context.path("absent-model")] {
+        let (status, message) = context.error(&["analyze", path(model), "-c", path(&corpus), "-o", path(&output)]);
         assert_eq!(status, 5);
         assert_eq!(
             message,
             "error: cannot write `DIR/absent/report.json`: there is no folder `DIR/absent`: create it first\n"
         );
     }
-    let folder = bench.path("folder.json");
+    let folder = context.path("folder.json");
     fs::create_dir(&folder).unwrap();
-    let (_, message) = bench.error(&["analyze", path(&model), "-c", path(&corpus), "-o", path(&folder)]);
+    let (_, message) = context.error(&["analyze", path(&model), "-c", path(&corpus), "-o", path(&folder)]);
     assert_eq!(message, "error: cannot write `DIR/folder.json`: it is a folder\n");
 }
 
 #[test]
 fn a_failed_run_leaves_the_old_report_and_nothing_else() {
-    let bench = Bench::new();
-    let report = bench.file("report.json", "old");
-    let corpus = bench.file("bad.conllu", "1\tGo\t_\n");
+    let context = EstimationContext::new();
+    let report = context.file("report.json", "old");
+    let corpus = context.file("bad.conllu", "1\tGo\t_\n");
     let model = tiny_bert();
-    bench.error(&["analyze", path(&model), "-c", path(&corpus), "-o", path(&report)]);
+    context.error(&["analyze", path(&model), "-c", path(&corpus), "-o", path(&report)]);
     assert_eq!(fs::read_to_string(&report).unwrap(), "old");
-    let mut left: Vec<_> = fs::read_dir(bench.0.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let mut left: Vec<_> = fs::read_dir(context.0.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, ["bad.conllu", "report.json"]);
 }
@@ -581,12 +582,12 @@ fn a_failed_run_leaves_the_old_report_and_nothing_else() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_full_disk() {
-    let bench = Bench::new();
+    let context = EstimationContext::new();
     let (model, corpus) = (tiny_bert(), gold());
-    let full = bench.path("full.json");
+    let full = context.path("full.json");
     std::os::unix::fs::symlink("/dev/full", &full).unwrap();
     let arguments = ["analyze", path(&model), "-c", path(&corpus), "--limit", "3", "-o"];
-    let (status, message) = bench.error(&[arguments.as_slice(), &[path(&full)]].concat());
+    let (status, message) = context.error(&[arguments.as_slice(), &[path(&full)]].concat());
     assert_eq!(
         (status, message.as_str()),
         (5, "error: cannot write `DIR/full.json`: No space left on device (os error 28)\n")
@@ -647,12 +648,12 @@ fn wrong_usage_ends_with_status_two() {
 
 #[test]
 fn sentences_to_map_must_be_there() {
-    let bench = Bench::new();
+    let context = EstimationContext::new();
     let model = tiny_bert();
-    let corpus = bench.file("two.txt", format!("one\n{}\n", "the ".repeat(100)));
-    let output = bench.path("maps.safetensors");
+    let corpus = context.file("two.txt", format!("one\n{}\n", "the ".repeat(100)));
+    let output = context.path("maps.safetensors");
     let maps = |sentence: &str| {
-        bench.error(&["maps", path(&model), "-c", path(&corpus), "--sentence", sentence, "-o", path(&output)])
+        context.error(&["maps", path(&model), "-c", path(&corpus), "--sentence", sentence, "-o", path(&output)])
     };
     assert_eq!(maps("2"), (3, "error: there is no sentence 2 in `two.txt`: it has 2, counted from 0\n".to_owned()));
     assert_eq!(

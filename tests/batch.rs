@@ -12,14 +12,14 @@ use tempfile::TempDir;
 const TEXT: &str = "The cat sat on the mat .\nA dog barked at the man .\nThe man saw the dog .\n";
 
 /// A folder with a corpus, a table and a place for reports.
-struct Bench(TempDir);
+struct EstimationContext(TempDir);
 
-impl Bench {
+impl EstimationContext {
     fn new(table: &str) -> Self {
-        let bench = Self(tempfile::tempdir().unwrap());
-        bench.write("text.txt", TEXT);
-        bench.write("runs.toml", table);
-        bench
+        let context = Self(tempfile::tempdir().unwrap());
+        context.write("text.txt", TEXT);
+        context.write("runs.toml", table);
+        context
     }
 
     fn at(&self, name: &str) -> std::path::PathBuf {
@@ -72,12 +72,12 @@ gold = { corpus = \"box:gold\", limit = 12 }
 
 #[test]
 fn reports_are_those_of_single_runs() {
-    let bench = Bench::new(TWO_BY_TWO);
-    bench.model("tiny");
-    let printed = bench.batch(&[]).unwrap();
+    let context = EstimationContext::new(TWO_BY_TWO);
+    context.model("tiny");
+    let printed = context.batch(&[]).unwrap();
     assert_eq!(printed.lines().count(), 4, "{printed}");
-    let single = bench.at("single.json");
-    let (tiny, text) = (bench.at("tiny"), bench.at("text.txt"));
+    let single = context.at("single.json");
+    let (tiny, text) = (context.at("tiny"), context.at("text.txt"));
     for (name, arguments) in [
         ("tiny.text", vec![path(&tiny), "--corpus", path(&text), "--max-tokens=40"]),
         ("tiny.gold", vec![path(&tiny), "--corpus", "box:gold", "--limit=12", "--max-tokens=40"]),
@@ -86,15 +86,15 @@ fn reports_are_those_of_single_runs() {
     ] {
         let more = ["-o", path(&single), "--no-run-info", "--quiet"];
         run(&[&["analyze"], &arguments[..], &more].concat()).unwrap();
-        assert_eq!(bench.read(&format!("out/{name}.json")), fs::read_to_string(&single).unwrap(), "{name}");
-        assert!(bench.at(&format!("out/{name}.csv")).is_file());
-        let row = bench.row(name);
-        let report: Value = serde_json::from_str(&bench.read(&format!("out/{name}.json"))).unwrap();
+        assert_eq!(context.read(&format!("out/{name}.json")), fs::read_to_string(&single).unwrap(), "{name}");
+        assert!(context.at(&format!("out/{name}.csv")).is_file());
+        let row = context.row(name);
+        let report: Value = serde_json::from_str(&context.read(&format!("out/{name}.json"))).unwrap();
         assert_eq!(row["status"], "done");
         assert_eq!(row["sentences"], report["corpus"]["sentences"].to_string());
         assert_eq!(row["labels.broad"], report["label_counts"]["broad"].to_string());
     }
-    let index = bench.read("out/index.html");
+    let index = context.read("out/index.html");
     assert!(index.contains("<a href=\"tiny.text.json\">") && index.contains("4 runs: 4 done."), "{index}");
 }
 
@@ -103,79 +103,79 @@ fn reports_are_those_of_single_runs() {
 fn one_load_serves_runs_that_need_more_and_less() {
     let table = "[defaults]\nno-run-info = true\nlimit = 5\n[models]\nm = \"box:small\"\n[corpora]\ng = \"box:gold\"\n\
                  [options]\nplain = {}\neffect = { with = \"effect\", sample = 2 }\n";
-    let bench = Bench::new(table);
-    bench.batch(&["--quiet"]).unwrap();
-    let single = bench.at("single.json");
+    let context = EstimationContext::new(table);
+    context.batch(&["--quiet"]).unwrap();
+    let single = context.at("single.json");
     run(&["analyze", "box:small", "-c", "box:gold", "--limit=5", "-o", path(&single), "--no-run-info", "-q"]).unwrap();
-    assert_eq!(bench.read("out/m.g.plain.json"), fs::read_to_string(&single).unwrap());
-    let report: Value = serde_json::from_str(&bench.read("out/m.g.effect.json")).unwrap();
+    assert_eq!(context.read("out/m.g.plain.json"), fs::read_to_string(&single).unwrap());
+    let report: Value = serde_json::from_str(&context.read("out/m.g.effect.json")).unwrap();
     assert!(report["effect"].is_object(), "the study was run: {:?}", report.as_object().unwrap().keys());
 }
 
 #[test]
 fn only_what_is_missing_or_changed_is_done_again() {
-    let bench = Bench::new(TWO_BY_TWO);
-    bench.model("tiny");
-    bench.batch(&[]).unwrap();
+    let context = EstimationContext::new(TWO_BY_TWO);
+    context.model("tiny");
+    context.batch(&[]).unwrap();
     let statuses = |more: &[&str]| -> Vec<String> {
-        let text = bench.batch(more).unwrap();
+        let text = context.batch(more).unwrap();
         // What is unchanged is said before the model is loaded.
         let mut lines: Vec<&str> = text.lines().collect();
         lines.sort_unstable();
         lines.into_iter().map(|line| line.split(':').nth(1).unwrap().trim().to_owned()).collect()
     };
     let dry = |name: &str| -> String {
-        let text = bench.batch(&["--dry-run", "--only", name]).unwrap();
+        let text = context.batch(&["--dry-run", "--only", name]).unwrap();
         text.trim_end().split_once(": ").unwrap().1.to_owned()
     };
     assert_eq!(statuses(&[]), ["unchanged"; 4]);
 
     // A new date is no change.
-    let text = bench.read("text.txt");
-    bench.write("text.txt", &text);
+    let text = context.read("text.txt");
+    context.write("text.txt", &text);
     assert_eq!(dry("tiny.text"), "unchanged");
-    bench.write("text.txt", &format!("{text}The end .\n"));
+    context.write("text.txt", &format!("{text}The end .\n"));
     assert_eq!(dry("tiny.text"), "to do: the corpus has changed");
     assert_eq!(statuses(&[]), ["unchanged", "done", "unchanged", "done"]);
 
-    fs::remove_file(bench.at("out/tiny.gold.csv")).unwrap();
+    fs::remove_file(context.at("out/tiny.gold.csv")).unwrap();
     assert_eq!(dry("tiny.gold"), "to do: tiny.gold.csv is missing");
-    bench.write("out/tiny.gold.csv", "");
+    context.write("out/tiny.gold.csv", "");
     assert_eq!(dry("tiny.gold"), "to do: tiny.gold.csv is not what was written");
     assert_eq!(statuses(&["--only", "*.gold"]), ["unchanged", "done"]);
-    assert_eq!(bench.row("tiny.text")["status"], "earlier");
+    assert_eq!(context.row("tiny.text")["status"], "earlier");
 
-    let config = bench.read("tiny/config.json");
-    bench.write("tiny/config.json", &format!("{config}\n"));
+    let config = context.read("tiny/config.json");
+    context.write("tiny/config.json", &format!("{config}\n"));
     assert_eq!(dry("tiny.gold"), "to do: the model has changed");
-    bench.write("runs.toml", &TWO_BY_TWO.replace("limit = 12", "limit = 11"));
+    context.write("runs.toml", &TWO_BY_TWO.replace("limit = 12", "limit = 11"));
     assert_eq!(
         dry("planted.gold"),
         "to do: the options were `--limit=12 --no-run-info`, now `--limit=11 --no-run-info`"
     );
-    bench.write("runs.toml", &TWO_BY_TWO.replace("no-run-info = true", "no-run-info = true\npolicy = \"p.toml\""));
-    bench.write("p.toml", "entropy_ratio = 0.9\n");
-    bench.batch(&[]).unwrap();
+    context.write("runs.toml", &TWO_BY_TWO.replace("no-run-info = true", "no-run-info = true\npolicy = \"p.toml\""));
+    context.write("p.toml", "entropy_ratio = 0.9\n");
+    context.batch(&[]).unwrap();
     assert_eq!(dry("planted.gold"), "unchanged");
-    bench.write("p.toml", "entropy_ratio = 0.8\n");
+    context.write("p.toml", "entropy_ratio = 0.8\n");
     assert_eq!(dry("planted.gold"), "to do: a file that an option names has changed");
 }
 
 #[test]
 fn a_dry_run_writes_nothing() {
-    let bench = Bench::new(TWO_BY_TWO);
-    bench.model("tiny");
-    let text = bench.batch(&["--dry-run"]).unwrap();
+    let context = EstimationContext::new(TWO_BY_TWO);
+    context.model("tiny");
+    let text = context.batch(&["--dry-run"]).unwrap();
     assert_eq!(text.lines().next().unwrap(), "tiny.text: to do: there is no report yet");
-    assert!(!bench.at("out").exists());
+    assert!(!context.at("out").exists());
 }
 
 #[test]
 fn a_failure_stops_nothing_else_unless_that_is_wanted() {
     let table = "[models]\nabsent = \"./absent\"\ntiny = \"box:planted\"\n[corpora]\nbroken = \"broken.conllu\"\ntext = \"text.txt\"\n";
-    let bench = Bench::new(table);
-    bench.write("broken.conllu", "1\tThe\n");
-    let (status, message) = bench.batch(&[]).unwrap_err();
+    let context = EstimationContext::new(table);
+    context.write("broken.conllu", "1\tThe\n");
+    let (status, message) = context.batch(&[]).unwrap_err();
     // A model and a corpus: no one class.
     assert_eq!(status, 1, "{message}");
     let lines: Vec<&str> = message.lines().collect();
@@ -186,33 +186,33 @@ fn a_failure_stops_nothing_else_unless_that_is_wanted() {
     );
     assert!(lines[1].starts_with("error: tiny.broken: broken.conllu:1: "), "{message}");
     assert_eq!(lines[2], "error: 3 of 4 runs failed: absent.broken, absent.text, tiny.broken");
-    assert!(bench.at("out/tiny.text.json").is_file());
-    assert!(!bench.at("out/tiny.broken.json").exists());
-    assert_eq!(bench.row("absent.text")["status"], "failed");
+    assert!(context.at("out/tiny.text.json").is_file());
+    assert!(!context.at("out/tiny.broken.json").exists());
+    assert_eq!(context.row("absent.text")["status"], "failed");
 
     // What is not looked at stays as it was.
-    let failed = bench.row("absent.text");
+    let failed = context.row("absent.text");
     assert!(failed["message"].starts_with("no such model folder: `./absent`"), "{failed:?}");
-    assert_eq!(bench.batch(&["--only", "tiny.*"]).unwrap_err().0, 3);
-    assert_eq!(bench.row("absent.text"), failed);
-    let page = bench.read("out/index.html");
+    assert_eq!(context.batch(&["--only", "tiny.*"]).unwrap_err().0, 3);
+    assert_eq!(context.row("absent.text"), failed);
+    let page = context.read("out/index.html");
     assert!(page.contains("4 runs: 1 unchanged, 3 failed.") && page.contains("./absent"), "{page}");
-    assert_eq!(bench.batch(&["--only", "absent.*", "--keep-going"]).unwrap_err().0, 4);
-    assert_eq!((&*bench.row("tiny.broken")["status"], &*bench.row("tiny.text")["status"]), ("failed", "earlier"));
-    fs::remove_dir_all(bench.at("out")).unwrap();
-    let (status, message) = bench.batch(&["--keep-going=false"]).unwrap_err();
+    assert_eq!(context.batch(&["--only", "absent.*", "--keep-going"]).unwrap_err().0, 4);
+    assert_eq!((&*context.row("tiny.broken")["status"], &*context.row("tiny.text")["status"]), ("failed", "earlier"));
+    fs::remove_dir_all(context.at("out")).unwrap();
+    let (status, message) = context.batch(&["--keep-going=false"]).unwrap_err();
     assert_eq!((status, message.lines().count()), (4, 2), "{message}");
-    assert!(!bench.at("out/tiny.text.json").exists());
+    assert!(!context.at("out/tiny.text.json").exists());
 
     // Put right, it does what is missing alone.
-    bench.write("broken.conllu", "1\tThe\tthe\tDET\t_\t_\t0\troot\t_\t_\n\n");
-    bench.write("runs.toml", &table.replace("./absent", "box:small"));
-    bench.batch(&["--only", "tiny.text"]).unwrap();
-    let text = bench.batch(&[]).unwrap();
+    context.write("broken.conllu", "1\tThe\tthe\tDET\t_\t_\t0\troot\t_\t_\n\n");
+    context.write("runs.toml", &table.replace("./absent", "box:small"));
+    context.batch(&["--only", "tiny.text"]).unwrap();
+    let text = context.batch(&[]).unwrap();
     assert_eq!(text.matches(": done").count(), 3, "{text}");
     assert!(text.contains("tiny.text: unchanged"), "{text}");
-    bench.batch(&["--only", "tiny.text"]).unwrap();
-    let row = bench.row("absent.broken");
+    context.batch(&["--only", "tiny.text"]).unwrap();
+    let row = context.row("absent.broken");
     assert_eq!((&*row["status"], &*row["message"]), ("earlier", ""));
 }
 
@@ -220,22 +220,22 @@ fn a_failure_stops_nothing_else_unless_that_is_wanted() {
 fn a_run_that_the_model_cannot_do_keeps_no_other_from_it() {
     let table =
         "[models]\nm = \"tiny\"\n[corpora]\nt = \"text.txt\"\n[options]\nplain = {}\neffect = { with = \"effect\" }\n";
-    let bench = Bench::new(table);
-    bench.model("tiny");
-    let outcome = bench.batch(&[]);
+    let context = EstimationContext::new(table);
+    context.model("tiny");
+    let outcome = context.batch(&[]);
     if let Err((status, message)) = outcome {
         assert_eq!(status, 4, "{message}");
         assert!(message.contains("has no masked-LM head"), "{message}");
     } else {
         panic!("the tiny model has no head that predicts");
     }
-    assert!(bench.at("out/m.t.plain.json").is_file());
+    assert!(context.at("out/m.t.plain.json").is_file());
 }
 
 #[test]
 fn a_wrong_table_is_wrong_usage() {
-    let bench = Bench::new("[models]\nm = \"box:smal\"\n[corpora]\nt = \"text.txt\"\n");
-    let (status, message) = bench.batch(&[]).unwrap_err();
+    let context = EstimationContext::new("[models]\nm = \"box:smal\"\n[corpora]\nt = \"text.txt\"\n");
+    let (status, message) = context.batch(&[]).unwrap_err();
     assert!(status == 2 && message.contains("did you mean `box:small`?"), "{status} {message}");
     for (table, expected) in [
         ("[models\n", "runs.toml:1: "),
@@ -253,36 +253,36 @@ fn a_wrong_table_is_wrong_usage() {
             "runs.toml:4: in run `m.t`: standard input has no extension",
         ),
     ] {
-        bench.write("runs.toml", table);
-        let (status, message) = bench.batch(&[]).unwrap_err();
+        context.write("runs.toml", table);
+        let (status, message) = context.batch(&[]).unwrap_err();
         assert!(status == 2 && message.starts_with(&format!("error: {expected}")), "{status} {message}");
-        assert!(!bench.at("out").exists());
+        assert!(!context.at("out").exists());
     }
-    bench.write("runs.toml", TWO_BY_TWO);
-    let (status, message) = bench.batch(&["--only", "nothing.*"]).unwrap_err();
+    context.write("runs.toml", TWO_BY_TWO);
+    let (status, message) = context.batch(&["--only", "nothing.*"]).unwrap_err();
     assert_eq!(status, 2);
     assert!(
         message.contains("there is no such run, but tiny.text, tiny.gold, planted.text, planted.gold"),
         "{message}"
     );
-    fs::remove_file(bench.at("runs.toml")).unwrap();
-    assert_eq!(bench.batch(&[]).unwrap_err().0, 3);
+    fs::remove_file(context.at("runs.toml")).unwrap();
+    assert_eq!(context.batch(&[]).unwrap_err().0, 3);
 }
 
 #[test]
 fn what_a_batch_cannot_use_stays_as_it_is() {
-    let bench = Bench::new(TWO_BY_TWO);
-    bench.model("tiny");
-    fs::create_dir(bench.at("out")).unwrap();
-    bench.write("out/batch.json", "{\n\"something\": 1}");
-    let (status, message) = bench.batch(&[]).unwrap_err();
+    let context = EstimationContext::new(TWO_BY_TWO);
+    context.model("tiny");
+    fs::create_dir(context.at("out")).unwrap();
+    context.write("out/batch.json", "{\n\"something\": 1}");
+    let (status, message) = context.batch(&[]).unwrap_err();
     assert_eq!(status, 3);
     assert!(message.contains("batch.json:2: this is not what `headscope batch` writes"), "{message}");
-    assert_eq!(bench.read("out/batch.json"), "{\n\"something\": 1}");
-    let in_the_way = bench.at("file");
+    assert_eq!(context.read("out/batch.json"), "{\n\"something\": 1}");
+    let in_the_way = context.at("file");
     fs::write(&in_the_way, "").unwrap();
     let arguments = ["batch", "runs.toml", "-o", "file"];
-    let refused = outcome(&headscope(&arguments).current_dir(bench.0.path()).output().unwrap()).unwrap_err();
+    let refused = outcome(&headscope(&arguments).current_dir(context.0.path()).output().unwrap()).unwrap_err();
     assert!(refused.0 == 5 && refused.1.contains("cannot make the folder `file`"), "{refused:?}");
     assert!(Path::new(&in_the_way).is_file());
 }

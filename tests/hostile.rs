@@ -14,9 +14,9 @@ use tempfile::TempDir;
 /// Sets the window's title, turns red in two ways, and turns the direction of text around.
 const EVIL: &str = "\u{1b}]0;evil\u{7}\u{1b}[31m\u{9b}31m\u{202e}";
 
-struct Bench(TempDir);
+struct EstimationContext(TempDir);
 
-impl Bench {
+impl EstimationContext {
     fn new() -> Self {
         Self(TempDir::new().unwrap())
     }
@@ -64,9 +64,9 @@ fn shown(output: &Output) -> String {
 
 #[test]
 fn reports_hold_hostile_names_and_obey_none() {
-    let bench = Bench::new();
-    let (model, corpus) = (bench.model(), bench.corpus());
-    let (json, csv) = (bench.path("report.json"), bench.path("heads.csv"));
+    let context = EstimationContext::new();
+    let (model, corpus) = (context.model(), context.corpus());
+    let (json, csv) = (context.path("report.json"), context.path("heads.csv"));
     let arguments = ["analyze", path(&model), "-c", path(&corpus), "--min-count", "1", "--no-run-info"];
     let output = headscope(&[&arguments[..], &["-o", path(&json), "-o", path(&csv)]].concat()).output().unwrap();
     assert!(output.status.success(), "{}", shown(&output));
@@ -99,8 +99,8 @@ fn reports_hold_hostile_names_and_obey_none() {
 
 #[test]
 fn maps_hold_hostile_words() {
-    let bench = Bench::new();
-    let (model, maps) = (bench.model(), bench.path("maps.safetensors"));
+    let context = EstimationContext::new();
+    let (model, maps) = (context.model(), context.path("maps.safetensors"));
     let text = format!("the dog{EVIL} \"=1\"");
     let output = headscope(&["maps", path(&model), "--text", &text, "-o", path(&maps)]).output().unwrap();
     assert!(output.status.success(), "{}", shown(&output));
@@ -114,11 +114,11 @@ fn maps_hold_hostile_words() {
 
 #[test]
 fn errors_and_wrong_usage_show_what_they_were_given() {
-    let bench = Bench::new();
-    let (model, corpus) = (bench.model(), bench.corpus());
+    let context = EstimationContext::new();
+    let (model, corpus) = (context.model(), context.corpus());
     let (model, corpus) = (path(&model), path(&corpus));
     let evil = |before: &str, after: &str| format!("{before}{EVIL}{after}");
-    let broken = bench.path(&evil("broken", ".conllu"));
+    let broken = context.path(&evil("broken", ".conllu"));
     fs::write(&broken, format!("1{EVIL}\tGo\n")).unwrap();
     let (absent, other) = (evil("absent", ".conllu"), evil("corpus", ".xml"));
     let (option, name, output) = (evil("--bo", ""), evil("separ", "ator"), evil("report", ".xml"));
@@ -145,8 +145,8 @@ fn errors_and_wrong_usage_show_what_they_were_given() {
 
 #[test]
 fn hostile_names_in_a_models_files_are_shown() {
-    let bench = Bench::new();
-    let (model, corpus) = (bench.model(), bench.corpus());
+    let context = EstimationContext::new();
+    let (model, corpus) = (context.model(), context.corpus());
     let evil = "\\u001b]0;evil\\u0007\\u009b31m\\u202e";
     let tokenizer = fs::read_to_string(model.join("tokenizer.json")).unwrap();
     let config = fs::read_to_string(model.join("config.json")).unwrap();
@@ -166,9 +166,9 @@ fn hostile_names_in_a_models_files_are_shown() {
 
 #[test]
 fn a_name_cannot_pass_for_another_message() {
-    let bench = Bench::new();
+    let context = EstimationContext::new();
     let forged = "x\nerror: forged\u{200b}\u{2028}";
-    let file = bench.path(&format!("{forged}.conllu"));
+    let file = context.path(&format!("{forged}.conllu"));
     fs::write(&file, "1\tGo\n").unwrap();
     let model = tiny_bert();
     let cases: &[&[&str]] = &[

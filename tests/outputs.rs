@@ -9,23 +9,23 @@ use support::{fixture, headscope, outcome, path, run, tiny_bert};
 use tempfile::TempDir;
 
 /// A folder with a copy of the tiny model, a corpus, a policy, a report and a partial.
-struct Bench(TempDir);
+struct EstimationContext(TempDir);
 
-impl Bench {
+impl EstimationContext {
     fn new() -> Self {
-        let bench = Self(tempfile::tempdir().unwrap());
-        fs::create_dir(bench.path("m")).unwrap();
+        let context = Self(tempfile::tempdir().unwrap());
+        fs::create_dir(context.path("m")).unwrap();
         for entry in fs::read_dir(tiny_bert()).unwrap() {
             let entry = entry.unwrap();
-            fs::copy(entry.path(), bench.path("m").join(entry.file_name())).unwrap();
+            fs::copy(entry.path(), context.path("m").join(entry.file_name())).unwrap();
         }
-        fs::copy(fixture("corpus/gold.conllu"), bench.path("c.conllu")).unwrap();
-        fs::write(bench.path("p.json"), "self_mass = 0.5\n").unwrap();
+        fs::copy(fixture("corpus/gold.conllu"), context.path("c.conllu")).unwrap();
+        fs::write(context.path("p.json"), "self_mass = 0.5\n").unwrap();
         let common = ["--limit", "20", "-q", "--no-run-info"];
-        bench.run(&[&["analyze", "m", "-c", "c.conllu", "-o", "r.json"][..], &common].concat()).unwrap();
+        context.run(&[&["analyze", "m", "-c", "c.conllu", "-o", "r.json"][..], &common].concat()).unwrap();
         let shard = ["analyze", "m", "-c", "c.conllu", "--shard", "1/1", "-o", "a.headscope"];
-        bench.run(&[&shard[..], &common].concat()).unwrap();
-        bench
+        context.run(&[&shard[..], &common].concat()).unwrap();
+        context
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -48,11 +48,11 @@ impl Bench {
 
 #[test]
 fn an_output_is_no_input() {
-    let bench = Bench::new();
+    let context = EstimationContext::new();
     for (name, file) in [("partial.json", "a.headscope"), ("report.csv", "r.json"), ("corpus.json", "c.conllu")] {
-        fs::hard_link(bench.path(file), bench.path(name)).unwrap();
+        fs::hard_link(context.path(file), context.path(name)).unwrap();
     }
-    let before = bench.files();
+    let before = context.files();
     let corpus = ["-c", "c.conllu", "--limit", "20"];
     let cases: &[&[&str]] = &[
         &["maps", "m", "--text", "the dog", "-o", "m/model.safetensors"],
@@ -69,21 +69,21 @@ fn an_output_is_no_input() {
     ];
     for arguments in cases {
         let more = if arguments[0] == "analyze" { &corpus[..] } else { &[] };
-        let (status, message) = bench.run(&[arguments, more].concat()).expect_err("it overwrote an input");
+        let (status, message) = context.run(&[arguments, more].concat()).expect_err("it overwrote an input");
         assert!([3, 4].contains(&status), "{arguments:?}: {status} {message}");
         assert!(message.ends_with(": give the output another name\n"), "{arguments:?}: {message}");
-        assert!(bench.files() == before, "{arguments:?}");
+        assert!(context.files() == before, "{arguments:?}");
     }
     // Standard input is an input, too.
-    let stdin = fs::File::open(bench.path("corpus.json")).unwrap();
+    let stdin = fs::File::open(context.path("corpus.json")).unwrap();
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_headscope"))
         .args(["analyze", "m", "-c", "-", "--format", "conllu", "-o", "corpus.json"])
-        .current_dir(bench.0.path())
+        .current_dir(context.0.path())
         .stdin(stdin)
         .output()
         .unwrap();
     assert!(outcome(&output).unwrap_err().1.ends_with("give the output another name\n"));
-    assert!(bench.files() == before);
+    assert!(context.files() == before);
 }
 
 /// A child that waits for a corpus that never comes, its output in a folder of its own.

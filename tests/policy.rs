@@ -10,13 +10,13 @@ use support::{fixture, headscope, outcome, path, run, tiny_bert};
 use tempfile::TempDir;
 
 /// A folder with a report of the tiny model.
-struct Bench(TempDir);
+struct EstimationContext(TempDir);
 
-impl Bench {
+impl EstimationContext {
     fn new() -> Self {
-        let bench = Self(tempfile::tempdir().unwrap());
-        bench.analyze("report.json", &[]);
-        bench
+        let context = Self(tempfile::tempdir().unwrap());
+        context.analyze("report.json", &[]);
+        context
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -68,12 +68,12 @@ const LOOSE: &str = "entropy_ratio = 0.5\nsyntactic_margin = 0\nsyntactic_min_co
 
 #[test]
 fn relabelling_is_analysing_with_that_policy() {
-    let bench = Bench::new();
-    let policy = bench.file("loose.toml", LOOSE);
-    bench.analyze("analysed.json", &["--policy", path(&policy)]);
-    let report = bench.path("report.json");
-    let (json, csv) = (bench.path("relabelled.json"), bench.path("relabelled.csv"));
-    let (status, text) = bench.relabel(&report, &policy, &["-o", path(&json), "-o", path(&csv)]);
+    let context = EstimationContext::new();
+    let policy = context.file("loose.toml", LOOSE);
+    context.analyze("analysed.json", &["--policy", path(&policy)]);
+    let report = context.path("report.json");
+    let (json, csv) = (context.path("relabelled.json"), context.path("relabelled.csv"));
+    let (status, text) = context.relabel(&report, &policy, &["-o", path(&json), "-o", path(&csv)]);
     assert_eq!(status, 0, "{text}");
     assert!(text.starts_with("entropy_ratio: 0.8 -> 0.5\nsyntactic_margin: 0.1 -> 0\n"), "{text}");
     assert!(text.contains("of 12 heads change:\n  L"), "{text}");
@@ -81,66 +81,67 @@ fn relabelling_is_analysing_with_that_policy() {
     let changes: Vec<&str> = text.lines().filter(|line| line.starts_with("  L")).collect();
     let begins = |line: &&str| line.as_bytes()[9] == b' ' && line.as_bytes()[10] != b' ';
     assert!(!changes.is_empty() && changes.iter().all(begins), "{text}");
-    assert_eq!(fs::read(&json).unwrap(), fs::read(bench.path("analysed.json")).unwrap());
+    assert_eq!(fs::read(&json).unwrap(), fs::read(context.path("analysed.json")).unwrap());
     assert!(fs::read_to_string(&csv).unwrap().contains("syntactic:"));
     // And back: the default policy gives what was there at first, byte for byte.
-    let default = bench.file("default.toml", "");
-    let (_, text) = bench.relabel(&json, &default, &["-o", "-"]);
+    let default = context.file("default.toml", "");
+    let (_, text) = context.relabel(&json, &default, &["-o", "-"]);
     assert_eq!(text.into_bytes(), fs::read(&report).unwrap());
-    assert_eq!(bench.relabel(&report, &default, &[]), (0, "No label changes.\n".to_owned()));
+    assert_eq!(context.relabel(&report, &default, &[]), (0, "No label changes.\n".to_owned()));
 }
 
 #[test]
 fn the_command_line_has_the_last_word_on_the_fewest_words() {
-    let bench = Bench::new();
-    let policy = bench.file("policy.toml", "syntactic_min_count = 3\nself_mass = 0.25\n");
-    bench.analyze("both.json", &["--policy", path(&policy), "--min-count", "200"]);
-    let settings = &bench.json("both.json")["settings"]["policy"];
+    let context = EstimationContext::new();
+    let policy = context.file("policy.toml", "syntactic_min_count = 3\nself_mass = 0.25\n");
+    context.analyze("both.json", &["--policy", path(&policy), "--min-count", "200"]);
+    let settings = &context.json("both.json")["settings"]["policy"];
     assert_eq!((&settings["syntactic_min_count"], &settings["self_mass"]), (&json!(200), &json!(0.25)));
 }
 
 #[test]
 fn policies_and_reports_that_cannot_be_used() {
-    let bench = Bench::new();
-    let (report, policy) = (bench.path("report.json"), bench.file("policy.toml", "self_mass = 0.5\nself_mas = 1\n"));
+    let context = EstimationContext::new();
+    let (report, policy) =
+        (context.path("report.json"), context.file("policy.toml", "self_mass = 0.5\nself_mas = 1\n"));
     let expected = "error: policy.toml:2: there is no threshold `self_mas`; did you mean `self_mass`?\n";
-    assert_eq!(bench.relabel(&report, &policy, &[]), (3, expected.to_owned()));
+    assert_eq!(context.relabel(&report, &policy, &[]), (3, expected.to_owned()));
     let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
     let analyze = ["analyze", path(&model), "-c", path(&corpus), "--policy", path(&policy)];
-    assert_eq!(bench.run(&analyze), (3, expected.to_owned()));
-    let missing = bench.path("missing.toml");
-    assert!(bench.relabel(&report, &missing, &[]).1.starts_with("error: cannot read the policy `missing.toml`: "));
+    assert_eq!(context.run(&analyze), (3, expected.to_owned()));
+    let missing = context.path("missing.toml");
+    assert!(context.relabel(&report, &missing, &[]).1.starts_with("error: cannot read the policy `missing.toml`: "));
 
-    let good = bench.file("good.toml", "");
+    let good = context.file("good.toml", "");
     let refusal = |report: PathBuf| {
-        let output = bench.path("new.json");
-        let (status, message) = bench.relabel(&report, &good, &["-o", path(&output)]);
+        let output = context.path("new.json");
+        let (status, message) = context.relabel(&report, &good, &["-o", path(&output)]);
         assert_eq!(status, 3, "{message}");
         assert!(!output.exists());
         message
     };
-    let text = bench.file("text.json", "{\n  oops\n}\n");
+    let text = context.file("text.json", "{\n  oops\n}\n");
     assert!(refusal(text).starts_with("error: this is no report of headscope in JSON: text.json:2: "));
-    let newer = refusal(bench.changed("newer.json", |report| report["schema_version"] = json!(99)));
+    let newer = refusal(context.changed("newer.json", |report| report["schema_version"] = json!(99)));
     assert!(newer.starts_with("error: newer.json: its schema_version is 99 and this program reads 1: "), "{newer}");
-    let older = refusal(bench.changed("older.json", |report| {
+    let older = refusal(context.changed("older.json", |report| {
         report["heads"][3].as_object_mut().unwrap().remove("ci95");
     }));
     assert!(
         older.starts_with("error: older.json:1: missing field `ci95`") && older.ends_with("analyse again\n"),
         "{older}"
     );
-    let short = refusal(bench.changed("short.json", |report| {
+    let short = refusal(context.changed("short.json", |report| {
         report["heads"].as_array_mut().unwrap().pop();
     }));
     assert_eq!(short, "error: short.json: the report is not whole: `heads` does not list 3 layers of 4 heads\n");
-    let broken = refusal(bench.changed("broken.json", |report| report["relations"][0]["head"] = json!(7)));
+    let broken = refusal(context.changed("broken.json", |report| report["relations"][0]["head"] = json!(7)));
     assert!(broken.contains("the relation `acl` does not list every head"), "{broken}");
 }
 
 #[test]
 fn reports_without_their_evidence_are_refused() {
-    let bench = Bench::new();
+    let context = EstimationContext::new();
     type Change = fn(&mut Value);
     let broken: [(&str, Change, &str); 5] = [
         ("empty.json", |report| report["heads"] = json!([]), "`heads` does not list 3 layers of 4 heads"),
@@ -154,12 +155,12 @@ fn reports_without_their_evidence_are_refused() {
         ),
     ];
     for (name, change, message) in broken {
-        let path = bench.changed(name, change);
+        let path = context.changed(name, change);
         // Without its evidence it would not differ from any other.
-        let (status, text) = bench.diff(&path, &[]);
+        let (status, text) = context.diff(&path, &[]);
         assert_eq!(status, 3, "{name}");
         assert!(text.contains(message), "{text}");
-        let (status, text) = bench.run(&["relabel", path.to_str().unwrap(), "--preset", "voita2019"]);
+        let (status, text) = context.run(&["relabel", path.to_str().unwrap(), "--preset", "voita2019"]);
         assert_eq!(status, 3, "{name}");
         assert!(text.contains(message), "{text}");
     }
@@ -217,21 +218,21 @@ fn voita2019_finds_the_planted_places_and_nothing_else() {
 
 #[test]
 fn relabelling_by_a_preset_is_analysing_with_it() {
-    let bench = Bench::new();
-    let report = bench.path("report.json");
-    let read = |name: &str| fs::read(bench.path(name)).unwrap();
-    bench.analyze("preset.json", &["--preset", "voita2019"]);
+    let context = EstimationContext::new();
+    let report = context.path("report.json");
+    let read = |name: &str| fs::read(context.path(name)).unwrap();
+    context.analyze("preset.json", &["--preset", "voita2019"]);
     let (status, text) =
-        bench.run(&["relabel", path(&report), "--preset", "voita2019", "-o", path(&bench.path("relabelled.json"))]);
+        context.run(&["relabel", path(&report), "--preset", "voita2019", "-o", path(&context.path("relabelled.json"))]);
     assert_eq!(status, 0, "{text}");
     assert!(text.starts_with("offset_mass: 0.5 -> off\nself_mass: 0.5 -> off\n"), "{text}");
     assert!(text.contains("\nPreset voita2019: "), "{text}");
     assert!(read("relabelled.json") == read("preset.json"));
     // What a file sets, it sets on top of the preset.
-    let loose = bench.file("loose.toml", "entropy_ratio = 0.5\nsyntactic_min_count = 3\nsyntactic_margin = 0\n");
-    bench.analyze("both.json", &["--preset", "voita2019", "--policy", path(&loose), "--preset", "clark2019"]);
-    let (_, text) = bench.relabel(&report, &loose, &["--preset", "voita2019", "-o", "-"]);
-    let (both, relabelled) = (bench.json("both.json"), serde_json::from_str::<Value>(&text).unwrap());
+    let loose = context.file("loose.toml", "entropy_ratio = 0.5\nsyntactic_min_count = 3\nsyntactic_margin = 0\n");
+    context.analyze("both.json", &["--preset", "voita2019", "--policy", path(&loose), "--preset", "clark2019"]);
+    let (_, text) = context.relabel(&report, &loose, &["--preset", "voita2019", "-o", "-"]);
+    let (both, relabelled) = (context.json("both.json"), serde_json::from_str::<Value>(&text).unwrap());
     assert_eq!(both["heads"], relabelled["heads"]);
     assert_eq!(both["settings"]["policy"], relabelled["settings"]["policy"]);
     assert!(both["settings"]["policy"]["syntactic_q"].is_null());
@@ -240,8 +241,8 @@ fn relabelling_by_a_preset_is_analysing_with_it() {
     assert!(caveats.iter().any(|caveat| caveat["id"] == "significance-not-asked"), "{caveats:?}");
     assert_eq!(both["settings"]["clark2019"], true);
     // And back.
-    let default = bench.file("default.toml", "");
-    let (_, text) = bench.relabel(&bench.path("preset.json"), &default, &["-o", "-"]);
+    let default = context.file("default.toml", "");
+    let (_, text) = context.relabel(&context.path("preset.json"), &default, &["-o", "-"]);
     assert_eq!(text.into_bytes(), read("report.json"));
 }
 
@@ -251,24 +252,24 @@ const NEVER_OFF: [&str; 5] =
 
 #[test]
 fn a_head_without_any_rule_is_near_to_nothing() {
-    let bench = Bench::new();
+    let context = EstimationContext::new();
     let names =
-        bench.json("report.json")["settings"]["policy"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        context.json("report.json")["settings"]["policy"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     let (rules, numbers): (Vec<_>, Vec<_>) = names.iter().partition(|name| !NEVER_OFF.contains(&name.as_str()));
     assert_eq!(numbers.len(), NEVER_OFF.len());
     let off: Vec<String> = rules.iter().map(|name| format!("{name} = \"off\"\n")).collect();
-    let policy = bench.file("none.toml", off.concat() + "syntactic_min_count = 1000000\n");
-    let (json, csv) = (bench.path("none.json"), bench.path("none.csv"));
-    assert_eq!(bench.relabel(&bench.path("report.json"), &policy, &["-o", path(&json), "-o", path(&csv)]).0, 0);
-    for head in bench.json("none.json")["heads"].as_array().unwrap() {
+    let policy = context.file("none.toml", off.concat() + "syntactic_min_count = 1000000\n");
+    let (json, csv) = (context.path("none.json"), context.path("none.csv"));
+    assert_eq!(context.relabel(&context.path("report.json"), &policy, &["-o", path(&json), "-o", path(&csv)]).0, 0);
+    for head in context.json("none.json")["heads"].as_array().unwrap() {
         assert_eq!(
             (&head["primary"], &head["labels"], &head["nearest"]),
             (&json!("unlabelled"), &json!([]), &json!([]))
         );
     }
     // Such a report is read by all that reads reports, and its summary is printed.
-    assert_eq!(bench.diff(&json, &[]).0, 0);
-    assert_eq!(bench.relabel(&json, &bench.file("default.toml", ""), &[]).0, 0);
+    assert_eq!(context.diff(&json, &[]).0, 0);
+    assert_eq!(context.relabel(&json, &context.file("default.toml", ""), &[]).0, 0);
     let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
     let summary = run(&["analyze", path(&model), "-c", path(&corpus), "--policy", path(&policy)]).unwrap();
     assert!(summary.contains("   12  no label (.)\n"), "{summary}");
@@ -276,10 +277,10 @@ fn a_head_without_any_rule_is_near_to_nothing() {
 
 #[test]
 fn presets_are_given_where_they_can_be_followed() {
-    let bench = Bench::new();
-    let report = bench.path("report.json");
+    let context = EstimationContext::new();
+    let report = context.path("report.json");
     let usage = |arguments: &[&str]| {
-        let (status, message) = bench.run(arguments);
+        let (status, message) = context.run(arguments);
         assert_eq!(status, 2, "{message}");
         message
     };
@@ -298,15 +299,15 @@ fn presets_are_given_where_they_can_be_followed() {
         }
     }
     let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
-    let part = bench.path("part.headscope");
+    let part = context.path("part.headscope");
     let shard = ["analyze", path(&model), "-c", path(&corpus), "--no-run-info", "--shard", "1/1", "-o", path(&part)];
     let labels = usage(&[&shard[..], &["--preset", "voita2019"]].concat());
     assert!(labels.contains("--preset voita2019 is about labels, and a shard has none yet"), "{labels}");
     // Merging takes the policy.
     run(&shard).unwrap();
     let merged = run(&["merge", path(&part), "--preset", "voita2019", "--no-run-info", "-o", "-"]).unwrap();
-    bench.analyze("preset.json", &["--preset", "voita2019"]);
-    assert!(merged.into_bytes() == fs::read(bench.path("preset.json")).unwrap());
+    context.analyze("preset.json", &["--preset", "voita2019"]);
+    assert!(merged.into_bytes() == fs::read(context.path("preset.json")).unwrap());
     // Standard input can be read once, which is enough for a policy.
     let piped = ["analyze", path(&model), "-c", "-", "--format", "conllu", "--limit", "9", "--preset"];
     let text = fs::read(&corpus).unwrap();

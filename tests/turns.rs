@@ -23,10 +23,10 @@ use headscope::model::parameters::Parameters;
 use headscope::passes::ablation::means::ContextSums;
 use headscope::passes::ablation::{Conditions, Replacement};
 use headscope::passes::beforehand::Beforehand;
-use headscope::passes::observer::{Lent, Panel, Sums, sums, watching};
+use headscope::passes::observer::{HeadInput, ObserverSet, Sums, observer_of, sums};
 use headscope::passes::run::derivatives::differentiate;
-use headscope::passes::run::patches::Trial;
-use headscope::passes::run::variants::{Missing, Turns, each_head_and_all};
+use headscope::passes::run::patches::PatchedRun;
+use headscope::passes::run::variants::{HeadSet, Variants, each_head_and_all};
 use headscope::passes::run::workers::sum_up;
 use headscope::sequences::derived::corrupted::{Corrupted, Corruption, Noise};
 use headscope::sequences::fold::words::FromToken;
@@ -37,7 +37,7 @@ use headscope::studies::ablation::dependence::LaterHeads;
 use headscope::studies::ablation::drift::OutputDrift;
 use headscope::studies::ablation::effect::Effect;
 use headscope::studies::ablation::gradient::Gradient;
-use headscope::study::metrics::estimates::{Bench, Estimates};
+use headscope::study::metrics::estimates::{Estimates, EstimationContext};
 use headscope::study::section::Section;
 use headscope::study::{Observed, Study, Subject};
 use headscope::system::progress::Analysis;
@@ -54,27 +54,27 @@ struct Shown {
 }
 
 impl Sums for Shown {
-    type Begun = (Option<usize>, u64);
+    type SequenceState = (Option<usize>, u64);
 
     fn needs(&self) -> Needs {
         Needs { logits: true, ..Needs::default() }
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Self::Begun {
+    fn begin(&mut self, sequence: &Sequence) -> Self::SequenceState {
         (None, sequence.index)
     }
 
-    fn turns(&self) -> Vec<Missing> {
+    fn turns(&self) -> Vec<HeadSet> {
         each_head_and_all(self.grid)
     }
 
-    fn turn(&mut self, begun: &mut Self::Begun, number: usize) {
+    fn turn(&mut self, begun: &mut Self::SequenceState, number: usize) {
         begun.0 = Some(number);
     }
 
-    fn head(&mut self, _: &mut Self::Begun, _: &mut Lent<'_>) {}
+    fn head(&mut self, _: &mut Self::SequenceState, _: &mut HeadInput<'_>) {}
 
-    fn logits(&mut self, &mut (turn, index): &mut Self::Begun, position: usize, logits: &[f32]) {
+    fn logits(&mut self, &mut (turn, index): &mut Self::SequenceState, position: usize, logits: &[f32]) {
         let known = self.logits.insert((turn, index, position), logits.to_vec());
         assert!(known.is_none(), "each once");
     }
@@ -101,7 +101,7 @@ fn masked(lengths: &[usize]) -> Vec<Sequence> {
     Corrupted::new(sentences, corruption).map(Result::unwrap).collect()
 }
 
-fn run(encoder: &dyn Encoder, turns: &Turns, panel: Panel, sequences: &[Sequence]) -> Panel {
+fn run(encoder: &dyn Encoder, turns: &Variants, panel: ObserverSet, sequences: &[Sequence]) -> ObserverSet {
     let progress = Analysis::new(None, None, Arc::default());
     let sequences = sequences.iter().cloned().map(Ok);
     sum_up(panel, ("random", encoder), turns, sequences, NonZeroUsize::new(2).unwrap(), &progress).unwrap()
@@ -109,8 +109,8 @@ fn run(encoder: &dyn Encoder, turns: &Turns, panel: Panel, sequences: &[Sequence
 
 /// The gates that put the mean of its contexts in the place of each head.
 fn means(encoder: &dyn Encoder, grid: HeadGrid, head_dim: usize, sequences: &[Sequence]) -> Vec<Gate> {
-    let panel = Panel::new(vec![watching(ContextSums::new(grid, head_dim))]);
-    let seen = run(encoder, &Turns::once(Gates::default()), panel, sequences).into_observers();
+    let panel = ObserverSet::new(vec![observer_of(ContextSums::new(grid, head_dim))]);
+    let seen = run(encoder, &Variants::once(Gates::default()), panel, sequences).into_observers();
     sums::<ContextSums>(&*seen[0]).means().into_iter().map(Gate::replace).collect()
 }
 
@@ -129,8 +129,8 @@ proptest! {
         let (grid, head_dim) = grid(&parameters);
         let encoder = PackedEncoder::new(parameters);
         let gates = means(&encoder, grid, head_dim, &sequences);
-        let turns = Turns::default().without(each_head_and_all(grid), grid, &gates);
-        let panel = Panel::new(vec![watching(Shown { grid, logits: BTreeMap::new() })]);
+        let turns = Variants::default().without(each_head_and_all(grid), grid, &gates);
+        let panel = ObserverSet::new(vec![observer_of(Shown { grid, logits: BTreeMap::new() })]);
         let found = run(&encoder, &turns, panel, &sequences).into_observers();
         let shown = &sums::<Shown>(&*found[0]).logits;
 
@@ -174,29 +174,29 @@ struct Tried {
 }
 
 impl Sums for Tried {
-    type Begun = (u64, Vec<usize>);
+    type SequenceState = (u64, Vec<usize>);
 
     fn needs(&self) -> Needs {
         Needs::default()
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Self::Begun {
+    fn begin(&mut self, sequence: &Sequence) -> Self::SequenceState {
         (sequence.index, sequence.predicted().collect())
     }
 
-    fn head(&mut self, _: &mut Self::Begun, _: &mut Lent<'_>) {}
+    fn head(&mut self, _: &mut Self::SequenceState, _: &mut HeadInput<'_>) {}
 
     fn tries(&self) -> bool {
         true
     }
 
-    fn trials(&mut self, (index, predicted): &mut Self::Begun) -> Vec<Trial> {
-        let trial = Trial { place: self.place, queries: 0..1, keys: 1..2, predicted: predicted.clone() };
+    fn trials(&mut self, (index, predicted): &mut Self::SequenceState) -> Vec<PatchedRun> {
+        let trial = PatchedRun { place: self.place, queries: 0..1, keys: 1..2, predicted: predicted.clone() };
         // Every other sequence is tried twice: together they are more than a pack.
         vec![trial; 1 + (*index % 2) as usize]
     }
 
-    fn tried(&mut self, (index, _): &mut Self::Begun, number: usize, position: usize, logits: &[f32]) {
+    fn tried(&mut self, (index, _): &mut Self::SequenceState, number: usize, position: usize, logits: &[f32]) {
         let known = self.logits.insert((*index * 10 + number as u64, position), logits.to_vec());
         assert!(known.is_none(), "each once");
     }
@@ -219,8 +219,8 @@ proptest! {
         let (grid, _) = grid(&parameters);
         let place = HeadPlace { layer: grid.layers - 1, head: grid.heads - 1 };
         let encoder = PackedEncoder::new(parameters);
-        let panel = Panel::new(vec![watching(Tried { place, logits: BTreeMap::new() })]);
-        let found = run(&encoder, &Turns::default(), panel, &sequences).into_observers();
+        let panel = ObserverSet::new(vec![observer_of(Tried { place, logits: BTreeMap::new() })]);
+        let found = run(&encoder, &Variants::default(), panel, &sequences).into_observers();
         let tried = &sums::<Tried>(&*found[0]).logits;
         let mut count = 0;
         for sequence in &sequences {
@@ -259,21 +259,22 @@ fn found(
         Replacement::Zero => vec![Gate::scale(0.0); grid.count()],
     };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
-    let mut panel = Panel::new(vec![study.observer(0, &subject)]);
+    let mut panel = ObserverSet::new(vec![study.observer(0, &subject)]);
     panel.begin_pass(&Beforehand {
         conditions: Conditions { removal: Some(removal), objective: None },
         ..Beforehand::default()
     });
     let seen = if study.passes()[0].derivatives {
         let encoder = TensorEncoder::new(parameters, &Device::Cpu).unwrap();
-        let (turns, threads) = (Turns::default().towards(grid, &gates), NonZeroUsize::new(2).unwrap());
+        let (turns, threads) = (Variants::default().towards(grid, &gates), NonZeroUsize::new(2).unwrap());
         let (sequences, progress) = (sequences.iter().cloned().map(Ok), Analysis::new(None, None, Arc::default()));
         differentiate(panel, ("random", &encoder), (&turns.first, &[]), sequences, threads, &progress).unwrap()
     } else {
-        run(&encoder, &Turns::default().without(each_head_and_all(grid), grid, &gates), panel, sequences)
+        run(&encoder, &Variants::default().without(each_head_and_all(grid), grid, &gates), panel, sequences)
     };
-    let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
-    study.measure(&[Observed { sums: &*seen.into_observers()[0], left_out: 0 }], &bench)
+    let context =
+        EstimationContext { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
+    study.measure(&[Observed { sums: &*seen.into_observers()[0], left_out: 0 }], &context)
 }
 
 /// A metric of every head.

@@ -9,7 +9,7 @@ use super::options::{AnalyzeOptions, Outcome};
 use super::run::observe::{Loaded, Ready};
 use super::run::parts;
 use super::run::parts::Wanted;
-use super::run::write_report::conclude;
+use super::run::write_report::write_report;
 use super::run::{outputs, resume};
 use crate::export::summary;
 use crate::passes::observation::partial;
@@ -33,7 +33,7 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
                 None => ready.observe(&policy)?,
                 Some(folder) => resume::observe(&mut ready, folder, &policy)?,
             };
-            conclude(observation, policy, outputs, wanted).map(drop)
+            write_report(observation, policy, outputs, wanted).map(drop)
         }
         Outcome::Partial { shard, path, in_folder, after, policy, summary } => {
             let earlier = earlier(*shard, path, *in_folder).class(Class::Output)?;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 
 use super::options::{MergeOptions, Merged};
 use super::run::outputs;
-use super::run::write_report::conclude;
+use super::run::write_report::write_report;
 use crate::evaluation::plan::Plan;
 use crate::passes::observation::{Observation, Stage};
 use crate::passes::observation::{merge, partial};
@@ -36,7 +36,7 @@ pub fn merge(options: &MergeOptions) -> Result<()> {
                 .class(Class::Incomplete);
             }
             wanted.policy.ensure_measured(&observation.identity.protocol.studies)?;
-            conclude(observation, policy, outputs, wanted).map(drop)
+            write_report(observation, policy, outputs, wanted).map(drop)
         }
         Merged::Partial(path) => {
             let mut output = Output::open(path)?;

@@ -304,16 +304,16 @@ const SHARDS: [&[u8]; 2] = [
 ];
 
 /// A place for one model folder per thread.
-struct Bench(PathBuf);
+struct EstimationContext(PathBuf);
 
-impl Drop for Bench {
+impl Drop for EstimationContext {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 thread_local! {
-    static BENCH: RefCell<Option<Bench>> = const { RefCell::new(None) };
+    static BENCH: RefCell<Option<EstimationContext>> = const { RefCell::new(None) };
 }
 
 /// `tokenizer.json`, and what it makes of text that models are not made for.
@@ -374,13 +374,13 @@ fn load(files: &[(&str, &[u8])]) -> bool {
 
 /// Runs in the place of this thread.
 fn with_bench<T>(run: impl FnOnce(&Path) -> T) -> T {
-    BENCH.with_borrow_mut(|bench| {
-        let Bench(place) = bench.get_or_insert_with(|| {
+    BENCH.with_borrow_mut(|context| {
+        let EstimationContext(place) = context.get_or_insert_with(|| {
             let id = format!("{}-{:?}", std::process::id(), std::thread::current().id());
             let place = std::env::temp_dir().join(format!("headscope-fuzz-{id}"));
             fs::create_dir_all(place.join("model")).expect("a temporary folder");
             fs::write(place.join("outside.safetensors"), SHARDS[0]).expect("a temporary file");
-            Bench(place)
+            EstimationContext(place)
         });
         run(place)
     })

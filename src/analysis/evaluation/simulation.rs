@@ -11,9 +11,9 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use rand_distr::Beta;
 
-use super::results::Findings;
+use super::results::Results;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::watching;
+use crate::passes::observer::observer_of;
 use crate::sequences::fold::words::FromToken;
 use crate::stats::block_test::p_value;
 use crate::stats::blocks::{BLOCKS, Blocks};
@@ -27,7 +27,7 @@ use crate::studies::registry::{default_policy, named};
 use crate::study::Observed;
 use crate::study::labels::evidence::{Comparison, Direction};
 use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::Bench;
+use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::section;
 
 /// A kind of sentence.
@@ -74,7 +74,7 @@ fn vary(mean: f64, rng: &mut ChaCha8Rng) -> f64 {
 }
 
 /// The findings on a corpus. `accuracies[relation][head][direction]`.
-fn corpus(sentences: u64, accuracies: &[Vec<[f64; 2]>], policy: &Policy, rng: &mut ChaCha8Rng) -> Findings {
+fn corpus(sentences: u64, accuracies: &[Vec<[f64; 2]>], policy: &Policy, rng: &mut ChaCha8Rng) -> Results {
     let heads = accuracies[0].len();
     let grid = HeadGrid { layers: 1, heads };
     let empty = AttentionBlock { heads: vec![TokenSums::default(); heads], ..AttentionBlock::default() };
@@ -118,13 +118,14 @@ fn corpus(sentences: u64, accuracies: &[Vec<[f64; 2]>], policy: &Policy, rng: &m
         }
     }
     let names: BTreeMap<String, usize> = (0..accuracies.len()).map(|place| (format!("r{place}"), place)).collect();
-    let attention = watching(AttentionSums::of(grid, attention));
-    let dependency = watching(DependencySums::of(grid, FromToken::Mean, names, relations, agreements));
+    let attention = observer_of(AttentionSums::of(grid, attention));
+    let dependency = observer_of(DependencySums::of(grid, FromToken::Mean, names, relations, agreements));
     let seen = |sums| vec![Observed { sums, left_out: 0 }];
     let observed =
         [(named("attention").unwrap(), seen(&*attention)), (named("dependency").unwrap(), seen(&*dependency))];
-    let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: false };
-    Findings::new(&observed, &bench, policy)
+    let context =
+        EstimationContext { grid, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: false };
+    Results::new(&observed, &context, policy)
 }
 
 /// Of 2,000 corpora the share that covers, or rejects, has a standard error of 0.5 %.

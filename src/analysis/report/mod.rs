@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::evaluation::plan;
-use crate::evaluation::results::Findings;
+use crate::evaluation::results::Results;
 use crate::model::grid::{HeadPlace, head_name};
 use crate::passes::control::ControlKind;
 use crate::passes::observation::identity::{ModelInfo, Protocol, RunInfo, Tool};
@@ -192,7 +192,7 @@ pub struct Circumstances {
 
 impl Report {
     /// Puts a report together: labels the heads, counts the labels, and says what they do not show.
-    pub fn new(circumstances: Circumstances, findings: Findings) -> Self {
+    pub fn new(circumstances: Circumstances, findings: Results) -> Self {
         let Circumstances { tool, model, corpus, settings, controls, run } = circumstances;
         let (grid, policy) = (model.grid(), &settings.policy);
         let verdicts = findings.tested(findings.verdicts(policy), grid);
@@ -201,7 +201,7 @@ impl Report {
         let labels = verdicts.iter().flat_map(|verdict| &verdict.labels).map(|label| label.label.as_str());
         let label_counts = registry::count(&studies, labels);
         let controls = controls.into_iter().map(|there| ControlReport::new(there, &verdicts, grid)).collect();
-        let Findings { estimates, mut sections } = findings;
+        let Results { estimates, mut sections } = findings;
         let first: Vec<String> = verdicts.iter().map(|verdict| verdict.primary.clone()).collect();
         sections.iter_mut().for_each(|(_, section)| section.name_heads(&first));
         let Estimates { heads, ci95, standard_errors, own_chance, chance, chance_ci95, denominators, .. } = estimates;
@@ -240,7 +240,7 @@ impl Report {
     }
 
     /// All that the report was made of but its controls, of which it has the outcome alone.
-    pub fn apart(self) -> (Circumstances, Findings) {
+    pub fn apart(self) -> (Circumstances, Results) {
         let Self { tool, model, corpus, settings, chance, chance_ci95, denominators, heads, .. } = self;
         let mut estimates = Estimates { chance, chance_ci95, denominators, ..Estimates::default() };
         for head in heads {
@@ -249,7 +249,7 @@ impl Report {
             estimates.standard_errors.push(head.standard_errors);
             estimates.own_chance.push(head.chance);
         }
-        let findings = Findings { estimates, sections: self.sections.0 };
+        let findings = Results { estimates, sections: self.sections.0 };
         (Circumstances { tool, model, corpus, settings, controls: Vec::new(), run: self.run }, findings)
     }
 

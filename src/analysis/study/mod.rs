@@ -23,13 +23,13 @@ use crate::sequences::fold::words::FromToken;
 use aim::Aim;
 use labels::policy::Policy;
 use labels::{Detector, Label, Verdict};
-use metrics::estimates::{Bench, Estimates};
+use metrics::estimates::{Estimates, EstimationContext};
 use metrics::explanation::Explanation;
 use metrics::metric::{Column, Keys};
 use section::{Nothing, Section};
 use show::figure::Figure;
 use show::table::Table;
-use upstream::{Found, NOTHING};
+use upstream::{NOTHING, UpstreamResults};
 
 /// One question asked of every head: what it looks at, and what it makes of that.
 ///
@@ -103,11 +103,11 @@ pub trait Study: Sync {
     }
 
     /// Ratios with intervals and chance, and its section of the report; `observed` are by the places of its passes.
-    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>);
+    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>);
 
     /// What it found, for the studies that follow.
-    fn found(&self, _observed: &[Observed<'_>], _judged: &Judged<'_>) -> Found {
-        Found::default()
+    fn found(&self, _observed: &[Observed<'_>], _judged: &Judged<'_>) -> UpstreamResults {
+        UpstreamResults::default()
     }
 
     /// The figures of what it found; none where there is nothing to draw.
@@ -179,7 +179,7 @@ pub struct Subject<'a> {
     /// The columns and keys of the corpus that are probed for, beside those that always are.
     pub probes: &'a [String],
     /// What the studies found, for passes that follow; nothing before the others are over.
-    pub found: &'a Found,
+    pub found: &'a UpstreamResults,
     /// The study's own sums over its passes that do not follow, for those that do; by their places.
     pub own: &'a [Observed<'a>],
     /// Threads, for what is worked out before a pass.

@@ -4,7 +4,7 @@ use std::any::Any;
 
 use super::labels::evidence::{Direction, UseTest};
 use super::labels::policy::Policy;
-use super::metrics::estimates::{Bench, Estimates};
+use super::metrics::estimates::{Estimates, EstimationContext};
 use super::metrics::number::Number;
 use super::show::figure::Figure;
 use super::show::summary::Summary;
@@ -23,7 +23,7 @@ pub trait Section: Any + Send + Sync {
     fn correct(&mut self, _policy: &Policy) {}
 
     /// Holds it against the metrics of all studies, as soon as all are there.
-    fn hold_against(&mut self, _all: &Estimates, _bench: &Bench) {}
+    fn compare_with(&mut self, _all: &Estimates, _bench: &EstimationContext) {}
 
     /// Is told its like in a control with each seed, of the studies that are [controlled](super::Study::is_controlled).
     fn control(&mut self, _kind: ControlKind, _seeds: &[&dyn Section]) {}

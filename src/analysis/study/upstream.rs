@@ -7,7 +7,7 @@ use super::labels::evidence::Direction;
 
 /// What the studies found, for those that follow.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Found {
+pub struct UpstreamResults {
     /// The arcs that labels claim heads to follow.
     pub claims: Vec<ArcClaim>,
     /// The orders in which heads might go.
@@ -21,10 +21,15 @@ pub struct Found {
 }
 
 /// Nothing yet.
-pub static NOTHING: Found =
-    Found { claims: Vec::new(), rankings: Vec::new(), negligible: Vec::new(), clusters: Vec::new(), aims: Vec::new() };
+pub static NOTHING: UpstreamResults = UpstreamResults {
+    claims: Vec::new(),
+    rankings: Vec::new(),
+    negligible: Vec::new(),
+    clusters: Vec::new(),
+    aims: Vec::new(),
+};
 
-impl Found {
+impl UpstreamResults {
     /// Adds what another study found.
     pub fn and(mut self, other: Self) -> Self {
         self.claims.extend(other.claims);

@@ -18,7 +18,7 @@ use super::options::{BatchOptions, Outcome, ReportOptions};
 use super::run::observe;
 use super::run::observe::{Demand, Loaded, Ready};
 use super::run::outputs;
-use super::run::write_report::conclude;
+use super::run::write_report::write_report;
 use crate::export::Target;
 use crate::model::files::ModelFiles;
 use crate::model::source::ModelRef;
@@ -193,7 +193,7 @@ impl Batch<'_> {
         let mut ready = Ready::new(&run.options, loaded, observe::open(&run.options)?)?;
         let observation = ready.observe(&policy)?;
         inputs.ensure_same(&observation.identity.corpus).class(Class::Input)?;
-        let report = conclude(observation, policy, outputs, &wanted)?;
+        let report = write_report(observation, policy, outputs, &wanted)?;
         let found = Found::of(&report);
         let says = format!("done: {}", found.labelled());
         self.ledger.record(&run.name, &Entry::new(inputs, found, &paths)?)?;

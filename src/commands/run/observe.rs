@@ -10,11 +10,11 @@ use crate::commands::options::{AnalyzeOptions, ONLY_ONCE, Outcome};
 use crate::corpus::{Corpus, CorpusIdentity, Index, Input};
 use crate::evaluation::plan;
 use crate::evaluation::plan::Plan;
-use crate::evaluation::results::Findings;
+use crate::evaluation::results::Results;
 use crate::model::files::ModelFiles;
 use crate::model::parameters::Objective;
 use crate::model::{Fingerprint, Hashes, Model};
-use crate::passes::ablation::means::StandIns;
+use crate::passes::ablation::means::MeanContexts;
 use crate::passes::observation::identity::{Identity, ModelInfo, Protocol, RunInfo, Tool};
 use crate::passes::observation::{Observation, Stage};
 use crate::passes::pass::Pass;
@@ -26,8 +26,8 @@ use crate::sequences::tally::Tally;
 use crate::stats::blocks::BLOCKS;
 use crate::stats::bootstrap::Resamples;
 use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::Bench;
-use crate::study::upstream::{Found, NOTHING};
+use crate::study::metrics::estimates::EstimationContext;
+use crate::study::upstream::{NOTHING, UpstreamResults};
 use crate::study::{Counts, Subject};
 use crate::system::errors::failure::{Class, Classify};
 use crate::system::progress::{self, Downloads};
@@ -104,7 +104,7 @@ pub struct Ready<'a> {
     /// The corpus that the counts are from.
     counted: Option<CorpusIdentity>,
     /// What stands for removed heads, as far as it is known.
-    stand_ins: StandIns,
+    stand_ins: MeanContexts,
 }
 
 impl<'a> Ready<'a> {
@@ -140,7 +140,7 @@ impl<'a> Ready<'a> {
             plan,
             counts,
             counted,
-            stand_ins: StandIns::default(),
+            stand_ins: MeanContexts::default(),
         })
     }
 
@@ -182,10 +182,14 @@ impl<'a> Ready<'a> {
         let loaded = Instant::now();
         let (model, stage) = (&self.model, Stage::After { sums, policy: policy.digest() });
         let token_id = |token: &str| model.tokenizer.id(token);
-        let bench =
-            Bench { grid: model.grid(), threads: self.options.threads, resamples: Resamples::new(), leaves_out: false };
+        let context = EstimationContext {
+            grid: model.grid(),
+            threads: self.options.threads,
+            resamples: Resamples::new(),
+            leaves_out: false,
+        };
         let observed = self.plan.observed(&first.passes, None);
-        let found = Findings::new(&observed, &bench, policy).found(&observed, policy);
+        let found = Results::new(&observed, &context, policy).found(&observed, policy);
         let observers = self.plan.followers(&first.passes, &self.subject(&token_id, &found));
         let passes = self.runner(shard).run_again(&first.identity.corpus, observers)?;
         let passes = self.plan.pooled(&stage, passes);
@@ -193,7 +197,7 @@ impl<'a> Ready<'a> {
         Ok(Observation { identity, tally: Tally::default(), stage, passes, run: self.run_info(loaded) })
     }
 
-    fn subject<'b>(&'b self, token_id: &'b dyn Fn(&str) -> Option<u32>, found: &'b Found) -> Subject<'b> {
+    fn subject<'b>(&'b self, token_id: &'b dyn Fn(&str) -> Option<u32>, found: &'b UpstreamResults) -> Subject<'b> {
         let (probes, threads) = (&self.protocol.probes[..], self.options.threads);
         Subject { probes, found, threads, ..Subject::new(self.model.grid(), self.protocol.from_token, token_id) }
     }

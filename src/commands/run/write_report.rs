@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow, ensure};
 use super::outputs::{self, Opened};
 use crate::commands::options::ReportOptions;
 use crate::evaluation::plan::Plan;
-use crate::evaluation::results::Findings;
+use crate::evaluation::results::Results;
 use crate::export::summary;
 use crate::passes::control::Control;
 use crate::passes::observation::Observation;
@@ -16,13 +16,13 @@ use crate::passes::observation::identity::Identity;
 use crate::report::{Circumstances, Controlled, CorpusInfo, Report, Settings};
 use crate::stats::bootstrap::{BOOTSTRAP, Resamples};
 use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::Bench;
+use crate::study::metrics::estimates::EstimationContext;
 use crate::system::errors::failure::{Class, Classify};
 use crate::system::terminal::{self, print};
 
 /// Measures, labels and reports an observation; the report that was written.
 /// Fails if nothing was observed, or an output cannot be written.
-pub fn conclude(
+pub fn write_report(
     observation: Observation,
     policy: Policy,
     outputs: Vec<Opened>,
@@ -46,7 +46,7 @@ pub fn measure(
     policy: Policy,
     threads: NonZeroUsize,
     leaves_out: bool,
-) -> Result<(Circumstances, Findings)> {
+) -> Result<(Circumstances, Results)> {
     ensure!(
         !observation.stage.is_after(),
         "a partial of the second of two stages says nothing by itself: merge it with the first"
@@ -62,15 +62,15 @@ pub fn measure(
     let Observation { identity: Identity { tool, model, corpus, protocol }, tally, passes, run, .. } = observation;
     let (plan, grid) = (Plan::new(&protocol)?, model.grid());
 
-    let bench = Bench { grid, threads, resamples: Resamples::new(), leaves_out };
-    let mut findings = Findings::new(&plan.observed(&passes, None), &bench, &policy);
+    let context = EstimationContext { grid, threads, resamples: Resamples::new(), leaves_out };
+    let mut findings = Results::new(&plan.observed(&passes, None), &context, &policy);
     // Neither labels nor what else is told of a control depend on an interval.
-    let bare = Bench { grid, threads, resamples: Resamples::none(), leaves_out: false };
+    let bare = EstimationContext { grid, threads, resamples: Resamples::none(), leaves_out: false };
     let of_control =
-        |control: &Control| (*control, Findings::new(&plan.observed(&passes, Some(*control)), &bare, &policy));
-    let found: Vec<(Control, Findings)> = protocol.controls.iter().map(of_control).collect();
+        |control: &Control| (*control, Results::new(&plan.observed(&passes, Some(*control)), &bare, &policy));
+    let found: Vec<(Control, Results)> = protocol.controls.iter().map(of_control).collect();
     findings.control(&found);
-    let controlled = |(control, found): (Control, Findings)| Controlled {
+    let controlled = |(control, found): (Control, Results)| Controlled {
         control,
         studies: found.studies(),
         verdicts: found.verdicts(&policy),

@@ -9,7 +9,7 @@ use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
 use crate::passes::control::ControlKind;
 use crate::passes::observation::partial::FORMAT_VERSION;
-use crate::passes::observer::Panel;
+use crate::passes::observer::ObserverSet;
 use crate::passes::pass::{Phases, Portion, Sequences, Weights};
 use crate::sequences::derived::repeats::Repeats;
 use crate::sequences::fold::words::FromToken;
@@ -61,8 +61,8 @@ fn identity() -> Identity {
 }
 
 /// The sums of all observers of a pass over these sentences.
-fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[f32]) -> Panel {
-    let mut panel = Panel::new(observers);
+fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[f32]) -> ObserverSet {
+    let mut panel = ObserverSet::new(observers);
     let embeddings = WordEmbeddings::new(Arc::new(vec![0.5, -1.0]), 2);
     panel.begin_pass(&Beforehand { embeddings: Some(embeddings), ..Beforehand::default() });
     for sentence in sentences {
@@ -101,7 +101,7 @@ fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[
     panel
 }
 
-fn bytes(panel: Panel) -> Vec<Vec<u8>> {
+fn bytes(panel: ObserverSet) -> Vec<Vec<u8>> {
     panel.into_observers().iter().map(|sums| sums.to_bytes().unwrap()).collect()
 }
 

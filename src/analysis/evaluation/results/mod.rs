@@ -1,4 +1,4 @@
-//! Findings: the metrics and sections of all studies of a run, and the verdicts that they come to.
+//! Results: the metrics and sections of all studies of a run, and the verdicts that they come to.
 
 use crate::model::grid::HeadGrid;
 use crate::passes::control::{Control, ControlKind};
@@ -7,32 +7,36 @@ use crate::study::labels;
 use crate::study::labels::evidence::Lack;
 use crate::study::labels::policy::Policy;
 use crate::study::labels::{Assessment, Evidence, Label, Measured, Verdict};
-use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::{Denominator, Metrics};
 use crate::study::metrics::number::{Number, Part, most_blocks};
 use crate::study::section::Section;
-use crate::study::upstream::{Aimed, Found};
+use crate::study::upstream::{Aimed, UpstreamResults};
 use crate::study::{Caveat, Judged, Observed, Study};
 
 /// Ratios, and whatever else studies find.
-pub struct Findings {
+pub struct Results {
     /// The metrics of all studies.
     pub estimates: Estimates,
     /// Each study's own section, in the order of the table.
     pub sections: Vec<(&'static dyn Study, Box<dyn Section>)>,
 }
 
-impl Findings {
+impl Results {
     /// The findings of the studies on what they saw, made right for `policy`.
-    pub fn new(observed: &[(&'static dyn Study, Vec<Observed<'_>>)], bench: &Bench, policy: &Policy) -> Self {
-        let mut findings = Self { estimates: Estimates::none(bench.grid.count()), sections: Vec::new() };
+    pub fn new(
+        observed: &[(&'static dyn Study, Vec<Observed<'_>>)],
+        context: &EstimationContext,
+        policy: &Policy,
+    ) -> Self {
+        let mut findings = Self { estimates: Estimates::none(context.grid.count()), sections: Vec::new() };
         for (study, observed) in observed {
-            let (estimates, section) = study.measure(observed, bench);
+            let (estimates, section) = study.measure(observed, context);
             findings.estimates.extend(estimates);
             findings.sections.push((*study, section));
         }
         let Self { estimates, sections } = &mut findings;
-        sections.iter_mut().for_each(|(_, section)| section.hold_against(estimates, bench));
+        sections.iter_mut().for_each(|(_, section)| section.compare_with(estimates, context));
         findings.correct(policy);
         findings
     }
@@ -59,9 +63,9 @@ impl Findings {
     }
 
     /// What the studies found, by `policy`, on what they saw.
-    pub fn found(&self, observed: &[(&'static dyn Study, Vec<Observed<'_>>)], policy: &Policy) -> Found {
+    pub fn found(&self, observed: &[(&'static dyn Study, Vec<Observed<'_>>)], policy: &Policy) -> UpstreamResults {
         let verdicts = self.verdicts(policy);
-        let mut found = Found { aims: self.aims(&verdicts), ..Found::default() };
+        let mut found = UpstreamResults { aims: self.aims(&verdicts), ..UpstreamResults::default() };
         for ((study, section), (_, observed)) in self.sections.iter().zip(observed) {
             found = found.and(study.found(observed, &Judged { verdicts: &verdicts, policy, section: &**section }));
         }
@@ -157,7 +161,7 @@ impl Findings {
     }
 }
 
-impl Findings {
+impl Results {
     /// Every number of every head; `sentences` are those of the corpus.
     pub fn numbers(&self, sentences: u64, policy: &Policy) -> Vec<Number<'_>> {
         let Estimates { heads, ci95, denominators, without_blocks, .. } = &self.estimates;

@@ -60,7 +60,7 @@ fn verdict_by(
     let relations = Relations { relations, tests: Tests::default() };
     let sections: Vec<(&'static dyn Study, Box<dyn Section>)> =
         vec![(named("attention").unwrap(), Box::new(Nothing)), (named("dependency").unwrap(), Box::new(relations))];
-    let mut findings = Findings { estimates: estimates(metrics, ci95), sections };
+    let mut findings = Results { estimates: estimates(metrics, ci95), sections };
     findings.correct(policy);
     findings.verdicts(policy).remove(0)
 }
@@ -321,7 +321,7 @@ fn a_label_rests_on_enough_queries_of_enough_sentences() {
         given.denominators = Metrics::new(&columns(named("attention").unwrap()), names.iter().zip(&all).map(of));
         let sections: Vec<(&'static dyn Study, Box<dyn Section>)> =
             vec![(named("attention").unwrap(), Box::new(Nothing))];
-        let findings = Findings { estimates: given, sections };
+        let findings = Results { estimates: given, sections };
         let verdict = findings.verdicts(&default_policy()).remove(0);
         verdict.labels.into_iter().map(|label| label.label).collect::<Vec<_>>()
     };

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::grid::HeadGrid;
 use crate::passes::ablation::Conditions;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::run::variants::{Missing, heads_at};
+use crate::passes::run::variants::{HeadSet, heads_at};
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of};
 use crate::stats::exact::ExactSum;
@@ -40,21 +40,21 @@ impl Merge for Losses {
 pub struct LossesWithout {
     grid: HeadGrid,
     /// The sets of heads that are removed, ascending, each once.
-    turns: Vec<Missing>,
+    turns: Vec<HeadSet>,
     conditions: Conditions,
     blocks: Blocks<Losses>,
 }
 
 /// A sequence as these sums see it.
 #[derive(Debug)]
-pub struct Begun {
+pub struct SequenceState {
     block: usize,
     turn: Option<usize>,
     /// The positions that are scored, ascending, with the true tokens.
     truths: Vec<(usize, u32)>,
 }
 
-impl Begun {
+impl SequenceState {
     /// Whether there is anything to score.
     pub fn looks(&self) -> bool {
         !self.truths.is_empty()
@@ -68,15 +68,15 @@ impl Begun {
 
 impl LossesWithout {
     /// Empty sums for a model with `grid` heads, without each of these sets.
-    pub fn new(grid: HeadGrid, missing: BTreeSet<Missing>) -> Self {
-        let turns: Vec<Missing> = missing.into_iter().collect();
+    pub fn new(grid: HeadGrid, missing: BTreeSet<HeadSet>) -> Self {
+        let turns: Vec<HeadSet> = missing.into_iter().collect();
         let empty = ExactSum::default();
         let losses = Losses { tokens: 0, sentences: 0, whole: empty, without: vec![empty; turns.len()] };
         Self { grid, turns, conditions: Conditions::default(), blocks: Blocks::new(losses) }
     }
 
     /// The sets of heads.
-    pub fn turns(&self) -> &[Missing] {
+    pub fn turns(&self) -> &[HeadSet] {
         &self.turns
     }
 
@@ -102,18 +102,18 @@ impl LossesWithout {
     }
 
     /// Counts a sequence.
-    pub fn begin(&mut self, sequence: &Sequence) -> Begun {
+    pub fn begin(&mut self, sequence: &Sequence) -> SequenceState {
         let block = block_of(sequence.family.number);
         let truths: Vec<_> =
             sequence.predictions.iter().filter_map(|token| Some((token.position, token.truth?))).collect();
         let losses = &mut self.blocks[block];
         losses.tokens += truths.len() as u64;
         losses.sentences += u64::from(sequence.family.is_first && !truths.is_empty());
-        Begun { block, turn: None, truths }
+        SequenceState { block, turn: None, truths }
     }
 
     /// Adds the loss at a position, if that is scored.
-    pub fn logits(&mut self, begun: &Begun, position: usize, logits: &[f32]) {
+    pub fn logits(&mut self, begun: &SequenceState, position: usize, logits: &[f32]) {
         let Ok(at) = begun.truths.binary_search_by_key(&position, |&(position, _)| position) else { return };
         let losses = &mut self.blocks[begun.block];
         let sum = match begun.turn {
@@ -132,7 +132,7 @@ impl LossesWithout {
     }
 
     /// Whether they are of such heads and of these sets.
-    pub fn fit(&self, grid: HeadGrid, missing: &BTreeSet<Missing>) -> bool {
+    pub fn fit(&self, grid: HeadGrid, missing: &BTreeSet<HeadSet>) -> bool {
         self.grid == grid
             && self.turns.iter().eq(missing)
             && self.blocks.fit(|losses| losses.without.len() == self.turns.len())

@@ -12,7 +12,7 @@ use crate::stats::bootstrap::{Interval, PerBlock, Resampled, Resamples};
 use crate::system::parallel::in_parallel;
 
 /// The tools that ratios are worked out with.
-pub struct Bench {
+pub struct EstimationContext {
     /// The heads.
     pub grid: HeadGrid,
     /// Threads.
@@ -40,7 +40,7 @@ pub struct Estimates {
     pub chance_ci95: Intervals,
     /// How much each metric rests on; the same for all heads.
     pub denominators: Metrics<Denominator>,
-    /// The metrics of each head without each block, `[layers * heads]`; empty unless the bench leaves blocks out.
+    /// The metrics of each head without each block, `[layers * heads]`; empty unless the context leaves blocks out.
     pub without_blocks: Vec<WithoutBlocks>,
     /// Metrics that others may be held against, by their ids.
     pub by_block: BTreeMap<&'static str, ByBlock>,
@@ -64,7 +64,7 @@ impl Estimates {
     /// `None`; `of_chance` those of a head without any preference, which also say what all heads' cells rest on.
     pub fn new(
         columns: &[Column],
-        bench: &Bench,
+        context: &EstimationContext,
         of_head: impl Fn(Option<usize>, usize) -> Vec<Fraction> + Sync,
         of_chance: impl Fn(Option<usize>) -> Vec<Fraction>,
     ) -> Self {
@@ -80,10 +80,10 @@ impl Estimates {
             let (errors, ci95) = (Metrics::new(columns, errors), Metrics::new(columns, ci95));
             (Metrics::new(columns, values), ci95, errors, Metrics::new(columns, without))
         };
-        let grid = bench.grid;
-        let (chance, chance_ci95, ..) = estimate(&mut Denominators::new(&bench.resamples), &of_chance);
-        let layers = in_parallel(bench.threads, 0..grid.layers, |layer| {
-            let mut divided = Denominators::new(&bench.resamples);
+        let grid = context.grid;
+        let (chance, chance_ci95, ..) = estimate(&mut Denominators::new(&context.resamples), &of_chance);
+        let layers = in_parallel(context.threads, 0..grid.layers, |layer| {
+            let mut divided = Denominators::new(&context.resamples);
             let of_head = |head| estimate(&mut divided, &|block| of_head(block, grid.index(layer, head)));
             (0..grid.heads).map(of_head).collect::<Vec<_>>()
         });
@@ -92,7 +92,7 @@ impl Estimates {
             found.heads.push(values);
             found.ci95.push(ci95);
             found.standard_errors.push(errors);
-            if bench.leaves_out {
+            if context.leaves_out {
                 found.without_blocks.push(without);
             }
         }

@@ -9,7 +9,7 @@ use super::outcome::{Described, LeftAside};
 use crate::commands::options::DiffOptions;
 use crate::commands::run::write_report::measure;
 use crate::evaluation::plan::Plan;
-use crate::evaluation::results::Findings;
+use crate::evaluation::results::Results;
 use crate::export::json;
 use crate::passes::observation::Observation;
 use crate::passes::observation::partial;
@@ -28,7 +28,7 @@ pub struct Side {
     /// Of what, by what and how.
     pub circumstances: Circumstances,
     /// The numbers and the sections of studies.
-    pub findings: Findings,
+    pub findings: Results,
 }
 
 /// A file that was read.

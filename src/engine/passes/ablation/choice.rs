@@ -11,7 +11,7 @@ use super::Choice;
 use crate::model::forward::gradient::GateGradient;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Lent, Sums};
+use crate::passes::observer::{HeadInput, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::exact::ExactSum;
@@ -59,7 +59,7 @@ impl Sensitivity {
 
 impl Sums for Sensitivity {
     /// Masked tokens that are scored.
-    type Begun = usize;
+    type SequenceState = usize;
 
     fn needs(&self) -> Needs {
         Needs::default()
@@ -73,7 +73,7 @@ impl Sums for Sensitivity {
         tokens > 0
     }
 
-    fn head(&mut self, _: &mut usize, _: &mut Lent<'_>) {}
+    fn head(&mut self, _: &mut usize, _: &mut HeadInput<'_>) {}
 
     fn gradient(&mut self, tokens: &mut usize, gradient: &GateGradient) {
         let derivatives = self.sums.iter_mut().zip(&gradient.gates);

@@ -9,7 +9,7 @@ use crate::model::forward::batch::TokenClass;
 use crate::model::forward::gates::{Gate, Replacement};
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Lent, Sums};
+use crate::passes::observer::{HeadInput, Sums};
 use crate::passes::pass::Pass;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -18,9 +18,9 @@ use crate::stats::exact::ExactSum;
 /// What stands for removed heads in each pass, once it was worked out: other passes over the same sequences, and other
 /// shards, remove the same.
 #[derive(Debug, Default)]
-pub struct StandIns(Mutex<Vec<(Pass, Vec<Gate>)>>);
+pub struct MeanContexts(Mutex<Vec<(Pass, Vec<Gate>)>>);
 
-impl StandIns {
+impl MeanContexts {
     /// The gates of all heads in a pass, `[layers * heads]`, worked out at the first time.
     /// Fails if `work_out` fails.
     pub fn of(&self, pass: &Pass, work_out: impl FnOnce() -> Result<Vec<Gate>>) -> Result<Vec<Gate>> {
@@ -66,19 +66,19 @@ impl ContextSums {
 }
 
 impl Sums for ContextSums {
-    type Begun = Vec<TokenClass>;
+    type SequenceState = Vec<TokenClass>;
 
     fn needs(&self) -> Needs {
         Needs { contexts: true, ..Needs::default() }
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Self::Begun {
+    fn begin(&mut self, sequence: &Sequence) -> Self::SequenceState {
         let classes = sequence.classes();
         classes.iter().for_each(|&class| self.tokens[class as usize] += 1);
         classes
     }
 
-    fn head(&mut self, classes: &mut Self::Begun, lent: &mut Lent<'_>) {
+    fn head(&mut self, classes: &mut Self::SequenceState, lent: &mut HeadInput<'_>) {
         let contexts = lent.view.context.expect("contexts are needed");
         let head = self.grid.index(lent.view.layer, lent.view.head) * TokenClass::COUNT;
         for (&class, context) in classes.iter().zip(contexts.iter()) {

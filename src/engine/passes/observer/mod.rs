@@ -14,8 +14,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::beforehand::Beforehand;
-use super::run::patches::{Asked, Trial};
-use super::run::variants::Missing;
+use super::run::patches::{PatchedRun, RequestedRun};
+use super::run::variants::HeadSet;
 use crate::model::forward::Encoder;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::gradient::GateGradient;
@@ -30,7 +30,7 @@ use countable::ensure_countable;
 /// Sums of what every head does in the sequences of a pass.
 pub trait Sums: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
     /// All that the sums must know of a sequence, worked out once for all its heads.
-    type Begun: Send + Sync;
+    type SequenceState: Send + Sync;
 
     /// The parts of the forward pass that are to be shown; what nobody needs is not computed.
     fn needs(&self) -> Needs {
@@ -41,23 +41,23 @@ pub trait Sums: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
     fn begin_pass(&mut self, _known: &Beforehand) {}
 
     /// Is shown the encoder before the pass begins, for what its weights tell by themselves.
-    fn weigh(&mut self, _encoder: &dyn Encoder) {}
+    fn inspect_weights(&mut self, _encoder: &dyn Encoder) {}
 
     /// Counts a sequence, and all that does not depend on a head.
-    fn begin(&mut self, sequence: &Sequence) -> Self::Begun;
+    fn begin(&mut self, sequence: &Sequence) -> Self::SequenceState;
 
     /// Whether there is anything to see in a sequence that was begun: what nobody looks at does not run.
-    fn looks(_begun: &Self::Begun) -> bool {
+    fn looks(_begun: &Self::SequenceState) -> bool {
         true
     }
 
     /// The turns that it wants to see after the first, in which no head is missing: forward passes without these heads.
-    fn turns(&self) -> Vec<Missing> {
+    fn turns(&self) -> Vec<HeadSet> {
         Vec::new()
     }
 
     /// Is told that what is shown of a sequence from here on is of one of its turns, by the place in [`Sums::turns`].
-    fn turn(&mut self, _begun: &mut Self::Begun, _number: usize) {}
+    fn turn(&mut self, _begun: &mut Self::SequenceState, _number: usize) {}
 
     /// Whether it may ask for trials.
     fn tries(&self) -> bool {
@@ -65,29 +65,29 @@ pub trait Sums: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
     }
 
     /// The trials that it wants to see of a sequence, asked for when the first turn is over.
-    fn trials(&mut self, _begun: &mut Self::Begun) -> Vec<Trial> {
+    fn trials(&mut self, _begun: &mut Self::SequenceState) -> Vec<PatchedRun> {
         Vec::new()
     }
 
     /// Sees the logits of a trial, `[classes]`, at one of the positions that it predicts; `number` is its place in
     /// [`Sums::trials`].
-    fn tried(&mut self, _begun: &mut Self::Begun, _number: usize, _position: usize, _logits: &[f32]) {}
+    fn tried(&mut self, _begun: &mut Self::SequenceState, _number: usize, _position: usize, _logits: &[f32]) {}
 
     /// Adds what one head does in a sequence that was begun.
-    fn head(&mut self, begun: &mut Self::Begun, lent: &mut Lent<'_>);
+    fn head(&mut self, begun: &mut Self::SequenceState, lent: &mut HeadInput<'_>);
 
     /// Sees the hidden states of a sequence, `[n, hidden]`, that go into a layer, if they are needed.
-    fn hidden_states(&mut self, _begun: &mut Self::Begun, _layer: usize, _states: Rows<'_>) {}
+    fn hidden_states(&mut self, _begun: &mut Self::SequenceState, _layer: usize, _states: Rows<'_>) {}
 
     /// Sees the logits at a predicted position, `[classes]`, if they are needed.
-    fn logits(&mut self, _begun: &mut Self::Begun, _position: usize, _logits: &[f32]) {}
+    fn logits(&mut self, _begun: &mut Self::SequenceState, _position: usize, _logits: &[f32]) {}
 
     /// Sees the derivatives of the loss of a sequence, the sum over its predicted positions, by the gates of all heads,
     /// in a pass that has them.
-    fn gradient(&mut self, _begun: &mut Self::Begun, _gradient: &GateGradient) {}
+    fn gradient(&mut self, _begun: &mut Self::SequenceState, _gradient: &GateGradient) {}
 
     /// Is told that everything was seen of a sequence.
-    fn end(&mut self, _begun: Self::Begun) {}
+    fn end(&mut self, _begun: Self::SequenceState) {}
 
     /// Is told that the pack is over: the sequences that ended since the last time ran side by side, whoever ran them.
     fn end_pack(&mut self) {}
@@ -112,7 +112,7 @@ pub trait Sums: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
 }
 
 /// One head over one sequence, as a pass lends it to every observer in turn.
-pub struct Lent<'a> {
+pub struct HeadInput<'a> {
     /// The head at work: its attention, and what else is needed.
     pub view: HeadView<'a>,
     sequence: &'a Sequence,
@@ -128,10 +128,10 @@ pub struct Folder {
 
 impl Folder {
     /// One head over `sequence`, with room to fold it.
-    pub fn lend<'a>(&'a mut self, sequence: &'a Sequence, view: HeadView<'a>) -> Lent<'a> {
+    pub fn lend<'a>(&'a mut self, sequence: &'a Sequence, view: HeadView<'a>) -> HeadInput<'a> {
         self.words.iter_mut().for_each(|folded| folded.done = false);
         self.text.done = false;
-        Lent { view, sequence, folded: self }
+        HeadInput { view, sequence, folded: self }
     }
 }
 
@@ -142,7 +142,7 @@ struct Folded<T> {
     done: bool,
 }
 
-impl<'a> Lent<'a> {
+impl<'a> HeadInput<'a> {
     /// The head's attention.
     pub fn attention(&self) -> AttentionView<'a> {
         self.view.attention
@@ -177,8 +177,8 @@ pub trait Observer: Send + Sync {
     /// [`Sums::begin_pass`]
     fn begin_pass(&mut self, known: &Beforehand);
 
-    /// [`Sums::weigh`]
-    fn weigh(&mut self, encoder: &dyn Encoder);
+    /// [`Sums::inspect_weights`]
+    fn inspect_weights(&mut self, encoder: &dyn Encoder);
 
     /// Begins the next sequence of a pack.
     fn begin(&mut self, sequence: &Sequence);
@@ -187,22 +187,22 @@ pub trait Observer: Send + Sync {
     fn looks(&self) -> bool;
 
     /// [`Sums::turns`]
-    fn turns(&self) -> Vec<Missing>;
+    fn turns(&self) -> Vec<HeadSet>;
 
     /// Begins a turn; one that the sums did not ask for is not shown to them.
-    fn turn(&mut self, missing: &Missing);
+    fn turn(&mut self, missing: &HeadSet);
 
     /// [`Sums::tries`]
     fn tries(&self) -> bool;
 
     /// [`Sums::trials`], of each sequence that was begun.
-    fn trials(&mut self) -> Vec<Vec<Trial>>;
+    fn trials(&mut self) -> Vec<Vec<PatchedRun>>;
 
     /// [`Sums::tried`], of the `sequence`-th of those begun.
     fn tried(&mut self, sequence: usize, number: usize, position: usize, logits: &[f32]);
 
     /// Adds what one head does in the `sequence`-th of those begun.
-    fn head(&mut self, sequence: usize, lent: &mut Lent<'_>);
+    fn head(&mut self, sequence: usize, lent: &mut HeadInput<'_>);
 
     /// [`Sums::hidden_states`], of the `sequence`-th of those begun.
     fn hidden_states(&mut self, sequence: usize, layer: usize, states: Rows<'_>);
@@ -237,20 +237,20 @@ pub trait Observer: Send + Sync {
     fn as_any(&self) -> &dyn Any;
 }
 
-struct Watching<S: Sums> {
+struct ObserverAdapter<S: Sums> {
     sums: S,
     /// Of the sequences of the pack.
-    begun: Vec<S::Begun>,
+    begun: Vec<S::SequenceState>,
     /// Where each turn that the sums ask for is in their list.
-    turns: BTreeMap<Missing, usize>,
+    turns: BTreeMap<HeadSet, usize>,
     /// Whether the turn is one of others.
     is_away: bool,
 }
 
 /// An observer with these sums.
-pub fn watching<S: Sums>(sums: S) -> Box<dyn Observer> {
+pub fn observer_of<S: Sums>(sums: S) -> Box<dyn Observer> {
     let turns = sums.turns().into_iter().enumerate().map(|(number, missing)| (missing, number)).collect();
-    Box::new(Watching { sums, begun: Vec::new(), turns, is_away: false })
+    Box::new(ObserverAdapter { sums, begun: Vec::new(), turns, is_away: false })
 }
 
 /// An observer with the sums that [`Observer::to_bytes`] wrote.
@@ -258,16 +258,16 @@ pub fn watching<S: Sums>(sums: S) -> Box<dyn Observer> {
 pub fn restored<S: Sums>(bytes: &[u8]) -> Result<Box<dyn Observer>> {
     let sums = postcard::from_bytes::<S>(bytes).context("its sums cannot be read")?;
     ensure_countable(&sums)?;
-    Ok(watching(sums))
+    Ok(observer_of(sums))
 }
 
 /// The sums of an observer.
 /// Panics if they are of another type.
 pub fn sums<S: Sums>(observer: &dyn Observer) -> &S {
-    &observer.as_any().downcast_ref::<Watching<S>>().expect("a study gets back the sums that it gave").sums
+    &observer.as_any().downcast_ref::<ObserverAdapter<S>>().expect("a study gets back the sums that it gave").sums
 }
 
-impl<S: Sums> Observer for Watching<S> {
+impl<S: Sums> Observer for ObserverAdapter<S> {
     fn needs(&self) -> Needs {
         if self.is_away { Needs::default() } else { self.sums.needs() }
     }
@@ -276,8 +276,8 @@ impl<S: Sums> Observer for Watching<S> {
         self.sums.begin_pass(known);
     }
 
-    fn weigh(&mut self, encoder: &dyn Encoder) {
-        self.sums.weigh(encoder);
+    fn inspect_weights(&mut self, encoder: &dyn Encoder) {
+        self.sums.inspect_weights(encoder);
     }
 
     fn begin(&mut self, sequence: &Sequence) {
@@ -289,11 +289,11 @@ impl<S: Sums> Observer for Watching<S> {
         self.begun.iter().any(S::looks)
     }
 
-    fn turns(&self) -> Vec<Missing> {
+    fn turns(&self) -> Vec<HeadSet> {
         self.sums.turns()
     }
 
-    fn turn(&mut self, missing: &Missing) {
+    fn turn(&mut self, missing: &HeadSet) {
         let number = self.turns.get(missing);
         self.is_away = number.is_none();
         if let Some(&number) = number {
@@ -305,7 +305,7 @@ impl<S: Sums> Observer for Watching<S> {
         self.sums.tries()
     }
 
-    fn trials(&mut self) -> Vec<Vec<Trial>> {
+    fn trials(&mut self) -> Vec<Vec<PatchedRun>> {
         self.begun.iter_mut().map(|begun| self.sums.trials(begun)).collect()
     }
 
@@ -313,7 +313,7 @@ impl<S: Sums> Observer for Watching<S> {
         self.sums.tried(&mut self.begun[sequence], number, position, logits);
     }
 
-    fn head(&mut self, sequence: usize, lent: &mut Lent<'_>) {
+    fn head(&mut self, sequence: usize, lent: &mut HeadInput<'_>) {
         if !self.is_away {
             self.sums.head(&mut self.begun[sequence], lent);
         }
@@ -344,11 +344,11 @@ impl<S: Sums> Observer for Watching<S> {
     }
 
     fn duplicate(&self) -> Box<dyn Observer> {
-        watching(self.sums.clone())
+        observer_of(self.sums.clone())
     }
 
     fn pooled(&self) -> Box<dyn Observer> {
-        watching(self.sums.pooled())
+        observer_of(self.sums.pooled())
     }
 
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
@@ -366,12 +366,12 @@ impl<S: Sums> Observer for Watching<S> {
 
 /// Several observers that look at one forward pass.
 #[derive(Default)]
-pub struct Panel {
+pub struct ObserverSet {
     observers: Vec<Box<dyn Observer>>,
     folder: Folder,
 }
 
-impl Panel {
+impl ObserverSet {
     /// A panel of these observers.
     pub fn new(observers: Vec<Box<dyn Observer>>) -> Self {
         Self { observers, folder: Folder::default() }
@@ -393,8 +393,8 @@ impl Panel {
     }
 
     /// Shows everybody the encoder before the pass begins.
-    pub fn weigh(&mut self, encoder: &dyn Encoder) {
-        self.observers.iter_mut().for_each(|observer| observer.weigh(encoder));
+    pub fn inspect_weights(&mut self, encoder: &dyn Encoder) {
+        self.observers.iter_mut().for_each(|observer| observer.inspect_weights(encoder));
     }
 
     /// Begins the sequences of a pack.
@@ -405,12 +405,12 @@ impl Panel {
     }
 
     /// The turns that somebody asks for, each once.
-    pub fn turns(&self) -> BTreeSet<Missing> {
+    pub fn turns(&self) -> BTreeSet<HeadSet> {
         self.observers.iter().flat_map(|observer| observer.turns()).collect()
     }
 
     /// Begins a turn without these heads.
-    pub fn turn(&mut self, missing: &Missing) {
+    pub fn turn(&mut self, missing: &HeadSet) {
         self.observers.iter_mut().for_each(|observer| observer.turn(missing));
     }
 
@@ -420,11 +420,11 @@ impl Panel {
     }
 
     /// The trials that are asked for of the sequences of the pack.
-    pub fn trials(&mut self) -> Vec<Asked> {
+    pub fn trials(&mut self) -> Vec<RequestedRun> {
         let mut asked = Vec::new();
         for (observer, observing) in self.observers.iter_mut().enumerate() {
             for (sequence, trials) in observing.trials().into_iter().enumerate() {
-                let of = |(number, trial)| Asked { observer, sequence, number, trial };
+                let of = |(number, trial)| RequestedRun { observer, sequence, number, trial };
                 asked.extend(trials.into_iter().enumerate().map(of));
             }
         }
@@ -432,7 +432,12 @@ impl Panel {
     }
 
     /// Shows the logits of a trial to who asked for it.
-    pub fn tried(&mut self, &Asked { observer, sequence, number, .. }: &Asked, position: usize, logits: &[f32]) {
+    pub fn tried(
+        &mut self,
+        &RequestedRun { observer, sequence, number, .. }: &RequestedRun,
+        position: usize,
+        logits: &[f32],
+    ) {
         self.observers[observer].tried(sequence, number, position, logits);
     }
 
@@ -495,7 +500,7 @@ mod tests {
     }
 
     impl Sums for Shown {
-        type Begun = u64;
+        type SequenceState = u64;
 
         fn needs(&self) -> Needs {
             Needs { hidden_states: self.needy, logits: self.needy, ..Needs::default() }
@@ -505,7 +510,7 @@ mod tests {
             sequence.index
         }
 
-        fn head(&mut self, _: &mut u64, _: &mut Lent<'_>) {}
+        fn head(&mut self, _: &mut u64, _: &mut HeadInput<'_>) {}
 
         fn hidden_states(&mut self, begun: &mut u64, layer: usize, states: Rows<'_>) {
             self.states.push((*begun, layer, states.count()));
@@ -528,8 +533,8 @@ mod tests {
 
     #[test]
     fn hidden_states_and_logits_are_shown_to_those_who_need_them() {
-        let shown = |needy| watching(Shown { needy, ..Shown::default() });
-        let mut panel = Panel::new(vec![shown(true), shown(false)]);
+        let shown = |needy| observer_of(Shown { needy, ..Shown::default() });
+        let mut panel = ObserverSet::new(vec![shown(true), shown(false)]);
         assert_eq!(panel.needs(), Needs { hidden_states: true, logits: true, ..Needs::default() });
         let sequences = [7, 9].map(|index| Sequence { index, ..Sequence::default() });
         panel.begin(sequences.iter());

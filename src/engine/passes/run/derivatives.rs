@@ -10,7 +10,7 @@ use super::workers::over_packs;
 use crate::model::forward::batch::Batch;
 use crate::model::forward::gates::Gates;
 use crate::model::forward::tensor::TensorEncoder;
-use crate::passes::observer::Panel;
+use crate::passes::observer::ObserverSet;
 use crate::sequences::pack::Pack;
 use crate::sequences::sequence::Sequence;
 use crate::system::parallel::OneCore;
@@ -22,14 +22,14 @@ use crate::system::progress::Analysis;
 /// be changed, so that their derivatives are 0.
 /// Fails if the corpus cannot be read on, or a loss or a derivative cannot be computed.
 pub fn differentiate(
-    panel: Panel,
+    panel: ObserverSet,
     (model, encoder): (&str, &TensorEncoder),
     (gates, removed): (&Gates, &[usize]),
     sequences: impl Iterator<Item = Result<Sequence>> + Send,
     threads: NonZeroUsize,
     progress: &Analysis,
-) -> Result<Panel> {
-    let show = |panel: &mut Panel, pack: &Pack, core: &mut OneCore| {
+) -> Result<ObserverSet> {
+    let show = |panel: &mut ObserverSet, pack: &Pack, core: &mut OneCore| {
         let (classes, predicted) = (pack.classes(), pack.predicted());
         let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
         for (number, (sequence, input)) in pack.sentences.iter().zip(batch.inputs).enumerate() {

@@ -14,12 +14,12 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::ablation::choice::Sensitivity;
-use super::ablation::means::{ContextSums, StandIns};
+use super::ablation::means::{ContextSums, MeanContexts};
 use super::ablation::{Ablation, Conditions, Replacement};
 use super::beforehand::Beforehand;
 use super::observation::PassSums;
 use super::observation::identity::Protocol;
-use super::observer::{self, Observer, Panel, watching};
+use super::observer::{self, Observer, ObserverSet, observer_of};
 use super::pass::{Pass, Phases, Portion, Sequences, Weights};
 use crate::corpus::{Corpus, CorpusIdentity, Index, Input};
 use crate::model::Model;
@@ -42,7 +42,7 @@ use crate::sequences::tally::Tally;
 use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::progress::Analysis;
 use derivatives::differentiate;
-use variants::{Missing, Turns};
+use variants::{HeadSet, Variants};
 use workers::{TokenizedSentences, sum_up};
 
 /// Everything that the passes over one shard of a corpus have in common.
@@ -64,7 +64,7 @@ pub struct Runner<'a> {
     /// How often each token is in the whole corpus, if some study asks for it.
     pub counts: Option<Arc<TokenCounts>>,
     /// What stands for removed heads, as far as it is known.
-    pub stand_ins: &'a StandIns,
+    pub stand_ins: &'a MeanContexts,
 }
 
 /// A corpus that passes were run over.
@@ -84,7 +84,7 @@ impl Runner<'_> {
     pub fn run(&self, opened: Corpus, passes: Vec<(Pass, Vec<Box<dyn Observer>>)>) -> Result<Outcome> {
         let mut passes = passes.into_iter();
         let (pass, observers) = passes.next().expect("at least one pass");
-        let turns = Turns::once(pass.gates());
+        let turns = Variants::once(pass.gates());
         let (first, tally, corpus) = self.over_corpus(opened, self.everything(), pass, observers, &turns)?;
         let mut done = vec![first];
         done.extend(self.run_again(&corpus, passes)?);
@@ -105,7 +105,7 @@ impl Runner<'_> {
                 self.again(corpus, self.sampled(corpus, self.shard, &pass), pass, observers, &turns)
             }
             _ => {
-                let turns = Turns::once(pass.gates());
+                let turns = Variants::once(pass.gates());
                 self.again(corpus, self.everything(), pass, observers, &turns)
             }
         };
@@ -114,9 +114,9 @@ impl Runner<'_> {
 
     /// The turns that the observers of a sampled pass ask for; of one with derivatives the first turn alone, with all
     /// heads on their way.
-    fn turns(&self, corpus: &CorpusIdentity, pass: &Pass, observers: &[Box<dyn Observer>]) -> Result<Turns> {
-        let once = Turns::once(pass.gates());
-        let mut missing: BTreeSet<Missing> = observers.iter().flat_map(|observer| observer.turns()).collect();
+    fn turns(&self, corpus: &CorpusIdentity, pass: &Pass, observers: &[Box<dyn Observer>]) -> Result<Variants> {
+        let once = Variants::once(pass.gates());
+        let mut missing: BTreeSet<HeadSet> = observers.iter().flat_map(|observer| observer.turns()).collect();
         if missing.is_empty() && !pass.derivatives {
             return Ok(once);
         }
@@ -141,8 +141,8 @@ impl Runner<'_> {
     }
 
     /// The sensitivity of the loss to each head, of all shards.
-    fn sensitivities(&self, corpus: &CorpusIdentity, pass: &Pass, towards: &Turns) -> Result<Vec<f64>> {
-        let sums = vec![watching(Sensitivity::new(self.model.grid()))];
+    fn sensitivities(&self, corpus: &CorpusIdentity, pass: &Pass, towards: &Variants) -> Result<Vec<f64>> {
+        let sums = vec![observer_of(Sensitivity::new(self.model.grid()))];
         let (whole, pass) = (self.sampled(corpus, Shard::WHOLE, pass), Pass { derivatives: true, ..pass.clone() });
         let seen = self.again(corpus, whole, pass, sums, towards)?;
         Ok(observer::sums::<Sensitivity>(&*seen.sums[0]).values())
@@ -156,10 +156,10 @@ impl Runner<'_> {
             Replacement::Mean => {
                 let plain = Pass { derivatives: false, ..pass.clone() };
                 self.stand_ins.of(&plain, || {
-                    let contexts = vec![watching(ContextSums::new(grid, head_dim))];
+                    let contexts = vec![observer_of(ContextSums::new(grid, head_dim))];
                     // Of all shards, so that each removes the same.
                     let whole = self.sampled(corpus, Shard::WHOLE, pass);
-                    let once = Turns::once(pass.gates());
+                    let once = Variants::once(pass.gates());
                     let seen = self.again(corpus, whole, plain.clone(), contexts, &once)?;
                     let means = observer::sums::<ContextSums>(&*seen.sums[0]).means();
                     Ok(means.into_iter().map(Gate::replace).collect())
@@ -175,7 +175,7 @@ impl Runner<'_> {
         part: Part,
         pass: Pass,
         observers: Vec<Box<dyn Observer>>,
-        turns: &Turns,
+        turns: &Variants,
     ) -> Result<PassSums> {
         let opened = Corpus::open_with(self.corpus, &self.protocol.probes, self.index)?;
         let (sums, _, again) = self.over_corpus(opened, part, pass, observers, turns)?;
@@ -222,7 +222,7 @@ impl Runner<'_> {
         Part { shard, sample, odd_only, sequences }: Part,
         pass: Pass,
         observers: Vec<Box<dyn Observer>>,
-        turns: &Turns,
+        turns: &Variants,
     ) -> Result<(PassSums, Tally, CorpusIdentity)> {
         let Self { model, protocol, .. } = *self;
         let corpus = corpus.only(|mut sentences| sentences.any(|index| shard.takes(index) && sample.takes(index)));
@@ -266,7 +266,7 @@ impl Runner<'_> {
         let positions = self.model.architecture.config.positions();
         let made = repeats.sequences(&self.model.tokenizer, positions)?;
         let mut own = made.into_iter().filter(|sequence| self.shard.takes(sequence.index)).map(Ok);
-        let (turns, progress) = (Turns::once(pass.gates()), Analysis::new(None, None, Arc::default()));
+        let (turns, progress) = (Variants::once(pass.gates()), Analysis::new(None, None, Arc::default()));
         let sums = self.sum(&pass, observers, &turns, &mut own, &progress)?;
         Ok(PassSums { pass, left_out: 0, sums })
     }
@@ -291,7 +291,7 @@ impl Runner<'_> {
         &self,
         pass: &Pass,
         observers: Vec<Box<dyn Observer>>,
-        turns: &Turns,
+        turns: &Variants,
         sequences: &mut Sequencer<'_>,
         progress: &Analysis,
     ) -> Result<Vec<Box<dyn Observer>>> {
@@ -303,7 +303,7 @@ impl Runner<'_> {
                 &*fresh
             }
         };
-        let mut panel = Panel::new(observers);
+        let mut panel = ObserverSet::new(observers);
         let conditions = Conditions {
             removal: (pass.portion != Portion::All).then(|| self.ablation().removal),
             objective: self.model.objective.filter(|_| pass.predicts()),
@@ -315,7 +315,7 @@ impl Runner<'_> {
         let places = || alone().map(|place| grid.index(place.layer, place.head)).collect();
         let chosen = self.chooses(pass).then(places);
         panel.begin_pass(&Beforehand { embeddings, counts, conditions, chosen });
-        panel.weigh(encoder);
+        panel.inspect_weights(encoder);
         let (model, threads) = (self.model.id.as_str(), self.threads);
         let panel = if pass.derivatives {
             let encoder = self.model.differentiable.as_ref();

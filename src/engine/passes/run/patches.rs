@@ -6,7 +6,7 @@ use crate::model::grid::HeadPlace;
 
 /// A forward pass over one sequence that starts below a head's layer, with weights of that head cut in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trial {
+pub struct PatchedRun {
     /// The head.
     pub place: HeadPlace,
     /// The tokens that attend.
@@ -19,7 +19,7 @@ pub struct Trial {
 
 /// A trial of an observer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct RequestedRun {
     /// The observer's place in the panel.
     pub observer: usize,
     /// The sequence of the pack.
@@ -27,5 +27,5 @@ pub struct Asked {
     /// The trial's place among those of the observer on this sequence.
     pub number: usize,
     /// The trial.
-    pub trial: Trial,
+    pub trial: PatchedRun,
 }

@@ -2,13 +2,13 @@
 
 use anyhow::Result;
 
-use super::patches::Asked;
-use super::variants::{Turn, Turns};
+use super::patches::RequestedRun;
+use super::variants::{Turn, Variants};
 use crate::model::forward::batch::Batch;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadView, Needs, Visitor};
 use crate::model::forward::{Encoder, Scratch, Start};
-use crate::passes::observer::Panel;
+use crate::passes::observer::ObserverSet;
 use crate::sequences::pack::{PACK_TOKENS, Pack};
 
 /// Buffers of a worker, from one pack to the next.
@@ -25,9 +25,9 @@ type Kept = Vec<Vec<f32>>;
 /// further turn.
 /// Fails if a forward pass fails.
 pub fn show(
-    panel: &mut Panel,
+    panel: &mut ObserverSet,
     pack: &Pack,
-    turns: &Turns,
+    turns: &Variants,
     encoder: &dyn Encoder,
     Buffers { scratch, kept }: &mut Buffers,
 ) -> Result<()> {
@@ -51,8 +51,8 @@ pub fn show(
 }
 
 /// Trials that run together: those from the same layer, in as many groups as it takes for none to be larger than a pack.
-fn together<'a>(asked: &'a [Asked], pack: &Pack) -> Vec<&'a [Asked]> {
-    let length = |asked: &Asked| pack.sentences[asked.sequence].ids.len();
+fn together<'a>(asked: &'a [RequestedRun], pack: &Pack) -> Vec<&'a [RequestedRun]> {
+    let length = |asked: &RequestedRun| pack.sentences[asked.sequence].ids.len();
     let mut groups = Vec::new();
     for layer in asked.chunk_by(|a, b| a.trial.place.layer == b.trial.place.layer) {
         let (mut start, mut tokens) = (0, 0);
@@ -70,17 +70,17 @@ fn together<'a>(asked: &'a [Asked], pack: &Pack) -> Vec<&'a [Asked]> {
 
 /// Runs trials that start from the same layer, each with a copy of its sequence, and shows their logits.
 fn try_out(
-    panel: &mut Panel,
-    group: &[Asked],
+    panel: &mut ObserverSet,
+    group: &[RequestedRun],
     (batch, kept): (&Batch<'_>, &Kept),
-    turns: &Turns,
+    turns: &Variants,
     encoder: &dyn Encoder,
     scratch: &mut Scratch,
 ) -> Result<()> {
     let layer = group[0].trial.place.layer;
     let (hidden, spans) = (kept[layer].len() / batch.tokens(), batch.spans().collect::<Vec<_>>());
     let (mut copies, mut states, mut gates) = (Batch::default(), Vec::new(), turns.first.clone());
-    for (copy, Asked { sequence, trial, .. }) in group.iter().enumerate() {
+    for (copy, RequestedRun { sequence, trial, .. }) in group.iter().enumerate() {
         let mut input = batch.inputs[*sequence];
         input.predicted = &trial.predicted;
         copies.inputs.push(input);
@@ -94,7 +94,7 @@ fn try_out(
 
 /// Hands what the encoder lends to the panel, and keeps what goes into each layer, if that is wanted.
 struct Watcher<'a> {
-    panel: &'a mut Panel,
+    panel: &'a mut ObserverSet,
     pack: &'a Pack,
     kept: Option<&'a mut Kept>,
 }
@@ -126,8 +126,8 @@ impl Visitor for Watcher<'_> {
 
 /// Hands the logits of trials to those who asked for them.
 struct Trying<'a> {
-    panel: &'a mut Panel,
-    group: &'a [Asked],
+    panel: &'a mut ObserverSet,
+    group: &'a [RequestedRun],
 }
 
 impl Visitor for Trying<'_> {

@@ -1,4 +1,4 @@
-//! Turns: the forward passes that each pack goes through, one after the other, and where each of them begins.
+//! Variants: the forward passes that each pack goes through, one after the other, and where each of them begins.
 //!
 //! What goes into a layer does not depend on the heads of that layer, so a pack is run whole once, and without some heads
 //! only from the first of their layers on.
@@ -9,30 +9,30 @@ use crate::model::forward::gates::{Gate, Gates};
 use crate::model::grid::{HeadGrid, HeadPlace};
 
 /// The heads that are missing from a forward pass, beside those that all turns of its pass go without; at least one.
-pub type Missing = BTreeSet<HeadPlace>;
+pub type HeadSet = BTreeSet<HeadPlace>;
 
 /// One head.
-pub fn head(place: HeadPlace) -> Missing {
-    Missing::from([place])
+pub fn head(place: HeadPlace) -> HeadSet {
+    HeadSet::from([place])
 }
 
 /// Every head, alone, in order.
-pub fn each_head(grid: HeadGrid) -> impl Iterator<Item = Missing> {
+pub fn each_head(grid: HeadGrid) -> impl Iterator<Item = HeadSet> {
     grid.places().map(head)
 }
 
 /// The heads at these places of the list of all.
-pub fn heads_at(grid: HeadGrid, places: &[usize]) -> Missing {
+pub fn heads_at(grid: HeadGrid, places: &[usize]) -> HeadSet {
     places.iter().map(|&place| grid.place(place)).collect()
 }
 
 /// All heads of a model.
-pub fn all_heads(grid: HeadGrid) -> Missing {
+pub fn all_heads(grid: HeadGrid) -> HeadSet {
     grid.places().collect()
 }
 
 /// Every head, alone, in order, and in the last turn all of them; of a model with one head these are one turn.
-pub fn each_head_and_all(grid: HeadGrid) -> Vec<Missing> {
+pub fn each_head_and_all(grid: HeadGrid) -> Vec<HeadSet> {
     each_head(grid).chain([all_heads(grid)]).take(without_any(grid) + 1).collect()
 }
 
@@ -43,7 +43,7 @@ pub fn without_any(grid: HeadGrid) -> usize {
 
 /// The turns of a pass.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Turns {
+pub struct Variants {
     /// The interventions of the first turn, which runs from the embeddings.
     pub first: Gates,
     /// The turns after it.
@@ -54,14 +54,14 @@ pub struct Turns {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Turn {
     /// The heads that it goes without.
-    pub missing: Missing,
+    pub missing: HeadSet,
     /// The first layer that runs.
     pub layer: usize,
     /// All its interventions.
     pub gates: Gates,
 }
 
-impl Turns {
+impl Variants {
     /// One turn.
     pub fn once(first: Gates) -> Self {
         Self { first, others: Vec::new() }
@@ -80,8 +80,8 @@ impl Turns {
 
     /// A turn with all heads, and one without each of these sets of heads, every missing head being replaced by its gate of
     /// `gates`, `[layers * heads]`. The interventions of the first turn are those of all.
-    pub fn without(self, missing: impl IntoIterator<Item = Missing>, grid: HeadGrid, gates: &[Gate]) -> Self {
-        let turn = |missing: Missing| {
+    pub fn without(self, missing: impl IntoIterator<Item = HeadSet>, grid: HeadGrid, gates: &[Gate]) -> Self {
+        let turn = |missing: HeadSet| {
             let mut interventions = self.first.clone();
             for &HeadPlace { layer, head } in &missing {
                 // Zeros for good are zeros whatever else is removed.
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn each_head_is_missing_once_and_then_all_are() {
         let gates = [Gate::scale(0.5), Gate::scale(0.25)];
-        let turns = Turns::default().without(each_head_and_all(GRID), GRID, &gates);
+        let turns = Variants::default().without(each_head_and_all(GRID), GRID, &gates);
         let missing: Vec<_> = turns.others.iter().map(|turn| (turn.missing.clone(), turn.layer)).collect();
         let place = |layer| HeadPlace { layer, head: 0 };
         assert_eq!(missing, [(head(place(0)), 0), (head(place(1)), 1), ([0, 1].map(place).into(), 0)]);
@@ -122,7 +122,7 @@ mod tests {
         let by = std::array::from_fn(|class| vec![class as f32]);
         let mut first = Gates::default();
         first.set(1, 0, Gate::scale(0.0));
-        let turns = Turns::once(first).towards(GRID, &[Gate::replace(by.clone()), Gate::replace(by.clone())]);
+        let turns = Variants::once(first).towards(GRID, &[Gate::replace(by.clone()), Gate::replace(by.clone())]);
         assert_eq!(turns.first.of(0, 0), Some(&Gate { keep: 1.0, replacement: Some(by.into()) }));
         assert_eq!((turns.first.of(1, 0), turns.others.len()), (Some(&Gate::scale(0.0)), 0));
     }
@@ -139,7 +139,7 @@ mod tests {
         let mut first = Gates::default();
         first.set(0, 0, Gate::scale(0.0));
         let turns =
-            Turns::once(first.clone()).without([head(HeadPlace { layer: 0, head: 0 })], GRID, &[Gate::scale(0.5)]);
+            Variants::once(first.clone()).without([head(HeadPlace { layer: 0, head: 0 })], GRID, &[Gate::scale(0.5)]);
         assert!(turns.others.iter().all(|turn| turn.gates == first));
     }
 }

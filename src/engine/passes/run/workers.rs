@@ -7,10 +7,10 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result};
 
 use super::show::{Buffers, show};
-use super::variants::Turns;
+use super::variants::Variants;
 use crate::corpus::{Corpus, Sentence};
 use crate::model::forward::Encoder;
-use crate::passes::observer::Panel;
+use crate::passes::observer::ObserverSet;
 use crate::sequences::pack::{Pack, Packs};
 use crate::sequences::sample::Sample;
 use crate::sequences::sequence::Sequence;
@@ -71,14 +71,14 @@ impl Iterator for TokenizedSentences<'_> {
 /// Shows all sequences, in all turns, to a panel that has seen nothing yet.
 /// Fails if the corpus cannot be read on, or a forward pass fails.
 pub fn sum_up(
-    panel: Panel,
+    panel: ObserverSet,
     (model, encoder): (&str, &dyn Encoder),
-    turns: &Turns,
+    turns: &Variants,
     sequences: impl Iterator<Item = Result<Sequence>> + Send,
     threads: NonZeroUsize,
     progress: &Analysis,
-) -> Result<Panel> {
-    let show = |panel: &mut Panel, pack: &Pack, buffers: &mut Buffers| show(panel, pack, turns, encoder, buffers);
+) -> Result<ObserverSet> {
+    let show = |panel: &mut ObserverSet, pack: &Pack, buffers: &mut Buffers| show(panel, pack, turns, encoder, buffers);
     over_packs(panel, model, sequences, (threads, progress), show)
 }
 
@@ -90,16 +90,16 @@ pub fn sum_up(
 /// Where no observer looks there is no forward pass: the sequences are read and counted only.
 /// Fails if the corpus cannot be read on, or `show` fails.
 pub(super) fn over_packs<B: Default>(
-    panel: Panel,
+    panel: ObserverSet,
     model: &str,
     sequences: impl Iterator<Item = Result<Sequence>> + Send,
     (threads, progress): (NonZeroUsize, &Analysis),
-    show: impl Fn(&mut Panel, &Pack, &mut B) -> Result<()> + Sync,
-) -> Result<Panel> {
+    show: impl Fn(&mut ObserverSet, &Pack, &mut B) -> Result<()> + Sync,
+) -> Result<ObserverSet> {
     let packs = Mutex::new(Packs::new(sequences));
     let failed = AtomicBool::new(false);
     let take = || packs.lock().unwrap_or_else(PoisonError::into_inner).next().transpose();
-    let work = || -> Result<Panel> {
+    let work = || -> Result<ObserverSet> {
         let stop_others = StopOnDrop(&failed);
         let mut panel = panel.duplicate();
         let mut buffers = B::default();
@@ -116,7 +116,7 @@ pub(super) fn over_packs<B: Default>(
         std::mem::forget(stop_others);
         Ok(panel)
     };
-    let parts: Vec<Result<Panel>> = on_threads(threads, work);
+    let parts: Vec<Result<ObserverSet>> = on_threads(threads, work);
     progress.finish();
     let mut whole = panel;
     for part in parts {

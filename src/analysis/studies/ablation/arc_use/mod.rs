@@ -8,10 +8,10 @@ mod sums;
 use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
-use crate::passes::observer::{self, Observer, watching};
+use crate::passes::observer::{self, Observer, observer_of};
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::{Section, section};
 use crate::study::show::figure::Figure;
 use crate::study::show::table::Table;
@@ -47,16 +47,16 @@ impl Study for ArcUse {
     }
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        watching(UseSums::new(subject.grid, subject.from, subject.found.claims.clone()))
+        observer_of(UseSums::new(subject.grid, subject.from, subject.found.claims.clone()))
     }
 
     fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
         observer::restored::<UseSums>(bytes)
     }
 
-    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
         let sums: &UseSums = observer::sums(observed[0].sums);
-        (Estimates::none(bench.grid.count()), Box::new(UseSection::new(sums, bench)))
+        (Estimates::none(context.grid.count()), Box::new(UseSection::new(sums, context)))
     }
 
     fn figures(&self, found: &dyn Section, _: &Policy) -> Vec<Figure> {

@@ -13,7 +13,7 @@ use crate::stats::bootstrap::PerBlock;
 use crate::stats::significance::benjamini_hochberg;
 use crate::study::labels::evidence::{Direction, LABEL_Q, MIN_QUERIES, UseTest};
 use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::Bench;
+use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::Section;
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{plain_table, significance};
@@ -44,10 +44,10 @@ pub struct LabelUse {
 
 impl UseSection {
     /// What these sums come to.
-    pub fn new(sums: &UseSums, bench: &Bench) -> Self {
+    pub fn new(sums: &UseSums, context: &EstimationContext) -> Self {
         let total = sums.blocks().total();
         let of_claim = |(number, claim): (usize, &ArcClaim)| {
-            let (layer, head) = bench.grid.at(claim.place);
+            let (layer, head) = context.grid.at(claim.place);
             let of_blocks = |part: fn(&Cuts) -> f64| -> PerBlock {
                 std::array::from_fn(|block| part(&sums.blocks()[block][number]))
             };
@@ -55,12 +55,12 @@ impl UseSection {
             let arcs = of_blocks(|cuts| cuts.arcs as f64);
             let tried = total[number].arcs;
             let left_out = LeftOut::new(&more, &arcs);
-            let ci95 = || bench.resamples.sums(&more).over(&bench.resamples.sums(&arcs));
+            let ci95 = || context.resamples.sums(&more).over(&context.resamples.sums(&arcs));
             let test = UseTest {
                 arcs: tried,
                 blocks: left_out.blocks(),
                 loss: (tried > 0).then(|| left_out.all()),
-                ci95: (tried > 0 && !bench.resamples.is_empty()).then(ci95).flatten(),
+                ci95: (tried > 0 && !context.resamples.is_empty()).then(ci95).flatten(),
                 standard_error: left_out.standard_error(),
                 ..UseTest::default()
             };

@@ -9,8 +9,8 @@ use crate::corpus::TreeHead;
 use crate::corpus::relation::scored_as;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::passes::observer::{Lent, Sums};
-use crate::passes::run::patches::Trial;
+use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::run::patches::PatchedRun;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::{GoldArc, PredictedToken, Sequence, Shown};
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
@@ -64,7 +64,7 @@ impl UseSums {
 
 /// A sequence as these sums see it.
 #[derive(Debug)]
-pub struct Begun {
+pub struct SequenceState {
     block: usize,
     /// The tokens of each word.
     words: Vec<Range<usize>>,
@@ -108,13 +108,13 @@ fn nearest_weight(attention: &WordAttention, query: usize, partner: usize) -> Op
 }
 
 impl Sums for UseSums {
-    type Begun = Begun;
+    type SequenceState = SequenceState;
 
     fn needs(&self) -> Needs {
         Needs::ATTENTION
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Begun {
+    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
         let block = block_of(sequence.family.number);
         let tree = sequence.tree.as_deref().unwrap_or_default();
         let hidden = || sequence.predictions.iter().filter(|token| token.shown != Shown::Itself);
@@ -133,14 +133,14 @@ impl Sums for UseSums {
             }
         }
         let words = if arcs.is_empty() { Vec::new() } else { sequence.words.clone() };
-        Begun { block, words, arcs }
+        SequenceState { block, words, arcs }
     }
 
-    fn looks(begun: &Begun) -> bool {
+    fn looks(begun: &SequenceState) -> bool {
         !begun.arcs.is_empty()
     }
 
-    fn head(&mut self, begun: &mut Begun, lent: &mut Lent<'_>) {
+    fn head(&mut self, begun: &mut SequenceState, lent: &mut HeadInput<'_>) {
         let place = self.grid.index(lent.view.layer, lent.view.head);
         for arc in begun.arcs.iter_mut().filter(|arc| self.claims[arc.claim].place == place) {
             arc.other = nearest_weight(lent.words(self.from), arc.query, arc.partner);
@@ -152,13 +152,13 @@ impl Sums for UseSums {
     }
 
     /// Two for each arc: without the weight to the partner, then without that to the other word.
-    fn trials(&mut self, begun: &mut Begun) -> Vec<Trial> {
+    fn trials(&mut self, begun: &mut SequenceState) -> Vec<PatchedRun> {
         let mut trials = Vec::new();
         for Arc { claim, query, partner, other, truths } in &begun.arcs {
             let other = other.expect("its head was shown, and there is a third word");
             let (layer, head) = self.grid.at(self.claims[*claim].place);
             self.blocks[begun.block][*claim].arcs += 1;
-            trials.extend([*partner, other].map(|word| Trial {
+            trials.extend([*partner, other].map(|word| PatchedRun {
                 place: HeadPlace { layer, head },
                 queries: begun.words[*query].clone(),
                 keys: begun.words[word].clone(),
@@ -168,7 +168,7 @@ impl Sums for UseSums {
         trials
     }
 
-    fn tried(&mut self, begun: &mut Begun, number: usize, position: usize, logits: &[f32]) {
+    fn tried(&mut self, begun: &mut SequenceState, number: usize, position: usize, logits: &[f32]) {
         let Arc { claim, truths, .. } = &begun.arcs[number / 2];
         let truth = truths.iter().find(|(at, _)| *at == position).expect("a position that was asked for").1;
         let cuts = &mut self.blocks[begun.block][*claim];

@@ -87,8 +87,9 @@ fn losses_are_summed_by_block() {
 }
 
 fn measured(sums: &UseSums, policy: &Policy) -> UseSection {
-    let bench = Bench { grid: GRID, threads: all_cores(), resamples: Resamples::new(), leaves_out: false };
-    let mut section = UseSection::new(sums, &bench);
+    let context =
+        EstimationContext { grid: GRID, threads: all_cores(), resamples: Resamples::new(), leaves_out: false };
+    let mut section = UseSection::new(sums, &context);
     section.correct(policy);
     section
 }

@@ -8,9 +8,9 @@ mod sums;
 use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
-use crate::passes::observer::{self, Observer, watching};
+use crate::passes::observer::{self, Observer, observer_of};
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
-use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::{Section, section};
 use crate::study::{About, Card, Caveat, Judged, Observed, Study, Subject};
 use section::{DriftSection, Drifts, EffectSection, Effects};
@@ -48,17 +48,17 @@ impl Study for ClusterEffect {
     }
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        watching(EffectSums::new(subject.grid, subject.found.clusters.clone()))
+        observer_of(EffectSums::new(subject.grid, subject.found.clusters.clone()))
     }
 
     fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
         observer::restored::<EffectSums>(bytes)
     }
 
-    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
         let sums: &EffectSums = observer::sums(observed[0].sums);
-        let section = EffectSection { cluster_effect: Effects::new(sums, bench) };
-        (Estimates::none(bench.grid.count()), Box::new(section))
+        let section = EffectSection { cluster_effect: Effects::new(sums, context) };
+        (Estimates::none(context.grid.count()), Box::new(section))
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
@@ -102,17 +102,17 @@ impl Study for ClusterDrift {
     }
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        watching(DriftSums::new(subject.grid, subject.found.clusters.clone()))
+        observer_of(DriftSums::new(subject.grid, subject.found.clusters.clone()))
     }
 
     fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
         observer::restored::<DriftSums>(bytes)
     }
 
-    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
         let sums: &DriftSums = observer::sums(observed[0].sums);
-        let section = DriftSection { cluster_drift: Drifts::new(sums, bench) };
-        (Estimates::none(bench.grid.count()), Box::new(section))
+        let section = DriftSection { cluster_drift: Drifts::new(sums, context) };
+        (Estimates::none(context.grid.count()), Box::new(section))
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

@@ -12,7 +12,7 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::stats::bootstrap::{Interval, PerBlock};
 use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::Bench;
+use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::Section;
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::plain_table;
@@ -130,15 +130,15 @@ pub struct Removed {
 }
 
 /// The clusters of these sums.
-fn removed(sums: &impl Changes, bench: &Bench) -> Vec<Removed> {
+fn removed(sums: &impl Changes, context: &EstimationContext) -> Vec<Removed> {
     let counts = sums.counts();
-    let (total, drawn) = (counts.iter().sum::<f64>(), bench.resamples.sums(&counts));
+    let (total, drawn) = (counts.iter().sum::<f64>(), context.resamples.sums(&counts));
     if total == 0.0 {
         return Vec::new();
     }
     let change = |blocks: &PerBlock| Change {
         value: blocks.iter().sum::<f64>() / total,
-        ci95: (!bench.resamples.is_empty()).then(|| bench.resamples.sums(blocks).over(&drawn)).flatten(),
+        ci95: (!context.resamples.is_empty()).then(|| context.resamples.sums(blocks).over(&drawn)).flatten(),
     };
     let each = |of: &dyn Fn(usize) -> f64| -> PerBlock { std::array::from_fn(of) };
     let cluster = |places: &Vec<usize>| {
@@ -148,7 +148,7 @@ fn removed(sums: &impl Changes, bench: &Bench) -> Vec<Removed> {
         let sum = each(&|block| alone.iter().map(|blocks| blocks[block]).sum());
         let mean = each(&|block| rests.iter().map(|blocks| blocks[block]).sum::<f64>() / rests.len() as f64);
         Removed {
-            heads: places.iter().map(|&place| bench.grid.place(place)).collect(),
+            heads: places.iter().map(|&place| context.grid.place(place)).collect(),
             together: change(&together),
             sum: change(&sum),
             difference: change(&each(&|block| together[block] - sum[block])),
@@ -162,10 +162,10 @@ fn removed(sums: &impl Changes, bench: &Bench) -> Vec<Removed> {
 
 impl Effects {
     /// What these sums come to.
-    pub fn new(sums: &EffectSums, bench: &Bench) -> Self {
+    pub fn new(sums: &EffectSums, context: &EstimationContext) -> Self {
         let total = sums.losses().blocks().total();
-        let found = removed(sums, bench);
-        let all: Vec<usize> = (0..bench.grid.count()).collect();
+        let found = removed(sums, context);
+        let all: Vec<usize> = (0..context.grid.count()).collect();
         let band = (!found.is_empty()).then(|| BAND * sums.without(&all).iter().sum::<f64>() / total.tokens as f64);
         let cluster = |removed: Removed| {
             let inside = |ci95: Interval| band.is_some_and(|band| ci95.low() >= -band && ci95.high() <= band);
@@ -184,9 +184,9 @@ impl Effects {
 
 impl Drifts {
     /// What these sums come to.
-    pub fn new(sums: &DriftSums, bench: &Bench) -> Self {
+    pub fn new(sums: &DriftSums, context: &EstimationContext) -> Self {
         let total = sums.blocks().total();
-        Self { sentences: total.sentences, tokens: total.tokens, clusters: removed(sums, bench) }
+        Self { sentences: total.sentences, tokens: total.tokens, clusters: removed(sums, context) }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::model::grid::HeadGrid;
-use crate::passes::run::variants::{Missing, all_heads, heads_at};
+use crate::passes::run::variants::{HeadSet, all_heads, heads_at};
 
 /// All of a cluster but the head at this place of it.
 pub fn all_but(cluster: &[usize], kept: usize) -> Vec<usize> {
@@ -11,7 +11,7 @@ pub fn all_but(cluster: &[usize], kept: usize) -> Vec<usize> {
 }
 
 /// Each cluster, each of its heads, and all but one of them; and all heads of the model. Nothing where there are no clusters.
-pub fn sets(grid: HeadGrid, clusters: &[Vec<usize>]) -> BTreeSet<Missing> {
+pub fn sets(grid: HeadGrid, clusters: &[Vec<usize>]) -> BTreeSet<HeadSet> {
     let of_cluster = |cluster: &Vec<usize>| {
         let singles = cluster.iter().map(|&place| vec![place]);
         let rests = (0..cluster.len()).map(|kept| all_but(cluster, kept));

@@ -8,8 +8,8 @@ use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::ablation::Conditions;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{Lent, Sums};
-use crate::passes::run::variants::{Missing, heads_at};
+use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::run::variants::{HeadSet, heads_at};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{BLOCKS, Blocks, Merge, block_of};
@@ -69,7 +69,7 @@ impl Changes for EffectSums {
 }
 
 impl Sums for EffectSums {
-    type Begun = (losses::Begun, bool);
+    type SequenceState = (losses::SequenceState, bool);
 
     fn needs(&self) -> Needs {
         Needs { logits: true, ..Needs::default() }
@@ -79,25 +79,25 @@ impl Sums for EffectSums {
         self.losses.begin_pass(known);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Self::Begun {
+    fn begin(&mut self, sequence: &Sequence) -> Self::SequenceState {
         (self.losses.begin(sequence), !self.clusters.is_empty())
     }
 
-    fn looks((begun, there_are_clusters): &Self::Begun) -> bool {
+    fn looks((begun, there_are_clusters): &Self::SequenceState) -> bool {
         *there_are_clusters && begun.looks()
     }
 
-    fn turns(&self) -> Vec<Missing> {
+    fn turns(&self) -> Vec<HeadSet> {
         self.losses.turns().to_vec()
     }
 
-    fn turn(&mut self, (begun, _): &mut Self::Begun, number: usize) {
+    fn turn(&mut self, (begun, _): &mut Self::SequenceState, number: usize) {
         begun.turn(number);
     }
 
-    fn head(&mut self, _: &mut Self::Begun, _: &mut Lent<'_>) {}
+    fn head(&mut self, _: &mut Self::SequenceState, _: &mut HeadInput<'_>) {}
 
-    fn logits(&mut self, (begun, _): &mut Self::Begun, position: usize, logits: &[f32]) {
+    fn logits(&mut self, (begun, _): &mut Self::SequenceState, position: usize, logits: &[f32]) {
         self.losses.logits(begun, position, logits);
     }
 
@@ -137,13 +137,13 @@ pub struct DriftSums {
     conditions: Conditions,
     blocks: Blocks<Moved>,
     /// The sets of heads that are removed, ascending.
-    turns: Vec<Missing>,
+    turns: Vec<HeadSet>,
 }
 
 impl DriftSums {
     /// Empty sums of a model with `grid` heads, without these clusters.
     pub fn new(grid: HeadGrid, clusters: Vec<Vec<usize>>) -> Self {
-        let turns: Vec<Missing> = sets(grid, &clusters).into_iter().collect();
+        let turns: Vec<HeadSet> = sets(grid, &clusters).into_iter().collect();
         let empty = Moved { without: vec![drifts::Drifts::default(); turns.len()], ..Moved::default() };
         Self { grid, clusters, conditions: Conditions::default(), blocks: Blocks::new(empty), turns }
     }
@@ -172,7 +172,7 @@ impl Changes for DriftSums {
 
 /// A sequence as the drift sees it.
 #[derive(Debug)]
-pub struct Begun {
+pub struct SequenceState {
     block: usize,
     turn: Option<usize>,
     /// The tokens of text; none where there are no clusters.
@@ -181,7 +181,7 @@ pub struct Begun {
 }
 
 impl Sums for DriftSums {
-    type Begun = Begun;
+    type SequenceState = SequenceState;
 
     fn needs(&self) -> Needs {
         Needs { hidden_states: true, ..Needs::default() }
@@ -191,30 +191,30 @@ impl Sums for DriftSums {
         self.conditions = known.conditions;
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Begun {
+    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
         let block = block_of(sequence.family.number);
         let text: Vec<usize> = if self.clusters.is_empty() { Vec::new() } else { sequence.text_places().collect() };
         let moved = &mut self.blocks[block];
         moved.tokens += text.len() as u64;
         moved.sentences += u64::from(sequence.family.is_first && !text.is_empty());
-        Begun { block, turn: None, text, whole: drifts::States::default() }
+        SequenceState { block, turn: None, text, whole: drifts::States::default() }
     }
 
-    fn looks(begun: &Begun) -> bool {
+    fn looks(begun: &SequenceState) -> bool {
         !begun.text.is_empty()
     }
 
-    fn turns(&self) -> Vec<Missing> {
+    fn turns(&self) -> Vec<HeadSet> {
         self.turns.clone()
     }
 
-    fn turn(&mut self, begun: &mut Begun, number: usize) {
+    fn turn(&mut self, begun: &mut SequenceState, number: usize) {
         begun.turn = Some(number);
     }
 
-    fn head(&mut self, _: &mut Begun, _: &mut Lent<'_>) {}
+    fn head(&mut self, _: &mut SequenceState, _: &mut HeadInput<'_>) {}
 
-    fn hidden_states(&mut self, begun: &mut Begun, layer: usize, states: Rows<'_>) {
+    fn hidden_states(&mut self, begun: &mut SequenceState, layer: usize, states: Rows<'_>) {
         if layer != self.grid.layers || begun.text.is_empty() {
             return;
         }

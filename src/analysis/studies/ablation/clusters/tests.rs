@@ -27,12 +27,12 @@ fn rise(places: &[usize]) -> f64 {
     places.iter().map(|&place| each[place]).sum::<f64>() + both
 }
 
-fn places(missing: &crate::passes::run::variants::Missing) -> Vec<usize> {
+fn places(missing: &crate::passes::run::variants::HeadSet) -> Vec<usize> {
     missing.iter().map(|place| GRID.index(place.layer, place.head)).collect()
 }
 
-fn bench() -> Bench {
-    Bench { grid: GRID, threads: all_cores(), resamples: Resamples::new(), leaves_out: false }
+fn context() -> EstimationContext {
+    EstimationContext { grid: GRID, threads: all_cores(), resamples: Resamples::new(), leaves_out: false }
 }
 
 /// Logits of two tokens by which the first has the loss `nats`.
@@ -63,7 +63,7 @@ fn show_losses(sums: &mut EffectSums, indices: impl Iterator<Item = u64>) {
 fn heads_that_stand_in_for_each_other_are_told() {
     let mut sums = EffectSums::new(GRID, clusters());
     show_losses(&mut sums, 0..64);
-    let found = Effects::new(&sums, &bench());
+    let found = Effects::new(&sums, &context());
     assert_eq!((found.masked_tokens, found.sentences), (64, 64));
     let near = |found: f64, expected: f64| assert!((found - 1.25 * expected).abs() < 1e-6, "{found} {expected}");
     near(found.band.unwrap(), 0.00875);
@@ -110,7 +110,7 @@ fn show_states(sums: &mut DriftSums, indices: impl Iterator<Item = u64>) {
 fn drifts_without_clusters_by_hand() {
     let mut sums = DriftSums::new(GRID, vec![vec![0, 1, 5]]);
     show_states(&mut sums, 0..64);
-    let found = Drifts::new(&sums, &bench());
+    let found = Drifts::new(&sums, &context());
     let [cluster] = &found.clusters[..] else { panic!("one cluster") };
     let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-6, "{found} {expected}");
     near(cluster.together.value, 1.0);
@@ -147,7 +147,7 @@ fn without_clusters_nothing_runs() {
     let token = PredictedToken::masked(1, 0, Some(0));
     let begun = sums.begin(&Sequence { predictions: vec![token], ..sentence(1, 2, "dep") });
     assert!(!EffectSums::looks(&begun) && sums.turns().is_empty() && sums.clusters().is_empty());
-    let section = EffectSection { cluster_effect: Effects::new(&sums, &bench()) };
+    let section = EffectSection { cluster_effect: Effects::new(&sums, &context()) };
     assert!(section.summary(&default_policy()).to_string().starts_with("No cluster of heads held"));
     let mut sums = DriftSums::new(GRID, Vec::new());
     let begun = sums.begin(&sentence(1, 2, "dep"));

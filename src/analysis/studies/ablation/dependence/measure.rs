@@ -7,7 +7,7 @@ use crate::stats::block_test::{LeftOut, p_above};
 use crate::stats::blocks::BLOCKS;
 use crate::stats::bootstrap::{Interval, PerBlock, Resamples};
 use crate::stats::significance::benjamini_hochberg;
-use crate::study::metrics::estimates::Bench;
+use crate::study::metrics::estimates::EstimationContext;
 use crate::study::metrics::metric::Fraction;
 use crate::study::metrics::pseudo_values::{Without, fractions};
 use crate::system::parallel::in_parallel;
@@ -30,14 +30,14 @@ pub struct Measured {
 }
 
 /// All edges, in their order; none where no sentence was seen.
-pub fn measured(sums: &DependenceSums, bench: &Bench) -> Vec<Measured> {
+pub fn measured(sums: &DependenceSums, context: &EstimationContext) -> Vec<Measured> {
     let total = sums.blocks().total();
     if total.rows == 0 {
         return Vec::new();
     }
     let edges = Edges(sums.grid());
-    let between = |layers| between(sums, &total, edges.between(layers).start, &bench.resamples);
-    let mut found = in_parallel(bench.threads, edges.layers(), between).concat();
+    let between = |layers| between(sums, &total, edges.between(layers).start, &context.resamples);
+    let mut found = in_parallel(context.threads, edges.layers(), between).concat();
     let (tested, p): (Vec<usize>, Vec<f64>) =
         found.iter().enumerate().filter_map(|(edge, measured)| Some((edge, measured.p?))).unzip();
     tested.into_iter().zip(benjamini_hochberg(&p)).for_each(|(edge, q)| found[edge].q = Some(q));

@@ -11,10 +11,10 @@ mod sums;
 use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
-use crate::passes::observer::{self, Observer, watching};
+use crate::passes::observer::{self, Observer, observer_of};
 use crate::passes::pass::{Pass, Portion};
 use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::{Section, section};
 use crate::study::show::figure::Figure;
 use crate::study::show::table::Table;
@@ -42,17 +42,17 @@ impl Study for LaterHeads {
     }
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        watching(DependenceSums::new(subject.grid))
+        observer_of(DependenceSums::new(subject.grid))
     }
 
     fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
         observer::restored::<DependenceSums>(bytes)
     }
 
-    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
         let sums: &DependenceSums = observer::sums(observed[0].sums);
-        let dependence = Dependence::new(sums, bench);
-        (Estimates::none(bench.grid.count()), Box::new(DependenceSection::new(dependence)))
+        let dependence = Dependence::new(sums, context);
+        (Estimates::none(context.grid.count()), Box::new(DependenceSection::new(dependence)))
     }
 
     fn figures(&self, found: &dyn Section, _: &Policy) -> Vec<Figure> {

@@ -16,7 +16,7 @@ use crate::passes::ablation::Replacement;
 use crate::stats::bootstrap::Interval;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::Bench;
+use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::Section;
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{plain_table, significance};
@@ -101,19 +101,19 @@ fn shares_or_null(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 
 impl Dependence {
     /// What these sums come to.
-    pub fn new(sums: &DependenceSums, bench: &Bench) -> Self {
-        let (edges, total, found) = (Edges(bench.grid), sums.blocks().total(), measured(sums, bench));
+    pub fn new(sums: &DependenceSums, context: &EstimationContext) -> Self {
+        let (edges, total, found) = (Edges(context.grid), sums.blocks().total(), measured(sums, context));
         let mut layers = Vec::new();
         let mut ranked = Vec::new();
         for between in edges.layers().filter(|_| !found.is_empty()) {
             let found = &found[edges.between(between)];
-            layers.push(LayerPair::new(between, found, bench.grid.heads));
+            layers.push(LayerPair::new(between, found, context.grid.heads));
             let edge = |(place, measured): (usize, &Measured)| Edge::new(edges.ends(between, place), measured);
             ranked.extend(found.iter().enumerate().filter_map(edge));
         }
         ranked.sort_by(|a: &Edge, b| b.surely().total_cmp(&a.surely()));
         let of_head = |place: usize| {
-            let (layer, head) = bench.grid.at(place);
+            let (layer, head) = context.grid.at(place);
             let head = HeadPlace { layer, head };
             let strongest = |end: fn(&Edge) -> HeadPlace| ranked.iter().find(|edge| end(edge) == head).copied();
             HeadEdges { head, upstream: strongest(|edge| edge.target), downstream: strongest(|edge| edge.source) }
@@ -126,7 +126,7 @@ impl Dependence {
             without_shift: found.iter().filter(|measured| measured.excess.is_none()).count() as u64,
             above: 0,
             layers,
-            heads: (0..bench.grid.count()).map(of_head).collect(),
+            heads: (0..context.grid.count()).map(of_head).collect(),
             strongest: ranked.iter().take(LISTED).copied().collect(),
             chains: Vec::new(),
         }

@@ -8,8 +8,8 @@ use crate::linalg::lanes::{LANES, across};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Conditions;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{Lent, Sums};
-use crate::passes::run::variants::{Missing, each_head};
+use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::run::variants::{HeadSet, each_head};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of};
@@ -79,7 +79,7 @@ impl DependenceSums {
 
 /// A sequence as these sums see it.
 #[derive(Debug)]
-pub struct Begun {
+pub struct SequenceState {
     block: usize,
     /// The turn, of those that these sums ask for; `None` in the first, with all heads.
     turn: Option<usize>,
@@ -110,13 +110,13 @@ pub fn squared_hellinger(roots: &[f32], row: &[f32]) -> f64 {
 }
 
 impl Sums for DependenceSums {
-    type Begun = Begun;
+    type SequenceState = SequenceState;
 
     fn begin_pass(&mut self, known: &Beforehand) {
         self.conditions = known.conditions;
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Begun {
+    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
         let block = block_of(sequence.family.number);
         // Where no head comes after another there is nothing to see.
         let edges = Edges(self.grid).count();
@@ -127,24 +127,24 @@ impl Sums for DependenceSums {
             sums.sentences += u64::from(sequence.family.is_first);
             sums.edges.resize(edges, ExactSum::default());
         }
-        Begun { block, turn: None, roots: Roots::of(rows) }
+        SequenceState { block, turn: None, roots: Roots::of(rows) }
     }
 
-    fn looks(begun: &Begun) -> bool {
+    fn looks(begun: &SequenceState) -> bool {
         !begun.roots.rows.is_empty()
     }
 
     /// Without each head but those of the last layer, after which none comes.
-    fn turns(&self) -> Vec<Missing> {
+    fn turns(&self) -> Vec<HeadSet> {
         let HeadGrid { layers, heads } = self.grid;
         each_head(self.grid).take(layers.saturating_sub(1) * heads).collect()
     }
 
-    fn turn(&mut self, begun: &mut Begun, number: usize) {
+    fn turn(&mut self, begun: &mut SequenceState, number: usize) {
         begun.turn = Some(number);
     }
 
-    fn head(&mut self, begun: &mut Begun, lent: &mut Lent<'_>) {
+    fn head(&mut self, begun: &mut SequenceState, lent: &mut HeadInput<'_>) {
         let attention = lent.attention();
         let target = HeadPlace { layer: attention.layer, head: attention.head };
         if target.layer == 0 || begun.roots.rows.is_empty() {

@@ -75,9 +75,9 @@ fn show_shifts(sums: &mut DependenceSums, grid: HeadGrid, index: u64, shift: imp
 }
 
 fn measured(sums: DependenceSums, grid: HeadGrid) -> Dependence {
-    let observer = watching(sums);
-    let bench = Bench { grid, threads: all_cores(), resamples: Resamples::new(), leaves_out: false };
-    let (_, mut found) = LaterHeads.measure(&[Observed { sums: &*observer, left_out: 0 }], &bench);
+    let observer = observer_of(sums);
+    let context = EstimationContext { grid, threads: all_cores(), resamples: Resamples::new(), leaves_out: false };
+    let (_, mut found) = LaterHeads.measure(&[Observed { sums: &*observer, left_out: 0 }], &context);
     found.correct(&default_policy());
     section::<DependenceSection>(&*found).dependence.clone()
 }
@@ -256,7 +256,7 @@ fn sums_of_parts_are_those_of_the_whole() {
     right.merge(&left);
     assert_eq!(right, whole);
     assert!(whole.fits(grid, FromToken::Mean) && !whole.fits(HeadGrid { layers: 4, heads: 1 }, FromToken::Mean));
-    let restored = LaterHeads.restore(0, &watching(whole).to_bytes().unwrap()).unwrap();
+    let restored = LaterHeads.restore(0, &observer_of(whole).to_bytes().unwrap()).unwrap();
     assert_eq!(*observer::sums::<DependenceSums>(&*restored), right);
 }
 

@@ -13,7 +13,7 @@ use crate::passes::ablation::Replacement;
 use crate::stats::bootstrap::{Interval, PerBlock};
 use crate::studies::ablation::drifts::Drifts;
 use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::Fraction;
 use crate::study::section::Section;
 use crate::study::show::summary::Summary;
@@ -74,10 +74,10 @@ pub struct HeadDrift {
 
 impl DriftReport {
     /// What these sums come to; `estimates` are the metrics of the same.
-    pub fn new(sums: &DriftSums, estimates: &Estimates, bench: &Bench) -> Self {
+    pub fn new(sums: &DriftSums, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = sums.blocks().total();
         let head = |place: usize| {
-            let (layer, head) = bench.grid.at(place);
+            let (layer, head) = context.grid.at(place);
             let value = |metric: &str| estimates.heads[place].get(metric, None).copied().flatten();
             let ci95 = |metric: &str| estimates.ci95[place].get(metric, None).copied().flatten();
             let moved = MovedBy {
@@ -89,14 +89,14 @@ impl DriftReport {
             HeadDrift { layer, head, moved }
         };
         let mut heads: Vec<HeadDrift> =
-            (0..bench.grid.count()).map(head).filter(|head| head.moved.output_drift.is_some()).collect();
+            (0..context.grid.count()).map(head).filter(|head| head.moved.output_drift.is_some()).collect();
         heads.sort_by(|a, b| b.moved.output_drift.partial_cmp(&a.moved.output_drift).expect("drifts are numbers"));
         let others = heads.split_off(LISTED.min(heads.len()));
         Self {
             removal: sums.conditions().removal,
             sentences: total.sentences,
             tokens: total.tokens,
-            without_heads: without_heads(sums, &total, bench),
+            without_heads: without_heads(sums, &total, context),
             most: heads,
             least: others.into_iter().rev().take(LISTED).collect(),
         }
@@ -121,15 +121,15 @@ impl DriftReport {
 }
 
 /// The drift with all heads removed.
-fn without_heads(sums: &DriftSums, total: &Moved, bench: &Bench) -> MovedBy {
+fn without_heads(sums: &DriftSums, total: &Moved, context: &EstimationContext) -> MovedBy {
     let estimate = |of: fn(&Moved, Option<&Drifts>) -> Fraction| {
         let resampled = |part: fn(&Fraction) -> f64| {
             let blocks: PerBlock =
                 std::array::from_fn(|block| part(&of(&sums.blocks()[block], Some(&sums.blocks()[block].bare))));
-            bench.resamples.sums(&blocks)
+            context.resamples.sums(&blocks)
         };
         let ci95 = || resampled(Fraction::numerator).over(&resampled(Fraction::denominator));
-        (of(total, Some(&total.bare)).value(), if bench.resamples.is_empty() { None } else { ci95() })
+        (of(total, Some(&total.bare)).value(), if context.resamples.is_empty() { None } else { ci95() })
     };
     let ((output_drift, output_ci95), (pooled_drift, pooled_ci95)) = (estimate(output), estimate(pooled));
     MovedBy { output_drift, output_ci95, pooled_drift, pooled_ci95 }

@@ -7,8 +7,8 @@ use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::ablation::Conditions;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{Lent, Sums};
-use crate::passes::run::variants::{Missing, each_head_and_all, without_any};
+use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::run::variants::{HeadSet, each_head_and_all, without_any};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of};
@@ -67,7 +67,7 @@ impl DriftSums {
 
 /// A sequence as these sums see it.
 #[derive(Debug)]
-pub struct Begun {
+pub struct SequenceState {
     block: usize,
     /// The turn, of those that these sums ask for; `None` in the first, with all heads.
     turn: Option<usize>,
@@ -78,7 +78,7 @@ pub struct Begun {
 }
 
 impl Sums for DriftSums {
-    type Begun = Begun;
+    type SequenceState = SequenceState;
 
     fn needs(&self) -> Needs {
         Needs { hidden_states: true, ..Needs::default() }
@@ -88,7 +88,7 @@ impl Sums for DriftSums {
         self.conditions = known.conditions;
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Begun {
+    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
         let block = block_of(sequence.family.number);
         let text: Vec<usize> = sequence.text_places().collect();
         if !text.is_empty() {
@@ -97,24 +97,24 @@ impl Sums for DriftSums {
             sums.sequences += 1;
             sums.sentences += u64::from(sequence.family.is_first);
         }
-        Begun { block, turn: None, text, whole: States::default() }
+        SequenceState { block, turn: None, text, whole: States::default() }
     }
 
-    fn looks(begun: &Begun) -> bool {
+    fn looks(begun: &SequenceState) -> bool {
         !begun.text.is_empty()
     }
 
-    fn turns(&self) -> Vec<Missing> {
+    fn turns(&self) -> Vec<HeadSet> {
         each_head_and_all(self.grid)
     }
 
-    fn turn(&mut self, begun: &mut Begun, number: usize) {
+    fn turn(&mut self, begun: &mut SequenceState, number: usize) {
         begun.turn = Some(number);
     }
 
-    fn head(&mut self, _: &mut Begun, _: &mut Lent<'_>) {}
+    fn head(&mut self, _: &mut SequenceState, _: &mut HeadInput<'_>) {}
 
-    fn hidden_states(&mut self, begun: &mut Begun, layer: usize, states: Rows<'_>) {
+    fn hidden_states(&mut self, begun: &mut SequenceState, layer: usize, states: Rows<'_>) {
         if layer != self.grid.layers || begun.text.is_empty() {
             return;
         }

@@ -43,9 +43,9 @@ fn begun(grid: HeadGrid) -> DriftSums {
 }
 
 fn measured(sums: DriftSums, grid: HeadGrid) -> (Estimates, DriftReport) {
-    let observer = watching(sums);
-    let bench = Bench { grid, threads: all_cores(), resamples: Resamples::new(), leaves_out: false };
-    let (estimates, found) = OutputDrift.measure(&[Observed { sums: &*observer, left_out: 0 }], &bench);
+    let observer = observer_of(sums);
+    let context = EstimationContext { grid, threads: all_cores(), resamples: Resamples::new(), leaves_out: false };
+    let (estimates, found) = OutputDrift.measure(&[Observed { sums: &*observer, left_out: 0 }], &context);
     (estimates, section::<DriftSection>(&*found).drift.clone())
 }
 
@@ -124,7 +124,7 @@ fn sums_of_parts_are_those_of_the_whole() {
     right.merge(&left);
     assert_eq!(right, whole);
     assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean));
-    let restored = OutputDrift.restore(0, &watching(whole).to_bytes().unwrap()).unwrap();
+    let restored = OutputDrift.restore(0, &observer_of(whole).to_bytes().unwrap()).unwrap();
     assert_eq!(*observer::sums::<DriftSums>(&*restored), right);
     assert_ne!(right.blocks()[3].without[0], Drifts::default());
 }

@@ -8,18 +8,18 @@ mod sums;
 use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
-use crate::passes::observer::{self, Observer, watching};
+use crate::passes::observer::{self, Observer, observer_of};
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::by_block::ByBlock;
-use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric;
 use crate::study::metrics::metric::{Fraction, Keys};
 use crate::study::section::{Section, section};
 use crate::study::show::figure::Figure;
 use crate::study::show::table::Table;
-use crate::study::upstream::{Found, Ranking};
+use crate::study::upstream::{Ranking, UpstreamResults};
 use crate::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
 use metrics::{METRICS, effect, values};
 use section::{EffectSection, Effects};
@@ -45,7 +45,7 @@ impl Study for Effect {
     }
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        watching(EffectSums::new(subject.grid))
+        observer_of(EffectSums::new(subject.grid))
     }
 
     fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
@@ -56,7 +56,7 @@ impl Study for Effect {
         metric::listed(METRICS)
     }
 
-    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
         let sums: &EffectSums = observer::sums(observed[0].sums);
         let blocks = sums.blocks().with_total();
         let of_head = |number: Option<usize>, place: usize| {
@@ -65,26 +65,30 @@ impl Study for Effect {
         };
         let of_chance = |number: Option<usize>| values(blocks.at(number), None);
         let by_block = ByBlock::new(
-            bench.grid.count(),
+            context.grid.count(),
             |head, block| effect(blocks.at(Some(block)), Some(head), &Group::All).numerator(),
             |block| effect(blocks.at(Some(block)), None, &Group::All).denominator(),
         );
-        let mut estimates = Estimates::new(&columns(self), bench, of_head, of_chance);
+        let mut estimates = Estimates::new(&columns(self), context, of_head, of_chance);
         if sums.measures_all() {
             estimates = estimates.with_blocks("loss_effect", by_block);
         }
-        let effect = Effects::new(sums, observed[0].left_out, &estimates, bench);
+        let effect = Effects::new(sums, observed[0].left_out, &estimates, context);
         (estimates, Box::new(EffectSection { effect }))
     }
 
-    fn found(&self, observed: &[Observed<'_>], judged: &Judged<'_>) -> Found {
+    fn found(&self, observed: &[Observed<'_>], judged: &Judged<'_>) -> UpstreamResults {
         let sums: &EffectSums = observer::sums(observed[0].sums);
         let even = &sums.blocks().folds()[0];
         let of_head = |head| effect(even, Some(head), &Group::All).value();
         let scores: Option<Vec<f64>> =
             (0..sums.heads()).map(|head| of_head(head).filter(|_| sums.measures(head))).collect();
         let rankings = scores.map(|scores| Ranking::rising("effect", &scores)).into_iter().collect();
-        Found { rankings, negligible: section::<EffectSection>(judged.section).effect.negligible(), ..Found::default() }
+        UpstreamResults {
+            rankings,
+            negligible: section::<EffectSection>(judged.section).effect.negligible(),
+            ..UpstreamResults::default()
+        }
     }
 
     fn figures(&self, found: &dyn Section, _: &Policy) -> Vec<Figure> {

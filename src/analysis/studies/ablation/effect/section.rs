@@ -16,7 +16,7 @@ use crate::stats::bootstrap::{Interval, PerBlock};
 use crate::stats::significance::benjamini_hochberg;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::Fraction;
 use crate::study::section::Section;
 use crate::study::show::summary::Summary;
@@ -132,14 +132,14 @@ pub struct RelationEffects {
 
 impl Effects {
     /// What these sums come to; `estimates` are the metrics of the same.
-    pub fn new(sums: &EffectSums, sentences_left_out: u64, estimates: &Estimates, bench: &Bench) -> Self {
+    pub fn new(sums: &EffectSums, sentences_left_out: u64, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = sums.blocks().total();
         let all = total.get(&Group::All);
         let mean = |sum: f64| all.map(|all| sum / all.tokens as f64);
         let (loss, bare) = (all.and_then(|all| mean(all.whole.value())), all.and_then(|all| mean(all.bare.value())));
         let known = estimates.denominators.get("loss_effect", None).copied().unwrap_or_default();
         let head = |place: usize| {
-            let (layer, head) = bench.grid.at(place);
+            let (layer, head) = context.grid.at(place);
             let effect = estimates.heads[place].get("loss_effect", None).copied().flatten();
             let ci95 = estimates.ci95[place].get("loss_effect", None).copied().flatten();
             let error = estimates.standard_errors[place].get("loss_effect", None).copied().flatten();
@@ -147,7 +147,7 @@ impl Effects {
             let p = effect.zip(error).and_then(|(effect, error)| p_value(effect, error, blocks));
             HeadEffect { layer, head, effect, ci95, p, q: None, verdict: effect.map(|_| Verdict::Undecided) }
         };
-        let mut heads: Vec<HeadEffect> = (0..bench.grid.count()).map(head).collect();
+        let mut heads: Vec<HeadEffect> = (0..context.grid.count()).map(head).collect();
         let (tested, p): (Vec<usize>, Vec<f64>) =
             heads.iter().enumerate().filter_map(|(place, head)| Some((place, head.p?))).unzip();
         tested.into_iter().zip(benjamini_hochberg(&p)).for_each(|(place, q)| heads[place].q = Some(q));
@@ -163,7 +163,7 @@ impl Effects {
             band: loss.zip(bare).map(|(loss, bare)| NEGLIGIBLE * (bare - loss).max(0.0)),
             verdicts: Verdicts::default(),
             heads,
-            relations: relations(&total, sums, bench),
+            relations: relations(&total, sums, context),
         }
     }
 
@@ -290,22 +290,22 @@ impl Verdict {
 }
 
 /// The effects on the words of each relation.
-fn relations(total: &ByGroup, sums: &EffectSums, bench: &Bench) -> Vec<RelationEffects> {
+fn relations(total: &ByGroup, sums: &EffectSums, context: &EstimationContext) -> Vec<RelationEffects> {
     let named = total.iter().filter_map(|(group, losses)| match group {
         Group::Relation(relation) => Some((group, relation, losses)),
         Group::All | Group::Class(_) => None,
     });
-    in_parallel(bench.threads, named, |(group, relation, losses)| {
+    in_parallel(context.threads, named, |(group, relation, losses)| {
         let of_blocks = |head: usize, part: fn(&Fraction) -> f64| {
             let blocks: PerBlock = std::array::from_fn(|block| part(&effect(&sums.blocks()[block], Some(head), group)));
-            bench.resamples.sums(&blocks)
+            context.resamples.sums(&blocks)
         };
         let tokens = of_blocks(0, Fraction::denominator);
         let interval = |head: usize| {
-            (!bench.resamples.is_empty()).then(|| of_blocks(head, Fraction::numerator).over(&tokens)).flatten()
+            (!context.resamples.is_empty()).then(|| of_blocks(head, Fraction::numerator).over(&tokens)).flatten()
         };
         let mean = |sum: f64| sum / losses.tokens as f64;
-        let heads = 0..bench.grid.count();
+        let heads = 0..context.grid.count();
         RelationEffects {
             relation: relation.clone(),
             masked_tokens: losses.tokens,

@@ -9,8 +9,8 @@ use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::ablation::Conditions;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{Lent, Sums};
-use crate::passes::run::variants::{Missing, each_head_and_all, without_any};
+use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::run::variants::{HeadSet, each_head_and_all, without_any};
 use crate::sequences::derived::corrupted::PERIOD;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
@@ -127,7 +127,7 @@ impl EffectSums {
 
 /// A sequence as these sums see it.
 #[derive(Debug)]
-pub struct Begun {
+pub struct SequenceState {
     block: usize,
     /// The turn, of those that [`EffectSums`] asks for; `None` in the first, with all heads.
     turn: Option<usize>,
@@ -157,7 +157,7 @@ fn groups(sequence: &Sequence, word: usize) -> Vec<Group> {
 }
 
 impl Sums for EffectSums {
-    type Begun = Begun;
+    type SequenceState = SequenceState;
 
     fn needs(&self) -> Needs {
         Needs { logits: true, ..Needs::default() }
@@ -168,7 +168,7 @@ impl Sums for EffectSums {
         self.chosen.clone_from(&known.chosen);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Begun {
+    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
         let block = block_of(sequence.family.number);
         let score = |&PredictedToken { position, word, truth, .. }: &PredictedToken| {
             truth.map(|truth| Scored { position, truth, groups: groups(sequence, word) })
@@ -183,24 +183,24 @@ impl Sums for EffectSums {
                 sums.get_mut(group).expect("it was entered").sentences += 1;
             }
         }
-        Begun { block, turn: None, scored }
+        SequenceState { block, turn: None, scored }
     }
 
-    fn looks(begun: &Begun) -> bool {
+    fn looks(begun: &SequenceState) -> bool {
         !begun.scored.is_empty()
     }
 
-    fn turns(&self) -> Vec<Missing> {
+    fn turns(&self) -> Vec<HeadSet> {
         each_head_and_all(self.grid)
     }
 
-    fn turn(&mut self, begun: &mut Begun, number: usize) {
+    fn turn(&mut self, begun: &mut SequenceState, number: usize) {
         begun.turn = Some(number);
     }
 
-    fn head(&mut self, _: &mut Begun, _: &mut Lent<'_>) {}
+    fn head(&mut self, _: &mut SequenceState, _: &mut HeadInput<'_>) {}
 
-    fn logits(&mut self, begun: &mut Begun, position: usize, logits: &[f32]) {
+    fn logits(&mut self, begun: &mut SequenceState, position: usize, logits: &[f32]) {
         let Ok(at) = begun.scored.binary_search_by_key(&position, |scored| scored.position) else { return };
         let Scored { truth, groups, .. } = &begun.scored[at];
         let loss = surprisal(logits, *truth);

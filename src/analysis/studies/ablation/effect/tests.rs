@@ -6,7 +6,7 @@ use crate::model::grid::HeadGrid;
 use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement};
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{Sums, watching};
+use crate::passes::observer::{Sums, observer_of};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
@@ -55,13 +55,13 @@ fn show(sums: &mut EffectSums, index: u64, losses: &[[f64; 2]]) {
     sums.end(begun);
 }
 
-fn bench(grid: HeadGrid) -> Bench {
-    Bench { grid, threads: all_cores(), resamples: Resamples::new(), leaves_out: false }
+fn context(grid: HeadGrid) -> EstimationContext {
+    EstimationContext { grid, threads: all_cores(), resamples: Resamples::new(), leaves_out: false }
 }
 
 fn measured(sums: EffectSums, grid: HeadGrid) -> (Estimates, Effects) {
-    let observer = watching(sums);
-    let (estimates, mut found) = Effect.measure(&[Observed { sums: &*observer, left_out: 3 }], &bench(grid));
+    let observer = observer_of(sums);
+    let (estimates, mut found) = Effect.measure(&[Observed { sums: &*observer, left_out: 3 }], &context(grid));
     found.correct(&default_policy());
     (estimates, section::<EffectSection>(&*found).effect.clone())
 }
@@ -160,7 +160,7 @@ fn sums_of_parts_are_those_of_the_whole() {
     right.merge(&left);
     assert_eq!(right, whole);
     assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean));
-    let restored = Effect.restore(0, &watching(whole).to_bytes().unwrap()).unwrap();
+    let restored = Effect.restore(0, &observer_of(whole).to_bytes().unwrap()).unwrap();
     assert_eq!(*observer::sums::<EffectSums>(&*restored), right);
 }
 

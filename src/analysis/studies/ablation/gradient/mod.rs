@@ -8,15 +8,15 @@ mod sums;
 use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
-use crate::passes::observer::{self, Observer, watching};
+use crate::passes::observer::{self, Observer, observer_of};
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use crate::study::metrics::by_block::ByBlock;
-use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric;
 use crate::study::metrics::metric::Keys;
 use crate::study::section::{Section, section};
-use crate::study::upstream::{Found, Ranking};
+use crate::study::upstream::{Ranking, UpstreamResults};
 use crate::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
 use metrics::{METRICS, values};
 use section::{GradientSection, Gradients};
@@ -47,7 +47,7 @@ impl Study for Gradient {
     }
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        watching(GradientSums::new(subject.grid))
+        observer_of(GradientSums::new(subject.grid))
     }
 
     fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
@@ -58,32 +58,32 @@ impl Study for Gradient {
         metric::listed(METRICS)
     }
 
-    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
         let sums: &GradientSums = observer::sums(observed[0].sums);
         let blocks = sums.blocks().with_total();
         let of_head = |number: Option<usize>, place: usize| values(blocks.at(number), Some(place));
         let of_chance = |number: Option<usize>| values(blocks.at(number), None);
-        let mut estimates = Estimates::new(&columns(self), bench, of_head, of_chance);
+        let mut estimates = Estimates::new(&columns(self), context, of_head, of_chance);
         for metric in METRICS {
             let of = |block: usize, head: Option<usize>| (metric.value)(blocks.at(Some(block)), head);
             let by_block = ByBlock::new(
-                bench.grid.count(),
+                context.grid.count(),
                 |head, block| of(block, Some(head)).numerator(),
                 |block| of(block, None).denominator(),
             );
             estimates = estimates.with_blocks(metric.explanation.name, by_block);
         }
-        let gradient = Gradients::new(sums, observed[0].left_out, &estimates, bench);
+        let gradient = Gradients::new(sums, observed[0].left_out, &estimates, context);
         (estimates, Box::new(GradientSection { gradient }))
     }
 
-    fn found(&self, observed: &[Observed<'_>], _: &Judged<'_>) -> Found {
+    fn found(&self, observed: &[Observed<'_>], _: &Judged<'_>) -> UpstreamResults {
         let sums: &GradientSums = observer::sums(observed[0].sums);
         let even = &sums.blocks().folds()[0];
         let of_head = |head| (METRICS[0].value)(even, Some(head)).value();
         let scores: Option<Vec<f64>> = (0..even.sizes.len()).map(of_head).collect();
         let rankings = scores.map(|scores| Ranking::rising("gradient", &scores)).into_iter().collect();
-        Found { rankings, ..Found::default() }
+        UpstreamResults { rankings, ..UpstreamResults::default() }
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

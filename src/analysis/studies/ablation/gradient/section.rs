@@ -14,7 +14,7 @@ use crate::passes::ablation::{Conditions, Replacement};
 use crate::stats::bootstrap::Interval;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::by_block::RankCorrelation;
-use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::Section;
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::plain_table;
@@ -83,10 +83,15 @@ pub struct Agreement {
 
 impl Gradients {
     /// What these sums come to; `estimates` are the metrics of the same.
-    pub fn new(sums: &GradientSums, sentences_left_out: u64, estimates: &Estimates, bench: &Bench) -> Self {
+    pub fn new(
+        sums: &GradientSums,
+        sentences_left_out: u64,
+        estimates: &Estimates,
+        context: &EstimationContext,
+    ) -> Self {
         let total = sums.blocks().total();
         let head = |place: usize| {
-            let (layer, head) = bench.grid.at(place);
+            let (layer, head) = context.grid.at(place);
             let value = |metric: &str| estimates.heads[place].get(metric, None).copied().flatten();
             HeadGradient {
                 layer,
@@ -104,7 +109,7 @@ impl Gradients {
             sentences_left_out,
             masked_tokens: total.tokens,
             loss: (total.tokens > 0).then(|| total.loss.value() / total.tokens as f64),
-            heads: (0..bench.grid.count()).map(head).collect(),
+            heads: (0..context.grid.count()).map(head).collect(),
             rank_correlations: Vec::new(),
         }
     }
@@ -168,10 +173,10 @@ impl Section for GradientSection {
         vec![("gradient", &self.gradient)]
     }
 
-    fn hold_against(&mut self, all: &Estimates, bench: &Bench) {
+    fn compare_with(&mut self, all: &Estimates, context: &EstimationContext) {
         let Some(exact) = all.by_block.get(EXACT).filter(|_| self.gradient.masked_tokens > 0) else { return };
         let agreement = |metric: &'static str| {
-            let correlation = all.by_block.get(metric)?.rank_correlation(exact, &bench.resamples);
+            let correlation = all.by_block.get(metric)?.rank_correlation(exact, &context.resamples);
             Some(Agreement { metric: metric.to_owned(), with: EXACT.to_owned(), correlation })
         };
         self.gradient.rank_correlations =

@@ -7,7 +7,7 @@ use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::ablation::Conditions;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{Lent, Sums};
+use crate::passes::observer::{HeadInput, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of};
@@ -74,14 +74,14 @@ impl GradientSums {
 
 /// A sequence as these sums see it.
 #[derive(Clone, Copy, Debug)]
-pub struct Begun {
+pub struct SequenceState {
     block: usize,
     /// Masked tokens that are scored.
     tokens: usize,
 }
 
 impl Sums for GradientSums {
-    type Begun = Begun;
+    type SequenceState = SequenceState;
 
     fn needs(&self) -> Needs {
         Needs::default()
@@ -91,8 +91,8 @@ impl Sums for GradientSums {
         self.conditions = known.conditions;
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Begun {
-        let begun = Begun { block: block_of(sequence.family.number), tokens: sequence.targets().count() };
+    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+        let begun = SequenceState { block: block_of(sequence.family.number), tokens: sequence.targets().count() };
         if begun.tokens > 0 {
             let sums = &mut self.blocks[begun.block];
             sums.tokens += begun.tokens as u64;
@@ -102,13 +102,13 @@ impl Sums for GradientSums {
         begun
     }
 
-    fn looks(begun: &Begun) -> bool {
+    fn looks(begun: &SequenceState) -> bool {
         begun.tokens > 0
     }
 
-    fn head(&mut self, _: &mut Begun, _: &mut Lent<'_>) {}
+    fn head(&mut self, _: &mut SequenceState, _: &mut HeadInput<'_>) {}
 
-    fn gradient(&mut self, begun: &mut Begun, gradient: &GateGradient) {
+    fn gradient(&mut self, begun: &mut SequenceState, gradient: &GateGradient) {
         let Derivatives { loss, sizes, signed, .. } = &mut self.blocks[begun.block];
         *loss += gradient.loss;
         for ((size, signed), derivative) in sizes.iter_mut().zip(signed).zip(&gradient.gates) {

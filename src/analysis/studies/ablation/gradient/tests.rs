@@ -36,8 +36,8 @@ fn show(sums: &mut GradientSums, index: u64, scored: usize, loss: f64, gates: &[
     sums.end(begun);
 }
 
-fn bench(grid: HeadGrid) -> Bench {
-    Bench { grid, threads: all_cores(), resamples: Resamples::new(), leaves_out: false }
+fn context(grid: HeadGrid) -> EstimationContext {
+    EstimationContext { grid, threads: all_cores(), resamples: Resamples::new(), leaves_out: false }
 }
 
 fn begun() -> Beforehand {
@@ -45,7 +45,7 @@ fn begun() -> Beforehand {
 }
 
 fn measured(sums: GradientSums, grid: HeadGrid) -> (Estimates, Box<dyn Section>) {
-    Gradient.measure(&[Observed { sums: &*watching(sums), left_out: 3 }], &bench(grid))
+    Gradient.measure(&[Observed { sums: &*observer_of(sums), left_out: 3 }], &context(grid))
 }
 
 fn found(section: &dyn Section) -> &Gradients {
@@ -99,12 +99,12 @@ fn the_order_of_heads_is_held_against_that_of_an_effect() {
     let (mut estimates, mut section) = measured(sums, grid);
     let alone = section.summary(&default_policy()).to_string();
     assert!(alone.contains("towards the zero") && !alone.contains("Spearman"), "{alone}");
-    section.hold_against(&estimates, &bench(grid));
+    section.compare_with(&estimates, &context(grid));
     assert!(found(&*section).rank_correlations.is_empty(), "there is nothing to hold it against");
 
     let exact = ByBlock::new(4, |head, _| [5.0, 2.0, 1.0, 0.0][head], |_| 1.0);
     estimates = estimates.with_blocks("loss_effect", exact);
-    section.hold_against(&estimates, &bench(grid));
+    section.compare_with(&estimates, &context(grid));
     let [importance, first] = &found(&*section).rank_correlations[..] else { panic!("one of each metric") };
     assert_eq!((&*importance.metric, &*importance.with), ("gradient_importance", "loss_effect"));
     assert_eq!((importance.correlation.rho, importance.correlation.ci95), (Some(1.0), Some(Interval(1.0, 1.0))));
@@ -134,7 +134,7 @@ fn sums_of_parts_are_those_of_the_whole() {
     right.merge(&left);
     assert_eq!(right, whole);
     assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean));
-    let restored = Gradient.restore(0, &watching(whole).to_bytes().unwrap()).unwrap();
+    let restored = Gradient.restore(0, &observer_of(whole).to_bytes().unwrap()).unwrap();
     assert_eq!(*observer::sums::<GradientSums>(&*restored), right);
 }
 

@@ -11,10 +11,10 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use schemars::{Schema, SchemaGenerator};
 
-use crate::passes::observer::{self, Observer, watching};
+use crate::passes::observer::{self, Observer, observer_of};
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::{Section, section};
 use crate::study::show::figure::Figure;
 use crate::study::show::table::Table;
@@ -66,17 +66,17 @@ impl Study for Pruning {
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
         let heads = subject.grid.count();
         let orders = subject.found.rankings.iter().cloned().chain(random_orders(heads)).collect();
-        watching(PruningSums::new(subject.grid, orders, subject.found.negligible.clone()))
+        observer_of(PruningSums::new(subject.grid, orders, subject.found.negligible.clone()))
     }
 
     fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
         observer::restored::<PruningSums>(bytes)
     }
 
-    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
         let sums: &PruningSums = observer::sums(observed[0].sums);
-        let section = PruningSection { pruning: Curves::new(sums, bench) };
-        (Estimates::none(bench.grid.count()), Box::new(section))
+        let section = PruningSection { pruning: Curves::new(sums, context) };
+        (Estimates::none(context.grid.count()), Box::new(section))
     }
 
     fn figures(&self, found: &dyn Section, _: &Policy) -> Vec<Figure> {

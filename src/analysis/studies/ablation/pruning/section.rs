@@ -12,7 +12,7 @@ use crate::model::parameters::Objective;
 use crate::stats::bootstrap::{Interval, PerBlock};
 use crate::studies::ablation::losses::Losses;
 use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::Bench;
+use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::Section;
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::plain_table;
@@ -89,18 +89,18 @@ const RISES: [f64; 3] = [0.01, 0.05, 0.10];
 
 impl Curves {
     /// What these sums come to.
-    pub fn new(sums: &PruningSums, bench: &Bench) -> Self {
+    pub fn new(sums: &PruningSums, context: &EstimationContext) -> Self {
         let total = sums.losses().blocks().total();
         let (tokens, loss) = (total.tokens, total.whole.value() / total.tokens as f64);
         let scored = tokens > 0;
-        let curves = sums.orders().iter().map(|order| Curve::new(order, sums, &total, bench));
+        let curves = sums.orders().iter().map(|order| Curve::new(order, sums, &total, context));
         Self {
             sentences: total.sentences,
             objective: sums.losses().conditions().objective,
             masked_tokens: tokens,
             loss: scored.then_some(loss),
             orders: if scored { curves.collect() } else { Vec::new() },
-            interaction: (scored && !sums.negligible().is_empty()).then(|| Interaction::new(sums, &total, bench)),
+            interaction: (scored && !sums.negligible().is_empty()).then(|| Interaction::new(sums, &total, context)),
         }
     }
 
@@ -139,22 +139,22 @@ fn per_block(sums: &PruningSums, part: impl Fn(&Losses) -> f64) -> PerBlock {
 }
 
 impl Curve {
-    fn new(order: &Ranking, sums: &PruningSums, total: &Losses, bench: &Bench) -> Self {
+    fn new(order: &Ranking, sums: &PruningSums, total: &Losses, context: &EstimationContext) -> Self {
         let points = 1..=order.places.len();
         let turns: Vec<usize> = points.map(|count| sums.losses().turn_without(&order.places[..count])).collect();
         let mean = |sum: f64| sum / total.tokens as f64;
         let loss: Vec<f64> = turns.iter().map(|&turn| mean(total.without[turn].value())).collect();
-        let tokens = bench.resamples.sums(&per_block(sums, |losses| losses.tokens as f64));
-        let rise_ci95 = in_parallel(bench.threads, turns.iter().copied(), |turn| {
+        let tokens = context.resamples.sums(&per_block(sums, |losses| losses.tokens as f64));
+        let rise_ci95 = in_parallel(context.threads, turns.iter().copied(), |turn| {
             let rise = per_block(sums, |losses| losses.without[turn].value() - losses.whole.value());
-            (!bench.resamples.is_empty()).then(|| bench.resamples.sums(&rise).over(&tokens)).flatten()
+            (!context.resamples.is_empty()).then(|| context.resamples.sums(&rise).over(&tokens)).flatten()
         });
         let whole = mean(total.whole.value());
         let can_go = RISES.map(|rise| {
             let stays = loss.iter().take_while(|&&loss| loss <= whole * (1.0 + rise)).count();
             CanGo { rise, share: stays as f64 / loss.len() as f64 }
         });
-        let heads = order.places.iter().map(|&place| bench.grid.name(place)).collect();
+        let heads = order.places.iter().map(|&place| context.grid.name(place)).collect();
         Self { by: order.by.clone(), heads, loss, rise_ci95, can_go: can_go.to_vec() }
     }
 }
@@ -185,7 +185,7 @@ impl Curve {
 }
 
 impl Interaction {
-    fn new(sums: &PruningSums, total: &Losses, bench: &Bench) -> Self {
+    fn new(sums: &PruningSums, total: &Losses, context: &EstimationContext) -> Self {
         let places = sums.negligible();
         let (all, each) = (
             sums.losses().turn_without(places),
@@ -195,12 +195,12 @@ impl Interaction {
         let of_each = |losses: &Losses| each.iter().map(|&turn| worth(losses, turn)).sum::<f64>();
         let mean = |sum: f64| sum / total.tokens as f64;
         let (together, sum) = (mean(worth(total, all)), mean(of_each(total)));
-        let resampled = |part: &dyn Fn(&Losses) -> f64| bench.resamples.sums(&per_block(sums, part));
-        let ci95 = (!bench.resamples.is_empty()).then(|| {
+        let resampled = |part: &dyn Fn(&Losses) -> f64| context.resamples.sums(&per_block(sums, part));
+        let ci95 = (!context.resamples.is_empty()).then(|| {
             let more = resampled(&|losses| worth(losses, all) - of_each(losses));
             more.over(&resampled(&|losses| losses.tokens as f64))
         });
-        let heads = places.iter().map(|&place| bench.grid.name(place)).collect();
+        let heads = places.iter().map(|&place| context.grid.name(place)).collect();
         Self { heads, together, sum, difference: together - sum, ci95: ci95.flatten() }
     }
 }

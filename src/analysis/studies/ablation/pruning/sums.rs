@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{Lent, Sums};
-use crate::passes::run::variants::{Missing, heads_at};
+use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::run::variants::{HeadSet, heads_at};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::studies::ablation::losses::{Begun, LossesWithout};
+use crate::studies::ablation::losses::{LossesWithout, SequenceState};
 use crate::study::upstream::Ranking;
 
 /// The sums of all blocks.
@@ -24,11 +24,11 @@ pub struct PruningSums {
 }
 
 /// The sets of heads that go: the beginnings of each order, the negligible ones one by one, and together.
-fn sets(grid: HeadGrid, orders: &[Ranking], negligible: &[usize]) -> BTreeSet<Missing> {
-    let prefixes = |order: &Ranking| -> Vec<Missing> {
+fn sets(grid: HeadGrid, orders: &[Ranking], negligible: &[usize]) -> BTreeSet<HeadSet> {
+    let prefixes = |order: &Ranking| -> Vec<HeadSet> {
         (1..=order.places.len()).map(|count| heads_at(grid, &order.places[..count])).collect()
     };
-    let mut sets: BTreeSet<Missing> = orders.iter().flat_map(prefixes).collect();
+    let mut sets: BTreeSet<HeadSet> = orders.iter().flat_map(prefixes).collect();
     sets.extend(negligible.iter().map(|&place| heads_at(grid, &[place])));
     sets.extend((!negligible.is_empty()).then(|| heads_at(grid, negligible)));
     sets
@@ -59,7 +59,7 @@ impl PruningSums {
 }
 
 impl Sums for PruningSums {
-    type Begun = Begun;
+    type SequenceState = SequenceState;
 
     fn needs(&self) -> Needs {
         Needs { logits: true, ..Needs::default() }
@@ -69,25 +69,25 @@ impl Sums for PruningSums {
         self.losses.begin_pass(known);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Begun {
+    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
         self.losses.begin(sequence)
     }
 
-    fn looks(begun: &Begun) -> bool {
+    fn looks(begun: &SequenceState) -> bool {
         begun.looks()
     }
 
-    fn turns(&self) -> Vec<Missing> {
+    fn turns(&self) -> Vec<HeadSet> {
         self.losses.turns().to_vec()
     }
 
-    fn turn(&mut self, begun: &mut Begun, number: usize) {
+    fn turn(&mut self, begun: &mut SequenceState, number: usize) {
         begun.turn(number);
     }
 
-    fn head(&mut self, _: &mut Begun, _: &mut Lent<'_>) {}
+    fn head(&mut self, _: &mut SequenceState, _: &mut HeadInput<'_>) {}
 
-    fn logits(&mut self, begun: &mut Begun, position: usize, logits: &[f32]) {
+    fn logits(&mut self, begun: &mut SequenceState, position: usize, logits: &[f32]) {
         self.losses.logits(begun, position, logits);
     }
 

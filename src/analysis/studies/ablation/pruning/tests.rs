@@ -46,7 +46,10 @@ fn sums(negligible: &[usize]) -> PruningSums {
 }
 
 fn curves(sums: &PruningSums) -> Curves {
-    Curves::new(sums, &Bench { grid: GRID, threads: all_cores(), resamples: Resamples::new(), leaves_out: false })
+    Curves::new(
+        sums,
+        &EstimationContext { grid: GRID, threads: all_cores(), resamples: Resamples::new(), leaves_out: false },
+    )
 }
 
 #[test]

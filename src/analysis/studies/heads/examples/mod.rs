@@ -10,8 +10,8 @@ mod sums;
 use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
-use crate::passes::observer::{self, Observer, watching};
-use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::passes::observer::{self, Observer, observer_of};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::Section;
 use crate::study::{Card, Observed, Study, Subject};
 use report::Examples;
@@ -44,17 +44,17 @@ impl Study for ExampleSentences {
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
         let special =
             [written(subject, ["[CLS]", "<s>"], "[first]"), written(subject, ["[SEP]", "</s>"], "[separator]")];
-        watching(ExampleSums::new(subject.grid, subject.from, subject.found.aims.clone(), special))
+        observer_of(ExampleSums::new(subject.grid, subject.from, subject.found.aims.clone(), special))
     }
 
     fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
         observer::restored::<ExampleSums>(bytes)
     }
 
-    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
         let sums: &ExampleSums = observer::sums(observed[0].sums);
-        let section = ExamplesSection { examples: Examples::new(sums, bench.grid) };
-        (Estimates::none(bench.grid.count()), Box::new(section))
+        let section = ExamplesSection { examples: Examples::new(sums, context.grid) };
+        (Estimates::none(context.grid.count()), Box::new(section))
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

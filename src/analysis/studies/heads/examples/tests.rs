@@ -81,7 +81,7 @@ fn of_equal_sentences_the_one_with_more_queries_counts_and_then_the_first() {
     assert_eq!(chosen(&sums), [(Rank::Typical, 1), (Rank::Best, 2), (Rank::Worst, 3)]);
     let mut alone = sums_of_one();
     assert_eq!(chosen(&alone), [(Rank::Best, 9)], "one sentence is not shown three times");
-    // Later ones of a family, and sentences too long or too short to draw, are not taken.
+    // DuplicateArcs ones of a family, and sentences too long or too short to draw, are not taken.
     let again = Sequence { family: Family { number: 9, is_first: false }, ..named(10, 5) };
     for sequence in [again, named(11, MOST_WORDS + 1), named(12, 4)] {
         assert!(alone.begin(&sequence).is_none());

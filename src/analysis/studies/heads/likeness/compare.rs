@@ -31,7 +31,7 @@ pub struct Comparison {
 
 /// Which of two numbers says that heads are more alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Alike {
+pub enum HeadSimilarity {
     /// The lower one: a distance.
     Low,
     /// The higher one: a likeness.
@@ -40,7 +40,7 @@ pub enum Alike {
 
 /// Holds pairs of heads of one group against the others; `values` are in the order of [`Pairs`], heads without a group have
 /// none in common. `None` where there are no pairs of the one or of the other kind, or a pair has no value.
-pub fn compare(values: &[Option<f64>], groups: &[Option<usize>], alike: Alike) -> Option<Comparison> {
+pub fn compare(values: &[Option<f64>], groups: &[Option<usize>], alike: HeadSimilarity) -> Option<Comparison> {
     let values: Vec<f64> = values.iter().copied().collect::<Option<_>>()?;
     let pairs = Pairs(groups.len());
     let is_same = |groups: &[Option<usize>], [a, b]: [usize; 2]| groups[a].is_some() && groups[a] == groups[b];
@@ -59,8 +59,8 @@ pub fn compare(values: &[Option<f64>], groups: &[Option<usize>], alike: Alike) -
     let as_alike = (0..PERMUTATIONS).filter(|_| {
         heads.shuffle(&mut random);
         match alike {
-            Alike::Low => sum(&heads) <= found + slack,
-            Alike::High => sum(&heads) >= found - slack,
+            HeadSimilarity::Low => sum(&heads) <= found + slack,
+            HeadSimilarity::High => sum(&heads) >= found - slack,
         }
     });
     let p = (1 + as_alike.count()) as f64 / (1 + PERMUTATIONS) as f64;
@@ -76,15 +76,15 @@ mod tests {
         let groups: Vec<Option<usize>> = (0..12).map(|head| Some(head / 4)).collect();
         let near = |[a, b]: [usize; 2]| Some(if a / 4 == b / 4 { 0.1 } else { 0.5 + 0.001 * (a + b) as f64 });
         let values: Vec<_> = Pairs(12).all().map(near).collect();
-        let found = compare(&values, &groups, Alike::Low).unwrap();
+        let found = compare(&values, &groups, HeadSimilarity::Low).unwrap();
         assert_eq!((found.pairs, found.p), (18, 1e-4));
         assert!((found.same - 0.1).abs() < 1e-12 && found.others > 0.5);
-        assert_eq!(compare(&values, &groups, Alike::High).unwrap().p, 1.0);
+        assert_eq!(compare(&values, &groups, HeadSimilarity::High).unwrap().p, 1.0);
         // Equal values are equally alike however they are dealt out.
-        assert_eq!(compare(&[Some(0.3); 66], &groups, Alike::Low).unwrap().p, 1.0);
-        assert_eq!(compare(&values, &[Some(0); 12], Alike::Low), None);
-        assert_eq!(compare(&values, &[None; 12], Alike::Low), None);
-        assert_eq!(compare(&[None; 66], &groups, Alike::Low), None);
+        assert_eq!(compare(&[Some(0.3); 66], &groups, HeadSimilarity::Low).unwrap().p, 1.0);
+        assert_eq!(compare(&values, &[Some(0); 12], HeadSimilarity::Low), None);
+        assert_eq!(compare(&values, &[None; 12], HeadSimilarity::Low), None);
+        assert_eq!(compare(&[None; 66], &groups, HeadSimilarity::Low), None);
     }
 
     #[test]
@@ -97,7 +97,7 @@ mod tests {
         };
         let alike = (0..200).filter(|_| {
             let values: Vec<_> = (0..66).map(|_| Some(noise())).collect();
-            compare(&values, &groups, Alike::Low).unwrap().p <= 0.05
+            compare(&values, &groups, HeadSimilarity::Low).unwrap().p <= 0.05
         });
         // 10 are expected, with a standard deviation of 3.1.
         assert!((1..=19).contains(&alike.count()));

@@ -2,9 +2,9 @@
 
 use super::clusters::{Group, distance, drawn, median};
 use super::pairs::Pairs;
-use super::sums::{Alike, LikenessSums};
+use super::sums::{HeadSimilarity, LikenessSums};
 use crate::stats::bootstrap::{Interval, PerBlock};
-use crate::study::metrics::estimates::Bench;
+use crate::study::metrics::estimates::EstimationContext;
 
 /// All pairs of heads, in the order of [`Pairs`].
 pub struct Measured {
@@ -29,7 +29,7 @@ impl<'a> ByBlock<'a> {
         Self { sums }
     }
 
-    fn of(&self, part: impl Fn(&Alike) -> f64) -> PerBlock {
+    fn of(&self, part: impl Fn(&HeadSimilarity) -> f64) -> PerBlock {
         std::array::from_fn(|block| part(&self.sums.blocks()[block]))
     }
 
@@ -47,21 +47,21 @@ impl<'a> ByBlock<'a> {
     }
 
     /// The 95 % interval of the distance of two heads.
-    pub fn distance_ci95(&self, [a, b]: [usize; 2], bench: &Bench) -> Option<Interval> {
-        let squares = bench.resamples.sums(&self.squares(Pairs::index(a, b)));
-        let rows = bench.resamples.sums(&self.rows());
+    pub fn distance_ci95(&self, [a, b]: [usize; 2], context: &EstimationContext) -> Option<Interval> {
+        let squares = context.resamples.sums(&self.squares(Pairs::index(a, b)));
+        let rows = context.resamples.sums(&self.rows());
         let enough = rows.blocks() > 1;
         let drawn = |draw: usize| (rows.at(draw) > 0.0).then(|| distance(squares.at(draw), rows.at(draw)));
-        enough.then(|| bench.resamples.interval(drawn)).flatten()
+        enough.then(|| context.resamples.interval(drawn)).flatten()
     }
 
     /// The 95 % interval of the CKA of two heads.
-    pub fn cka_ci95(&self, [a, b]: [usize; 2], bench: &Bench) -> Option<Interval> {
+    pub fn cka_ci95(&self, [a, b]: [usize; 2], context: &EstimationContext) -> Option<Interval> {
         let [both, first, second] =
-            [(a, b), (a, a), (b, b)].map(|(a, b)| bench.resamples.sums(&self.covariances(a, b)));
+            [(a, b), (a, a), (b, b)].map(|(a, b)| context.resamples.sums(&self.covariances(a, b)));
         let enough = first.blocks() > 1 && second.blocks() > 1;
         let drawn = |draw: usize| cka(both.at(draw), first.at(draw), second.at(draw));
-        enough.then(|| bench.resamples.interval(drawn)).flatten()
+        enough.then(|| context.resamples.interval(drawn)).flatten()
     }
 }
 
@@ -72,7 +72,7 @@ fn cka(covariance: f64, a: f64, b: f64) -> Option<f64> {
 
 impl Measured {
     /// What these sums come to.
-    pub fn new(sums: &LikenessSums, bench: &Bench) -> Self {
+    pub fn new(sums: &LikenessSums, context: &EstimationContext) -> Self {
         let (total, heads) = (sums.blocks().total(), sums.grid().count());
         let pairs = Pairs(heads);
         if total.rows == 0 {
@@ -84,7 +84,7 @@ impl Measured {
         let cka = pairs.all().map(|[a, b]| cka(covariance(a, b), covariance(a, a), covariance(b, b))).collect();
         let by_block = ByBlock::new(sums);
         let squares: Vec<PerBlock> = (0..pairs.count()).map(|pair| by_block.squares(pair)).collect();
-        let groups = drawn((&squares, &by_block.rows()), &distances, heads, (&bench.resamples, bench.threads));
+        let groups = drawn((&squares, &by_block.rows()), &distances, heads, (&context.resamples, context.threads));
         Self { median: median(&distances), distances, cka, groups }
     }
 }

@@ -15,12 +15,12 @@ mod weights;
 use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
-use crate::passes::observer::{self, Observer, watching};
+use crate::passes::observer::{self, Observer, observer_of};
 use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::{Section, section};
 use crate::study::show::figure::Figure;
-use crate::study::upstream::Found;
+use crate::study::upstream::UpstreamResults;
 use crate::study::{About, Card, Caveat, Judged, Observed, Study, Subject};
 use report::Likeness;
 use section::LikenessSection;
@@ -42,23 +42,23 @@ impl Study for HeadLikeness {
     }
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        watching(LikenessSums::new(subject.grid))
+        observer_of(LikenessSums::new(subject.grid))
     }
 
     fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
         observer::restored::<LikenessSums>(bytes)
     }
 
-    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
         let sums: &LikenessSums = observer::sums(observed[0].sums);
-        let likeness = Likeness::new(sums, bench);
-        (Estimates::none(bench.grid.count()), Box::new(LikenessSection { likeness }))
+        let likeness = Likeness::new(sums, context);
+        (Estimates::none(context.grid.count()), Box::new(LikenessSection { likeness }))
     }
 
-    fn found(&self, observed: &[Observed<'_>], judged: &Judged<'_>) -> Found {
+    fn found(&self, observed: &[Observed<'_>], judged: &Judged<'_>) -> UpstreamResults {
         let sums: &LikenessSums = observer::sums(observed[0].sums);
         let clusters = section::<LikenessSection>(judged.section).likeness.kept(sums.grid());
-        Found { clusters, ..Found::default() }
+        UpstreamResults { clusters, ..UpstreamResults::default() }
     }
 
     fn figures(&self, found: &dyn Section, _: &Policy) -> Vec<Figure> {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::compare::{Alike, Comparison, compare};
+use super::compare::{Comparison, HeadSimilarity, compare};
 use super::measure::{ByBlock, Measured};
 use super::pairs::Pairs;
 use super::show::map::Map;
@@ -13,7 +13,7 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::bootstrap::{Interval, PerBlock};
 use crate::stats::exact::ExactSum;
 use crate::stats::ranks::spearman;
-use crate::study::metrics::estimates::Bench;
+use crate::study::metrics::estimates::EstimationContext;
 
 /// Pairs that the report lists as the closest.
 const LISTED: usize = 10;
@@ -163,11 +163,11 @@ fn mean(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 
 impl Likeness {
     /// What these sums come to.
-    pub fn new(sums: &LikenessSums, bench: &Bench) -> Self {
+    pub fn new(sums: &LikenessSums, context: &EstimationContext) -> Self {
         let (total, grid) = (sums.blocks().total(), sums.grid());
         let heads = grid.count();
         let pairs = Pairs(heads);
-        let Measured { distances, cka, median, groups } = Measured::new(sums, bench);
+        let Measured { distances, cka, median, groups } = Measured::new(sums, context);
         let by_block = ByBlock::new(sums);
         let index = |[a, b]: [usize; 2]| Pairs::index(a, b);
         let places = |pair: [usize; 2]| pair.map(|place| grid.place(place));
@@ -176,9 +176,9 @@ impl Likeness {
         let close = |&pair: &[usize; 2]| ClosePair {
             heads: places(pair),
             distance: distances[index(pair)],
-            distance_ci95: by_block.distance_ci95(pair, bench),
+            distance_ci95: by_block.distance_ci95(pair, context),
             cka: cka[index(pair)],
-            cka_ci95: by_block.cka_ci95(pair, bench),
+            cka_ci95: by_block.cka_ci95(pair, context),
         };
         let clusters = groups.into_iter().map(|group| {
             let within = || {
@@ -215,7 +215,7 @@ impl Likeness {
             same_label: Comparisons::default(),
             apart: (0..grid.layers).filter_map(layers_apart).collect(),
             map: if distances.is_empty() { None } else { Map::new(&distances, heads) },
-            disagreement: disagreement(sums, bench),
+            disagreement: disagreement(sums, context),
             weights: sums.weighed().cloned(),
             distance: triangle(&distances, heads),
             cka: triangle(&cka, heads),
@@ -235,20 +235,23 @@ pub fn comparisons(distances: &[f64], cka: &[Option<f64>], groups: &[Option<usiz
         return Comparisons::default();
     }
     let distances: Vec<Option<f64>> = distances.iter().copied().map(Some).collect();
-    Comparisons { distance: compare(&distances, groups, Alike::Low), cka: compare(cka, groups, Alike::High) }
+    Comparisons {
+        distance: compare(&distances, groups, HeadSimilarity::Low),
+        cka: compare(cka, groups, HeadSimilarity::High),
+    }
 }
 
 /// The disagreement of each layer; none without a token of text.
-fn disagreement(sums: &LikenessSums, bench: &Bench) -> Vec<LayerDisagreement> {
+fn disagreement(sums: &LikenessSums, context: &EstimationContext) -> Vec<LayerDisagreement> {
     let blocks = sums.blocks();
     let total = blocks.total();
     let per_block = |part: &dyn Fn(usize) -> f64| -> PerBlock { std::array::from_fn(part) };
-    let rows = bench.resamples.sums(&per_block(&|block| blocks[block].rows as f64));
+    let rows = context.resamples.sums(&per_block(&|block| blocks[block].rows as f64));
     let layer = |(layer, all): (usize, &super::disagreement::Disagreement)| {
         let mean = |part: fn(&super::disagreement::Disagreement) -> ExactSum| {
             let of_block = |block: usize| blocks[block].disagreement.get(layer).map_or(0.0, |sums| -part(sums).value());
-            let sums = bench.resamples.sums(&per_block(&of_block));
-            let ci95 = (!bench.resamples.is_empty()).then(|| sums.over(&rows)).flatten();
+            let sums = context.resamples.sums(&per_block(&of_block));
+            let ci95 = (!context.resamples.is_empty()).then(|| sums.over(&rows)).flatten();
             // Less than 0, for a cosine with itself is 1; rounding does not take it beyond.
             ((-part(all).value() / total.rows as f64).clamp(-1.0, 0.0), ci95)
         };

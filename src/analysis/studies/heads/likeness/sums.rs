@@ -10,7 +10,7 @@ use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::Encoder;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Lent, Sums};
+use crate::passes::observer::{HeadInput, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of};
@@ -19,7 +19,7 @@ use crate::study::instruments::roots::Roots;
 
 /// The sums of some sentences.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Alike {
+pub struct HeadSimilarity {
     /// Tokens of text: the rows of attention that are compared.
     pub rows: u64,
     /// Sentences with any, the first of each family alone.
@@ -38,7 +38,7 @@ pub struct Alike {
     pub covariances: Vec<ExactSum>,
 }
 
-impl Merge for Alike {
+impl Merge for HeadSimilarity {
     fn merge(&mut self, other: &Self) {
         self.rows += other.rows;
         self.sentences += other.sentences;
@@ -54,7 +54,7 @@ impl Merge for Alike {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LikenessSums {
     grid: HeadGrid,
-    blocks: Blocks<Alike>,
+    blocks: Blocks<HeadSimilarity>,
     /// What the weights tell by themselves; `None` of an encoder that does not lend them.
     weighed: Option<Weighed>,
     /// What is written in the pack that is running.
@@ -65,7 +65,7 @@ pub struct LikenessSums {
 impl LikenessSums {
     /// Empty sums for a model with `grid` heads.
     pub fn new(grid: HeadGrid) -> Self {
-        Self { grid, blocks: Blocks::new(Alike::default()), weighed: None, outputs: Outputs::default() }
+        Self { grid, blocks: Blocks::new(HeadSimilarity::default()), weighed: None, outputs: Outputs::default() }
     }
 
     /// The heads.
@@ -74,7 +74,7 @@ impl LikenessSums {
     }
 
     /// The sums of each block.
-    pub fn blocks(&self) -> &Blocks<Alike> {
+    pub fn blocks(&self) -> &Blocks<HeadSimilarity> {
         &self.blocks
     }
 
@@ -104,7 +104,7 @@ impl LikenessSums {
 
 /// A sequence as these sums see it.
 #[derive(Debug)]
-pub struct Begun {
+pub struct SequenceState {
     block: usize,
     roots: Roots,
     /// Its number among those whose outputs are compared: the first of each family, for a sentence that is there again is no
@@ -132,17 +132,17 @@ fn distances(roots: &[f32], heads: usize) -> Vec<f64> {
 }
 
 impl Sums for LikenessSums {
-    type Begun = Begun;
+    type SequenceState = SequenceState;
 
     fn needs(&self) -> Needs {
         Needs { values: true, outputs: true, ..Needs::ATTENTION }
     }
 
-    fn weigh(&mut self, encoder: &dyn Encoder) {
+    fn inspect_weights(&mut self, encoder: &dyn Encoder) {
         self.weighed = Weighed::new(encoder, self.grid);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Begun {
+    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
         let block = block_of(sequence.family.number);
         let rows: Vec<usize> = sequence.text_places().collect();
         if !rows.is_empty() {
@@ -151,15 +151,15 @@ impl Sums for LikenessSums {
         }
         let is_compared = sequence.family.is_first && !rows.is_empty();
         let number = is_compared.then(|| self.outputs.begin(block, rows.len()));
-        Begun { block, roots: Roots::of(rows), number, layer: LayerSums::default() }
+        SequenceState { block, roots: Roots::of(rows), number, layer: LayerSums::default() }
     }
 
-    fn looks(begun: &Begun) -> bool {
+    fn looks(begun: &SequenceState) -> bool {
         !begun.roots.rows.is_empty()
     }
 
-    fn head(&mut self, begun: &mut Begun, lent: &mut Lent<'_>) {
-        let Begun { block, roots, number, layer } = begun;
+    fn head(&mut self, begun: &mut SequenceState, lent: &mut HeadInput<'_>) {
+        let SequenceState { block, roots, number, layer } = begun;
         if roots.rows.is_empty() {
             return;
         }
@@ -176,8 +176,8 @@ impl Sums for LikenessSums {
         }
     }
 
-    fn end(&mut self, begun: Begun) {
-        let Begun { block, roots, .. } = begun;
+    fn end(&mut self, begun: SequenceState) {
+        let SequenceState { block, roots, .. } = begun;
         if !roots.values().is_empty() {
             let distances = distances(roots.values(), self.grid.count());
             self.add_distances(block, 0, &distances);
@@ -201,7 +201,7 @@ impl Sums for LikenessSums {
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
         let pairs = Pairs(grid.count());
         let has = |there: bool, length: usize, expected: usize| length == if there { expected } else { 0 };
-        let fits = |block: &Alike| {
+        let fits = |block: &HeadSimilarity| {
             has(block.rows > 0, block.distances.len(), pairs.count())
                 && has(block.rows > 0, block.disagreement.len(), grid.layers)
                 && has(block.batches > 0, block.covariances.len(), pairs.count_with_self())

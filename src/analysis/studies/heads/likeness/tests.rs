@@ -57,8 +57,8 @@ fn show(sums: &mut LikenessSums, pack: &[(Sequence, Vec<Shown>)], grid: HeadGrid
     sums.end_pack();
 }
 
-fn bench(grid: HeadGrid) -> Bench {
-    Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: false }
+fn context(grid: HeadGrid) -> EstimationContext {
+    EstimationContext { grid, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: false }
 }
 
 fn normal(random: &mut ChaCha8Rng, count: usize) -> Vec<f32> {
@@ -77,7 +77,7 @@ fn distances_by_hand() {
     let mut sums = LikenessSums::new(grid);
     let heads = |a: f32, b: f32| [a, b].map(|first| looking(3, first, vec![1.0; 3])).into_iter().collect::<Vec<_>>();
     show(&mut sums, &[(sentence(1, 1, "dep"), heads(0.36, 0.64)), (sentence(2, 1, "dep"), heads(1.0, 0.0))], grid);
-    let found = Likeness::new(&sums, &bench(grid));
+    let found = Likeness::new(&sums, &context(grid));
     // 1 - (0.6 · 0.8 + 0.8 · 0.6) = 0.04, and 1.
     assert!((found.distance[1][0] - 0.52_f64.sqrt()).abs() < 1e-7, "{:?}", found.distance);
     assert_eq!((found.tokens, found.sentences, found.batches, found.cka[1][0]), (2, 2, 0, None));
@@ -104,7 +104,7 @@ fn what_is_turned_is_alike_and_what_is_independent_is_not() {
         });
         show(&mut sums, &sentences.collect::<Vec<_>>(), GRID);
     }
-    let found = Likeness::new(&sums, &bench(GRID));
+    let found = Likeness::new(&sums, &context(GRID));
     let near = |a: usize, b: usize, expected: f64, most: f64| {
         let cka = found.cka[a][b].unwrap();
         assert!((cka - expected).abs() < most, "{a} {b}: {cka}");
@@ -137,7 +137,7 @@ fn outputs_of_whole_sentences_are_not_alike_by_that() {
         });
         show(&mut sums, &sentences.collect::<Vec<_>>(), grid);
     }
-    let cka = Likeness::new(&sums, &bench(grid)).cka[1][0].unwrap();
+    let cka = Likeness::new(&sums, &context(grid)).cka[1][0].unwrap();
     assert!(cka.abs() < 0.03, "{cka}");
 }
 
@@ -152,7 +152,7 @@ fn planted() -> Likeness {
         let looks = [0.1 + more, 0.1 + more, 0.5, 0.9 - more, 0.45, 0.7].map(|first| looking(n, first, vec![1.0; n]));
         show(&mut sums, &[(sentence, looks.into_iter().collect())], grid);
     }
-    Likeness::new(&sums, &bench(grid))
+    Likeness::new(&sums, &context(grid))
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn sums_of_parts_are_those_of_the_whole() {
     assert_eq!(right.blocks(), whole.blocks());
     assert!(whole.blocks().total().batches > 0);
     assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(HeadGrid { layers: 4, heads: 1 }, FromToken::Mean));
-    let restored = HeadLikeness.restore(0, &watching(whole).to_bytes().unwrap()).unwrap();
+    let restored = HeadLikeness.restore(0, &observer_of(whole).to_bytes().unwrap()).unwrap();
     assert_eq!(observer::sums::<LikenessSums>(&*restored).blocks(), right.blocks());
 }
 
@@ -223,14 +223,14 @@ fn a_repeated_sentence_is_in_no_batch() {
         (sentence, looks.into_iter().collect())
     });
     show(&mut sums, &sentences.collect::<Vec<_>>(), GRID);
-    let found = Likeness::new(&sums, &bench(GRID));
+    let found = Likeness::new(&sums, &context(GRID));
     // Four sentences of two tokens make three batches, of 3, 3 and 2 tokens: none is large enough.
     assert_eq!((found.tokens, found.sentences, found.batches), (16, 4, 0));
 }
 
 #[test]
 fn without_sentences_there_is_nothing_to_say() {
-    let section = LikenessSection { likeness: Likeness::new(&LikenessSums::new(GRID), &bench(GRID)) };
+    let section = LikenessSection { likeness: Likeness::new(&LikenessSums::new(GRID), &context(GRID)) };
     assert!(section.summary(&default_policy()).to_string().starts_with("No sentence had a token of text"));
     assert_eq!(section.defect(GRID), None);
 }

@@ -8,14 +8,14 @@ use super::sums::ProbeSums;
 use crate::model::grid::{HeadPlace, head_name};
 use crate::stats::block_test::{LeftOut, p_above};
 use crate::stats::bootstrap::{Interval, PerBlock, Resampled};
-use crate::study::metrics::estimates::Bench;
+use crate::study::metrics::estimates::EstimationContext;
 
 /// What the probes of every task come to.
-pub fn tasks(sums: &ProbeSums, scores: &ProbeScores, bench: &Bench) -> Vec<TaskProbes> {
+pub fn tasks(sums: &ProbeSums, scores: &ProbeScores, context: &EstimationContext) -> Vec<TaskProbes> {
     let names = sums.tasks().iter();
     let crowded = |task: usize| sums.folds().iter().any(|fold| fold.tasks[task].is_crowded);
     let of_task = |(number, (name, classes)): (usize, (&String, TaskClasses))| {
-        Measuring::new(number, &classes, scores, bench, sums.widths()).task(name, &classes, crowded(number))
+        Measuring::new(number, &classes, scores, context, sums.widths()).task(name, &classes, crowded(number))
     };
     names.zip(TaskClasses::all(sums)).enumerate().map(of_task).collect()
 }
@@ -24,7 +24,7 @@ pub fn tasks(sums: &ProbeSums, scores: &ProbeScores, bench: &Bench) -> Vec<TaskP
 struct Measuring<'a> {
     number: usize,
     scores: &'a ProbeScores,
-    bench: &'a Bench,
+    context: &'a EstimationContext,
     total: Hits,
     words: PerBlock,
     resampled: Resampled,
@@ -39,7 +39,7 @@ impl<'a> Measuring<'a> {
         number: usize,
         classes: &TaskClasses,
         scores: &'a ProbeScores,
-        bench: &'a Bench,
+        context: &'a EstimationContext,
         widths: Option<Widths>,
     ) -> Self {
         let total = scores.blocks().total().swap_remove(number);
@@ -49,7 +49,7 @@ impl<'a> Measuring<'a> {
             [embedding, hidden, head, together].map(|features| classes.can_train(features))
         });
         let both = classes.words.iter().all(|&words| words > 0);
-        Self { number, scores, bench, total, words, resampled: bench.resamples.sums(&words), trained, both }
+        Self { number, scores, context, total, words, resampled: context.resamples.sums(&words), trained, both }
     }
 
     fn per_block(&self, part: impl Fn(&Hits) -> f64) -> PerBlock {
@@ -57,10 +57,10 @@ impl<'a> Measuring<'a> {
     }
 
     fn interval(&self, hits: &PerBlock) -> Option<Interval> {
-        if self.bench.resamples.is_empty() {
+        if self.context.resamples.is_empty() {
             return None;
         }
-        self.bench.resamples.sums(hits).over(&self.resampled)
+        self.context.resamples.sums(hits).over(&self.resampled)
     }
 
     fn share(&self, known: bool, part: impl Fn(&Hits) -> f64) -> Share {
@@ -73,9 +73,9 @@ impl<'a> Measuring<'a> {
 
     fn task(&self, name: &str, classes: &TaskClasses, is_crowded: bool) -> TaskProbes {
         let [on_embeddings, on_inputs, ..] = self.trained;
-        let heads: Vec<HeadProbe> = (0..self.bench.grid.count()).map(|place| self.head(place)).collect();
-        let layers = (0..self.bench.grid.layers).map(|layer| {
-            let own = &heads[layer * self.bench.grid.heads..][..self.bench.grid.heads];
+        let heads: Vec<HeadProbe> = (0..self.context.grid.count()).map(|place| self.head(place)).collect();
+        let layers = (0..self.context.grid.layers).map(|layer| {
+            let own = &heads[layer * self.context.grid.heads..][..self.context.grid.heads];
             self.layer(layer, own, on_inputs)
         });
         TaskProbes {
@@ -95,10 +95,10 @@ impl<'a> Measuring<'a> {
     fn layer(&self, layer: usize, heads: &[HeadProbe], on_inputs: bool) -> LayerProbe {
         let gains: Vec<f64> = heads.iter().filter_map(|head| head.gain).collect();
         let known = !gains.is_empty();
-        let first = layer * self.bench.grid.heads;
-        let count = self.bench.grid.heads as f64;
+        let first = layer * self.context.grid.heads;
+        let count = self.context.grid.heads as f64;
         let mean = |hits: &Hits| {
-            let own = &hits.heads[first..][..self.bench.grid.heads];
+            let own = &hits.heads[first..][..self.context.grid.heads];
             own.iter().map(|head| head.together as f64).sum::<f64>() / count - hits.embedding as f64
         };
         let best = heads.iter().filter_map(|head| Some((head, head.gain?)));
@@ -115,7 +115,7 @@ impl<'a> Measuring<'a> {
 
     fn head(&self, place: usize) -> HeadProbe {
         let [_, _, on_contexts, on_both] = self.trained;
-        let (layer, head) = self.bench.grid.at(place);
+        let (layer, head) = self.context.grid.at(place);
         let both = self.share(on_both, |hits| hits.heads[place].together as f64);
         let gain = |hits: &Hits| hits.heads[place].together as f64 - hits.embedding as f64;
         let gained = self.share(on_both, gain);

@@ -15,9 +15,9 @@ use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
 use crate::passes::control::ControlKind;
-use crate::passes::observer::{self, Observer, watching};
+use crate::passes::observer::{self, Observer, observer_of};
 use crate::passes::pass::Pass;
-use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::{Section, section};
 use crate::study::{About, Card, Caveat, Judged, Observed, Study, Subject};
 use fit::Probes;
@@ -61,21 +61,21 @@ impl Study for LinearProbes {
     fn observer(&self, place: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
         let (grid, asked) = (subject.grid, subject.probes);
         if place == SUMS {
-            return watching(ProbeSums::new(grid, asked));
+            return observer_of(ProbeSums::new(grid, asked));
         }
         let sums = subject.own.first().map(|own| observer::sums::<ProbeSums>(own.sums));
         let probes = sums.map_or_else(Probes::default, |sums| Probes::new(sums, subject.threads));
-        watching(ProbeScores::new(grid, asked, probes))
+        observer_of(ProbeScores::new(grid, asked, probes))
     }
 
     fn restore(&self, place: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
         if place == SUMS { observer::restored::<ProbeSums>(bytes) } else { observer::restored::<ProbeScores>(bytes) }
     }
 
-    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
         let (sums, scores) = (observer::sums(observed[SUMS].sums), observer::sums(observed[SCORES].sums));
-        let probes = measure::tasks(sums, scores, bench);
-        (Estimates::none(bench.grid.count()), Box::new(ProbesSection { probes }))
+        let probes = measure::tasks(sums, scores, context);
+        (Estimates::none(context.grid.count()), Box::new(ProbesSection { probes }))
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

@@ -15,7 +15,7 @@ use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{Lent, Sums};
+use crate::passes::observer::{HeadInput, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
@@ -154,13 +154,13 @@ impl ProbeScores {
 
 /// A sequence as these sums see it.
 #[derive(Debug)]
-pub struct Begun {
+pub struct SequenceState {
     number: usize,
     words: Vec<Placed>,
 }
 
 impl Sums for ProbeScores {
-    type Begun = Begun;
+    type SequenceState = SequenceState;
 
     fn needs(&self) -> Needs {
         Needs { contexts: true, hidden_states: true, ..Needs::default() }
@@ -170,12 +170,14 @@ impl Sums for ProbeScores {
         self.at_work.embeddings.clone_from(&known.embeddings);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Begun {
+    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
         let Self { blocks, at_work, .. } = self;
         let AtWork { probes, embeddings, pack, words: known, .. } = at_work;
         let (number, block, fold) = (pack.begin(), block_of(sequence.family.number), fold_of(sequence.family.number));
         let mut words = Vec::new();
-        let Some(trained) = probes.folds.as_ref().map(|folds| &folds[1 - fold]) else { return Begun { number, words } };
+        let Some(trained) = probes.folds.as_ref().map(|folds| &folds[1 - fold]) else {
+            return SequenceState { number, words };
+        };
         let mut seen = vec![false; probes.tasks.len()];
         for (word, tokens) in sequence.words.iter().enumerate() {
             let class = |(task, class): (&TaskClasses, Option<&str>)| {
@@ -205,20 +207,20 @@ impl Sums for ProbeScores {
         for (hits, _) in blocks[block].iter_mut().zip(seen).filter(|(_, seen)| *seen) {
             hits.sentences += u64::from(sequence.family.is_first);
         }
-        Begun { number, words }
+        SequenceState { number, words }
     }
 
-    fn looks(begun: &Begun) -> bool {
+    fn looks(begun: &SequenceState) -> bool {
         !begun.words.is_empty()
     }
 
-    fn hidden_states(&mut self, begun: &mut Begun, layer: usize, states: Rows<'_>) {
+    fn hidden_states(&mut self, begun: &mut SequenceState, layer: usize, states: Rows<'_>) {
         if layer < self.grid.layers {
             self.at_work.pack.input(&begun.words, states);
         }
     }
 
-    fn head(&mut self, begun: &mut Begun, lent: &mut Lent<'_>) {
+    fn head(&mut self, begun: &mut SequenceState, lent: &mut HeadInput<'_>) {
         let (layer, head, heads) = (lent.view.layer, lent.view.head, self.grid.heads);
         if let Some(context) = lent.view.context {
             self.at_work.pack.context(&begun.words, (head, heads), context);
@@ -228,7 +230,7 @@ impl Sums for ProbeScores {
         }
     }
 
-    fn end(&mut self, _: Begun) {
+    fn end(&mut self, _: SequenceState) {
         if self.at_work.pack.end() {
             mem::take(&mut self.at_work.words);
         }

@@ -13,7 +13,7 @@ use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{Lent, Sums};
+use crate::passes::observer::{HeadInput, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::block_of;
@@ -258,13 +258,13 @@ fn sum_of<'a>(words: &[At], width: usize, rows: impl Fn(&At) -> (&'a Vec<f32>, u
 
 /// A sequence as these sums see it.
 #[derive(Debug)]
-pub struct Begun {
+pub struct SequenceState {
     number: usize,
     words: Vec<Placed>,
 }
 
 impl Sums for ProbeSums {
-    type Begun = Begun;
+    type SequenceState = SequenceState;
 
     fn needs(&self) -> Needs {
         Needs { contexts: true, hidden_states: true, ..Needs::default() }
@@ -274,7 +274,7 @@ impl Sums for ProbeSums {
         self.at_work.embeddings.clone_from(&known.embeddings);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Begun {
+    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
         let Self { tasks, folds, at_work, .. } = self;
         let AtWork { embeddings, pack, classes: of_classes, buckets, .. } = at_work;
         let (number, fold) = (pack.begin(), fold_of(sequence.family.number));
@@ -302,20 +302,20 @@ impl Sums for ProbeSums {
             }
             words.push(Placed { at, tokens: tokens.clone() });
         }
-        Begun { number, words }
+        SequenceState { number, words }
     }
 
-    fn looks(begun: &Begun) -> bool {
+    fn looks(begun: &SequenceState) -> bool {
         !begun.words.is_empty()
     }
 
-    fn hidden_states(&mut self, begun: &mut Begun, layer: usize, states: Rows<'_>) {
+    fn hidden_states(&mut self, begun: &mut SequenceState, layer: usize, states: Rows<'_>) {
         if layer < self.grid.layers {
             self.at_work.pack.input(&begun.words, states);
         }
     }
 
-    fn head(&mut self, begun: &mut Begun, lent: &mut Lent<'_>) {
+    fn head(&mut self, begun: &mut SequenceState, lent: &mut HeadInput<'_>) {
         let (layer, head, heads) = (lent.view.layer, lent.view.head, self.grid.heads);
         if let Some(context) = lent.view.context {
             self.at_work.pack.context(&begun.words, (head, heads), context);
@@ -325,7 +325,7 @@ impl Sums for ProbeSums {
         }
     }
 
-    fn end(&mut self, _: Begun) {
+    fn end(&mut self, _: SequenceState) {
         if self.at_work.pack.end() {
             self.at_work.classes.clear();
             self.at_work.buckets.clear();

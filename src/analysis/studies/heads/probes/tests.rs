@@ -15,7 +15,7 @@ use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::HeadView;
 use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::Panel;
+use crate::passes::observer::ObserverSet;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
@@ -45,7 +45,7 @@ pub(super) fn shown(observer: Box<dyn Observer>, first: u64, sentences: &[Vec<Ma
     let table: Vec<f32> =
         [[0.0; 2]].into_iter().chain(sentences.iter().flatten().map(|word| word.embedding)).flatten().collect();
     let embeddings = Some(WordEmbeddings::new(Arc::new(table), 2));
-    let mut panel = Panel::new(vec![observer]);
+    let mut panel = ObserverSet::new(vec![observer]);
     panel.begin_pass(&Beforehand { embeddings, ..Beforehand::default() });
     let (mut id, mut index) = (0, first);
     for pack in sentences.chunks(3) {
@@ -94,8 +94,8 @@ fn run(sentences: &[Vec<Made>], asked: &[String]) -> [Box<dyn Observer>; 2] {
 pub(super) fn probed(sentences: &[Vec<Made>], asked: &[String], resamples: Resamples) -> Vec<TaskProbes> {
     let both = run(sentences, asked);
     let observed = both.each_ref().map(|sums| Observed { sums: &**sums, left_out: 0 });
-    let bench = Bench { grid: GRID, threads: NonZeroUsize::MIN, resamples, leaves_out: false };
-    let (_, mut found) = LinearProbes.measure(&observed, &bench);
+    let context = EstimationContext { grid: GRID, threads: NonZeroUsize::MIN, resamples, leaves_out: false };
+    let (_, mut found) = LinearProbes.measure(&observed, &context);
     found.correct(&default_policy());
     assert_eq!(found.defect(GRID), None);
     section::<ProbesSection>(&*found).probes.clone()

@@ -12,10 +12,10 @@ use std::ops::RangeInclusive;
 
 use anyhow::Result;
 
-use crate::passes::observer::{self, Observer, sums, watching};
+use crate::passes::observer::{self, Observer, observer_of, sums};
 use crate::study::aim::Aim;
 use crate::study::labels::{Detector, Label};
-use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric;
 use crate::study::metrics::metric::Keys;
@@ -43,7 +43,7 @@ impl Study for Attention {
     }
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        watching(AttentionSums::new(subject.grid))
+        observer_of(AttentionSums::new(subject.grid))
     }
 
     fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
@@ -79,7 +79,7 @@ impl Study for Attention {
         aims::of(&label.label).map(|(aim, metric)| (aim, Some(metric)))
     }
 
-    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
         let sums: &AttentionSums = sums(observed[0].sums);
         let blocks = sums.blocks().with_total();
         let of_head = |number: Option<usize>, place: usize| {
@@ -90,7 +90,7 @@ impl Study for Attention {
             let block = blocks.at(number);
             Seen::new(&block.exposure, &blocks.total().exposure, &block.uniform).chances()
         };
-        (Estimates::new(&columns(self), bench, of_head, of_chance), Box::new(Nothing))
+        (Estimates::new(&columns(self), context, of_head, of_chance), Box::new(Nothing))
     }
 
     fn caveats(&self, judged: &Judged<'_>) -> Vec<&'static Caveat> {

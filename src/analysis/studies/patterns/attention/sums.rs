@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::tokens::{self, RowBuffers, TokenExposure, TokenSums};
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Lent, Sums};
+use crate::passes::observer::{HeadInput, Sums};
 use crate::sequences::fold::roles::TokenRoles;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -86,23 +86,23 @@ impl AttentionSums {
 
 /// A sequence as the token level sees it.
 #[derive(Debug)]
-pub struct Begun {
+pub struct SequenceState {
     block: usize,
     roles: TokenRoles,
 }
 
 impl Sums for AttentionSums {
-    type Begun = Begun;
+    type SequenceState = SequenceState;
 
-    fn begin(&mut self, sequence: &Sequence) -> Begun {
+    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
         let (block, roles) = (block_of(sequence.family.number), TokenRoles::new(sequence));
         let sums = &mut self.blocks[block];
         sums.exposure.add(&roles);
         sums.uniform.add(&tokens::observe(&roles, self.uniform.view(sequence.ids.len()), &mut self.row));
-        Begun { block, roles }
+        SequenceState { block, roles }
     }
 
-    fn head(&mut self, begun: &mut Begun, lent: &mut Lent<'_>) {
+    fn head(&mut self, begun: &mut SequenceState, lent: &mut HeadInput<'_>) {
         let view = lent.attention();
         let head = self.grid.index(view.layer, view.head);
         self.blocks[begun.block].heads[head].add(&tokens::observe(&begun.roles, view, &mut self.row));

@@ -13,11 +13,11 @@ use std::ops::RangeInclusive;
 use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
-use crate::passes::observer::{self, Observer, watching};
+use crate::passes::observer::{self, Observer, observer_of};
 use crate::passes::pass::{Pass, Sequences};
 use crate::study::labels::Detector;
 use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric;
 use crate::study::metrics::metric::Keys;
@@ -54,7 +54,7 @@ impl Study for Antecedents {
     }
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        watching(CoreferenceSums::new(subject.grid, subject.from))
+        observer_of(CoreferenceSums::new(subject.grid, subject.from))
     }
 
     fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
@@ -73,14 +73,14 @@ impl Study for Antecedents {
         const { &[labels::COREFERENCE] }
     }
 
-    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
         let sums = observer::sums::<CoreferenceSums>(observed[0].sums);
         let blocks = sums.blocks().with_total();
         let best = best_baselines(blocks.total());
         let of_head = |number: Option<usize>, place: usize| Seen::head(blocks.at(number), best, place).values();
         let of_chance = |number: Option<usize>| Seen::chance(blocks.at(number), best).values();
-        let section = CoreferenceSection { coreference: Coreference::new(sums, bench) };
-        (Estimates::new(&columns(self), bench, of_head, of_chance), Box::new(section))
+        let section = CoreferenceSection { coreference: Coreference::new(sums, context) };
+        (Estimates::new(&columns(self), context, of_head, of_chance), Box::new(section))
     }
 
     fn figures(&self, found: &dyn Section, _: &Policy) -> Vec<Figure> {

@@ -13,7 +13,7 @@ use crate::model::grid::{HeadGrid, head_name};
 use crate::stats::bootstrap::{Interval, PerBlock};
 use crate::study::labels::evidence::MIN_QUERIES;
 use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::Bench;
+use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::Section;
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{percent, plain_table, plus_minus};
@@ -103,13 +103,19 @@ pub struct KindIntervals {
 
 impl Coreference {
     /// What these sums come to.
-    pub fn new(sums: &CoreferenceSums, bench: &Bench) -> Self {
+    pub fn new(sums: &CoreferenceSums, context: &EstimationContext) -> Self {
         let Met { windows, mentions, headless, unmatched, unscored } = sums.met();
         let (total, folds) = (sums.blocks().total(), sums.blocks().folds());
         let best = best_baselines(&total);
         let kinds = (0..KINDS.len()).filter(|&kind| total[kind].anaphors > 0).map(|kind| {
             let blocks: Vec<&KindSums> = sums.blocks().iter().map(|block| &block[kind]).collect();
-            KindMetrics::new(kind, &blocks, (&total[kind], folds.each_ref().map(|fold| &fold[kind])), best[kind], bench)
+            KindMetrics::new(
+                kind,
+                &blocks,
+                (&total[kind], folds.each_ref().map(|fold| &fold[kind])),
+                best[kind],
+                context,
+            )
         });
         Self { windows, mentions, headless, unmatched, unscored, kinds: kinds.collect() }
     }
@@ -176,14 +182,14 @@ impl KindMetrics {
         blocks: &[&KindSums],
         (total, [even, odd]): (&KindSums, [&KindSums; 2]),
         best: usize,
-        bench: &Bench,
+        context: &EstimationContext,
     ) -> Self {
         let (place, way) = best_head(total);
-        let (layer, head) = bench.grid.at(place);
+        let (layer, head) = context.grid.at(place);
         let share = |right: u64| right as f64 / total.anaphors as f64;
         let per_block = |count: &dyn Fn(usize, &KindSums) -> u64| {
             let counts: PerBlock = std::array::from_fn(|block| count(block, blocks[block]) as f64);
-            bench.resamples.sums(&counts)
+            context.resamples.sums(&counts)
         };
         let anaphors = per_block(&|_, sums| sums.anaphors);
         let right = per_block(&|_, sums| sums.heads[place][way]);

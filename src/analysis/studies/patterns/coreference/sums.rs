@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::anaphors::{BASELINES, KINDS, Window};
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Lent, Sums};
+use crate::passes::observer::{HeadInput, Sums};
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of};
@@ -99,15 +99,15 @@ impl CoreferenceSums {
 
 /// A window as these sums see it.
 #[derive(Debug)]
-pub struct Begun {
+pub struct SequenceState {
     block: usize,
     window: Window,
 }
 
 impl Sums for CoreferenceSums {
-    type Begun = Begun;
+    type SequenceState = SequenceState;
 
-    fn begin(&mut self, sequence: &Sequence) -> Begun {
+    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
         let window = Window::of(sequence);
         let Met { windows, mentions, headless, unmatched, unscored } = &mut self.met;
         *windows += 1;
@@ -128,14 +128,14 @@ impl Sums for CoreferenceSums {
             }
             sums.windows += u64::from(sums.anaphors > before && sequence.family.is_first);
         }
-        Begun { block, window }
+        SequenceState { block, window }
     }
 
-    fn looks(Begun { window, .. }: &Begun) -> bool {
+    fn looks(SequenceState { window, .. }: &SequenceState) -> bool {
         !window.anaphors.is_empty()
     }
 
-    fn head(&mut self, Begun { block, window }: &mut Begun, lent: &mut Lent<'_>) {
+    fn head(&mut self, SequenceState { block, window }: &mut SequenceState, lent: &mut HeadInput<'_>) {
         if window.anaphors.is_empty() {
             return;
         }

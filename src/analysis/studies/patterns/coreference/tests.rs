@@ -9,10 +9,10 @@ use super::anaphors::Window;
 use super::sums::Met;
 use super::*;
 use crate::corpus::{Annotation, Family, Upos};
-use crate::evaluation::results::Findings;
+use crate::evaluation::results::Results;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Folder, Sums, watching};
+use crate::passes::observer::{Folder, Sums, observer_of};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
@@ -164,7 +164,7 @@ fn planted(head: usize, found: &Window) -> Vec<(usize, usize, f32)> {
 }
 
 /// The planted heads over these windows, which the annotation of `labelled` says of.
-fn found(planted_in: &[Sequence], labelled: &[Sequence]) -> Findings {
+fn found(planted_in: &[Sequence], labelled: &[Sequence]) -> Results {
     let mut sums = empty(PLANTED.len());
     for (original, sequence) in planted_in.iter().zip(labelled) {
         let (n, known) = (sequence.ids.len(), Window::of(original));
@@ -179,13 +179,14 @@ fn found(planted_in: &[Sequence], labelled: &[Sequence]) -> Findings {
         }
     }
     let grid = HeadGrid { layers: 1, heads: PLANTED.len() };
-    let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: false };
-    let sums = watching(sums);
+    let context =
+        EstimationContext { grid, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: false };
+    let sums = observer_of(sums);
     let observed = vec![Observed { sums: &*sums, left_out: 0 }];
-    Findings::new(&[(named("coreference").unwrap(), observed)], &bench, &default_policy())
+    Results::new(&[(named("coreference").unwrap(), observed)], &context, &default_policy())
 }
 
-fn labels(findings: &Findings) -> Vec<Vec<String>> {
+fn labels(findings: &Results) -> Vec<Vec<String>> {
     let verdicts = findings.verdicts(&default_policy());
     verdicts.iter().map(|verdict| verdict.labels.iter().map(|label| label.label.clone()).collect()).collect()
 }

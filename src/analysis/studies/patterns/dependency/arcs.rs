@@ -209,14 +209,14 @@ fn add<const N: usize>(sums: &mut [[u64; N]], counts: &[[u64; N]]) {
 /// The arcs of one relation in sentences that are not the first of their family: no independent evidence, so the test of a
 /// head against an offset leaves them out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Later {
+pub struct DuplicateArcs {
     /// Arcs whose head is at each of the [`PLACES`].
     pub words: [u64; PLACES],
     /// Right predictions as in [`Agreement::places`]; `[layers * heads]`, empty without such arcs.
     pub right: Vec<[[u64; PLACES]; 2]>,
 }
 
-impl Later {
+impl DuplicateArcs {
     /// Counts an arc.
     pub fn count(&mut self, arc: &ScoredArc, heads: usize) {
         self.right.resize(heads, [[0; PLACES]; 2]);

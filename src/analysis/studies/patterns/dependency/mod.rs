@@ -19,19 +19,19 @@ use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
 use crate::corpus::relation::ALL;
-use crate::passes::observer::{self, Observer, sums, watching};
+use crate::passes::observer::{self, Observer, observer_of, sums};
 use crate::study::aim::Aim;
 use crate::study::labels::evidence::Direction;
 use crate::study::labels::policy::Policy;
 use crate::study::labels::{Detector, Label};
-use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 use crate::study::section::{Section, section};
 use crate::study::show::figure::Figure;
 use crate::study::show::table::Table;
-use crate::study::upstream::Found;
+use crate::study::upstream::UpstreamResults;
 use crate::study::{Card, Caveat, Judged, Observed, Study, Subject, columns};
 use crate::system::parallel::in_parallel;
 use arcs::RelationSums;
@@ -83,7 +83,7 @@ impl Study for Dependency {
     }
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        watching(DependencySums::new(subject.grid, subject.from))
+        observer_of(DependencySums::new(subject.grid, subject.from))
     }
 
     fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
@@ -102,11 +102,11 @@ impl Study for Dependency {
         const { &[syntactic::SYNTACTIC] }
     }
 
-    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
         let sums: &DependencySums = sums(observed[0].sums);
-        let relations = in_parallel(bench.threads, sums.relations(), |(name, &place)| {
+        let relations = in_parallel(context.threads, sums.relations(), |(name, &place)| {
             let blocks = sums.blocks().iter().map(|block| block.get(place)).collect::<Vec<_>>();
-            RelationMetrics::new(name, &blocks, (&sums.agreements()[place], &sums.later()[place]), bench)
+            RelationMetrics::new(name, &blocks, (&sums.agreements()[place], &sums.later()[place]), context)
         });
 
         let none = RelationSums::default();
@@ -130,12 +130,15 @@ impl Study for Dependency {
                 })
                 .collect()
         };
-        let estimates = Estimates::new(&columns(self), bench, of_head, of_chance);
+        let estimates = Estimates::new(&columns(self), context, of_head, of_chance);
         (estimates, Box::new(Relations { relations, tests: Tests::default() }))
     }
 
-    fn found(&self, _: &[Observed<'_>], judged: &Judged<'_>) -> Found {
-        Found { claims: section::<Relations>(judged.section).claims(judged.verdicts), ..Found::default() }
+    fn found(&self, _: &[Observed<'_>], judged: &Judged<'_>) -> UpstreamResults {
+        UpstreamResults {
+            claims: section::<Relations>(judged.section).claims(judged.verdicts),
+            ..UpstreamResults::default()
+        }
     }
 
     fn aim(&self, label: &Label) -> Option<(Aim, Option<String>)> {

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::arcs::{Agreement, Later, Predictions, RelationSums, ScoredArc, scored_arcs};
+use super::arcs::{Agreement, DuplicateArcs, Predictions, RelationSums, ScoredArc, scored_arcs};
 use super::tags::CUES;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Lent, Sums};
+use crate::passes::observer::{HeadInput, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{BLOCKS, block_of};
@@ -22,7 +22,7 @@ pub struct DependencySums {
     /// For each relation, by its place, where heads and baselines are right on the same arcs.
     agreements: Vec<Agreement>,
     /// For each relation, by its place, what of it is in sentences that are not the first of their family.
-    later: Vec<Later>,
+    later: Vec<DuplicateArcs>,
     /// `[BLOCKS]`: each block's relations by their places; shorter where the last ones were not met.
     blocks: Vec<Vec<RelationSums>>,
     #[serde(skip)]
@@ -43,7 +43,7 @@ impl DependencySums {
         blocks: Vec<Vec<RelationSums>>,
         agreements: Vec<Agreement>,
     ) -> Self {
-        let later = vec![Later::default(); relations.len()];
+        let later = vec![DuplicateArcs::default(); relations.len()];
         Self { grid, from, relations, agreements, later, blocks, predictions: Predictions::default() }
     }
 
@@ -64,7 +64,7 @@ impl DependencySums {
 
     /// The part in sentences that are not the first of their family, over all blocks; by the places of
     /// [`DependencySums::relations`].
-    pub fn later(&self) -> &[Later] {
+    pub fn later(&self) -> &[DuplicateArcs] {
         &self.later
     }
 
@@ -77,7 +77,7 @@ impl DependencySums {
 
     /// Makes room for every relation that has a place.
     fn resize(&mut self) {
-        self.later.resize(self.relations.len(), Later::default());
+        self.later.resize(self.relations.len(), DuplicateArcs::default());
         self.agreements.resize(self.relations.len(), Agreement::default());
         self.agreements.iter_mut().for_each(|agreement| agreement.resize(self.grid.count()));
     }
@@ -122,16 +122,16 @@ fn at(block: &mut Vec<RelationSums>, place: usize) -> &mut RelationSums {
 
 /// The block and the scored arcs of a sequence.
 #[derive(Debug)]
-pub struct Begun {
+pub struct SequenceState {
     block: usize,
     is_first: bool,
     arcs: Vec<ScoredArc>,
 }
 
 impl Sums for DependencySums {
-    type Begun = Begun;
+    type SequenceState = SequenceState;
 
-    fn begin(&mut self, sequence: &Sequence) -> Begun {
+    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
         let (relations, heads) = (&mut self.relations, self.grid.count());
         let tree = sequence.tree.as_deref().unwrap_or_default();
         let arcs = scored_arcs(tree, &sequence.annotations, |name| place(relations, name));
@@ -152,10 +152,10 @@ impl Sums for DependencySums {
                 }
             }
         }
-        Begun { block, is_first, arcs }
+        SequenceState { block, is_first, arcs }
     }
 
-    fn head(&mut self, Begun { block, is_first, arcs }: &mut Begun, lent: &mut Lent<'_>) {
+    fn head(&mut self, SequenceState { block, is_first, arcs }: &mut SequenceState, lent: &mut HeadInput<'_>) {
         if arcs.is_empty() {
             return;
         }
@@ -275,7 +275,7 @@ mod tests {
         let later = &both.later()[place];
         assert_eq!((later.words[minus_one], later.right((0, 0), minus_one)), (3, [3, 3]));
         assert_eq!(both.agreements()[place].places[0][0][minus_one], 6);
-        assert_eq!(sums.later()[sums.relations()["nsubj"]], Later::default());
+        assert_eq!(sums.later()[sums.relations()["nsubj"]], DuplicateArcs::default());
         assert!(both.fits(both.grid, both.from) && both.in_order().later() == both.later());
     }
 

@@ -15,8 +15,8 @@ mod tests;
 use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
-use crate::passes::observer::{self, Observer, watching};
-use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::passes::observer::{self, Observer, observer_of};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric;
 use crate::study::metrics::metric::Keys;
@@ -47,7 +47,7 @@ impl Study for Explained {
     }
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        watching(ExplainedSums::new(subject.grid))
+        observer_of(ExplainedSums::new(subject.grid))
     }
 
     fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
@@ -58,16 +58,16 @@ impl Study for Explained {
         metric::listed(METRICS)
     }
 
-    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
         let sums: &ExplainedSums = observer::sums(observed[0].sums);
-        let shares = shares(sums, bench);
+        let shares = shares(sums, context);
         let blocks = sums.blocks().with_total();
         let seen = |block: Option<usize>, head: Option<usize>| {
             Seen { shares: &shares, sums: blocks.at(block), head, block }.values()
         };
         let of_head = |block: Option<usize>, place: usize| seen(block, Some(place));
         let of_chance = |block: Option<usize>| seen(block, None);
-        let estimates = Estimates::new(&columns(self), bench, of_head, of_chance);
+        let estimates = Estimates::new(&columns(self), context, of_head, of_chance);
         (estimates, Box::new(ExplainedSection { explained: Summed::new(&shares) }))
     }
 

@@ -7,7 +7,7 @@ use super::observe::{Columns, Seen, observe};
 use super::sentence::{FORMS, PAIRS, Products, SentenceCues};
 use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{Lent, Sums};
+use crate::passes::observer::{HeadInput, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of};
@@ -98,7 +98,7 @@ impl ExplainedSums {
 
 /// A sentence with its cues.
 #[derive(Debug)]
-pub struct Begun {
+pub struct SequenceState {
     block: usize,
     cues: SentenceCues,
     /// Which forms it has rows for.
@@ -106,13 +106,13 @@ pub struct Begun {
 }
 
 impl Sums for ExplainedSums {
-    type Begun = Begun;
+    type SequenceState = SequenceState;
 
     fn begin_pass(&mut self, known: &Beforehand) {
         self.known.clone_from(known);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Begun {
+    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
         let block = block_of(sequence.family.number);
         let (cues, products) = SentenceCues::new(sequence, &self.known);
         for (sums, products) in self.blocks[block].iter_mut().zip(&products) {
@@ -120,10 +120,10 @@ impl Sums for ExplainedSums {
                 sums.count(products, sequence.family.is_first);
             }
         }
-        Begun { block, cues, forms: products.map(|products| products.is_some()) }
+        SequenceState { block, cues, forms: products.map(|products| products.is_some()) }
     }
 
-    fn head(&mut self, Begun { block, cues, forms }: &mut Begun, lent: &mut Lent<'_>) {
+    fn head(&mut self, SequenceState { block, cues, forms }: &mut SequenceState, lent: &mut HeadInput<'_>) {
         let view = lent.attention();
         let place = self.grid.index(view.layer, view.head);
         let Seen { products, squares } = observe(cues, lent.text(), view, &mut self.columns);

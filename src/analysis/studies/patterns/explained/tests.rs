@@ -11,7 +11,7 @@ use crate::model::forward::WordEmbeddings;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::Panel;
+use crate::passes::observer::ObserverSet;
 use crate::sequences::counts::Counting;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -52,7 +52,7 @@ fn explained(corpus: &[Sequence], heads: &[Head]) -> (Estimates, Box<dyn Section
     corpus.iter().for_each(|sequence| counting.add(sequence));
     let grid = HeadGrid { layers: 1, heads: heads.len() };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
-    let mut panel = Panel::new(vec![Explained.observer(0, &subject)]);
+    let mut panel = ObserverSet::new(vec![Explained.observer(0, &subject)]);
     let counts = Some(Arc::new(counting.finish()));
     panel.begin_pass(&Beforehand { embeddings: Some(embeddings()), counts, ..Beforehand::default() });
     for sequence in corpus {
@@ -69,8 +69,9 @@ fn explained(corpus: &[Sequence], heads: &[Head]) -> (Estimates, Box<dyn Section
         panel.end();
     }
     let observers = panel.into_observers();
-    let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: false };
-    Explained.measure(&[Observed { sums: &*observers[0], left_out: 0 }], &bench)
+    let context =
+        EstimationContext { grid, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: false };
+    Explained.measure(&[Observed { sums: &*observers[0], left_out: 0 }], &context)
 }
 
 /// Without any preference a row has nothing to explain, so each head here has a little noise.

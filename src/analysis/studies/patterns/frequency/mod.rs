@@ -10,11 +10,11 @@ use anyhow::Result;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use crate::passes::observer::{self, Observer, sums, watching};
+use crate::passes::observer::{self, Observer, observer_of, sums};
 use crate::study::labels::content::{assess_content, thresholds};
 use crate::study::labels::policy::{Policy, Threshold};
 use crate::study::labels::{Detector, Parameter, Shown};
-use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric;
 use crate::study::metrics::metric::{Fraction, Keys};
@@ -96,7 +96,7 @@ impl Study for Frequency {
     }
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        watching(FrequencySums::new(subject.grid))
+        observer_of(FrequencySums::new(subject.grid))
     }
 
     fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
@@ -111,7 +111,7 @@ impl Study for Frequency {
         const { &[RARE_WORDS] }
     }
 
-    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
         let sums: &FrequencySums = sums(observed[0].sums);
         let (blocks, rates, uniform) = (sums.blocks().with_total(), sums.rates(), HeadSums::default());
         let seen = |block: &FrequencyBlock, sums: &HeadSums, of_chance: bool| -> Vec<Fraction> {
@@ -127,7 +127,7 @@ impl Study for Frequency {
         };
         let of_chance = |number: Option<usize>| seen(blocks.at(number), &uniform, true);
         let frequency = Counted { queries: blocks.total().exposure.others };
-        (Estimates::new(&columns(self), bench, of_head, of_chance), Box::new(FrequencySection { frequency }))
+        (Estimates::new(&columns(self), context, of_head, of_chance), Box::new(FrequencySection { frequency }))
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

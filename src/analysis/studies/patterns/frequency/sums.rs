@@ -10,7 +10,7 @@ use crate::linalg::search::{first_at_least, largest};
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{Lent, Sums};
+use crate::passes::observer::{HeadInput, Sums};
 use crate::sequences::counts::TokenCounts;
 use crate::sequences::fold::text::TextAttention;
 use crate::sequences::fold::words::FromToken;
@@ -258,19 +258,19 @@ fn favourite(sentence: &Commonness, row: &[f32], query: usize, own: f32) -> usiz
 
 /// The block of a sequence, and its tokens.
 #[derive(Debug)]
-pub struct Begun {
+pub struct SequenceState {
     block: usize,
     sentence: Option<Commonness>,
 }
 
 impl Sums for FrequencySums {
-    type Begun = Begun;
+    type SequenceState = SequenceState;
 
     fn begin_pass(&mut self, known: &Beforehand) {
         self.counts.clone_from(&known.counts);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Begun {
+    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
         let (block, is_first) = (block_of(sequence.family.number), sequence.family.is_first);
         let sentence = self.counts.as_ref().and_then(|counts| Commonness::new(sequence, counts));
         if let Some(sentence) = &sentence {
@@ -293,10 +293,10 @@ impl Sums for FrequencySums {
                 pairs.add(sentence.others().flat_map(pair));
             }
         }
-        Begun { block, sentence }
+        SequenceState { block, sentence }
     }
 
-    fn head(&mut self, Begun { block, sentence }: &mut Begun, lent: &mut Lent<'_>) {
+    fn head(&mut self, SequenceState { block, sentence }: &mut SequenceState, lent: &mut HeadInput<'_>) {
         let Some(sentence) = sentence else { return };
         let view = lent.attention();
         let head = self.grid.index(view.layer, view.head);

@@ -5,11 +5,11 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::*;
-use crate::evaluation::results::Findings;
+use crate::evaluation::results::Results;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::Panel;
+use crate::passes::observer::ObserverSet;
 use crate::sequences::counts::Counting;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -47,7 +47,7 @@ fn corpus() -> Vec<Sequence> {
 }
 
 /// The findings on heads over a corpus.
-fn findings(corpus: &[Sequence], heads: &[Head]) -> Findings {
+fn findings(corpus: &[Sequence], heads: &[Head]) -> Results {
     let mut counting = Counting::default();
     corpus.iter().for_each(|sequence| counting.add(sequence));
     // Elsewhere each common token is there five times more.
@@ -56,7 +56,7 @@ fn findings(corpus: &[Sequence], heads: &[Head]) -> Findings {
     counting.add(&elsewhere);
     let grid = HeadGrid { layers: 1, heads: heads.len() };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
-    let mut panel = Panel::new(vec![Frequency.observer(0, &subject)]);
+    let mut panel = ObserverSet::new(vec![Frequency.observer(0, &subject)]);
     panel.begin_pass(&Beforehand { counts: Some(Arc::new(counting.finish())), ..Beforehand::default() });
     for sequence in corpus {
         let n = sequence.ids.len();
@@ -73,12 +73,13 @@ fn findings(corpus: &[Sequence], heads: &[Head]) -> Findings {
         panel.end();
     }
     let observers = panel.into_observers();
-    let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
+    let context =
+        EstimationContext { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
     let seen = vec![Observed { sums: &*observers[0], left_out: 0 }];
-    Findings::new(&[(named("frequency").unwrap(), seen)], &bench, &default_policy())
+    Results::new(&[(named("frequency").unwrap(), seen)], &context, &default_policy())
 }
 
-fn labels(findings: &Findings) -> Vec<Vec<String>> {
+fn labels(findings: &Results) -> Vec<Vec<String>> {
     let names = |verdict: Verdict| verdict.labels.into_iter().map(|label| label.label).collect();
     findings.verdicts(&default_policy()).into_iter().map(names).collect()
 }
@@ -161,14 +162,15 @@ fn shares_by_hand() {
     // 1200 places in a row have each of the 600 kinds twice: 1203 tokens with the three.
     let grid = HeadGrid { layers: 1, heads: 1 };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
-    let mut panel = Panel::new(vec![Frequency.observer(0, &subject)]);
+    let mut panel = ObserverSet::new(vec![Frequency.observer(0, &subject)]);
     panel.begin_pass(&Beforehand { counts: Some(Arc::new(counting.finish())), ..Beforehand::default() });
     panel.begin([&sequence].into_iter());
     panel.head(0, &sequence, AttentionView::new(0, 0, 5, &weights).into());
     panel.end();
     let observers = panel.into_observers();
-    let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
-    let (estimates, _) = Frequency.measure(&[Observed { sums: &*observers[0], left_out: 0 }], &bench);
+    let context =
+        EstimationContext { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
+    let (estimates, _) = Frequency.measure(&[Observed { sums: &*observers[0], left_out: 0 }], &context);
     let close = |of: &crate::study::metrics::metric::Values, name: &str, by_hand: f64| {
         let value = of.get(name, None).unwrap().unwrap();
         assert!((value - by_hand).abs() < 1e-6, "{name}: {value}, not {by_hand}");

@@ -9,9 +9,9 @@ mod sums;
 
 use anyhow::Result;
 
-use crate::passes::observer::{self, Observer, sums, watching};
+use crate::passes::observer::{self, Observer, observer_of, sums};
 use crate::study::labels::Detector;
-use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric;
 use crate::study::metrics::metric::Keys;
@@ -37,7 +37,7 @@ impl Study for Norms {
     }
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        watching(AllNorms::new(subject.grid))
+        observer_of(AllNorms::new(subject.grid))
     }
 
     fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
@@ -52,10 +52,10 @@ impl Study for Norms {
         const { &[sinks::NO_OP, sinks::PARKED, sinks::CONSTANT, sinks::BROADCAST, sinks::USED] }
     }
 
-    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
         let sums: &AllNorms = sums(observed[0].sums);
-        let (grid, blocks) = (bench.grid, sums.blocks().with_total());
-        let shares = in_parallel(bench.threads, 0..grid.count(), |place| Shares::new(sums, blocks.total(), place));
+        let (grid, blocks) = (context.grid, sums.blocks().with_total());
+        let shares = in_parallel(context.threads, 0..grid.count(), |place| Shares::new(sums, blocks.total(), place));
         let seen = |number: Option<usize>, place: usize| {
             Seen::new((number, blocks.at(number), blocks.total()), grid, place, &shares[place])
         };
@@ -63,7 +63,7 @@ impl Study for Norms {
         // What chance is depends on the head; what the metrics rest on does not.
         let of_chance = |number: Option<usize>| of_head(number, 0).iter().map(metric::Fraction::unknown).collect();
         let chance = (0..grid.count()).map(|place| seen(None, place).chances());
-        let estimates = Estimates::new(&columns(self), bench, of_head, of_chance);
+        let estimates = Estimates::new(&columns(self), context, of_head, of_chance);
         (estimates.with_own_chance(&columns(self), chance), Box::new(Nothing))
     }
 

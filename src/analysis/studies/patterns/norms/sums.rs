@@ -6,7 +6,7 @@ use super::head_sums::{NormSums, SINK_KINDS, VECTORS};
 use super::observe::{Buffers, Written, observe};
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Lent, Sums};
+use crate::passes::observer::{HeadInput, Sums};
 use crate::sequences::fold::roles::{OFFSETS, TokenRoles};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -137,25 +137,25 @@ impl AllNorms {
 
 /// A sequence as this study sees it.
 #[derive(Debug)]
-pub struct Begun {
+pub struct SequenceState {
     block: usize,
     roles: TokenRoles,
 }
 
 impl Sums for AllNorms {
-    type Begun = Begun;
+    type SequenceState = SequenceState;
 
     fn needs(&self) -> Needs {
         Needs { values: true, value_norms: true, outputs: true, ..Needs::ATTENTION }
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Begun {
+    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
         let (block, roles) = (block_of(sequence.family.number), TokenRoles::new(sequence));
         self.blocks[block].exposure.add(&roles);
-        Begun { block, roles }
+        SequenceState { block, roles }
     }
 
-    fn head(&mut self, begun: &mut Begun, lent: &mut Lent<'_>) {
+    fn head(&mut self, begun: &mut SequenceState, lent: &mut HeadInput<'_>) {
         let head = Written::new(&lent.view);
         let place = self.grid.index(lent.view.layer, lent.view.head);
         if self.grams[place].is_empty() {

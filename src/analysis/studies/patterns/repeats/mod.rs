@@ -10,12 +10,12 @@ use anyhow::Result;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use crate::passes::observer::{self, Observer, watching};
+use crate::passes::observer::{self, Observer, observer_of};
 use crate::passes::pass::{Pass, Sequences};
 use crate::sequences::derived::repeats::Repeats;
 use crate::study::labels::Detector;
 use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric;
 use crate::study::metrics::metric::Keys;
@@ -50,7 +50,7 @@ impl Study for RepeatedTokens {
     fn observer(&self, place: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
         let sums = RepeatSums::new(subject.grid);
         // The weights are the same in both passes.
-        watching(if PASSES[place].masked { sums } else { sums.weighing() })
+        observer_of(if PASSES[place].masked { sums } else { sums.weighing() })
     }
 
     fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
@@ -65,7 +65,7 @@ impl Study for RepeatedTokens {
         const { &[labels::DUPLICATE_TOKEN, labels::INDUCTION, labels::INDUCTION_MIRROR, labels::MASKED_COPY] }
     }
 
-    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
         let both = RepeatSums::both(observed.iter().map(|observed| observer::sums::<RepeatSums>(observed.sums)));
         let blocks = both.blocks().with_total();
         let of_head = |number: Option<usize>, place: usize| {
@@ -80,7 +80,7 @@ impl Study for RepeatedTokens {
         let of_chance = |number: Option<usize>| Seen::chances(&blocks.at(number).exposure, number.is_none());
         let [plain, masked] = blocks.total().exposure.sequences;
         let section = RepeatsSection { repeats: Made { plain, masked } };
-        (Estimates::new(&columns(self), bench, of_head, of_chance), Box::new(section))
+        (Estimates::new(&columns(self), context, of_head, of_chance), Box::new(section))
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

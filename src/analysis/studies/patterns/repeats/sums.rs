@@ -6,7 +6,7 @@ use super::copying;
 use crate::model::forward::Encoder;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Lent, Sums};
+use crate::passes::observer::{HeadInput, Sums};
 use crate::sequences::derived::repeats::Copies;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -152,7 +152,7 @@ pub struct Sought {
 
 /// A sequence as these sums see it.
 #[derive(Debug)]
-pub struct Begun {
+pub struct SequenceState {
     block: usize,
     text: std::ops::Range<usize>,
     sought: Vec<Sought>,
@@ -175,18 +175,18 @@ fn sought(copies: &Copies) -> Vec<Sought> {
 }
 
 impl Sums for RepeatSums {
-    type Begun = Begun;
+    type SequenceState = SequenceState;
 
-    fn weigh(&mut self, encoder: &dyn Encoder) {
+    fn inspect_weights(&mut self, encoder: &dyn Encoder) {
         if self.weighs {
             self.copying = copying::scores(encoder, self.grid).unwrap_or_default();
         }
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Begun {
+    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
         let block = block_of(sequence.family.number);
         let Some(copies) = Copies::of(sequence) else {
-            return Begun { block, text: 0..0, sought: Vec::new(), at_offset: Vec::new() };
+            return SequenceState { block, text: 0..0, sought: Vec::new(), at_offset: Vec::new() };
         };
         let (text, sought) = (copies.text.clone(), sought(&copies));
         let offsets = OFFSETS.into_iter().enumerate().flat_map(|(place, offset)| {
@@ -209,10 +209,10 @@ impl Sums for RepeatSums {
             exposure.offset_queries[*place] += 1;
             exposure.offset_uniform[*place] += uniform;
         }
-        Begun { block, text, sought, at_offset }
+        SequenceState { block, text, sought, at_offset }
     }
 
-    fn head(&mut self, begun: &mut Begun, lent: &mut Lent<'_>) {
+    fn head(&mut self, begun: &mut SequenceState, lent: &mut HeadInput<'_>) {
         let view = lent.attention();
         let sums = &mut self.blocks[begun.block].heads[self.grid.index(view.layer, view.head)];
         let (mut mass, mut null) = ([0.0; KEYS], [0.0; KEYS]);

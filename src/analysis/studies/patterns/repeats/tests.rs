@@ -1,7 +1,7 @@
 use super::sums::{NEXT, PREVIOUS, SAME};
 use super::*;
 use crate::corpus::Family;
-use crate::evaluation::results::Findings;
+use crate::evaluation::results::Results;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::HeadView;
 use crate::model::grid::HeadGrid;
@@ -64,13 +64,17 @@ fn labels(most: f32, wanted: impl Fn(usize, usize, usize) -> Option<usize>) -> V
             see(&mut masked, &one, &of(&one));
         }
     }
-    let (plain, masked) = (watching(plain), watching(masked));
+    let (plain, masked) = (observer_of(plain), observer_of(masked));
     let observed = |sums| Observed { sums, left_out: 0 };
     let study: &'static dyn Study = &RepeatedTokens;
-    let bench =
-        Bench { grid: GRID, threads: std::num::NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: false };
+    let context = EstimationContext {
+        grid: GRID,
+        threads: std::num::NonZeroUsize::MIN,
+        resamples: Resamples::new(),
+        leaves_out: false,
+    };
     let observed = vec![(study, vec![observed(&*plain), observed(&*masked)])];
-    let findings = Findings::new(&observed, &bench, &default_policy());
+    let findings = Results::new(&observed, &context, &default_policy());
     findings.verdicts(&default_policy())[0].labels.iter().map(|label| label.label.clone()).collect()
 }
 

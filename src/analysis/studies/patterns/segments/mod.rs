@@ -11,11 +11,11 @@ use anyhow::Result;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use crate::passes::observer::{self, Observer, watching};
+use crate::passes::observer::{self, Observer, observer_of};
 use crate::passes::pass::{Pass, Sequences};
 use crate::study::labels::Detector;
 use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric;
 use crate::study::metrics::metric::Keys;
@@ -45,7 +45,7 @@ impl Study for Segments {
     }
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        watching(SegmentSums::new(subject.grid))
+        observer_of(SegmentSums::new(subject.grid))
     }
 
     fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
@@ -65,7 +65,7 @@ impl Study for Segments {
         const { &[labels::SEGMENT_BLOCK, labels::CLASS] }
     }
 
-    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
         let sums: &SegmentSums = observer::sums(observed[0].sums);
         let blocks = sums.blocks().with_total();
         let of_head = |number: Option<usize>, place: usize| {
@@ -76,7 +76,7 @@ impl Study for Segments {
         let section = SegmentsSection {
             segments: Pairs { pairs: blocks.total().exposure.pairs, sentences_left_out: observed[0].left_out },
         };
-        (Estimates::new(&columns(self), bench, of_head, of_chance), Box::new(section))
+        (Estimates::new(&columns(self), context, of_head, of_chance), Box::new(section))
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

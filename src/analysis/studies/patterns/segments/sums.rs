@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::design::Design;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Lent, Sums};
+use crate::passes::observer::{HeadInput, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of};
@@ -105,7 +105,7 @@ impl SegmentSums {
 
 /// A pair as these sums see it.
 #[derive(Debug)]
-pub struct Begun {
+pub struct SequenceState {
     block: usize,
     /// Of a sequence that is no pair nothing is counted.
     texts: Option<[Range<usize>; 2]>,
@@ -113,9 +113,9 @@ pub struct Begun {
 }
 
 impl Sums for SegmentSums {
-    type Begun = Begun;
+    type SequenceState = SequenceState;
 
-    fn begin(&mut self, sequence: &Sequence) -> Begun {
+    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
         let (block, tokens) = (block_of(sequence.family.number), sequence.ids.len());
         let texts: Option<[Range<usize>; 2]> = sequence.texts.clone().try_into().ok();
         let design = texts.clone().and_then(|texts| Design::new(tokens, texts));
@@ -129,10 +129,10 @@ impl Sums for SegmentSums {
             exposure.same += (a * (a - 1.0) + b * (b - 1.0)) / n;
             exposure.any += (a + b) * (a + b - 1.0) / n;
         }
-        Begun { block, texts, design }
+        SequenceState { block, texts, design }
     }
 
-    fn head(&mut self, begun: &mut Begun, lent: &mut Lent<'_>) {
+    fn head(&mut self, begun: &mut SequenceState, lent: &mut HeadInput<'_>) {
         let view = lent.attention();
         let mut sums = HeadSums::default();
         if let Some([a, b]) = &begun.texts {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::corpus::Family;
 use crate::evaluation::presets;
-use crate::evaluation::results::Findings;
+use crate::evaluation::results::Results;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::HeadView;
 use crate::model::grid::HeadGrid;
@@ -39,12 +39,16 @@ fn see(sums: &mut SegmentSums, pair: &Sequence, weights: &[f32]) {
     sums.end(begun);
 }
 
-fn findings(sums: &SegmentSums, policy: &Policy) -> Findings {
+fn findings(sums: &SegmentSums, policy: &Policy) -> Results {
     let study: &'static dyn Study = &Segments;
-    let bench =
-        Bench { grid: GRID, threads: std::num::NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: false };
-    let sums = watching(sums.clone());
-    Findings::new(&[(study, vec![Observed { sums: &*sums, left_out: 0 }])], &bench, policy)
+    let context = EstimationContext {
+        grid: GRID,
+        threads: std::num::NonZeroUsize::MIN,
+        resamples: Resamples::new(),
+        leaves_out: false,
+    };
+    let sums = observer_of(sums.clone());
+    Results::new(&[(study, vec![Observed { sums: &*sums, left_out: 0 }])], &context, policy)
 }
 
 /// The labels of a head over 64 pairs of sentences of 12 to 20 tokens, by default and by the preset.

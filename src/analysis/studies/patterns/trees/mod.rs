@@ -7,8 +7,8 @@ use std::ops::RangeInclusive;
 
 use anyhow::Result;
 
-use crate::passes::observer::{self, Observer, sums, watching};
-use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::passes::observer::{self, Observer, observer_of, sums};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
@@ -54,7 +54,7 @@ impl Study for Trees {
     }
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        watching(TreeSums::new(subject.grid, subject.from))
+        observer_of(TreeSums::new(subject.grid, subject.from))
     }
 
     fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
@@ -69,7 +69,7 @@ impl Study for Trees {
         0.0..=1.0
     }
 
-    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
         let sums: &TreeSums = sums(observed[0].sums);
         let blocks = sums.blocks().with_total();
         let of_head = |number: Option<usize>, place: usize| {
@@ -78,6 +78,6 @@ impl Study for Trees {
         let of_chance = |number: Option<usize>| {
             METRICS.iter().map(|metric| metric.chance.unwrap_or(metric.value)(blocks.at(number), 0)).collect()
         };
-        (Estimates::new(&columns(self), bench, of_head, of_chance), Box::new(Nothing))
+        (Estimates::new(&columns(self), context, of_head, of_chance), Box::new(Nothing))
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::spanning::{GoldEdges, TreeBuffers};
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Lent, Sums};
+use crate::passes::observer::{HeadInput, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of};
@@ -61,25 +61,25 @@ impl TreeSums {
 
 /// The block and the gold edges of a sequence.
 #[derive(Debug)]
-pub struct Begun {
+pub struct SequenceState {
     block: usize,
     gold: GoldEdges,
 }
 
 impl Sums for TreeSums {
-    type Begun = Begun;
+    type SequenceState = SequenceState;
 
-    fn begin(&mut self, sequence: &Sequence) -> Begun {
+    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
         let gold = GoldEdges::new(sequence.tree.as_deref().unwrap_or_default());
         let block = block_of(sequence.family.number);
         let counts = &mut self.blocks[block];
         counts.edges += gold.count();
         counts.sentences += u64::from(gold.count() > 0 && sequence.family.is_first);
         counts.chain_hits += gold.in_chain();
-        Begun { block, gold }
+        SequenceState { block, gold }
     }
 
-    fn head(&mut self, Begun { block, gold }: &mut Begun, lent: &mut Lent<'_>) {
+    fn head(&mut self, SequenceState { block, gold }: &mut SequenceState, lent: &mut HeadInput<'_>) {
         if gold.count() == 0 {
             return;
         }

@@ -13,11 +13,11 @@ use anyhow::Result;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use crate::passes::observer::{self, Observer, sums, watching};
+use crate::passes::observer::{self, Observer, observer_of, sums};
 use crate::study::aim::Aim;
 use crate::study::labels::policy::Policy;
 use crate::study::labels::{Detector, Label};
-use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric;
 use crate::study::metrics::metric::{Fraction, Keys};
@@ -72,7 +72,7 @@ impl Study for Words {
     }
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        watching(WordsSums::new(subject.grid, subject.from))
+        observer_of(WordsSums::new(subject.grid, subject.from))
     }
 
     fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
@@ -99,7 +99,7 @@ impl Study for Words {
         Some((aim, Some(metric)))
     }
 
-    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
         let sums: &WordsSums = sums(observed[0].sums);
         let (blocks, rates) = (sums.blocks().with_total(), sums.rates());
         let cells = |block: &WordsBlock, sums: &HeadSums, of_chance: bool| -> Vec<Fraction> {
@@ -125,7 +125,7 @@ impl Study for Words {
         };
         let queries = |queries: Queries| blocks.total().exposure.queries[queries as usize];
         let words = Looked { tagged: queries(Queries::Words), repeated: queries(Queries::Repeated) };
-        (Estimates::new(&columns(self), bench, of_head, of_chance), Box::new(WordsSection { words }))
+        (Estimates::new(&columns(self), context, of_head, of_chance), Box::new(WordsSection { words }))
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

@@ -9,7 +9,7 @@ use super::sentence::{TaggedWords, Text, Tokens};
 use crate::model::forward::WordEmbeddings;
 use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{Lent, Sums};
+use crate::passes::observer::{HeadInput, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of};
@@ -228,7 +228,7 @@ fn add(sums: &mut [ExactSum; MASSES], values: &[f64; MASSES]) {
 
 /// A sentence as these metrics see it.
 #[derive(Debug)]
-pub struct Begun {
+pub struct SequenceState {
     block: usize,
     words: Option<TaggedWords>,
     tokens: Tokens,
@@ -237,13 +237,13 @@ pub struct Begun {
 }
 
 impl Sums for WordsSums {
-    type Begun = Begun;
+    type SequenceState = SequenceState;
 
     fn begin_pass(&mut self, known: &Beforehand) {
         self.embeddings.clone_from(&known.embeddings);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Begun {
+    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
         let block = block_of(sequence.family.number);
         let (words, tokens) = (TaggedWords::new(sequence), Tokens::new(sequence, self.embeddings.as_ref()));
         let before = self.blocks[block].exposure.queries;
@@ -252,10 +252,10 @@ impl Sums for WordsSums {
         }
         self.count_tokens((block, sequence.family.is_first), sequence.ids.len(), &tokens);
         let after = self.blocks[block].exposure.queries;
-        Begun { block, words, tokens, met: std::array::from_fn(|queries| after[queries] > before[queries]) }
+        SequenceState { block, words, tokens, met: std::array::from_fn(|queries| after[queries] > before[queries]) }
     }
 
-    fn head(&mut self, begun: &mut Begun, lent: &mut Lent<'_>) {
+    fn head(&mut self, begun: &mut SequenceState, lent: &mut HeadInput<'_>) {
         let view = lent.attention();
         let head = self.grid.index(view.layer, view.head);
         let mut seen = Observed::default();

@@ -6,12 +6,12 @@ use rand_chacha::ChaCha8Rng;
 
 use super::*;
 use crate::corpus::{Annotation, Upos};
-use crate::evaluation::results::Findings;
+use crate::evaluation::results::Results;
 use crate::model::forward::WordEmbeddings;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::Panel;
+use crate::passes::observer::ObserverSet;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::sequences::test_support::sentence;
@@ -65,7 +65,7 @@ fn random() -> Vec<Sequence> {
 fn labels(corpus: &[Sequence], heads: &[Head]) -> Vec<Vec<String>> {
     let grid = HeadGrid { layers: 1, heads: heads.len() };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
-    let mut panel = Panel::new(vec![Words.observer(0, &subject)]);
+    let mut panel = ObserverSet::new(vec![Words.observer(0, &subject)]);
     panel.begin_pass(&Beforehand { embeddings: Some(embeddings()), ..Beforehand::default() });
     for sequence in corpus {
         let n = sequence.ids.len();
@@ -82,10 +82,11 @@ fn labels(corpus: &[Sequence], heads: &[Head]) -> Vec<Vec<String>> {
         panel.end();
     }
     let observers = panel.into_observers();
-    let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
+    let context =
+        EstimationContext { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
     let seen = vec![Observed { sums: &*observers[0], left_out: 0 }];
     let policy = default_policy();
-    let findings = Findings::new(&[(named("words").unwrap(), seen)], &bench, &policy);
+    let findings = Results::new(&[(named("words").unwrap(), seen)], &context, &policy);
     let names = |verdict: crate::study::labels::Verdict| verdict.labels.into_iter().map(|label| label.label).collect();
     findings.verdicts(&policy).into_iter().map(names).collect()
 }
@@ -162,11 +163,11 @@ fn a_corpus_without_tags_has_no_metrics_of_them() {
     assert_eq!(labels(&untagged, &heads), [["same-token"]]);
     let grid = HeadGrid { layers: 1, heads: 1 };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
-    let (observer, bench) = (
+    let (observer, context) = (
         Words.observer(0, &subject),
-        Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false },
+        EstimationContext { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false },
     );
-    let (estimates, section) = Words.measure(&[Observed { sums: &*observer, left_out: 0 }], &bench);
+    let (estimates, section) = Words.measure(&[Observed { sums: &*observer, left_out: 0 }], &context);
     assert!(estimates.heads[0].cells().all(|(_, value)| value.is_none()));
     assert!(section.summary(&default_policy()).to_string().starts_with("No word has a part of speech"));
 }
@@ -188,7 +189,7 @@ fn masses_by_hand() {
     ];
     let grid = HeadGrid { layers: 1, heads: 1 };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
-    let mut panel = Panel::new(vec![Words.observer(0, &subject)]);
+    let mut panel = ObserverSet::new(vec![Words.observer(0, &subject)]);
     // The cosines of a: 0 with b, 1 with the comma; of b: 0 and 0.
     let rows = [[0.0_f32; 2], [0.0; 2], [0.0; 2], [0.0; 2], [0.0; 2], [1.0, 0.0], [0.0, 1.0], [2.0, 0.0]];
     let embeddings = Some(WordEmbeddings::new(Arc::new(rows.concat()), 2));
@@ -197,8 +198,9 @@ fn masses_by_hand() {
     panel.head(0, &sequence, AttentionView::new(0, 0, 6, &weights).into());
     panel.end();
     let observers = panel.into_observers();
-    let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
-    let (estimates, _) = Words.measure(&[Observed { sums: &*observers[0], left_out: 0 }], &bench);
+    let context =
+        EstimationContext { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
+    let (estimates, _) = Words.measure(&[Observed { sums: &*observers[0], left_out: 0 }], &context);
     let close = |metrics: &crate::study::metrics::metric::Values, name: &str, key: Option<&str>, by_hand: f64| {
         let value = metrics.get(name, key).unwrap().unwrap();
         assert!((value - by_hand).abs() < 1e-6, "{name} {key:?}: {value}, not {by_hand}");

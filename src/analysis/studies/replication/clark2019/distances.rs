@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::linalg::lanes::{LANES, across};
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Lent, Sums};
+use crate::passes::observer::{HeadInput, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::exact::{ExactSum, merge_each};
@@ -65,7 +65,7 @@ pub struct Smoothed {
 }
 
 impl Sums for HeadDistances {
-    type Begun = Smoothed;
+    type SequenceState = Smoothed;
 
     fn begin(&mut self, sequence: &Sequence) -> Smoothed {
         let n = sequence.ids.len();
@@ -73,7 +73,7 @@ impl Sums for HeadDistances {
         Smoothed { size: (n * n).next_multiple_of(LANES), weights: Vec::new() }
     }
 
-    fn head(&mut self, Smoothed { size, weights }: &mut Smoothed, lent: &mut Lent<'_>) {
+    fn head(&mut self, Smoothed { size, weights }: &mut Smoothed, lent: &mut HeadInput<'_>) {
         let view = lent.attention();
         weights.resize(self.grid.count() * *size, 1.0);
         let own = &mut weights[self.grid.index(view.layer, view.head) * *size..][..*size];

@@ -17,13 +17,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::corpus::relation::{ALL, PUNCT};
 use crate::model::grid::{HeadGrid, head_name};
-use crate::passes::observer::{self, Observer, sums, watching};
+use crate::passes::observer::{self, Observer, observer_of, sums};
 use crate::passes::pass::{Pass, Sequences};
 use crate::sequences::derived::pairs::MAX_TOKENS;
 use crate::stats::exact::ExactSum;
 use crate::study::labels::evidence::Direction;
 use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::Section;
 use crate::study::show::summary::Summary;
 use crate::study::{Card, Observed, Study, Subject};
@@ -71,10 +71,10 @@ impl Study for Clark2019 {
         match Part::ALL[place].0 {
             Part::Tokens => {
                 let marks = [".", ","].into_iter().filter_map(subject.token_id).collect();
-                watching(TokenMeans::new(subject.grid, marks))
+                observer_of(TokenMeans::new(subject.grid, marks))
             }
-            Part::Syntax => watching(SyntaxHits::new(subject.grid)),
-            Part::Distances => watching(HeadDistances::new(subject.grid)),
+            Part::Syntax => observer_of(SyntaxHits::new(subject.grid)),
+            Part::Distances => observer_of(HeadDistances::new(subject.grid)),
         }
     }
 
@@ -86,11 +86,11 @@ impl Study for Clark2019 {
         }
     }
 
-    fn measure(&self, observed: &[Observed<'_>], bench: &Bench) -> (Estimates, Box<dyn Section>) {
+    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
         let (tokens, syntax) = (sums::<TokenMeans>(observed[0].sums), sums::<SyntaxHits>(observed[1].sums));
         let distances = sums::<HeadDistances>(observed[2].sums).distances();
-        let found = Findings::new(bench.grid, tokens, syntax, (distances, observed[0].left_out));
-        (Estimates::none(bench.grid.count()), Box::new(Clark2019Section { clark2019: found }))
+        let found = Findings::new(context.grid, tokens, syntax, (distances, observed[0].left_out));
+        (Estimates::none(context.grid.count()), Box::new(Clark2019Section { clark2019: found }))
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {

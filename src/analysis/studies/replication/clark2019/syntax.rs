@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::corpus::TreeHead;
 use crate::corpus::relation::ALL;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Lent, Sums};
+use crate::passes::observer::{HeadInput, Sums};
 use crate::sequences::derived::pairs::MAX_TOKENS;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{GoldArc, Sequence};
@@ -59,9 +59,9 @@ fn at_offset(word: usize, offset: i32, words: usize) -> usize {
 
 impl Sums for SyntaxHits {
     /// The sentence's tree, unless the released code leaves the sentence out.
-    type Begun = Option<Vec<GoldArc>>;
+    type SequenceState = Option<Vec<GoldArc>>;
 
-    fn begin(&mut self, sentence: &Sequence) -> Self::Begun {
+    fn begin(&mut self, sentence: &Sequence) -> Self::SequenceState {
         let tree = sentence.tree.as_ref().filter(|_| sentence.ids.len() <= MAX_TOKENS)?;
         let heads = self.grid.count();
         for (word, GoldArc { head, relation }) in tree.iter().enumerate() {
@@ -78,7 +78,7 @@ impl Sums for SyntaxHits {
         Some(tree.clone())
     }
 
-    fn head(&mut self, sentence: &mut Self::Begun, lent: &mut Lent<'_>) {
+    fn head(&mut self, sentence: &mut Self::SequenceState, lent: &mut HeadInput<'_>) {
         let Some(tree) = sentence else { return };
         let place = self.grid.index(lent.view.layer, lent.view.head);
         let folded = lent.words(FromToken::First);

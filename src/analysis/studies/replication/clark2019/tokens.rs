@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Lent, Sums};
+use crate::passes::observer::{HeadInput, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::stats::exact::ExactSum;
@@ -105,7 +105,7 @@ impl TokenMeans {
 }
 
 impl Sums for TokenMeans {
-    type Begun = Places;
+    type SequenceState = Places;
 
     fn begin(&mut self, sequence: &Sequence) -> Places {
         let n = sequence.ids.len();
@@ -120,7 +120,7 @@ impl Sums for TokenMeans {
         }
     }
 
-    fn head(&mut self, places: &mut Places, lent: &mut Lent<'_>) {
+    fn head(&mut self, places: &mut Places, lent: &mut HeadInput<'_>) {
         let view = lent.attention();
         let mut means = means(places, view);
         let sums = &mut self.heads[self.grid.index(view.layer, view.head)];

@@ -12,7 +12,7 @@ use crate::stats::blocks::{BLOCKS, block_of};
 use crate::stats::bootstrap::Resamples;
 use crate::studies::registry::default_policy;
 use crate::study::labels::{Measured, correct};
-use crate::study::metrics::estimates::{Bench, Estimates};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::{Column, Fraction, Keys, Metrics};
 use crate::study::section::Nothing;
 
@@ -57,13 +57,14 @@ fn corpus(sentences: u64, heads: usize, rng: &mut ChaCha8Rng) -> Vec<Vec<[[f64; 
 fn assessed(sentences: u64, heads: usize, rng: &mut ChaCha8Rng) -> Vec<Assessment> {
     let blocks = corpus(sentences, heads, rng);
     let grid = HeadGrid { layers: 1, heads };
-    let bench = Bench { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
+    let context =
+        EstimationContext { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
     let of_head = |block: Option<usize>, head: usize| {
         let chosen = block.map_or(&blocks[..], |block| &blocks[block..=block]);
         let sum = |cell: usize, part: usize| chosen.iter().map(|block| block[head][cell][part]).sum();
         (0..2).map(|cell| Fraction::new(sum(cell, 0), sum(cell, 1))).collect::<Vec<_>>()
     };
-    let estimates = Estimates::new(&COLUMNS, &bench, of_head, |block| of_head(block, 0));
+    let estimates = Estimates::new(&COLUMNS, &context, of_head, |block| of_head(block, 0));
     let policy = default_policy();
     let assess = |head: usize| {
         let blocks = sentences.min(BLOCKS as u64);

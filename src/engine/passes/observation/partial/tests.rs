@@ -3,7 +3,7 @@ use crate::corpus::{CorpusIdentity, FileIdentity, Format, Repeats};
 use crate::model::grid::HeadGrid;
 use crate::passes::control::{Control, ControlKind};
 use crate::passes::observation::identity::{ModelInfo, Protocol, Studies, Tool};
-use crate::passes::observer::{Lent, Sums, restored, sums, watching};
+use crate::passes::observer::{HeadInput, Sums, observer_of, restored, sums};
 use crate::passes::pass::Pass;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -17,11 +17,11 @@ const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 struct Count(u32);
 
 impl Sums for Count {
-    type Begun = ();
+    type SequenceState = ();
 
     fn begin(&mut self, _: &Sequence) {}
 
-    fn head(&mut self, (): &mut (), _: &mut Lent<'_>) {
+    fn head(&mut self, (): &mut (), _: &mut HeadInput<'_>) {
         self.0 += 1;
     }
 
@@ -97,7 +97,7 @@ fn observation() -> Observation {
         },
         stage: Stage::Whole,
         passes: vec![
-            PassSums { pass: Pass::PLAIN, left_out: 1, sums: vec![watching(Count(300)), watching(Count(2))] },
+            PassSums { pass: Pass::PLAIN, left_out: 1, sums: vec![observer_of(Count(300)), observer_of(Count(2))] },
             PassSums { pass: Pass::PLAIN, left_out: 0, sums: Vec::new() },
         ],
         run: None,

@@ -1,6 +1,8 @@
 //! From the sums of one relation to accuracies, baselines and comparisons.
 
-use super::arcs::{Agreement, BASELINE_OFFSETS, Later, MAX_BASELINE_OFFSET, PLACES, RelationSums, baseline_offsets};
+use super::arcs::{
+    Agreement, BASELINE_OFFSETS, DuplicateArcs, MAX_BASELINE_OFFSET, PLACES, RelationSums, baseline_offsets,
+};
 use super::relation::{
     AtDistance, BaselineIntervals, HeadAccuracy, OffsetBaseline, RelationIntervals, RelationMetrics, SingleRule,
     TagBaseline,
@@ -10,7 +12,7 @@ use crate::stats::block_test::{LeftOut, standard_error};
 use crate::stats::bootstrap::{Interval, PerBlock, Resampled, Resamples};
 use crate::stats::significance::mcnemar;
 use crate::study::labels::evidence::{ByDirection, Comparison, Direction, TagComparison};
-use crate::study::metrics::estimates::Bench;
+use crate::study::metrics::estimates::EstimationContext;
 
 #[cfg(test)]
 mod tests;
@@ -21,11 +23,11 @@ impl RelationMetrics {
     pub(super) fn new(
         name: &str,
         blocks: &[Option<&RelationSums>],
-        (agreement, later): (&Agreement, &Later),
-        bench: &Bench,
+        (agreement, later): (&Agreement, &DuplicateArcs),
+        context: &EstimationContext,
     ) -> Self {
-        let grid = bench.grid;
-        let scored = Scored::new(blocks, grid.count(), &bench.resamples);
+        let grid = context.grid;
+        let scored = Scored::new(blocks, grid.count(), &context.resamples);
         let total = &scored.total;
         let best = best_head(total);
         let (heldout_accuracy, heldout_interval) = scored.held_out(best_head, |sums, &best| sums.hits_of(best));
@@ -54,7 +56,7 @@ impl RelationMetrics {
                     alone,
                     offset,
                     tags,
-                    left_out: bench.leaves_out.then(|| LeftOut::new(&head.by_block, &scored.words)),
+                    left_out: context.leaves_out.then(|| LeftOut::new(&head.by_block, &scored.words)),
                 }
             });
             let missed = total.count - by_offset.right;

@@ -24,8 +24,9 @@ fn slot(offset: i32) -> usize {
 fn measure(blocks: &[Option<&RelationSums>], agreement: &Agreement) -> RelationMetrics {
     let absent = std::iter::repeat_n(None, BLOCKS - blocks.len());
     let blocks: Vec<_> = blocks.iter().copied().chain(absent).collect();
-    let bench = Bench { grid: GRID, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: true };
-    RelationMetrics::new("obj", &blocks, (agreement, &Later::default()), &bench)
+    let context =
+        EstimationContext { grid: GRID, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: true };
+    RelationMetrics::new("obj", &blocks, (agreement, &DuplicateArcs::default()), &context)
 }
 
 #[test]
@@ -34,13 +35,14 @@ fn the_test_leaves_out_what_is_not_the_first_of_its_family() {
     let sums = relation(20, [[12, 0], [0, 0]], &[(1, 10)]);
     let mut agreement = no_agreement();
     agreement.places[0][0][slot(1)] = 7;
-    let mut later = Later { right: vec![[[0; PLACES]; 2]; 2], ..Later::default() };
+    let mut later = DuplicateArcs { right: vec![[[0; PLACES]; 2]; 2], ..DuplicateArcs::default() };
     (later.words[slot(1)], later.words[slot(-2)]) = (4, 4);
     (later.right[0][0][slot(1)], later.right[0][0][slot(-2)]) = (3, 2);
     let none = std::iter::repeat_n(None, BLOCKS - 1);
     let blocks: Vec<_> = [Some(&sums)].into_iter().chain(none).collect();
-    let bench = Bench { grid: GRID, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: true };
-    let measured = RelationMetrics::new("obj", &blocks, (&agreement, &later), &bench);
+    let context =
+        EstimationContext { grid: GRID, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: true };
+    let measured = RelationMetrics::new("obj", &blocks, (&agreement, &later), &context);
     let Comparison { difference, head_only, offset_only, p, .. } = measured.versus_offset;
     // Alone the head is right on 12 - 7 = 5 words and the offset on 3; of these 5 - 3 = 2 and 4 - 3 = 1 come later.
     assert_eq!((head_only, offset_only, p), (3, 2, mcnemar(3, 2)));
