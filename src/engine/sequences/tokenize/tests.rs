@@ -8,7 +8,7 @@ use crate::model::source::ModelRef;
 
 /// A small model with `WordPiece`: `[CLS]` and `[SEP]` around a text.
 fn model() -> Model {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/models/tiny-bert");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/models/tiny-bert");
     Model::load(ModelRef::Folder(folder).resolve(&()).unwrap()).unwrap()
 }
 
