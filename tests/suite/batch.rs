@@ -1,0 +1,286 @@
+//! A table of analyses: the reports are those of `analyze`, what is done is not done again, and a failure stops nothing else.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::{headscope, outcome, path, run, tiny_bert};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const TEXT: &str = "The cat sat on the mat .\nA dog barked at the man .\nThe man saw the dog .\n";
+
+/// A folder with a corpus, a table and a place for reports.
+struct EstimationContext(TempDir);
+
+impl EstimationContext {
+    fn new(table: &str) -> Self {
+        let context = Self(tempfile::tempdir().unwrap());
+        context.write("text.txt", TEXT);
+        context.write("runs.toml", table);
+        context
+    }
+
+    fn at(&self, name: &str) -> std::path::PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.at(name), text).unwrap();
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.at(name)).unwrap()
+    }
+
+    /// What is printed, or the exit status and the errors.
+    fn batch(&self, more: &[&str]) -> Result<String, (i32, String)> {
+        let arguments = [&["batch", "runs.toml", "-o", "out", "--as", "csv"], more].concat();
+        outcome(&headscope(&arguments).current_dir(self.0.path()).output().unwrap())
+    }
+
+    /// A model's folder that can be changed.
+    fn model(&self, name: &str) {
+        fs::create_dir(self.at(name)).unwrap();
+        for file in fs::read_dir(tiny_bert()).unwrap().map(|entry| entry.unwrap().path()).filter(|file| file.is_file())
+        {
+            fs::copy(&file, self.at(name).join(file.file_name().unwrap())).unwrap();
+        }
+    }
+
+    /// The cells of a run in the table of all, by column.
+    fn row(&self, name: &str) -> std::collections::BTreeMap<String, String> {
+        let mut reader = csv::Reader::from_path(self.at("out/runs.csv")).unwrap();
+        let header = reader.headers().unwrap().clone();
+        let rows = reader.records().map(Result::unwrap);
+        let row = rows.into_iter().find(|row| &row[0] == name).expect("a row of that name");
+        header.iter().map(str::to_owned).zip(row.iter().map(str::to_owned)).collect()
+    }
+}
+
+const TWO_BY_TWO: &str = "\
+[defaults]
+no-run-info = true
+[models]
+tiny = { model = \"tiny\", max-tokens = 40 }
+planted = \"box:planted\"
+[corpora]
+text = \"text.txt\"
+gold = { corpus = \"box:gold\", limit = 12 }
+";
+
+#[test]
+fn reports_are_those_of_single_runs() {
+    let context = EstimationContext::new(TWO_BY_TWO);
+    context.model("tiny");
+    let printed = context.batch(&[]).unwrap();
+    assert_eq!(printed.lines().count(), 4, "{printed}");
+    let single = context.at("single.json");
+    let (tiny, text) = (context.at("tiny"), context.at("text.txt"));
+    for (name, arguments) in [
+        ("tiny.text", vec![path(&tiny), "--corpus", path(&text), "--max-tokens=40"]),
+        ("tiny.gold", vec![path(&tiny), "--corpus", "box:gold", "--limit=12", "--max-tokens=40"]),
+        ("planted.text", vec!["box:planted", "--corpus", path(&text)]),
+        ("planted.gold", vec!["box:planted", "--corpus", "box:gold", "--limit=12"]),
+    ] {
+        let more = ["-o", path(&single), "--no-run-info", "--quiet"];
+        run(&[&["analyze"], &arguments[..], &more].concat()).unwrap();
+        assert_eq!(context.read(&format!("out/{name}.json")), fs::read_to_string(&single).unwrap(), "{name}");
+        assert!(context.at(&format!("out/{name}.csv")).is_file());
+        let row = context.row(name);
+        let report: Value = serde_json::from_str(&context.read(&format!("out/{name}.json"))).unwrap();
+        assert_eq!(row["status"], "done");
+        assert_eq!(row["sentences"], report["corpus"]["sentences"].to_string());
+        assert_eq!(row["labels.broad"], report["label_counts"]["broad"].to_string());
+    }
+    let index = context.read("out/index.html");
+    assert!(index.contains("<a href=\"tiny.text.json\">") && index.contains("4 runs: 4 done."), "{index}");
+}
+
+/// The model has its masked-LM head in memory for the sake of another run; the numbers are the same.
+#[test]
+fn one_load_serves_runs_that_need_more_and_less() {
+    let table = "[defaults]\nno-run-info = true\nlimit = 5\n[models]\nm = \"box:small\"\n[corpora]\ng = \"box:gold\"\n\
+                 [options]\nplain = {}\neffect = { with = \"effect\", sample = 2 }\n";
+    let context = EstimationContext::new(table);
+    context.batch(&["--quiet"]).unwrap();
+    let single = context.at("single.json");
+    run(&["analyze", "box:small", "-c", "box:gold", "--limit=5", "-o", path(&single), "--no-run-info", "-q"]).unwrap();
+    assert_eq!(context.read("out/m.g.plain.json"), fs::read_to_string(&single).unwrap());
+    let report: Value = serde_json::from_str(&context.read("out/m.g.effect.json")).unwrap();
+    assert!(report["effect"].is_object(), "the study was run: {:?}", report.as_object().unwrap().keys());
+}
+
+#[test]
+fn only_what_is_missing_or_changed_is_done_again() {
+    let context = EstimationContext::new(TWO_BY_TWO);
+    context.model("tiny");
+    context.batch(&[]).unwrap();
+    let statuses = |more: &[&str]| -> Vec<String> {
+        let text = context.batch(more).unwrap();
+        // What is unchanged is said before the model is loaded.
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines.sort_unstable();
+        lines.into_iter().map(|line| line.split(':').nth(1).unwrap().trim().to_owned()).collect()
+    };
+    let dry = |name: &str| -> String {
+        let text = context.batch(&["--dry-run", "--only", name]).unwrap();
+        text.trim_end().split_once(": ").unwrap().1.to_owned()
+    };
+    assert_eq!(statuses(&[]), ["unchanged"; 4]);
+
+    // A new date is no change.
+    let text = context.read("text.txt");
+    context.write("text.txt", &text);
+    assert_eq!(dry("tiny.text"), "unchanged");
+    context.write("text.txt", &format!("{text}The end .\n"));
+    assert_eq!(dry("tiny.text"), "to do: the corpus has changed");
+    assert_eq!(statuses(&[]), ["unchanged", "done", "unchanged", "done"]);
+
+    fs::remove_file(context.at("out/tiny.gold.csv")).unwrap();
+    assert_eq!(dry("tiny.gold"), "to do: tiny.gold.csv is missing");
+    context.write("out/tiny.gold.csv", "");
+    assert_eq!(dry("tiny.gold"), "to do: tiny.gold.csv is not what was written");
+    assert_eq!(statuses(&["--only", "*.gold"]), ["unchanged", "done"]);
+    assert_eq!(context.row("tiny.text")["status"], "earlier");
+
+    let config = context.read("tiny/config.json");
+    context.write("tiny/config.json", &format!("{config}\n"));
+    assert_eq!(dry("tiny.gold"), "to do: the model has changed");
+    context.write("runs.toml", &TWO_BY_TWO.replace("limit = 12", "limit = 11"));
+    assert_eq!(
+        dry("planted.gold"),
+        "to do: the options were `--limit=12 --no-run-info`, now `--limit=11 --no-run-info`"
+    );
+    context.write("runs.toml", &TWO_BY_TWO.replace("no-run-info = true", "no-run-info = true\npolicy = \"p.toml\""));
+    context.write("p.toml", "entropy_ratio = 0.9\n");
+    context.batch(&[]).unwrap();
+    assert_eq!(dry("planted.gold"), "unchanged");
+    context.write("p.toml", "entropy_ratio = 0.8\n");
+    assert_eq!(dry("planted.gold"), "to do: a file that an option names has changed");
+}
+
+#[test]
+fn a_dry_run_writes_nothing() {
+    let context = EstimationContext::new(TWO_BY_TWO);
+    context.model("tiny");
+    let text = context.batch(&["--dry-run"]).unwrap();
+    assert_eq!(text.lines().next().unwrap(), "tiny.text: to do: there is no report yet");
+    assert!(!context.at("out").exists());
+}
+
+#[test]
+fn a_failure_stops_nothing_else_unless_that_is_wanted() {
+    let table = "[models]\nabsent = \"./absent\"\ntiny = \"box:planted\"\n[corpora]\nbroken = \"broken.conllu\"\ntext = \"text.txt\"\n";
+    let context = EstimationContext::new(table);
+    context.write("broken.conllu", "1\tThe\n");
+    let (status, message) = context.batch(&[]).unwrap_err();
+    // A model and a corpus: no one class.
+    assert_eq!(status, 1, "{message}");
+    let lines: Vec<&str> = message.lines().collect();
+    assert_eq!(lines.len(), 3, "{message}");
+    assert!(
+        lines[0].starts_with("error: runs absent.broken, absent.text: no such model folder: `./absent`"),
+        "{message}"
+    );
+    assert!(lines[1].starts_with("error: tiny.broken: broken.conllu:1: "), "{message}");
+    assert_eq!(lines[2], "error: 3 of 4 runs failed: absent.broken, absent.text, tiny.broken");
+    assert!(context.at("out/tiny.text.json").is_file());
+    assert!(!context.at("out/tiny.broken.json").exists());
+    assert_eq!(context.row("absent.text")["status"], "failed");
+
+    // What is not looked at stays as it was.
+    let failed = context.row("absent.text");
+    assert!(failed["message"].starts_with("no such model folder: `./absent`"), "{failed:?}");
+    assert_eq!(context.batch(&["--only", "tiny.*"]).unwrap_err().0, 3);
+    assert_eq!(context.row("absent.text"), failed);
+    let page = context.read("out/index.html");
+    assert!(page.contains("4 runs: 1 unchanged, 3 failed.") && page.contains("./absent"), "{page}");
+    assert_eq!(context.batch(&["--only", "absent.*", "--keep-going"]).unwrap_err().0, 4);
+    assert_eq!((&*context.row("tiny.broken")["status"], &*context.row("tiny.text")["status"]), ("failed", "earlier"));
+    fs::remove_dir_all(context.at("out")).unwrap();
+    let (status, message) = context.batch(&["--keep-going=false"]).unwrap_err();
+    assert_eq!((status, message.lines().count()), (4, 2), "{message}");
+    assert!(!context.at("out/tiny.text.json").exists());
+
+    // Put right, it does what is missing alone.
+    context.write("broken.conllu", "1\tThe\tthe\tDET\t_\t_\t0\troot\t_\t_\n\n");
+    context.write("runs.toml", &table.replace("./absent", "box:small"));
+    context.batch(&["--only", "tiny.text"]).unwrap();
+    let text = context.batch(&[]).unwrap();
+    assert_eq!(text.matches(": done").count(), 3, "{text}");
+    assert!(text.contains("tiny.text: unchanged"), "{text}");
+    context.batch(&["--only", "tiny.text"]).unwrap();
+    let row = context.row("absent.broken");
+    assert_eq!((&*row["status"], &*row["message"]), ("earlier", ""));
+}
+
+#[test]
+fn a_run_that_the_model_cannot_do_keeps_no_other_from_it() {
+    let table =
+        "[models]\nm = \"tiny\"\n[corpora]\nt = \"text.txt\"\n[options]\nplain = {}\neffect = { with = \"effect\" }\n";
+    let context = EstimationContext::new(table);
+    context.model("tiny");
+    let outcome = context.batch(&[]);
+    if let Err((status, message)) = outcome {
+        assert_eq!(status, 4, "{message}");
+        assert!(message.contains("has no masked-LM head"), "{message}");
+    } else {
+        panic!("the tiny model has no head that predicts");
+    }
+    assert!(context.at("out/m.t.plain.json").is_file());
+}
+
+#[test]
+fn a_wrong_table_is_wrong_usage() {
+    let context = EstimationContext::new("[models]\nm = \"box:smal\"\n[corpora]\nt = \"text.txt\"\n");
+    let (status, message) = context.batch(&[]).unwrap_err();
+    assert!(status == 2 && message.contains("did you mean `box:small`?"), "{status} {message}");
+    for (table, expected) in [
+        ("[models\n", "runs.toml:1: "),
+        ("[models]\nm = \"box:small\"\n", "runs.toml:1: there is nothing in [corpora]"),
+        (
+            "[models]\nm = \"box:small\"\n[corpora]\nt = \"runs.toml\"\n",
+            "runs.toml:4: in run `m.t`: cannot tell the format of `runs.toml`",
+        ),
+        (
+            "[defaults]\nlimt = 3\n",
+            "runs.toml:2: there is no option `limt` of `headscope analyze`; did you mean `limit`?",
+        ),
+        (
+            "[models]\nm = \"box:small\"\n[corpora]\nt = \"-\"\n",
+            "runs.toml:4: in run `m.t`: standard input has no extension",
+        ),
+    ] {
+        context.write("runs.toml", table);
+        let (status, message) = context.batch(&[]).unwrap_err();
+        assert!(status == 2 && message.starts_with(&format!("error: {expected}")), "{status} {message}");
+        assert!(!context.at("out").exists());
+    }
+    context.write("runs.toml", TWO_BY_TWO);
+    let (status, message) = context.batch(&["--only", "nothing.*"]).unwrap_err();
+    assert_eq!(status, 2);
+    assert!(
+        message.contains("there is no such run, but tiny.text, tiny.gold, planted.text, planted.gold"),
+        "{message}"
+    );
+    fs::remove_file(context.at("runs.toml")).unwrap();
+    assert_eq!(context.batch(&[]).unwrap_err().0, 3);
+}
+
+#[test]
+fn what_a_batch_cannot_use_stays_as_it_is() {
+    let context = EstimationContext::new(TWO_BY_TWO);
+    context.model("tiny");
+    fs::create_dir(context.at("out")).unwrap();
+    context.write("out/batch.json", "{\n\"something\": 1}");
+    let (status, message) = context.batch(&[]).unwrap_err();
+    assert_eq!(status, 3);
+    assert!(message.contains("batch.json:2: this is not what `headscope batch` writes"), "{message}");
+    assert_eq!(context.read("out/batch.json"), "{\n\"something\": 1}");
+    let in_the_way = context.at("file");
+    fs::write(&in_the_way, "").unwrap();
+    let arguments = ["batch", "runs.toml", "-o", "file"];
+    let refused = outcome(&headscope(&arguments).current_dir(context.0.path()).output().unwrap()).unwrap_err();
+    assert!(refused.0 == 5 && refused.1.contains("cannot make the folder `file`"), "{refused:?}");
+    assert!(Path::new(&in_the_way).is_file());
+}

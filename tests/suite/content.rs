@@ -1,0 +1,144 @@
+//! Word classes, likeness and frequency, and what they and other cues explain: against references that share no code with
+//! the program, and with the counts that a corpus on standard input cannot have beforehand.
+
+use std::fs;
+
+use crate::support::{analyze, fixture, headscope, outcome, path, run, tiny_bert};
+use serde_json::Value;
+
+/// Both start from float32 attention, summed in different orders.
+const TOLERANCE: f64 = 1e-5;
+
+/// Asserts that every value of `expected` is in `actual`.
+fn check(at: &str, actual: &Value, expected: &Value) {
+    match expected {
+        Value::Object(fields) => {
+            fields.iter().for_each(|(key, value)| check(&format!("{at}.{key}"), &actual[key], value));
+        }
+        Value::Null => assert_eq!(*actual, Value::Null, "{at}"),
+        _ => {
+            let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{at} is {value}"));
+            assert!(
+                (number(actual) - number(expected)).abs() <= TOLERANCE,
+                "{at} is {actual}, the reference {expected}"
+            );
+        }
+    }
+}
+
+/// What `fixtures/reference_NAME.py` made of tiny-bert.
+fn golden(name: &str) -> Value {
+    let golden = fs::read_to_string(fixture(&format!("goldens/tiny-bert-{name}.json")));
+    serde_json::from_str(&golden.expect("python fixtures/reference_NAME.py makes the golden")).unwrap()
+}
+
+/// Asserts that a report has the metrics and the chance levels of a golden.
+fn check_heads(report: &Value, golden: &Value) {
+    check("chance", &report["chance"], &golden["chance"]);
+    let (heads, expected) = (report["heads"].as_array().unwrap(), golden["heads"].as_array().unwrap());
+    assert_eq!(heads.len(), expected.len());
+    for (head, expected) in heads.iter().zip(expected) {
+        check(head["name"].as_str().unwrap(), &head["metrics"], expected);
+    }
+}
+
+#[test]
+fn what_explains_a_head_is_that_of_the_reference() {
+    check_heads(&analyze(&fixture("corpus/gold.conllu"), &["--limit", "120"]), &golden("explained"));
+}
+
+#[test]
+fn every_number_is_that_of_the_reference() {
+    let (report, golden) = (analyze(&fixture("corpus/gold.conllu"), &["--limit", "200"]), golden("content"));
+    check_heads(&report, &golden);
+    for (metric, count) in golden["counts"].as_object().unwrap() {
+        let of = |found: &Value| found["count"].clone();
+        match count.as_object() {
+            Some(by_tag) => {
+                by_tag.iter().for_each(|(tag, count)| assert_eq!(of(&report["denominators"][metric][tag]), *count));
+            }
+            None => assert_eq!(of(&report["denominators"][metric]), *count, "{metric}"),
+        }
+    }
+}
+
+/// The cells of a metric in a head, keyed or not.
+fn cells(metric: &Value) -> Vec<Option<f64>> {
+    metric.as_object().map_or_else(|| vec![metric.as_f64()], |cells| cells.values().map(Value::as_f64).collect())
+}
+
+#[test]
+fn leads_are_over_the_chance_levels_that_the_report_names() {
+    let report = analyze(&fixture("corpus/gold.conllu"), &["--limit", "120"]);
+    let mut compared = 0;
+    for head in report["heads"].as_array().unwrap() {
+        let metrics = head["metrics"].as_object().unwrap();
+        for (name, lead) in metrics {
+            let (metric, expected) = if let Some(metric) = name.strip_suffix("_over_chance") {
+                (metric, cells(&report["chance"][metric]))
+            } else if let Some(metric) = name.strip_suffix("_over_position") {
+                let expected = cells(&metrics[&format!("{metric}_expected")]);
+                (metric, expected.into_iter().map(|value| Some(1.25 * value?)).collect())
+            } else {
+                continue;
+            };
+            for ((lead, value), expected) in cells(lead).into_iter().zip(cells(&metrics[metric])).zip(expected) {
+                let Some(((lead, value), expected)) = lead.zip(value).zip(expected) else { continue };
+                assert!((lead - (value - expected)).abs() < 1e-9, "{name}: {lead} is not {value} - {expected}");
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 100, "{compared}");
+}
+
+#[test]
+fn standard_input_has_no_rare_words_unless_they_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, counts) = (tiny_bert(), folder.path().join("counts.json"));
+    let corpus = fixture("corpus/gold.conllu");
+    run(&["counts", path(&model), "-c", path(&corpus), "-o", path(&counts)]).unwrap();
+    let bytes = fs::read(&corpus).unwrap();
+    let piped = |more: &[&str]| {
+        let command = ["analyze", path(&model), "-c", "-", "--format", "conllu", "-o", "-", "--no-run-info"];
+        headscope(&[&command, more].concat()).write_stdin(bytes.clone()).output().unwrap()
+    };
+    let report = |output: &std::process::Output| -> Value { serde_json::from_str(&outcome(output).unwrap()).unwrap() };
+    let without = piped(&[]);
+    let told = String::from_utf8(without.stderr.clone()).unwrap();
+    assert!(told.contains("the study frequency is left out: it must count the tokens of the corpus"), "{told}");
+    assert!(told.contains("the study explained does without how common tokens are"), "{told}");
+    assert_eq!(report(&without)["settings"]["left_out"], serde_json::json!(["frequency"]));
+    let (status, refused) = outcome(&piped(&["--with", "frequency"])).unwrap_err();
+    assert!(status == 2 && refused.contains("--with frequency: it must count"), "{refused}");
+
+    let (given, read) = (report(&piped(&["--counts", path(&counts)])), analyze(&corpus, &[]));
+    assert_eq!(given["heads"], read["heads"]);
+    assert!(given["settings"].get("left_out").is_none());
+    assert_eq!(given["settings"]["counts"].as_str().unwrap().len(), 64);
+    assert!(read["settings"].get("counts").is_none());
+}
+
+#[test]
+fn counts_that_are_none_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, counts) = (tiny_bert(), folder.path().join("counts.json"));
+    let corpus = fixture("corpus/gold.conllu");
+    let refusal = |text: &str| {
+        fs::write(&counts, text).unwrap();
+        let (status, message) =
+            run(&["analyze", path(&model), "-c", path(&corpus), "--counts", path(&counts), "-o", "-"]).unwrap_err();
+        assert_eq!(status, 3, "{message}");
+        message
+    };
+    assert!(refusal("[1]").contains("are no JSON object from tokens to whole numbers"));
+    assert!(refusal("{\"the\": -1}").contains("are no JSON object from tokens to whole numbers"));
+    assert!(
+        refusal("{\"nowhere\\u001b\": 1}")
+            .contains("the token `nowhere\\u{1b}`, which is not in the model's vocabulary")
+    );
+    assert!(refusal("{}").contains("count nothing"));
+    fs::remove_file(&counts).unwrap();
+    let missing = run(&["analyze", path(&model), "--counts", path(&counts), "-o", "-"]).unwrap_err().1;
+    assert!(missing.contains("cannot read the counts"), "{missing}");
+}

@@ -1,0 +1,206 @@
+//! `--control`: what is found where there is nothing to find.
+
+use std::fs;
+
+use crate::support::{analyze, fixture, path, run, tiny_bert};
+use serde_json::{Value, json};
+
+fn gold() -> std::path::PathBuf {
+    fixture("corpus/gold.conllu")
+}
+
+/// The labels of a report's heads by family, counted apart from the program.
+fn counted(report: &Value) -> Value {
+    let labels = report["heads"].as_array().unwrap().iter().flat_map(|head| head["labels"].as_array().unwrap());
+    by_family(report, labels.map(|label| label["label"].as_str().unwrap()))
+}
+
+/// The names under a key of a control's heads by family.
+fn counted_names(report: &Value, control: &Value, key: &str) -> Value {
+    let names = control["heads"].as_array().unwrap().iter().flat_map(|head| head[key].as_array().unwrap());
+    by_family(report, names.map(|name| name.as_str().unwrap()))
+}
+
+fn by_family<'a>(report: &Value, names: impl Iterator<Item = &'a str>) -> Value {
+    let mut counts = report["label_counts"].clone();
+    counts.as_object_mut().unwrap().values_mut().for_each(|count| *count = 0.into());
+    for name in names {
+        let family = match name.split_once(':') {
+            Some(("offset", _)) => "offset:k",
+            Some(("syntactic", _)) => "syntactic:<relation>",
+            _ => name,
+        };
+        let count = counts[family].as_u64().expect("a family that is listed");
+        counts[family] = (count + 1).into();
+    }
+    counts
+}
+
+#[test]
+fn labels_are_counted_by_family() {
+    let report = analyze(&gold(), &["--limit", "100", "--min-count", "5"]);
+    assert_eq!(report["label_counts"], counted(&report));
+    assert_eq!(report["controls"], json!([]));
+    assert_eq!(report["settings"]["controls"], json!([]));
+}
+
+#[test]
+fn controls_stand_beside_the_real_labels() {
+    let arguments = ["--limit", "300", "--control", "shuffled-words", "--control", "random-init"];
+    let report = analyze(&gold(), &[&arguments[..], &["--control-seeds", "2"]].concat());
+    let of = |control: &str, seed: u64| json!({ "control": control, "seed": seed });
+    let expected = [of("random-init", 0), of("random-init", 1), of("shuffled-words", 0), of("shuffled-words", 1)];
+    assert_eq!(report["settings"]["controls"], json!(expected));
+    let controls = report["controls"].as_array().unwrap();
+    for (control, expected) in controls.iter().zip(&expected) {
+        assert_eq!((&control["control"], &control["seed"]), (&expected["control"], &expected["seed"]));
+        let families = |counts: &Value| counts.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        assert_eq!(families(&control["label_counts"]), families(&report["label_counts"]));
+        assert_eq!(control["label_counts"], counted_names(&report, control, "labels"));
+        assert_eq!(control["kept_counts"], counted_names(&report, control, "kept"));
+        for there in control["heads"].as_array().unwrap() {
+            let [layer, head] = ["layer", "head"].map(|key| usize::try_from(there[key].as_u64().unwrap()).unwrap());
+            let here = &report["heads"][layer * 4 + head];
+            assert_eq!(here["name"], there["name"]);
+            let has = |name: &Value| here["labels"].as_array().unwrap().iter().any(|label| label["label"] == *name);
+            let labels = there["labels"].as_array().unwrap();
+            let kept: Vec<&Value> = labels.iter().filter(|name| has(name)).collect();
+            assert!(!labels.is_empty() && kept.iter().copied().eq(there["kept"].as_array().unwrap()), "{there}");
+        }
+    }
+    // Weights of a standard deviation of 0.02 make scores near 0: attention is almost uniform.
+    for control in &controls[..2] {
+        assert_eq!(control["label_counts"]["broad"], 12);
+        assert_eq!(control["label_counts"]["syntactic:<relation>"], 0);
+    }
+    // What the analysis itself finds is the same with and without controls.
+    let alone = analyze(&gold(), &["--limit", "300"]);
+    assert_eq!(report["heads"], alone["heads"]);
+    assert_eq!(report["relations"], alone["relations"]);
+}
+
+#[test]
+fn relabelling_says_that_controls_are_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let (saved, gold) = (folder.path().join("report.json"), gold());
+    let arguments = ["analyze", "box:planted", "-c", path(&gold), "--limit", "50", "-q", "-o", path(&saved)];
+    let said = |more: &[&str]| {
+        run(&[&arguments, more].concat()).unwrap();
+        run(&["relabel", path(&saved), "--preset", "voita2019"]).unwrap()
+    };
+    let line = "The counts of the controls are left out";
+    assert!(said(&["--control", "random-init"]).contains(line));
+    assert!(!said(&[]).contains(line));
+}
+
+#[test]
+fn controls_are_the_same_for_any_number_of_threads() {
+    let counts = |more: &[&str]| {
+        let arguments = ["--limit", "200", "--control", "shuffled-words", "--control-seeds", "1"];
+        analyze(&gold(), &[&arguments[..], more].concat())["controls"].clone()
+    };
+    assert_eq!(counts(&["--threads", "1"]), counts(&["--threads", "3"]));
+}
+
+#[test]
+fn shards_carry_their_controls() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, corpus) = (tiny_bert(), gold());
+    let settings = ["--control", "random-init", "--control", "shuffled-words", "--control-seeds", "1", "--no-run-info"];
+    let analyze =
+        |more: &[&str]| run(&[&["analyze", path(&model), "-c", path(&corpus)], &settings[..], more].concat()).unwrap();
+    let whole = analyze(&["-o", "-"]);
+    let parts = ["1/2", "2/2"].map(|shard| {
+        let file = folder.path().join(format!("{}.headscope", &shard[..1]));
+        analyze(&["--shard", shard, "-q", "-o", path(&file)]);
+        path(&file).to_owned()
+    });
+    assert!(run(&["merge", &parts[0], &parts[1], "--no-run-info", "-o", "-"]).unwrap() == whole);
+    // Parts without the same controls do not belong together.
+    let other = folder.path().join("other.headscope");
+    let arguments = ["analyze", path(&model), "-c", path(&corpus), "--no-run-info", "--shard", "2/2", "-q"];
+    run(&[&arguments[..], &["-o", path(&other)]].concat()).unwrap();
+    let (status, message) = run(&["merge", &parts[0], path(&other)]).unwrap_err();
+    assert_eq!(status, 3);
+    assert!(message.contains("protocol.controls has 2 entries in one and 0 in the other"), "{message}");
+}
+
+#[test]
+fn the_summary_has_a_line_for_each_control() {
+    let (model, corpus) = (tiny_bert(), gold());
+    let arguments = ["analyze", path(&model), "-c", path(&corpus), "--limit", "50", "--control", "random-init"];
+    let summary = run(&arguments).unwrap();
+    let mut lines = summary.lines().skip_while(|line| !line.starts_with("Control "));
+    let expected = "Control random-init, mean of 3 seeds: nothing was learned, so its labels are the false positives.";
+    assert_eq!(lines.next(), Some(expected));
+    let found = lines.next().unwrap();
+    assert!(found.starts_with("  found: broad 12.0 (model "), "{found}");
+    assert!(found.contains("syntactic:<relation> 0.0 (model "), "{found}");
+    assert_eq!(lines.next(), Some(""));
+}
+
+/// Heads that look at places, or for a kind of token, do so in whatever order the words are.
+#[test]
+fn planted_heads_keep_what_does_not_rest_on_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let [json, csv] = ["report.json", "report.csv"].map(|name| folder.path().join(name));
+    let arguments = ["analyze", "box:planted", "--limit", "150", "--control", "shuffled-words", "--control-seeds", "2"];
+    let summary = run(&[&arguments[..], &["-o", path(&json), "-o", path(&csv)]].concat()).unwrap();
+    let report: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    let counts = |counts: &Value, family: &str| counts[family].as_u64().unwrap();
+    for control in report["controls"].as_array().unwrap() {
+        for family in ["previous-token", "separator", "offset:k"] {
+            assert_eq!(counts(&control["kept_counts"], family), counts(&report["label_counts"], family), "{family}");
+        }
+    }
+    let kept = summary.lines().find(|line| line.starts_with("  kept: ")).expect("a line");
+    assert!(kept.contains("separator ") && kept.contains("syntactic:<relation> "), "{kept}");
+    // The table has the labels that are kept with every seed.
+    let mut table = ::csv::Reader::from_path(&csv).unwrap();
+    let header = table.headers().unwrap().clone();
+    let column = header.iter().position(|name| name == "kept.shuffled-words").expect("a column");
+    for (row, head) in table.records().zip(report["heads"].as_array().unwrap()) {
+        let expected = head["labels"].as_array().unwrap().iter().map(|label| label["label"].as_str().unwrap());
+        let expected = expected.filter(|label| {
+            report["controls"].as_array().unwrap().iter().all(|control| {
+                let mut heads = control["heads"].as_array().unwrap().iter();
+                heads.any(|there| {
+                    there["name"] == head["name"] && there["kept"].as_array().unwrap().contains(&json!(label))
+                })
+            })
+        });
+        assert_eq!(row.unwrap()[column].split_whitespace().collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn wrong_usage_of_controls() {
+    let model = tiny_bert();
+    let usage = |more: &[&str]| {
+        let (status, message) = run(&[&["analyze", path(&model)], more].concat()).unwrap_err();
+        assert_eq!(status, 2, "{message}");
+        message
+    };
+    let standard_input = usage(&["-c", "-", "--format", "conllu", "--control", "random-init"]);
+    assert!(standard_input.contains("the corpus is read again for --control, and standard input"), "{standard_input}");
+    assert!(usage(&["-c", path(&gold()), "--control-seeds", "2"]).contains("--control"));
+    assert!(usage(&["-c", path(&gold()), "--control", "nothing"]).contains("random-init, shuffled-words"));
+}
+
+#[test]
+fn a_model_without_an_initialisation_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(tiny_bert()).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
+    }
+    let file = folder.path().join("config.json");
+    let mut config: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    config["initializer_range"] = 0.into();
+    fs::write(&file, config.to_string()).unwrap();
+    let corpus = gold();
+    let arguments = ["analyze", path(folder.path()), "-c", path(&corpus), "--limit", "1", "--control", "random-init"];
+    let (status, message) = run(&arguments).unwrap_err();
+    assert_eq!(status, 4);
+    assert!(message.contains("initializer_range is 0: a small positive number is expected"), "{message}");
+}

@@ -1,0 +1,467 @@
+//! Corpora as they are read: formats, documents, annotations, bounds; and readers that take any bytes.
+
+use crate::corpora;
+use crate::support;
+use std::fs;
+
+use crate::corpora::{conllu, contents, error, folder, gzip, open, read, word, zstd};
+use crate::support::{analyze, fixture, path, run, tiny_bert};
+use headscope::corpus::{
+    Annotation, Content, Corpus, Format, Input, MAX_LINE_BYTES, MAX_RELATIONS, MAX_SENTENCE_BYTES, MAX_WORDS, Sentence,
+    TreeHead, Upos, Word,
+};
+use proptest::prelude::*;
+use serde_json::json;
+
+fn jsonl(words: &[Word]) -> String {
+    let head = |word: &Word| match word.head {
+        TreeHead::Root => Some(0),
+        TreeHead::Word(head) => Some(head + 1),
+        TreeHead::Unknown => None,
+    };
+    let line = json!({
+        "id": 7,
+        "words": words.iter().map(|word| &word.form).collect::<Vec<_>>(),
+        "heads": words.iter().map(head).collect::<Vec<_>>(),
+        "relations": words.iter().map(|word| &word.relation).collect::<Vec<_>>(),
+        "upos": words.iter().map(|word| word.annotation.upos.map(Upos::tag)).collect::<Vec<_>>(),
+        "lemmas": words.iter().map(|word| &word.annotation.lemma).collect::<Vec<_>>(),
+        "feats": words.iter().map(|word| &word.annotation.features).collect::<Vec<_>>(),
+    });
+    format!("{line}\n")
+}
+
+#[test]
+fn json_lines_say_what_conllu_says() {
+    let text = concat!(
+        r#"{"text": "Go home."}"#,
+        "\n\n",
+        r#"{"words": ["Go", "home"], "heads": [0, 1], "relations": ["root", "advmod"], "id": {"n": [1]}}"#,
+        "\r\n",
+        r#"{"words": ["Go", ""]}"#,
+        "\n",
+        r#"{"text": "passed over", "words": ["kept"], "heads": [null], "relations": [null]}"#,
+    );
+    let expected = [
+        Content::Text("Go home.".to_owned()),
+        Content::Words(vec![word("Go", TreeHead::Root, "root"), word("home", TreeHead::Word(0), "advmod")]),
+        Content::Words(vec![word("Go", TreeHead::Unknown, "_"), word("", TreeHead::Unknown, "_")]),
+        Content::Words(vec![word("kept", TreeHead::Unknown, "_")]),
+    ];
+    let sentences = read(format!("\u{feff}{text}"), Format::Jsonl);
+    assert_eq!(sentences.iter().map(|sentence| sentence.origin.line).collect::<Vec<_>>(), [1, 3, 4, 5]);
+    assert_eq!(contents(sentences), expected);
+}
+
+#[test]
+fn json_lines_that_are_none() {
+    let cases = [
+        ("[1]", "a line is an object with `words` or `text`: `[1]`"),
+        ("{", "not a sentence in JSON: EOF while parsing an object at column 1: `{`"),
+        (
+            r#"{"words": "a b"}"#,
+            r#"not a sentence in JSON: invalid type: string "a b", expected a sequence at column 15: `{"words": "a b"}`"#,
+        ),
+        (
+            r#"{"text": "a", "text": "b"}"#,
+            r#"not a sentence in JSON: duplicate field `text` at column 20: `{"text": "a", "text": "b"}`"#,
+        ),
+        (r#"{"sentence": "a"}"#, r#"there is neither `words` nor `text`: `{"sentence": "a"}`"#),
+        (r#"{"text": "a", "heads": [0]}"#, "`heads` is of `words`, and there are none"),
+        (r#"{"words": ["a"], "heads": [0]}"#, "`heads` and `relations` come together"),
+        (r#"{"words": ["a"], "heads": [0, 1], "relations": ["root"]}"#, "`heads` has 2 entries for 1 word"),
+        (
+            r#"{"words": ["a", "b"], "heads": [0, 3], "relations": ["root", "obj"]}"#,
+            "word 2: its head is 3, but the sentence has 2 words",
+        ),
+        (
+            r#"{"words": ["a", "b"], "heads": [2, 1], "relations": ["obj", "obj"]}"#,
+            "word 1: its head leads into a cycle: 1 -> 2 -> 1",
+        ),
+        (
+            r#"{"words": ["a", "b"], "heads": [0, 1], "relations": ["root", null]}"#,
+            "word 2: its relation is `_`: a word with a head has a relation to it",
+        ),
+        (
+            r#"{"words": ["a"], "heads": [0], "relations": ["all"]}"#,
+            "word 1: its relation is `all`: that name stands for all relations",
+        ),
+        (r#"{"words": ["a"], "heads": [0], "relations": [""]}"#, "word 1: its relation is empty"),
+        (r#"{"text": "a", "upos": ["X"]}"#, "`upos` is of `words`, and there are none"),
+        (r#"{"words": ["a", "b"], "lemmas": ["a"]}"#, "`lemmas` has 1 entry for 2 words"),
+        (
+            r#"{"text": "a", "document": [1]}"#,
+            r#"not a sentence in JSON: `document` and `family` are a string or a whole number each at column 30: `{"text": "a", "document": [1]}`"#,
+        ),
+    ];
+    for (line, expected) in cases {
+        assert_eq!(error(format!("{{\"text\": \"a\"}}\n{line}\n"), Format::Jsonl), format!("in memory:2: {expected}"));
+    }
+    let negative = error(r#"{"words": ["a"], "heads": [-1], "relations": ["root"]}"#, Format::Jsonl);
+    assert!(negative.starts_with("in memory:1: not a sentence in JSON: invalid value: integer `-1`"), "{negative}");
+    let deep = error("[".repeat(1 << 20), Format::Jsonl);
+    assert!(deep.starts_with("in memory:1: a line is an object with `words` or `text`: `[[["), "{deep}");
+    let nested = error(format!("{{\"other\": {}", "[".repeat(1 << 20)), Format::Jsonl);
+    assert!(nested.contains("EOF while parsing a list"), "{nested}");
+}
+
+#[test]
+fn conllu_plus_is_refused() {
+    assert_eq!(
+        error("# global.columns = ID FORM HEAD\n1\tGo\t0\n", Format::Conllu),
+        "in memory:1: this is CoNLL-U Plus (`# global.columns = ID FORM HEAD`), which is not read: convert it to the ten \
+         columns of CoNLL-U"
+    );
+    let files = folder(&[("a.conllup", b"")]);
+    let error = Input::parse(&files.path().join("a.conllup"), None).unwrap_err();
+    assert!(error.ends_with("a.conllup` by its extension: say --format conllu, text or jsonl"), "{error}");
+}
+
+/// A tree of CoNLL-U after a line of its own; each word is its line's columns but ID, with spaces between them.
+fn lines(words: &[&str]) -> String {
+    let line = |(id, columns): (usize, &&str)| format!("{id}\t{}\n", columns.replace(' ', "\t"));
+    (1..).zip(words).map(line).collect::<String>() + "\n"
+}
+
+#[test]
+fn words_are_annotated() {
+    let annotated = |upos, lemma: &str, features: Option<&str>, entity: Option<&str>| Annotation {
+        upos,
+        lemma: Some(lemma.into()),
+        features: features.map(Into::into),
+        entity: entity.map(Into::into),
+        ..Annotation::default()
+    };
+    let text = [
+        "# global.Entity = eid-etype\n",
+        &lines(&[
+            "Dogs dog NOUN NNS Number=Plur|X=Y 2 nsubj _ SpaceAfter=No|Entity=(1-animal|Bridge=3<1",
+            // What is no universal part of speech is none.
+            "bark _ VBP VBP _ 0 root _ XEntity=2",
+            // A lemma may be an underscore where the word is one.
+            "_ _ SYM _ _ 2 punct _ Entity=",
+        ]),
+        "# global.Entity = etype-eid\n",
+        &lines(&["Go go VERB _ _ 0 root _ _"]),
+    ];
+    let sentences = read(text.concat(), Format::Conllu);
+    let fields = sentences.iter().map(|sentence| sentence.entity_fields.as_deref()).collect::<Vec<_>>();
+    assert_eq!(fields, [Some("eid-etype"), Some("etype-eid")]);
+    let words: Vec<Word> = sentences.into_iter().flat_map(corpora::words).collect();
+    let found: Vec<&Annotation> = words.iter().map(|word| &word.annotation).collect();
+    let dogs = annotated(Some(Upos::Noun), "dog", Some("Number=Plur|X=Y"), Some("(1-animal"));
+    let (underscore, go) = (annotated(Some(Upos::Sym), "_", None, None), annotated(Some(Upos::Verb), "go", None, None));
+    assert_eq!(found, [&dogs, &Annotation::default(), &underscore, &go]);
+
+    let line = r#"{"words": ["a", "b"], "upos": ["DET", "?"], "lemmas": [null, "b"], "feats": ["F=1", null]}"#;
+    let found: Vec<Annotation> =
+        read(line, Format::Jsonl).into_iter().flat_map(corpora::words).map(|word| word.annotation).collect();
+    let det = Annotation { upos: Some(Upos::Det), features: Some("F=1".into()), ..Annotation::default() };
+    assert_eq!(found, [det, Annotation { lemma: Some("b".into()), ..Annotation::default() }]);
+}
+
+#[test]
+fn columns_and_keys_are_kept_that_are_asked_for() {
+    let asked = ["xpos", "feats.Number", "misc", "misc.Gloss", "ner", "ner.A"].map(str::to_owned);
+    let kept = |text: String, format| -> Vec<Vec<Option<String>>> {
+        let sentences = Corpus::from_bytes("text", text.into_bytes(), format).keeping(&asked);
+        let words = sentences.flat_map(|sentence| corpora::words(sentence.unwrap()));
+        words
+            .map(|word| word.annotation.asked.iter().map(|value| value.as_deref().map(str::to_owned)).collect())
+            .collect()
+    };
+    let text = lines(&["a _ _ NNS X=Y|Number=Plur 0 root _ Gloss=b", "b _ _ _ _ 1 dep _ _"]);
+    let some = |text: &str| Some(text.to_owned());
+    let first = vec![some("NNS"), some("Plur"), some("Gloss=b"), some("b"), None, None];
+    assert_eq!(kept(text, Format::Conllu), [first, vec![None; 6]]);
+    let text = r#"{"words": ["a", "b"], "ner": ["A=1", null], "xpos": [7, true], "misc": "no list", "feats": ["Number=Sing", null]}"#;
+    let first = vec![some("7"), some("Sing"), None, None, some("A=1"), some("1")];
+    let second = vec![some("true"), None, None, None, None, None];
+    assert_eq!(kept(text.to_owned(), Format::Jsonl), [first, second]);
+}
+
+#[test]
+fn documents_begin_where_a_format_says() {
+    let documents = |text: &str, format| read(text, format).iter().map(|s| s.document).collect::<Vec<_>>();
+    let go = lines(&["Go _ _ _ _ 0 root _ _"]);
+    let text = ["# newdoc id = a\n", &go, &go, "# newdoc\n# text = b\n", &go, "# newdocument\n", &go].concat();
+    assert_eq!(documents(&text, Format::Conllu), [0, 0, 2, 2]);
+    assert_eq!(documents("\n\na\nb\n \n\nc\n\n", Format::Text), [0, 0, 2]);
+    let named = |name: &str| format!("{{\"text\": \"a\"{name}}}\n\n");
+    let of = |names: &[&str]| documents(&names.iter().map(|name| named(name)).collect::<String>(), Format::Jsonl);
+    // A blank line is nothing to JSON lines.
+    assert_eq!(of(&["", "", ""]), [0, 0, 0]);
+    let (a, b, one) = (r#", "document": "a""#, r#", "document": "b""#, r#", "document": 1"#);
+    assert_eq!(of(&[a, a, b, one, one, "", a]), [0, 0, 2, 3, 3, 5, 6]);
+    // A file begins one.
+    let files = folder(&[("a.txt", b"a\nb\n"), ("b.txt", b"c\nd\n"), ("c.jsonl", b"{\"text\": \"a\"}\n")]);
+    let corpus = open(&[files.path()], None).unwrap();
+    assert_eq!(corpus.map(|sentence| sentence.unwrap().document).collect::<Vec<_>>(), [0, 0, 2, 2, 4]);
+}
+
+/// The family of each sentence; negative, less one, where it is not the first of it.
+fn families(sentences: &[Sentence]) -> Vec<i64> {
+    let number = |sentence: &Sentence| i64::try_from(sentence.family.number).unwrap();
+    sentences.iter().map(|one| if one.family.is_first { number(one) } else { -number(one) - 1 }).collect()
+}
+
+#[test]
+fn families_are_named_where_a_format_can() {
+    let word = |form: &str| lines(&[&format!("{form} _ _ _ _ 0 root _ _")]);
+    let named = |name: &str, form: &str| format!("# family = {name}\n{}", word(form));
+    let long = "x".repeat(1 << 20);
+    let text =
+        [named("a", "one"), named("b b", "two"), word("three"), named("a", "four"), word("two"), named(&long, "five")];
+    let expected = [0, 1, 2, -1, -2, 3];
+    assert_eq!(families(&read(text.concat(), Format::Conllu)), expected);
+    let json = |name: &str, text: &str| format!("{{\"text\": \"{text}\"{name}}}\n");
+    let (a, b, three) = (r#", "family": "3""#, r#", "family": "b""#, r#", "family": 3"#);
+    let text =
+        [json(a, "one"), json(b, "two"), json("", "three"), json(three, "four"), json("", "two"), json("", "five")];
+    assert_eq!(families(&read(text.concat(), Format::Jsonl)), expected);
+    // Text has no names, and equal lines are equal sentences through all files.
+    let files = folder(&[("a.txt", b"one\ntwo\n"), ("b.txt", b"three\n one\n"), ("c.conllu", word("one").as_bytes())]);
+    let corpus = open(&[files.path()], None).unwrap();
+    assert_eq!(families(&corpus.map(Result::unwrap).collect::<Vec<_>>()), [0, 1, 2, -1, 3]);
+}
+
+#[test]
+fn families_and_generators_that_are_none() {
+    let word = lines(&["Go _ _ _ _ 0 root _ _"]);
+    for (comments, expected) in [
+        ("# family =\n", "in memory:1: `# family` is empty: give the family a name, or leave the comment out"),
+        ("#family\n", "in memory:1: `# family` is empty: give the family a name, or leave the comment out"),
+        ("# family = a\n# family = b\n", "in memory:2: the sentence is in a second family, `b`: it can be in one"),
+        (
+            "# global.generated\n",
+            "in memory:1: `# global.generated` has 0 bytes: say in 1 to 256 by what the sentences were generated",
+        ),
+    ] {
+        assert_eq!(error(comments.to_owned() + &word, Format::Conllu), expected);
+    }
+    let by = |bytes: usize| format!("# global.generated = {}\n{word}", "x".repeat(bytes));
+    assert_eq!(read(by(256), Format::Conllu).len(), 1);
+    assert!(error(by(257), Format::Conllu).contains("has 257 bytes"));
+    // Once more the same says the same.
+    assert_eq!(read(format!("# family = a\n# family = a\n{word}"), Format::Conllu).len(), 1);
+    let empty = r#"{"text": "a", "family": ""}"#;
+    assert_eq!(error(empty, Format::Jsonl), "in memory:1: `family` is empty: give it a name, or leave it out");
+}
+
+#[test]
+fn files_say_by_what_they_were_generated() {
+    let word = lines(&["Go _ _ _ _ 0 root _ _"]);
+    let generated = format!("{word}# global.generated = a grammar\n{word}");
+    let files = folder(&[("a.conllu", generated.as_bytes()), ("b.conllu", word.as_bytes())]);
+    let mut corpus = open(&[files.path()], None).unwrap();
+    assert_eq!(corpus.by_ref().count(), 3);
+    let identity = corpus.into_identity().unwrap();
+    let by: Vec<Option<&str>> = identity.files.iter().map(|file| file.generated.as_deref()).collect();
+    assert_eq!(by, [Some("a grammar"), None]);
+    assert_eq!((identity.repeats.read, identity.repeats.different, identity.repeats.repeated), (3, 1, 3));
+}
+
+#[test]
+fn a_sentence_is_bounded() {
+    let line = |id: usize, form: &str| format!("{id}\t{form}\t_\t_\t_\t_\t_\t_\t_\t_\n");
+    // Each word has an underscore for its lemma, its features and its relation.
+    let fits = MAX_SENTENCE_BYTES / 2 - 3;
+    let two = |second: usize| line(1, &"a".repeat(fits)) + &line(2, &"b".repeat(second));
+    assert_eq!(read(two(fits), Format::Conllu).len(), 1);
+    let way_out = "no encoder takes that much, split it into sentences";
+    let bytes = format!("the words of the sentence have more than 1048576 bytes with their annotations: {way_out}");
+    assert_eq!(error(two(fits + 1), Format::Conllu), format!("in memory:2: {bytes}"));
+    let json = format!(r#"{{"words": ["a"], "lemmas": ["{}"]}}"#, "a".repeat(MAX_SENTENCE_BYTES));
+    assert_eq!(error(json, Format::Jsonl), format!("in memory:1: {bytes}"));
+
+    let words = |count: usize| (1..=count).map(|id| line(id, "a")).collect::<String>();
+    assert_eq!(read(words(MAX_WORDS), Format::Conllu).len(), 1);
+    let count = format!("the sentence has more than 100000 words: {way_out}");
+    assert_eq!(error(words(MAX_WORDS + 1), Format::Conllu), format!("in memory:100001: {count}"));
+    let json = json!({ "words": vec!["a"; MAX_WORDS + 1] }).to_string();
+    assert_eq!(error(json, Format::Jsonl), format!("in memory:1: {count}"));
+}
+
+#[test]
+fn relations_are_bounded_over_the_whole_corpus() {
+    let relation = |number: usize| format!("1\ta\t_\t_\t_\t_\t0\tr{number}\t_\t_\n\n");
+    let text: String = (0..=MAX_RELATIONS).map(relation).collect();
+    let expected = "in memory:2001: column 8 (DEPREL) is `r1000`, and the corpus has 1000 other relations before it, no \
+                    more are taken: is this where relations stand? If so, leave out their subtypes";
+    assert_eq!(error(text.clone(), Format::Conllu), expected);
+    let (before, last) = text.split_at(text.len() - relation(MAX_RELATIONS).len());
+    assert_eq!(read(before, Format::Conllu).len(), MAX_RELATIONS);
+    let files = folder(&[("a.conllu", before.as_bytes()), ("b.conllu", last.as_bytes())]);
+    let error = open(&[files.path()], None).unwrap().find_map(Result::err).expect("an error");
+    assert!(format!("{error:#}").contains("b.conllu:1: column 8 (DEPREL) is `r1000`"), "{error:#}");
+}
+
+#[test]
+fn a_line_is_bounded() {
+    // The line end counts: MAX_LINE_BYTES just fit.
+    let mut text = vec![b'a'; MAX_LINE_BYTES - 1];
+    text.push(b'\n');
+    assert_eq!(read(text.clone(), Format::Text).len(), 1);
+    text.insert(0, b'a');
+    assert_eq!(
+        error(text, Format::Text),
+        "in memory:1: the line has more than 16777216 bytes: a corpus has a sentence or a word to a line"
+    );
+}
+
+#[test]
+fn one_corpus_in_three_formats_gives_the_same_heads() {
+    let gold = fs::read(fixture("corpus/gold.conllu")).unwrap();
+    let sentences = &read(gold, Format::Conllu)[..60];
+    let words = |sentence: &Sentence| match &sentence.content {
+        Content::Words(words) => words.clone(),
+        Content::Text(_) => panic!("a treebank"),
+    };
+    let (tree, json): (String, String) =
+        sentences.iter().map(words).map(|words| (conllu(&words), jsonl(&words))).unzip();
+    let files = folder(&[
+        ("a.conllu", tree.as_bytes()),
+        ("a.jsonl", json.as_bytes()),
+        ("a.conllu.gz", &gzip(tree.as_bytes())),
+        ("a.jsonl.zst", &zstd(json.as_bytes())),
+    ]);
+    let report = |name: &str| analyze(&files.path().join(name), &["--min-count", "5"]);
+    let expected = report("a.conllu");
+    for name in ["a.jsonl", "a.conllu.gz", "a.jsonl.zst"] {
+        for key in ["heads", "relations", "chance"] {
+            assert_eq!(report(name)[key], expected[key], "{key} of {name}");
+        }
+    }
+}
+
+#[test]
+fn strict_turns_the_first_skip_into_a_failure() {
+    let files = folder(&[("a.txt", b"the dog\n"), ("b.txt", b"\nthe cat\nthe dog and the cat\n\xe2\x80\x8b\n")]);
+    let (model, output) = (tiny_bert(), files.path().join("report.json"));
+    let folder = path(files.path());
+    let analyze = ["analyze", path(&model), "-c", folder, "--strict", "--max-tokens", "6", "-o", path(&output)];
+    let maps_output = files.path().join("maps.safetensors");
+    let maps = ["maps", path(&model), "-c", folder, "--strict", "--max-tokens", "6", "-o", path(&maps_output)];
+    for arguments in [analyze, maps] {
+        let (status, message) = run(&arguments).unwrap_err();
+        assert_eq!(
+            (status, message.replace(folder, "DIR")),
+            (
+                3,
+                "error: DIR/b.txt:3: sentence 2, one with more tokens than the limit, would be skipped, and --strict skips none: cut it, or raise --max-tokens if the model has more positions\n"
+                    .to_owned()
+            )
+        );
+    }
+    assert!(!output.exists() && !maps_output.exists());
+    let report = support::analyze(&files.path().join("a.txt"), &["--strict"]);
+    assert_eq!(report["corpus"]["sentences"], 1);
+}
+
+/// Words that a format can hold, and a tree over them: each word's head comes before it, so there is no cycle.
+fn trees(form: &'static str) -> impl Strategy<Value = Vec<Word>> {
+    let relation = prop::sample::select(vec!["nsubj", "obl:tmod", "punct", "dep"]);
+    prop::collection::vec((form, any::<prop::sample::Index>(), relation, annotations()), 1..12).prop_map(|words| {
+        let attach = |(position, (form, head, relation, annotation))| {
+            let (form, head, annotation): (String, prop::sample::Index, Annotation) = (form, head, annotation);
+            let (head, relation) = match position {
+                0 => (TreeHead::Root, "root"),
+                _ if head.index(7) == 0 => (TreeHead::Unknown, "_"),
+                _ => (TreeHead::Word(head.index(position)), relation),
+            };
+            Word { annotation, ..word(&form, head, relation) }
+        };
+        words.into_iter().enumerate().map(attach).collect()
+    })
+}
+
+fn annotations() -> impl Strategy<Value = Annotation> {
+    let text = |pattern| prop::option::of(pattern).prop_map(|text: Option<String>| text.map(Into::into));
+    let lemma = text("[^_\\s][^\\t\\r\\n]{0,8}");
+    (prop::option::of(prop::sample::select(Upos::ALL.to_vec())), lemma, text("[A-Z]=[a-z]"))
+        .prop_map(|(upos, lemma, features)| Annotation { upos, lemma, features, ..Annotation::default() })
+}
+
+/// Bytes that come near to a format: its own pieces, put together at random, and any bytes between them.
+fn scraps() -> impl Strategy<Value = Vec<u8>> {
+    let pieces = [
+        "1\tGo\t_\t_\t_\t_\t0\troot\t_\t_\n",
+        "2\ton\t_\t_\t_\t_\t1\tadvmod\t_\t_",
+        "1-2",
+        "2.1",
+        "\t",
+        "_",
+        "\n",
+        "\r\n",
+        "\n\n",
+        "# global.columns = ID",
+        "#",
+        "\u{feff}",
+        "0",
+        "99999999999999999999",
+        "-1",
+        "{\"words\": [\"a\", \"b\"]",
+        "{\"text\": \"",
+        "\"}",
+        ", \"heads\": [0, 1]",
+        ", \"relations\": [\"root\", \"obj\"]}",
+        "null",
+        "[",
+        "]",
+        "}",
+        "\\ud800",
+        "1e999",
+        "\u{0}",
+        "all:",
+        "é",
+    ];
+    let piece = prop_oneof![
+        4 => prop::sample::select(pieces.to_vec()).prop_map(|piece| piece.as_bytes().to_vec()),
+        1 => prop::collection::vec(any::<u8>(), 0..6),
+    ];
+    prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn readers_take_any_bytes(bytes in scraps()) {
+        for format in Format::ALL {
+            for (expected, sentence) in Corpus::from_bytes("any", bytes.clone(), format).enumerate() {
+                match sentence {
+                    Ok(Sentence { index, origin, .. }) => {
+                        prop_assert_eq!(index, expected as u64);
+                        prop_assert!(origin.line > 0);
+                    }
+                    Err(error) => prop_assert!(format!("{error:#}").contains("any:"), "{error:#}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_written_as_conllu_is_read_back(trees in prop::collection::vec(trees("[^_\\s#][^\\t\\r\\n]{0,8}"), 1..5)) {
+        let text: String = trees.iter().map(|words| conllu(words)).collect();
+        let expected: Vec<Content> = trees.into_iter().map(Content::Words).collect();
+        prop_assert_eq!(contents(read(text.clone(), Format::Conllu)), expected.clone());
+        prop_assert_eq!(contents(read(text.trim_end_matches('\n').replace('\n', "\r\n"), Format::Conllu)), expected);
+    }
+
+    #[test]
+    fn what_is_written_as_json_is_read_back(trees in prop::collection::vec(trees("\\PC{0,8}"), 1..5)) {
+        let text: String = trees.iter().map(|words| jsonl(words)).collect();
+        prop_assert_eq!(contents(read(text, Format::Jsonl)), trees.into_iter().map(Content::Words).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn compression_changes_nothing(lines in prop::collection::vec("[^\\r\\n]{0,40}", 0..40)) {
+        let text = lines.join("\n");
+        let files = folder(&[("a.txt.gz", &gzip(text.as_bytes())), ("a.txt.zst", &zstd(text.as_bytes()))]);
+        let expected = contents(read(text, Format::Text));
+        for name in ["a.txt.gz", "a.txt.zst"] {
+            let corpus = open(&[&files.path().join(name)], None).unwrap();
+            prop_assert_eq!(contents(corpus.map(Result::unwrap).collect()), expected.clone());
+        }
+    }
+}

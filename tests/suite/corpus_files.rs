@@ -1,0 +1,383 @@
+//! Corpora as a user names them: several, folders, pipes, links, compression; and what is no corpus.
+
+use crate::support;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::corpora::{conllu, error, folder, gzip, open, texts, word, zstd};
+use crate::support::{analyze, fixture, path, run, tiny_bert};
+use headscope::corpus::{Compression, Corpus, FileKind, Format, Input, TreeHead};
+use headscope::system::errors::failure::Class;
+
+#[test]
+fn several_corpora_are_one_numbered_through() {
+    let tree = conllu(&[word("Go", TreeHead::Root, "root"), word("home", TreeHead::Word(0), "advmod")]);
+    let files = folder(&[
+        ("b.conllu", tree.as_bytes()),
+        ("a.txt", b"one\n\ntwo\n"),
+        ("c.jsonl.gz", &gzip(b"{\"text\": \"three\"}\n")),
+        ("d.TXT.ZST", &zstd(b"four")),
+    ]);
+    let file = |name: &str| files.path().join(name);
+    let named = [file("b.conllu"), file("a.txt"), file("c.jsonl.gz"), file("d.TXT.ZST")];
+    let expected = [
+        (0, "b.conllu:1", "Go home"),
+        (1, "a.txt:1", "one"),
+        (2, "a.txt:3", "two"),
+        (3, "c.jsonl.gz:1", "three"),
+        (4, "d.TXT.ZST:1", "four"),
+    ]
+    .map(|(index, at, text)| (index, at.to_owned(), text.to_owned()));
+    let named: Vec<&Path> = named.iter().map(PathBuf::as_path).collect();
+    assert_eq!(texts(open(&named, None).unwrap()), expected);
+}
+
+#[test]
+fn gzip_members_and_zstd_frames_follow_one_another() {
+    let files = folder(&[
+        ("a.txt.gz", &[gzip(b"one\n"), gzip(b"two\n")].concat()),
+        ("b.txt.zst", &[zstd(b"three\n"), zstd(b"four\n")].concat()),
+    ]);
+    let read: Vec<String> = texts(open(&[files.path()], None).unwrap()).into_iter().map(|(_, _, text)| text).collect();
+    assert_eq!(read, ["one", "two", "three", "four"]);
+}
+
+#[test]
+fn a_corpus_may_be_in_the_program() {
+    static BYTES: &[u8] = b"one\ntwo\n";
+    let kind = FileKind { format: Format::Text, compression: Compression::None };
+    let corpus = Corpus::open(&[Input::Embedded("box.txt", BYTES, kind)]).unwrap();
+    assert_eq!((corpus.name(), corpus.bytes()), ("box.txt", Some(8)));
+    let expected = [(0, "box.txt:1", "one"), (1, "box.txt:2", "two")];
+    assert_eq!(texts(corpus), expected.map(|(index, at, text)| (index, at.to_owned(), text.to_owned())));
+}
+
+#[test]
+#[cfg(unix)]
+fn a_pipe_is_read_where_a_file_is_named() {
+    let model = tiny_bert();
+    let command = ["analyze", path(&model), "-c", "/dev/stdin", "--format", "text", "-o", "-"];
+    let output = support::headscope(&command).write_stdin("the dog\nthe cat\n").output().unwrap();
+    let report: serde_json::Value = serde_json::from_str(&support::outcome(&output).unwrap()).unwrap();
+    assert_eq!(report["corpus"]["sentences"], 2);
+}
+
+#[test]
+fn damaged_compression_names_the_file() {
+    let long: Vec<u8> = (0..20_000).flat_map(|number| format!("sentence {number}\n").into_bytes()).collect();
+    for (name, whole) in [("a.txt.gz", gzip(&long)), ("a.txt.zst", zstd(&long))] {
+        let files = folder(&[(name, &whole[..whole.len() / 2])]);
+        let file = files.path().join(name);
+        let error = open(&[&file], None).unwrap().find_map(Result::err).expect("an error");
+        let error = format!("{error:#}");
+        assert!(error.starts_with(&format!("`{}` is cut short after line ", file.display())), "{error}");
+    }
+    for bytes in [gzip(b"one\n"), zstd(b"one\n")] {
+        assert_eq!(
+            error(bytes, Format::Text),
+            "in memory:1: these are compressed bytes: the file's name must end in .gz or .zst, standard input is to be \
+             decompressed first"
+        );
+    }
+}
+
+#[test]
+fn a_folder_is_its_corpus_files_by_name() {
+    let files = folder(&[
+        ("b.txt", b"b\n"),
+        ("a.txt.gz", &gzip(b"a\n")),
+        ("C.jsonl", b"{\"text\": \"c\"}\n"),
+        ("README.md", b"no sentence"),
+        (".hidden.txt", b"no sentence"),
+    ]);
+    fs::create_dir(files.path().join("inner.txt")).unwrap();
+    let corpus = open(&[files.path()], None).unwrap();
+    assert_eq!(corpus.name(), files.path().file_name().unwrap().to_str().unwrap());
+    let read: Vec<String> = texts(corpus).into_iter().map(|(_, at, _)| at).collect();
+    // Capital letters come first in the order of bytes.
+    assert_eq!(read, ["C.jsonl:1", "a.txt.gz:1", "b.txt:1"]);
+    assert_eq!(counted(files.path(), None), (3, 3));
+    assert_eq!(counted(files.path(), Some(Format::Jsonl)), (1, 5));
+    let none = open(&[files.path()], Some(Format::Conllu)).err().unwrap();
+    assert_eq!(
+        none,
+        format!(
+            "corpus folder `{}` has no file whose extension is one of .conllu, .conll (also with .gz or .zst): it has 6 \
+             other files or folders, and folders within a folder are not looked into",
+            files.path().display()
+        )
+    );
+}
+
+#[test]
+fn nothing_is_read_twice() {
+    let files = folder(&[("a.txt", b"one\n")]);
+    let file = files.path().join("a.txt");
+    for paths in [[file.as_path(), &files.path().join("./a.txt")], [files.path(), &file]] {
+        let error = open(&paths, None).err().unwrap();
+        assert!(error.contains("a.txt` is given twice"), "{error}");
+    }
+    let error = open(&[Path::new("box:gold"); 2], None).err().unwrap();
+    assert_eq!(error, "corpus `box:gold` is given twice, and its sentences would count twice: name it once");
+    let error = open(&[Path::new("-"), Path::new("-")], Some(Format::Text)).err().unwrap();
+    assert_eq!(error, "standard input is given twice, and its sentences would count twice: name it once");
+}
+
+#[test]
+fn hashes_are_of_the_files_as_they_are_stored() {
+    use sha2::{Digest, Sha256};
+
+    let long = "sentence\n".repeat(100_000);
+    for (name, bytes) in [
+        ("a.txt", long.clone().into_bytes()),
+        ("a.txt.gz", gzip(long.as_bytes())),
+        ("a.txt.zst", zstd(long.as_bytes())),
+    ] {
+        let files = folder(&[(name, &bytes)]);
+        let expected = headscope::system::files::digest::hex(&Sha256::digest(&bytes));
+        for read in [0, 1, 100_000] {
+            let mut corpus = open(&[&files.path().join(name)], None).unwrap();
+            assert_eq!(corpus.by_ref().take(read).count(), read);
+            assert_eq!(corpus.into_identity().unwrap().files[0].sha256, expected, "{name} after {read} sentences");
+        }
+    }
+}
+
+#[test]
+fn a_report_lists_its_files() {
+    let tree = conllu(&[word("the", TreeHead::Word(1), "det"), word("dog", TreeHead::Root, "root")]);
+    let partly = conllu(&[word("the", TreeHead::Unknown, "_"), word("dog", TreeHead::Root, "root")]);
+    let long = format!("the cat\n{}\n", "dog ".repeat(200));
+    let files = folder(&[
+        ("a.conllu", format!("{tree}{partly}").as_bytes()),
+        ("b.txt.gz", &gzip(long.as_bytes())),
+        ("c.jsonl", b"{\"words\": [\"the\", \"dog\"]}\n"),
+        ("notes.md", b""),
+    ]);
+    let report = analyze(files.path(), &["--min-count", "1"]);
+    let corpus = &report["corpus"];
+    assert_eq!(corpus["name"], files.path().file_name().unwrap().to_str().unwrap());
+    let counts = |what: &serde_json::Value| ["sentences", "words", "tokens"].map(|key| what[key].as_u64().unwrap());
+    // [CLS] the dog [SEP]: four tokens each.
+    assert_eq!(counts(corpus), [4, 8, 16]);
+    assert_eq!((corpus["unannotated"].as_u64(), corpus["passed_over"].as_u64()), (Some(2), Some(1)));
+    let expected =
+        [("a.conllu", "conllu", [2, 4, 8], 0), ("b.txt.gz", "text", [1, 2, 4], 1), ("c.jsonl", "jsonl", [1, 2, 4], 0)];
+    for (file, (name, format, numbers, skipped)) in corpus["files"].as_array().unwrap().iter().zip(expected) {
+        assert_eq!((file["name"].as_str(), file["format"].as_str()), (Some(name), Some(format)));
+        assert_eq!(counts(file), numbers);
+        assert_eq!(file["skipped"], skipped);
+    }
+    // Sentences are numbered through: a limit ends in the second file, and the third is hashed all the same.
+    let limited = analyze(files.path(), &["--limit", "3"]);
+    assert_eq!(limited["corpus"]["sentences"], 3);
+    assert_eq!(limited["corpus"]["files"][2]["sentences"], 0);
+    assert_eq!(limited["corpus"]["files"][2]["sha256"], corpus["files"][2]["sha256"]);
+}
+
+#[test]
+fn the_summary_lists_several_files() {
+    let files = folder(&[("a.txt", b"the dog\n"), ("b.txt", b"the cat left\n"), ("c.md", b"")]);
+    let (model, file) = (tiny_bert(), files.path().join("a.txt"));
+    let name = files.path().file_name().unwrap().to_str().unwrap();
+    let summary = run(&["analyze", path(&model), "-c", path(files.path())]).unwrap();
+    let expected = format!(
+        "\ncorpus  {name}: 2 sentences, 5 words, 9 tokens\n        a.txt (text): 1 sentence, 2 words, 4 tokens\n        \
+         b.txt (text): 1 sentence, 3 words, 5 tokens\n"
+    );
+    assert!(summary.contains(&expected), "{summary}");
+    assert!(summary.ends_with("\nIn the folders, files and folders that are no corpus files: 1.\n"), "{summary}");
+    let summary = run(&["analyze", path(&model), "-c", path(&file)]).unwrap();
+    assert!(
+        summary.contains("\ncorpus  a.txt: 1 sentence, 2 words, 4 tokens\n        its sentences have 2.0 words each"),
+        "{summary}"
+    );
+}
+
+#[test]
+fn maps_take_the_same_corpora() {
+    let files = folder(&[("a.txt", b"the dog\n"), ("b.jsonl.gz", &gzip(b"{\"words\": [\"the\", \"cat\"]}\n"))]);
+    let (model, output) = (tiny_bert(), files.path().join("maps.safetensors"));
+    let (a, b) = (files.path().join("a.txt"), files.path().join("b.jsonl.gz"));
+    let arguments = ["maps", path(&model), "-c", path(&a), "-c", path(&b), "--sentence", "1", "-o", path(&output)];
+    run(&arguments).unwrap();
+    let bytes = fs::read(&output).unwrap();
+    let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();
+    assert_eq!(header.metadata().as_ref().unwrap()["tokens.1"], r#"["[CLS]","the","cat","[SEP]"]"#);
+}
+
+#[test]
+fn outputs_do_not_overlap() {
+    let files = folder(&[("a.json", b"{\"text\": \"the dog\"}\n")]);
+    let (model, corpus) = (tiny_bert(), files.path().join("a.json"));
+    let gold = fixture("corpus/gold.conllu");
+    let dotted = files.path().join("./b.json");
+    let twice = run(&[
+        "analyze",
+        path(&model),
+        "-c",
+        path(&gold),
+        "-o",
+        path(&files.path().join("b.json")),
+        "-o",
+        path(&dotted),
+    ]);
+    let (status, message) = twice.unwrap_err();
+    assert_eq!(status, 2);
+    assert!(message.contains("the same output is given twice: `"), "{message}");
+    let over = files.path().join("../").join(files.path().file_name().unwrap()).join("a.json");
+    let over = run(&["analyze", path(&model), "-c", path(&corpus), "--format", "jsonl", "-o", path(&over)]);
+    let (status, message) = over.unwrap_err();
+    assert_eq!(status, 2);
+    assert!(message.contains("is also a corpus: it would be overwritten"), "{message}");
+    assert_eq!(fs::read(&corpus).unwrap(), b"{\"text\": \"the dog\"}\n");
+}
+
+#[test]
+#[cfg(unix)]
+fn a_file_of_two_names_is_read_once() {
+    let files = folder(&[("a.txt", b"one\n")]);
+    let file = |name: &str| files.path().join(name);
+    fs::hard_link(file("a.txt"), file("b.txt")).unwrap();
+    let error = open(&[files.path()], None).err().unwrap();
+    let expected = format!(
+        "corpus `{}` is given twice, for it is the same file as corpus `{}`: name it once",
+        file("b.txt").display(),
+        file("a.txt").display(),
+    );
+    assert_eq!(error, expected);
+    fs::remove_file(file("b.txt")).unwrap();
+    std::os::unix::fs::symlink("a.txt", file("b.txt")).unwrap();
+    assert_eq!(open(&[files.path()], None).err().unwrap(), expected);
+}
+
+#[test]
+fn equal_files_are_named() {
+    let files = folder(&[("a.txt", b"one\n"), ("b.txt", b"two\n"), ("c.txt", b"one\n"), ("d.txt", b"one\n")]);
+    fs::write(files.path().join("e.txt"), "").unwrap();
+    fs::write(files.path().join("f.txt"), "").unwrap();
+    let identity = open(&[files.path()], None).unwrap().into_identity().unwrap();
+    let names: Vec<[&str; 2]> = identity.repeated().iter().map(|pair| pair.map(|file| file.name.as_str())).collect();
+    assert_eq!(names, [["a.txt", "c.txt"], ["a.txt", "d.txt"]]);
+}
+
+#[test]
+fn a_report_says_that_files_are_equal() {
+    let text = b"the cat sat .\n".as_slice();
+    let files = folder(&[("a.txt", text), ("b.txt", text)]);
+    let report = analyze(files.path(), &[]);
+    assert_eq!(report["corpus"]["repeated"], serde_json::json!([["a.txt", "b.txt"]]));
+    let caveats = report["caveats"].as_array().unwrap();
+    assert!(caveats.iter().any(|caveat| caveat["id"] == "equal-files"), "{caveats:?}");
+    let model = tiny_bert();
+    let summary = run(&["analyze", path(&model), "-c", path(files.path())]).unwrap();
+    assert!(summary.contains("whose sentences count twice in every number: a.txt and b.txt"), "{summary}");
+    fs::remove_file(files.path().join("b.txt")).unwrap();
+    assert!(analyze(files.path(), &[])["corpus"].get("repeated").is_none());
+}
+
+/// A named pipe.
+#[test]
+fn a_corpus_that_changes_between_two_readings_is_an_input_that_cannot_be_used() {
+    let files = folder(&[("a.txt", b"one\n")]);
+    let identity = || open(&[files.path()], None).unwrap().into_identity().unwrap();
+    let before = identity();
+    // What lies beside it is no part of it.
+    fs::write(files.path().join("task.log"), "done\n").unwrap();
+    before.ensure_same(&identity()).unwrap();
+    fs::write(files.path().join("a.txt"), "two\n").unwrap();
+    let error = before.ensure_same(&identity()).unwrap_err();
+    assert_eq!(Class::of(&error), Class::Input);
+    let said = error.to_string();
+    assert!(said.ends_with("reads it several times: run again when nothing writes to it"), "{said}");
+}
+
+/// The files of a folder that are a corpus, and the others.
+fn counted(folder: &Path, format: Option<Format>) -> (usize, u64) {
+    let corpus = open(&[folder], format).unwrap();
+    let passed_over = corpus.passed_over();
+    (corpus.into_identity().unwrap().files.len(), passed_over)
+}
+
+#[cfg(unix)]
+fn pipe(path: &Path) {
+    assert!(std::process::Command::new("mkfifo").arg(path).status().expect("mkfifo").success());
+}
+
+#[test]
+#[cfg(unix)]
+fn what_is_no_file_is_passed_over_in_a_folder() {
+    use std::os::unix::fs::symlink;
+
+    let files = folder(&[("a.txt", b"one\n"), (".headscope-x1Yz.partial", b""), (".headscope-notes", b"")]);
+    pipe(&files.path().join("b.txt"));
+    fs::create_dir(files.path().join("c.txt")).unwrap();
+    symlink("c.txt", files.path().join("d.txt")).unwrap();
+    // The pipe, the folder, the link to it, and the hidden file; not what another run is writing.
+    assert_eq!(counted(files.path(), None), (1, 4));
+}
+
+#[test]
+#[cfg(unix)]
+fn links_that_lead_to_no_file_are_said_to_be_links() {
+    use std::os::unix::fs::symlink;
+
+    let files = folder(&[]);
+    let file = |name: &str| files.path().join(name);
+    symlink("nowhere.txt", file("broken.txt")).unwrap();
+    symlink("loop", file("loop")).unwrap();
+    for (path, named, link) in [
+        (file("broken.txt"), file("broken.txt"), "nowhere.txt`, which leads to no file: No such file"),
+        (file("loop"), file("loop"), "loop`, which leads to no file: Too many levels"),
+        // A broken link in a folder is a file that is missed.
+        (files.path().to_owned(), file("broken.txt"), "nowhere.txt`, which leads to no file: No such file"),
+    ] {
+        let error = open(&[&path], None).err().unwrap();
+        let expected = format!("corpus `{}` is a link to `{}", named.display(), link);
+        assert!(error.starts_with(&expected), "{error}");
+    }
+    fs::write(file("a.txt"), "one\n").unwrap();
+    let error = open(&[&file("a.txt/b.txt")], None).err().unwrap();
+    assert!(error.contains("a.txt/b.txt`: Not a directory"), "{error}");
+}
+
+#[test]
+#[cfg(unix)]
+fn what_can_be_read_only_once_is_not_read_again() {
+    let files = folder(&[("a.txt", b"one\n")]);
+    let fifo = files.path().join("b.txt");
+    pipe(&fifo);
+    assert!(Input::parse(&files.path().join("a.txt"), None).unwrap().can_be_read_again());
+    for more in [["--control", "random-init"], ["--preset", "clark2019"]] {
+        let (model, file) = (tiny_bert(), files.path().join("a.txt"));
+        let arguments = ["analyze", path(&model), "-c", path(&file), "-c", path(&fifo)];
+        let (status, message) = run(&[&arguments[..], &more].concat()).unwrap_err();
+        assert_eq!(status, 2);
+        let expected = format!(", and `{}` can be read only once: name a file", fifo.display());
+        assert!(message.contains(&expected), "{message}");
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_device_without_end_is_refused() {
+    let model = tiny_bert();
+    let (status, message) = run(&["analyze", path(&model), "-c", "/dev/zero", "--format", "text"]).unwrap_err();
+    assert_eq!(status, 3);
+    assert!(message.contains("/dev/zero:1: the line has more than 16777216 bytes"), "{message}");
+}
+
+#[test]
+fn what_is_not_compressed_as_it_is_named_is_said_so() {
+    for (name, program) in [("a.txt.gz", "gzip"), ("a.txt.zst", "zstd")] {
+        let files = folder(&[(name, b"the dog and the cat\n")]);
+        let file = files.path().join(name);
+        let error = open(&[&file], None).unwrap().find_map(Result::err).expect("an error");
+        let error = format!("{error:#}");
+        let expected = format!(
+            "`{}` is not compressed by {program} as its name says: name it without that extension, or compress it",
+            file.display()
+        );
+        assert_eq!(error, expected);
+    }
+}

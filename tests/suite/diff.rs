@@ -1,0 +1,363 @@
+//! Two analyses held against each other: what changed, what is left aside, and the exit status.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use crate::support::{fixture, headscope, outcome, path, run, tiny_bert};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// The tiny model of 3 layers and 4 heads over 700 sentences, made once.
+static REPORT: LazyLock<String> = LazyLock::new(|| {
+    let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
+    run(&["analyze", path(&model), "-c", path(&corpus), "--no-run-info", "-o", "-"]).unwrap()
+});
+
+/// A folder with that report.
+struct EstimationContext(TempDir);
+
+impl EstimationContext {
+    fn new() -> Self {
+        let context = Self(tempfile::tempdir().unwrap());
+        context.file("a.json", REPORT.as_bytes());
+        context
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        fs::write(self.path(name), content).unwrap();
+        self.path(name)
+    }
+
+    /// The report after `change`, under a name.
+    fn changed(&self, name: &str, change: impl FnOnce(&mut Value)) -> PathBuf {
+        let mut report = serde_json::from_str(&REPORT).unwrap();
+        change(&mut report);
+        self.file(name, serde_json::to_vec(&report).unwrap())
+    }
+
+    /// The exit status of a comparison with the report, and what it printed or complained of.
+    fn diff(&self, b: &Path, more: &[&str]) -> (i32, String) {
+        diff(&self.path("a.json"), b, more)
+    }
+
+    fn json(&self, b: &Path, more: &[&str]) -> (i32, Value) {
+        let (status, text) = self.diff(b, &[&["--json"], more].concat());
+        (status, serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}")))
+    }
+
+    /// The partial of a shard of a model over the corpus.
+    fn partial(&self, name: &str, more: &[&str]) -> PathBuf {
+        let (model, corpus, output) = (tiny_bert(), fixture("corpus/gold.conllu"), self.path(name));
+        let arguments = ["analyze", path(&model), "-c", path(&corpus), "-q", "--no-run-info", "-o", path(&output)];
+        run(&[&arguments, more].concat()).unwrap();
+        output
+    }
+}
+
+fn diff(a: &Path, b: &Path, more: &[&str]) -> (i32, String) {
+    let output = headscope(&[&["diff", path(a), path(b)], more].concat()).output().unwrap();
+    let text = if output.stderr.is_empty() { output.stdout } else { output.stderr };
+    (output.status.code().unwrap(), String::from_utf8(text).unwrap())
+}
+
+/// Gives a metric of a head another value and interval.
+fn set(report: &mut Value, head: usize, metric: &str, value: f64, interval: [f64; 2]) {
+    report["heads"][head]["metrics"][metric] = json!(value);
+    report["heads"][head]["ci95"][metric] = json!(interval);
+}
+
+/// What was not compared for a reason that begins so: how many, and of what.
+fn aside(found: &Value, why: &str) -> (u64, Value) {
+    let all = found["left_aside"].as_array().unwrap();
+    let entry = all.iter().find(|entry| entry["why"].as_str().unwrap().starts_with(why));
+    let entry = entry.unwrap_or_else(|| panic!("no {why:?} in {all:#?}"));
+    (entry["count"].as_u64().unwrap(), entry["of"].clone())
+}
+
+#[test]
+fn a_report_does_not_differ_from_itself() {
+    let context = EstimationContext::new();
+    let (status, text) = context.diff(&context.path("a.json"), &[]);
+    assert!(status == 0 && text.starts_with("Nothing changed beyond chance.\n\na  "), "{text}");
+    let (status, found) = context.json(&context.path("a.json"), &[]);
+    assert_eq!((status, &found["changed"], &found["not_shared"]), (0, &json!(false), &json!([])));
+    assert_eq!(found["method"], "by-intervals");
+    let compared = |part: &str| found["compared"][part].as_u64().unwrap();
+    assert_eq!(compared("numbers"), compared("relations") + compared("metrics"));
+    // 12 heads, and 24 accuracies for each relation of 100 words or more.
+    assert_eq!((compared("metrics") % 12, compared("relations") % 24), (0, 0));
+    assert!(compared("metrics") > 400 && compared("relations") > 400, "{}", found["compared"]);
+    // One of the two may come from standard input.
+    let report = context.path("a.json");
+    let piped = headscope(&["diff", "-", path(&report)]).write_stdin(REPORT.as_bytes()).output().unwrap();
+    assert!(outcome(&piped).unwrap().starts_with("Nothing changed"));
+}
+
+#[test]
+fn a_number_differs_by_its_interval_among_all_that_are_compared() {
+    let context = EstimationContext::new();
+    context.changed("a.json", |report| set(report, 2, "uuas", 0.4, [0.1, 0.43]));
+    let b = context.changed("b.json", |report| set(report, 2, "uuas", 0.6, [0.56, 0.9]));
+    let (status, found) = context.json(&b, &[]);
+    assert_eq!(
+        (status, &found["changed"], &found["labels"], &found["relations"]),
+        (1, &json!(true), &json!([]), &json!([]))
+    );
+    assert_eq!(found["metrics"].as_array().unwrap().len(), 1);
+    let change = &found["metrics"][0];
+    assert_eq!((&change["head"], &change["number"]), (&json!("L0H2"), &json!("uuas")));
+    let number = |key: &str| change[key].as_f64().unwrap();
+    // 0.03 and 0.04 face each other: 0.05 of 1.96 standard errors, by 63/64 of the variance.
+    assert!((number("difference") - 0.2).abs() < 1e-12);
+    assert!((number("standard_error") - 0.05 / 1.959_964 * (64.0_f64 / 63.0).sqrt()).abs() < 1e-8);
+    // All others are equal, with p = 1: the smallest of m values is corrected by m.
+    let numbers = found["compared"]["numbers"].as_f64().unwrap();
+    assert!((number("q") / (number("p") * numbers) - 1.0).abs() < 1e-9);
+    // What is asked for decides.
+    let exits = ["labels", "relations", "metrics", "labels,metrics"].map(|only| context.json(&b, &["--only", only]).0);
+    assert_eq!(exits, [0, 0, 1, 1]);
+    // A difference of 0.2 is none beyond 0.2, and one that is not sure enough is none.
+    assert_eq!(context.json(&b, &["--tolerance", "0.2"]).0, 0);
+    assert_eq!(context.json(&b, &["--rate", "1e-12"]).0, 0);
+    let (_, text) = context.diff(&b, &[]);
+    for part in [
+        "Changed beyond chance: 0 labels, 0 accuracies on relations, 1 metric of heads.\n",
+        "\nMetrics of heads: 1 of ",
+        " uuas  L0H2  0.400 [0.100, 0.430]  ->  0.600 [0.560, 0.900]  q ",
+    ] {
+        assert!(text.contains(part), "no {part:?} in\n{text}");
+    }
+}
+
+#[test]
+fn the_numbers_of_a_label_with_two_rules_are_named() {
+    let context = EstimationContext::new();
+    let with = |name: &str, argmax: f64, mass: f64| {
+        context.changed(name, |report| {
+            for (metric, value) in [("offset_argmax", argmax), ("offset_mass", mass)] {
+                let head = &mut report["heads"][0];
+                head["metrics"][metric]["-1"] = json!(value);
+                head["ci95"][metric]["-1"] = json!([value - 0.01, value + 0.01]);
+            }
+        })
+    };
+    with("a.json", 0.98, 0.2);
+    // By the largest weight -0.85 / 0.1, by the mass -0.47 / 0.5: the second is nearer to the label.
+    let b = with("b.json", 0.05, 0.03);
+    let (_, found) = context.json(&b, &[]);
+    let labels = found["labels"].as_array().unwrap();
+    let change = labels.iter().find(|change| change["label"] == "previous-token").expect("the label is lost");
+    assert_eq!(
+        (&change["number"], &change["a"]["number"], &change["b"]["number"]),
+        (&json!("offset_argmax.-1"), &json!("offset_argmax.-1"), &json!("offset_mass.-1"))
+    );
+    let (_, text) = context.diff(&b, &[]);
+    let line = text.lines().find(|line| line.contains("previous-token")).unwrap();
+    for part in [
+        "offset_argmax.-1 0.980 [0.970, 0.990] of 0.900  ->  offset_mass.-1 0.030 [0.020, 0.040] of 0.500  q ",
+        " of offset_argmax.-1",
+    ] {
+        assert!(line.contains(part), "no {part:?} in {line}");
+    }
+}
+
+#[test]
+fn models_with_other_heads_have_no_numbers_to_compare() {
+    let context = EstimationContext::new();
+    let other = context.path("other.json");
+    let corpus = fixture("corpus/gold.conllu");
+    run(&["analyze", "box:small", "-c", path(&corpus), "--limit", "20", "-q", "-o", path(&other)]).unwrap();
+    let (status, text) = context.diff(&other, &[]);
+    assert_eq!(status, 1);
+    for part in [
+        "The models do not have the same heads.",
+        "No number could be compared.\nNo label that is firm on either side could be compared.\n",
+        "numbers are of heads of the first model, 3 layers x 4 heads, that are none of the second, 4 layers x 4 heads\n",
+    ] {
+        assert!(text.contains(part), "no {part:?} in\n{text}");
+    }
+    let aside = &context.json(&other, &[]).1["left_aside"][0];
+    assert_eq!(aside["of"], json!([]));
+    assert!(aside["count"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn a_label_changes_from_firm_to_out_of_reach() {
+    let context = EstimationContext::new();
+    context.changed("a.json", |report| set(report, 0, "separator_mass", 0.9, [0.85, 0.95]));
+    let with = |value: f64, interval: [f64; 2]| {
+        let b = context.changed("b.json", |report| set(report, 0, "separator_mass", value, interval));
+        context.json(&b, &[]).1
+    };
+    // The threshold is 0.6.
+    let lost = with(0.3, [0.25, 0.35]);
+    assert_eq!(lost["labels"].as_array().unwrap().len(), 1);
+    let change = &lost["labels"][0];
+    assert_eq!(
+        (&change["head"], &change["label"], &change["number"]),
+        (&json!("L0H0"), &json!("separator"), &json!("separator_mass"))
+    );
+    assert_eq!((&change["a"]["firm"], &change["b"]["firm"]), (&json!(true), &json!(false)));
+    assert_eq!(change["q"], lost["metrics"][0]["q"]);
+    // The number differs, but the label is within reach.
+    let near = with(0.5, [0.39, 0.61]);
+    assert_eq!((near["labels"].as_array().unwrap().len(), near["metrics"].as_array().unwrap().len()), (0, 1));
+    // Out of reach, but the number does not differ beyond chance.
+    context.changed("a.json", |report| set(report, 0, "separator_mass", 0.65, [0.61, 0.69]));
+    let unsure = with(0.55, [0.51, 0.59]);
+    assert_eq!((unsure["labels"].as_array().unwrap().len(), unsure["metrics"].as_array().unwrap().len()), (0, 0));
+    let (status, text) =
+        context.diff(&context.changed("b.json", |report| set(report, 0, "separator_mass", 0.01, [0.0, 0.02])), &[]);
+    assert_eq!(status, 1);
+    assert!(
+        text.contains(" L0H0  separator  lost  0.650 [0.610, 0.690] of 0.600  ->  0.010 [0.000, 0.020] of 0.600  q "),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_cannot_be_tested_is_told() {
+    let context = EstimationContext::new();
+    let b = context.changed("b.json", |report| {
+        // Without an interval there is no test.
+        report["heads"][3]["metrics"]["uuas"] = json!(0.99);
+        report["heads"][3]["ci95"]["uuas"] = Value::Null;
+        report["heads"][4]["metrics"]["uuas"] = Value::Null;
+        report["heads"].as_array_mut().unwrap().iter_mut().for_each(|head| {
+            head["metrics"].as_object_mut().unwrap().remove("confidence");
+            head["ci95"].as_object_mut().unwrap().remove("confidence");
+        });
+        // As in reports of 0.1.
+        report.as_object_mut().unwrap().remove("denominators");
+        report["relations"]
+            .as_array_mut()
+            .unwrap()
+            .iter_mut()
+            .for_each(|relation| drop(relation.as_object_mut().unwrap().remove("blocks")));
+        report["corpus"]["name"] = json!("other\u{1b}.conllu");
+    });
+    let (status, found) = context.json(&b, &[]);
+    assert_eq!(status, 0, "{found}");
+    assert_eq!(aside(&found, "number differs and cannot be tested"), (1, json!(["uuas"])));
+    assert_eq!(aside(&found, "numbers are there on one side only"), (13, json!(["confidence", "uuas"])));
+    assert!(aside(&found, "numbers are of relations with fewer words").0 > 0);
+    assert_eq!(found["not_shared"][0]["key"], "corpus.name");
+    let (_, text) = context.diff(&b, &[]);
+    assert!(text.contains("\n  1 number differs and cannot be tested") && !text.contains('\u{1b}'), "{text}");
+    // With fewest words beyond all, no relation is compared.
+    let (_, none) = context.json(&b, &["--min-count", "1000000"]);
+    assert_eq!(none["compared"]["relations"], 0);
+}
+
+#[test]
+fn what_never_varies_and_differs_is_a_change() {
+    let context = EstimationContext::new();
+    let with = |value: f64| move |report: &mut Value| set(report, 1, "uuas", value, [value, value]);
+    context.changed("a.json", with(0.25));
+    let (status, found) = context.json(&context.changed("b.json", with(0.5)), &[]);
+    assert_eq!((status, &found["metrics"][0]["standard_error"]), (1, &json!(0.0)));
+}
+
+#[test]
+fn other_heads_and_other_policies_are_said() {
+    let context = EstimationContext::new();
+    let small = context.path("small.json");
+    run(&["analyze", "box:small", "--limit", "64", "-q", "--no-run-info", "-o", path(&small)]).unwrap();
+    let (status, found) = context.json(&small, &[]);
+    assert_eq!((status, &found["compared"]["numbers"], &found["changed"]), (1, &json!(0), &json!(true)));
+    assert!(aside(&found, "numbers are of heads of the first model").0 > 0);
+    assert!(context.diff(&small, &[]).1.starts_with("The models do not have the same heads.\n"));
+
+    let firm = |report: &mut Value| set(report, 0, "separator_mass", 0.9, [0.85, 0.95]);
+    context.changed("a.json", firm);
+    let stricter = context.changed("b.json", |report| {
+        firm(report);
+        report["settings"]["policy"]["separator_mass"] = json!(0.99);
+    });
+    let (status, found) = context.json(&stricter, &[]);
+    assert_eq!((status, aside(&found, "firm labels have other thresholds")), (0, (1, json!(["separator"]))));
+    // Under one policy for both they are compared.
+    let policy = context.file("policy.toml", "separator_mass = 0.7\n");
+    let (status, found) = context.json(&stricter, &["--policy", path(&policy)]);
+    assert_eq!((status, &found["not_shared"]), (0, &json!([])));
+}
+
+#[test]
+fn partials_of_the_same_sentences_are_compared_pairwise() {
+    let context = EstimationContext::new();
+    let before = context.partial("before.headscope", &["--shard", "1/1"]);
+    let same = |a: &Path, b: &Path| {
+        let (status, text) = diff(a, b, &["--json"]);
+        let found: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+        (status, found["method"].as_str().unwrap().to_owned(), found["compared"]["numbers"].as_u64().unwrap())
+    };
+    let (status, method, numbers) = same(&before, &before);
+    assert_eq!((status, method.as_str()), (0, "paired-by-block"));
+    // The partial is what the report was made of.
+    let report = context.path("a.json");
+    assert_eq!(same(&before, &report), (0, "by-intervals".to_owned(), numbers));
+    assert_eq!(same(&report, &before), (0, "by-intervals".to_owned(), numbers));
+    // Layers above the one whose heads are gone see other hidden states; those below do not.
+    let after = context.partial("after.headscope", &["--shard", "1/1", "--remove", "L1H0,L1H1"]);
+    let (status, text) = diff(&before, &after, &["--json"]);
+    let found: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((status, &found["method"]), (1, &json!("paired-by-block")));
+    let changes: Vec<&Value> =
+        ["relations", "metrics"].iter().flat_map(|part| found[part].as_array().unwrap()).collect();
+    assert!(!changes.is_empty());
+    assert!(changes.iter().all(|change| change["head"].as_str().unwrap().starts_with("L2")), "{text}");
+    assert!(
+        found["metrics"].as_array().unwrap().is_sorted_by_key(|change| -change["difference"].as_f64().unwrap().abs())
+    );
+    // Other shards have other sentences.
+    let halves =
+        ["1/2", "2/2"].map(|shard| context.partial(&format!("{}.headscope", &shard[..1]), &["--shard", shard]));
+    assert_eq!(same(&halves[0], &halves[0]).1, "paired-by-block");
+    assert_eq!(same(&halves[0], &halves[1]).1, "by-intervals");
+}
+
+#[test]
+fn the_outcome_is_as_its_schema_says() {
+    let context = EstimationContext::new();
+    context.changed("a.json", |report| set(report, 0, "separator_mass", 0.9, [0.85, 0.95]));
+    let (_, found) =
+        context.json(&context.changed("b.json", |report| set(report, 0, "separator_mass", 0.1, [0.05, 0.15])), &[]);
+    let schema: Value = serde_json::from_str(&run(&["schema", "diff"]).unwrap()).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<String> = validator.iter_errors(&found).map(|error| error.to_string()).collect();
+    assert_eq!(errors, [""; 0]);
+    assert_eq!(found["schema_version"], 1);
+    let mut wrong = found.clone();
+    wrong["labels"][0]["a"]["firm"] = json!("banana");
+    assert!(!validator.is_valid(&wrong));
+    assert_eq!(run(&["schema"]).unwrap(), run(&["schema", "report"]).unwrap());
+}
+
+#[test]
+fn trouble_is_not_a_change() {
+    let context = EstimationContext::new();
+    let refused = |name: &str, content: &[u8]| {
+        let (status, text) = context.diff(&context.file(name, content), &[]);
+        assert_eq!(status, 3, "{text}");
+        text
+    };
+    assert!(refused("bad.json", b"[").contains("bad.json:1: "));
+    assert!(refused("bad.json", b"{}").contains("this is no report of headscope in JSON: "));
+    assert!(
+        refused("bad.headscope", b"{}").contains("bad.headscope`: it is not what `headscope analyze --shard` writes")
+    );
+    let newer = context.changed("newer.json", |report| report["schema_version"] = json!(99));
+    assert!(context.diff(&newer, &[]).1.contains("newer.json: its schema_version is 99 and this program reads 1: "));
+    assert_eq!(context.diff(&context.path("missing.json"), &[]).0, 3);
+    for wrong in
+        [["--tolerance", "-1"], ["--rate", "0"], ["--rate", "1"], ["--only", "banana"], ["--preset", "clark2019"]]
+    {
+        assert_eq!(context.diff(&context.path("a.json"), &wrong).0, 2, "{wrong:?}");
+    }
+    assert_eq!(diff(Path::new("-"), Path::new("-"), &[]).0, 2);
+}

@@ -1,0 +1,192 @@
+//! The study `effect`, held against `fixtures/reference_effect.py`, and as a user runs it.
+
+use std::fs;
+
+use crate::support::{fixture, parts_add_up, path, run, tiny_bert};
+use serde_json::{Value, json};
+
+/// Ours is float32, the reference float64.
+const TOLERANCE: f64 = 1e-5;
+
+fn report(model: &str, more: &[&str]) -> Value {
+    let corpus = fixture("corpus/gold.conllu");
+    let arguments = ["analyze", model, "-c", path(&corpus), "--with", "effect", "--no-run-info", "-o", "-"];
+    serde_json::from_str(&run(&[&arguments[..], &alone(), more].concat()).unwrap()).unwrap()
+}
+
+/// The other studies have tests of their own.
+const OTHERS: [&str; 6] = ["attention", "trees", "dependency", "words", "frequency", "explained"];
+
+/// Switches them off.
+fn alone() -> Vec<&'static str> {
+    OTHERS.iter().flat_map(|study| ["--without", study]).collect()
+}
+
+fn near(at: &str, found: &Value, expected: &Value) {
+    let [a, b] = [found, expected].map(|value| value.as_f64().unwrap_or_else(|| panic!("{at} is {value}")));
+    assert!((a - b).abs() < TOLERANCE, "{at} is {a}, the reference {b}");
+}
+
+fn check(model: &str, golden: &str, removal: &str, phases: &str, sample: &str) -> Value {
+    let golden = fs::read_to_string(fixture(&format!("goldens/{golden}.json"))).unwrap();
+    let expected: Value = serde_json::from_str(&golden).unwrap();
+    let found = report(model, &["--removal", removal, "--phases", phases, "--sample", sample]);
+    let effect = &found["effect"];
+    for key in ["masked_tokens", "sentences"] {
+        assert_eq!(effect[key], expected[key], "{key}");
+    }
+    assert_eq!(effect["removal"], removal);
+    near("loss", &effect["loss"], &expected["loss"]);
+    near("loss without heads", &effect["loss_without_heads"], &expected["loss_without_heads"]);
+    let heads = expected["heads"].as_array().unwrap();
+    assert_eq!(effect["heads"].as_array().unwrap().len(), heads.len());
+    for (place, expected) in heads.iter().enumerate() {
+        let (head, found) = (&found["heads"][place], &effect["heads"][place]);
+        let name = head["name"].as_str().unwrap();
+        near(name, &found["effect"], &expected["effect"]);
+        assert_eq!(found["effect"], head["metrics"]["loss_effect"]);
+        near(name, &head["metrics"]["loss_effect_by_class"]["NOUN"], &expected["NOUN"]);
+        if expected["standard_error"].is_null() {
+            assert_eq!(head["standard_errors"]["loss_effect"], Value::Null);
+        } else {
+            near(name, &head["standard_errors"]["loss_effect"], &expected["standard_error"]);
+        }
+    }
+    let relations = effect["relations"].as_array().unwrap();
+    assert_eq!(relations.len(), expected["relations"].as_object().unwrap().len());
+    for found in relations {
+        let name = found["relation"].as_str().unwrap();
+        let expected = &expected["relations"][name];
+        assert_eq!(found["masked_tokens"], expected["masked_tokens"], "{name}");
+        near(name, &found["loss"], &expected["loss"]);
+        near(name, &found["effects"][0], &expected["first"]);
+    }
+    found
+}
+
+#[test]
+fn effects_by_the_mean_are_those_of_the_reference() {
+    check("box:small", "small-effect-mean", "mean", "1", "64");
+}
+
+#[test]
+fn effects_by_zero_in_all_phases_are_those_of_the_reference() {
+    check("box:small", "small-effect-zero", "zero", "7", "8");
+}
+
+#[test]
+fn effects_on_a_discriminator_are_those_of_the_reference() {
+    let bench = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(fixture("models/tiny-electra-discriminator")).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), bench.path().join(entry.file_name())).unwrap();
+    }
+    for file in ["tokenizer.json", "tokenizer_config.json"] {
+        fs::copy(tiny_bert().join(file), bench.path().join(file)).unwrap();
+    }
+    let found = check(path(bench.path()), "electra-effect", "mean", "1", "64");
+    assert_eq!(found["model"]["objective"], "replaced_tokens");
+    assert_eq!(found["model"]["masked_lm_head"], false);
+    // The same loss is differentiated and pruned by.
+    let found = report(path(bench.path()), &["--with", "gradient,pruning", "--sample", "8"]);
+    for study in ["effect", "gradient", "pruning"] {
+        assert_eq!(found[study]["objective"], "replaced_tokens", "{study}");
+        assert!(found[study]["loss"].as_f64().is_some_and(|loss| loss > 0.0), "{study}");
+    }
+    near("loss", &found["gradient"]["loss"], &found["effect"]["loss"]);
+}
+
+#[test]
+fn parts_add_up_to_the_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let (corpus, whole) = (fixture("corpus/gold.conllu"), folder.path().join("whole.json"));
+    let common =
+        ["analyze", "box:small", "-c", path(&corpus), "--with", "effect", "--sample", "24", "--no-run-info", "-q"];
+    let common = [&common[..], &alone()].concat();
+    parts_add_up(&common, &whole);
+    // A report is read back whole, and verdicts follow the policy.
+    let policy = folder.path().join("policy.toml");
+    fs::write(&policy, "min_queries = 100000\n").unwrap();
+    let again = folder.path().join("again.json");
+    run(&["relabel", path(&whole), "--policy", path(&policy), "-o", path(&again)]).unwrap();
+    let again: Value = serde_json::from_slice(&fs::read(&again).unwrap()).unwrap();
+    assert_eq!(again["effect"]["verdicts"], json!({ "helpful": 0, "harmful": 0, "negligible": 0, "undecided": 16 }));
+}
+
+#[test]
+fn effects_are_taken_where_the_gradient_says_they_matter() {
+    let folder = tempfile::tempdir().unwrap();
+    let sample = ["--sample", "16"];
+    let choice = ["--sample", "16", "--effect-of", "top:2,bottom:1,random:1"];
+    let (all, some) =
+        (report("box:small", &[&sample[..], &["--with", "gradient"]].concat()), report("box:small", &choice));
+    assert_eq!(some["settings"]["ablation"]["effect_of"], json!({ "top": 2, "bottom": 1, "random": 1 }));
+    let heads = |report: &Value| report["effect"]["heads"].as_array().unwrap().clone();
+    let taken: Vec<usize> = (0..16).filter(|&place| !heads(&some)[place]["effect"].is_null()).collect();
+    assert_eq!(taken.len(), 4);
+    for (place, (head, whole)) in heads(&some).iter().zip(heads(&all)).enumerate() {
+        if taken.contains(&place) {
+            assert_eq!(head["effect"], whole["effect"]);
+            assert_eq!(
+                some["effect"]["relations"][0]["effects"][place],
+                all["effect"]["relations"][0]["effects"][place]
+            );
+        } else {
+            assert!(["effect", "ci95", "q", "verdict"].iter().all(|key| head[key].is_null()), "{head}");
+            assert!(some["heads"][place]["metrics"]["loss_effect"].is_null());
+            assert!(some["effect"]["relations"][0]["effects"][place].is_null());
+        }
+    }
+    let importance = |place: usize| all["gradient"]["heads"][place]["importance"].as_f64().unwrap();
+    let mut order: Vec<usize> = (0..16).collect();
+    order.sort_by(|&a, &b| importance(b).total_cmp(&importance(a)));
+    assert!([order[0], order[1], order[15]].iter().all(|place| taken.contains(place)), "{taken:?} of {order:?}");
+    let verdicts: u64 = some["effect"]["verdicts"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
+    assert_eq!(verdicts, 4);
+
+    // Every shard chooses the same.
+    let parts: Vec<_> = (1..=2).map(|part| folder.path().join(format!("{part}.headscope"))).collect();
+    let corpus = fixture("corpus/gold.conllu");
+    for (part, file) in (1..).zip(&parts) {
+        let shard = format!("{part}/2");
+        let common = ["analyze", "box:small", "-c", path(&corpus), "--with", "effect", "--no-run-info", "-q"];
+        run(&[&common[..], &choice, &alone(), &["--shard", &shard, "-o", path(file)]].concat()).unwrap();
+    }
+    let merged = run(&["merge", path(&parts[0]), path(&parts[1]), "--no-run-info", "-o", "-"]).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&merged).unwrap()["effect"], some["effect"]);
+    let saved = folder.path().join("merged.json");
+    fs::write(&saved, merged).unwrap();
+    let summary = run(&["show", path(&saved)]).unwrap();
+    let chosen = "Of 16 heads 4 were removed by themselves, chosen by their gradient: of a choice there is no rank correlation of \
+                  effect and gradient. The most and least helpful, effect ± half of the 95 % interval:\n";
+    assert!(summary.contains(chosen), "{summary}");
+
+    let refusal = |more: &[&str]| run(&[&["analyze", "box:small"], more].concat()).unwrap_err().1;
+    assert!(refusal(&["--effect-of", "top:2"]).contains("--effect-of is about the study effect"));
+    assert!(refusal(&["--with", "effect", "--effect-of", "best:2"]).contains("such as top:20,bottom:20,random:20"));
+    let pruned = refusal(&["--with", "pruning", "--effect-of", "top:2"]);
+    assert!(pruned.contains("the study pruning asks about the effect of every head"), "{pruned}");
+}
+
+#[test]
+fn a_head_that_is_gone_for_good_is_not_missed() {
+    let found = report("box:small", &["--sample", "6", "--remove", "L0H0"]);
+    assert_eq!(found["effect"]["heads"][0]["effect"], 0.0);
+    assert_ne!(found["effect"]["heads"][1]["effect"], 0.0);
+    assert_eq!(found["settings"]["ablation"], json!({ "removal": "mean", "phases": 1, "sample": 6 }));
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused() {
+    let corpus = fixture("corpus/gold.conllu");
+    let refusal = |arguments: &[&str]| run(&[&["analyze"], arguments].concat()).unwrap_err();
+    let (status, error) = refusal(&[path(&tiny_bert()), "-c", path(&corpus), "--with", "effect"]);
+    assert_eq!(status, 4);
+    assert!(error.starts_with("error: --with effect: `tiny-bert` has no masked-LM head"), "{error}");
+    let (status, error) = refusal(&["box:small", "-c", path(&corpus), "--sample", "9"]);
+    assert_eq!(status, 2);
+    assert!(error.contains("--sample is about heads that are removed or cut: give --with effect, "), "{error}");
+    let (status, error) = refusal(&["box:small", "-c", "-", "--format", "text", "--with", "effect"]);
+    assert_eq!(status, 2);
+    assert!(error.contains("read again for the study effect"), "{error}");
+}

@@ -1,0 +1,202 @@
+//! Every family against transformers.
+
+use crate::support;
+use std::fs;
+
+use crate::golden::{Golden, check_forward, of_ids};
+use crate::support::{fixture, opened, path, run, tiny_bert, weight_files};
+use candle_core::Device;
+use headscope::model::families::Architecture;
+use headscope::model::forward::packed::PackedEncoder;
+use headscope::model::forward::tensor::TensorEncoder;
+use headscope::model::parameters::Parameters;
+use headscope::model::weights::Checkpoint;
+use tempfile::TempDir;
+
+/// Holds both encoders of a model of `fixtures/models` against its golden.
+fn check(name: &str) {
+    let folder = fixture("models").join(name);
+    let architecture = support::architecture(&folder);
+    let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family).unwrap();
+    let parameters = Parameters::load(&checkpoint, &architecture).unwrap();
+    let golden = Golden::read(&fixture("goldens").join(format!("{name}.safetensors")));
+    let sentences: Vec<_> =
+        (0..).zip(&golden.expected).map(|(index, sentence)| of_ids(index, &sentence.ids, &sentence.segments)).collect();
+    let layers = architecture.config.num_hidden_layers;
+    println!("{name}");
+    let readable = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
+    check_forward(&readable, layers, sentences.clone(), &golden.expected);
+    check_forward(&PackedEncoder::new(parameters), layers, sentences, &golden.expected);
+}
+
+#[test]
+fn roberta() {
+    check("tiny-roberta");
+    check("tiny-xlm-roberta");
+    check("tiny-camembert");
+}
+
+#[test]
+fn bert_from_an_old_pickle() {
+    check("tiny-bert-pickle");
+}
+
+#[test]
+fn distilbert_from_shards_of_pickles() {
+    check("tiny-distilbert");
+}
+
+#[test]
+fn electra_from_shards() {
+    check("tiny-electra");
+}
+
+#[test]
+fn albert_from_a_pickle() {
+    check("tiny-albert");
+}
+
+#[test]
+fn mpnet() {
+    check("tiny-mpnet");
+}
+
+#[test]
+fn bert_under_other_names() {
+    check("tiny-dpr-question");
+    check("tiny-dpr-context");
+    check("tiny-splinter");
+    check("tiny-visual-bert");
+    check("tiny-bert-generation");
+}
+
+#[test]
+fn roberta_under_other_names() {
+    check("tiny-data2vec-text");
+    check("tiny-luke");
+    check("tiny-ibert");
+}
+
+#[test]
+fn embeddings_that_are_the_same_for_every_token_of_plain_text() {
+    check("tiny-ernie");
+    check("tiny-layoutlm");
+    check("tiny-markuplm");
+}
+
+#[test]
+fn output_embeddings_of_their_own() {
+    check("tiny-rembert");
+}
+
+#[test]
+fn convolutions_in_groups() {
+    check("tiny-squeezebert");
+}
+
+#[test]
+fn layers_that_normalise_what_goes_in() {
+    check("tiny-roberta-prelayernorm");
+    check("tiny-megatron-bert");
+    check("tiny-xlm-roberta-xl");
+}
+
+/// Beyond these lengths attention is sparse.
+#[test]
+fn attention_that_is_full_up_to_a_length() {
+    for (name, longest) in [("tiny-longformer", 25), ("tiny-big-bird", 28)] {
+        check(name);
+        let config = support::architecture(&fixture("models").join(name)).config;
+        assert_eq!(config.positions(), longest, "{name}");
+    }
+}
+
+#[test]
+fn relative_positions() {
+    check("tiny-bert-relative-key");
+    check("tiny-roberta-relative-key-query");
+}
+
+/// A model of `fixtures/models` with the tokenizer of the tiny BERT.
+fn with_tokenizer(name: &str) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    for entry in fixture("models").join(name).read_dir().unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
+    }
+    fs::copy(tiny_bert().join("tokenizer.json"), folder.path().join("tokenizer.json")).unwrap();
+    folder
+}
+
+#[test]
+fn longer_sequences_are_not_run_where_attention_over_them_is_sparse() {
+    let folder = with_tokenizer("tiny-longformer");
+    let corpus = folder.path().join("corpus.txt");
+    // [CLS] and [SEP] make it 25 tokens and 26.
+    fs::write(&corpus, format!("{}\n{}\n", "the ".repeat(23), "the ".repeat(24))).unwrap();
+    let analyze = |more: &[&str]| {
+        let options = ["analyze", path(folder.path()), "-c", path(&corpus), "-o", "-", "--no-run-info"];
+        run(&[&options, more].concat())
+    };
+    let report: serde_json::Value = serde_json::from_str(&analyze(&[]).unwrap()).unwrap();
+    assert_eq!((&report["corpus"]["sentences"], &report["corpus"]["tokens"]), (&1.into(), &25.into()));
+    assert_eq!(report["corpus"]["skipped"]["too_many_tokens"], 1);
+    let error = "error: --max-tokens 26 is more than the 25 tokens over which the model's attention is full: over more it \
+                 is sparse, which is not supported\n";
+    assert_eq!(analyze(&["--max-tokens", "26"]), Err((2, error.to_owned())));
+}
+
+#[test]
+fn options_that_are_not_supported() {
+    let cases = [
+        (
+            "tiny-ibert",
+            "\"quant_mode\": false",
+            "\"quant_mode\": true",
+            "quant_mode is true: integer arithmetic is not supported; with false, the weights run as they are",
+        ),
+        (
+            "tiny-big-bird",
+            "\"use_bias\": true",
+            "\"use_bias\": false",
+            "use_bias is false: queries, keys and values without biases are not supported",
+        ),
+        (
+            "tiny-big-bird",
+            "\"rescale_embeddings\": false",
+            "\"rescale_embeddings\": true",
+            "rescale_embeddings is true: rescaled embeddings are not supported",
+        ),
+        (
+            "tiny-rembert",
+            "\"tie_word_embeddings\": false",
+            "\"tie_word_embeddings\": true",
+            "tie_word_embeddings is true: input and output embeddings are two in RemBERT",
+        ),
+        (
+            "tiny-ernie",
+            "\"use_task_id\": true",
+            "\"position_embedding_type\": \"relative_key\"",
+            "position_embedding_type is relative, which is not supported of ernie (supported: absolute)",
+        ),
+        ("tiny-markuplm", "\"max_depth\": 3", "\"max_depth\": 0", "max_depth is 0: 1 to 1024 are expected"),
+    ];
+    for (name, old, new, error) in cases {
+        let config = fs::read_to_string(fixture("models").join(name).join("config.json")).unwrap();
+        assert!(config.contains(old), "{name}: {old}");
+        let found = Architecture::parse(&config.replace(old, new)).unwrap_err().to_string();
+        assert_eq!(found, error, "{name}");
+    }
+}
+
+#[test]
+fn a_row_for_plain_text_that_is_not_there() {
+    let folder = with_tokenizer("tiny-markuplm");
+    let config = folder.path().join("config.json");
+    let text = fs::read_to_string(&config).unwrap().replace("\"subs_pad_id\": 8", "\"subs_pad_id\": 9");
+    fs::write(&config, text).unwrap();
+    let (status, error) = run(&["analyze", path(folder.path()), "-c", "box:gold", "-o", "-"]).unwrap_err();
+    let expected = "error: embeddings.xpath_embeddings.xpath_subs_sub_embeddings.0 has 9 rows, and the one of plain text \
+                    is row 9, counted from 0\n";
+    assert_eq!((status, error.as_str()), (4, expected));
+}

@@ -1,0 +1,191 @@
+//! The derivative of a loss with respect to every gate, against finite differences.
+
+use crate::golden::record;
+use crate::random::{RandomEncoder, VOCABULARY, classes, predicted, sentences};
+use candle_core::{DType, Device, Tensor};
+use headscope::model::forward::Start;
+use headscope::model::forward::gates::{Gate, Gates, Replacement};
+use headscope::model::forward::gradient::GateGradient;
+use headscope::model::forward::packed::PackedEncoder;
+use headscope::model::forward::tensor::TensorEncoder;
+use headscope::model::forward::visitor::Needs;
+use headscope::sequences::pack::Pack;
+
+/// Central differences of a loss over every gate, with a step that float32 holds exactly.
+fn differences(random: &RandomEncoder, gates: &Gates, loss: impl Fn(&Gates) -> GateGradient) -> Vec<f64> {
+    const STEP: f32 = 1.0 / 1024.0;
+    let moved = |layer: usize, head: usize, by: f32| {
+        let mut gates = gates.clone();
+        let gate = gates.of(layer, head).cloned().unwrap_or_else(|| Gate::scale(1.0));
+        gates.set(layer, head, Gate { keep: gate.keep + by, ..gate });
+        loss(&gates).loss
+    };
+    let grid = (0..random.order.len()).flat_map(|layer| (0..random.heads).map(move |head| (layer, head)));
+    grid.map(|(layer, head)| (moved(layer, head, STEP) - moved(layer, head, -STEP)) / f64::from(2.0 * STEP)).collect()
+}
+
+/// Holds a gradient against central differences, in float64.
+///
+/// With a step `h` of 2^-10 these are off by `h² f''' / 6`, 1.6e-7 times the third derivative, which is of the order of
+/// the loss (the largest difference seen is 6e-6); and candle has the constants of GELU's derivative to six digits.
+fn check_gradient(random: &RandomEncoder, gates: &Gates, gradient: impl Fn(&Gates) -> GateGradient) {
+    const TOLERANCE: f64 = 2e-5;
+    let found = gradient(gates);
+    let expected = differences(random, gates, gradient);
+    assert_eq!(found.gates.len(), expected.len());
+    for (found, expected) in found.gates.iter().zip(&expected) {
+        assert!(found.is_finite() && found.abs() > 1e-3, "{found} is lost or vanishes");
+        assert!((found - expected).abs() < TOLERANCE * expected.abs().max(1.0), "{found} is not {expected}");
+    }
+    let off = found.gates.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    println!("loss {}, gradient {:?}, off by {off:.1e}", found.loss, found.gates);
+}
+
+#[test]
+fn the_gradient_of_every_gate_is_that_of_finite_differences() {
+    let families = [
+        RandomEncoder::plain(5),
+        RandomEncoder { order: vec![0, 0], embedding_size: Some(12), tied: false, ..RandomEncoder::plain(6) },
+        RandomEncoder { position_bias: true, ..RandomEncoder::plain(7) },
+    ];
+    for random in families {
+        let pack = Pack { sentences: sentences(&[6, 9]) };
+        let (classes, predicted) = (classes(&pack.sentences), predicted(&pack.sentences));
+        let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
+        let targets: Vec<u32> = (0..6).map(|place| place * 7 % u32::try_from(VOCABULARY).unwrap()).collect();
+        let encoder = TensorEncoder::with_precision(&random.parameters(), &Device::Cpu, DType::F64).unwrap();
+        // Towards zero and whole; and on the way to a replacement, with a cut.
+        let mut partly = Gates::default();
+        for head in 0..random.heads {
+            let vectors: Replacement = std::array::from_fn(|class| vec![class as f32 / 3.0 - 0.5; random.head_dim]);
+            partly.set(1, head, Gate { keep: 0.5, replacement: Some(vectors.into()) });
+        }
+        partly.cut(0, 0, 1, 2..4, 0..3);
+        for gates in [Gates::default(), partly] {
+            check_gradient(&random, &gates, |gates| encoder.prediction_gradient(&batch, gates, &targets).unwrap());
+            // Any loss will do: a weighted sum of the last states.
+            check_gradient(&random, &gates, |gates| {
+                let loss = |states: &Tensor| {
+                    let (tokens, hidden) = states.dims2()?;
+                    let weights = Tensor::arange(0.0, (tokens * hidden) as f64, &Device::Cpu)?.sin()?;
+                    Ok((states * weights.reshape((tokens, hidden))?)?.sum_all()?)
+                };
+                encoder.gate_gradient(&batch, gates, loss).unwrap()
+            });
+        }
+    }
+}
+
+/// `-ln p` of the targets, summed.
+fn loss_of(logits: &[f32], targets: &[u32]) -> f64 {
+    let minus_ln_p = |(row, &target): (&[f32], &u32)| {
+        let total: f64 = row.iter().map(|&logit| f64::from(logit).exp()).sum();
+        total.ln() - f64::from(row[target as usize])
+    };
+    logits.chunks_exact(VOCABULARY).zip(targets).map(minus_ln_p).sum()
+}
+
+/// Every head of a model whole, each with a replacement of its own.
+fn whole_heads(random: &RandomEncoder) -> Gates {
+    let mut gates = Gates::default();
+    for (place, (layer, head)) in
+        (0..random.order.len()).flat_map(|layer| (0..random.heads).map(move |head| (layer, head))).enumerate()
+    {
+        let vectors: Replacement =
+            std::array::from_fn(|class| vec![(class + place) as f32 / 9.0 - 0.4; random.head_dim]);
+        gates.set(layer, head, Gate { keep: 1.0, replacement: Some(vectors.into()) });
+    }
+    gates
+}
+
+/// The two encoders share no code but the parameters. With a step `h` of 2^-6 the differences are off by `h² f''' / 6`, 4e-5
+/// times the third derivative, and by the rounding of two float32 losses, some 1e-6 of them, over `2h`.
+#[test]
+fn gradients_are_the_differences_of_the_other_encoder() {
+    const STEP: f32 = 1.0 / 64.0;
+    for random in [RandomEncoder::plain(15), RandomEncoder { pre_norm: true, ..RandomEncoder::plain(16) }] {
+        let pack = Pack { sentences: sentences(&[11]) };
+        let (classes, predicted, targets) = (classes(&pack.sentences), [vec![2, 7]], [3, 40]);
+        let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
+        let gates = whole_heads(&random);
+        let parameters = random.parameters();
+        let encoder = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
+        let found = encoder.prediction_gradient(&batch, &gates, &targets).unwrap();
+        let packed = PackedEncoder::new(parameters);
+        let needs = Needs { logits: true, ..Needs::default() };
+        let loss = |layer: usize, head: usize, keep: f32| {
+            let mut moved = gates.clone();
+            moved.set(layer, head, Gate { keep, ..gates.of(layer, head).unwrap().clone() });
+            loss_of(&record(&packed, Start::Embeddings, &batch, &moved, needs).remove(0).logits, &targets)
+        };
+        for (place, found) in found.gates.iter().enumerate() {
+            let (layer, head) = (place / random.heads, place % random.heads);
+            let more = loss(layer, head, 1.0 + STEP) - loss(layer, head, 1.0 - STEP);
+            let expected = more / f64::from(2.0 * STEP);
+            assert!((found - expected).abs() < 1e-3 * expected.abs().max(1.0), "{found} is not {expected}");
+        }
+    }
+}
+
+#[test]
+fn the_gates_of_a_layer_sum_to_one_gate_on_its_attention() {
+    const STEP: f32 = 1.0 / 1024.0;
+    let random = RandomEncoder { heads: 4, ..RandomEncoder::plain(17) };
+    let pack = Pack { sentences: sentences(&[9]) };
+    let (classes, predicted, targets) = (classes(&pack.sentences), [vec![1, 5]], [8, 21]);
+    let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
+    let encoder = TensorEncoder::with_precision(&random.parameters(), &Device::Cpu, DType::F64).unwrap();
+    let whole = whole_heads(&random);
+    let found = encoder.prediction_gradient(&batch, &whole, &targets).unwrap().gates;
+    for (layer, heads) in found.chunks_exact(random.heads).enumerate() {
+        // What all heads of the layer write, moved together towards their replacements.
+        let loss = |keep: f32| {
+            let mut moved = whole.clone();
+            for head in 0..random.heads {
+                moved.set(layer, head, Gate { keep, ..whole.of(layer, head).unwrap().clone() });
+            }
+            encoder.prediction_gradient(&batch, &moved, &targets).unwrap().loss
+        };
+        let expected = (loss(1.0 + STEP) - loss(1.0 - STEP)) / f64::from(2.0 * STEP);
+        let sum: f64 = heads.iter().sum();
+        assert!(heads.iter().all(|derivative| derivative.abs() > 1e-4), "{heads:?}");
+        assert!((sum - expected).abs() < 2e-5 * expected.abs().max(1.0), "{sum} is not {expected}");
+    }
+}
+
+/// The library goes down the operations by recursion, here on a thread as large as the workers': twice as many layers as the
+/// largest BERT has.
+#[test]
+fn deep_models_fit_the_stack() {
+    let random = RandomEncoder { order: vec![0; 48], ..RandomEncoder::plain(18) };
+    let pack = Pack { sentences: sentences(&[5]) };
+    let predicted = [vec![2]];
+    let batch = pack.batch().with_predicted(&predicted);
+    let encoder = TensorEncoder::new(&random.parameters(), &Device::Cpu).unwrap();
+    let found = encoder.prediction_gradient(&batch, &Gates::default(), &[3]).unwrap();
+    assert_eq!(found.gates.len(), 48 * random.heads);
+    assert!(found.gates.iter().any(|derivative| *derivative != 0.0));
+}
+
+#[test]
+fn the_loss_is_that_of_the_logits() {
+    let random = RandomEncoder::plain(9);
+    let pack = Pack { sentences: sentences(&[6]) };
+    let predicted = [vec![1, 4]];
+    let batch = pack.batch().with_predicted(&predicted);
+    let encoder = TensorEncoder::new(&random.parameters(), &Device::Cpu).unwrap();
+    let found = encoder.prediction_gradient(&batch, &Gates::default(), &[3, 40]).unwrap().loss;
+    let logits =
+        record(&encoder, Start::Embeddings, &batch, &Gates::default(), Needs { logits: true, ..Needs::default() })
+            .remove(0)
+            .logits;
+    let expected = loss_of(&logits, &[3, 40]);
+    assert!((found - expected).abs() < 1e-4, "{found} is not {expected}");
+
+    let error =
+        |targets: &[u32]| encoder.prediction_gradient(&batch, &Gates::default(), targets).unwrap_err().to_string();
+    assert_eq!(error(&[3]), "2 positions are predicted, and 1 classes given");
+    assert_eq!(error(&[3, 50]), "class 50 cannot be predicted: the model has 50");
+    let constant = encoder.gate_gradient(&batch, &Gates::default(), |_| Ok(Tensor::new(1.0_f32, &Device::Cpu)?));
+    assert_eq!(constant.unwrap_err().to_string(), "the loss does not depend on the heads");
+}

@@ -1,0 +1,186 @@
+//! Names and words made to fool a terminal, a spreadsheet or a parser, through the real binary.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Output;
+
+use crate::support::{headscope, path, tiny_bert};
+use headscope::system::terminal::is_obeyed;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Sets the window's title, turns red in two ways, and turns the direction of text around.
+const EVIL: &str = "\u{1b}]0;evil\u{7}\u{1b}[31m\u{9b}31m\u{202e}";
+
+struct EstimationContext(TempDir);
+
+impl EstimationContext {
+    fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// The tiny model in a folder whose name is hostile.
+    fn model(&self) -> PathBuf {
+        let folder = self.path(&format!("model{EVIL}"));
+        fs::create_dir(&folder).unwrap();
+        for entry in fs::read_dir(tiny_bert()).unwrap() {
+            let entry = entry.unwrap();
+            fs::copy(entry.path(), folder.join(entry.file_name())).unwrap();
+        }
+        folder
+    }
+
+    /// A treebank whose name, words and relations are hostile.
+    fn corpus(&self) -> PathBuf {
+        let path = self.path(&format!("corpus{EVIL}.conllu"));
+        let word = |id: u32, form: &str, head: u32, relation: &str| {
+            format!("{id}\t{form}\t_\t_\t_\t_\t{head}\t{relation}\t_\t_\n")
+        };
+        let sentence = [
+            word(1, &format!("the{EVIL}"), 2, &format!("det{EVIL}")),
+            word(2, "dog", 0, "root"),
+            word(3, "=1+1", 2, "=cmd|' /C calc'!A0"),
+            word(4, "\"a,b\"", 2, "@x\",y"),
+            "\n".to_owned(),
+        ];
+        fs::write(&path, sentence.concat().repeat(20)).unwrap();
+        path
+    }
+}
+
+/// The whole output, of which a terminal obeys nothing.
+fn shown(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let shown = text(&output.stdout) + &text(&output.stderr);
+    assert!(!shown.chars().any(|c| is_obeyed(c) && c != '\n'), "{shown:?}");
+    shown
+}
+
+#[test]
+fn reports_hold_hostile_names_and_obey_none() {
+    let context = EstimationContext::new();
+    let (model, corpus) = (context.model(), context.corpus());
+    let (json, csv) = (context.path("report.json"), context.path("heads.csv"));
+    let arguments = ["analyze", path(&model), "-c", path(&corpus), "--min-count", "1", "--no-run-info"];
+    let output = headscope(&[&arguments[..], &["-o", path(&json), "-o", path(&csv)]].concat()).output().unwrap();
+    assert!(output.status.success(), "{}", shown(&output));
+    // The summary shows them.
+    assert!(shown(&output).contains("model\\u{1b}]0;evil\\u{7}"));
+    assert!(shown(&output).contains("det\\u{1b}]0;evil\\u{7}"));
+
+    // JSON holds them as they are, escaped.
+    let text = fs::read_to_string(&json).unwrap();
+    assert!(!text.chars().any(|c| is_obeyed(c) && c != '\n'));
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["model"]["id"], format!("model{EVIL}"));
+    let relations = report["relations"].as_array().unwrap();
+    for relation in [format!("det{EVIL}"), "=cmd|' /C calc'!A0".to_owned(), "@x\",y".to_owned()] {
+        assert!(relations.iter().any(|found| found["relation"] == relation), "{relation}");
+    }
+    let printed = headscope(&[&arguments[..], &["-o", "-"]].concat()).output().unwrap();
+    assert_eq!(shown(&printed), text);
+
+    // Each row of the table has as many cells as its header, and none is a formula.
+    let mut table = csv::Reader::from_path(&csv).unwrap();
+    let mut rows = vec![table.headers().unwrap().clone()];
+    rows.extend(table.records().map(Result::unwrap));
+    assert_eq!(rows.len(), 1 + 12);
+    for cell in rows.iter().flatten() {
+        assert!(!cell.chars().any(is_obeyed), "{cell:?}");
+        assert!(!cell.starts_with(['=', '+', '-', '@']) || cell.parse::<f64>().is_ok(), "{cell:?}");
+    }
+}
+
+#[test]
+fn maps_hold_hostile_words() {
+    let context = EstimationContext::new();
+    let (model, maps) = (context.model(), context.path("maps.safetensors"));
+    let text = format!("the dog{EVIL} \"=1\"");
+    let output = headscope(&["maps", path(&model), "--text", &text, "-o", path(&maps)]).output().unwrap();
+    assert!(output.status.success(), "{}", shown(&output));
+    shown(&output);
+    let bytes = fs::read(&maps).unwrap();
+    let (_, metadata) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();
+    let metadata = metadata.metadata().clone().unwrap();
+    let tokens: Vec<String> = serde_json::from_str(&metadata["tokens.0"]).unwrap();
+    assert_eq!(tokens.first().map(String::as_str), Some("[CLS]"));
+}
+
+#[test]
+fn errors_and_wrong_usage_show_what_they_were_given() {
+    let context = EstimationContext::new();
+    let (model, corpus) = (context.model(), context.corpus());
+    let (model, corpus) = (path(&model), path(&corpus));
+    let evil = |before: &str, after: &str| format!("{before}{EVIL}{after}");
+    let broken = context.path(&evil("broken", ".conllu"));
+    fs::write(&broken, format!("1{EVIL}\tGo\n")).unwrap();
+    let (absent, other) = (evil("absent", ".conllu"), evil("corpus", ".xml"));
+    let (option, name, output) = (evil("--bo", ""), evil("separ", "ator"), evil("report", ".xml"));
+    let cases: &[&[&str]] = &[
+        &["analyze", EVIL, "-c", corpus],
+        &["analyze", model, "-c", &absent],
+        &["analyze", model, "-c", &other],
+        &["analyze", model, "-c", path(&broken)],
+        &["analyze", model, "-c", corpus, "-o", &output],
+        &["analyze", model, "-c", corpus, "--limit", EVIL],
+        &["analyze", model, "-c", corpus, "--format", EVIL],
+        &["analyze", &option],
+        &["maps", model, "--text", "a", "-o", &output],
+        &["explain", &name],
+        &[EVIL],
+    ];
+    for arguments in cases {
+        let output = headscope(arguments).output().unwrap();
+        assert!(!output.status.success());
+        // clap leaves out what it knows for an escape sequence.
+        assert!(shown(&output).contains("\\u{9b}31m"), "{arguments:?}: {}", shown(&output));
+    }
+}
+
+#[test]
+fn hostile_names_in_a_models_files_are_shown() {
+    let context = EstimationContext::new();
+    let (model, corpus) = (context.model(), context.corpus());
+    let evil = "\\u001b]0;evil\\u0007\\u009b31m\\u202e";
+    let tokenizer = fs::read_to_string(model.join("tokenizer.json")).unwrap();
+    let config = fs::read_to_string(model.join("config.json")).unwrap();
+    for (file, text) in [
+        ("tokenizer.json", tokenizer.replace("\"letter\": 195", &format!("\"letter{evil}\": 900"))),
+        ("config.json", config.replace("\"bert\"", &format!("\"bert{evil}\""))),
+        ("config.json", config.replace("\"gelu\"", &format!("\"gelu{evil}\""))),
+    ] {
+        let original = fs::read(model.join(file)).unwrap();
+        fs::write(model.join(file), &text).unwrap();
+        let output = headscope(&["analyze", path(&model), "-c", path(&corpus)]).output().unwrap();
+        assert!(!output.status.success(), "{file}: {text}");
+        shown(&output);
+        fs::write(model.join(file), original).unwrap();
+    }
+}
+
+#[test]
+fn a_name_cannot_pass_for_another_message() {
+    let context = EstimationContext::new();
+    let forged = "x\nerror: forged\u{200b}\u{2028}";
+    let file = context.path(&format!("{forged}.conllu"));
+    fs::write(&file, "1\tGo\n").unwrap();
+    let model = tiny_bert();
+    let cases: &[&[&str]] = &[
+        &["analyze", path(&model), "-c", path(&file)],
+        &["analyze", path(&model), "-c", forged],
+        &["analyze", &format!("./{forged}")],
+        &["explain", forged],
+        &[forged],
+    ];
+    for arguments in cases {
+        let output = headscope(arguments).output().unwrap();
+        assert!(!output.status.success());
+        let shown = shown(&output);
+        assert!(shown.contains("forged\\u{200b}\\u{2028}"), "{shown}");
+        assert_eq!(shown.lines().filter(|line| line.starts_with("error: ")).count(), 1, "{shown}");
+    }
+}

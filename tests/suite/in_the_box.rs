@@ -1,0 +1,204 @@
+//! The box: the trained model; the planted model, whose every label is known before it is measured; and what
+//! runs without any file.
+
+use crate::golden;
+use std::collections::HashMap;
+
+use crate::golden::{Golden, check_parity};
+use crate::support::{fixture, headscope, outcome, path, run};
+use candle_core::{DType, Device, Tensor};
+use candle_nn::VarBuilder;
+use candle_transformers::models::bert;
+use headscope::model::Model;
+use headscope::model::source::ModelRef;
+use serde_json::Value;
+
+/// The labels that `fixtures/models/make_planted.py` plants: layers down, heads across.
+const PLANTED: [[&str; 4]; 3] = [
+    ["previous-token", "next-token", "self", "offset:-2"],
+    ["separator", "first-special", "punctuation", "broad"],
+    ["offset:2", "offset:-5", "local", "unlabelled"],
+];
+
+fn report(arguments: &[&str]) -> Value {
+    serde_json::from_str(&run(&[&["analyze"], arguments, &["-o", "-", "--no-run-info"]].concat()).unwrap()).unwrap()
+}
+
+/// From the file of weights through forward pass, sums and metrics to labels.
+#[test]
+fn every_planted_head_is_found() {
+    let corpus = fixture("corpus/gold.conllu");
+    let report = report(&["box:planted", "--corpus", path(&corpus)]);
+    assert_eq!(report["corpus"]["sentences"], 700);
+    for head in report["heads"].as_array().unwrap() {
+        let (layer, number) = (head["layer"].as_u64().unwrap(), head["head"].as_u64().unwrap());
+        let planted = PLANTED[usize::try_from(layer).unwrap()][usize::try_from(number).unwrap()];
+        // All punctuation has one embedding, and the tokenizer has no words: whatever goes from punctuation to
+        // punctuation goes to what is like it.
+        let similar: &[&str] = if planted == "punctuation" { &["similar-words"] } else { &[] };
+        // And nothing else is: fixed places are the baseline of syntactic labels, so they earn none.
+        let labels: Vec<&str> =
+            head["labels"].as_array().unwrap().iter().map(|label| label["label"].as_str().unwrap()).collect();
+        let expected = if planted == "unlabelled" { vec![] } else { [similar, &[planted]].concat() };
+        assert_eq!(labels, expected, "{}", head["name"]);
+        assert_eq!(head["primary"], *labels.first().unwrap_or(&"unlabelled"), "{}", head["name"]);
+    }
+}
+
+#[test]
+fn planted_scores_are_what_the_weights_say() {
+    let corpus = fixture("corpus/gold.conllu");
+    let report = report(&["box:planted", "--corpus", path(&corpus)]);
+    let metric = |place: usize, name: &str| report["heads"][place]["metrics"][name].clone();
+    let offset = |place: usize, name: &str, k: &str| metric(place, name)[k].as_f64().unwrap();
+    // A score of 12 beyond up to 63 others: e^12 / (e^12 + 63) = 0.9996.
+    for (place, k) in [(0, "-1"), (1, "1"), (2, "0"), (3, "-2"), (8, "2"), (9, "-5")] {
+        assert!((0.9996..=1.0).contains(&offset(place, "offset_mass", k)), "{place} {k}");
+        if k != "0" {
+            assert_eq!(offset(place, "offset_argmax", k), 1.0, "{place} {k}");
+        }
+    }
+    assert!(metric(4, "separator_mass").as_f64().unwrap() > 0.9996);
+    assert!(metric(5, "first_special_mass").as_f64().unwrap() > 0.9996);
+    assert!(metric(6, "punctuation_mass").as_f64().unwrap() > 0.9996);
+    assert!((metric(7, "entropy_ratio").as_f64().unwrap() - 1.0).abs() < 1e-6);
+    // Half on [CLS], half on [SEP].
+    assert!((metric(11, "separator_mass").as_f64().unwrap() - 0.5).abs() < 1e-3);
+    assert!((metric(11, "first_special_mass").as_f64().unwrap() - 0.5).abs() < 1e-3);
+}
+
+#[test]
+fn the_planted_model_attends_in_transformers_as_it_does_here() {
+    let golden = Golden::read(&fixture("goldens/planted.safetensors"));
+    check_parity(&golden::load(&fixture("models/planted")), &golden);
+    let boxed = ModelRef::parse("box:planted").resolve(&()).unwrap();
+    check_parity(&Model::load(boxed).unwrap(), &golden);
+}
+
+/// The labels that training gave the heads, whose weights are random to begin with.
+#[test]
+fn heads_of_the_trained_model_have_learned_something() {
+    let report = report(&["--control", "random-init", "--control-seeds", "2"]);
+    let place = |layer: usize, head: usize| &report["heads"][4 * layer + head];
+    assert_eq!(place(0, 0)["primary"], "next-token");
+    assert_eq!(place(1, 3)["primary"], "previous-token");
+    assert!(place(0, 0)["metrics"]["offset_mass"]["1"].as_f64().unwrap() > 0.95);
+    assert!(place(1, 3)["metrics"]["offset_mass"]["-1"].as_f64().unwrap() > 0.95);
+    let syntactic: Vec<&Value> = report["heads"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|head| head["labels"].as_array().unwrap())
+        .filter(|label| label["label"].as_str().unwrap().starts_with("syntactic:"))
+        .collect();
+    assert!(!syntactic.is_empty());
+    for control in report["controls"].as_array().unwrap() {
+        let counts = &control["label_counts"];
+        assert_eq!(counts["broad"], 16, "{control}");
+        assert_eq!(counts["next-token"], 0);
+        assert_eq!(counts["previous-token"], 0);
+        assert_eq!(counts["syntactic:<relation>"], 0);
+    }
+}
+
+#[test]
+fn the_trained_model_computes_in_transformers_what_it_does_here() {
+    let golden = Golden::read(&fixture("goldens/small.safetensors"));
+    check_parity(&golden::load(&fixture("models/small")), &golden);
+}
+
+/// The masked-LM head is in the file as candle's own BERT expects it.
+#[test]
+fn the_trained_model_has_a_masked_lm_head() {
+    let weights = candle_core::safetensors::load(fixture("models/small/model.safetensors"), &Device::Cpu).unwrap();
+    let mut weights: HashMap<String, Tensor> =
+        weights.into_iter().map(|(name, tensor)| (name, tensor.to_dtype(DType::F32).unwrap())).collect();
+    // The output layer has the weights of the embeddings, and is in the file once.
+    for (tied, stored) in
+        [("decoder.weight", "bert.embeddings.word_embeddings.weight"), ("decoder.bias", "cls.predictions.bias")]
+    {
+        weights.insert(format!("cls.predictions.{tied}"), weights[stored].clone());
+    }
+    let config = std::fs::read_to_string(fixture("models/small/config.json")).unwrap();
+    let weights = VarBuilder::from_tensors(weights, DType::F32, &Device::Cpu);
+    let model = bert::BertForMaskedLM::load(weights, &serde_json::from_str(&config).unwrap()).unwrap();
+
+    let golden = std::fs::read(fixture("goldens/small.safetensors")).unwrap();
+    let golden = candle_core::safetensors::load_buffer(&golden, &Device::Cpu).unwrap();
+    let ids = golden["ids.0"].unsqueeze(0).unwrap();
+    let logits = model.forward(&ids, &ids.zeros_like().unwrap(), None).unwrap().squeeze(0).unwrap();
+    assert_eq!(logits.dims(), golden["logits.0"].dims());
+    let [logits, expected] =
+        [&logits, &golden["logits.0"]].map(|tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap());
+    let difference = golden::largest_difference(&logits, &expected);
+    assert!(difference < 1e-3, "logits differ by {difference}");
+}
+
+#[test]
+fn the_box_is_small() {
+    let bytes = |folder: &str| -> u64 {
+        let files = std::fs::read_dir(fixture(folder)).unwrap();
+        files.map(|file| file.unwrap().metadata().unwrap().len()).sum()
+    };
+    assert!(bytes("models/small") <= 8 << 20);
+}
+
+#[test]
+fn a_boxed_model_has_its_name_and_the_hashes_of_its_files() {
+    let text = tempfile::tempdir().unwrap();
+    let corpus = text.path().join("text.txt");
+    std::fs::write(&corpus, "One sentence.\n").unwrap();
+    let of = |model: &str| report(&[model, "--corpus", path(&corpus)])["model"].clone();
+    let (mut boxed, folder) = (of("box:planted"), of(path(&fixture("models/planted"))));
+    assert_eq!((&boxed["id"], &folder["id"]), (&"box:planted".into(), &"planted".into()));
+    assert_eq!(boxed["weights_sha256"].as_str().unwrap().len(), 64);
+    boxed["id"] = folder["id"].clone();
+    assert_eq!(boxed, folder);
+}
+
+#[test]
+fn what_is_not_in_the_box() {
+    let (status, error) = run(&["analyze", "box:huge"]).unwrap_err();
+    assert_eq!(status, 2);
+    assert!(error.contains("there is no model `box:huge` in the box: it has box:small and box:planted"), "{error}");
+    let (status, error) = run(&["analyze", "BOX:small"]).unwrap_err();
+    assert_eq!(status, 2);
+    assert!(error.contains("or is `box:small` meant"), "{error}");
+    let (_, error) = run(&["analyze", "BOX:small"]).unwrap_err();
+    assert!(error.contains("or is `box:small` meant"), "{error}");
+}
+
+/// The command of the README: no file is named.
+#[test]
+fn without_arguments_the_box_is_analysed() {
+    let nowhere = tempfile::tempdir().unwrap();
+    let printed = outcome(&headscope(&["analyze"]).current_dir(nowhere.path()).output().unwrap()).unwrap();
+    assert!(printed.starts_with("model   box:small: bert, 4 layers x 4 heads"), "{printed}");
+    assert!(printed.contains("corpus  box:gold: 700 sentences, 9646 words"), "{printed}");
+    assert_eq!(nowhere.path().read_dir().unwrap().count(), 0);
+}
+
+#[test]
+fn the_corpus_in_the_box_is_that_of_the_repository() {
+    let of = |corpus: &str| report(&["box:planted", "--corpus", corpus]);
+    let (mut boxed, file) = (of("box:gold"), of(path(&fixture("corpus/gold.conllu"))));
+    assert_eq!((&boxed["corpus"]["name"], &file["corpus"]["name"]), (&"box:gold".into(), &"gold.conllu".into()));
+    boxed["corpus"]["name"] = file["corpus"]["name"].clone();
+    boxed["corpus"]["files"][0]["name"] = file["corpus"]["files"][0]["name"].clone();
+    assert_eq!(boxed, file);
+}
+
+#[test]
+fn maps_need_no_file_either() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, arguments) in [("text", ["--text", "Every head is known."]), ("corpus", ["--sentence", "3"])] {
+        let output = folder.path().join(name).with_extension("safetensors");
+        run(&[&["maps"], arguments.as_slice(), &["-o", path(&output)]].concat()).unwrap();
+        let bytes = std::fs::read(&output).unwrap();
+        let maps = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+        let names: Vec<&str> = maps.names().into_iter().collect();
+        assert_eq!(names, [if name == "text" { "attentions.0" } else { "attentions.3" }]);
+        let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();
+        assert!(header.metadata().as_ref().unwrap()["model"].contains("box:small"));
+    }
+}

@@ -1,0 +1,222 @@
+//! `headscope index` and `analyze --index`: shards read their own part alone, and come to the same.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::support::{headscope, path, run, tiny_bert};
+use headscope::corpus::{Corpus, Index, Indexed, Input, SEGMENT_SENTENCES, Sentence, write_index};
+
+/// What is made of the numbers from 0.
+fn all(count: usize, one: &dyn Fn(usize) -> String) -> String {
+    (0..count).map(one).collect()
+}
+
+/// 300 sentences of CoNLL-U with documents, families and a declaration, lines after the last, 200 in JSON lines with named documents, an
+/// empty file, one of comments alone, 600 lines of text with empty ones between them, and 900 of text that is compressed.
+fn corpus(folder: &Path) -> Vec<PathBuf> {
+    let conllu = |number: usize| {
+        let word = ["the", "cat", "sat", "on"][number % 4];
+        let begins = if number % 70 == 3 { "# newdoc\n" } else { "" };
+        let entity = if number == 100 { "# global.Entity = etype-identity\n" } else { "" };
+        let family = if number.is_multiple_of(9) { format!("# family = {}\n", number % 4) } else { String::new() };
+        format!("{begins}{entity}{family}1\t{word}{}\t_\t_\t_\t_\t0\troot\t_\t_\n\n", number % 11)
+    };
+    let json = |number: usize| format!("{{\"text\": \"the cat {number} .\", \"document\": {}}}\n", number / 150);
+    let text = |number: usize| format!("the cat sat {} .\n{}", number % 13, if number % 40 == 39 { "\n" } else { "" });
+    let files = [
+        ("a.conllu", all(300, &conllu) + "\n \n"),
+        ("b.jsonl", all(200, &json)),
+        ("c.txt", String::new()),
+        ("d.txt", "\n\n".to_owned()),
+        ("e.txt", format!("\u{feff}{}", all(600, &text).replace('\n', "\r\n"))),
+    ];
+    let mut paths = Vec::new();
+    for (name, contents) in files {
+        paths.push(folder.join(name));
+        fs::write(folder.join(name), contents).unwrap();
+    }
+    paths.push(folder.join("f.txt.gz"));
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(all(900, &text).as_bytes()).unwrap();
+    fs::write(folder.join("f.txt.gz"), packed.finish().unwrap()).unwrap();
+    paths
+}
+
+fn inputs(files: &[PathBuf]) -> Vec<Input> {
+    files.iter().map(|file| Input::parse(file, None).unwrap()).collect()
+}
+
+/// The index of files, written to `at`.
+fn indexed(files: &[PathBuf], at: &Path) -> (Indexed, Arc<Index>) {
+    let mut bytes = Vec::new();
+    let add = |more: &[u8]| {
+        bytes.extend_from_slice(more);
+        Ok(())
+    };
+    let counted = write_index(&inputs(files), add).unwrap();
+    fs::write(at, bytes).unwrap();
+    (counted, Arc::new(Index::open(at).unwrap()))
+}
+
+#[test]
+fn segments_that_are_wanted_have_the_sentences_that_all_have() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = corpus(folder.path());
+    let (counted, index) = indexed(&files, &folder.path().join("corpus.index"));
+    assert_eq!(counted, Indexed { files: 6, sentences: 2000, segments: 8 });
+    let mut whole = Corpus::open(&inputs(&files)).unwrap();
+    let all: Vec<Sentence> = whole.by_ref().collect::<Result<_, _>>().unwrap();
+    let identity = whole.into_identity().unwrap();
+    assert!(all.iter().any(|sentence| !sentence.family.is_first) && all.iter().any(|it| it.entity_fields.is_some()));
+    // Every choice of segments.
+    for chosen in 0..1_u32 << counted.segments {
+        let wanted = |sentence: u64| chosen >> (sentence / SEGMENT_SENTENCES) & 1 == 1;
+        let corpus = Corpus::open(&inputs(&files)).unwrap().indexed(Some(&index)).unwrap();
+        let mut corpus = corpus.only(|mut sentences| sentences.any(wanted));
+        let expected: Vec<&Sentence> = all.iter().filter(|sentence| wanted(sentence.index)).collect();
+        let found: Vec<Sentence> = corpus.by_ref().collect::<Result<_, _>>().unwrap();
+        assert!(found.iter().eq(expected), "{chosen:b}");
+        assert_eq!(corpus.into_identity().unwrap(), identity);
+    }
+}
+
+#[test]
+fn a_segment_alone_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.txt");
+    // Lines of 16 bytes.
+    fs::write(&file, all(2560, &|number| format!("the cat sat{number:4}\n"))).unwrap();
+    let files = [file];
+    let (_, index) = indexed(&files, &folder.path().join("a.index"));
+    let corpus = Corpus::open(&inputs(&files)).unwrap().indexed(Some(&index)).unwrap();
+    let mut corpus = corpus.only(|sentences| sentences.start == 5 * SEGMENT_SENTENCES);
+    let (read, bytes) = (corpus.bytes_read(), corpus.bytes());
+    assert_eq!(corpus.by_ref().count(), 256);
+    assert_eq!((read.load(Ordering::Relaxed), bytes), (256 * 16, Some(256 * 16)));
+}
+
+#[test]
+fn without_sentences_there_is_an_index_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = ["a.txt", "b.conllu"].map(|name| folder.path().join(name));
+    fs::write(&files[0], "").unwrap();
+    fs::write(&files[1], "\n").unwrap();
+    let (counted, index) = indexed(&files, &folder.path().join("a.index"));
+    assert_eq!(counted, Indexed { files: 2, sentences: 0, segments: 1 });
+    let corpus = Corpus::open(&inputs(&files)).unwrap().indexed(Some(&index)).unwrap().only(|_| true);
+    let expected = Corpus::open(&inputs(&files)).unwrap().into_identity().unwrap();
+    assert_eq!(corpus.into_identity().unwrap(), expected);
+}
+
+#[test]
+fn reports_are_the_same_with_and_without_an_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = corpus(folder.path());
+    let (model, at) = (tiny_bert(), folder.path().join("corpus.index"));
+    let named: Vec<&str> = files.iter().map(|file| path(file)).collect();
+    let said = run(&[&["index"], &named[..], &["-o", path(&at)]].concat()).unwrap();
+    assert_eq!(said, "2000 sentences in 8 segments, of 6 files\n");
+    let corpora = named.iter().flat_map(|file| ["-c", file]);
+    let common: Vec<&str> =
+        ["analyze", path(&model), "--no-run-info", "-q", "--max-tokens", "16"].into_iter().chain(corpora).collect();
+    // Of the whole corpus, of documents, of a sample, and with what stands for heads of all of the sample.
+    let options = ["--with", "segments,drift", "--sample", "40", "--control", "shuffled-words", "--control-seeds", "1"];
+    let whole = run(&[&common[..], &options, &["-o", "-"]].concat()).unwrap();
+    let parts = folder.path().join("parts");
+    let of_folder = format!("{}/", path(&parts));
+    for shard in ["1/3", "2/3", "3/3"] {
+        run(&[&common[..], &options, &["--index", path(&at), "--shard", shard, "-o", &of_folder]].concat()).unwrap();
+    }
+    let merged = run(&["merge", "--no-run-info", "-o", "-", path(&parts)]).unwrap();
+    assert!(merged == whole);
+    // A run in parts takes it as well.
+    let resumed = folder.path().join("resumed");
+    let resume = ["--index", path(&at), "--resume", path(&resumed), "-o", "-"];
+    assert!(run(&[&common[..], &options, &resume].concat()).unwrap() == whole);
+}
+
+#[test]
+fn who_reads_all_of_the_corpus_in_any_case_is_not_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.txt");
+    fs::write(&file, all(600, &|number| format!("the cat sat {number:4}\n"))).unwrap();
+    let (model, at, part) = (tiny_bert(), folder.path().join("a.index"), folder.path().join("part.headscope"));
+    run(&["index", path(&file), "-o", path(&at)]).unwrap();
+    let is_told = |more: &[&str]| {
+        let what = ["analyze", path(&model), "-c", path(&file), "--index", path(&at), "-q"];
+        let output = headscope(&[&what[..], more].concat()).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{said}");
+        said.contains("note: --index: this run reads all of the corpus")
+    };
+    assert!(is_told(&["--shard", "1/2", "-o", path(&part)]));
+    assert!(!is_told(&["--shard", "1/1", "-o", path(&part)]));
+    assert!(!is_told(&[]));
+}
+
+#[test]
+fn a_file_that_has_changed_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.txt");
+    let text = all(600, &|number| format!("the cat sat {number:4}\n"));
+    fs::write(&file, &text).unwrap();
+    let (model, at) = (tiny_bert(), folder.path().join("a.index"));
+    run(&["index", path(&file), "-o", path(&at)]).unwrap();
+    let (part, counts) = (folder.path().join("part.headscope"), folder.path().join("counts.json"));
+    run(&["counts", path(&model), "-c", path(&file), "-o", path(&counts)]).unwrap();
+    let shard = |shard: &str| {
+        let what = ["analyze", path(&model), "-c", path(&file), "--index", path(&at), "-q", "-o", path(&part)];
+        run(&[&what[..], &["--counts", path(&counts), "--shard", shard]].concat())
+    };
+    let shown = path(&file);
+    let changed = format!(
+        "error: corpus `{shown}` has changed since the index `{}` was made of it: make the index again with \
+         `headscope index`\n",
+        path(&at)
+    );
+    // One letter, in the second of three segments: who does not read it does not see it.
+    fs::write(&file, text.replacen(" 300\n", " 30x\n", 1)).unwrap();
+    shard("1/3").unwrap();
+    fs::remove_file(&part).unwrap();
+    assert_eq!(shard("2/3").unwrap_err(), (3, changed.clone()));
+    assert!(!part.exists());
+    // What cannot be read for the change is the change.
+    fs::write(&file, [&text.as_bytes()[..300 * 17], b"\xff", &text.as_bytes()[300 * 17 + 1..]].concat()).unwrap();
+    assert_eq!(shard("2/3").unwrap_err(), (3, changed.clone()));
+    // Another size is seen at once.
+    fs::write(&file, text.clone() + "one more\n").unwrap();
+    assert_eq!(shard("1/3").unwrap_err(), (3, changed));
+    fs::write(&file, &text).unwrap();
+    shard("2/3").unwrap();
+}
+
+#[test]
+fn what_is_not_the_index_of_a_corpus_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for name in ["a.txt", "b.txt"] {
+        fs::write(at(name), "the cat sat\n").unwrap();
+    }
+    let (a, b, index) = (at("a.txt"), at("b.txt"), at("a.index"));
+    run(&["index", path(&a), "-o", path(&index)]).unwrap();
+    let refusal = |more: &[&str]| {
+        let (status, error) = run(&[&["analyze", "box:planted", "-q"], more].concat()).unwrap_err();
+        (status, error.replace(&format!("{}/", path(folder.path())), ""))
+    };
+    let (status, error) = refusal(&["-c", path(&b), "--index", path(&index)]);
+    assert_eq!(status, 3);
+    assert!(
+        error.starts_with("error: the index `a.index` has `a.txt` (text) where the corpus has `b.txt` (text)"),
+        "{error}"
+    );
+    let (_, error) = refusal(&["-c", path(&a), "-c", path(&b), "--index", path(&index)]);
+    assert!(error.starts_with("error: the index `a.index` is of 1 file, and the corpus has 2: make"), "{error}");
+    let (_, error) = refusal(&["-c", path(&a), "--index", path(&b)]);
+    assert!(error.ends_with("cannot use the index `b.txt`: it is not what `headscope index` writes\n"), "{error}");
+    assert_eq!(refusal(&["-c", path(&a), "--index", path(&index), "--limit", "1"]).0, 2);
+    let (status, error) = run(&["index", "-", "--format", "text", "-o", path(&index)]).unwrap_err();
+    assert!(status == 2 && error.contains("standard input can be read only once"), "{error}");
+}

@@ -1,0 +1,70 @@
+//! What an installed program brings: completions, manual pages, its version in full, and what to cite.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use crate::support::{path, run};
+
+#[test]
+fn completions_know_commands_and_options() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = run(&["completions", shell]).unwrap();
+        for word in ["analyze", "batch", "keep-going", "max-tokens"] {
+            assert!(script.contains(word), "{shell} does not know {word}");
+        }
+    }
+    assert_eq!(run(&["completions", "csh"]).unwrap_err().0, 2);
+}
+
+#[test]
+fn each_command_has_its_manual_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let man = folder.path().join("share/man1");
+    run(&["man", "-o", path(&man)]).unwrap();
+    let names: BTreeSet<String> =
+        fs::read_dir(&man).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let help = run(&["--help"]).unwrap();
+    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let mut expected: BTreeSet<String> = commands
+        .filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next())
+        .filter(|name| *name != "help" && help.contains(&format!("\n  {name} ")))
+        .map(|name| format!("headscope-{name}.1"))
+        .collect();
+    expected.insert("headscope.1".to_owned());
+    assert!(expected.is_subset(&names), "{names:?} {expected:?}");
+    let page = fs::read_to_string(man.join("headscope-batch.1")).unwrap();
+    assert!(page.contains(".TH headscope-batch 1") && page.contains("keep\\-going"), "{page}");
+    assert_eq!(run(&["man", "-o", path(&man.join("headscope.1"))]).unwrap_err().0, 5);
+}
+
+#[test]
+fn the_version_in_full_names_features_and_processor() {
+    let short = run(&["--version"]).unwrap();
+    assert_eq!(short, format!("headscope {}\n", env!("CARGO_PKG_VERSION")));
+    for arguments in [["--version", "--verbose"], ["--verbose", "--version"]] {
+        let long = run(&arguments).unwrap();
+        assert!(long.starts_with(&short), "{long}");
+        let keys: Vec<&str> = long.lines().skip(1).map(|line| line.split(':').next().unwrap()).collect();
+        assert_eq!(keys, ["features", "system", "processor path", "report schema", "partial format"]);
+    }
+    assert_eq!(run(&["--verbose", "explain"]).unwrap_err().0, 2);
+}
+
+#[test]
+fn a_report_has_its_papers() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report.json");
+    run(&["analyze", "box:planted", "-c", "box:gold", "--limit", "60", "-o", path(&report), "-q"]).unwrap();
+    let text = run(&["cite", path(&report)]).unwrap();
+    let version = format!(". Version {}. Software", env!("CARGO_PKG_VERSION"));
+    assert!(
+        text.starts_with("The program:\n\n  headscope: what each attention head") && text.contains(&version),
+        "{text}"
+    );
+    let labels = text.split("Labels of this report").nth(1).expect("labels").split("Metrics of").next().unwrap();
+    assert!(labels.contains("\n  previous-token  "), "{text}");
+    assert!(!labels.contains("induction"), "a label that no head has: {text}");
+    assert!(text.contains("  Clark et al. 2019. What Does BERT Look At?"), "{text}");
+    assert!(run(&["cite"]).unwrap().starts_with("cff-version: 1.2.0\n"));
+    assert_eq!(run(&["cite", path(&folder.path().join("absent.json"))]).unwrap_err().0, 3);
+}

@@ -1,0 +1,61 @@
+//! The tests of the program and of its crates in one binary, which is linked once: `cargo test --release --test suite metrics`.
+
+#[path = "../support/clark.rs"]
+mod clark;
+#[path = "../support/corpora.rs"]
+mod corpora;
+#[path = "../support/golden.rs"]
+mod golden;
+#[path = "../support/random.rs"]
+mod random;
+#[path = "../support/reference.rs"]
+mod reference;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod arc_use;
+mod bad_input;
+mod batch;
+mod clark2019;
+mod content;
+mod controls;
+mod coreference;
+mod corpus;
+mod corpus_files;
+mod dependence;
+mod diff;
+mod effect;
+mod encoder;
+mod examples;
+mod families;
+mod gold_corpus;
+mod gradient;
+mod gradients;
+mod hostile;
+mod hub;
+mod in_the_box;
+mod index;
+mod installed;
+mod interventions;
+mod kind_of_text;
+mod likeness;
+mod metrics;
+mod norms;
+mod outputs;
+mod page;
+mod policy;
+mod probes;
+mod pruning;
+mod removal;
+mod repeats;
+mod report;
+mod resume;
+mod segments;
+mod shards;
+mod show;
+mod statuses;
+mod tokenizers;
+mod turns;
+mod view;
+mod weights;
+mod workflow;

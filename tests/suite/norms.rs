@@ -1,0 +1,154 @@
+//! The study `norms`: planted sinks, a reference that shares no code with the program, and what must have no label.
+
+use crate::support::{fixture, path, run, tiny_bert};
+use serde_json::Value;
+
+/// Both start from the same weights, in float32 here and in float64 there.
+const TOLERANCE: f64 = 1e-4;
+
+fn analyze(model: &str, more: &[&str]) -> Value {
+    let corpus = fixture("corpus/gold.conllu");
+    let arguments = ["analyze", model, "--corpus", path(&corpus), "--with", "norms", "-o", "-", "--no-run-info"];
+    serde_json::from_str(&run(&[&arguments, more].concat()).unwrap()).unwrap()
+}
+
+fn heads(report: &Value) -> &Vec<Value> {
+    report["heads"].as_array().unwrap()
+}
+
+fn labels(head: &Value) -> Vec<&str> {
+    head["labels"].as_array().unwrap().iter().map(|label| label["label"].as_str().unwrap()).collect()
+}
+
+/// What `fixtures/models/make_sinks.py` plants.
+const PLANTED: [&[&str]; 9] = [
+    &["first-special", "sink:no-op"],
+    &["first-special", "sink:parked"],
+    &["first-special", "sink:constant"],
+    &["separator", "sink:broadcast"],
+    &["separator", "sink:used"],
+    &["first-special", "sink:parked"],
+    &["broad"],
+    &["first-special", "sink:constant"],
+    &["punctuation", "sink:constant"],
+];
+
+#[test]
+fn every_planted_sink_has_its_type_and_no_other() {
+    let model = fixture("models/sinks");
+    // All words of this model are one token, and all punctuation is alike: there is nothing to ask of words.
+    let report = analyze(path(&model), &["--without", "words"]);
+    for (head, planted) in heads(&report).iter().zip(PLANTED) {
+        assert_eq!(labels(head), planted, "{}", head["name"]);
+        assert_eq!(head["primary"], planted[0], "{}", head["name"]);
+    }
+    let caveats = report["caveats"].as_array().unwrap();
+    assert!(caveats.iter().any(|caveat| caveat["id"] == "sink-types"));
+    // Without the study that finds sinks there is nothing to type.
+    let alone = analyze(path(&model), &["--without", "words", "--without", "attention"]);
+    assert!(heads(&alone).iter().all(|head| head["labels"].as_array().unwrap().is_empty()));
+    assert_eq!(alone["heads"][0]["metrics"]["sink_part"], report["heads"][0]["metrics"]["sink_part"]);
+}
+
+/// The largest difference between numbers under the same keys; null must be null.
+fn largest_difference(at: &str, actual: &Value, expected: &Value) -> f64 {
+    match expected {
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, value)| largest_difference(&format!("{at}.{key}"), &actual[key], value))
+            .fold(0.0, f64::max),
+        Value::Array(items) => {
+            let ends = items.iter().enumerate();
+            ends.map(|(place, value)| largest_difference(at, &actual[place], value)).fold(0.0, f64::max)
+        }
+        Value::Number(number) => {
+            let actual = actual.as_f64().unwrap_or_else(|| panic!("{at} is {actual}"));
+            let difference = (actual - number.as_f64().unwrap()).abs();
+            assert!(difference <= TOLERANCE, "{at} is {actual}, the reference {number}");
+            difference
+        }
+        _ => {
+            assert_eq!(actual, expected, "{at}");
+            0.0
+        }
+    }
+}
+
+#[test]
+fn every_number_is_that_of_the_reference() {
+    for (model, name) in [(tiny_bert(), "tiny-bert"), (fixture("models/sinks"), "sinks")] {
+        let golden = std::fs::read_to_string(fixture(&format!("goldens/{name}-norms.json")));
+        let golden: Value =
+            serde_json::from_str(&golden.expect("python fixtures/reference_norms.py makes it")).unwrap();
+        let report = analyze(path(&model), &["--limit", "300"]);
+        assert_eq!(report["corpus"]["sentences"], golden["sentences"]);
+        assert_eq!(report["denominators"]["norm_window_mass"]["count"], golden["queries"]);
+        let mut worst = 0.0_f64;
+        for (head, expected) in heads(&report).iter().zip(golden["heads"].as_array().unwrap()) {
+            let at = format!("{name} {}", head["name"]);
+            for key in ["metrics", "ci95", "standard_errors", "chance"] {
+                worst = worst.max(largest_difference(&format!("{at} {key}"), &head[key], &expected[key]));
+            }
+            let found = labels(head).into_iter().find(|label| label.starts_with("sink:"));
+            assert_eq!(found, expected["sink"].as_str(), "{at}");
+        }
+        println!("{name}: largest difference {worst:e}");
+    }
+}
+
+#[test]
+fn untrained_heads_and_empty_ones_have_no_type() {
+    let arguments = ["--limit", "100", "--control", "random-init", "--control-seeds", "2"];
+    let report = analyze("box:small", &arguments);
+    for control in report["controls"].as_array().unwrap() {
+        let counts = control["label_counts"].as_object().unwrap();
+        let types: Vec<_> = counts.iter().filter(|(label, _)| label.starts_with("sink:")).collect();
+        assert_eq!(types.len(), 5);
+        assert!(types.iter().all(|(_, count)| **count == 0), "{types:?}");
+    }
+    // All values of box:planted are 0: nothing is written, and nothing is said of it.
+    let planted = analyze("box:planted", &["--limit", "100"]);
+    for head in heads(&planted) {
+        assert!(labels(head).iter().all(|label| !label.starts_with("sink:")), "{}", head["name"]);
+        assert!(
+            head["metrics"]["norm_first_special_mass"].is_null() && head["metrics"]["sink_part"]["separator"].is_null()
+        );
+        assert_eq!(head["metrics"]["output_ratio"], 0.0);
+    }
+}
+
+/// A removed head is looked at as if it were there: its values and its attention are.
+#[test]
+fn norms_of_a_removed_head_are_those_of_its_values() {
+    let model = fixture("models/sinks");
+    let [whole, without] = [&[][..], &["--remove", "L0H2"]].map(|more| analyze(path(&model), more));
+    assert_eq!(whole["heads"][2]["metrics"], without["heads"][2]["metrics"]);
+}
+
+/// Sums in shards come to those of one run.
+#[test]
+fn shards_add_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, corpus) = (fixture("models/sinks"), fixture("corpus/gold.conllu"));
+    let parts = ["1/2", "2/2"].map(|shard| {
+        let part = folder.path().join(format!("{}.headscope", &shard[..1]));
+        run(&[
+            "analyze",
+            path(&model),
+            "-c",
+            path(&corpus),
+            "--with",
+            "norms",
+            "--shard",
+            shard,
+            "-o",
+            path(&part),
+            "-q",
+        ])
+        .unwrap();
+        part
+    });
+    let merged = run(&["merge", path(&parts[1]), path(&parts[0]), "-o", "-", "--no-run-info"]).unwrap();
+    let merged: Value = serde_json::from_str(&merged).unwrap();
+    assert_eq!(merged["heads"], analyze(path(&model), &[])["heads"]);
+}

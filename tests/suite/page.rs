@@ -1,0 +1,245 @@
+//! The page, its figures and the flat tables, through the real binary: made of a saved report alone.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::support::{path, run, tiny_bert};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A report of the planted model over some of the box, and its folder.
+fn report(more: &[&str]) -> (TempDir, PathBuf) {
+    let folder = TempDir::new().unwrap();
+    let report = folder.path().join("report.json");
+    let arguments = ["analyze", "box:planted", "--limit", "60", "--no-run-info", "-q", "-o", path(&report)];
+    run(&[&arguments[..], more].concat()).unwrap();
+    (folder, report)
+}
+
+fn json(report: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(report).unwrap()).unwrap()
+}
+
+fn export(report: &Path, more: &[&str], output: &Path) -> String {
+    run(&[&["export", path(report)], more, &["-o", path(output)]].concat()).unwrap();
+    fs::read_to_string(output).unwrap()
+}
+
+/// What a browser would take for tags, by name, without those that it would not close.
+fn tags(html: &str) -> Vec<String> {
+    let name = |rest: &str| rest.chars().take_while(char::is_ascii_alphanumeric).collect::<String>();
+    html.split('<').skip(1).map(name).filter(|name| !name.is_empty()).collect()
+}
+
+#[test]
+fn a_page_is_one_file_made_of_a_saved_report_alone() {
+    let folder = TempDir::new().unwrap();
+    let (report, page) = (folder.path().join("report.json"), folder.path().join("page.html"));
+    let arguments = ["analyze", "box:planted", "--limit", "60", "--no-run-info", "-q"];
+    run(&[&arguments[..], &["-o", path(&report), "-o", path(&page)]].concat()).unwrap();
+    let html = fs::read_to_string(&page).unwrap();
+    assert_eq!(export(&report, &[], &folder.path().join("again.html")), html, "the same bytes");
+    let json = json(&report);
+    for head in json["heads"].as_array().unwrap() {
+        let name = head["name"].as_str().unwrap();
+        assert!(html.contains(&format!("<article class=card id={name}>")), "{name}");
+        assert!(html.contains(&format!("href=\"#{name}\"")), "{name}");
+    }
+    for caveat in json["caveats"].as_array().unwrap() {
+        let id = format!("({})", caveat["id"].as_str().unwrap());
+        assert_eq!(html.matches(&id).count(), 1, "{id} stands where it applies, once");
+    }
+    for (metric, value) in json["chance"].as_object().unwrap() {
+        let names = value
+            .as_object()
+            .map_or(vec![metric.clone()], |keys| keys.keys().map(|key| format!("{metric}.{key}")).collect());
+        names
+            .iter()
+            .for_each(|name| assert!(html.contains(&format!("data-n=\"{}\"", name.replace('>', "&gt;"))), "{name}"));
+    }
+    assert!(html.contains("--with effect"), "what was not run is named with the option that adds it");
+    assert!(html.contains("default-src 'none'"));
+    for asked in ["http://", "https://", "src=", "url(", "@import"] {
+        assert!(!html.contains(asked), "{asked}");
+    }
+    assert!(html.len() < 1_000_000);
+}
+
+/// Tags, quotes, bidirectional controls and a word of 10,000 letters.
+#[test]
+fn hostile_names_stay_text() {
+    const EVIL: &str = "<script>alert(1)</SCRIPT><img onerror=x>\"'&{{7*7}}\u{202e}\u{1b}]]>";
+    let folder = TempDir::new().unwrap();
+    let model = folder.path().join(EVIL.replace('/', "|"));
+    fs::create_dir(&model).unwrap();
+    for entry in fs::read_dir(tiny_bert()).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), model.join(entry.file_name())).unwrap();
+    }
+    let corpus = folder.path().join(format!("{}.conllu", EVIL.replace('/', "|")));
+    let row = |id: u32, form: &str, head: u32, relation: &str| {
+        format!("{id}\t{form}\t_\t_\t_\t_\t{head}\t{relation}\t_\t_\n")
+    };
+    let (long, relation) = ("y".repeat(10_000), "x".repeat(200));
+    let sentence =
+        [row(1, EVIL, 2, &format!("det{EVIL}")), row(2, "dog", 0, "root"), row(3, &long, 2, &relation), "\n".into()];
+    fs::write(&corpus, sentence.concat().repeat(20)).unwrap();
+    let report = folder.path().join("report.json");
+    let arguments = ["analyze", path(&model), "-c", path(&corpus), "--min-count", "1", "--no-run-info", "-q"];
+    run(&[&arguments[..], &["-o", path(&report)]].concat()).unwrap();
+    let page = export(&report, &[], &folder.path().join("page.html"));
+    let figure = export(&report, &["--figure", "relations"], &folder.path().join("figure.svg"));
+    let both = folder.path().join("side.html");
+    run(&["export", path(&report), path(&report), "-o", path(&both)]).unwrap();
+    let changes = folder.path().join("changes.html");
+    run(&["diff", path(&report), path(&report), "-o", path(&changes)]).unwrap();
+    for text in [&page, &figure, &fs::read_to_string(both).unwrap(), &fs::read_to_string(changes).unwrap()] {
+        let tags = tags(text);
+        assert!(tags.iter().filter(|tag| *tag == "script").count() <= 1, "the page's own");
+        assert!(!tags.iter().any(|tag| tag == "img" || tag == "SCRIPT"));
+        assert!(!text.contains(['\u{202e}', '\u{1b}']));
+        assert!(!text.contains("{{7*7}}") || !text.contains("49}}"), "text is no template");
+    }
+    assert!(page.contains("&lt;script&gt;alert(1)"));
+    assert!(figure.contains("det&lt;script&gt;"));
+    let table = export(&report, &["--table", "relations"], &folder.path().join("relations.csv"));
+    assert!(table.contains(&relation), "a table has the whole name");
+    assert!(!table.contains('\u{202e}'));
+}
+
+#[test]
+fn figures_alone_have_their_colours_and_the_same_bytes() {
+    let (folder, report) = report(&["--min-count", "20", "--with", "drift"]);
+    for name in ["grid", "layers", "heatmap:entropy", "heatmap:offset_mass.-1", "relations", "drift"] {
+        let svg = export(&report, &["--figure", name], &folder.path().join("a.svg"));
+        assert_eq!(svg, export(&report, &["--figure", name], &folder.path().join("b.svg")), "{name}");
+        assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\""), "{name}");
+        assert!(svg.contains("<title>") && svg.contains("<text ") && svg.ends_with("</svg>\n"), "{name}");
+        assert!(!svg.contains("var(") && !svg.contains("NaN") && !svg.contains("inf"), "{name}");
+        for tag in ["g", "text", "title", "svg"] {
+            let opened = svg.matches(&format!("<{tag}>")).count() + svg.matches(&format!("<{tag} ")).count();
+            assert_eq!(opened, svg.matches(&format!("</{tag}>")).count(), "{name}: {tag}");
+        }
+    }
+}
+
+/// What runs on request is on the page, in figures and on the cards of heads.
+#[test]
+fn studies_on_request_are_drawn_and_are_on_the_cards() {
+    let folder = TempDir::new().unwrap();
+    let (report, page) = (folder.path().join("report.json"), folder.path().join("page.html"));
+    let asked = "effect,use,pruning,drift,dependence,likeness,probes";
+    let arguments = ["analyze", "box:small", "--limit", "40", "--no-run-info", "-q", "--with", asked];
+    run(&[&arguments[..], &["-o", path(&report), "-o", path(&page)]].concat()).unwrap();
+    let (json, html) = (json(&report), fs::read_to_string(&page).unwrap());
+    for name in ["effects", "pruning", "drift", "dependence", "likeness-map", "likeness-tree"] {
+        let svg = export(&report, &["--figure", name], &folder.path().join("figure.svg"));
+        let title = svg.split("<title").nth(1).and_then(|rest| rest.split(['>', '<']).nth(1)).unwrap();
+        assert!(!title.is_empty() && html.contains(title), "{name}: `{title}` is not on the page");
+    }
+    // Heads are joined until one is left: lines of two that become one.
+    let tree = export(&report, &["--figure", "likeness-tree"], &folder.path().join("tree.svg"));
+    let heads = json["heads"].as_array().unwrap();
+    let joins = tree.matches("<polyline").count() - 1;
+    assert_eq!(joins, heads.len() - 1, "a join less than heads, and the cut");
+    let cards: Vec<&str> = html.split("<article class=card id=").skip(1).collect();
+    assert_eq!(cards.len(), heads.len());
+    for (card, head) in cards.iter().zip(heads) {
+        for study in ["effect", "dependence", "likeness"] {
+            assert!(card.contains(&format!("<b>{study}</b>")), "the card of {} has nothing of {study}", head["name"]);
+        }
+    }
+}
+
+#[test]
+fn tables_have_the_names_of_the_report() {
+    let (folder, report) = report(&["--with", "dependence"]);
+    let json = json(&report);
+    let heads = json["heads"].as_array().unwrap();
+    let read = |name: &str| {
+        let text = export(&report, &["--table", name], &folder.path().join("table.csv"));
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let columns: Vec<String> = reader.headers().unwrap().iter().map(str::to_owned).collect();
+        let rows: Vec<Vec<String>> =
+            reader.records().map(|row| row.unwrap().iter().map(str::to_owned).collect()).collect();
+        (columns, rows)
+    };
+    let count = |key: &str| heads.iter().map(|head| head[key].as_array().unwrap().len()).sum::<usize>();
+    let (columns, rows) = read("labels");
+    assert_eq!(rows.len(), count("labels"));
+    assert_eq!(columns[..5], ["layer", "head", "name", "label", "score"]);
+    assert!(columns.contains(&"ci95_low".to_owned()) && !columns.contains(&"ci95".to_owned()), "{columns:?}");
+    let (columns, rows) = read("heads");
+    assert_eq!(rows.len(), heads.len());
+    let column = |name: &str| columns.iter().position(|column| column == name).unwrap();
+    let entropy = rows[3][column("metrics.entropy")].parse::<f64>().unwrap();
+    assert_eq!(Some(entropy), heads[3]["metrics"]["entropy"].as_f64(), "as exact as the report");
+    let relations = json["relations"].as_array().unwrap();
+    assert_eq!(read("relations").1.len(), relations.len());
+    let (columns, rows) = read("by_head");
+    assert_eq!(rows.len(), relations.len() * heads.len());
+    assert_eq!(columns[..5], ["relation", "layer", "head", "dep->head", "head->dep"]);
+    let edges = json["dependence"]["edges"].as_u64().unwrap();
+    assert_eq!(read("edges").1.len() as u64, edges);
+    let (columns, rows) = read("metrics");
+    assert_eq!(
+        columns,
+        ["layer", "head", "name", "metric", "value", "ci95_low", "ci95_high", "standard_error", "chance"]
+    );
+    assert_eq!(rows.len() % heads.len(), 0);
+    assert_eq!((read("files").1.len(), read("controls").1.len()), (1, 0));
+}
+
+#[test]
+fn what_a_report_does_not_have_is_refused_with_what_it_has() {
+    let (folder, report) = report(&[]);
+    let refused = |arguments: &[&str]| run(&[&["export", path(&report)], arguments].concat()).unwrap_err();
+    let (svg, csv, parquet) =
+        (folder.path().join("x.svg"), folder.path().join("x.csv"), folder.path().join("x.parquet"));
+    for (arguments, status, message) in [
+        (
+            ["--figure", "pruning", "-o", path(&svg)],
+            2,
+            "no figure `pruning`: it has grid, layers, heatmap:METRIC, relations",
+        ),
+        (["--figure", "heatmap:entropi", "-o", path(&svg)], 2, "is it `entropy`?"),
+        (["--table", "effects", "-o", path(&csv)], 2, "no table `effects`: it has heads, labels"),
+        (["--figure", "grid", "-o", path(&csv)], 2, "name a file .svg"),
+        (["--table", "heads", "-o", path(&svg)], 2, "name a file .csv"),
+    ] {
+        let (code, text) = refused(&arguments);
+        assert_eq!(code, status, "{text}");
+        assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(message), "{text}");
+    }
+    assert!(!svg.exists() && !csv.exists(), "nothing is left half-written");
+    let table = ["--table", "heads", "-o", path(&parquet)];
+    if cfg!(feature = "parquet") {
+        run(&[&["export", path(&report)], &table[..]].concat()).unwrap();
+        let bytes = fs::read(&parquet).unwrap();
+        assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
+    } else {
+        assert!(refused(&table).1.contains("--features parquet"));
+    }
+}
+
+#[test]
+fn reports_side_by_side_say_which_heads_keep_their_label() {
+    let (folder, a) = report(&[]);
+    let b = folder.path().join("removed.json");
+    let arguments = ["analyze", "box:planted", "--limit", "60", "--remove", "L0H0", "--no-run-info", "-q"];
+    run(&[&arguments[..], &["-o", path(&b)]].concat()).unwrap();
+    let page = folder.path().join("side.html");
+    run(&["export", path(&a), path(&b), "-o", path(&page)]).unwrap();
+    let html = fs::read_to_string(&page).unwrap();
+    let [a_json, b_json] = [&a, &b].map(|report| json(report));
+    let firsts = |json: &Value| -> Vec<String> {
+        let heads = json["heads"].as_array().unwrap().iter();
+        heads.map(|head| head["primary"].as_str().unwrap().to_owned()).collect()
+    };
+    let (first, second) = (firsts(&a_json), firsts(&b_json));
+    let same = first.iter().zip(&second).filter(|(a, b)| a == b).count();
+    assert!(html.contains(&format!("{same} of {} heads have the same first label", first.len())));
+    assert!(html.contains("<th scope=col>report<") && html.contains("<th scope=col>removed<"));
+    let refused = run(&["export", path(&a), path(&b), "-o", path(&folder.path().join("x.csv"))]).unwrap_err();
+    assert_eq!(refused.0, 2);
+}

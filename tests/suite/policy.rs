@@ -1,0 +1,315 @@
+//! Policies from files, and saved reports under another policy.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::support::{fixture, headscope, outcome, path, run, tiny_bert};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A folder with a report of the tiny model.
+struct EstimationContext(TempDir);
+
+impl EstimationContext {
+    fn new() -> Self {
+        let context = Self(tempfile::tempdir().unwrap());
+        context.analyze("report.json", &[]);
+        context
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        fs::write(self.path(name), content).unwrap();
+        self.path(name)
+    }
+
+    fn analyze(&self, name: &str, more: &[&str]) -> PathBuf {
+        let (model, corpus, output) = (tiny_bert(), fixture("corpus/gold.conllu"), self.path(name));
+        let arguments = ["analyze", path(&model), "-c", path(&corpus), "-q", "--no-run-info", "-o", path(&output)];
+        run(&[arguments.as_slice(), more].concat()).unwrap();
+        output
+    }
+
+    fn json(&self, name: &str) -> Value {
+        serde_json::from_slice(&fs::read(self.path(name)).unwrap()).unwrap()
+    }
+
+    /// The report after `change`, under another name.
+    fn changed(&self, name: &str, change: impl FnOnce(&mut Value)) -> PathBuf {
+        let mut report = self.json("report.json");
+        change(&mut report);
+        self.file(name, serde_json::to_vec(&report).unwrap())
+    }
+
+    /// The exit status of a run, and what it printed or complained of, with the folder's path left out.
+    fn run(&self, arguments: &[&str]) -> (i32, String) {
+        let output = headscope(arguments).output().unwrap();
+        let text = if output.stderr.is_empty() { &output.stdout } else { &output.stderr };
+        let text = String::from_utf8(text.clone()).unwrap();
+        (output.status.code().unwrap(), text.replace(&format!("{}/", path(self.0.path())), ""))
+    }
+
+    fn relabel(&self, report: &Path, policy: &Path, more: &[&str]) -> (i32, String) {
+        self.run(&[&["relabel", path(report), "--policy", path(policy)], more].concat())
+    }
+
+    fn diff(&self, b: &Path, more: &[&str]) -> (i32, String) {
+        self.run(&[&["diff", path(&self.path("report.json")), path(b)], more].concat())
+    }
+}
+
+/// Low enough for a random model to have labels of several kinds.
+const LOOSE: &str = "entropy_ratio = 0.5\nsyntactic_margin = 0\nsyntactic_min_count = 3 # few\nsyntactic_q = 1\n";
+
+#[test]
+fn relabelling_is_analysing_with_that_policy() {
+    let context = EstimationContext::new();
+    let policy = context.file("loose.toml", LOOSE);
+    context.analyze("analysed.json", &["--policy", path(&policy)]);
+    let report = context.path("report.json");
+    let (json, csv) = (context.path("relabelled.json"), context.path("relabelled.csv"));
+    let (status, text) = context.relabel(&report, &policy, &["-o", path(&json), "-o", path(&csv)]);
+    assert_eq!(status, 0, "{text}");
+    assert!(text.starts_with("entropy_ratio: 0.8 -> 0.5\nsyntactic_margin: 0.1 -> 0\n"), "{text}");
+    assert!(text.contains("of 12 heads change:\n  L"), "{text}");
+    // What changes begins at one column, whether the first label is another or not.
+    let changes: Vec<&str> = text.lines().filter(|line| line.starts_with("  L")).collect();
+    let begins = |line: &&str| line.as_bytes()[9] == b' ' && line.as_bytes()[10] != b' ';
+    assert!(!changes.is_empty() && changes.iter().all(begins), "{text}");
+    assert_eq!(fs::read(&json).unwrap(), fs::read(context.path("analysed.json")).unwrap());
+    assert!(fs::read_to_string(&csv).unwrap().contains("syntactic:"));
+    // And back: the default policy gives what was there at first, byte for byte.
+    let default = context.file("default.toml", "");
+    let (_, text) = context.relabel(&json, &default, &["-o", "-"]);
+    assert_eq!(text.into_bytes(), fs::read(&report).unwrap());
+    assert_eq!(context.relabel(&report, &default, &[]), (0, "No label changes.\n".to_owned()));
+}
+
+#[test]
+fn the_command_line_has_the_last_word_on_the_fewest_words() {
+    let context = EstimationContext::new();
+    let policy = context.file("policy.toml", "syntactic_min_count = 3\nself_mass = 0.25\n");
+    context.analyze("both.json", &["--policy", path(&policy), "--min-count", "200"]);
+    let settings = &context.json("both.json")["settings"]["policy"];
+    assert_eq!((&settings["syntactic_min_count"], &settings["self_mass"]), (&json!(200), &json!(0.25)));
+}
+
+#[test]
+fn policies_and_reports_that_cannot_be_used() {
+    let context = EstimationContext::new();
+    let (report, policy) =
+        (context.path("report.json"), context.file("policy.toml", "self_mass = 0.5\nself_mas = 1\n"));
+    let expected = "error: policy.toml:2: there is no threshold `self_mas`; did you mean `self_mass`?\n";
+    assert_eq!(context.relabel(&report, &policy, &[]), (3, expected.to_owned()));
+    let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
+    let analyze = ["analyze", path(&model), "-c", path(&corpus), "--policy", path(&policy)];
+    assert_eq!(context.run(&analyze), (3, expected.to_owned()));
+    let missing = context.path("missing.toml");
+    assert!(context.relabel(&report, &missing, &[]).1.starts_with("error: cannot read the policy `missing.toml`: "));
+
+    let good = context.file("good.toml", "");
+    let refusal = |report: PathBuf| {
+        let output = context.path("new.json");
+        let (status, message) = context.relabel(&report, &good, &["-o", path(&output)]);
+        assert_eq!(status, 3, "{message}");
+        assert!(!output.exists());
+        message
+    };
+    let text = context.file("text.json", "{\n  oops\n}\n");
+    assert!(refusal(text).starts_with("error: this is no report of headscope in JSON: text.json:2: "));
+    let newer = refusal(context.changed("newer.json", |report| report["schema_version"] = json!(99)));
+    assert!(newer.starts_with("error: newer.json: its schema_version is 99 and this program reads 1: "), "{newer}");
+    let older = refusal(context.changed("older.json", |report| {
+        report["heads"][3].as_object_mut().unwrap().remove("ci95");
+    }));
+    assert!(
+        older.starts_with("error: older.json:1: missing field `ci95`") && older.ends_with("analyse again\n"),
+        "{older}"
+    );
+    let short = refusal(context.changed("short.json", |report| {
+        report["heads"].as_array_mut().unwrap().pop();
+    }));
+    assert_eq!(short, "error: short.json: the report is not whole: `heads` does not list 3 layers of 4 heads\n");
+    let broken = refusal(context.changed("broken.json", |report| report["relations"][0]["head"] = json!(7)));
+    assert!(broken.contains("the relation `acl` does not list every head"), "{broken}");
+}
+
+#[test]
+fn reports_without_their_evidence_are_refused() {
+    let context = EstimationContext::new();
+    type Change = fn(&mut Value);
+    let broken: [(&str, Change, &str); 5] = [
+        ("empty.json", |report| report["heads"] = json!([]), "`heads` does not list 3 layers of 4 heads"),
+        ("twice.json", |report| report["heads"][1] = report["heads"][0].clone(), "`heads` does not list 3 layers of 4"),
+        ("large.json", |report| report["model"]["heads"] = json!(1_u64 << 63), "`heads` does not list 3 layers of 9"),
+        ("bare.json", |report| report["heads"][0]["metrics"] = json!({}), "the head `L0H0` does not have every metric"),
+        (
+            "hollow.json",
+            |report| drop(report["heads"][5]["metrics"].as_object_mut().unwrap().remove("entropy")),
+            "the head `L1H1` does not have every metric",
+        ),
+    ];
+    for (name, change, message) in broken {
+        let path = context.changed(name, change);
+        // Without its evidence it would not differ from any other.
+        let (status, text) = context.diff(&path, &[]);
+        assert_eq!(status, 3, "{name}");
+        assert!(text.contains(message), "{text}");
+        let (status, text) = context.run(&["relabel", path.to_str().unwrap(), "--preset", "voita2019"]);
+        assert_eq!(status, 3, "{name}");
+        assert!(text.contains(message), "{text}");
+    }
+}
+
+/// The planted heads whose role is a place; see `tests/suite/in_the_box.rs`.
+const PLANTED_POSITIONAL: [(&str, &str); 5] = [
+    ("L0H0", "previous-token"),
+    ("L0H1", "next-token"),
+    ("L0H3", "offset:-2"),
+    ("L2H0", "offset:2"),
+    ("L2H1", "offset:-5"),
+];
+
+/// The mean confidence of the heads with a label, and of those without, as the summary prints them.
+fn confidences(report: &Value) -> [String; 2] {
+    [false, true].map(|unlabelled| {
+        let heads = report["heads"].as_array().unwrap().iter();
+        let heads = heads.filter(|head| (head["primary"] == "unlabelled") == unlabelled);
+        let known: Vec<f64> = heads.map(|head| head["metrics"]["confidence"].as_f64().unwrap()).collect();
+        format!("{:.3}", known.iter().sum::<f64>() / known.len() as f64)
+    })
+}
+
+#[test]
+fn voita2019_finds_the_planted_places_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("report.json");
+    let summary = run(&["analyze", "box:planted", "--preset", "voita2019", "-o", path(&output)]).unwrap();
+    let report: Value = serde_json::from_slice(&fs::read(&output).unwrap()).unwrap();
+    for head in report["heads"].as_array().unwrap() {
+        let planted = PLANTED_POSITIONAL.iter().find(|(name, _)| head["name"] == *name).map(|(_, label)| *label);
+        let labels: Vec<&str> =
+            head["labels"].as_array().unwrap().iter().map(|label| label["label"].as_str().unwrap()).collect();
+        assert_eq!(labels, planted.into_iter().collect::<Vec<_>>(), "{}", head["name"]);
+        assert_eq!(head["primary"], planted.unwrap_or("unlabelled"));
+        let near = head["nearest"].as_array().unwrap();
+        let rules: Vec<&str> = near.iter().map(|near| near["rule"].as_str().unwrap()).collect();
+        let known = |rule: &&str| rule.starts_with("offset_argmax[") || rule.starts_with("accuracy(");
+        assert!(rules.iter().all(known), "{rules:?}");
+    }
+    assert!(report["tests"]["significant"].is_null() && report["tests"]["count"].as_u64().unwrap() > 0);
+    assert!(report["settings"]["policy"]["entropy_ratio"].is_null());
+    // A planted place puts all its weight on one token, but for the words at the edge that have no such place.
+    let [positional, others] = confidences(&report);
+    assert!(others < positional, "{positional} {others}");
+    let line = format!(
+        "Preset voita2019: positional heads 5, syntactic heads 0; mean confidence of them {positional}, of the others {others}"
+    );
+    assert!(summary.lines().any(|printed| printed == line), "no {line:?} in\n{summary}");
+    assert!(summary.contains("no significance is asked of a label."), "{summary}");
+    let schema: Value = serde_json::from_str(&run(&["schema"]).unwrap()).unwrap();
+    assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&report));
+}
+
+#[test]
+fn relabelling_by_a_preset_is_analysing_with_it() {
+    let context = EstimationContext::new();
+    let report = context.path("report.json");
+    let read = |name: &str| fs::read(context.path(name)).unwrap();
+    context.analyze("preset.json", &["--preset", "voita2019"]);
+    let (status, text) =
+        context.run(&["relabel", path(&report), "--preset", "voita2019", "-o", path(&context.path("relabelled.json"))]);
+    assert_eq!(status, 0, "{text}");
+    assert!(text.starts_with("offset_mass: 0.5 -> off\nself_mass: 0.5 -> off\n"), "{text}");
+    assert!(text.contains("\nPreset voita2019: "), "{text}");
+    assert!(read("relabelled.json") == read("preset.json"));
+    // What a file sets, it sets on top of the preset.
+    let loose = context.file("loose.toml", "entropy_ratio = 0.5\nsyntactic_min_count = 3\nsyntactic_margin = 0\n");
+    context.analyze("both.json", &["--preset", "voita2019", "--policy", path(&loose), "--preset", "clark2019"]);
+    let (_, text) = context.relabel(&report, &loose, &["--preset", "voita2019", "-o", "-"]);
+    let (both, relabelled) = (context.json("both.json"), serde_json::from_str::<Value>(&text).unwrap());
+    assert_eq!(both["heads"], relabelled["heads"]);
+    assert_eq!(both["settings"]["policy"], relabelled["settings"]["policy"]);
+    assert!(both["settings"]["policy"]["syntactic_q"].is_null());
+    assert_ne!(both["label_counts"]["broad"], 0);
+    let caveats = relabelled["caveats"].as_array().unwrap();
+    assert!(caveats.iter().any(|caveat| caveat["id"] == "significance-not-asked"), "{caveats:?}");
+    assert_eq!(both["settings"]["clark2019"], true);
+    // And back.
+    let default = context.file("default.toml", "");
+    let (_, text) = context.relabel(&context.path("preset.json"), &default, &["-o", "-"]);
+    assert_eq!(text.into_bytes(), read("report.json"));
+}
+
+/// Thresholds that are numbers, and no rules that could be switched off.
+const NEVER_OFF: [&str; 5] =
+    ["syntactic_margin", "syntactic_min_count", "syntactic_beyond_margin", "min_queries", "min_sentences"];
+
+#[test]
+fn a_head_without_any_rule_is_near_to_nothing() {
+    let context = EstimationContext::new();
+    let names =
+        context.json("report.json")["settings"]["policy"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let (rules, numbers): (Vec<_>, Vec<_>) = names.iter().partition(|name| !NEVER_OFF.contains(&name.as_str()));
+    assert_eq!(numbers.len(), NEVER_OFF.len());
+    let off: Vec<String> = rules.iter().map(|name| format!("{name} = \"off\"\n")).collect();
+    let policy = context.file("none.toml", off.concat() + "syntactic_min_count = 1000000\n");
+    let (json, csv) = (context.path("none.json"), context.path("none.csv"));
+    assert_eq!(context.relabel(&context.path("report.json"), &policy, &["-o", path(&json), "-o", path(&csv)]).0, 0);
+    for head in context.json("none.json")["heads"].as_array().unwrap() {
+        assert_eq!(
+            (&head["primary"], &head["labels"], &head["nearest"]),
+            (&json!("unlabelled"), &json!([]), &json!([]))
+        );
+    }
+    // Such a report is read by all that reads reports, and its summary is printed.
+    assert_eq!(context.diff(&json, &[]).0, 0);
+    assert_eq!(context.relabel(&json, &context.file("default.toml", ""), &[]).0, 0);
+    let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
+    let summary = run(&["analyze", path(&model), "-c", path(&corpus), "--policy", path(&policy)]).unwrap();
+    assert!(summary.contains("   12  no label (.)\n"), "{summary}");
+}
+
+#[test]
+fn presets_are_given_where_they_can_be_followed() {
+    let context = EstimationContext::new();
+    let report = context.path("report.json");
+    let usage = |arguments: &[&str]| {
+        let (status, message) = context.run(arguments);
+        assert_eq!(status, 2, "{message}");
+        message
+    };
+    let neither = usage(&["relabel", path(&report)]);
+    assert!(neither.contains("--policy <FILE>|--preset <PRESET>"), "{neither}");
+    let relabel = usage(&["relabel", path(&report), "--preset", "clark2019"]);
+    assert!(relabel.contains("--preset clark2019 is no policy, it measures more: give it to headscope analyze"));
+    let merge = usage(&["merge", "part.headscope", "--preset", "clark2019"]);
+    assert!(merge.contains("give it to headscope analyze --shard, whose partials carry it"), "{merge}");
+    // Two that leave no other labels cannot both be followed, whichever comes first.
+    for [one, other] in [["voita2019", "kovaleva2019"], ["kovaleva2019", "voita2019"]] {
+        for command in [&["analyze"][..], &["relabel", path(&report)], &["merge", "part.headscope"]] {
+            let both = usage(&[command, &["--preset", one, "--preset", other]].concat());
+            let why = "--preset voita2019 and --preset kovaleva2019: each gives its own labels and no others: give one of them";
+            assert!(both.contains(why), "{both}");
+        }
+    }
+    let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
+    let part = context.path("part.headscope");
+    let shard = ["analyze", path(&model), "-c", path(&corpus), "--no-run-info", "--shard", "1/1", "-o", path(&part)];
+    let labels = usage(&[&shard[..], &["--preset", "voita2019"]].concat());
+    assert!(labels.contains("--preset voita2019 is about labels, and a shard has none yet"), "{labels}");
+    // Merging takes the policy.
+    run(&shard).unwrap();
+    let merged = run(&["merge", path(&part), "--preset", "voita2019", "--no-run-info", "-o", "-"]).unwrap();
+    context.analyze("preset.json", &["--preset", "voita2019"]);
+    assert!(merged.into_bytes() == fs::read(context.path("preset.json")).unwrap());
+    // Standard input can be read once, which is enough for a policy.
+    let piped = ["analyze", path(&model), "-c", "-", "--format", "conllu", "--limit", "9", "--preset"];
+    let text = fs::read(&corpus).unwrap();
+    let voita = headscope(&[&piped[..], &["voita2019"]].concat()).write_stdin(text).output().unwrap();
+    assert!(outcome(&voita).unwrap().contains("\nPreset voita2019: "));
+    assert!(usage(&[&piped[..], &["clark2019"]].concat()).contains("the corpus is read again for the study clark2019"));
+}

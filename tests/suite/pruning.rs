@@ -1,0 +1,45 @@
+//! The study `pruning`, as a user runs it.
+
+use crate::support::{fixture, path, run, tiny_bert};
+use serde_json::{Value, json};
+
+#[test]
+fn heads_go_one_after_the_other() {
+    let corpus = fixture("corpus/gold.conllu");
+    let others = "attention,trees,dependency,words,frequency,explained";
+    let common =
+        ["analyze", "box:small", "-c", path(&corpus), "--with", "pruning", "--sample", "30", "--without", others];
+    let report = |threads| run(&[&common[..], &["--no-run-info", "--threads", threads, "-o", "-"]].concat()).unwrap();
+    let one = report("1");
+    assert_eq!(report("2"), one);
+    let found: Value = serde_json::from_str(&one).unwrap();
+    // It asks about effects and gradients, so these are measured, too.
+    assert_eq!(found["settings"]["studies"], json!(["effect", "gradient", "pruning"]));
+    let (pruning, effect) = (&found["pruning"], &found["effect"]);
+    let by: Vec<&Value> = pruning["orders"].as_array().unwrap().iter().map(|curve| &curve["by"]).collect();
+    assert_eq!(by, ["effect", "gradient", "random:0", "random:1", "random:2"]);
+    // Half of the sample, and without any head every order ends at the same loss.
+    assert!(pruning["sentences"].as_u64().unwrap() < effect["sentences"].as_u64().unwrap());
+    for curve in pruning["orders"].as_array().unwrap() {
+        assert_eq!(curve["heads"].as_array().unwrap().len(), 16);
+        assert_eq!(curve["loss"][15], pruning["orders"][0]["loss"][15]);
+        assert!(curve["loss"][15].as_f64() > pruning["loss"].as_f64());
+    }
+}
+
+#[test]
+fn it_asks_about_effects() {
+    let refusal =
+        |arguments: &[&str]| run(&[&["analyze", "box:small", "--with", "pruning"], arguments].concat()).unwrap_err();
+    let (status, error) = refusal(&["--without", "effect"]);
+    assert_eq!(status, 2);
+    assert!(error.contains("--without effect: the study pruning asks about what it finds"), "{error}");
+    // What was asked for is named, not what it needs.
+    let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
+    for study in ["pruning", "cluster-effect"] {
+        let arguments = ["analyze", path(&model), "-c", path(&corpus), "--with", study];
+        let (status, error) = run(&arguments).unwrap_err();
+        assert_eq!(status, 4);
+        assert!(error.starts_with(&format!("error: --with {study}: `tiny-bert` has no masked-LM head")), "{error}");
+    }
+}

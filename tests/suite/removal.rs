@@ -1,0 +1,81 @@
+//! Heads are removed from a model: `--remove`.
+
+use std::fs;
+
+use crate::support::{path, run};
+use safetensors::SafeTensors;
+use serde_json::{Value, json};
+
+fn report(more: &[&str]) -> Value {
+    let arguments = ["analyze", "box:planted", "--limit", "40", "--no-run-info", "-o", "-"];
+    serde_json::from_str(&run(&[&arguments[..], more].concat()).unwrap()).unwrap()
+}
+
+/// The metrics of all heads, layer by layer.
+fn layers(report: &Value) -> Vec<Vec<&Value>> {
+    let heads = report["heads"].as_array().unwrap();
+    let of_layer =
+        |layer: u64| heads.iter().filter(|head| head["layer"] == layer).map(|head| &head["metrics"]).collect();
+    (0..report["model"]["layers"].as_u64().unwrap()).map(of_layer).collect()
+}
+
+#[test]
+fn later_layers_lack_what_a_head_wrote() {
+    let whole = run(&["analyze", "box:small", "--limit", "40", "--no-run-info", "-o", "-"]).unwrap();
+    let whole: Value = serde_json::from_str(&whole).unwrap();
+    let without = |heads: &str| -> Value {
+        let arguments = ["analyze", "box:small", "--limit", "40", "--no-run-info", "-o", "-", "--remove", heads];
+        serde_json::from_str(&run(&arguments).unwrap()).unwrap()
+    };
+    let removed = without("L1H3,L1H0,L1H3");
+    assert_eq!(removed["settings"]["removed"], json!(["L1H0", "L1H3"]));
+    assert!(whole["settings"].get("removed").is_none());
+    let (before, after) = (layers(&whole), layers(&removed));
+    // A head's own attention does not depend on what it writes, nor does any in its layer or below.
+    assert_eq!(before[..2], after[..2]);
+    for layer in 2..4 {
+        before[layer].iter().zip(&after[layer]).for_each(|(before, after)| assert_ne!(before, after));
+    }
+    // Nobody reads what the last layer writes.
+    let last = without("L3H1");
+    assert_eq!((&last["heads"], &last["relations"]), (&whole["heads"], &whole["relations"]));
+}
+
+#[test]
+fn a_head_that_writes_nothing_is_not_missed() {
+    // All values of the planted model are 0.
+    let mut removed = report(&["--remove", "L0H0,L1H1,L2H3"]);
+    removed["settings"].as_object_mut().unwrap().remove("removed");
+    assert_eq!(removed, report(&[]));
+}
+
+#[test]
+fn maps_are_those_of_the_model_without_the_heads() {
+    let folder = tempfile::tempdir().unwrap();
+    let maps = |name: &str, more: &[&str]| -> Vec<u8> {
+        let file = folder.path().join(name);
+        let arguments = ["maps", "box:small", "--text", "The cat sat on the mat.", "-o", path(&file)];
+        run(&[&arguments[..], more].concat()).unwrap();
+        fs::read(file).unwrap()
+    };
+    let (whole, removed) = (maps("a.safetensors", &[]), maps("b.safetensors", &["--remove", "L0H0"]));
+    let attention =
+        |bytes: &[u8]| SafeTensors::deserialize(bytes).unwrap().tensor("attentions.0").unwrap().data().to_vec();
+    let (whole_attention, removed_attention) = (attention(&whole), attention(&removed));
+    let layer = whole_attention.len() / 4;
+    assert_eq!(whole_attention[..layer], removed_attention[..layer]);
+    assert_ne!(whole_attention[layer..2 * layer], removed_attention[layer..2 * layer]);
+    let (_, metadata) = SafeTensors::read_metadata(&removed).unwrap();
+    assert_eq!(metadata.metadata().as_ref().unwrap()["removed"], r#"["L0H0"]"#);
+}
+
+#[test]
+fn heads_that_are_not_there() {
+    let refusal = |arguments: &[&str]| run(arguments).unwrap_err();
+    let (status, error) = refusal(&["analyze", "box:small", "--remove", "L4H0"]);
+    assert_eq!(status, 2);
+    assert_eq!(error, "error: --remove L4H0: the model has 4 layers of 4 heads, both counted from 0\n");
+    let (status, error) = refusal(&["analyze", "--remove", "4,0"]);
+    assert_eq!(status, 2);
+    assert!(error.contains("expected a head as reports name it"), "{error}");
+}

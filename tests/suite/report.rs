@@ -1,0 +1,426 @@
+//! The whole program as a user runs it: reports, maps, explanations.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::{analyze, fixture, headscope, outcome, path, run, tiny_bert};
+use serde_json::{Value, json};
+
+fn gold() -> std::path::PathBuf {
+    fixture("corpus/gold.conllu")
+}
+
+fn schema() -> Value {
+    serde_json::from_str(&run(&["schema"]).unwrap()).unwrap()
+}
+
+/// Every number of `value`, with its path.
+fn numbers<'a>(at: &str, value: &'a Value, found: &mut Vec<(String, &'a Value)>) {
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(key, value)| numbers(&format!("{at}.{key}"), value, found)),
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(index, value)| numbers(&format!("{at}[{index}]"), value, found));
+        }
+        _ => found.push((at.to_owned(), value)),
+    }
+}
+
+#[test]
+fn reports_follow_the_schema() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("text.txt");
+    fs::write(&text, "One.\n\nAnother one, with a comma.\n").unwrap();
+    let validator = jsonschema::validator_for(&schema()).unwrap();
+    for report in [analyze(&gold(), &["--limit", "50"]), analyze(&gold(), &["--min-count", "5"]), analyze(&text, &[])] {
+        let errors: Vec<String> = validator.iter_errors(&report).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{errors:?}");
+        assert_eq!(report["heads"].as_array().unwrap().len(), 12);
+        // Every key is described, those of the studies' sections, too.
+        let described = schema()["properties"].as_object().unwrap().clone();
+        assert!(report.as_object().unwrap().keys().all(|key| described.contains_key(key)));
+        assert!(!described.contains_key(""));
+    }
+    // The schema is strict enough to notice a report that is not one.
+    let control = ["--control", "shuffled-words", "--control-seeds", "1"];
+    let arguments = [&["analyze", "box:planted", "--limit", "100", "-o", "-"], &control[..]].concat();
+    let whole: Value = serde_json::from_str(&run(&arguments).unwrap()).unwrap();
+    assert!(validator.is_valid(&whole));
+    let label = whole["heads"].as_array().unwrap().iter().position(|head| !head["labels"][0].is_null()).unwrap();
+    for (place, wrong) in [
+        ("/schema_version", json!(99)),
+        ("/model/weights_sha256", json!("banana")),
+        ("/model/heads", json!(0)),
+        ("/label_counts", json!({ "banana": 1 })),
+        ("/heads/0/primary", json!("banana")),
+        ("/heads/0/primary", json!("offset:9")),
+        ("/heads/0/metrics/entropy", json!("much")),
+        ("/heads/0/metrics/entropy", json!(-1)),
+        ("/heads/0/metrics/uuas", json!(7)),
+        ("/heads/0/metrics/offset_argmax/1", json!(1.5)),
+        ("/heads/0/ci95/uuas", json!([0.5])),
+        ("/heads/0/ci95/uuas", json!([0.5, 7])),
+        (&format!("/heads/{label}/labels/0/label"), json!("banana")),
+        ("/controls/0/kept_counts", json!({ "banana": 1 })),
+        ("/controls/0/heads/0/labels/0", json!("banana")),
+        ("/relations/0/accuracy", json!(7)),
+        ("/relations/0/baseline/heldout_accuracy", json!(-0.5)),
+        ("/relations/0/versus_offset/q", json!(2)),
+        ("/settings/policy/entropy_ratio", json!(2)),
+    ] {
+        let mut broken = whole.clone();
+        *broken.pointer_mut(place).unwrap_or_else(|| panic!("{place} is nowhere")) = wrong;
+        assert!(!validator.is_valid(&broken), "{place}");
+    }
+}
+
+#[test]
+fn top_level_keys_are_in_their_order() {
+    let (model, corpus) = (tiny_bert(), gold());
+    let text = run(&["analyze", path(&model), "-c", path(&corpus), "--limit", "5", "-o", "-"]).unwrap();
+    let keys: Vec<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("  \"")?.split_once('"')).map(|(key, _)| key).collect();
+    let expected = "schema_version tool model corpus settings chance chance_ci95 denominators label_counts controls heads relations tests words frequency explained caveats run";
+    assert_eq!(keys, expected.split(' ').collect::<Vec<_>>());
+}
+
+#[test]
+fn a_report_is_the_same_for_any_number_of_threads() {
+    let (model, corpus) = (tiny_bert(), gold());
+    let report = |threads: &str| {
+        let arguments =
+            ["analyze", path(&model), "-c", path(&corpus), "-o", "-", "--no-run-info", "--threads", threads];
+        run(&arguments).unwrap()
+    };
+    let one = report("1");
+    for threads in ["2", "3", "8"] {
+        assert_eq!(one, report(threads), "{threads} threads");
+    }
+}
+
+/// The name of all relations with next to no words.
+const RARE: &str = "a rare relation";
+
+/// Every value has its interval under the same keys, around it, and every tested head its counts.
+#[test]
+fn values_have_their_intervals() {
+    let report = analyze(&gold(), &[]);
+    let around = |value: &Value, interval: &Value, at: &str| {
+        if value.is_null() || interval.is_null() {
+            // All words of a rare relation may be in one of the 64 blocks.
+            assert!(value == interval || at == RARE, "{at}: {value} and {interval}");
+        } else {
+            let value = value.as_f64().unwrap();
+            let [low, high] = [0, 1].map(|end| interval[end].as_f64().unwrap());
+            assert!(low <= value + 1e-12 && value <= high + 1e-12, "{at}: {value} is not in {interval}");
+            assert_eq!(interval.as_array().unwrap().len(), 2);
+        }
+    };
+    let keyed_alike = |values: &Value, intervals: &Value, at: &str| {
+        let mut found = Vec::new();
+        numbers(at, values, &mut found);
+        for (name, value) in found {
+            let keys = name.strip_prefix(at).unwrap().split('.').skip(1);
+            around(value, keys.fold(intervals, |interval, key| &interval[key]), &name);
+        }
+    };
+    for head in report["heads"].as_array().unwrap() {
+        keyed_alike(&head["metrics"], &head["ci95"], head["name"].as_str().unwrap());
+    }
+    keyed_alike(&report["chance"], &report["chance_ci95"], "chance");
+    let mut tests = 0;
+    for relation in report["relations"].as_array().unwrap() {
+        let name = if relation["count"].as_u64().unwrap() < 5 { RARE } else { relation["relation"].as_str().unwrap() };
+        for key in ["accuracy", "heldout_accuracy"] {
+            around(&relation[key], &relation["ci95"][key], name);
+            around(&relation["baseline"][key], &relation["ci95"]["baseline"][key], name);
+        }
+        let (layer, head, direction) = (&relation["layer"], &relation["head"], relation["direction"].as_str().unwrap());
+        for entry in relation["by_head"].as_array().unwrap() {
+            for direction in ["dep->head", "head->dep"] {
+                around(&entry[direction], &entry["ci95"][direction], name);
+                let versus = &entry["versus_offset"][direction];
+                around(&versus["difference"], &versus["ci95"], name);
+                let difference =
+                    entry[direction].as_f64().unwrap() - relation["baseline"]["accuracy"].as_f64().unwrap();
+                assert!((versus["difference"].as_f64().unwrap() - difference).abs() < 1e-12);
+                let tested = relation["count"].as_u64().unwrap() >= 100;
+                assert_eq!(versus["q"].is_number(), tested);
+                tests += usize::from(tested);
+                assert!(!tested || versus["q"].as_f64() >= versus["p"].as_f64());
+            }
+            if (&entry["layer"], &entry["head"]) == (layer, head) {
+                assert_eq!(entry["versus_offset"][direction], relation["versus_offset"]);
+            }
+        }
+    }
+    assert_eq!(report["tests"]["count"], tests);
+    assert!(tests > 0);
+}
+
+#[test]
+fn text_has_no_trees() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("text.txt");
+    fs::write(&text, "One.\n\nAnother one, with a comma.\n").unwrap();
+    let report = analyze(&text, &[]);
+    assert_eq!(report["corpus"]["sentences"], 2);
+    // One . / Another one , with a comma .
+    assert_eq!(report["corpus"]["words"], 2 + 7);
+    assert_eq!(report["relations"], Value::Array(Vec::new()));
+    assert_eq!(report["heads"][0]["metrics"]["uuas"], Value::Null);
+    assert_eq!(report["heads"][0]["metrics"]["uas"]["dep->head"], Value::Null);
+    let caveats: Vec<_> = report["caveats"].as_array().unwrap().iter().map(|caveat| &caveat["id"]).collect();
+    assert!(caveats.contains(&&Value::from("no-trees")));
+}
+
+#[test]
+fn what_nothing_is_eligible_for_is_null() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("text.txt");
+    fs::write(&text, "the dog\n").unwrap();
+    let report = analyze(&text, &[]);
+    let metrics = &report["heads"][0]["metrics"];
+    assert!(metrics["offset_mass"]["-1"].is_number());
+    assert_eq!(metrics["offset_mass"]["-2"], Value::Null);
+    assert_eq!(report["chance"]["offset_mass"]["2"], Value::Null);
+    // [CLS] the dog [SEP]: uniform attention is 1/4 everywhere.
+    assert_eq!(report["chance"]["offset_mass"]["1"], 0.25);
+    assert_eq!(report["chance"]["separator_mass"], 0.25);
+    assert_eq!(report["chance"]["punctuation_mass"], 0.0);
+}
+
+#[test]
+fn standard_input_reads_as_a_file_does() {
+    let (model, corpus) = (tiny_bert(), gold());
+    let bytes = fs::read(&corpus).unwrap();
+    let command = ["analyze", path(&model), "-c", "-", "--format", "conllu", "--without", "explained"];
+    let piped = headscope(&[&command[..], &["-o", "-", "--no-run-info"]].concat()).write_stdin(bytes).output().unwrap();
+    let piped: Value = serde_json::from_str(&outcome(&piped).unwrap()).unwrap();
+    // Tokens are counted beforehand, so a corpus that is read once has no rare ones, and they explain nothing.
+    let read = analyze(&corpus, &["--without", "explained", "--without", "frequency"]);
+    assert_eq!(piped["corpus"]["name"], "-");
+    for key in ["heads", "relations", "chance"] {
+        assert_eq!(piped[key], read[key]);
+    }
+    assert_eq!(piped["corpus"]["files"][0]["sha256"], read["corpus"]["files"][0]["sha256"]);
+}
+
+#[test]
+fn a_limit_takes_the_first_sentences() {
+    let report = analyze(&gold(), &["--limit", "7"]);
+    assert_eq!(report["corpus"]["sentences"], 7);
+    assert_eq!(report["settings"]["limit"], 7);
+    // The hash is of the whole corpus all the same.
+    let sha256 = &report["corpus"]["files"][0]["sha256"];
+    assert_eq!(*sha256, analyze(&gold(), &[])["corpus"]["files"][0]["sha256"]);
+}
+
+#[test]
+fn csv_has_the_numbers_of_the_json_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let (json, csv) = (folder.path().join("report.json"), folder.path().join("heads.csv"));
+    let (model, corpus) = (tiny_bert(), gold());
+    let summary = run(&[
+        "analyze",
+        path(&model),
+        "-c",
+        path(&corpus),
+        "--limit",
+        "40",
+        "-o",
+        path(&json),
+        "-o",
+        path(&csv),
+        "--quiet",
+    ]);
+    assert_eq!(summary, Ok(String::new()));
+    let report: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    let mut reader = csv::Reader::from_path(&csv).unwrap();
+    let header: Vec<String> = reader.headers().unwrap().iter().map(str::to_owned).collect();
+    let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+    let heads = report["heads"].as_array().unwrap();
+    assert_eq!(rows.len(), heads.len());
+    for (row, head) in rows.iter().zip(heads) {
+        let mut metrics = Vec::new();
+        numbers("", &head["metrics"], &mut metrics);
+        for (name, value) in metrics {
+            let column = header.iter().position(|column| *column == name[1..]).unwrap();
+            let cell = |value: &Value| if value.is_null() { String::new() } else { value.to_string() };
+            assert_eq!(row[column], cell(value), "{name}");
+            let interval = name[1..].split('.').fold(&head["ci95"], |interval, key| &interval[key]);
+            for (place, end) in ["low", "high"].into_iter().enumerate() {
+                assert_eq!(header[column + 1 + place], format!("{}_ci95_{end}", &name[1..]));
+                assert_eq!(row[column + 1 + place], cell(&interval[place]), "{name}");
+            }
+        }
+        assert_eq!(row[2], head["name"]);
+    }
+}
+
+#[test]
+fn the_summary_shows_grid_relations_and_skips() {
+    let (model, corpus) = (tiny_bert(), gold());
+    let summary = run(&["analyze", path(&model), "-c", path(&corpus)]).unwrap();
+    assert!(summary.starts_with("model   tiny-bert: bert, 3 layers x 4 heads\ncorpus  gold.conllu: "), "{summary}");
+    for part in ["\n     H0", "\n L2", "nsubj", "over offset", "over tags", "Skipped sentences: "] {
+        assert!(summary.contains(part), "no {part:?} in\n{summary}");
+    }
+    assert!(!summary.contains('\u{1b}'), "colours where there is no terminal");
+}
+
+#[test]
+fn an_existing_report_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("report.json");
+    fs::write(&output, "old").unwrap();
+    let (model, corpus) = (tiny_bert(), gold());
+    run(&["analyze", path(&model), "-c", path(&corpus), "--limit", "3", "-q", "-o", path(&output)]).unwrap();
+    let report: Value = serde_json::from_slice(&fs::read(&output).unwrap()).unwrap();
+    assert_eq!(report["schema_version"], 1);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing but the report is left");
+}
+
+#[test]
+fn maps_hold_the_attention_of_each_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, corpus, output) = (tiny_bert(), gold(), folder.path().join("maps.safetensors"));
+    let sentences = ["--sentence", "4", "--sentence", "0"];
+    run(&[&["maps", path(&model), "-c", path(&corpus), "-o", path(&output)], sentences.as_slice()].concat()).unwrap();
+    check_maps(&output, &["attentions.0", "attentions.4"]);
+    run(&["maps", path(&model), "--text", "The dog left.", "-o", path(&output)]).unwrap();
+    let bytes = fs::read(&output).unwrap();
+    run(&["maps", path(&model), "--text", "The dog left.", "-o", path(&output)]).unwrap();
+    assert_eq!(fs::read(&output).unwrap(), bytes, "equal inputs give equal bytes");
+    let metadata = check_maps(&output, &["attentions.0"]);
+    assert_eq!(metadata["tokens.0"], r#"["[CLS]","the","dog","left",".","[SEP]"]"#);
+    assert_eq!(metadata["word_ids.0"], "[null,0,1,2,3,null]");
+    assert_eq!(metadata["format"], "headscope.maps");
+    assert!(metadata["model"].contains(r#""id":"tiny-bert""#));
+}
+
+fn check_maps(path: &Path, names: &[&str]) -> std::collections::HashMap<String, String> {
+    let bytes = fs::read(path).unwrap();
+    let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let mut found = tensors.names();
+    found.sort_unstable();
+    assert_eq!(found, names);
+    for (name, tensor) in tensors.tensors() {
+        let [layers, heads, queries, keys] = tensor.shape()[..] else { panic!("{name} is {:?}", tensor.shape()) };
+        assert_eq!((layers, heads, queries), (3, 4, keys));
+        let weights: Vec<f32> =
+            tensor.data().chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect();
+        for row in weights.chunks_exact(keys) {
+            assert!((row.iter().sum::<f32>() - 1.0).abs() < 1e-5);
+        }
+    }
+    let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();
+    header.metadata().clone().unwrap()
+}
+
+#[test]
+fn explain_says_what_things_are() {
+    let text = run(&["explain", "offset:-3"]).unwrap();
+    assert!(text.starts_with("offset:k (label)\n"), "{text}");
+    for part in ["Formula: ", "Chance level: ", "Default threshold: ", "Source: ", "Caveats: "] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(run(&["explain", "offset_mass.-1"]).unwrap().starts_with("offset_mass (metric)\n"));
+    for name in ["offset:9", "offset:1", "syntactic:"] {
+        assert_eq!(run(&["explain", name]).unwrap_err().0, 2, "{name}");
+    }
+    for word in ["gain", "q", "margin", "borderline", "primary", "held-out", "over tags", "ci95", "kept"] {
+        let text = run(&["explain", word]).unwrap();
+        assert!(text.contains("\nMore: docs/METHODOLOGY.md, "), "{text}");
+    }
+    // Whatever the grid shows, with its marks.
+    for (cell, says) in [
+        ("rare", "The label `rare-words`.\n\nrare-words (label)\n"),
+        ("broad+1", "The label `broad`; the head has 1 more label.\n\nbroad (label)\n"),
+        (
+            "case~+7",
+            "The label `syntactic:case`, tied with another one; the head has 7 more labels.\n\nsyntactic:<relation>",
+        ),
+        ("first?", "The label `first-special`, borderline.\n\n"),
+        ("-2", "The label `offset:-2`.\n\noffset:k (label)\n"),
+        ("+2+1", "The label `offset:2`; the head has 1 more label.\n\n"),
+        ("punct", "The label `syntactic:punct`.\n\n"),
+        ("no label", "The label `unlabelled`.\n\nunlabelled (label)\n"),
+    ] {
+        let text = run(&["explain", cell]).unwrap();
+        assert!(text.starts_with(&format!("{cell} (in the grid of a summary)\n\n{says}")), "{text}");
+    }
+    let threshold = run(&["explain", "min_queries"]).unwrap();
+    assert!(
+        threshold.starts_with("min_queries (threshold)\n") && threshold.ends_with("\nDefault: 100\n"),
+        "{threshold}"
+    );
+    let all = run(&["explain"]).unwrap();
+    assert!(all.contains("\nOther words: primary, ") && all.contains("\nThresholds: "), "{all}");
+    assert!(all.contains("\nsyntactic:<relation> ") && all.contains("\nuuas "), "{all}");
+}
+
+#[test]
+fn the_page_on_detectors_is_up_to_date() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/detectors.md");
+    let remake = "docs/detectors.md is stale: headscope explain --markdown > docs/detectors.md";
+    assert_eq!(fs::read_to_string(page).unwrap(), run(&["explain", "--markdown"]).unwrap(), "{remake}");
+}
+
+#[test]
+fn help_is_there_for_every_command() {
+    for command in ["analyze", "maps", "explain", "schema", "relabel", "diff"] {
+        let help = run(&[command, "--help"]).unwrap();
+        assert!(help.contains("Usage: headscope"), "{help}");
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn outputs_keep_their_permissions_and_links() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let (model, corpus) = (tiny_bert(), gold());
+    let write =
+        |output: &Path| run(&["analyze", path(&model), "-c", path(&corpus), "--limit", "2", "-q", "-o", path(output)]);
+    fs::write(file("private.json"), "old").unwrap();
+    fs::set_permissions(file("private.json"), fs::Permissions::from_mode(0o600)).unwrap();
+    symlink("new.json", file("link.json")).unwrap();
+    for output in ["private.json", "link.json"] {
+        write(&file(output)).unwrap();
+    }
+    assert_eq!(fs::metadata(file("private.json")).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(file("link.json").is_symlink() && !file("new.json").is_symlink());
+    fs::set_permissions(file("private.json"), fs::Permissions::from_mode(0o400)).unwrap();
+    let (_, message) = write(&file("private.json")).unwrap_err();
+    assert!(message.ends_with("private.json`: it is read-only\n"), "{message}");
+}
+
+#[test]
+fn a_reader_of_standard_output_that_leaves_does_not_stop_the_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, corpus, output) = (tiny_bert(), gold(), folder.path().join("heads.csv"));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let arguments = ["analyze", path(&model), "-c", path(&corpus), "--limit", "2", "-o", "-", "-o", path(&output)];
+    let run = std::process::Command::new(env!("CARGO_BIN_EXE_headscope")).args(arguments).stdout(writer).output();
+    assert_eq!(outcome(&run.unwrap()), Ok(String::new()));
+    assert!(output.exists());
+}
+
+#[test]
+fn an_error_amid_a_sentence_is_the_same_for_any_number_of_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = |id: u32, columns: &str| format!("{id}\tdog\t_\t_\t_\t_\t0\troot{columns}\n");
+    let good = line(1, "\t_\t_") + "\n";
+    let bad = line(1, "\t_\t_") + &line(2, "") + &line(3, "\t_\t_");
+    let (model, corpus) = (tiny_bert(), folder.path().join("bad.conllu"));
+    fs::write(&corpus, good.repeat(400) + &bad).unwrap();
+    for _ in 0..10 {
+        let arguments = ["analyze", path(&model), "-c", path(&corpus), "--threads", "8"];
+        let (status, message) = run(&arguments).unwrap_err();
+        assert_eq!(status, 3);
+        assert!(message.contains("bad.conllu:802: a CoNLL-U line has 10 columns"), "{message}");
+    }
+}

@@ -1,0 +1,135 @@
+//! A run in parts, which goes on where it was cut off.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::{fixture, headscope, path, run, tiny_bert};
+use sha2::{Digest, Sha256};
+
+fn arguments<'a>(model: &'a Path, corpus: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
+    let common = ["analyze", path(model), "-c", path(corpus), "-q", "--no-run-info"];
+    [&common[..], more].concat()
+}
+
+#[test]
+fn a_run_goes_on_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
+    let [whole, again, parts] = ["whole.json", "again.json", "parts"].map(|name| folder.path().join(name));
+    let with = ["--with", "dependence,drift", "--sample", "20"];
+    let run_to = |output: &Path, more: &[&str]| {
+        let more = [&with[..], &["-o", path(output)], more].concat();
+        let found = headscope(&arguments(&model, &corpus, &more)).output().unwrap();
+        assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr));
+        (fs::read(output).unwrap(), String::from_utf8(found.stderr).unwrap())
+    };
+    let (expected, _) = run_to(&whole, &[]);
+    let resume = ["--resume", path(&parts)];
+    let (found, said) = run_to(&again, &resume);
+    assert_eq!(found, expected);
+    assert!(!said.contains("already"), "{said}");
+    assert_eq!(fs::read_dir(&parts).unwrap().count(), 16);
+
+    // As if it had been killed before the third and during the seventh.
+    for part in ["3-of-16.headscope", "7-of-16.headscope"] {
+        fs::remove_file(parts.join(part)).unwrap();
+    }
+    let (found, said) = run_to(&again, &resume);
+    assert_eq!(found, expected);
+    assert!(said.contains("14 of 16 parts were in"), "{said}");
+
+    // What is there must be of this run, and whole.
+    let refusal = |more: &[&str]| {
+        let more = [&with[..], &resume, &["-o", path(&again)], more].concat();
+        run(&arguments(&model, &corpus, &more)).unwrap_err()
+    };
+    let (status, error) = refusal(&["--max-tokens", "30"]);
+    assert_eq!(status, 3);
+    assert!(error.starts_with("error: 16 parts are not of this run: `"), "{error}");
+    assert!(error.contains("1-of-16.headscope` is of another analysis: protocol.max_tokens is "), "{error}");
+    assert!(error.contains(": remove 1-of-16.headscope, 2-of-16.headscope, "), "{error}");
+    fs::copy(parts.join("2-of-16.headscope"), parts.join("5-of-16.headscope")).unwrap();
+    let (_, error) = refusal(&[]);
+    assert!(error.contains("5-of-16.headscope` is shard 2/16 and not 5/16: remove 5-of-16.headscope, or "), "{error}");
+    fs::write(parts.join("5-of-16.headscope"), "headscope partial 4\n").unwrap();
+    assert!(refusal(&[]).1.contains("cannot use partial"));
+    // One that was cut short is run again.
+    let bytes = fs::read(parts.join("6-of-16.headscope")).unwrap();
+    fs::write(parts.join("5-of-16.headscope"), &bytes[..bytes.len() / 2]).unwrap();
+    let (found, said) = run_to(&again, &resume);
+    assert_eq!(found, expected);
+    assert!(said.contains("5-of-16.headscope` is damaged or cut short: shard 5/16 is run again"), "{said}");
+    assert!(said.contains("15 of 16 parts were in"), "{said}");
+}
+
+/// The second of two stages has parts of its own.
+#[test]
+fn a_run_of_two_stages_goes_on_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let [whole, again, parts] = ["whole.json", "again.json", "parts"].map(|name| folder.path().join(name));
+    let others = "attention,trees,dependency,words,frequency,explained,coreference";
+    let common = ["analyze", "box:small", "--with", "probes", "--without", others, "--no-run-info", "-q", "-o"];
+    run(&[&common[..], &[path(&whole)]].concat()).unwrap();
+    let resumed = |more: &[&str]| run(&[&common[..], &[path(&again), "--resume", path(&parts)], more].concat());
+    resumed(&[]).unwrap();
+    assert_eq!(fs::read(&again).unwrap(), fs::read(&whole).unwrap());
+    assert_eq!(fs::read_dir(&parts).unwrap().count(), 32);
+    for part in ["16-of-16.headscope", "1-of-16-after.headscope"] {
+        fs::remove_file(parts.join(part)).unwrap();
+    }
+    resumed(&[]).unwrap();
+    assert_eq!(fs::read(&again).unwrap(), fs::read(&whole).unwrap());
+    // Parts that labels by another policy were before: all of them, and some.
+    let policy = folder.path().join("policy.toml");
+    fs::write(&policy, "min_queries = 1\n").unwrap();
+    for count in [16, 15] {
+        let (status, error) = resumed(&["--policy", path(&policy)]).unwrap_err();
+        assert_eq!(status, 3, "{error}");
+        assert!(error.starts_with(&format!("error: {count} parts are not of this run: `")), "{error}");
+        assert!(
+            error.contains("1-of-16-after.headscope` was run with labels by another policy (--policy, "),
+            "{error}"
+        );
+        assert!(error.contains(": remove 1-of-16-after.headscope, "), "{error}");
+        fs::remove_file(parts.join("2-of-16-after.headscope")).ok();
+    }
+    // Sums of another machine may differ in their last digits.
+    let third = parts.join("3-of-16-after.headscope");
+    let bytes = fs::read(&third).unwrap();
+    alter(&third, |header| {
+        let start = header.find("\"sums\":\"").unwrap() + 8;
+        format!("{}{}{}", &header[..start], "0".repeat(64), &header[start + 64..])
+    });
+    let (status, error) = resumed(&[]).unwrap_err();
+    assert_eq!(status, 3, "{error}");
+    assert!(
+        error.contains("3-of-16-after.headscope` was run after other sums: remove 3-of-16-after.headscope, or "),
+        "{error}"
+    );
+    fs::write(&third, bytes).unwrap();
+    // What was refused is as it was.
+    resumed(&[]).unwrap();
+    assert_eq!(fs::read(&again).unwrap(), fs::read(&whole).unwrap());
+}
+
+/// A part whose header has other text, with the checksum that belongs to it.
+fn alter(part: &Path, alter: impl Fn(&str) -> String) {
+    let bytes = fs::read(part).unwrap();
+    let lines: Vec<&[u8]> = bytes.splitn(3, |byte| *byte == b'\n').collect();
+    let header = alter(std::str::from_utf8(lines[1]).unwrap());
+    let sums = &lines[2][..lines[2].len() - 32];
+    let mut altered = [lines[0], b"\n", header.as_bytes(), b"\n", sums].concat();
+    altered.extend(Sha256::digest(&altered).to_vec());
+    fs::write(part, altered).unwrap();
+}
+
+#[test]
+fn what_has_no_parts_is_refused() {
+    let refusal = |more: &[&str]| {
+        let (status, error) = run(&[&["analyze", "box:small", "--resume", "parts"], more].concat()).unwrap_err();
+        assert_eq!(status, 2);
+        error
+    };
+    assert!(refusal(&["--shard", "1/2"]).contains("cannot be used with"));
+    assert!(refusal(&["-c", "-", "--format", "text"]).contains("the corpus is read again for --resume"));
+}

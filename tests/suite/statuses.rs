@@ -1,0 +1,206 @@
+//! Exit statuses by class of failure, and errors for programs.
+
+use std::fs;
+
+use crate::support::{headscope, outcome, path, tiny_bert};
+use serde_json::{Value, json};
+
+/// The exit status of a run that fails, and its last error as JSON.
+fn failure(arguments: &[&str]) -> (i32, Value) {
+    let arguments = [arguments, &["--error-format", "json"]].concat();
+    let (status, errors) = outcome(&headscope(&arguments).output().unwrap()).unwrap_err();
+    let last = errors.lines().last().unwrap_or_default();
+    let error: Value = serde_json::from_str(last).unwrap_or_else(|_| panic!("no JSON: {errors}"));
+    assert_eq!(error["status"], json!(status));
+    let keys: Vec<&str> = error.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(keys.len(), 6, "{keys:?}");
+    (status, error)
+}
+
+#[test]
+fn each_class_has_its_status_and_its_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("bad.conllu"), "1\tThe\n").unwrap();
+    fs::write(at("good.txt"), "The cat sat .\n").unwrap();
+    fs::write(at("bad.toml"), "\nsyntactic_margn = 1\n").unwrap();
+    fs::create_dir(at("empty")).unwrap();
+    let (tiny, bad, good, empty) = (tiny_bert(), at("bad.conllu"), at("good.txt"), at("empty"));
+    let (tiny, good) = (path(&tiny), path(&good));
+    let no_place = at("absent/report.json");
+    let policy = at("bad.toml");
+    for (arguments, status, code) in [
+        (vec!["analyze", "--limt", "3"], 2, "usage"),
+        (vec!["analyze", tiny, "-c", good, "--max-tokens", "9999"], 2, "usage"),
+        (vec!["analyze", tiny, "-c", good, "--remove", "L99H0"], 2, "usage"),
+        (vec!["analyze", tiny, "-c", path(&bad)], 3, "input"),
+        (vec!["analyze", tiny, "-c", good, "--policy", path(&policy)], 3, "input"),
+        (vec!["relabel", path(&bad), "--preset", "voita2019"], 3, "input"),
+        (vec!["merge", path(&bad), "-o", "-"], 3, "input"),
+        (vec!["diff", path(&bad), path(&bad)], 3, "input"),
+        (vec!["analyze", path(&empty), "-c", good], 4, "model"),
+        (vec!["maps", path(&empty), "--text", "a", "-o", "x.safetensors"], 4, "model"),
+        (vec!["analyze", tiny, "-c", good, "-o", path(&no_place)], 5, "output"),
+        (vec!["show", path(&empty)], 3, "input"),
+        (vec!["export", path(&bad), "-o", "x.html"], 3, "input"),
+        (vec!["cite", path(&bad)], 3, "input"),
+        (vec!["index", good, "-o", path(&no_place)], 5, "output"),
+        (vec!["man", "-o", good], 5, "output"),
+    ] {
+        let (found, error) = failure(&arguments);
+        assert_eq!((found, &error["code"]), (status, &json!(code)), "{arguments:?} {error}");
+        assert!(listed(arguments[0]).contains(&status), "{arguments:?}");
+    }
+}
+
+/// The exit statuses that the help of a command lists.
+fn listed(command: &str) -> Vec<i32> {
+    let help = String::from_utf8(headscope(&[command, "--help"]).output().unwrap().stdout).unwrap();
+    let (_, statuses) = help.split_once("Exit status: ").unwrap_or_else(|| panic!("{command} has none: {help}"));
+    statuses.split([',', ';']).filter_map(|part| part.split_whitespace().next()?.parse().ok()).collect()
+}
+
+#[test]
+fn helps_list_the_statuses_that_there_can_be() {
+    let running = [0, 1, 2, 3, 4, 5, 75, 129, 130, 143];
+    let reading = [0, 1, 2, 3, 5, 129, 130, 143];
+    for command in ["analyze", "view", "maps", "counts"] {
+        assert_eq!(listed(command), running, "{command}");
+    }
+    for command in ["relabel", "show", "export", "diff", "index", "cite"] {
+        assert_eq!(listed(command), reading, "{command}");
+    }
+    for command in ["explain", "schema", "completions", "man"] {
+        assert_eq!(listed(command), [0, 1, 2, 5, 129, 130, 143], "{command}");
+    }
+    assert_eq!(listed("merge"), [0, 1, 2, 3, 5, 6, 129, 130, 143]);
+    assert_eq!(listed("batch"), [0, 2, 3, 4, 5, 75, 129, 130, 143]);
+    assert_eq!(listed("--color=auto"), [0, 1, 2, 3, 4, 5, 6, 75, 129, 130, 143]);
+}
+
+#[test]
+fn an_error_names_its_place_and_the_way_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("bad.conllu"), "1\tThe\n").unwrap();
+    fs::write(at("good.txt"), "The cat sat .\n").unwrap();
+    fs::write(at("bad.toml"), "\nsyntactic_margn = 1\n").unwrap();
+    let (bad, good, policy) = (at("bad.conllu"), at("good.txt"), at("bad.toml"));
+    let place = |error: &Value| (error["file"].clone(), error["line"].clone());
+
+    let (_, error) = failure(&["analyze", "box:planted", "-c", path(&bad)]);
+    assert_eq!(place(&error), (json!(path(&bad)), json!(1)), "{error}");
+    let (_, error) = failure(&["analyze", "box:planted", "-c", path(&good), "--policy", path(&policy)]);
+    assert_eq!(place(&error), (json!(path(&policy)), json!(2)), "{error}");
+    assert_eq!(error["hint"], json!("did you mean `syntactic_margin`?"));
+    let absent = at("absent/report.json");
+    let (_, error) = failure(&["analyze", "box:planted", "-c", path(&good), "-o", path(&absent)]);
+    assert_eq!(place(&error), (json!(path(&absent)), json!(null)), "{error}");
+    assert_eq!(error["hint"], json!("create it first"));
+    let spaced = at("my corpus.conllu");
+    let (_, error) = failure(&["analyze", "box:planted", "-c", path(&spaced)]);
+    assert_eq!(place(&error), (json!(path(&spaced)), json!(null)), "{error}");
+    fs::write(at("t.toml"), "[defaults]\nlimit = 0\n[models]\nm = \"box:small\"\n[corpora]\nc = \"box:gold\"\n")
+        .unwrap();
+    let (table, out) = (at("t.toml"), at("out"));
+    let (_, error) = failure(&["batch", path(&table), "-o", path(&out)]);
+    assert_eq!(place(&error), (json!(path(&table)), json!(2)), "{error}");
+    assert_eq!(error["hint"], json!(null), "{error}");
+    let (_, error) = failure(&["analyze", "--limt", "3"]);
+    assert_eq!(error["message"], json!("unexpected argument '--limt' found"));
+    assert_eq!(error["hint"], json!("a similar argument exists: '--limit'"));
+    for arguments in [&["export"][..], &["export", "report.json", "--figure", "grid", "-o"]] {
+        let (_, error) = failure(arguments);
+        assert_eq!(error["hint"], json!("run `headscope export --help`"));
+    }
+}
+
+#[test]
+fn a_part_that_a_report_does_not_have_is_wrong_usage() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (report, out) = (at("report.json"), at("out.csv"));
+    headscope(&["analyze", "-q", "--limit", "3", "-o", path(&report)]).assert().success();
+    let (report, out, svg) = (path(&report), path(&out), at("out.svg"));
+    for (arguments, hint) in [
+        (vec!["show", report, "L9H9"], json!(null)),
+        (vec!["show", report, "--relation", "objj"], json!(null)),
+        (vec!["show", report, "--label", "bradd"], json!("did you mean `broad`?")),
+        (vec!["export", report, "--table", "labls", "-o", out], json!(null)),
+        (vec!["export", report, "--figure", "gird", "-o", path(&svg)], json!(null)),
+        (
+            vec!["export", report, "--figure", "heatmap:entrpy_ratio", "-o", path(&svg)],
+            json!("is it `entropy_ratio`? `headscope explain` lists them"),
+        ),
+        (vec!["explain", "L2H8"], json!("`headscope show report.json L2H8`")),
+    ] {
+        let (status, error) = failure(&arguments);
+        assert_eq!((status, &error["file"], &error["hint"]), (2, &json!(null), &hint), "{error}");
+    }
+}
+
+#[test]
+fn a_corpus_that_is_not_there_has_one_status() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["absent", "absent.csv", "absent.txt"] {
+        let absent = folder.path().join(name);
+        for command in ["analyze", "counts", "index"] {
+            let (corpus, output) = if command == "index" { (vec![], "a.index") } else { (vec!["-c"], "counts.json") };
+            let output = folder.path().join(output);
+            let mut arguments = [vec![command], corpus, vec![path(&absent)]].concat();
+            if command != "analyze" {
+                arguments.extend(["-o", path(&output)]);
+            }
+            let (status, error) = failure(&arguments);
+            assert_eq!((status, &error["file"]), (3, &json!(path(&absent))), "{error}");
+            assert_eq!(error["message"], json!(format!("no such corpus file or folder: `{}`", path(&absent))));
+        }
+    }
+}
+
+#[test]
+fn a_misspelt_name_in_the_box_has_one_status() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("model.toml"), "[models]\nm = \"box:smal\"\n[corpora]\nc = \"box:gold\"\n").unwrap();
+    fs::write(at("corpus.toml"), "[models]\nm = \"box:small\"\n[corpora]\nc = \"box:gld\"\n").unwrap();
+    let (out, counts, maps) = (at("out"), at("counts.json"), at("maps.safetensors"));
+    let (model, corpus) = (at("model.toml"), at("corpus.toml"));
+    for arguments in [
+        vec!["analyze", "box:smal"],
+        vec!["analyze", "-c", "box:gld"],
+        vec!["counts", "box:smal", "-o", path(&counts)],
+        vec!["counts", "-c", "box:gld", "-o", path(&counts)],
+        vec!["maps", "box:smal", "--text", "a", "-o", path(&maps)],
+        vec!["maps", "-c", "box:gld", "-o", path(&maps)],
+        vec!["batch", path(&model), "-o", path(&out)],
+        vec!["batch", path(&corpus), "-o", path(&out)],
+    ] {
+        let (status, error) = failure(&arguments);
+        assert_eq!((status, &error["code"]), (2, &json!("usage")), "{arguments:?} {error}");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains("in the box") || message.contains("runs failed"), "{message}");
+    }
+}
+
+/// Nothing listens on the port, so the Hub does not answer.
+#[cfg(feature = "hub")]
+#[test]
+fn a_network_that_does_not_answer_may_be_tried_again() {
+    let cache = tempfile::tempdir().unwrap();
+    let run = |more: &[&str]| {
+        let mut command = headscope(&["analyze", "acme/tiny-bert", "--error-format", "json"]);
+        command.args(more).env("HF_HUB_CACHE", cache.path()).env("HF_ENDPOINT", "http://127.0.0.1:9");
+        command.env("HEADSCOPE_HUB_WAIT", "0");
+        let (status, errors) = outcome(&command.output().unwrap()).unwrap_err();
+        (status, serde_json::from_str::<Value>(errors.lines().last().unwrap()).unwrap())
+    };
+    let (status, error) = run(&[]);
+    assert_eq!((status, &error["code"]), (75, &json!("temporary")), "{error}");
+    assert_eq!(error["hint"], json!("check the network and HF_ENDPOINT, or give a model folder"), "{error}");
+    assert_eq!(error["file"], json!(null), "{error}");
+    let (status, error) = run(&["--offline"]);
+    assert_eq!((status, &error["code"], &error["file"]), (4, &json!("model"), &json!(null)), "{error}");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("and --offline forbids to ask the Hub: leave out --offline or download"), "{message}");
+}

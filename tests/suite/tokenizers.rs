@@ -1,0 +1,312 @@
+//! Tokenizers in every form that is read, against what transformers makes of the same words (fixtures/tokenizers).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::support::fixture;
+use headscope::model::files::{ModelFile, TokenizerFiles};
+use headscope::model::tokenizer::ModelTokenizer;
+use headscope::sequences::frame::Frame;
+use headscope::sequences::sequence::{Token, TokenKind};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokenizers::Encoding;
+
+/// More rows than any of these vocabularies has tokens.
+const ROWS: usize = 1000;
+
+#[derive(Deserialize)]
+struct Golden {
+    separator: u32,
+    first: u32,
+    words: Vec<Case<Vec<String>>>,
+    texts: Vec<Case<String>>,
+}
+
+#[derive(Deserialize)]
+struct Case<T> {
+    input: T,
+    ids: Vec<u32>,
+    words: Vec<Option<u32>>,
+}
+
+fn folder(name: &str) -> PathBuf {
+    fixture("tokenizers").join(name)
+}
+
+fn load(folder: &Path) -> Result<ModelTokenizer, String> {
+    let files = TokenizerFiles::find(folder).map_err(|error| format!("{error:#}"))?;
+    let config = folder.join("config.json");
+    let json: Value = serde_json::from_str(&fs::read_to_string(&config).unwrap()).unwrap();
+    let model_type = json["model_type"].as_str().unwrap();
+    let loaded = ModelTokenizer::load(&files, &ModelFile::open(&config).unwrap(), model_type, ROWS);
+    loaded.map_err(|error| format!("{error:#}").replace(folder.to_str().unwrap(), "DIR"))
+}
+
+fn check(encoding: &Encoding, ids: &[u32], words: &[Option<u32>], at: &str) {
+    assert_eq!(encoding.get_ids(), ids, "ids of {at}");
+    assert_eq!(encoding.get_word_ids(), words, "words of {at}");
+}
+
+#[test]
+fn token_ids_and_word_ids_are_those_of_transformers() {
+    let remake = "remake it with fixtures/make_tokenizer_goldens.py";
+    let mut forms = 0;
+    for entry in fs::read_dir(fixture("tokenizers")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let golden = fs::read_to_string(path.join("golden.json")).expect(remake);
+        let golden: Golden = serde_json::from_str(&golden).expect(remake);
+        let tokenizer = load(&path).unwrap();
+        assert_eq!(tokenizer.separator(), Some(golden.separator), "{name}");
+        for Case { input, ids, words } in &golden.words {
+            let input: Vec<&str> = input.iter().map(String::as_str).collect();
+            let encoding = tokenizer.encode_words(&input).unwrap();
+            check(&encoding, ids, words, &format!("{input:?} by {name}"));
+            assert_eq!((encoding.get_ids()[0], encoding.get_special_tokens_mask()[0]), (golden.first, 1), "{name}");
+        }
+        for Case { input, ids, words } in &golden.texts {
+            check(&tokenizer.encode_text(input, true).unwrap(), ids, words, &format!("{input:?} by {name}"));
+        }
+        forms += 1;
+    }
+    assert_eq!(forms, 11);
+}
+
+#[test]
+fn pairs_in_a_frame_are_those_of_the_tokenizer() {
+    for entry in fs::read_dir(fixture("tokenizers")).unwrap() {
+        let path = entry.unwrap().path();
+        let tokenizer = load(&path).unwrap();
+        let pair = ["the ferry left", "a harbour, the street"];
+        let texts = pair.map(|text| {
+            let bare = tokenizer.encode_text(text, false).unwrap();
+            bare.get_ids().iter().map(|&id| Token { id, kind: TokenKind::Text }).collect::<Vec<_>>()
+        });
+        let framed = Frame::of_pair(&tokenizer).unwrap().unwrap().around(&texts);
+        let own = tokenizer.encode_pair(pair[0], pair[1]).unwrap();
+        let at = path.display();
+        assert_eq!((&framed.ids[..], &framed.segments[..]), (own.get_ids(), own.get_type_ids()), "{at}");
+        let special: Vec<u32> = framed.kinds.iter().map(|kind| u32::from(kind.is_special())).collect();
+        assert_eq!(special, own.get_special_tokens_mask(), "{at}");
+        for (text, place) in framed.texts.iter().zip(0..) {
+            assert!(text.clone().all(|token| own.token_to_sequence(token) == Some(place)), "{at}");
+        }
+    }
+}
+
+/// Whether the last token of each of these words is punctuation; the first may be the mark of a word's beginning.
+fn punctuation(tokenizer: &ModelTokenizer, words: &[&str]) -> Vec<bool> {
+    let encoding = tokenizer.encode_words(words).unwrap();
+    let of = |word: u32| {
+        let mut tokens = encoding.get_word_ids().iter().zip(encoding.get_ids()).filter(|(of, _)| **of == Some(word));
+        tokens.next_back().is_some_and(|(_, id)| tokenizer.is_punctuation(*id))
+    };
+    (0..u32::try_from(words.len()).unwrap()).map(of).collect()
+}
+
+#[test]
+fn punctuation_is_told_without_the_marks_of_the_vocabulary() {
+    let words = [",", ".", "(", "the", "a"];
+    let expected = [true, true, true, false, false];
+    for name in ["wordpiece-default", "wordpiece-mpnet", "byte-level", "byte-level-json"] {
+        assert_eq!(punctuation(&load(&folder(name)).unwrap(), &words), expected, "{name}");
+    }
+    // Sentencepiece may have the mark of a word's beginning as a token of its own, which is no punctuation.
+    for name in ["unigram-xlm-roberta", "unigram-albert"] {
+        let tokenizer = load(&folder(name)).unwrap();
+        let encoding = tokenizer.encode_words(&[",", "the,"]).unwrap();
+        let told = |id: &u32| tokenizer.token(*id).unwrap().ends_with(',') == tokenizer.is_punctuation(*id);
+        assert!(encoding.get_ids().iter().all(told), "{name}: {:?}", encoding.get_tokens());
+        assert!(encoding.get_ids().iter().any(|id| tokenizer.is_punctuation(*id)), "{name}");
+    }
+    // In byte-level BPE ãĢĤ are the three bytes of an ideographic full stop, Ġ is a space, Ã begins a character.
+    let bytes = load(&folder("byte-level")).unwrap();
+    for (token, expected) in [("ãĢĤ", true), ("!", true), ("Ġ", false), ("Ã", false), ("$", false)] {
+        let id = (0..400).find(|id| bytes.token(*id).as_deref() == Some(token)).expect(token);
+        assert_eq!(bytes.is_punctuation(id), expected, "{token}");
+    }
+}
+
+#[test]
+fn what_is_long_enough_is_told_without_encoding() {
+    let text = "the ferry \u{200b} left \u{e9} the harbour";
+    for entry in fs::read_dir(fixture("tokenizers")).unwrap() {
+        let tokenizer = load(&entry.unwrap().path()).unwrap();
+        for tokens in 1..=5 {
+            let end = tokenizer.enough(text, tokens).unwrap();
+            let encoded = tokenizer.encode_text(text, false).unwrap();
+            let prefix = tokenizer.encode_text(&text[..end], false).unwrap();
+            assert!(prefix.len() >= tokens);
+            assert_eq!(prefix.get_ids(), &encoded.get_ids()[..prefix.len()]);
+        }
+        assert_eq!(tokenizer.enough(text, 6), None);
+        assert_eq!(tokenizer.enough(text, 0), None);
+    }
+}
+
+/// A copy of a fixture's folder, to be changed.
+fn changed(name: &str, change: impl Fn(&Path)) -> Result<ModelTokenizer, String> {
+    let copy = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(folder(name)).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+    }
+    change(copy.path());
+    load(copy.path())
+}
+
+fn error(name: &str, change: impl Fn(&Path)) -> String {
+    changed(name, change).expect_err("an error")
+}
+
+fn replace(path: &Path, from: &str, to: &str) {
+    let text = fs::read_to_string(path).unwrap();
+    assert!(text.contains(from), "no {from} in {}", path.display());
+    fs::write(path, text.replace(from, to)).unwrap();
+}
+
+#[test]
+fn tokenizers_that_cannot_be_used() {
+    let remove = |name: &'static str| move |folder: &Path| fs::remove_file(folder.join(name)).unwrap();
+    let write =
+        |name: &'static str, text: &'static str| move |folder: &Path| fs::write(folder.join(name), text).unwrap();
+    assert!(error("byte-level", remove("merges.txt")).starts_with("there is no tokenizer in `"));
+    assert_eq!(
+        error("wordpiece-default", |folder| replace(&folder.join("vocab.txt"), "[SEP]\n", "SEP\n")),
+        "`DIR/vocab.txt` has no token `[SEP]`, which stands at one end of each sentence: the special tokens are named by \
+         cls_token and sep_token in tokenizer_config.json"
+    );
+    assert_eq!(
+        error("wordpiece-default", |folder| replace(&folder.join("vocab.txt"), "[UNK]\n", "UNK\n")),
+        "vocabulary `DIR/vocab.txt` has no token `[UNK]`, which stands for unknown words: is it whole?"
+    );
+    assert_eq!(
+        error("wordpiece-cased", write("tokenizer_config.json", r#"{"do_lower_case": "no"}"#)),
+        "`DIR/tokenizer_config.json`: do_lower_case is \"no\": expected true or false"
+    );
+    assert_eq!(
+        error("wordpiece-cased", write("tokenizer_config.json", r#"{"tokenizer_class": "BertJapaneseTokenizer"}"#)),
+        "`DIR/vocab.txt` belongs to a tokenizer of class BertJapaneseTokenizer, which is read as tokenizer.json only \
+         (read as it is: BertTokenizer, DistilBertTokenizer, ElectraTokenizer, MPNetTokenizer, MobileBertTokenizer, DPRContextEncoderTokenizer, \
+         DPRQuestionEncoderTokenizer, LayoutLMTokenizer, SqueezeBertTokenizer, SplinterTokenizer): if \
+         transformers has BertJapaneseTokenizer as a fast tokenizer, save it with AutoTokenizer.save_pretrained"
+    );
+    assert_eq!(
+        error("wordpiece-cased", write("tokenizer_config.json", "{")),
+        "cannot use `DIR/tokenizer_config.json`: EOF while parsing an object at line 1 column 1"
+    );
+    assert_eq!(
+        error("wordpiece-added", write("added_tokens.json", r#"{"ferryboat": 7}"#)),
+        "vocabulary `DIR/vocab.txt` does not fit its added tokens: `ferryboat` is to have id 7, and has 420"
+    );
+    assert_eq!(
+        error("byte-level", write("merges.txt", "#version: 0.2\na b\nc\n")),
+        "cannot use merges `DIR/merges.txt`: line 3 is no pair of tokens"
+    );
+    let message = error("byte-level", write("vocab.json", "[]"));
+    assert!(message.starts_with("cannot use vocabulary `DIR/vocab.json` and `DIR/merges.txt`: "), "{message}");
+    let message = error("wordpiece-json", write("tokenizer.json", "{}"));
+    assert!(message.starts_with("cannot read tokenizer `DIR/tokenizer.json`: "), "{message}");
+    assert_eq!(
+        error("byte-level-json", |folder| replace(
+            &folder.join("tokenizer.json"),
+            "\"dropout\": null",
+            "\"dropout\": 0.5"
+        )),
+        "tokenizer `DIR/tokenizer.json` has a BPE dropout of 0.5: its tokens are drawn by lot; set it to null"
+    );
+    let vocabulary =
+        "[PAD]\n[UNK]\n[CLS]\n[SEP]\n".to_owned() + &(0..ROWS).map(|n| format!("w{n}\n")).collect::<Vec<_>>().concat();
+    assert_eq!(
+        error("wordpiece-default", |folder| fs::write(folder.join("vocab.txt"), &vocabulary).unwrap()),
+        "tokenizer `DIR/vocab.txt` does not fit the model: its token `w999` has id 1003, config.json says vocab_size 1000"
+    );
+}
+
+#[test]
+fn what_tokenizer_json_leaves_open_is_taken_from_beside_it() {
+    let ids = |tokenizer: &ModelTokenizer, word: &str| tokenizer.encode_words(&[word]).unwrap().get_ids().to_vec();
+    let plain = load(&folder("wordpiece-json")).unwrap();
+    let with = |settings: &str, change: &dyn Fn(&mut Value)| {
+        changed("wordpiece-json", |folder| {
+            let path = folder.join("tokenizer.json");
+            let mut json: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+            change(&mut json);
+            fs::write(&path, json.to_string()).unwrap();
+            fs::write(folder.join("tokenizer_config.json"), settings).unwrap();
+        })
+        .unwrap()
+    };
+    // Where a post-processor adds nothing, the class does: the special tokens are those that are named, or BERT's.
+    let nothing = [
+        json!(null),
+        json!({ "type": "Sequence", "processors": [] }),
+        json!({ "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true }),
+    ];
+    for processor in &nothing {
+        for settings in [
+            r#"{"cls_token": "[CLS]", "sep_token": {"content": "[SEP]"}}"#,
+            r#"{"tokenizer_class": "BertTokenizerFast"}"#,
+            "{}",
+        ] {
+            let bare = with(settings, &|json| json["post_processor"] = processor.clone());
+            assert_eq!(ids(&bare, "ferry"), ids(&plain, "ferry"));
+            assert_eq!(bare.separator(), plain.separator());
+        }
+        // A class that is none of its own is as its file has it.
+        let other = with(r#"{"tokenizer_class": "PreTrainedTokenizerFast"}"#, &|json| {
+            json["post_processor"] = processor.clone();
+        });
+        assert_eq!(ids(&other, "ferry")[..], ids(&plain, "ferry")[1..ids(&plain, "ferry").len() - 1]);
+    }
+    // A cased file of a class whose words are in lower case unless it says otherwise.
+    let cased: &dyn Fn(&mut Value) = &|json| json["normalizer"]["lowercase"] = false.into();
+    for settings in ["{}", r#"{"tokenizer_class": "BertTokenizer"}"#] {
+        assert_eq!(ids(&with(settings, cased), "FERRY"), ids(&plain, "ferry"));
+    }
+    for settings in [r#"{"do_lower_case": false}"#, r#"{"tokenizer_class": "PreTrainedTokenizerFast"}"#] {
+        assert_ne!(ids(&with(settings, cased), "FERRY"), ids(&plain, "ferry"));
+    }
+    // A switch that tokenizer_config.json names wins, as in transformers.
+    let cased = changed("wordpiece-json", |folder| {
+        fs::write(folder.join("tokenizer_config.json"), r#"{"do_lower_case": false}"#).unwrap();
+    })
+    .unwrap();
+    assert_eq!(ids(&cased, "ferry"), ids(&plain, "ferry"));
+    assert_eq!(ids(&plain, "FERRY"), ids(&plain, "ferry"));
+    assert_ne!(ids(&cased, "FERRY"), ids(&plain, "ferry"));
+}
+
+/// Files at which the library panics, when it loads a file or when it cuts a word.
+#[test]
+fn a_tokenizer_that_the_library_panics_at_is_refused() {
+    type Change = dyn Fn(&mut Value);
+    let changed_json = |name: &str, change: &Change| {
+        changed(name, |folder| {
+            let path = folder.join("tokenizer.json");
+            let mut json: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+            change(&mut json);
+            fs::write(&path, json.to_string()).unwrap();
+        })
+    };
+    let charsmap: &Change = &|json| {
+        json["normalizer"] = json!({ "type": "Precompiled", "precompiled_charsmap": "AAAA" });
+    };
+    let template: &Change = &|json| {
+        json["post_processor"]["special_tokens"].as_object_mut().unwrap().remove("[SEP]").expect("it was there");
+    };
+    let prefix: &Change = &|json| {
+        json["model"]["continuing_subword_prefix"] = json!("longer than any token\u{1b}[31m");
+    };
+    // A template that names a token it does not have, and a prefix longer than the tokens that have it.
+    let cases = [("wordpiece-json", charsmap), ("wordpiece-json", template), ("byte-level-json", prefix)];
+    for (name, change) in cases {
+        let error = match changed_json(name, change) {
+            Err(error) => error,
+            Ok(tokenizer) => format!("{:#}", tokenizer.encode_words(&["ferry", "boats"]).unwrap_err()),
+        };
+        assert!(error.contains("tokenizer.json`"), "{error}");
+        assert!(!error.contains('\u{1b}'), "{error}");
+    }
+}

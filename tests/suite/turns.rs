@@ -1,0 +1,386 @@
+//! Heads removed in turn: what is shown of each turn is that of a whole pass without the head, and heads that write nothing,
+//! or always the same, are not missed.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use crate::golden::record;
+use crate::random::{RandomEncoder, sentences};
+use candle_core::Device;
+use headscope::model::forward::gates::{Gate, Gates};
+use headscope::model::forward::packed::PackedEncoder;
+use headscope::model::forward::tensor::TensorEncoder;
+use headscope::model::forward::visitor::Needs;
+use headscope::model::forward::{Encoder, Start};
+use headscope::model::grid::{HeadGrid, HeadPlace};
+use headscope::model::parameters::Parameters;
+use headscope::passes::ablation::means::ContextSums;
+use headscope::passes::ablation::{Conditions, Replacement};
+use headscope::passes::beforehand::Beforehand;
+use headscope::passes::observer::{HeadInput, ObserverSet, Sums, observer_of, sums};
+use headscope::passes::run::derivatives::differentiate;
+use headscope::passes::run::patches::PatchedRun;
+use headscope::passes::run::variants::{HeadSet, Variants, each_head_and_all};
+use headscope::passes::run::workers::sum_up;
+use headscope::sequences::derived::corrupted::{Corrupted, Corruption, Noise};
+use headscope::sequences::fold::words::FromToken;
+use headscope::sequences::pack::{Pack, Packs};
+use headscope::sequences::sequence::Sequence;
+use headscope::stats::bootstrap::Resamples;
+use headscope::studies::ablation::dependence::LaterHeads;
+use headscope::studies::ablation::drift::OutputDrift;
+use headscope::studies::ablation::effect::Effect;
+use headscope::studies::ablation::gradient::Gradient;
+use headscope::study::metrics::estimates::{Estimates, EstimationContext};
+use headscope::study::section::Section;
+use headscope::study::{Observed, Study, Subject};
+use headscope::system::progress::Analysis;
+use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// The logits that were shown, by turn, sentence and position, of a model with these heads.
+#[derive(Clone, Serialize, Deserialize)]
+struct Shown {
+    grid: HeadGrid,
+    logits: BTreeMap<(Option<usize>, u64, usize), Vec<f32>>,
+}
+
+impl Sums for Shown {
+    type SequenceState = (Option<usize>, u64);
+
+    fn needs(&self) -> Needs {
+        Needs { logits: true, ..Needs::default() }
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> Self::SequenceState {
+        (None, sequence.index)
+    }
+
+    fn turns(&self) -> Vec<HeadSet> {
+        each_head_and_all(self.grid)
+    }
+
+    fn turn(&mut self, begun: &mut Self::SequenceState, number: usize) {
+        begun.0 = Some(number);
+    }
+
+    fn head(&mut self, _: &mut Self::SequenceState, _: &mut HeadInput<'_>) {}
+
+    fn logits(&mut self, &mut (turn, index): &mut Self::SequenceState, position: usize, logits: &[f32]) {
+        let known = self.logits.insert((turn, index, position), logits.to_vec());
+        assert!(known.is_none(), "each once");
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.logits.extend(other.logits.clone());
+    }
+
+    fn fits(&self, _: HeadGrid, _: FromToken) -> bool {
+        true
+    }
+}
+
+/// Sentences of so many tokens, each a word, with every seventh masked.
+fn masked(lengths: &[usize]) -> Vec<Sequence> {
+    let with_words = |(index, sentence): (usize, Sequence)| Sequence {
+        index: index as u64,
+        family: headscope::corpus::Family::alone(index as u64),
+        words: (0..sentence.ids.len()).map(|token| token..token + 1).collect(),
+        ..sentence
+    };
+    let corruption = Corruption { phases: 1, noise: Noise::Mask(7), unknown: None };
+    let sentences = sentences(lengths).into_iter().enumerate().map(with_words).map(Ok);
+    Corrupted::new(sentences, corruption).map(Result::unwrap).collect()
+}
+
+fn run(encoder: &dyn Encoder, turns: &Variants, panel: ObserverSet, sequences: &[Sequence]) -> ObserverSet {
+    let progress = Analysis::new(None, None, Arc::default());
+    let sequences = sequences.iter().cloned().map(Ok);
+    sum_up(panel, ("random", encoder), turns, sequences, NonZeroUsize::new(2).unwrap(), &progress).unwrap()
+}
+
+/// The gates that put the mean of its contexts in the place of each head.
+fn means(encoder: &dyn Encoder, grid: HeadGrid, head_dim: usize, sequences: &[Sequence]) -> Vec<Gate> {
+    let panel = ObserverSet::new(vec![observer_of(ContextSums::new(grid, head_dim))]);
+    let seen = run(encoder, &Variants::once(Gates::default()), panel, sequences).into_observers();
+    sums::<ContextSums>(&*seen[0]).means().into_iter().map(Gate::replace).collect()
+}
+
+fn grid(parameters: &Parameters) -> (HeadGrid, usize) {
+    let config = &parameters.config;
+    let grid = HeadGrid { layers: config.num_hidden_layers, heads: config.num_attention_heads };
+    (grid, config.head_dim())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn turns_are_whole_passes_without_the_head(random in RandomEncoder::any()) {
+        let (parameters, sequences) = (random.parameters(), masked(&[13, 1, 30, 9]));
+        let (grid, head_dim) = grid(&parameters);
+        let encoder = PackedEncoder::new(parameters);
+        let gates = means(&encoder, grid, head_dim, &sequences);
+        let turns = Variants::default().without(each_head_and_all(grid), grid, &gates);
+        let panel = ObserverSet::new(vec![observer_of(Shown { grid, logits: BTreeMap::new() })]);
+        let found = run(&encoder, &turns, panel, &sequences).into_observers();
+        let shown = &sums::<Shown>(&*found[0]).logits;
+
+        let pack = Packs::new(sequences.iter().cloned().map(Ok::<_, ()>)).next().unwrap().unwrap();
+        prop_assert_eq!(&pack, &Pack { sentences: sequences });
+        let (classes, predicted) = (pack.classes(), pack.predicted());
+        let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
+        let mut everything = Gates::default();
+        let mut expected = vec![(None, Gates::default())];
+        for (place, gate) in gates.iter().enumerate() {
+            let (layer, head) = grid.at(place);
+            let mut one = Gates::default();
+            one.set(layer, head, gate.clone());
+            everything.set(layer, head, gate.clone());
+            expected.push((Some(place), one));
+        }
+        if grid.count() > 1 {
+            expected.push((Some(grid.count()), everything));
+        }
+        let mut count = 0;
+        for (turn, gates) in expected {
+            let needs = Needs { logits: true, ..Needs::default() };
+            let whole = record(&encoder, Start::Embeddings, &batch, &gates, needs);
+            for (sequence, whole) in pack.sentences.iter().zip(whole) {
+                let vocabulary = whole.logits.len() / whole.predicted.len().max(1);
+                for (position, logits) in whole.predicted.iter().zip(whole.logits.chunks_exact(vocabulary)) {
+                    prop_assert_eq!(&shown[&(turn, sequence.index, *position)][..], logits);
+                    count += 1;
+                }
+            }
+        }
+        prop_assert_eq!(count, shown.len());
+    }
+}
+
+/// The logits of trials: of every sequence, one head's weight from its first token to its second cut.
+#[derive(Clone, Serialize, Deserialize)]
+struct Tried {
+    place: HeadPlace,
+    logits: BTreeMap<(u64, usize), Vec<f32>>,
+}
+
+impl Sums for Tried {
+    type SequenceState = (u64, Vec<usize>);
+
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> Self::SequenceState {
+        (sequence.index, sequence.predicted().collect())
+    }
+
+    fn head(&mut self, _: &mut Self::SequenceState, _: &mut HeadInput<'_>) {}
+
+    fn tries(&self) -> bool {
+        true
+    }
+
+    fn trials(&mut self, (index, predicted): &mut Self::SequenceState) -> Vec<PatchedRun> {
+        let trial = PatchedRun { place: self.place, queries: 0..1, keys: 1..2, predicted: predicted.clone() };
+        // Every other sequence is tried twice: together they are more than a pack.
+        vec![trial; 1 + (*index % 2) as usize]
+    }
+
+    fn tried(&mut self, (index, _): &mut Self::SequenceState, number: usize, position: usize, logits: &[f32]) {
+        let known = self.logits.insert((*index * 10 + number as u64, position), logits.to_vec());
+        assert!(known.is_none(), "each once");
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.logits.extend(other.logits.clone());
+    }
+
+    fn fits(&self, _: HeadGrid, _: FromToken) -> bool {
+        true
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn trials_are_whole_passes_with_the_weight_cut(random in RandomEncoder::any()) {
+        let (parameters, sequences) = (random.parameters(), masked(&[30; 18]));
+        let (grid, _) = grid(&parameters);
+        let place = HeadPlace { layer: grid.layers - 1, head: grid.heads - 1 };
+        let encoder = PackedEncoder::new(parameters);
+        let panel = ObserverSet::new(vec![observer_of(Tried { place, logits: BTreeMap::new() })]);
+        let found = run(&encoder, &Variants::default(), panel, &sequences).into_observers();
+        let tried = &sums::<Tried>(&*found[0]).logits;
+        let mut count = 0;
+        for sequence in &sequences {
+            let pack = Pack { sentences: vec![sequence.clone()] };
+            let (classes, predicted) = (pack.classes(), pack.predicted());
+            let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
+            let mut gates = Gates::default();
+            gates.cut(place.layer, place.head, 0, 0..1, 1..2);
+            let needs = Needs { logits: true, ..Needs::default() };
+            let whole = &record(&encoder, Start::Embeddings, &batch, &gates, needs)[0];
+            let vocabulary = whole.logits.len() / whole.predicted.len().max(1);
+            for number in 0..=sequence.index % 2 {
+                for (position, logits) in whole.predicted.iter().zip(whole.logits.chunks_exact(vocabulary)) {
+                    let largest = logits.iter().fold(1.0_f32, |most, logit| most.max(logit.abs()));
+                    let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-5 * largest;
+                    prop_assert!(tried[&(sequence.index * 10 + number, *position)].iter().zip(logits).all(near));
+                    count += 1;
+                }
+            }
+        }
+        prop_assert_eq!(count, tried.len());
+    }
+}
+
+/// What a study finds when it is shown these sequences as it asks for: in turns, or with derivatives.
+fn found(
+    study: &dyn Study,
+    parameters: &Parameters,
+    sequences: &[Sequence],
+    removal: Replacement,
+) -> (Estimates, Box<dyn Section>) {
+    let (grid, head_dim) = grid(parameters);
+    let encoder = PackedEncoder::new(parameters.clone());
+    let gates = match removal {
+        Replacement::Mean => means(&encoder, grid, head_dim, sequences),
+        Replacement::Zero => vec![Gate::scale(0.0); grid.count()],
+    };
+    let subject = Subject::new(grid, FromToken::Mean, &|_| None);
+    let mut panel = ObserverSet::new(vec![study.observer(0, &subject)]);
+    panel.begin_pass(&Beforehand {
+        conditions: Conditions { removal: Some(removal), objective: None },
+        ..Beforehand::default()
+    });
+    let seen = if study.passes()[0].derivatives {
+        let encoder = TensorEncoder::new(parameters, &Device::Cpu).unwrap();
+        let (turns, threads) = (Variants::default().towards(grid, &gates), NonZeroUsize::new(2).unwrap());
+        let (sequences, progress) = (sequences.iter().cloned().map(Ok), Analysis::new(None, None, Arc::default()));
+        differentiate(panel, ("random", &encoder), (&turns.first, &[]), sequences, threads, &progress).unwrap()
+    } else {
+        run(&encoder, &Variants::default().without(each_head_and_all(grid), grid, &gates), panel, sequences)
+    };
+    let context =
+        EstimationContext { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
+    study.measure(&[Observed { sums: &*seen.into_observers()[0], left_out: 0 }], &context)
+}
+
+/// A metric of every head.
+fn of_heads(estimates: &Estimates, metric: &str) -> Vec<f64> {
+    estimates.heads.iter().map(|head| head.get(metric, None).unwrap().unwrap()).collect()
+}
+
+/// A metric of every head, of a study that masks words.
+fn measured(parameters: &Parameters, removal: Replacement, study: &dyn Study, metric: &str) -> Vec<f64> {
+    of_heads(&found(study, parameters, &masked(&[13, 8, 30, 9, 21]), removal).0, metric)
+}
+
+/// Sentences of all sorts.
+fn plain() -> Vec<Sequence> {
+    sentences(&[13, 8, 30, 9, 21])
+}
+
+/// The section `dependence` of the report.
+fn dependence(parameters: &Parameters, removal: Replacement) -> Value {
+    let (_, section) = found(&LaterHeads, parameters, &plain(), removal);
+    let (key, dependence) = section.entries().remove(0);
+    assert_eq!(key, "dependence");
+    serde_json::to_value(dependence).unwrap()
+}
+
+/// Three layers of two heads, of which L1H0 writes nothing that is read and L1H1 always the same.
+fn planted() -> Parameters {
+    let random = RandomEncoder::plain(5);
+    let (hidden, dim) = (random.heads * random.head_dim, random.head_dim);
+    let mut parameters = random.parameters();
+    // The columns of L1H0 in the output projection, `[hidden, hidden]`, are 0.
+    for row in parameters.layers[1].attention_output.weight.chunks_exact_mut(hidden) {
+        row[..dim].fill(0.0);
+    }
+    // The values of L1H1, the last rows of the projections, are their bias, whatever the token.
+    let values = &mut parameters.layers[1].query_key_value;
+    values.weight[(2 * hidden + dim) * hidden..].fill(0.0);
+    values.bias[2 * hidden + dim..].fill(0.75);
+    parameters
+}
+
+/// The places of the two in lists of all heads.
+const SILENT: usize = 2;
+const CONSTANT: usize = 3;
+
+#[test]
+fn a_head_that_writes_nothing_has_no_effect_and_a_constant_one_only_if_it_becomes_zero() {
+    let effects = |removal| measured(&planted(), removal, &Effect, "loss_effect");
+    let (mean, zero) = (effects(Replacement::Mean), effects(Replacement::Zero));
+    assert_eq!((mean[SILENT], zero[SILENT]), (0.0, 0.0));
+    assert_eq!(mean[CONSTANT], 0.0);
+    assert!(zero[CONSTANT].abs() > 1e-3, "{}", zero[CONSTANT]);
+    assert!(mean[0].abs() > 1e-3 && zero[0].abs() > 1e-3, "heads that write are missed: {mean:?} {zero:?}");
+}
+
+#[test]
+fn so_it_is_with_gradients() {
+    for metric in ["gradient_importance", "first_order_effect"] {
+        let derivatives = |removal| measured(&planted(), removal, &Gradient, metric);
+        let (mean, zero) = (derivatives(Replacement::Mean), derivatives(Replacement::Zero));
+        assert_eq!((mean[SILENT], zero[SILENT]), (0.0, 0.0));
+        // Attention sums to 1 but for rounding, and so does not come to the mean exactly.
+        assert!(mean[CONSTANT].abs() < 1e-6, "{}", mean[CONSTANT]);
+        assert!(zero[CONSTANT].abs() > 1e-3, "{}", zero[CONSTANT]);
+        assert!(mean[0].abs() > 1e-3 && zero[0].abs() > 1e-3, "{mean:?} {zero:?}");
+    }
+}
+
+#[test]
+fn so_it_is_with_drift_and_dependence() {
+    let heads = 2;
+    for removal in [Replacement::Mean, Replacement::Zero] {
+        let gone = |head: usize| head == 0 || removal == Replacement::Mean;
+        let (drifts, _) = found(&OutputDrift, &planted(), &plain(), removal);
+        let dependence = dependence(&planted(), removal);
+        // From layer 1 to layer 2.
+        let pair = &dependence["layers"][2];
+        for head in 0..heads {
+            let place = SILENT + head;
+            let drift = of_heads(&drifts, "output_drift")[place] + of_heads(&drifts, "pooled_drift")[place];
+            assert_eq!(drift == 0.0, gone(head), "{removal:?} {head} {drift}");
+            let shifts: Vec<f64> = serde_json::from_value(pair["shift"][head].clone()).unwrap();
+            assert!(shifts.iter().all(|&shift| (shift == 0.0) == gone(head)), "{removal:?} {head} {shifts:?}");
+            assert_eq!(pair["excess"][head][0].is_null(), gone(head));
+        }
+        assert_eq!(dependence["without_shift"], if removal == Replacement::Mean { 4 } else { 2 });
+    }
+}
+
+/// Of a model of two layers L0H0 alone writes to the last dimensions of the hidden states, and L1H1 alone reads them.
+#[test]
+fn the_head_that_a_later_one_reads_from_is_found() {
+    let random = RandomEncoder { heads: 3, order: vec![0, 1], ..RandomEncoder::plain(5) };
+    let (hidden, dim) = (random.heads * random.head_dim, random.head_dim);
+    let mut parameters = random.parameters();
+    let own = hidden - dim;
+    for (output, row) in parameters.layers[0].attention_output.weight.chunks_exact_mut(hidden).enumerate() {
+        let (first, others) = row.split_at_mut(dim);
+        if output < own { first.fill(0.0) } else { others.fill(0.0) }
+    }
+    parameters.layers[0].output.weight.fill(0.0);
+    let queries_and_keys = &mut parameters.layers[1].query_key_value.weight[..2 * hidden * hidden];
+    for (output, row) in queries_and_keys.chunks_exact_mut(hidden).enumerate() {
+        let (others, last) = row.split_at_mut(own);
+        if output % hidden / dim == 1 { others.fill(0.0) } else { last.fill(0.0) }
+    }
+    for removal in [Replacement::Mean, Replacement::Zero] {
+        let dependence = dependence(&parameters, removal);
+        let strongest = &dependence["strongest"][0];
+        assert_eq!((&strongest["source"], &strongest["target"]), (&json!("L0H0"), &json!("L1H1")), "{strongest}");
+        assert!(strongest["excess"].as_f64().unwrap() > 1.0, "{strongest}");
+        assert_eq!(dependence["heads"][4]["upstream"], *strongest);
+        assert_eq!(dependence["heads"][0]["downstream"], *strongest);
+    }
+}

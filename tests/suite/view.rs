@@ -1,0 +1,164 @@
+//! `headscope view`, as a user runs it: attention in the terminal, as a figure and as a page; and the choices it shares with
+//! `headscope maps`.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use crate::support::{fixture, headscope, path, run};
+use safetensors::SafeTensors;
+
+const TEXT: [&str; 2] = ["--text", "The old teacher gave the children a book."];
+
+#[test]
+fn a_pipe_gets_no_colours_and_a_width_is_kept() {
+    let arguments = [&["view", "--head", "L0H0,L1H1"], &TEXT[..]].concat();
+    let plain = run(&arguments).unwrap();
+    assert!(plain.starts_with("L0H0, sentence 0\n") && plain.contains("\nL1H1, sentence 0\n"), "{plain}");
+    assert!(plain.contains("teacher") && plain.contains("[CLS]") && !plain.contains('\u{1b}'), "{plain}");
+    let coloured = run(&[&arguments[..], &["--color", "always"]].concat()).unwrap();
+    assert!(coloured.contains("\u{1b}[34m"), "{coloured}");
+    assert_eq!(anstream::adapter::strip_str(&coloured).to_string(), plain);
+    let narrow = headscope(&arguments).env("COLUMNS", "40").output().unwrap();
+    let narrow = String::from_utf8(narrow.stdout).unwrap();
+    let grid = narrow.lines().filter(|line| line.contains("-> "));
+    assert!(grid.clone().all(|line| line.chars().count() <= 40), "{narrow}");
+    assert!(grid.count() > plain.lines().filter(|line| line.contains("-> ")).count(), "in several parts");
+    let numbers = run(&[&arguments[..], &["--numbers"]].concat()).unwrap();
+    assert!(!numbers.contains(['█', '▓', '▒', '░']) && numbers.contains(" ."), "{numbers}");
+}
+
+#[test]
+fn sentences_with_a_word_are_found_and_the_tree_is_marked() {
+    let gold = fixture("corpus/gold.conllu");
+    let corpus = ["view", "--head", "L0H0", "-c", path(&gold)];
+    let text = fs::read_to_string(&gold).unwrap();
+    // A word of the corpus, and how many sentences have it.
+    let has = |sentence: &&str| {
+        sentence.lines().any(|line| line.split('\t').nth(1).is_some_and(|form| form.eq_ignore_ascii_case("the")))
+    };
+    let with_the = text.split("\n\n").filter(has).count();
+    assert!(with_the > 0);
+    let shown = |more: &[&str]| run(&[&corpus[..], more].concat());
+    let found = shown(&["--find", "THE", "--limit", "1000"]).unwrap();
+    assert_eq!(found.matches("L0H0, sentence ").count(), with_the);
+    assert!(found.contains('>') && found.contains("> the head in the tree"), "{found}");
+    assert_eq!(shown(&["--find", "the"]).unwrap().matches("L0H0, sentence ").count(), with_the.min(3));
+    assert_eq!(shown(&["--sentence", "0", "--sentence", "1"]).unwrap().matches("L0H0, sentence ").count(), 2);
+    let (status, message) = shown(&["--find", "qwertz"]).unwrap_err();
+    assert_eq!(status, 3);
+    assert!(message.contains("has the word `qwertz`"), "{message}");
+    for (arguments, status, words) in [
+        (&["view", "--text", "a"][..], 2, "--head"),
+        (&["view", "--head", "L99H0", "--text", "a"], 2, "there is no head L99H0"),
+        (&["view", "--head", "L0H0", "--text", "a", "--find", "a"], 2, "--find"),
+        (&["view", "--head", "L0H0", "--sentence", "5", "--find", "dog"], 2, "--sentence <N>"),
+        (&["view", "--head", "L0H0", "--text", "a", "-o", "x.png"], 2, "drawn as .svg or .html"),
+    ] {
+        let (code, message) = run(arguments).unwrap_err();
+        assert_eq!(code, status, "{message}");
+        assert!(message.contains(words), "{message}");
+    }
+}
+
+#[test]
+fn sentences_that_are_skipped_are_named_up_to_a_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let corpus = folder.path().join("long.txt");
+    fs::write(&corpus, "The old teacher gave the children a book.\n".repeat(14) + "Stop.\n").unwrap();
+    let arguments = ["view", "--head", "L0H0", "--max-tokens", "8", "-c", path(&corpus)];
+    let output = headscope(&arguments).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    let lines: Vec<&str> = said.lines().filter(|line| line.starts_with("skipped ")).collect();
+    assert_eq!(lines.len(), 11, "{said}");
+    assert!(lines[9].starts_with("skipped sentence 9 at ") && lines[9].ends_with("with more tokens than the limit"));
+    assert_eq!(lines[10], "skipped 4 more with more tokens than the limit");
+}
+
+#[test]
+fn attention_is_drawn_as_a_figure_and_as_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let draw = |svg: &Path, html: &Path, text: &str| {
+        run(&["view", "--head", "L0H0,L1H1", "--text", text, "-o", path(svg), "-o", path(html)]).unwrap();
+        [svg, html].map(|file| fs::read_to_string(file).unwrap())
+    };
+    let [svg, html] = draw(&at("a.svg"), &at("a.html"), "The <b>dog</b> left & slept.");
+    assert_eq!(draw(&at("b.svg"), &at("b.html"), "The <b>dog</b> left & slept."), [svg.clone(), html.clone()]);
+    assert!(svg.contains("<title>Attention of L0H0, L1H1</title>") && svg.contains("<path ") && !svg.contains("var("));
+    assert!(
+        html.contains("Attention of L0H0") && html.contains("Attention of L1H1") && html.contains("default-src 'none'")
+    );
+    for text in [svg, html] {
+        assert!(text.contains("&lt;") && !text.contains("<b>"));
+    }
+}
+
+/// A tensor: its name, its shape and its bytes.
+type Tensor = (String, Vec<usize>, Vec<u8>);
+
+fn maps(arguments: &[&str]) -> (Vec<Tensor>, HashMap<String, String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("maps.safetensors");
+    run(&[&["maps"], arguments, &["-o", path(&file)]].concat()).unwrap();
+    let bytes = fs::read(&file).unwrap();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    let mut found: Vec<Tensor> = tensors
+        .tensors()
+        .into_iter()
+        .map(|(name, tensor)| (name, tensor.shape().to_vec(), tensor.data().to_vec()))
+        .collect();
+    found.sort();
+    (found, SafeTensors::read_metadata(&bytes).unwrap().1.metadata().clone().unwrap())
+}
+
+#[test]
+fn maps_of_some_heads_are_those_of_all() {
+    let (all, metadata) = maps(&TEXT);
+    let [layers, heads, tokens, _] = all[0].1[..] else { panic!("{:?}", all[0].1) };
+    assert!(!metadata.contains_key("layers") && !metadata.contains_key("heads"));
+    let size = tokens * tokens * 4;
+    let of = |layer: usize, head: usize| &all[0].2[(layer * heads + head) * size..][..size];
+    let last = layers - 1;
+    let (one, metadata) = maps(&[&TEXT[..], &["--layer", &last.to_string()]].concat());
+    assert_eq!(one[0].1, [1, heads, tokens, tokens]);
+    assert_eq!(one[0].2, (0..heads).flat_map(|head| of(last, head).to_vec()).collect::<Vec<u8>>());
+    assert_eq!(metadata["layers"], format!("[{last}]"));
+    let (two, metadata) = maps(&[&TEXT[..], &["--head", "L1H1", "--head", "L0H0"]].concat());
+    assert_eq!(two[0].1, [2, tokens, tokens]);
+    assert_eq!(two[0].2, [of(1, 1), of(0, 0)].concat());
+    assert_eq!(metadata["heads"], r#"["L1H1","L0H0"]"#);
+    for (arguments, words) in [
+        (&["maps", "--text", "a", "--layer", "99", "-o", "x.safetensors"][..], "there is no layer 99"),
+        (&["maps", "--text", "a", "--head", "L9H99", "-o", "x.safetensors"], "there is no head L9H99"),
+        (&["maps", "--text", "a", "--head", "L0H0", "--layer", "0", "-o", "x.safetensors"], "--layer"),
+    ] {
+        let (status, message) = run(arguments).unwrap_err();
+        assert_eq!(status, 2, "{message}");
+        assert!(message.contains(words), "{message}");
+    }
+}
+
+#[test]
+fn maps_have_words_trees_and_names_beside_them() {
+    let (texts, metadata) = maps(&["--text", "The dog left.", "--text", "It slept!"]);
+    assert_eq!(texts.iter().map(|(name, ..)| name.as_str()).collect::<Vec<_>>(), ["attentions.0", "attentions.1"]);
+    assert_eq!(metadata["words.0"], r#"["The","dog","left","."]"#);
+    assert_eq!(metadata["words.1"], r#"["It","slept","!"]"#);
+    assert!(!metadata.contains_key("gold_heads.0") && !metadata.contains_key("sentence_id.0"));
+    let folder = tempfile::tempdir().unwrap();
+    let corpus = folder.path().join("two.conllu");
+    let rows = "# sent_id = first\n1\tDogs\t_\t_\t_\t_\t2\tnsubj\t_\t_\n2\tbark\t_\t_\t_\t_\t0\troot\t_\t_\n\n1\tHush\t_\t_\t_\t_\t_\t_\t_\t_\n\n";
+    fs::write(&corpus, rows).unwrap();
+    let (both, metadata) = maps(&["-c", path(&corpus)]);
+    assert_eq!(both.len(), 2);
+    assert_eq!((metadata["words.0"].as_str(), metadata["gold_heads.0"].as_str()), (r#"["Dogs","bark"]"#, "[1,null]"));
+    assert_eq!(
+        (metadata["relations.0"].as_str(), metadata["sentence_id.0"].as_str()),
+        (r#"["nsubj","root"]"#, "first")
+    );
+    assert_eq!(metadata["gold_heads.1"], "[null]");
+    assert!(!metadata.contains_key("sentence_id.1"));
+    assert_eq!(maps(&["-c", path(&corpus), "--limit", "1"]).0.len(), 1);
+}
