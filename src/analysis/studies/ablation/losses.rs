@@ -47,14 +47,14 @@ pub struct LossesWithout {
 
 /// A sequence as these sums see it.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct LossState {
     block: usize,
     turn: Option<usize>,
     /// The positions that are scored, ascending, with the true tokens.
     truths: Vec<(usize, u32)>,
 }
 
-impl SequenceState {
+impl LossState {
     /// Whether there is anything to score.
     pub fn looks(&self) -> bool {
         !self.truths.is_empty()
@@ -102,18 +102,18 @@ impl LossesWithout {
     }
 
     /// Counts a sequence.
-    pub fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    pub fn begin(&mut self, sequence: &Sequence) -> LossState {
         let block = block_of(sequence.family.number);
         let truths: Vec<_> =
             sequence.predictions.iter().filter_map(|token| Some((token.position, token.truth?))).collect();
         let losses = &mut self.blocks[block];
         losses.tokens += truths.len() as u64;
         losses.sentences += u64::from(sequence.family.is_first && !truths.is_empty());
-        SequenceState { block, turn: None, truths }
+        LossState { block, turn: None, truths }
     }
 
     /// Adds the loss at a position, if that is scored.
-    pub fn logits(&mut self, begun: &SequenceState, position: usize, logits: &[f32]) {
+    pub fn logits(&mut self, begun: &LossState, position: usize, logits: &[f32]) {
         let Ok(at) = begun.truths.binary_search_by_key(&position, |&(position, _)| position) else { return };
         let losses = &mut self.blocks[begun.block];
         let sum = match begun.turn {

@@ -64,7 +64,7 @@ impl UseSums {
 
 /// A sequence as these sums see it.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct ArcUseState {
     block: usize,
     /// The tokens of each word.
     words: Vec<Range<usize>>,
@@ -108,13 +108,13 @@ fn nearest_weight(attention: &WordAttention, query: usize, partner: usize) -> Op
 }
 
 impl Sums for UseSums {
-    type SequenceState = SequenceState;
+    type SequenceState = ArcUseState;
 
     fn needs(&self) -> Needs {
         Needs::ATTENTION
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> ArcUseState {
         let block = block_of(sequence.family.number);
         let tree = sequence.tree.as_deref().unwrap_or_default();
         let hidden = || sequence.predictions.iter().filter(|token| token.shown != Shown::Itself);
@@ -133,14 +133,14 @@ impl Sums for UseSums {
             }
         }
         let words = if arcs.is_empty() { Vec::new() } else { sequence.words.clone() };
-        SequenceState { block, words, arcs }
+        ArcUseState { block, words, arcs }
     }
 
-    fn looks(begun: &SequenceState) -> bool {
+    fn looks(begun: &ArcUseState) -> bool {
         !begun.arcs.is_empty()
     }
 
-    fn head(&mut self, begun: &mut SequenceState, lent: &mut HeadInput<'_>) {
+    fn head(&mut self, begun: &mut ArcUseState, lent: &mut HeadInput<'_>) {
         let place = self.grid.index(lent.view.layer, lent.view.head);
         for arc in begun.arcs.iter_mut().filter(|arc| self.claims[arc.claim].place == place) {
             arc.other = nearest_weight(lent.words(self.from), arc.query, arc.partner);
@@ -152,7 +152,7 @@ impl Sums for UseSums {
     }
 
     /// Two for each arc: without the weight to the partner, then without that to the other word.
-    fn trials(&mut self, begun: &mut SequenceState) -> Vec<PatchedRun> {
+    fn trials(&mut self, begun: &mut ArcUseState) -> Vec<PatchedRun> {
         let mut trials = Vec::new();
         for Arc { claim, query, partner, other, truths } in &begun.arcs {
             let other = other.expect("its head was shown, and there is a third word");
@@ -168,7 +168,7 @@ impl Sums for UseSums {
         trials
     }
 
-    fn tried(&mut self, begun: &mut SequenceState, number: usize, position: usize, logits: &[f32]) {
+    fn tried(&mut self, begun: &mut ArcUseState, number: usize, position: usize, logits: &[f32]) {
         let Arc { claim, truths, .. } = &begun.arcs[number / 2];
         let truth = truths.iter().find(|(at, _)| *at == position).expect("a position that was asked for").1;
         let cuts = &mut self.blocks[begun.block][*claim];

@@ -69,7 +69,7 @@ impl Changes for EffectSums {
 }
 
 impl Sums for EffectSums {
-    type SequenceState = (losses::SequenceState, bool);
+    type SequenceState = (losses::LossState, bool);
 
     fn needs(&self) -> Needs {
         Needs { logits: true, ..Needs::default() }
@@ -172,7 +172,7 @@ impl Changes for DriftSums {
 
 /// A sequence as the drift sees it.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct ClusterDriftState {
     block: usize,
     turn: Option<usize>,
     /// The tokens of text; none where there are no clusters.
@@ -181,7 +181,7 @@ pub struct SequenceState {
 }
 
 impl Sums for DriftSums {
-    type SequenceState = SequenceState;
+    type SequenceState = ClusterDriftState;
 
     fn needs(&self) -> Needs {
         Needs { hidden_states: true, ..Needs::default() }
@@ -191,16 +191,16 @@ impl Sums for DriftSums {
         self.conditions = known.conditions;
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> ClusterDriftState {
         let block = block_of(sequence.family.number);
         let text: Vec<usize> = if self.clusters.is_empty() { Vec::new() } else { sequence.text_places().collect() };
         let moved = &mut self.blocks[block];
         moved.tokens += text.len() as u64;
         moved.sentences += u64::from(sequence.family.is_first && !text.is_empty());
-        SequenceState { block, turn: None, text, whole: drifts::States::default() }
+        ClusterDriftState { block, turn: None, text, whole: drifts::States::default() }
     }
 
-    fn looks(begun: &SequenceState) -> bool {
+    fn looks(begun: &ClusterDriftState) -> bool {
         !begun.text.is_empty()
     }
 
@@ -208,13 +208,13 @@ impl Sums for DriftSums {
         self.turns.clone()
     }
 
-    fn turn(&mut self, begun: &mut SequenceState, number: usize) {
+    fn turn(&mut self, begun: &mut ClusterDriftState, number: usize) {
         begun.turn = Some(number);
     }
 
-    fn head(&mut self, _: &mut SequenceState, _: &mut HeadInput<'_>) {}
+    fn head(&mut self, _: &mut ClusterDriftState, _: &mut HeadInput<'_>) {}
 
-    fn hidden_states(&mut self, begun: &mut SequenceState, layer: usize, states: Rows<'_>) {
+    fn hidden_states(&mut self, begun: &mut ClusterDriftState, layer: usize, states: Rows<'_>) {
         if layer != self.grid.layers || begun.text.is_empty() {
             return;
         }

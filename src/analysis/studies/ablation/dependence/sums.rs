@@ -79,7 +79,7 @@ impl DependenceSums {
 
 /// A sequence as these sums see it.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct DependenceState {
     block: usize,
     /// The turn, of those that these sums ask for; `None` in the first, with all heads.
     turn: Option<usize>,
@@ -110,13 +110,13 @@ pub fn squared_hellinger(roots: &[f32], row: &[f32]) -> f64 {
 }
 
 impl Sums for DependenceSums {
-    type SequenceState = SequenceState;
+    type SequenceState = DependenceState;
 
     fn begin_pass(&mut self, known: &Beforehand) {
         self.conditions = known.conditions;
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> DependenceState {
         let block = block_of(sequence.family.number);
         // Where no head comes after another there is nothing to see.
         let edges = Edges(self.grid).count();
@@ -127,10 +127,10 @@ impl Sums for DependenceSums {
             sums.sentences += u64::from(sequence.family.is_first);
             sums.edges.resize(edges, ExactSum::default());
         }
-        SequenceState { block, turn: None, roots: Roots::of(rows) }
+        DependenceState { block, turn: None, roots: Roots::of(rows) }
     }
 
-    fn looks(begun: &SequenceState) -> bool {
+    fn looks(begun: &DependenceState) -> bool {
         !begun.roots.rows.is_empty()
     }
 
@@ -140,11 +140,11 @@ impl Sums for DependenceSums {
         each_head(self.grid).take(layers.saturating_sub(1) * heads).collect()
     }
 
-    fn turn(&mut self, begun: &mut SequenceState, number: usize) {
+    fn turn(&mut self, begun: &mut DependenceState, number: usize) {
         begun.turn = Some(number);
     }
 
-    fn head(&mut self, begun: &mut SequenceState, lent: &mut HeadInput<'_>) {
+    fn head(&mut self, begun: &mut DependenceState, lent: &mut HeadInput<'_>) {
         let attention = lent.attention();
         let target = HeadPlace { layer: attention.layer, head: attention.head };
         if target.layer == 0 || begun.roots.rows.is_empty() {

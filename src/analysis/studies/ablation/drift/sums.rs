@@ -67,7 +67,7 @@ impl DriftSums {
 
 /// A sequence as these sums see it.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct DriftState {
     block: usize,
     /// The turn, of those that these sums ask for; `None` in the first, with all heads.
     turn: Option<usize>,
@@ -78,7 +78,7 @@ pub struct SequenceState {
 }
 
 impl Sums for DriftSums {
-    type SequenceState = SequenceState;
+    type SequenceState = DriftState;
 
     fn needs(&self) -> Needs {
         Needs { hidden_states: true, ..Needs::default() }
@@ -88,7 +88,7 @@ impl Sums for DriftSums {
         self.conditions = known.conditions;
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> DriftState {
         let block = block_of(sequence.family.number);
         let text: Vec<usize> = sequence.text_places().collect();
         if !text.is_empty() {
@@ -97,10 +97,10 @@ impl Sums for DriftSums {
             sums.sequences += 1;
             sums.sentences += u64::from(sequence.family.is_first);
         }
-        SequenceState { block, turn: None, text, whole: States::default() }
+        DriftState { block, turn: None, text, whole: States::default() }
     }
 
-    fn looks(begun: &SequenceState) -> bool {
+    fn looks(begun: &DriftState) -> bool {
         !begun.text.is_empty()
     }
 
@@ -108,13 +108,13 @@ impl Sums for DriftSums {
         each_head_and_all(self.grid)
     }
 
-    fn turn(&mut self, begun: &mut SequenceState, number: usize) {
+    fn turn(&mut self, begun: &mut DriftState, number: usize) {
         begun.turn = Some(number);
     }
 
-    fn head(&mut self, _: &mut SequenceState, _: &mut HeadInput<'_>) {}
+    fn head(&mut self, _: &mut DriftState, _: &mut HeadInput<'_>) {}
 
-    fn hidden_states(&mut self, begun: &mut SequenceState, layer: usize, states: Rows<'_>) {
+    fn hidden_states(&mut self, begun: &mut DriftState, layer: usize, states: Rows<'_>) {
         if layer != self.grid.layers || begun.text.is_empty() {
             return;
         }

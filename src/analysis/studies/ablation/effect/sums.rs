@@ -127,7 +127,7 @@ impl EffectSums {
 
 /// A sequence as these sums see it.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct EffectState {
     block: usize,
     /// The turn, of those that [`EffectSums`] asks for; `None` in the first, with all heads.
     turn: Option<usize>,
@@ -157,7 +157,7 @@ fn groups(sequence: &Sequence, word: usize) -> Vec<Group> {
 }
 
 impl Sums for EffectSums {
-    type SequenceState = SequenceState;
+    type SequenceState = EffectState;
 
     fn needs(&self) -> Needs {
         Needs { logits: true, ..Needs::default() }
@@ -168,7 +168,7 @@ impl Sums for EffectSums {
         self.chosen.clone_from(&known.chosen);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> EffectState {
         let block = block_of(sequence.family.number);
         let score = |&PredictedToken { position, word, truth, .. }: &PredictedToken| {
             truth.map(|truth| Scored { position, truth, groups: groups(sequence, word) })
@@ -183,10 +183,10 @@ impl Sums for EffectSums {
                 sums.get_mut(group).expect("it was entered").sentences += 1;
             }
         }
-        SequenceState { block, turn: None, scored }
+        EffectState { block, turn: None, scored }
     }
 
-    fn looks(begun: &SequenceState) -> bool {
+    fn looks(begun: &EffectState) -> bool {
         !begun.scored.is_empty()
     }
 
@@ -194,13 +194,13 @@ impl Sums for EffectSums {
         each_head_and_all(self.grid)
     }
 
-    fn turn(&mut self, begun: &mut SequenceState, number: usize) {
+    fn turn(&mut self, begun: &mut EffectState, number: usize) {
         begun.turn = Some(number);
     }
 
-    fn head(&mut self, _: &mut SequenceState, _: &mut HeadInput<'_>) {}
+    fn head(&mut self, _: &mut EffectState, _: &mut HeadInput<'_>) {}
 
-    fn logits(&mut self, begun: &mut SequenceState, position: usize, logits: &[f32]) {
+    fn logits(&mut self, begun: &mut EffectState, position: usize, logits: &[f32]) {
         let Ok(at) = begun.scored.binary_search_by_key(&position, |scored| scored.position) else { return };
         let Scored { truth, groups, .. } = &begun.scored[at];
         let loss = surprisal(logits, *truth);

@@ -4,16 +4,14 @@ use super::sums::Derivatives;
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
-/// A metric of the derivatives of a block, or of all of them, and of a head by its place; without one it is chance.
-pub type Ratio = fn(&Derivatives, Option<usize>) -> Fraction;
-
 /// Every metric of the table.
 pub fn values(sums: &Derivatives, head: Option<usize>) -> Vec<Fraction> {
     METRICS.iter().map(|metric| (metric.value)(sums, head)).collect()
 }
 
-/// All metrics of derivatives, in the order of the report.
-pub const METRICS: &[Metric<Ratio>] = &[
+/// All metrics of derivatives, in the order of the report. A value is made of the sums of a block, or of all of them, and
+/// of the place of a head, `None` for chance.
+pub const METRICS: &[Metric<fn(&Derivatives, Option<usize>) -> Fraction>] = &[
     Metric {
         explanation: Explanation {
             name: "gradient_importance",

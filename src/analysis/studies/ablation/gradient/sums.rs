@@ -74,14 +74,14 @@ impl GradientSums {
 
 /// A sequence as these sums see it.
 #[derive(Clone, Copy, Debug)]
-pub struct SequenceState {
+pub struct GradientState {
     block: usize,
     /// Masked tokens that are scored.
     tokens: usize,
 }
 
 impl Sums for GradientSums {
-    type SequenceState = SequenceState;
+    type SequenceState = GradientState;
 
     fn needs(&self) -> Needs {
         Needs::default()
@@ -91,8 +91,8 @@ impl Sums for GradientSums {
         self.conditions = known.conditions;
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
-        let begun = SequenceState { block: block_of(sequence.family.number), tokens: sequence.targets().count() };
+    fn begin(&mut self, sequence: &Sequence) -> GradientState {
+        let begun = GradientState { block: block_of(sequence.family.number), tokens: sequence.targets().count() };
         if begun.tokens > 0 {
             let sums = &mut self.blocks[begun.block];
             sums.tokens += begun.tokens as u64;
@@ -102,13 +102,13 @@ impl Sums for GradientSums {
         begun
     }
 
-    fn looks(begun: &SequenceState) -> bool {
+    fn looks(begun: &GradientState) -> bool {
         begun.tokens > 0
     }
 
-    fn head(&mut self, _: &mut SequenceState, _: &mut HeadInput<'_>) {}
+    fn head(&mut self, _: &mut GradientState, _: &mut HeadInput<'_>) {}
 
-    fn gradient(&mut self, begun: &mut SequenceState, gradient: &GateGradient) {
+    fn gradient(&mut self, begun: &mut GradientState, gradient: &GateGradient) {
         let Derivatives { loss, sizes, signed, .. } = &mut self.blocks[begun.block];
         *loss += gradient.loss;
         for ((size, signed), derivative) in sizes.iter_mut().zip(signed).zip(&gradient.gates) {

@@ -11,7 +11,7 @@ use crate::passes::observer::{HeadInput, Sums};
 use crate::passes::run::variants::{HeadSet, heads_at};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::studies::ablation::losses::{LossesWithout, SequenceState};
+use crate::studies::ablation::losses::{LossState, LossesWithout};
 use crate::study::upstream::Ranking;
 
 /// The sums of all blocks.
@@ -59,7 +59,7 @@ impl PruningSums {
 }
 
 impl Sums for PruningSums {
-    type SequenceState = SequenceState;
+    type SequenceState = LossState;
 
     fn needs(&self) -> Needs {
         Needs { logits: true, ..Needs::default() }
@@ -69,11 +69,11 @@ impl Sums for PruningSums {
         self.losses.begin_pass(known);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> LossState {
         self.losses.begin(sequence)
     }
 
-    fn looks(begun: &SequenceState) -> bool {
+    fn looks(begun: &LossState) -> bool {
         begun.looks()
     }
 
@@ -81,13 +81,13 @@ impl Sums for PruningSums {
         self.losses.turns().to_vec()
     }
 
-    fn turn(&mut self, begun: &mut SequenceState, number: usize) {
+    fn turn(&mut self, begun: &mut LossState, number: usize) {
         begun.turn(number);
     }
 
-    fn head(&mut self, _: &mut SequenceState, _: &mut HeadInput<'_>) {}
+    fn head(&mut self, _: &mut LossState, _: &mut HeadInput<'_>) {}
 
-    fn logits(&mut self, begun: &mut SequenceState, position: usize, logits: &[f32]) {
+    fn logits(&mut self, begun: &mut LossState, position: usize, logits: &[f32]) {
         self.losses.logits(begun, position, logits);
     }
 

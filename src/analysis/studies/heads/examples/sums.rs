@@ -173,29 +173,29 @@ impl ExampleSums {
 }
 
 /// A sentence that is short enough, and what each aim is in it, `[aims]`.
-pub struct SequenceState {
+pub struct ExampleState {
     sequence: Sequence,
     goals: Vec<Option<Goals>>,
 }
 
 impl Sums for ExampleSums {
-    type SequenceState = Option<SequenceState>;
+    type SequenceState = Option<ExampleState>;
 
-    fn begin(&mut self, sequence: &Sequence) -> Option<SequenceState> {
+    fn begin(&mut self, sequence: &Sequence) -> Option<ExampleState> {
         if !sequence.family.is_first || !(LEAST_WORDS..=MOST_WORDS).contains(&sequence.words.len()) {
             return None;
         }
         self.sentences += 1;
         let goals: Vec<Option<Goals>> = self.aims.iter().map(|aimed| aimed.aim.in_sentence(sequence)).collect();
-        goals.iter().any(Option::is_some).then(|| SequenceState { sequence: sequence.clone(), goals })
+        goals.iter().any(Option::is_some).then(|| ExampleState { sequence: sequence.clone(), goals })
     }
 
-    fn looks(begun: &Option<SequenceState>) -> bool {
+    fn looks(begun: &Option<ExampleState>) -> bool {
         begun.is_some()
     }
 
-    fn head(&mut self, begun: &mut Option<SequenceState>, lent: &mut HeadInput<'_>) {
-        let Some(SequenceState { sequence, goals }) = begun else { return };
+    fn head(&mut self, begun: &mut Option<ExampleState>, lent: &mut HeadInput<'_>) {
+        let Some(ExampleState { sequence, goals }) = begun else { return };
         let (place, view) = (self.grid.index(lent.view.layer, lent.view.head), lent.attention());
         let of_head = self.aims.iter().zip(&mut self.kept).zip(goals).filter(|((aimed, _), _)| aimed.place == place);
         for ((aimed, kept), goals) in of_head {

@@ -104,7 +104,7 @@ impl LikenessSums {
 
 /// A sequence as these sums see it.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct LikenessState {
     block: usize,
     roots: Roots,
     /// Its number among those whose outputs are compared: the first of each family, for a sentence that is there again is no
@@ -132,7 +132,7 @@ fn distances(roots: &[f32], heads: usize) -> Vec<f64> {
 }
 
 impl Sums for LikenessSums {
-    type SequenceState = SequenceState;
+    type SequenceState = LikenessState;
 
     fn needs(&self) -> Needs {
         Needs { values: true, outputs: true, ..Needs::ATTENTION }
@@ -142,7 +142,7 @@ impl Sums for LikenessSums {
         self.weighed = Weighed::new(encoder, self.grid);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> LikenessState {
         let block = block_of(sequence.family.number);
         let rows: Vec<usize> = sequence.text_places().collect();
         if !rows.is_empty() {
@@ -151,15 +151,15 @@ impl Sums for LikenessSums {
         }
         let is_compared = sequence.family.is_first && !rows.is_empty();
         let number = is_compared.then(|| self.outputs.begin(block, rows.len()));
-        SequenceState { block, roots: Roots::of(rows), number, layer: LayerSums::default() }
+        LikenessState { block, roots: Roots::of(rows), number, layer: LayerSums::default() }
     }
 
-    fn looks(begun: &SequenceState) -> bool {
+    fn looks(begun: &LikenessState) -> bool {
         !begun.roots.rows.is_empty()
     }
 
-    fn head(&mut self, begun: &mut SequenceState, lent: &mut HeadInput<'_>) {
-        let SequenceState { block, roots, number, layer } = begun;
+    fn head(&mut self, begun: &mut LikenessState, lent: &mut HeadInput<'_>) {
+        let LikenessState { block, roots, number, layer } = begun;
         if roots.rows.is_empty() {
             return;
         }
@@ -176,8 +176,8 @@ impl Sums for LikenessSums {
         }
     }
 
-    fn end(&mut self, begun: SequenceState) {
-        let SequenceState { block, roots, .. } = begun;
+    fn end(&mut self, begun: LikenessState) {
+        let LikenessState { block, roots, .. } = begun;
         if !roots.values().is_empty() {
             let distances = distances(roots.values(), self.grid.count());
             self.add_distances(block, 0, &distances);

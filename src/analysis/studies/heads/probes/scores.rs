@@ -154,13 +154,13 @@ impl ProbeScores {
 
 /// A sequence as these sums see it.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct ScoringState {
     number: usize,
     words: Vec<Placed>,
 }
 
 impl Sums for ProbeScores {
-    type SequenceState = SequenceState;
+    type SequenceState = ScoringState;
 
     fn needs(&self) -> Needs {
         Needs { contexts: true, hidden_states: true, ..Needs::default() }
@@ -170,13 +170,13 @@ impl Sums for ProbeScores {
         self.at_work.embeddings.clone_from(&known.embeddings);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> ScoringState {
         let Self { blocks, at_work, .. } = self;
         let AtWork { probes, embeddings, pack, words: known, .. } = at_work;
         let (number, block, fold) = (pack.begin(), block_of(sequence.family.number), fold_of(sequence.family.number));
         let mut words = Vec::new();
         let Some(trained) = probes.folds.as_ref().map(|folds| &folds[1 - fold]) else {
-            return SequenceState { number, words };
+            return ScoringState { number, words };
         };
         let mut seen = vec![false; probes.tasks.len()];
         for (word, tokens) in sequence.words.iter().enumerate() {
@@ -207,20 +207,20 @@ impl Sums for ProbeScores {
         for (hits, _) in blocks[block].iter_mut().zip(seen).filter(|(_, seen)| *seen) {
             hits.sentences += u64::from(sequence.family.is_first);
         }
-        SequenceState { number, words }
+        ScoringState { number, words }
     }
 
-    fn looks(begun: &SequenceState) -> bool {
+    fn looks(begun: &ScoringState) -> bool {
         !begun.words.is_empty()
     }
 
-    fn hidden_states(&mut self, begun: &mut SequenceState, layer: usize, states: Rows<'_>) {
+    fn hidden_states(&mut self, begun: &mut ScoringState, layer: usize, states: Rows<'_>) {
         if layer < self.grid.layers {
             self.at_work.pack.input(&begun.words, states);
         }
     }
 
-    fn head(&mut self, begun: &mut SequenceState, lent: &mut HeadInput<'_>) {
+    fn head(&mut self, begun: &mut ScoringState, lent: &mut HeadInput<'_>) {
         let (layer, head, heads) = (lent.view.layer, lent.view.head, self.grid.heads);
         if let Some(context) = lent.view.context {
             self.at_work.pack.context(&begun.words, (head, heads), context);
@@ -230,7 +230,7 @@ impl Sums for ProbeScores {
         }
     }
 
-    fn end(&mut self, _: SequenceState) {
+    fn end(&mut self, _: ScoringState) {
         if self.at_work.pack.end() {
             mem::take(&mut self.at_work.words);
         }

@@ -258,13 +258,13 @@ fn sum_of<'a>(words: &[At], width: usize, rows: impl Fn(&At) -> (&'a Vec<f32>, u
 
 /// A sequence as these sums see it.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct ProbeState {
     number: usize,
     words: Vec<Placed>,
 }
 
 impl Sums for ProbeSums {
-    type SequenceState = SequenceState;
+    type SequenceState = ProbeState;
 
     fn needs(&self) -> Needs {
         Needs { contexts: true, hidden_states: true, ..Needs::default() }
@@ -274,7 +274,7 @@ impl Sums for ProbeSums {
         self.at_work.embeddings.clone_from(&known.embeddings);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> ProbeState {
         let Self { tasks, folds, at_work, .. } = self;
         let AtWork { embeddings, pack, classes: of_classes, buckets, .. } = at_work;
         let (number, fold) = (pack.begin(), fold_of(sequence.family.number));
@@ -302,20 +302,20 @@ impl Sums for ProbeSums {
             }
             words.push(Placed { at, tokens: tokens.clone() });
         }
-        SequenceState { number, words }
+        ProbeState { number, words }
     }
 
-    fn looks(begun: &SequenceState) -> bool {
+    fn looks(begun: &ProbeState) -> bool {
         !begun.words.is_empty()
     }
 
-    fn hidden_states(&mut self, begun: &mut SequenceState, layer: usize, states: Rows<'_>) {
+    fn hidden_states(&mut self, begun: &mut ProbeState, layer: usize, states: Rows<'_>) {
         if layer < self.grid.layers {
             self.at_work.pack.input(&begun.words, states);
         }
     }
 
-    fn head(&mut self, begun: &mut SequenceState, lent: &mut HeadInput<'_>) {
+    fn head(&mut self, begun: &mut ProbeState, lent: &mut HeadInput<'_>) {
         let (layer, head, heads) = (lent.view.layer, lent.view.head, self.grid.heads);
         if let Some(context) = lent.view.context {
             self.at_work.pack.context(&begun.words, (head, heads), context);
@@ -325,7 +325,7 @@ impl Sums for ProbeSums {
         }
     }
 
-    fn end(&mut self, _: SequenceState) {
+    fn end(&mut self, _: ProbeState) {
         if self.at_work.pack.end() {
             self.at_work.classes.clear();
             self.at_work.buckets.clear();

@@ -86,23 +86,23 @@ impl AttentionSums {
 
 /// A sequence as the token level sees it.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct AttentionState {
     block: usize,
     roles: TokenRoles,
 }
 
 impl Sums for AttentionSums {
-    type SequenceState = SequenceState;
+    type SequenceState = AttentionState;
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> AttentionState {
         let (block, roles) = (block_of(sequence.family.number), TokenRoles::new(sequence));
         let sums = &mut self.blocks[block];
         sums.exposure.add(&roles);
         sums.uniform.add(&tokens::observe(&roles, self.uniform.view(sequence.ids.len()), &mut self.row));
-        SequenceState { block, roles }
+        AttentionState { block, roles }
     }
 
-    fn head(&mut self, begun: &mut SequenceState, lent: &mut HeadInput<'_>) {
+    fn head(&mut self, begun: &mut AttentionState, lent: &mut HeadInput<'_>) {
         let view = lent.attention();
         let head = self.grid.index(view.layer, view.head);
         self.blocks[begun.block].heads[head].add(&tokens::observe(&begun.roles, view, &mut self.row));

@@ -99,15 +99,15 @@ impl CoreferenceSums {
 
 /// A window as these sums see it.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct CoreferenceState {
     block: usize,
     window: Window,
 }
 
 impl Sums for CoreferenceSums {
-    type SequenceState = SequenceState;
+    type SequenceState = CoreferenceState;
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> CoreferenceState {
         let window = Window::of(sequence);
         let Met { windows, mentions, headless, unmatched, unscored } = &mut self.met;
         *windows += 1;
@@ -128,14 +128,14 @@ impl Sums for CoreferenceSums {
             }
             sums.windows += u64::from(sums.anaphors > before && sequence.family.is_first);
         }
-        SequenceState { block, window }
+        CoreferenceState { block, window }
     }
 
-    fn looks(SequenceState { window, .. }: &SequenceState) -> bool {
+    fn looks(CoreferenceState { window, .. }: &CoreferenceState) -> bool {
         !window.anaphors.is_empty()
     }
 
-    fn head(&mut self, SequenceState { block, window }: &mut SequenceState, lent: &mut HeadInput<'_>) {
+    fn head(&mut self, CoreferenceState { block, window }: &mut CoreferenceState, lent: &mut HeadInput<'_>) {
         if window.anaphors.is_empty() {
             return;
         }

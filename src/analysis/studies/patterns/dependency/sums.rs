@@ -122,16 +122,16 @@ fn at(block: &mut Vec<RelationSums>, place: usize) -> &mut RelationSums {
 
 /// The block and the scored arcs of a sequence.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct DependencyState {
     block: usize,
     is_first: bool,
     arcs: Vec<ScoredArc>,
 }
 
 impl Sums for DependencySums {
-    type SequenceState = SequenceState;
+    type SequenceState = DependencyState;
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> DependencyState {
         let (relations, heads) = (&mut self.relations, self.grid.count());
         let tree = sequence.tree.as_deref().unwrap_or_default();
         let arcs = scored_arcs(tree, &sequence.annotations, |name| place(relations, name));
@@ -152,10 +152,10 @@ impl Sums for DependencySums {
                 }
             }
         }
-        SequenceState { block, is_first, arcs }
+        DependencyState { block, is_first, arcs }
     }
 
-    fn head(&mut self, SequenceState { block, is_first, arcs }: &mut SequenceState, lent: &mut HeadInput<'_>) {
+    fn head(&mut self, DependencyState { block, is_first, arcs }: &mut DependencyState, lent: &mut HeadInput<'_>) {
         if arcs.is_empty() {
             return;
         }

@@ -15,7 +15,7 @@ use crate::stats::exact::{Component, ExactSum, add_each};
 
 /// What the metrics rest on: it depends on the sentences, not on the head.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Exposure {
+pub struct NormExposure {
     /// Text queries.
     pub queries: u64,
     /// Sentences with any.
@@ -32,7 +32,7 @@ pub struct Exposure {
     pub sinks: [u64; SINK_KINDS],
 }
 
-impl Exposure {
+impl NormExposure {
     fn add(&mut self, roles: &TokenRoles) {
         let (queries, offset_queries) = (roles.queries().count() as u64, roles.offset_queries());
         self.queries += queries;
@@ -65,7 +65,7 @@ impl Exposure {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NormBlock {
     /// What the metrics rest on.
-    pub exposure: Exposure,
+    pub exposure: NormExposure,
     /// The sums of each head; `[layers * heads]`.
     pub heads: Vec<NormSums<ExactSum>>,
     /// `[layers * heads, VECTORS, head_dim]`; empty as long as no head was seen.
@@ -137,25 +137,25 @@ impl AllNorms {
 
 /// A sequence as this study sees it.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct NormState {
     block: usize,
     roles: TokenRoles,
 }
 
 impl Sums for AllNorms {
-    type SequenceState = SequenceState;
+    type SequenceState = NormState;
 
     fn needs(&self) -> Needs {
         Needs { values: true, value_norms: true, outputs: true, ..Needs::ATTENTION }
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> NormState {
         let (block, roles) = (block_of(sequence.family.number), TokenRoles::new(sequence));
         self.blocks[block].exposure.add(&roles);
-        SequenceState { block, roles }
+        NormState { block, roles }
     }
 
-    fn head(&mut self, begun: &mut SequenceState, lent: &mut HeadInput<'_>) {
+    fn head(&mut self, begun: &mut NormState, lent: &mut HeadInput<'_>) {
         let head = Written::new(&lent.view);
         let place = self.grid.index(lent.view.layer, lent.view.head);
         if self.grams[place].is_empty() {

@@ -19,10 +19,7 @@ use sums::{TreeCounts, TreeSums};
 /// How much of the gold tree is in each head's attention.
 pub struct Trees;
 
-/// A cell: of the counts of a block, of the head at a place.
-type Ratio = fn(&TreeCounts, usize) -> Fraction;
-
-const METRICS: &[Metric<Ratio>] = &[Metric {
+const METRICS: &[Metric<fn(&TreeCounts, usize) -> Fraction>] = &[Metric {
     explanation: Explanation {
         name: "uuas",
         measures: "How much of the undirected gold tree is in the maximum spanning tree of the head's attention.",

@@ -61,25 +61,25 @@ impl TreeSums {
 
 /// The block and the gold edges of a sequence.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct TreeState {
     block: usize,
     gold: GoldEdges,
 }
 
 impl Sums for TreeSums {
-    type SequenceState = SequenceState;
+    type SequenceState = TreeState;
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> TreeState {
         let gold = GoldEdges::new(sequence.tree.as_deref().unwrap_or_default());
         let block = block_of(sequence.family.number);
         let counts = &mut self.blocks[block];
         counts.edges += gold.count();
         counts.sentences += u64::from(gold.count() > 0 && sequence.family.is_first);
         counts.chain_hits += gold.in_chain();
-        SequenceState { block, gold }
+        TreeState { block, gold }
     }
 
-    fn head(&mut self, SequenceState { block, gold }: &mut SequenceState, lent: &mut HeadInput<'_>) {
+    fn head(&mut self, TreeState { block, gold }: &mut TreeState, lent: &mut HeadInput<'_>) {
         if gold.count() == 0 {
             return;
         }
