@@ -25,7 +25,7 @@ fn mean(drift: Option<&Drift>, eligible: u64) -> Fraction {
 }
 
 const CHANCE: &str = "0: nothing moves";
-const CAVEATS: &str = "How far is not how much it matters: what moves may be read by nobody. DuplicateArcs heads make up for some of it. \
+const CAVEATS: &str = "How far is not how much it matters: what moves may be read by nobody. Later heads make up for some of it. \
     It depends on what stands for the head (`settings.ablation`).";
 
 /// A metric of the drifts of a block, or of all blocks, and of the place of a head, `None` for chance.
