@@ -60,10 +60,10 @@ impl Changes for EffectSums {
     }
 
     fn without(&self, places: &[usize]) -> PerBlock {
-        let turn = self.losses.turn_without(places);
+        let variant = self.losses.variant_without(places);
         std::array::from_fn(|block| {
             let losses = &self.losses.blocks()[block];
-            losses.without[turn].value() - losses.whole.value()
+            losses.without[variant].value() - losses.whole.value()
         })
     }
 }
@@ -83,22 +83,22 @@ impl Sums for EffectSums {
         (self.losses.begin(sequence), !self.clusters.is_empty())
     }
 
-    fn looks((begun, there_are_clusters): &Self::SequenceState) -> bool {
-        *there_are_clusters && begun.looks()
+    fn is_relevant((state, there_are_clusters): &Self::SequenceState) -> bool {
+        *there_are_clusters && state.is_relevant()
     }
 
-    fn turns(&self) -> Vec<HeadSet> {
-        self.losses.turns().to_vec()
+    fn variants(&self) -> Vec<HeadSet> {
+        self.losses.variants().to_vec()
     }
 
-    fn turn(&mut self, (begun, _): &mut Self::SequenceState, number: usize) {
-        begun.turn(number);
+    fn begin_variant(&mut self, (state, _): &mut Self::SequenceState, number: usize) {
+        state.begin_variant(number);
     }
 
     fn head(&mut self, _: &mut Self::SequenceState, _: &mut HeadInput<'_>) {}
 
-    fn logits(&mut self, (begun, _): &mut Self::SequenceState, position: usize, logits: &[f32]) {
-        self.losses.logits(begun, position, logits);
+    fn logits(&mut self, (state, _): &mut Self::SequenceState, position: usize, logits: &[f32]) {
+        self.losses.logits(state, position, logits);
     }
 
     fn merge(&mut self, other: &Self) {
@@ -117,7 +117,7 @@ pub struct Moved {
     pub tokens: u64,
     /// Sentences with any, the first of each family alone.
     pub sentences: u64,
-    /// In each turn, without its heads; `[turns]`.
+    /// The sums of each variant, without its heads; `[variants]`.
     pub without: Vec<drifts::Drifts>,
 }
 
@@ -137,15 +137,15 @@ pub struct DriftSums {
     conditions: Conditions,
     blocks: Blocks<Moved>,
     /// The sets of heads that are removed, ascending.
-    turns: Vec<HeadSet>,
+    variants: Vec<HeadSet>,
 }
 
 impl DriftSums {
     /// Empty sums of a model with `grid` heads, without these clusters.
     pub fn new(grid: HeadGrid, clusters: Vec<Vec<usize>>) -> Self {
-        let turns: Vec<HeadSet> = sets(grid, &clusters).into_iter().collect();
-        let empty = Moved { without: vec![drifts::Drifts::default(); turns.len()], ..Moved::default() };
-        Self { grid, clusters, conditions: Conditions::default(), blocks: Blocks::new(empty), turns }
+        let variants: Vec<HeadSet> = sets(grid, &clusters).into_iter().collect();
+        let empty = Moved { without: vec![drifts::Drifts::default(); variants.len()], ..Moved::default() };
+        Self { grid, clusters, conditions: Conditions::default(), blocks: Blocks::new(empty), variants }
     }
 
     /// The sums of each block.
@@ -164,8 +164,8 @@ impl Changes for DriftSums {
     }
 
     fn without(&self, places: &[usize]) -> PerBlock {
-        let turn = self.turns.binary_search(&heads_at(self.grid, places)).expect("a turn of these sums");
-        let moved: [f64; BLOCKS] = std::array::from_fn(|block| self.blocks[block].without[turn].output.sum.value());
+        let variant = self.variants.binary_search(&heads_at(self.grid, places)).expect("a turn of these sums");
+        let moved: [f64; BLOCKS] = std::array::from_fn(|block| self.blocks[block].without[variant].output.sum.value());
         moved
     }
 }
@@ -174,7 +174,7 @@ impl Changes for DriftSums {
 #[derive(Debug)]
 pub struct ClusterDriftState {
     block: usize,
-    turn: Option<usize>,
+    variant: Option<usize>,
     /// The tokens of text; none where there are no clusters.
     text: Vec<usize>,
     whole: drifts::States,
@@ -197,39 +197,39 @@ impl Sums for DriftSums {
         let moved = &mut self.blocks[block];
         moved.tokens += text.len() as u64;
         moved.sentences += u64::from(sequence.family.is_first && !text.is_empty());
-        ClusterDriftState { block, turn: None, text, whole: drifts::States::default() }
+        ClusterDriftState { block, variant: None, text, whole: drifts::States::default() }
     }
 
-    fn looks(begun: &ClusterDriftState) -> bool {
-        !begun.text.is_empty()
+    fn is_relevant(state: &ClusterDriftState) -> bool {
+        !state.text.is_empty()
     }
 
-    fn turns(&self) -> Vec<HeadSet> {
-        self.turns.clone()
+    fn variants(&self) -> Vec<HeadSet> {
+        self.variants.clone()
     }
 
-    fn turn(&mut self, begun: &mut ClusterDriftState, number: usize) {
-        begun.turn = Some(number);
+    fn begin_variant(&mut self, state: &mut ClusterDriftState, number: usize) {
+        state.variant = Some(number);
     }
 
     fn head(&mut self, _: &mut ClusterDriftState, _: &mut HeadInput<'_>) {}
 
-    fn hidden_states(&mut self, begun: &mut ClusterDriftState, layer: usize, states: Rows<'_>) {
-        if layer != self.grid.layers || begun.text.is_empty() {
+    fn hidden_states(&mut self, state: &mut ClusterDriftState, layer: usize, states: Rows<'_>) {
+        if layer != self.grid.layers || state.text.is_empty() {
             return;
         }
-        let seen = drifts::States::new(states, &begun.text);
-        match begun.turn {
-            None => begun.whole = seen,
-            Some(turn) => {
-                let drifts = seen.drifts(&begun.whole, states.width());
-                self.blocks[begun.block].without[turn].merge(&drifts);
+        let seen = drifts::States::new(states, &state.text);
+        match state.variant {
+            None => state.whole = seen,
+            Some(variant) => {
+                let drifts = seen.drifts(&state.whole, states.width());
+                self.blocks[state.block].without[variant].merge(&drifts);
             }
         }
     }
 
     fn merge(&mut self, other: &Self) {
-        assert_eq!((self.grid, &self.turns), (other.grid, &other.turns), "sums of one analysis");
+        assert_eq!((self.grid, &self.variants), (other.grid, &other.variants), "sums of one analysis");
         self.conditions = self.conditions.or(other.conditions);
         self.blocks.merge(&other.blocks);
     }
@@ -237,7 +237,7 @@ impl Sums for DriftSums {
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
         self.grid == grid
             && are_clusters(&self.clusters, grid)
-            && self.turns.iter().eq(&sets(grid, &self.clusters))
-            && self.blocks.fit(|moved| moved.without.len() == self.turns.len())
+            && self.variants.iter().eq(&sets(grid, &self.clusters))
+            && self.blocks.fit(|moved| moved.without.len() == self.variants.len())
     }
 }

@@ -65,12 +65,12 @@ impl DriftSums {
     }
 }
 
-/// A sequence as these sums see it.
+/// The state of a sequence.
 #[derive(Debug)]
 pub struct DriftState {
     block: usize,
-    /// The turn, of those that these sums ask for; `None` in the first, with all heads.
-    turn: Option<usize>,
+    /// The variant of these sums that runs; `None` in the baseline, with all heads.
+    variant: Option<usize>,
     /// The tokens of text.
     text: Vec<usize>,
     /// Its last hidden states with all heads, once they were shown.
@@ -97,38 +97,38 @@ impl Sums for DriftSums {
             sums.sequences += 1;
             sums.sentences += u64::from(sequence.family.is_first);
         }
-        DriftState { block, turn: None, text, whole: States::default() }
+        DriftState { block, variant: None, text, whole: States::default() }
     }
 
-    fn looks(begun: &DriftState) -> bool {
-        !begun.text.is_empty()
+    fn is_relevant(state: &DriftState) -> bool {
+        !state.text.is_empty()
     }
 
-    fn turns(&self) -> Vec<HeadSet> {
+    fn variants(&self) -> Vec<HeadSet> {
         each_head_and_all(self.grid)
     }
 
-    fn turn(&mut self, begun: &mut DriftState, number: usize) {
-        begun.turn = Some(number);
+    fn begin_variant(&mut self, state: &mut DriftState, number: usize) {
+        state.variant = Some(number);
     }
 
     fn head(&mut self, _: &mut DriftState, _: &mut HeadInput<'_>) {}
 
-    fn hidden_states(&mut self, begun: &mut DriftState, layer: usize, states: Rows<'_>) {
-        if layer != self.grid.layers || begun.text.is_empty() {
+    fn hidden_states(&mut self, state: &mut DriftState, layer: usize, states: Rows<'_>) {
+        if layer != self.grid.layers || state.text.is_empty() {
             return;
         }
-        let seen = States::new(states, &begun.text);
-        let sums = &mut self.blocks[begun.block];
-        let Some(turn) = begun.turn else {
-            begun.whole = seen;
+        let seen = States::new(states, &state.text);
+        let sums = &mut self.blocks[state.block];
+        let Some(variant) = state.variant else {
+            state.whole = seen;
             return;
         };
-        let drifts = seen.drifts(&begun.whole, states.width());
-        if let Some(without) = sums.without.get_mut(turn) {
+        let drifts = seen.drifts(&state.whole, states.width());
+        if let Some(without) = sums.without.get_mut(variant) {
             without.merge(&drifts);
         }
-        if turn == without_any(self.grid) {
+        if variant == without_any(self.grid) {
             sums.bare.merge(&drifts);
         }
     }

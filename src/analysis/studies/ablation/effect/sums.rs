@@ -125,12 +125,12 @@ impl EffectSums {
     }
 }
 
-/// A sequence as these sums see it.
+/// The state of a sequence.
 #[derive(Debug)]
 pub struct EffectState {
     block: usize,
-    /// The turn, of those that [`EffectSums`] asks for; `None` in the first, with all heads.
-    turn: Option<usize>,
+    /// The variant of [`EffectSums`] that runs; `None` in the baseline, with all heads.
+    variant: Option<usize>,
     /// The masked tokens that are scored, ascending by position.
     scored: Vec<Scored>,
 }
@@ -183,37 +183,37 @@ impl Sums for EffectSums {
                 sums.get_mut(group).expect("it was entered").sentences += 1;
             }
         }
-        EffectState { block, turn: None, scored }
+        EffectState { block, variant: None, scored }
     }
 
-    fn looks(begun: &EffectState) -> bool {
-        !begun.scored.is_empty()
+    fn is_relevant(state: &EffectState) -> bool {
+        !state.scored.is_empty()
     }
 
-    fn turns(&self) -> Vec<HeadSet> {
+    fn variants(&self) -> Vec<HeadSet> {
         each_head_and_all(self.grid)
     }
 
-    fn turn(&mut self, begun: &mut EffectState, number: usize) {
-        begun.turn = Some(number);
+    fn begin_variant(&mut self, state: &mut EffectState, number: usize) {
+        state.variant = Some(number);
     }
 
     fn head(&mut self, _: &mut EffectState, _: &mut HeadInput<'_>) {}
 
-    fn logits(&mut self, begun: &mut EffectState, position: usize, logits: &[f32]) {
-        let Ok(at) = begun.scored.binary_search_by_key(&position, |scored| scored.position) else { return };
-        let Scored { truth, groups, .. } = &begun.scored[at];
+    fn logits(&mut self, state: &mut EffectState, position: usize, logits: &[f32]) {
+        let Ok(at) = state.scored.binary_search_by_key(&position, |scored| scored.position) else { return };
+        let Scored { truth, groups, .. } = &state.scored[at];
         let loss = surprisal(logits, *truth);
         for group in groups {
-            let losses = self.blocks[begun.block].get_mut(group).expect("it was entered when the sequence began");
-            let Some(turn) = begun.turn else {
+            let losses = self.blocks[state.block].get_mut(group).expect("it was entered when the sequence began");
+            let Some(variant) = state.variant else {
                 losses.whole += loss;
                 continue;
             };
-            if let Some(without) = losses.without.get_mut(turn) {
+            if let Some(without) = losses.without.get_mut(variant) {
                 *without += loss;
             }
-            if turn == without_any(self.grid) {
+            if variant == without_any(self.grid) {
                 losses.bare += loss;
             }
         }

@@ -73,22 +73,22 @@ impl Sums for PruningSums {
         self.losses.begin(sequence)
     }
 
-    fn looks(begun: &LossState) -> bool {
-        begun.looks()
+    fn is_relevant(state: &LossState) -> bool {
+        state.is_relevant()
     }
 
-    fn turns(&self) -> Vec<HeadSet> {
-        self.losses.turns().to_vec()
+    fn variants(&self) -> Vec<HeadSet> {
+        self.losses.variants().to_vec()
     }
 
-    fn turn(&mut self, begun: &mut LossState, number: usize) {
-        begun.turn(number);
+    fn begin_variant(&mut self, state: &mut LossState, number: usize) {
+        state.begin_variant(number);
     }
 
     fn head(&mut self, _: &mut LossState, _: &mut HeadInput<'_>) {}
 
-    fn logits(&mut self, begun: &mut LossState, position: usize, logits: &[f32]) {
-        self.losses.logits(begun, position, logits);
+    fn logits(&mut self, state: &mut LossState, position: usize, logits: &[f32]) {
+        self.losses.logits(state, position, logits);
     }
 
     fn merge(&mut self, other: &Self) {
