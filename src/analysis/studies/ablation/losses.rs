@@ -97,7 +97,7 @@ impl LossesWithout {
     }
 
     /// A pass begins.
-    pub fn begin_pass(&mut self, known: &Beforehand) {
+    pub fn begin_pass(&mut self, known: &Beforehand<'_>) {
         self.conditions = known.conditions;
     }
 

@@ -8,7 +8,7 @@ use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::ablation::Conditions;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, FurtherRuns, Sums};
 use crate::passes::run::variants::{HeadSet, heads_at};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -75,7 +75,7 @@ impl Sums for EffectSums {
         Needs { logits: true, ..Needs::default() }
     }
 
-    fn begin_pass(&mut self, known: &Beforehand) {
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
         self.losses.begin_pass(known);
     }
 
@@ -87,18 +87,16 @@ impl Sums for EffectSums {
         *there_are_clusters && state.is_relevant()
     }
 
-    fn variants(&self) -> Vec<HeadSet> {
-        self.losses.variants().to_vec()
+    fn further_runs(&self) -> FurtherRuns {
+        FurtherRuns::Without(self.losses.variants().to_vec())
     }
 
-    fn begin_variant(&mut self, (state, _): &mut Self::SequenceState, number: usize) {
-        state.begin_variant(number);
-    }
-
-    fn head(&mut self, _: &mut Self::SequenceState, _: &mut HeadInput<'_>) {}
-
-    fn logits(&mut self, (state, _): &mut Self::SequenceState, position: usize, logits: &[f32]) {
-        self.losses.logits(state, position, logits);
+    fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>) {
+        match event {
+            Event::Variant(variant) => state.0.begin_variant(*variant),
+            Event::Logits { position, logits } => self.logits(state, *position, logits),
+            _ => {}
+        }
     }
 
     fn merge(&mut self, other: &Self) {
@@ -107,6 +105,12 @@ impl Sums for EffectSums {
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
         are_clusters(&self.clusters, grid) && self.losses.fit(grid, &sets(grid, &self.clusters))
+    }
+}
+
+impl EffectSums {
+    fn logits(&mut self, (state, _): &mut (losses::LossState, bool), position: usize, logits: &[f32]) {
+        self.losses.logits(state, position, logits);
     }
 }
 
@@ -187,7 +191,7 @@ impl Sums for DriftSums {
         Needs { hidden_states: true, ..Needs::default() }
     }
 
-    fn begin_pass(&mut self, known: &Beforehand) {
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
         self.conditions = known.conditions;
     }
 
@@ -204,27 +208,15 @@ impl Sums for DriftSums {
         !state.text.is_empty()
     }
 
-    fn variants(&self) -> Vec<HeadSet> {
-        self.variants.clone()
+    fn further_runs(&self) -> FurtherRuns {
+        FurtherRuns::Without(self.variants.clone())
     }
 
-    fn begin_variant(&mut self, state: &mut ClusterDriftState, number: usize) {
-        state.variant = Some(number);
-    }
-
-    fn head(&mut self, _: &mut ClusterDriftState, _: &mut HeadInput<'_>) {}
-
-    fn hidden_states(&mut self, state: &mut ClusterDriftState, layer: usize, states: Rows<'_>) {
-        if layer != self.grid.layers || state.text.is_empty() {
-            return;
-        }
-        let seen = drifts::States::new(states, &state.text);
-        match state.variant {
-            None => state.whole = seen,
-            Some(variant) => {
-                let drifts = seen.drifts(&state.whole, states.width());
-                self.blocks[state.block].without[variant].merge(&drifts);
-            }
+    fn observe(&mut self, state: &mut ClusterDriftState, event: &mut Event<'_>) {
+        match event {
+            Event::Variant(variant) => state.variant = Some(*variant),
+            Event::HiddenStates { layer, states } => self.hidden_states(state, *layer, *states),
+            _ => {}
         }
     }
 
@@ -239,5 +231,21 @@ impl Sums for DriftSums {
             && are_clusters(&self.clusters, grid)
             && self.variants.iter().eq(&sets(grid, &self.clusters))
             && self.blocks.fit(|moved| moved.without.len() == self.variants.len())
+    }
+}
+
+impl DriftSums {
+    fn hidden_states(&mut self, state: &mut ClusterDriftState, layer: usize, states: Rows<'_>) {
+        if layer != self.grid.layers || state.text.is_empty() {
+            return;
+        }
+        let seen = drifts::States::new(states, &state.text);
+        match state.variant {
+            None => state.whole = seen,
+            Some(variant) => {
+                let drifts = seen.drifts(&state.whole, states.width());
+                self.blocks[state.block].without[variant].merge(&drifts);
+            }
+        }
     }
 }

@@ -7,8 +7,8 @@ use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::ablation::Conditions;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{HeadInput, Sums};
-use crate::passes::run::variants::{HeadSet, each_head_and_all, without_any};
+use crate::passes::observer::{Event, FurtherRuns, Sums};
+use crate::passes::run::variants::{each_head_and_all, without_any};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of};
@@ -84,7 +84,7 @@ impl Sums for DriftSums {
         Needs { hidden_states: true, ..Needs::default() }
     }
 
-    fn begin_pass(&mut self, known: &Beforehand) {
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
         self.conditions = known.conditions;
     }
 
@@ -104,16 +104,30 @@ impl Sums for DriftSums {
         !state.text.is_empty()
     }
 
-    fn variants(&self) -> Vec<HeadSet> {
-        each_head_and_all(self.grid)
+    fn further_runs(&self) -> FurtherRuns {
+        FurtherRuns::Without(each_head_and_all(self.grid))
     }
 
-    fn begin_variant(&mut self, state: &mut DriftState, number: usize) {
-        state.variant = Some(number);
+    fn observe(&mut self, state: &mut DriftState, event: &mut Event<'_>) {
+        match event {
+            Event::Variant(variant) => state.variant = Some(*variant),
+            Event::HiddenStates { layer, states } => self.hidden_states(state, *layer, *states),
+            _ => {}
+        }
     }
 
-    fn head(&mut self, _: &mut DriftState, _: &mut HeadInput<'_>) {}
+    fn merge(&mut self, other: &Self) {
+        assert_eq!(self.grid, other.grid, "sums of one analysis");
+        self.conditions = self.conditions.or(other.conditions);
+        self.blocks.merge(&other.blocks);
+    }
 
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        self.grid == grid && self.blocks.fit(|block| block.without.len() == grid.count())
+    }
+}
+
+impl DriftSums {
     fn hidden_states(&mut self, state: &mut DriftState, layer: usize, states: Rows<'_>) {
         if layer != self.grid.layers || state.text.is_empty() {
             return;
@@ -131,15 +145,5 @@ impl Sums for DriftSums {
         if variant == without_any(self.grid) {
             sums.bare.merge(&drifts);
         }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.conditions = self.conditions.or(other.conditions);
-        self.blocks.merge(&other.blocks);
-    }
-
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
-        self.grid == grid && self.blocks.fit(|block| block.without.len() == grid.count())
     }
 }

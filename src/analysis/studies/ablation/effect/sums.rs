@@ -9,8 +9,8 @@ use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::ablation::Conditions;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{HeadInput, Sums};
-use crate::passes::run::variants::{HeadSet, each_head_and_all, without_any};
+use crate::passes::observer::{Event, FurtherRuns, Sums};
+use crate::passes::run::variants::{each_head_and_all, without_any};
 use crate::sequences::derived::corrupted::PERIOD;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
@@ -163,7 +163,7 @@ impl Sums for EffectSums {
         Needs { logits: true, ..Needs::default() }
     }
 
-    fn begin_pass(&mut self, known: &Beforehand) {
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
         self.conditions = known.conditions;
         self.chosen.clone_from(&known.chosen);
     }
@@ -190,16 +190,34 @@ impl Sums for EffectSums {
         !state.scored.is_empty()
     }
 
-    fn variants(&self) -> Vec<HeadSet> {
-        each_head_and_all(self.grid)
+    fn further_runs(&self) -> FurtherRuns {
+        FurtherRuns::Without(each_head_and_all(self.grid))
     }
 
-    fn begin_variant(&mut self, state: &mut EffectState, number: usize) {
-        state.variant = Some(number);
+    fn observe(&mut self, state: &mut EffectState, event: &mut Event<'_>) {
+        match event {
+            Event::Variant(variant) => state.variant = Some(*variant),
+            Event::Logits { position, logits } => self.logits(state, *position, logits),
+            _ => {}
+        }
     }
 
-    fn head(&mut self, _: &mut EffectState, _: &mut HeadInput<'_>) {}
+    fn merge(&mut self, other: &Self) {
+        assert_eq!(self.grid, other.grid, "sums of one analysis");
+        self.conditions = self.conditions.or(other.conditions);
+        if self.chosen.is_none() {
+            self.chosen.clone_from(&other.chosen);
+        }
+        self.blocks.merge(&other.blocks);
+    }
 
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        let fits = |losses: &Losses| losses.without.len() == grid.count();
+        self.grid == grid && self.blocks.fit(|block| block.values().all(fits))
+    }
+}
+
+impl EffectSums {
     fn logits(&mut self, state: &mut EffectState, position: usize, logits: &[f32]) {
         let Ok(at) = state.scored.binary_search_by_key(&position, |scored| scored.position) else { return };
         let Scored { truth, groups, .. } = &state.scored[at];
@@ -217,19 +235,5 @@ impl Sums for EffectSums {
                 losses.bare += loss;
             }
         }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.conditions = self.conditions.or(other.conditions);
-        if self.chosen.is_none() {
-            self.chosen.clone_from(&other.chosen);
-        }
-        self.blocks.merge(&other.blocks);
-    }
-
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
-        let fits = |losses: &Losses| losses.without.len() == grid.count();
-        self.grid == grid && self.blocks.fit(|block| block.values().all(fits))
     }
 }

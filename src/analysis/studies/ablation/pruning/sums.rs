@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, FurtherRuns, Sums};
 use crate::passes::run::variants::{HeadSet, heads_at};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -65,7 +65,7 @@ impl Sums for PruningSums {
         Needs { logits: true, ..Needs::default() }
     }
 
-    fn begin_pass(&mut self, known: &Beforehand) {
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
         self.losses.begin_pass(known);
     }
 
@@ -77,18 +77,16 @@ impl Sums for PruningSums {
         state.is_relevant()
     }
 
-    fn variants(&self) -> Vec<HeadSet> {
-        self.losses.variants().to_vec()
+    fn further_runs(&self) -> FurtherRuns {
+        FurtherRuns::Without(self.losses.variants().to_vec())
     }
 
-    fn begin_variant(&mut self, state: &mut LossState, number: usize) {
-        state.begin_variant(number);
-    }
-
-    fn head(&mut self, _: &mut LossState, _: &mut HeadInput<'_>) {}
-
-    fn logits(&mut self, state: &mut LossState, position: usize, logits: &[f32]) {
-        self.losses.logits(state, position, logits);
+    fn observe(&mut self, state: &mut LossState, event: &mut Event<'_>) {
+        match event {
+            Event::Variant(variant) => state.begin_variant(*variant),
+            Event::Logits { position, logits } => self.logits(state, *position, logits),
+            _ => {}
+        }
     }
 
     fn merge(&mut self, other: &Self) {
@@ -99,6 +97,12 @@ impl Sums for PruningSums {
         self.orders.iter().all(|order| is_an_order(&order.places, grid.count()))
             && self.negligible.iter().all(|&place| place < grid.count())
             && self.losses.fit(grid, &sets(grid, &self.orders, &self.negligible))
+    }
+}
+
+impl PruningSums {
+    fn logits(&mut self, state: &mut LossState, position: usize, logits: &[f32]) {
+        self.losses.logits(state, position, logits);
     }
 }
 
