@@ -4,6 +4,7 @@
 mod section;
 mod sets;
 mod sums;
+mod terms;
 
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
@@ -11,6 +12,7 @@ use crate::study::section::section;
 use crate::study::{About, Card, Caveat, Observed, PassSpec, Study};
 use section::{DriftSection, Drifts, EffectSection, Effects};
 use sums::{DriftSums, EffectSums};
+use terms::TERMS;
 
 /// The effect of removing clusters.
 pub struct ClusterEffect;
@@ -25,6 +27,7 @@ impl Study for ClusterEffect {
             these two do, over all of a corpus at once",
         builds_on: &["effect", "likeness"],
         joins: true,
+        terms: TERMS,
         ..Card::NEW
     };
 

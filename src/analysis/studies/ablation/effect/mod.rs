@@ -4,6 +4,7 @@ mod figure;
 mod metrics;
 mod section;
 mod sums;
+mod terms;
 
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use crate::study::metrics::by_block::ByBlock;
@@ -16,6 +17,7 @@ use crate::study::{About, Card, Caveat, Judged, Observed, PassSpec, Study, colum
 use metrics::{METRICS, effect, values};
 use section::{EffectSection, Effects};
 use sums::{EffectSums, TokenGroup};
+use terms::TERMS;
 
 /// What the model loses without each head.
 pub struct Effect;
@@ -30,6 +32,7 @@ impl Study for Effect {
             sentences as half of the heads, and two",
         metrics: || metric::listed(METRICS),
         caveats: CAVEATS,
+        terms: TERMS,
         ..Card::NEW
     };
 

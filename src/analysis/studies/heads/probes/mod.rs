@@ -20,6 +20,7 @@ use fit::Probes;
 use scores::ProbeScores;
 use section::ProbesSection;
 use sums::ProbeSums;
+use terms::TERMS;
 
 /// What can be read out of heads, linearly.
 pub struct LinearProbes;
@@ -34,6 +35,7 @@ impl Study for LinearProbes {
             sums",
         controls: &[ControlKind::RandomInit],
         caveats: CAVEATS,
+        terms: TERMS,
         ..Card::NEW
     };
 
@@ -57,6 +59,7 @@ impl Study for LinearProbes {
 
 #[cfg(test)]
 mod simulation;
+mod terms;
 /// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "probes-read-not-used",
