@@ -3,7 +3,6 @@
 
 mod section;
 mod sets;
-mod sums;
 
 use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
@@ -14,7 +13,7 @@ use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::{Section, section};
 use crate::study::{About, Card, Caveat, Judged, Observed, Study, Subject};
 use section::{DriftSection, Drifts, EffectSection, Effects};
-use sums::{DriftSums, EffectSums};
+use sets::{ClusterDrifts, ClusterLosses, Clusters};
 
 /// The effect of removing clusters.
 pub struct ClusterEffect;
@@ -48,15 +47,15 @@ impl Study for ClusterEffect {
     }
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        observer_of(EffectSums::new(subject.grid, subject.found.clusters.clone()))
+        observer_of(ClusterLosses::new(subject.grid, Clusters(subject.found.clusters.clone())))
     }
 
     fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
-        observer::restored::<EffectSums>(bytes)
+        observer::restored::<ClusterLosses>(bytes)
     }
 
     fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
-        let sums: &EffectSums = observer::sums(observed[0].sums);
+        let sums: &ClusterLosses = observer::sums(observed[0].sums);
         let section = EffectSection { cluster_effect: Effects::new(sums, context) };
         (Estimates::none(context.grid.count()), Box::new(section))
     }
@@ -102,15 +101,15 @@ impl Study for ClusterDrift {
     }
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        observer_of(DriftSums::new(subject.grid, subject.found.clusters.clone()))
+        observer_of(ClusterDrifts::new(subject.grid, Clusters(subject.found.clusters.clone())))
     }
 
     fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
-        observer::restored::<DriftSums>(bytes)
+        observer::restored::<ClusterDrifts>(bytes)
     }
 
     fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
-        let sums: &DriftSums = observer::sums(observed[0].sums);
+        let sums: &ClusterDrifts = observer::sums(observed[0].sums);
         let section = DriftSection { cluster_drift: Drifts::new(sums, context) };
         (Estimates::none(context.grid.count()), Box::new(section))
     }

@@ -3,7 +3,6 @@
 mod figure;
 mod metrics;
 mod section;
-mod sums;
 
 use std::ops::RangeInclusive;
 
@@ -12,6 +11,8 @@ use schemars::{Schema, SchemaGenerator};
 
 use crate::passes::observer::{self, Observer, observer_of};
 use crate::passes::pass::{Pass, Portion};
+use crate::studies::ablation::drifts::Moved;
+use crate::studies::ablation::removal::{EachHead, RemovalSums};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
@@ -22,7 +23,9 @@ use crate::study::show::figure::Figure;
 use crate::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
 use metrics::{METRICS, values};
 use section::{DriftReport, DriftSection};
-use sums::DriftSums;
+
+/// The drifts without each head and without any.
+type DriftSums = RemovalSums<EachHead, Moved>;
 
 /// How far the output moves without each head.
 pub struct OutputDrift;
@@ -44,7 +47,7 @@ impl Study for OutputDrift {
     }
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        observer_of(DriftSums::new(subject.grid))
+        observer_of(DriftSums::new(subject.grid, EachHead))
     }
 
     fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {

@@ -37,7 +37,7 @@ fn show(sums: &mut DriftSums, index: u64, turns: &[States]) {
 }
 
 fn begun(grid: HeadGrid) -> DriftSums {
-    let mut sums = DriftSums::new(grid);
+    let mut sums = DriftSums::new(grid, EachHead);
     sums.begin_pass(&Beforehand { conditions: CONDITIONS, ..Beforehand::default() });
     sums
 }

@@ -10,6 +10,7 @@ use schemars::{Schema, SchemaGenerator};
 
 use crate::passes::observer::{self, Observer, observer_of};
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
+use crate::studies::ablation::removal::EachHead;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::by_block::ByBlock;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
@@ -45,7 +46,7 @@ impl Study for Effect {
     }
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        observer_of(EffectSums::new(subject.grid))
+        observer_of(EffectSums::new(subject.grid, EachHead))
     }
 
     fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
@@ -70,7 +71,7 @@ impl Study for Effect {
             |block| effect(blocks.at(Some(block)), None, &Group::All).denominator(),
         );
         let mut estimates = Estimates::new(&columns(self), context, of_head, of_chance);
-        if sums.measures_all() {
+        if (0..sums.heads()).all(|place| sums.measures(place)) {
             estimates = estimates.with_blocks("loss_effect", by_block);
         }
         let effect = Effects::new(sums, observed[0].left_out, &estimates, context);

@@ -21,7 +21,7 @@ use crate::study::show::table::Table;
 use crate::study::upstream::Ranking;
 use crate::study::{About, Card, Caveat, Judged, Observed, Study, Subject};
 use section::{Curve, Curves, PruningSection};
-use sums::PruningSums;
+use sums::{Orders, PruningSums};
 
 /// How much the model loses when heads go one after the other.
 pub struct Pruning;
@@ -65,8 +65,9 @@ impl Study for Pruning {
 
     fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
         let heads = subject.grid.count();
-        let orders = subject.found.rankings.iter().cloned().chain(random_orders(heads)).collect();
-        observer_of(PruningSums::new(subject.grid, orders, subject.found.negligible.clone()))
+        let rankings = subject.found.rankings.iter().cloned().chain(random_orders(heads)).collect();
+        let orders = Orders { rankings, negligible: subject.found.negligible.clone() };
+        observer_of(PruningSums::new(subject.grid, orders))
     }
 
     fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {

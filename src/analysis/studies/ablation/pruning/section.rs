@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::sums::PruningSums;
 use crate::model::grid::HeadGrid;
 use crate::model::parameters::Objective;
-use crate::stats::bootstrap::{Interval, PerBlock};
+use crate::stats::bootstrap::Interval;
 use crate::studies::ablation::losses::Losses;
+use crate::studies::ablation::removal::PerToken;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::Section;
@@ -90,17 +91,18 @@ const RISES: [f64; 3] = [0.01, 0.05, 0.10];
 impl Curves {
     /// What these sums come to.
     pub fn new(sums: &PruningSums, context: &EstimationContext) -> Self {
-        let total = sums.losses().blocks().total();
+        let total = sums.blocks().total();
         let (tokens, loss) = (total.tokens, total.whole.value() / total.tokens as f64);
         let scored = tokens > 0;
-        let curves = sums.orders().iter().map(|order| Curve::new(order, sums, &total, context));
+        let curves = sums.removals().rankings.iter().map(|order| Curve::new(order, sums, &total, context));
         Self {
             sentences: total.sentences,
-            objective: sums.losses().conditions().objective,
+            objective: sums.conditions().objective,
             masked_tokens: tokens,
             loss: scored.then_some(loss),
             orders: if scored { curves.collect() } else { Vec::new() },
-            interaction: (scored && !sums.negligible().is_empty()).then(|| Interaction::new(sums, &total, context)),
+            interaction: (scored && !sums.removals().negligible.is_empty())
+                .then(|| Interaction::new(sums, &total, context)),
         }
     }
 
@@ -133,20 +135,15 @@ impl Curves {
     }
 }
 
-/// A quantity of each block.
-fn per_block(sums: &PruningSums, part: impl Fn(&Losses) -> f64) -> PerBlock {
-    std::array::from_fn(|block| part(&sums.losses().blocks()[block]))
-}
-
 impl Curve {
     fn new(order: &Ranking, sums: &PruningSums, total: &Losses, context: &EstimationContext) -> Self {
         let points = 1..=order.places.len();
-        let turns: Vec<usize> = points.map(|count| sums.losses().turn_without(&order.places[..count])).collect();
+        let sets: Vec<usize> = points.map(|count| sums.set_of(&order.places[..count])).collect();
         let mean = |sum: f64| sum / total.tokens as f64;
-        let loss: Vec<f64> = turns.iter().map(|&turn| mean(total.without[turn].value())).collect();
-        let tokens = context.resamples.sums(&per_block(sums, |losses| losses.tokens as f64));
-        let rise_ci95 = in_parallel(context.threads, turns.iter().copied(), |turn| {
-            let rise = per_block(sums, |losses| losses.without[turn].value() - losses.whole.value());
+        let loss: Vec<f64> = sets.iter().map(|&set| mean(total.without[set].value())).collect();
+        let tokens = context.resamples.sums(&sums.per_block(|losses| losses.tokens as f64));
+        let rise_ci95 = in_parallel(context.threads, sets.iter().copied(), |set| {
+            let rise = sums.per_block(|losses| losses.change(set));
             (!context.resamples.is_empty()).then(|| context.resamples.sums(&rise).over(&tokens)).flatten()
         });
         let whole = mean(total.whole.value());
@@ -186,18 +183,14 @@ impl Curve {
 
 impl Interaction {
     fn new(sums: &PruningSums, total: &Losses, context: &EstimationContext) -> Self {
-        let places = sums.negligible();
-        let (all, each) = (
-            sums.losses().turn_without(places),
-            places.iter().map(|&place| sums.losses().turn_without(&[place])).collect::<Vec<_>>(),
-        );
-        let worth = |losses: &Losses, turn: usize| losses.without[turn].value() - losses.whole.value();
-        let of_each = |losses: &Losses| each.iter().map(|&turn| worth(losses, turn)).sum::<f64>();
+        let places = &sums.removals().negligible;
+        let (all, each) = (sums.set_of(places), places.iter().map(|&place| sums.set_of(&[place])).collect::<Vec<_>>());
+        let of_each = |losses: &Losses| each.iter().map(|&set| losses.change(set)).sum::<f64>();
         let mean = |sum: f64| sum / total.tokens as f64;
-        let (together, sum) = (mean(worth(total, all)), mean(of_each(total)));
-        let resampled = |part: &dyn Fn(&Losses) -> f64| context.resamples.sums(&per_block(sums, part));
+        let (together, sum) = (mean(total.change(all)), mean(of_each(total)));
+        let resampled = |part: &dyn Fn(&Losses) -> f64| context.resamples.sums(&sums.per_block(part));
         let ci95 = (!context.resamples.is_empty()).then(|| {
-            let more = resampled(&|losses| worth(losses, all) - of_each(losses));
+            let more = resampled(&|losses| losses.change(all) - of_each(losses));
             more.over(&resampled(&|losses| losses.tokens as f64))
         });
         let heads = places.iter().map(|&place| context.grid.name(place)).collect();
