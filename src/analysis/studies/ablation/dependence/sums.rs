@@ -12,8 +12,8 @@ use crate::passes::observer::{HeadInput, Sums};
 use crate::passes::run::variants::{HeadSet, each_head};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, Merge, block_of};
-use crate::stats::exact::{ExactSum, merge_each};
+use crate::stats::blocks::{Blocks, block_of, merge_fields};
+use crate::stats::exact::ExactSum;
 use crate::study::instruments::roots::Roots;
 
 /// The shifts in some sentences.
@@ -39,13 +39,7 @@ impl Shifts {
     }
 }
 
-impl Merge for Shifts {
-    fn merge(&mut self, other: &Self) {
-        self.rows += other.rows;
-        self.sentences += other.sentences;
-        merge_each(&mut self.edges, &other.edges);
-    }
-}
+merge_fields!(Shifts { rows, sentences, edges });
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

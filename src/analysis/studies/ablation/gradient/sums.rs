@@ -10,7 +10,7 @@ use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{HeadInput, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 
 /// The derivatives of some sequences.
@@ -36,16 +36,7 @@ impl Derivatives {
     }
 }
 
-impl Merge for Derivatives {
-    fn merge(&mut self, other: &Self) {
-        self.tokens += other.tokens;
-        self.sequences += other.sequences;
-        self.sentences += other.sentences;
-        self.loss += other.loss;
-        self.sizes.iter_mut().zip(&other.sizes).for_each(|(sum, &more)| *sum += more);
-        self.signed.iter_mut().zip(&other.signed).for_each(|(sum, &more)| *sum += more);
-    }
-}
+merge_fields!(Derivatives { tokens, sequences, sentences, loss, sizes, signed });
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

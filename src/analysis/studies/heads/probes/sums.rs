@@ -16,7 +16,7 @@ use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{HeadInput, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::block_of;
+use crate::stats::blocks::{Merge, block_of, merge_fields};
 
 /// The most classes of a task: one with more, as lemmas have, is no task for a linear discriminant on so few words, and would
 /// fill memory with means.
@@ -62,17 +62,17 @@ impl TaskSums {
         }
     }
 
-    fn merge(&mut self, other: &Self) {
-        self.is_crowded |= other.is_crowded;
-        for (name, sums) in &other.classes {
-            self.classes.entry(name.clone()).or_default().merge(sums);
-        }
-        self.thin();
-    }
-
     /// How many words have a class.
     pub fn words(&self) -> u64 {
         self.classes.values().map(|class| class.words).sum()
+    }
+}
+
+impl Merge for TaskSums {
+    fn merge(&mut self, other: &Self) {
+        self.is_crowded |= other.is_crowded;
+        Merge::merge(&mut self.classes, &other.classes);
+        self.thin();
     }
 }
 
@@ -84,6 +84,8 @@ pub struct FoldSums {
     /// Of each task.
     pub tasks: Vec<TaskSums>,
 }
+
+merge_fields!(FoldSums { moments, tasks });
 
 impl FoldSums {
     /// The sums of all words that have a class of a task.
@@ -335,13 +337,7 @@ impl Sums for ProbeSums {
     fn merge(&mut self, other: &Self) {
         assert_eq!((self.grid, &self.tasks), (other.grid, &other.tasks), "sums of one analysis");
         self.widths = self.widths.or(other.widths);
-        for (fold, other) in self.folds.iter_mut().zip(&other.folds) {
-            for (&mask, moments) in &other.moments {
-                let empty = || Moments::new(self.grid.layers, self.grid.heads);
-                fold.moments.entry(mask).or_insert_with(empty).merge(moments);
-            }
-            fold.tasks.iter_mut().zip(&other.tasks).for_each(|(task, other)| task.merge(other));
-        }
+        self.folds.merge(&other.folds);
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {

@@ -9,7 +9,7 @@ use crate::passes::observer::{HeadInput, Sums};
 use crate::sequences::fold::roles::TokenRoles;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 
 /// The sums of one block of sentences, or of several pooled.
@@ -29,13 +29,7 @@ impl AttentionBlock {
     }
 }
 
-impl Merge for AttentionBlock {
-    fn merge(&mut self, other: &Self) {
-        self.exposure.merge(&other.exposure);
-        self.uniform.merge(&other.uniform);
-        self.heads.iter_mut().zip(&other.heads).for_each(|(sum, head)| sum.merge(head));
-    }
-}
+merge_fields!(AttentionBlock { exposure, uniform, heads });
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -20,6 +20,7 @@ use schemars::{Schema, SchemaGenerator};
 
 use crate::corpus::relation::ALL;
 use crate::passes::observer::{self, Observer, observer_of, sums};
+use crate::stats::blocks::Merge;
 use crate::study::aim::Aim;
 use crate::study::labels::evidence::Direction;
 use crate::study::labels::policy::Policy;

@@ -10,7 +10,7 @@ use crate::model::grid::HeadGrid;
 use crate::passes::observer::{HeadInput, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{BLOCKS, block_of};
+use crate::stats::blocks::{BLOCKS, Merge, block_of};
 
 /// The sums of all relations.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use crate::model::grid::HeadGrid;
 use crate::passes::observer::{HeadInput, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::stats::blocks::{Blocks, block_of, merge_fields};
 
 /// Gold edges that were found in one block of sentences, or in several pooled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,14 +28,7 @@ impl TreeCounts {
     }
 }
 
-impl Merge for TreeCounts {
-    fn merge(&mut self, other: &Self) {
-        self.edges += other.edges;
-        self.sentences += other.sentences;
-        self.chain_hits += other.chain_hits;
-        self.hits.iter_mut().zip(&other.hits).for_each(|(sum, hits)| *sum += hits);
-    }
-}
+merge_fields!(TreeCounts { edges, sentences, chain_hits, hits });
 
 /// The counts of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]

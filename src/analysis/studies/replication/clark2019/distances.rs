@@ -12,7 +12,8 @@ use crate::model::grid::HeadGrid;
 use crate::passes::observer::{HeadInput, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::exact::{ExactSum, merge_each};
+use crate::stats::blocks::Merge;
+use crate::stats::exact::ExactSum;
 
 /// Attention is mixed with this much uniform attention before it is compared.
 const SMOOTHING: f32 = 0.001;
@@ -102,7 +103,7 @@ impl Sums for HeadDistances {
     fn merge(&mut self, other: &Self) {
         assert_eq!(self.grid, other.grid, "sums of one analysis");
         self.rows += other.rows;
-        merge_each(&mut self.pairs, &other.pairs);
+        self.pairs.merge(&other.pairs);
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {

@@ -12,6 +12,7 @@ use crate::passes::observer::{HeadInput, Sums};
 use crate::sequences::derived::pairs::MAX_TOKENS;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{GoldArc, Sequence};
+use crate::stats::blocks::{Merge, merge_fields};
 
 /// The offsets of the baseline: `range(-3, 3)` in the notebook.
 pub const OFFSETS: [i32; 6] = [-3, -2, -1, 0, 1, 2];
@@ -26,6 +27,8 @@ pub struct Relation {
     /// Words that each head predicts, dependent to head and head to dependent; `[layers * heads]`.
     pub hits: Vec<[u64; 2]>,
 }
+
+merge_fields!(Relation { count, offset_hits, hits });
 
 /// The sums of all heads over sentences.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -103,16 +106,7 @@ impl Sums for SyntaxHits {
 
     fn merge(&mut self, other: &Self) {
         assert_eq!(self.grid, other.grid, "sums of one analysis");
-        for (name, other) in &other.relations {
-            let sums = self.relations.entry(name.clone()).or_default();
-            sums.hits.resize(other.hits.len(), [0; 2]);
-            sums.count += other.count;
-            sums.offset_hits.iter_mut().zip(other.offset_hits).for_each(|(sum, hits)| *sum += hits);
-            for (sum, hits) in sums.hits.iter_mut().zip(&other.hits) {
-                sum[0] += hits[0];
-                sum[1] += hits[1];
-            }
-        }
+        Merge::merge(&mut self.relations, &other.relations);
     }
 }
 
