@@ -50,14 +50,14 @@ pub struct Moved {
     pub sequences: u64,
     /// The first of each family among them.
     pub sentences: u64,
-    /// Without each set; `[sets]`.
+    /// In each variant; `[variants]`.
     pub without: Vec<Drifts>,
 }
 
 impl Moved {
-    /// The drifts without any head, where that is the last set.
+    /// The drifts without any head, where that is the last variant.
     pub fn without_any(&self) -> &Drifts {
-        self.without.last().expect("all heads are the last set")
+        self.without.last().expect("the last variant has no head")
     }
 }
 
@@ -68,8 +68,8 @@ impl PerToken for Moved {
         self.tokens
     }
 
-    fn change(&self, set: usize) -> f64 {
-        self.without[set].output.sum.value()
+    fn change(&self, variant: usize) -> f64 {
+        self.without[variant].output.sum.value()
     }
 }
 
@@ -87,14 +87,14 @@ impl Quantity for Moved {
         Needs { hidden_states: true, ..Needs::default() }
     }
 
-    fn new(sets: usize) -> Self {
-        Self { tokens: 0, sequences: 0, sentences: 0, without: vec![Drifts::default(); sets] }
+    fn new(variants: usize) -> Self {
+        Self { tokens: 0, sequences: 0, sentences: 0, without: vec![Drifts::default(); variants] }
     }
 
-    /// Without sets of heads nothing is counted.
-    fn begin(&mut self, sequence: &Sequence, sets: usize) -> Option<DriftState> {
+    /// Without variants nothing is counted.
+    fn begin(&mut self, sequence: &Sequence, variants: usize) -> Option<DriftState> {
         let text: Vec<usize> = sequence.text_places().collect();
-        if text.is_empty() || sets == 0 {
+        if text.is_empty() || variants == 0 {
             return None;
         }
         self.tokens += text.len() as u64;
@@ -103,16 +103,16 @@ impl Quantity for Moved {
         Some(DriftState { text, whole: States::default() })
     }
 
-    fn hidden_states(&mut self, state: &mut DriftState, set: Option<usize>, states: Rows<'_>) {
+    fn hidden_states(&mut self, state: &mut DriftState, variant: Option<usize>, states: Rows<'_>) {
         let seen = States::new(states, &state.text);
-        match set {
+        match variant {
             None => state.whole = seen,
-            Some(set) => self.without[set].merge(&seen.drifts(&state.whole, states.width())),
+            Some(variant) => self.without[variant].merge(&seen.drifts(&state.whole, states.width())),
         }
     }
 
-    fn fits(&self, sets: usize) -> bool {
-        self.without.len() == sets
+    fn fits(&self, variants: usize) -> bool {
+        self.without.len() == variants
     }
 }
 

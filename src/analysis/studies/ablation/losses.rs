@@ -18,21 +18,21 @@ pub struct Losses {
     pub sentences: u64,
     /// With all heads.
     pub whole: ExactSum,
-    /// Without each set; `[sets]`.
+    /// In each variant; `[variants]`.
     pub without: Vec<ExactSum>,
 }
 
 merge_fields!(Losses { tokens, sentences, whole, without });
 
 impl Losses {
-    /// The loss without any head, where that is the last set.
+    /// The loss without any head, where that is the last variant.
     pub fn without_any(&self) -> f64 {
-        self.without.last().expect("all heads are the last set").value()
+        self.without.last().expect("the last variant has no head").value()
     }
 
-    /// Adds the loss of a token with all heads, or without the set at this place.
-    pub fn add(&mut self, set: Option<usize>, loss: f64) {
-        *set.map_or(&mut self.whole, |set| &mut self.without[set]) += loss;
+    /// Adds the loss of a token with all heads, or in the variant at this place.
+    pub fn add(&mut self, variant: Option<usize>, loss: f64) {
+        *variant.map_or(&mut self.whole, |variant| &mut self.without[variant]) += loss;
     }
 }
 
@@ -41,8 +41,8 @@ impl PerToken for Losses {
         self.tokens
     }
 
-    fn change(&self, set: usize) -> f64 {
-        self.without[set].value() - self.whole.value()
+    fn change(&self, variant: usize) -> f64 {
+        self.without[variant].value() - self.whole.value()
     }
 }
 
@@ -76,9 +76,9 @@ impl Quantity for Losses {
         Needs { logits: true, ..Needs::default() }
     }
 
-    fn new(sets: usize) -> Self {
+    fn new(variants: usize) -> Self {
         let empty = ExactSum::default();
-        Self { tokens: 0, sentences: 0, whole: empty, without: vec![empty; sets] }
+        Self { tokens: 0, sentences: 0, whole: empty, without: vec![empty; variants] }
     }
 
     fn begin(&mut self, sequence: &Sequence, _: usize) -> Option<Self::State> {
@@ -88,13 +88,13 @@ impl Quantity for Losses {
         (!scored.is_empty()).then_some(scored)
     }
 
-    fn logits(&mut self, state: &Self::State, set: Option<usize>, position: usize, logits: &[f32]) {
+    fn logits(&mut self, state: &Self::State, variant: Option<usize>, position: usize, logits: &[f32]) {
         if let Some((loss, ())) = loss_at(state, position, logits) {
-            self.add(set, loss);
+            self.add(variant, loss);
         }
     }
 
-    fn fits(&self, sets: usize) -> bool {
-        self.without.len() == sets
+    fn fits(&self, variants: usize) -> bool {
+        self.without.len() == variants
     }
 }

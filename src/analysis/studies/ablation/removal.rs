@@ -20,7 +20,7 @@ use crate::stats::bootstrap::PerBlock;
 /// The sets of heads that a study removes.
 pub trait Removals: Clone + Debug + PartialEq + Send + Sync + Serialize + DeserializeOwned + 'static {
     /// The sets, each once.
-    fn sets(&self, grid: HeadGrid) -> Vec<HeadSet>;
+    fn variants(&self, grid: HeadGrid) -> Vec<HeadSet>;
 
     /// Whether these are sets of such heads: what was read may be anything.
     fn fit(&self, grid: HeadGrid) -> bool;
@@ -31,7 +31,7 @@ pub trait Removals: Clone + Debug + PartialEq + Send + Sync + Serialize + Deseri
 pub struct EachHead;
 
 impl Removals for EachHead {
-    fn sets(&self, grid: HeadGrid) -> Vec<HeadSet> {
+    fn variants(&self, grid: HeadGrid) -> Vec<HeadSet> {
         each_head_and_all(grid)
     }
 
@@ -48,20 +48,20 @@ pub trait Quantity: Clone + Merge + Send + Sync + Serialize + DeserializeOwned +
     /// The part of the forward pass that it is read from.
     fn needs() -> Needs;
 
-    /// Nothing yet, with all heads and without each of so many sets.
-    fn new(sets: usize) -> Self;
+    /// Nothing yet, with all heads and in each of so many variants.
+    fn new(variants: usize) -> Self;
 
     /// Counts a sequence; `None` if there is nothing to see in it.
-    fn begin(&mut self, sequence: &Sequence, sets: usize) -> Option<Self::State>;
+    fn begin(&mut self, sequence: &Sequence, variants: usize) -> Option<Self::State>;
 
-    /// Adds what the logits at a position tell with all heads, or without the set at this place.
-    fn logits(&mut self, _state: &Self::State, _set: Option<usize>, _position: usize, _logits: &[f32]) {}
+    /// Adds what the logits at a position tell with all heads, or in the variant at this place.
+    fn logits(&mut self, _state: &Self::State, _variant: Option<usize>, _position: usize, _logits: &[f32]) {}
 
-    /// Adds what the last hidden states tell with all heads, or without the set at this place.
-    fn hidden_states(&mut self, _state: &mut Self::State, _set: Option<usize>, _states: Rows<'_>) {}
+    /// Adds what the last hidden states tell with all heads, or in the variant at this place.
+    fn hidden_states(&mut self, _state: &mut Self::State, _variant: Option<usize>, _states: Rows<'_>) {}
 
-    /// Whether its lists have the length that so many sets imply.
-    fn fits(&self, sets: usize) -> bool;
+    /// Whether its lists have the length that so many variants imply.
+    fn fits(&self, variants: usize) -> bool;
 }
 
 /// A quantity whose change is a mean over tokens.
@@ -69,8 +69,8 @@ pub trait PerToken {
     /// The tokens.
     fn tokens(&self) -> u64;
 
-    /// How much it changes without the set at this place, summed.
-    fn change(&self, set: usize) -> f64;
+    /// How much it changes in the variant at this place, summed.
+    fn change(&self, variant: usize) -> f64;
 }
 
 /// A quantity of each block, without each of some sets of heads.
@@ -78,7 +78,7 @@ pub trait PerToken {
 pub struct RemovalSums<R, Q> {
     removals: R,
     grid: HeadGrid,
-    sets: Vec<HeadSet>,
+    variants: Vec<HeadSet>,
     conditions: Conditions,
     /// The places of the heads that are removed one by one, where not all are.
     chosen: Option<Vec<usize>>,
@@ -88,9 +88,9 @@ pub struct RemovalSums<R, Q> {
 impl<R: Removals, Q: Quantity> RemovalSums<R, Q> {
     /// Empty sums for a model with `grid` heads.
     pub fn new(grid: HeadGrid, removals: R) -> Self {
-        let sets = removals.sets(grid);
-        let blocks = Blocks::new(Q::new(sets.len()));
-        Self { removals, grid, sets, conditions: Conditions::default(), chosen: None, blocks }
+        let variants = removals.variants(grid);
+        let blocks = Blocks::new(Q::new(variants.len()));
+        Self { removals, grid, variants, conditions: Conditions::default(), chosen: None, blocks }
     }
 
     /// The number of heads.
@@ -108,7 +108,7 @@ impl<R: Removals, Q: Quantity> RemovalSums<R, Q> {
         self.chosen.as_ref().is_none_or(|chosen| chosen.contains(&place))
     }
 
-    /// How heads were removed, once the pass has begun.
+    /// How heads were removed, once the pass has state.
     pub fn conditions(&self) -> Conditions {
         self.conditions
     }
@@ -123,11 +123,11 @@ impl<R: Removals, Q: Quantity> RemovalSums<R, Q> {
         std::array::from_fn(|block| part(&self.blocks[block]))
     }
 
-    /// The place of the set of these heads.
+    /// The place of the variant without these heads.
     /// Panics if they are not removed together.
-    pub fn set_of(&self, places: &[usize]) -> usize {
+    pub fn variant_without(&self, places: &[usize]) -> usize {
         let heads = heads_at(self.grid, places);
-        self.sets.iter().position(|set| *set == heads).expect("a set of these sums")
+        self.variants.iter().position(|removed| *removed == heads).expect("a variant of these sums")
     }
 }
 
@@ -135,8 +135,8 @@ impl<R: Removals, Q: Quantity> RemovalSums<R, Q> {
 #[derive(Debug)]
 pub struct RemovalState<S> {
     block: usize,
-    /// The set that is removed at present; `None` with all heads.
-    set: Option<usize>,
+    /// The variant that runs; `None` in the baseline, with all heads.
+    variant: Option<usize>,
     seen: Option<S>,
 }
 
@@ -154,33 +154,33 @@ impl<R: Removals, Q: Quantity> Sums for RemovalSums<R, Q> {
 
     fn begin(&mut self, sequence: &Sequence) -> Self::SequenceState {
         let block = block_of(sequence.family.number);
-        let seen = self.blocks[block].begin(sequence, self.sets.len());
-        RemovalState { block, set: None, seen: seen.filter(|_| !self.sets.is_empty()) }
+        let seen = self.blocks[block].begin(sequence, self.variants.len());
+        RemovalState { block, variant: None, seen: seen.filter(|_| !self.variants.is_empty()) }
     }
 
-    fn looks(begun: &Self::SequenceState) -> bool {
-        begun.seen.is_some()
+    fn is_relevant(state: &Self::SequenceState) -> bool {
+        state.seen.is_some()
     }
 
-    fn turns(&self) -> Vec<HeadSet> {
-        self.sets.clone()
+    fn variants(&self) -> Vec<HeadSet> {
+        self.variants.clone()
     }
 
-    fn turn(&mut self, begun: &mut Self::SequenceState, number: usize) {
-        begun.set = Some(number);
+    fn begin_variant(&mut self, state: &mut Self::SequenceState, number: usize) {
+        state.variant = Some(number);
     }
 
     fn head(&mut self, _: &mut Self::SequenceState, _: &mut HeadInput<'_>) {}
 
-    fn hidden_states(&mut self, begun: &mut Self::SequenceState, layer: usize, states: Rows<'_>) {
-        if let Some(seen) = begun.seen.as_mut().filter(|_| layer == self.grid.layers) {
-            self.blocks[begun.block].hidden_states(seen, begun.set, states);
+    fn hidden_states(&mut self, state: &mut Self::SequenceState, layer: usize, states: Rows<'_>) {
+        if let Some(seen) = state.seen.as_mut().filter(|_| layer == self.grid.layers) {
+            self.blocks[state.block].hidden_states(seen, state.variant, states);
         }
     }
 
-    fn logits(&mut self, begun: &mut Self::SequenceState, position: usize, logits: &[f32]) {
-        if let Some(seen) = &begun.seen {
-            self.blocks[begun.block].logits(seen, begun.set, position, logits);
+    fn logits(&mut self, state: &mut Self::SequenceState, position: usize, logits: &[f32]) {
+        if let Some(seen) = &state.seen {
+            self.blocks[state.block].logits(seen, state.variant, position, logits);
         }
     }
 
@@ -195,7 +195,7 @@ impl<R: Removals, Q: Quantity> Sums for RemovalSums<R, Q> {
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
         self.grid == grid
             && self.removals.fit(grid)
-            && self.sets == self.removals.sets(grid)
-            && self.blocks.fit(|sums| sums.fits(self.sets.len()))
+            && self.variants == self.removals.variants(grid)
+            && self.blocks.fit(|sums| sums.fits(self.variants.len()))
     }
 }

@@ -69,7 +69,7 @@ impl Sums for Sensitivity {
         sequence.targets().count()
     }
 
-    fn looks(&tokens: &usize) -> bool {
+    fn is_relevant(&tokens: &usize) -> bool {
         tokens > 0
     }
 
@@ -113,9 +113,9 @@ mod tests {
     fn sensitivities_are_sizes_of_the_mean_loss_of_a_sequence() {
         let mut sums = Sensitivity::new(HeadGrid { layers: 1, heads: 2 });
         let token = |position| PredictedToken::masked(position, position - 1, Some(1));
-        let mut begun = sums.begin(&Sequence { predictions: vec![token(1), token(2)], ..sentence(0, 2, "dep") });
-        sums.gradient(&mut begun, &GateGradient { loss: 1.0, gates: vec![-3.0, 0.5] });
-        sums.gradient(&mut begun, &GateGradient { loss: 1.0, gates: vec![1.0, 0.5] });
+        let mut state = sums.begin(&Sequence { predictions: vec![token(1), token(2)], ..sentence(0, 2, "dep") });
+        sums.gradient(&mut state, &GateGradient { loss: 1.0, gates: vec![-3.0, 0.5] });
+        sums.gradient(&mut state, &GateGradient { loss: 1.0, gates: vec![1.0, 0.5] });
         assert_eq!(sums.values(), [2.0, 0.5]);
         let other = sums.clone();
         sums.merge(&other);

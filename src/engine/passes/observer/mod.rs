@@ -1,8 +1,8 @@
-//! Observers: exact sums of what is seen of each head in a pass.
+//! Observers: exact sums over the attention and the activations of each head in a pass.
 //!
-//! A study's sums implement [`Sums`]; a pass knows them as [`Observer`]s, of whatever type they are.
-//! All sums are exact (integers, or [`crate::stats::exact::ExactSum`]), so the result does not depend on who added what
-//! when, and sums of workers and shards add up to those of one run.
+//! A study's sums implement [`Sums`]; a pass holds them as [`Observer`]s of any type.
+//! All sums are exact (integers, or [`crate::stats::exact::ExactSum`]), so the result does not depend on the order of
+//! addition, and the sums of workers and shards add up to those of one run.
 
 pub mod countable;
 
@@ -27,99 +27,99 @@ use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
 use countable::ensure_countable;
 
-/// Sums of what every head does in the sequences of a pass.
+/// Exact sums over every head in the sequences of a pass.
 pub trait Sums: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
-    /// All that the sums must know of a sequence, worked out once for all its heads.
+    /// The facts of a sequence that the sums need, computed once for all its heads.
     type SequenceState: Send + Sync;
 
-    /// The parts of the forward pass that are to be shown; what nobody needs is not computed.
+    /// The activations that the sums read; those that no observer needs are not computed.
     fn needs(&self) -> Needs {
         Needs::ATTENTION
     }
 
-    /// Is told what is known before the pass begins.
+    /// Receives the facts that are known before the pass begins.
     fn begin_pass(&mut self, _known: &Beforehand) {}
 
-    /// Is shown the encoder before the pass begins, for what its weights tell by themselves.
+    /// Reads the weights of the encoder before the pass begins.
     fn inspect_weights(&mut self, _encoder: &dyn Encoder) {}
 
-    /// Counts a sequence, and all that does not depend on a head.
+    /// Counts a sequence and everything in it that does not depend on a head.
     fn begin(&mut self, sequence: &Sequence) -> Self::SequenceState;
 
-    /// Whether there is anything to see in a sequence that was begun: what nobody looks at does not run.
-    fn looks(_begun: &Self::SequenceState) -> bool {
+    /// Whether the sums can gain from a sequence; a pack without such a sequence does not run.
+    fn is_relevant(_state: &Self::SequenceState) -> bool {
         true
     }
 
-    /// The turns that it wants to see after the first, in which no head is missing: forward passes without these heads.
-    fn turns(&self) -> Vec<HeadSet> {
+    /// The ablation variants that run after the baseline: forward passes without these heads.
+    fn variants(&self) -> Vec<HeadSet> {
         Vec::new()
     }
 
-    /// Is told that what is shown of a sequence from here on is of one of its turns, by the place in [`Sums::turns`].
-    fn turn(&mut self, _begun: &mut Self::SequenceState, _number: usize) {}
+    /// Begins a variant, by its place in [`Sums::variants`]: everything after this call belongs to it.
+    fn begin_variant(&mut self, _state: &mut Self::SequenceState, _number: usize) {}
 
-    /// Whether it may ask for trials.
-    fn tries(&self) -> bool {
+    /// Whether the sums may request patched runs.
+    fn requests_patched_runs(&self) -> bool {
         false
     }
 
-    /// The trials that it wants to see of a sequence, asked for when the first turn is over.
-    fn trials(&mut self, _begun: &mut Self::SequenceState) -> Vec<PatchedRun> {
+    /// The patched runs of a sequence, requested after its baseline run.
+    fn patched_runs(&mut self, _state: &mut Self::SequenceState) -> Vec<PatchedRun> {
         Vec::new()
     }
 
-    /// Sees the logits of a trial, `[classes]`, at one of the positions that it predicts; `number` is its place in
-    /// [`Sums::trials`].
-    fn tried(&mut self, _begun: &mut Self::SequenceState, _number: usize, _position: usize, _logits: &[f32]) {}
+    /// Adds the logits of a patched run, `[classes]`, at one of its predicted positions; `number` is its place in
+    /// [`Sums::patched_runs`].
+    fn patched_logits(&mut self, _state: &mut Self::SequenceState, _number: usize, _position: usize, _logits: &[f32]) {}
 
-    /// Adds what one head does in a sequence that was begun.
-    fn head(&mut self, begun: &mut Self::SequenceState, lent: &mut HeadInput<'_>);
+    /// Adds one head of a sequence.
+    fn head(&mut self, state: &mut Self::SequenceState, input: &mut HeadInput<'_>);
 
-    /// Sees the hidden states of a sequence, `[n, hidden]`, that go into a layer, if they are needed.
-    fn hidden_states(&mut self, _begun: &mut Self::SequenceState, _layer: usize, _states: Rows<'_>) {}
+    /// Adds the hidden states of a sequence, `[n, hidden]`, that enter a layer, if they are needed.
+    fn hidden_states(&mut self, _state: &mut Self::SequenceState, _layer: usize, _states: Rows<'_>) {}
 
-    /// Sees the logits at a predicted position, `[classes]`, if they are needed.
-    fn logits(&mut self, _begun: &mut Self::SequenceState, _position: usize, _logits: &[f32]) {}
+    /// Adds the logits at a predicted position, `[classes]`, if they are needed.
+    fn logits(&mut self, _state: &mut Self::SequenceState, _position: usize, _logits: &[f32]) {}
 
-    /// Sees the derivatives of the loss of a sequence, the sum over its predicted positions, by the gates of all heads,
-    /// in a pass that has them.
-    fn gradient(&mut self, _begun: &mut Self::SequenceState, _gradient: &GateGradient) {}
+    /// Adds the derivatives of a sequence's loss, summed over its predicted positions, by the gates of all heads; only
+    /// gradient passes have them.
+    fn gradient(&mut self, _state: &mut Self::SequenceState, _gradient: &GateGradient) {}
 
-    /// Is told that everything was seen of a sequence.
-    fn end(&mut self, _begun: Self::SequenceState) {}
+    /// Ends a sequence.
+    fn end(&mut self, _state: Self::SequenceState) {}
 
-    /// Is told that the pack is over: the sequences that ended since the last time ran side by side, whoever ran them.
+    /// Ends a pack: the sequences that ended since the last call ran in one batch.
     fn end_pack(&mut self) {}
 
-    /// Adds another worker's or shard's sums: afterwards it is as if all its sequences had been seen here.
+    /// Adds the sums of another worker or shard, as if these sums had seen its sequences.
     /// Panics if the two are not of one analysis.
     fn merge(&mut self, other: &Self);
 
-    /// The same sums in an order that does not depend on who met what first: equal sums are then equal bytes.
+    /// The same sums in a canonical order, so that equal sums are equal bytes.
     fn in_order(&self) -> Self {
         self.clone()
     }
 
-    /// The same sums with all blocks of sentences in one, where nothing depends on blocks.
+    /// The same sums with all blocks of sentences in one, where no result depends on blocks.
     fn pooled(&self) -> Self {
         self.clone()
     }
 
-    /// Whether these are sums of such heads, and all lists have the lengths that this implies: what was read from a
-    /// file may be anything.
+    /// Whether the sums belong to a model of this grid and all lists have the right lengths. Sums that were read from a
+    /// file may be invalid.
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool;
 }
 
-/// One head over one sequence, as a pass lends it to every observer in turn.
+/// One head over one sequence, as every observer of a pass receives it.
 pub struct HeadInput<'a> {
-    /// The head at work: its attention, and what else is needed.
+    /// The attention of the head and the other activations that are needed.
     pub view: HeadView<'a>,
     sequence: &'a Sequence,
     folded: &'a mut Folder,
 }
 
-/// Room to fold attention to words and to text, reused from head to head.
+/// Buffers for attention folded to words and to text, reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct Folder {
     words: [Folded<WordAttention>; 2],
@@ -127,15 +127,15 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// One head over `sequence`, with room to fold it.
-    pub fn lend<'a>(&'a mut self, sequence: &'a Sequence, view: HeadView<'a>) -> HeadInput<'a> {
+    /// One head over `sequence`, with these buffers.
+    pub fn head_input<'a>(&'a mut self, sequence: &'a Sequence, view: HeadView<'a>) -> HeadInput<'a> {
         self.words.iter_mut().for_each(|folded| folded.done = false);
         self.text.done = false;
         HeadInput { view, sequence, folded: self }
     }
 }
 
-/// Attention by one way of folding: worked out when it is first asked for.
+/// Attention in one folded form, computed on first use.
 #[derive(Clone, Debug, Default)]
 struct Folded<T> {
     attention: T,
@@ -148,7 +148,7 @@ impl<'a> HeadInput<'a> {
         self.view.attention
     }
 
-    /// The attention between words, `[words, words]`, folded by `from`; whoever asks again gets the same one.
+    /// The attention between words, `[words, words]`, folded by `from`; computed once.
     pub fn words(&mut self, from: FromToken) -> &WordAttention {
         let folded = &mut self.folded.words[usize::from(from == FromToken::First)];
         if !folded.done {
@@ -158,7 +158,7 @@ impl<'a> HeadInput<'a> {
         &folded.attention
     }
 
-    /// The attention between tokens of text; whoever asks again gets the same.
+    /// The attention between tokens of text; computed once.
     pub fn text(&mut self) -> &TextAttention {
         let folded = &mut self.folded.text;
         if !folded.done {
@@ -169,7 +169,7 @@ impl<'a> HeadInput<'a> {
     }
 }
 
-/// Sums of some study: [`Sums`] of a type that only the study knows.
+/// The [`Sums`] of a study, whose type only the study knows.
 pub trait Observer: Send + Sync {
     /// [`Sums::needs`]
     fn needs(&self) -> Needs;
@@ -183,34 +183,34 @@ pub trait Observer: Send + Sync {
     /// Begins the next sequence of a pack.
     fn begin(&mut self, sequence: &Sequence);
 
-    /// [`Sums::looks`], at some sequence of those begun.
-    fn looks(&self) -> bool;
+    /// [`Sums::is_relevant`], for any sequence of the pack.
+    fn is_relevant(&self) -> bool;
 
-    /// [`Sums::turns`]
-    fn turns(&self) -> Vec<HeadSet>;
+    /// [`Sums::variants`]
+    fn variants(&self) -> Vec<HeadSet>;
 
-    /// Begins a turn; one that the sums did not ask for is not shown to them.
-    fn turn(&mut self, missing: &HeadSet);
+    /// Begins a variant; the sums skip one that they did not request.
+    fn begin_variant(&mut self, removed: &HeadSet);
 
-    /// [`Sums::tries`]
-    fn tries(&self) -> bool;
+    /// [`Sums::requests_patched_runs`]
+    fn requests_patched_runs(&self) -> bool;
 
-    /// [`Sums::trials`], of each sequence that was begun.
-    fn trials(&mut self) -> Vec<Vec<PatchedRun>>;
+    /// [`Sums::patched_runs`], for each sequence of the pack.
+    fn patched_runs(&mut self) -> Vec<Vec<PatchedRun>>;
 
-    /// [`Sums::tried`], of the `sequence`-th of those begun.
-    fn tried(&mut self, sequence: usize, number: usize, position: usize, logits: &[f32]);
+    /// [`Sums::patched_logits`], for this sequence of the pack.
+    fn patched_logits(&mut self, sequence: usize, number: usize, position: usize, logits: &[f32]);
 
-    /// Adds what one head does in the `sequence`-th of those begun.
-    fn head(&mut self, sequence: usize, lent: &mut HeadInput<'_>);
+    /// [`Sums::head`], for this sequence of the pack.
+    fn head(&mut self, sequence: usize, input: &mut HeadInput<'_>);
 
-    /// [`Sums::hidden_states`], of the `sequence`-th of those begun.
+    /// [`Sums::hidden_states`], for this sequence of the pack.
     fn hidden_states(&mut self, sequence: usize, layer: usize, states: Rows<'_>);
 
-    /// [`Sums::logits`], of the `sequence`-th of those begun.
+    /// [`Sums::logits`], for this sequence of the pack.
     fn logits(&mut self, sequence: usize, position: usize, logits: &[f32]);
 
-    /// [`Sums::gradient`], of the `sequence`-th of those begun.
+    /// [`Sums::gradient`], for this sequence of the pack.
     fn gradient(&mut self, sequence: usize, gradient: &GateGradient);
 
     /// Ends the pack.
@@ -239,22 +239,22 @@ pub trait Observer: Send + Sync {
 
 struct ObserverAdapter<S: Sums> {
     sums: S,
-    /// Of the sequences of the pack.
-    begun: Vec<S::SequenceState>,
-    /// Where each turn that the sums ask for is in their list.
-    turns: BTreeMap<HeadSet, usize>,
-    /// Whether the turn is one of others.
-    is_away: bool,
+    /// The states of the sequences of the pack.
+    states: Vec<S::SequenceState>,
+    /// The place of each variant in the list of the sums.
+    variants: BTreeMap<HeadSet, usize>,
+    /// Whether only other observers requested the variant.
+    is_skipped: bool,
 }
 
 /// An observer with these sums.
 pub fn observer_of<S: Sums>(sums: S) -> Box<dyn Observer> {
-    let turns = sums.turns().into_iter().enumerate().map(|(number, missing)| (missing, number)).collect();
-    Box::new(ObserverAdapter { sums, begun: Vec::new(), turns, is_away: false })
+    let variants = sums.variants().into_iter().enumerate().map(|(number, removed)| (removed, number)).collect();
+    Box::new(ObserverAdapter { sums, states: Vec::new(), variants, is_skipped: false })
 }
 
 /// An observer with the sums that [`Observer::to_bytes`] wrote.
-/// Fails if the bytes are no such sums, or have larger ones than can be added up.
+/// Fails if the bytes are no such sums, or a number is too large to be added up.
 pub fn restored<S: Sums>(bytes: &[u8]) -> Result<Box<dyn Observer>> {
     let sums = postcard::from_bytes::<S>(bytes).context("its sums cannot be read")?;
     ensure_countable(&sums)?;
@@ -269,7 +269,7 @@ pub fn sums<S: Sums>(observer: &dyn Observer) -> &S {
 
 impl<S: Sums> Observer for ObserverAdapter<S> {
     fn needs(&self) -> Needs {
-        if self.is_away { Needs::default() } else { self.sums.needs() }
+        if self.is_skipped { Needs::default() } else { self.sums.needs() }
     }
 
     fn begin_pass(&mut self, known: &Beforehand) {
@@ -281,62 +281,62 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
     }
 
     fn begin(&mut self, sequence: &Sequence) {
-        let begun = self.sums.begin(sequence);
-        self.begun.push(begun);
+        let state = self.sums.begin(sequence);
+        self.states.push(state);
     }
 
-    fn looks(&self) -> bool {
-        self.begun.iter().any(S::looks)
+    fn is_relevant(&self) -> bool {
+        self.states.iter().any(S::is_relevant)
     }
 
-    fn turns(&self) -> Vec<HeadSet> {
-        self.sums.turns()
+    fn variants(&self) -> Vec<HeadSet> {
+        self.sums.variants()
     }
 
-    fn turn(&mut self, missing: &HeadSet) {
-        let number = self.turns.get(missing);
-        self.is_away = number.is_none();
+    fn begin_variant(&mut self, removed: &HeadSet) {
+        let number = self.variants.get(removed);
+        self.is_skipped = number.is_none();
         if let Some(&number) = number {
-            self.begun.iter_mut().for_each(|begun| self.sums.turn(begun, number));
+            self.states.iter_mut().for_each(|state| self.sums.begin_variant(state, number));
         }
     }
 
-    fn tries(&self) -> bool {
-        self.sums.tries()
+    fn requests_patched_runs(&self) -> bool {
+        self.sums.requests_patched_runs()
     }
 
-    fn trials(&mut self) -> Vec<Vec<PatchedRun>> {
-        self.begun.iter_mut().map(|begun| self.sums.trials(begun)).collect()
+    fn patched_runs(&mut self) -> Vec<Vec<PatchedRun>> {
+        self.states.iter_mut().map(|state| self.sums.patched_runs(state)).collect()
     }
 
-    fn tried(&mut self, sequence: usize, number: usize, position: usize, logits: &[f32]) {
-        self.sums.tried(&mut self.begun[sequence], number, position, logits);
+    fn patched_logits(&mut self, sequence: usize, number: usize, position: usize, logits: &[f32]) {
+        self.sums.patched_logits(&mut self.states[sequence], number, position, logits);
     }
 
-    fn head(&mut self, sequence: usize, lent: &mut HeadInput<'_>) {
-        if !self.is_away {
-            self.sums.head(&mut self.begun[sequence], lent);
+    fn head(&mut self, sequence: usize, input: &mut HeadInput<'_>) {
+        if !self.is_skipped {
+            self.sums.head(&mut self.states[sequence], input);
         }
     }
 
     fn hidden_states(&mut self, sequence: usize, layer: usize, states: Rows<'_>) {
-        self.sums.hidden_states(&mut self.begun[sequence], layer, states);
+        self.sums.hidden_states(&mut self.states[sequence], layer, states);
     }
 
     fn logits(&mut self, sequence: usize, position: usize, logits: &[f32]) {
-        self.sums.logits(&mut self.begun[sequence], position, logits);
+        self.sums.logits(&mut self.states[sequence], position, logits);
     }
 
     fn gradient(&mut self, sequence: usize, gradient: &GateGradient) {
-        self.sums.gradient(&mut self.begun[sequence], gradient);
+        self.sums.gradient(&mut self.states[sequence], gradient);
     }
 
     fn end(&mut self) {
-        for begun in self.begun.drain(..) {
-            self.sums.end(begun);
+        for state in self.states.drain(..) {
+            self.sums.end(state);
         }
         self.sums.end_pack();
-        self.is_away = false;
+        self.is_skipped = false;
     }
 
     fn merge(&mut self, other: &dyn Observer) {
@@ -364,7 +364,7 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
     }
 }
 
-/// Several observers that look at one forward pass.
+/// The observers of one forward pass.
 #[derive(Default)]
 pub struct ObserverSet {
     observers: Vec<Box<dyn Observer>>,
@@ -372,27 +372,27 @@ pub struct ObserverSet {
 }
 
 impl ObserverSet {
-    /// A panel of these observers.
+    /// A set of these observers.
     pub fn new(observers: Vec<Box<dyn Observer>>) -> Self {
         Self { observers, folder: Folder::default() }
     }
 
-    /// Whether somebody looks at some sequence of the pack that was begun.
-    pub fn looks(&self) -> bool {
-        self.observers.iter().any(|observer| observer.looks())
+    /// Whether some sequence of the pack is relevant to some observer.
+    pub fn is_relevant(&self) -> bool {
+        self.observers.iter().any(|observer| observer.is_relevant())
     }
 
-    /// All that some observer needs.
+    /// The activations that some observer needs.
     pub fn needs(&self) -> Needs {
         self.observers.iter().fold(Needs::default(), |needs, observer| needs | observer.needs())
     }
 
-    /// Tells everybody what is known before the pass begins.
+    /// Gives every observer the facts that are known before the pass begins.
     pub fn begin_pass(&mut self, known: &Beforehand) {
         self.observers.iter_mut().for_each(|observer| observer.begin_pass(known));
     }
 
-    /// Shows everybody the encoder before the pass begins.
+    /// Shows every observer the encoder before the pass begins.
     pub fn inspect_weights(&mut self, encoder: &dyn Encoder) {
         self.observers.iter_mut().for_each(|observer| observer.inspect_weights(encoder));
     }
@@ -404,62 +404,62 @@ impl ObserverSet {
         }
     }
 
-    /// The turns that somebody asks for, each once.
-    pub fn turns(&self) -> BTreeSet<HeadSet> {
-        self.observers.iter().flat_map(|observer| observer.turns()).collect()
+    /// The variants of all observers, each once.
+    pub fn variants(&self) -> BTreeSet<HeadSet> {
+        self.observers.iter().flat_map(|observer| observer.variants()).collect()
     }
 
-    /// Begins a turn without these heads.
-    pub fn turn(&mut self, missing: &HeadSet) {
-        self.observers.iter_mut().for_each(|observer| observer.turn(missing));
+    /// Begins the variant without these heads.
+    pub fn begin_variant(&mut self, removed: &HeadSet) {
+        self.observers.iter_mut().for_each(|observer| observer.begin_variant(removed));
     }
 
-    /// Whether somebody may ask for trials.
-    pub fn tries(&self) -> bool {
-        self.observers.iter().any(|observer| observer.tries())
+    /// Whether some observer may request patched runs.
+    pub fn requests_patched_runs(&self) -> bool {
+        self.observers.iter().any(|observer| observer.requests_patched_runs())
     }
 
-    /// The trials that are asked for of the sequences of the pack.
-    pub fn trials(&mut self) -> Vec<RequestedRun> {
-        let mut asked = Vec::new();
-        for (observer, observing) in self.observers.iter_mut().enumerate() {
-            for (sequence, trials) in observing.trials().into_iter().enumerate() {
-                let of = |(number, trial)| RequestedRun { observer, sequence, number, trial };
-                asked.extend(trials.into_iter().enumerate().map(of));
+    /// The patched runs that the observers request for the sequences of the pack.
+    pub fn patched_runs(&mut self) -> Vec<RequestedRun> {
+        let mut requested = Vec::new();
+        for (observer, sums) in self.observers.iter_mut().enumerate() {
+            for (sequence, runs) in sums.patched_runs().into_iter().enumerate() {
+                let request = |(number, run)| RequestedRun { observer, sequence, number, run };
+                requested.extend(runs.into_iter().enumerate().map(request));
             }
         }
-        asked
+        requested
     }
 
-    /// Shows the logits of a trial to who asked for it.
-    pub fn tried(
+    /// Shows the logits of a patched run to the observer that requested it.
+    pub fn patched_logits(
         &mut self,
         &RequestedRun { observer, sequence, number, .. }: &RequestedRun,
         position: usize,
         logits: &[f32],
     ) {
-        self.observers[observer].tried(sequence, number, position, logits);
+        self.observers[observer].patched_logits(sequence, number, position, logits);
     }
 
     /// Shows one head over the `number`-th sequence of the pack, which is `sequence`.
     pub fn head(&mut self, number: usize, sequence: &Sequence, view: HeadView<'_>) {
-        let mut lent = self.folder.lend(sequence, view);
-        self.observers.iter_mut().for_each(|observer| observer.head(number, &mut lent));
+        let mut input = self.folder.head_input(sequence, view);
+        self.observers.iter_mut().for_each(|observer| observer.head(number, &mut input));
     }
 
-    /// Shows hidden states to those who need them.
+    /// Shows hidden states to the observers that need them.
     pub fn hidden_states(&mut self, number: usize, layer: usize, states: Rows<'_>) {
         let who = self.observers.iter_mut().filter(|observer| observer.needs().hidden_states);
         who.for_each(|observer| observer.hidden_states(number, layer, states));
     }
 
-    /// Shows logits to those who need them.
+    /// Shows logits to the observers that need them.
     pub fn logits(&mut self, number: usize, position: usize, logits: &[f32]) {
         let who = self.observers.iter_mut().filter(|observer| observer.needs().logits);
         who.for_each(|observer| observer.logits(number, position, logits));
     }
 
-    /// Shows derivatives to everybody.
+    /// Shows derivatives to every observer.
     pub fn gradient(&mut self, number: usize, gradient: &GateGradient) {
         self.observers.iter_mut().for_each(|observer| observer.gradient(number, gradient));
     }
@@ -469,17 +469,17 @@ impl ObserverSet {
         self.observers.iter_mut().for_each(|observer| observer.end());
     }
 
-    /// Adds what another panel of the same observers saw.
+    /// Adds the sums of another set of the same observers.
     pub fn merge(&mut self, other: &Self) {
         self.observers.iter_mut().zip(&other.observers).for_each(|(sums, other)| sums.merge(&**other));
     }
 
-    /// A panel of the same observers with the same sums.
+    /// A set of the same observers with the same sums.
     pub fn duplicate(&self) -> Self {
         Self::new(self.observers.iter().map(|observer| observer.duplicate()).collect())
     }
 
-    /// The observers, when all was seen.
+    /// The observers, after the pass.
     pub fn into_observers(self) -> Vec<Box<dyn Observer>> {
         self.observers
     }
@@ -512,16 +512,16 @@ mod tests {
 
         fn head(&mut self, _: &mut u64, _: &mut HeadInput<'_>) {}
 
-        fn hidden_states(&mut self, begun: &mut u64, layer: usize, states: Rows<'_>) {
-            self.states.push((*begun, layer, states.count()));
+        fn hidden_states(&mut self, state: &mut u64, layer: usize, states: Rows<'_>) {
+            self.states.push((*state, layer, states.count()));
         }
 
-        fn logits(&mut self, begun: &mut u64, position: usize, logits: &[f32]) {
-            self.logits.push((*begun, position, logits.len()));
+        fn logits(&mut self, state: &mut u64, position: usize, logits: &[f32]) {
+            self.logits.push((*state, position, logits.len()));
         }
 
-        fn end(&mut self, begun: u64) {
-            self.ended.push(begun);
+        fn end(&mut self, state: u64) {
+            self.ended.push(state);
         }
 
         fn merge(&mut self, _: &Self) {}
@@ -534,15 +534,15 @@ mod tests {
     #[test]
     fn hidden_states_and_logits_are_shown_to_those_who_need_them() {
         let shown = |needy| observer_of(Shown { needy, ..Shown::default() });
-        let mut panel = ObserverSet::new(vec![shown(true), shown(false)]);
-        assert_eq!(panel.needs(), Needs { hidden_states: true, logits: true, ..Needs::default() });
+        let mut observers = ObserverSet::new(vec![shown(true), shown(false)]);
+        assert_eq!(observers.needs(), Needs { hidden_states: true, logits: true, ..Needs::default() });
         let sequences = [7, 9].map(|index| Sequence { index, ..Sequence::default() });
-        panel.begin(sequences.iter());
-        assert!(panel.looks());
-        panel.hidden_states(1, 4, Rows::new(&[0.0; 6], 2));
-        panel.logits(0, 3, &[0.0; 5]);
-        panel.end();
-        let observers = panel.into_observers();
+        observers.begin(sequences.iter());
+        assert!(observers.is_relevant());
+        observers.hidden_states(1, 4, Rows::new(&[0.0; 6], 2));
+        observers.logits(0, 3, &[0.0; 5]);
+        observers.end();
+        let observers = observers.into_observers();
         let (states, logits) = (vec![(9, 4, 3)], vec![(7, 3, 5)]);
         assert_eq!(*sums::<Shown>(&*observers[0]), Shown { needy: true, states, logits, ended: vec![7, 9] });
         assert_eq!(*sums::<Shown>(&*observers[1]), Shown { ended: vec![7, 9], ..Shown::default() });

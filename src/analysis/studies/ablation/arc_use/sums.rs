@@ -62,7 +62,7 @@ impl UseSums {
     }
 }
 
-/// A sequence as these sums see it.
+/// The state of a sequence.
 #[derive(Debug)]
 pub struct ArcUseState {
     block: usize,
@@ -136,42 +136,42 @@ impl Sums for UseSums {
         ArcUseState { block, words, arcs }
     }
 
-    fn looks(begun: &ArcUseState) -> bool {
-        !begun.arcs.is_empty()
+    fn is_relevant(state: &ArcUseState) -> bool {
+        !state.arcs.is_empty()
     }
 
-    fn head(&mut self, begun: &mut ArcUseState, lent: &mut HeadInput<'_>) {
-        let place = self.grid.index(lent.view.layer, lent.view.head);
-        for arc in begun.arcs.iter_mut().filter(|arc| self.claims[arc.claim].place == place) {
-            arc.other = nearest_weight(lent.words(self.from), arc.query, arc.partner);
+    fn head(&mut self, state: &mut ArcUseState, input: &mut HeadInput<'_>) {
+        let place = self.grid.index(input.view.layer, input.view.head);
+        for arc in state.arcs.iter_mut().filter(|arc| self.claims[arc.claim].place == place) {
+            arc.other = nearest_weight(input.words(self.from), arc.query, arc.partner);
         }
     }
 
-    fn tries(&self) -> bool {
+    fn requests_patched_runs(&self) -> bool {
         !self.claims.is_empty()
     }
 
-    /// Two for each arc: without the weight to the partner, then without that to the other word.
-    fn trials(&mut self, begun: &mut ArcUseState) -> Vec<PatchedRun> {
-        let mut trials = Vec::new();
-        for Arc { claim, query, partner, other, truths } in &begun.arcs {
+    /// Two runs for each arc: without the weight to the partner, then without the weight to the other word.
+    fn patched_runs(&mut self, state: &mut ArcUseState) -> Vec<PatchedRun> {
+        let mut patched_runs = Vec::new();
+        for Arc { claim, query, partner, other, truths } in &state.arcs {
             let other = other.expect("its head was shown, and there is a third word");
             let (layer, head) = self.grid.at(self.claims[*claim].place);
-            self.blocks[begun.block][*claim].arcs += 1;
-            trials.extend([*partner, other].map(|word| PatchedRun {
+            self.blocks[state.block][*claim].arcs += 1;
+            patched_runs.extend([*partner, other].map(|word| PatchedRun {
                 place: HeadPlace { layer, head },
-                queries: begun.words[*query].clone(),
-                keys: begun.words[word].clone(),
+                queries: state.words[*query].clone(),
+                keys: state.words[word].clone(),
                 predicted: truths.iter().map(|&(position, _)| position).collect(),
             }));
         }
-        trials
+        patched_runs
     }
 
-    fn tried(&mut self, begun: &mut ArcUseState, number: usize, position: usize, logits: &[f32]) {
-        let Arc { claim, truths, .. } = &begun.arcs[number / 2];
+    fn patched_logits(&mut self, state: &mut ArcUseState, number: usize, position: usize, logits: &[f32]) {
+        let Arc { claim, truths, .. } = &state.arcs[number / 2];
         let truth = truths.iter().find(|(at, _)| *at == position).expect("a position that was asked for").1;
-        let cuts = &mut self.blocks[begun.block][*claim];
+        let cuts = &mut self.blocks[state.block][*claim];
         let sum = if number.is_multiple_of(2) { &mut cuts.without_partner } else { &mut cuts.without_other };
         *sum += surprisal(logits, truth);
     }

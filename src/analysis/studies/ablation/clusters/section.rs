@@ -133,8 +133,8 @@ pub struct Removed {
 fn removed(sums: &RemovalSums<Clusters, impl Quantity + PerToken>, context: &EstimationContext) -> Vec<Removed> {
     let counts = sums.per_block(|block| block.tokens() as f64);
     let without = |places: &[usize]| {
-        let set = sums.set_of(places);
-        sums.per_block(|block| block.change(set))
+        let variant = sums.variant_without(places);
+        sums.per_block(|block| block.change(variant))
     };
     let (total, drawn) = (counts.iter().sum::<f64>(), context.resamples.sums(&counts));
     if total == 0.0 {
@@ -170,8 +170,8 @@ impl Effects {
         let total = sums.blocks().total();
         let found = removed(sums, context);
         let all: Vec<usize> = (0..context.grid.count()).collect();
-        let rise = |set: usize| sums.per_block(|losses| losses.change(set)).iter().sum::<f64>();
-        let band = (!found.is_empty()).then(|| BAND * rise(sums.set_of(&all)) / total.tokens as f64);
+        let rise = |variant: usize| sums.per_block(|losses| losses.change(variant)).iter().sum::<f64>();
+        let band = (!found.is_empty()).then(|| BAND * rise(sums.variant_without(&all)) / total.tokens as f64);
         let cluster = |removed: Removed| {
             let inside = |ci95: Interval| band.is_some_and(|band| ci95.low() >= -band && ci95.high() <= band);
             let one_will_do = removed.all_but_one.ci95.is_some_and(inside);

@@ -28,7 +28,7 @@ pub fn all_but(cluster: &[usize], kept: usize) -> Vec<usize> {
 impl Removals for Clusters {
     /// Each cluster, each of its heads, and all but one of them; and all heads of the model. Nothing where there are no
     /// clusters.
-    fn sets(&self, grid: HeadGrid) -> Vec<HeadSet> {
+    fn variants(&self, grid: HeadGrid) -> Vec<HeadSet> {
         let of_cluster = |cluster: &Vec<usize>| {
             let singles = cluster.iter().map(|&place| vec![place]);
             let rests = (0..cluster.len()).map(|kept| all_but(cluster, kept));
@@ -56,9 +56,9 @@ mod tests {
     fn every_set_is_there_once() {
         let grid = HeadGrid { layers: 2, heads: 2 };
         // Of two heads all but one are one.
-        assert_eq!(Clusters(vec![vec![0, 3]]).sets(grid).len(), 4);
-        assert_eq!(Clusters(vec![vec![0, 1, 3]]).sets(grid).len(), 8);
-        assert!(Clusters(Vec::new()).sets(grid).is_empty());
+        assert_eq!(Clusters(vec![vec![0, 3]]).variants(grid).len(), 4);
+        assert_eq!(Clusters(vec![vec![0, 1, 3]]).variants(grid).len(), 8);
+        assert!(Clusters(Vec::new()).variants(grid).is_empty());
         assert_eq!(all_but(&[0, 1, 3], 1), [0, 3]);
         assert!(Clusters(vec![vec![0, 3], vec![1, 2]]).fit(grid) && Clusters(Vec::new()).fit(grid));
         for wrong in [vec![vec![0]], vec![vec![3, 0]], vec![vec![0, 1], vec![1, 2]], vec![vec![0, 4]]] {

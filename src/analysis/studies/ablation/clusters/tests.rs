@@ -26,8 +26,8 @@ fn rise(places: &[usize]) -> f64 {
     places.iter().map(|&place| each[place]).sum::<f64>() + both
 }
 
-fn places(missing: &crate::passes::run::variants::HeadSet) -> Vec<usize> {
-    missing.iter().map(|place| GRID.index(place.layer, place.head)).collect()
+fn places(removed: &crate::passes::run::variants::HeadSet) -> Vec<usize> {
+    removed.iter().map(|place| GRID.index(place.layer, place.head)).collect()
 }
 
 fn context() -> EstimationContext {
@@ -44,17 +44,17 @@ fn logits(nats: f64) -> [f32; 2] {
 fn show_losses(sums: &mut ClusterLosses, indices: impl Iterator<Item = u64>) {
     for index in indices {
         let token = PredictedToken::masked(1, 0, Some(0));
-        let mut begun = sums.begin(&Sequence { predictions: vec![token], ..sentence(index, 2, "dep") });
+        let mut state = sums.begin(&Sequence { predictions: vec![token], ..sentence(index, 2, "dep") });
         // In some sentences all that is lost is more.
         let scale = if index % 2 == 0 { 1.0 } else { 1.5 };
-        Sums::logits(sums, &mut begun, 1, &logits(2.0));
-        for (number, missing) in sums.turns().into_iter().enumerate() {
-            sums.turn(&mut begun, number);
+        Sums::logits(sums, &mut state, 1, &logits(2.0));
+        for (number, removed) in sums.variants().into_iter().enumerate() {
+            sums.begin_variant(&mut state, number);
             // One head by itself is worth a little more here and a little less there.
-            let more = if missing.len() == 1 { 1e-3 * ((index / 2 % 2) as f64 - 0.5) } else { 0.0 };
-            Sums::logits(sums, &mut begun, 1, &logits(2.0 + scale * rise(&places(&missing)) + more));
+            let more = if removed.len() == 1 { 1e-3 * ((index / 2 % 2) as f64 - 0.5) } else { 0.0 };
+            Sums::logits(sums, &mut state, 1, &logits(2.0 + scale * rise(&places(&removed)) + more));
         }
-        sums.end(begun);
+        sums.end(state);
     }
 }
 
@@ -90,18 +90,18 @@ fn heads_that_stand_in_for_each_other_are_told() {
 /// Each head turns a vector of two dimensions by its share of a right angle.
 fn show_states(sums: &mut ClusterDrifts, indices: impl Iterator<Item = u64>) {
     for index in indices {
-        let mut begun = sums.begin(&sentence(index, 1, "dep"));
+        let mut state = sums.begin(&sentence(index, 1, "dep"));
         #[expect(clippy::cast_possible_truncation, reason = "a hidden state")]
         let states = |degrees: f64| {
             let (sin, cos) = degrees.to_radians().sin_cos();
             [1.0, 0.0, cos as f32, sin as f32, 1.0, 0.0]
         };
-        sums.hidden_states(&mut begun, 2, Rows::new(&states(0.0), 2));
-        for (number, missing) in sums.turns().into_iter().enumerate() {
-            sums.turn(&mut begun, number);
-            sums.hidden_states(&mut begun, 2, Rows::new(&states(30.0 * places(&missing).len() as f64), 2));
+        sums.hidden_states(&mut state, 2, Rows::new(&states(0.0), 2));
+        for (number, removed) in sums.variants().into_iter().enumerate() {
+            sums.begin_variant(&mut state, number);
+            sums.hidden_states(&mut state, 2, Rows::new(&states(30.0 * places(&removed).len() as f64), 2));
         }
-        sums.end(begun);
+        sums.end(state);
     }
 }
 
@@ -144,11 +144,11 @@ fn sums_of_parts_are_those_of_the_whole() {
 fn without_clusters_nothing_runs() {
     let mut sums = ClusterLosses::new(GRID, Clusters(Vec::new()));
     let token = PredictedToken::masked(1, 0, Some(0));
-    let begun = sums.begin(&Sequence { predictions: vec![token], ..sentence(1, 2, "dep") });
-    assert!(!ClusterLosses::looks(&begun) && sums.turns().is_empty());
+    let state = sums.begin(&Sequence { predictions: vec![token], ..sentence(1, 2, "dep") });
+    assert!(!ClusterLosses::is_relevant(&state) && sums.variants().is_empty());
     let section = EffectSection { cluster_effect: Effects::new(&sums, &context()) };
     assert!(section.summary(&default_policy()).to_string().starts_with("No cluster of heads held"));
     let mut sums = ClusterDrifts::new(GRID, Clusters(Vec::new()));
-    let begun = sums.begin(&sentence(1, 2, "dep"));
-    assert!(!ClusterDrifts::looks(&begun));
+    let state = sums.begin(&sentence(1, 2, "dep"));
+    assert!(!ClusterDrifts::is_relevant(&state));
 }

@@ -71,12 +71,12 @@ impl DependenceSums {
     }
 }
 
-/// A sequence as these sums see it.
+/// The state of a sequence.
 #[derive(Debug)]
 pub struct DependenceState {
     block: usize,
-    /// The turn, of those that these sums ask for; `None` in the first, with all heads.
-    turn: Option<usize>,
+    /// The variant of these sums that runs; `None` in the baseline, with all heads.
+    variant: Option<usize>,
     /// Of each head but those of the first layer, with all heads in place.
     roots: Roots,
 }
@@ -121,37 +121,37 @@ impl Sums for DependenceSums {
             sums.sentences += u64::from(sequence.family.is_first);
             sums.edges.resize(edges, ExactSum::default());
         }
-        DependenceState { block, turn: None, roots: Roots::of(rows) }
+        DependenceState { block, variant: None, roots: Roots::of(rows) }
     }
 
-    fn looks(begun: &DependenceState) -> bool {
-        !begun.roots.rows.is_empty()
+    fn is_relevant(state: &DependenceState) -> bool {
+        !state.roots.rows.is_empty()
     }
 
     /// Without each head but those of the last layer, after which none comes.
-    fn turns(&self) -> Vec<HeadSet> {
+    fn variants(&self) -> Vec<HeadSet> {
         let HeadGrid { layers, heads } = self.grid;
         each_head(self.grid).take(layers.saturating_sub(1) * heads).collect()
     }
 
-    fn turn(&mut self, begun: &mut DependenceState, number: usize) {
-        begun.turn = Some(number);
+    fn begin_variant(&mut self, state: &mut DependenceState, number: usize) {
+        state.variant = Some(number);
     }
 
-    fn head(&mut self, begun: &mut DependenceState, lent: &mut HeadInput<'_>) {
-        let attention = lent.attention();
+    fn head(&mut self, state: &mut DependenceState, input: &mut HeadInput<'_>) {
+        let attention = input.attention();
         let target = HeadPlace { layer: attention.layer, head: attention.head };
-        if target.layer == 0 || begun.roots.rows.is_empty() {
+        if target.layer == 0 || state.roots.rows.is_empty() {
             return;
         }
-        match begun.turn.map(|source| self.grid.place(source)) {
-            None => begun.roots.push(attention, (self.grid.layers - 1) * self.grid.heads),
+        match state.variant.map(|source| self.grid.place(source)) {
+            None => state.roots.push(attention, (self.grid.layers - 1) * self.grid.heads),
             Some(source) if source.layer < target.layer => {
                 let place = self.grid.index(target.layer - 1, target.head);
-                let roots = begun.roots.of_head(place, attention.tokens()).chunks_exact(attention.tokens());
-                let rows = begun.roots.rows.iter().zip(roots);
+                let roots = state.roots.of_head(place, attention.tokens()).chunks_exact(attention.tokens());
+                let rows = state.roots.rows.iter().zip(roots);
                 let shift: f64 = rows.map(|(&row, roots)| squared_hellinger(roots, attention.row(row))).sum();
-                self.blocks[begun.block].edges[Edges(self.grid).index(source, target)] += shift;
+                self.blocks[state.block].edges[Edges(self.grid).index(source, target)] += shift;
             }
             // What goes into its layer is the same for every head of it.
             Some(_) => {}

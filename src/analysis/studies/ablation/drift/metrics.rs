@@ -27,9 +27,11 @@ const CHANCE: &str = "0: nothing moves";
 const CAVEATS: &str = "How far is not how much it matters: what moves may be read by nobody. Later heads make up for some of it. \
     It depends on what stands for the head (`settings.ablation`).";
 
-/// All metrics of drift, in the order of the report. A value is made of the drifts of a block, or of all of them, and of
-/// the place of a head, `None` for chance.
-pub const METRICS: &[Metric<fn(&Moved, Option<usize>) -> Fraction>] = &[
+/// A metric of the drifts of a block, or of all blocks, and of the place of a head, `None` for chance.
+type DriftMetric = Metric<fn(&Moved, Option<usize>) -> Fraction>;
+
+/// All metrics of drift, in the order of the report.
+pub const METRICS: &[DriftMetric] = &[
     Metric {
         explanation: Explanation {
             name: "output_drift",

@@ -23,9 +23,11 @@ const FORMULA: &str = "loss_effect = (sum of -ln p(t) without the head - sum of 
 const CHANCE: &str = "0: the head is not missed";
 const BY_CLASS: Keys = Keys::Each(Upos::ALL.len(), |place| Upos::ALL[place].tag().to_owned());
 
-/// All metrics of removed heads, in the order of the report. A value is made of the losses of a block, or of all of them,
-/// of the place of a head, `None` for chance, and of the place of its key.
-pub const METRICS: &[Metric<fn(&ByGroup, Option<usize>, usize) -> Fraction>] = &[
+/// A metric of the losses of a block, or of all blocks, of the place of a head, `None` for chance, and of a key.
+type EffectMetric = Metric<fn(&ByGroup, Option<usize>, usize) -> Fraction>;
+
+/// All metrics of removed heads, in the order of the report.
+pub const METRICS: &[EffectMetric] = &[
     Metric {
         explanation: Explanation {
             name: "loss_effect",

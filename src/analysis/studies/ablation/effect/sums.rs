@@ -80,10 +80,10 @@ impl Quantity for ByGroup {
         Self::new()
     }
 
-    fn begin(&mut self, sequence: &Sequence, sets: usize) -> Option<Self::State> {
+    fn begin(&mut self, sequence: &Sequence, variants: usize) -> Option<Self::State> {
         let scored = scored(sequence, |word| groups(sequence, word));
         for group in scored.iter().flat_map(|scored| &scored.of) {
-            self.entry(group.clone()).or_insert_with(|| Losses::new(sets)).tokens += 1;
+            self.entry(group.clone()).or_insert_with(|| Losses::new(variants)).tokens += 1;
         }
         if sequence.family.is_first {
             for group in scored.iter().flat_map(|scored| &scored.of).collect::<BTreeSet<_>>() {
@@ -93,14 +93,14 @@ impl Quantity for ByGroup {
         (!scored.is_empty()).then_some(scored)
     }
 
-    fn logits(&mut self, state: &Self::State, set: Option<usize>, position: usize, logits: &[f32]) {
+    fn logits(&mut self, state: &Self::State, variant: Option<usize>, position: usize, logits: &[f32]) {
         let Some((loss, groups)) = loss_at(state, position, logits) else { return };
         for group in groups {
-            self.get_mut(group).expect("it was entered when the sequence began").add(set, loss);
+            self.get_mut(group).expect("it was entered when the sequence began").add(variant, loss);
         }
     }
 
-    fn fits(&self, sets: usize) -> bool {
-        self.values().all(|losses| losses.fits(sets))
+    fn fits(&self, variants: usize) -> bool {
+        self.values().all(|losses| losses.fits(variants))
     }
 }

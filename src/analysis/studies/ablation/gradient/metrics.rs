@@ -9,9 +9,11 @@ pub fn values(sums: &Derivatives, head: Option<usize>) -> Vec<Fraction> {
     METRICS.iter().map(|metric| (metric.value)(sums, head)).collect()
 }
 
-/// All metrics of derivatives, in the order of the report. A value is made of the sums of a block, or of all of them, and
-/// of the place of a head, `None` for chance.
-pub const METRICS: &[Metric<fn(&Derivatives, Option<usize>) -> Fraction>] = &[
+/// A metric of the derivatives of a block, or of all blocks, and of the place of a head, `None` for chance.
+type GradientMetric = Metric<fn(&Derivatives, Option<usize>) -> Fraction>;
+
+/// All metrics of derivatives, in the order of the report.
+pub const METRICS: &[GradientMetric] = &[
     Metric {
         explanation: Explanation {
             name: "gradient_importance",

@@ -63,7 +63,7 @@ impl GradientSums {
     }
 }
 
-/// A sequence as these sums see it.
+/// The state of a sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct GradientState {
     block: usize,
@@ -83,27 +83,27 @@ impl Sums for GradientSums {
     }
 
     fn begin(&mut self, sequence: &Sequence) -> GradientState {
-        let begun = GradientState { block: block_of(sequence.family.number), tokens: sequence.targets().count() };
-        if begun.tokens > 0 {
-            let sums = &mut self.blocks[begun.block];
-            sums.tokens += begun.tokens as u64;
+        let state = GradientState { block: block_of(sequence.family.number), tokens: sequence.targets().count() };
+        if state.tokens > 0 {
+            let sums = &mut self.blocks[state.block];
+            sums.tokens += state.tokens as u64;
             sums.sequences += 1;
             sums.sentences += u64::from(sequence.family.is_first);
         }
-        begun
+        state
     }
 
-    fn looks(begun: &GradientState) -> bool {
-        begun.tokens > 0
+    fn is_relevant(state: &GradientState) -> bool {
+        state.tokens > 0
     }
 
     fn head(&mut self, _: &mut GradientState, _: &mut HeadInput<'_>) {}
 
-    fn gradient(&mut self, begun: &mut GradientState, gradient: &GateGradient) {
-        let Derivatives { loss, sizes, signed, .. } = &mut self.blocks[begun.block];
+    fn gradient(&mut self, state: &mut GradientState, gradient: &GateGradient) {
+        let Derivatives { loss, sizes, signed, .. } = &mut self.blocks[state.block];
         *loss += gradient.loss;
         for ((size, signed), derivative) in sizes.iter_mut().zip(signed).zip(&gradient.gates) {
-            *size += derivative.abs() / begun.tokens as f64;
+            *size += derivative.abs() / state.tokens as f64;
             *signed += *derivative;
         }
     }

@@ -138,12 +138,12 @@ impl Curves {
 impl Curve {
     fn new(order: &Ranking, sums: &PruningSums, total: &Losses, context: &EstimationContext) -> Self {
         let points = 1..=order.places.len();
-        let sets: Vec<usize> = points.map(|count| sums.set_of(&order.places[..count])).collect();
+        let variants: Vec<usize> = points.map(|count| sums.variant_without(&order.places[..count])).collect();
         let mean = |sum: f64| sum / total.tokens as f64;
-        let loss: Vec<f64> = sets.iter().map(|&set| mean(total.without[set].value())).collect();
+        let loss: Vec<f64> = variants.iter().map(|&variant| mean(total.without[variant].value())).collect();
         let tokens = context.resamples.sums(&sums.per_block(|losses| losses.tokens as f64));
-        let rise_ci95 = in_parallel(context.threads, sets.iter().copied(), |set| {
-            let rise = sums.per_block(|losses| losses.change(set));
+        let rise_ci95 = in_parallel(context.threads, variants.iter().copied(), |variant| {
+            let rise = sums.per_block(|losses| losses.change(variant));
             (!context.resamples.is_empty()).then(|| context.resamples.sums(&rise).over(&tokens)).flatten()
         });
         let whole = mean(total.whole.value());
@@ -184,8 +184,11 @@ impl Curve {
 impl Interaction {
     fn new(sums: &PruningSums, total: &Losses, context: &EstimationContext) -> Self {
         let places = &sums.removals().negligible;
-        let (all, each) = (sums.set_of(places), places.iter().map(|&place| sums.set_of(&[place])).collect::<Vec<_>>());
-        let of_each = |losses: &Losses| each.iter().map(|&set| losses.change(set)).sum::<f64>();
+        let (all, each) = (
+            sums.variant_without(places),
+            places.iter().map(|&place| sums.variant_without(&[place])).collect::<Vec<_>>(),
+        );
+        let of_each = |losses: &Losses| each.iter().map(|&variant| losses.change(variant)).sum::<f64>();
         let mean = |sum: f64| sum / total.tokens as f64;
         let (together, sum) = (mean(total.change(all)), mean(of_each(total)));
         let resampled = |part: &dyn Fn(&Losses) -> f64| context.resamples.sums(&sums.per_block(part));

@@ -24,7 +24,7 @@ pub struct Orders {
 
 impl Removals for Orders {
     /// The beginnings of each order, the negligible heads one by one, and together.
-    fn sets(&self, grid: HeadGrid) -> Vec<HeadSet> {
+    fn variants(&self, grid: HeadGrid) -> Vec<HeadSet> {
         let Self { rankings, negligible } = self;
         let prefixes = |order: &Ranking| -> Vec<HeadSet> {
             (1..=order.places.len()).map(|count| heads_at(grid, &order.places[..count])).collect()

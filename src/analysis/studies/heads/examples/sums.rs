@@ -190,17 +190,17 @@ impl Sums for ExampleSums {
         goals.iter().any(Option::is_some).then(|| ExampleState { sequence: sequence.clone(), goals })
     }
 
-    fn looks(begun: &Option<ExampleState>) -> bool {
-        begun.is_some()
+    fn is_relevant(state: &Option<ExampleState>) -> bool {
+        state.is_some()
     }
 
-    fn head(&mut self, begun: &mut Option<ExampleState>, lent: &mut HeadInput<'_>) {
-        let Some(ExampleState { sequence, goals }) = begun else { return };
-        let (place, view) = (self.grid.index(lent.view.layer, lent.view.head), lent.attention());
+    fn head(&mut self, state: &mut Option<ExampleState>, input: &mut HeadInput<'_>) {
+        let Some(ExampleState { sequence, goals }) = state else { return };
+        let (place, view) = (self.grid.index(input.view.layer, input.view.head), input.attention());
         let of_head = self.aims.iter().zip(&mut self.kept).zip(goals).filter(|((aimed, _), _)| aimed.place == place);
         for ((aimed, kept), goals) in of_head {
             let Some(goals) = goals else { continue };
-            let words = lent.words(self.from);
+            let words = input.words(self.from);
             let score = goals.score(view, words);
             let draw = || Drawn::new(sequence, goals, view, words, self.from, &self.special);
             kept.offer(aimed.mean, sequence.index, score, draw);

@@ -144,16 +144,16 @@ impl Sums for LikenessSums {
         LikenessState { block, roots: Roots::of(rows), number, layer: LayerSums::default() }
     }
 
-    fn looks(begun: &LikenessState) -> bool {
-        !begun.roots.rows.is_empty()
+    fn is_relevant(state: &LikenessState) -> bool {
+        !state.roots.rows.is_empty()
     }
 
-    fn head(&mut self, begun: &mut LikenessState, lent: &mut HeadInput<'_>) {
-        let LikenessState { block, roots, number, layer } = begun;
+    fn head(&mut self, state: &mut LikenessState, input: &mut HeadInput<'_>) {
+        let LikenessState { block, roots, number, layer } = state;
         if roots.rows.is_empty() {
             return;
         }
-        let (view, HeadGrid { heads, .. }) = (lent.view, self.grid);
+        let (view, HeadGrid { heads, .. }) = (input.view, self.grid);
         roots.push(view.attention, self.grid.count());
         let (Some(output), Some(values)) = (view.output, view.values) else { return };
         if let Some(number) = *number {
@@ -166,8 +166,8 @@ impl Sums for LikenessSums {
         }
     }
 
-    fn end(&mut self, begun: LikenessState) {
-        let LikenessState { block, roots, .. } = begun;
+    fn end(&mut self, state: LikenessState) {
+        let LikenessState { block, roots, .. } = state;
         if !roots.values().is_empty() {
             let distances = distances(roots.values(), self.grid.count());
             self.add_distances(block, 0, &distances);

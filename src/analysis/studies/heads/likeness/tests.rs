@@ -35,10 +35,10 @@ fn looking(n: usize, first: f32, contexts: Vec<f32>) -> Shown {
 
 /// Shows sentences that run side by side; `heads` are of each sentence, layer by layer.
 fn show(sums: &mut LikenessSums, pack: &[(Sequence, Vec<Shown>)], grid: HeadGrid) {
-    let mut begun: Vec<_> = pack.iter().map(|(sentence, _)| sums.begin(sentence)).collect();
+    let mut state: Vec<_> = pack.iter().map(|(sentence, _)| sums.begin(sentence)).collect();
     for place in 0..grid.count() {
         let (layer, head) = grid.at(place);
-        for (begun, (sentence, heads)) in begun.iter_mut().zip(pack) {
+        for (state, (sentence, heads)) in state.iter_mut().zip(pack) {
             let Shown { weights, contexts } = &heads[place];
             let (n, width) = (sentence.ids.len(), contexts.len() / sentence.ids.len());
             let (contexts, bias) = (Rows::new(contexts, width), vec![0.0; width]);
@@ -50,10 +50,10 @@ fn show(sums: &mut LikenessSums, pack: &[(Sequence, Vec<Shown>)], grid: HeadGrid
                 output: Some(output),
                 ..AttentionView::new(layer, head, n, weights).into()
             };
-            sums.head(begun, &mut Folder::default().lend(sentence, view));
+            sums.head(state, &mut Folder::default().head_input(sentence, view));
         }
     }
-    begun.into_iter().for_each(|begun| sums.end(begun));
+    state.into_iter().for_each(|state| sums.end(state));
     sums.end_pack();
 }
 

@@ -210,22 +210,22 @@ impl Sums for ProbeScores {
         ScoringState { number, words }
     }
 
-    fn looks(begun: &ScoringState) -> bool {
-        !begun.words.is_empty()
+    fn is_relevant(state: &ScoringState) -> bool {
+        !state.words.is_empty()
     }
 
-    fn hidden_states(&mut self, begun: &mut ScoringState, layer: usize, states: Rows<'_>) {
+    fn hidden_states(&mut self, state: &mut ScoringState, layer: usize, states: Rows<'_>) {
         if layer < self.grid.layers {
-            self.at_work.pack.input(&begun.words, states);
+            self.at_work.pack.input(&state.words, states);
         }
     }
 
-    fn head(&mut self, begun: &mut ScoringState, lent: &mut HeadInput<'_>) {
-        let (layer, head, heads) = (lent.view.layer, lent.view.head, self.grid.heads);
-        if let Some(context) = lent.view.context {
-            self.at_work.pack.context(&begun.words, (head, heads), context);
+    fn head(&mut self, state: &mut ScoringState, input: &mut HeadInput<'_>) {
+        let (layer, head, heads) = (input.view.layer, input.view.head, self.grid.heads);
+        if let Some(context) = input.view.context {
+            self.at_work.pack.context(&state.words, (head, heads), context);
         }
-        if head + 1 == heads && self.at_work.pack.is_last(begun.number) {
+        if head + 1 == heads && self.at_work.pack.is_last(state.number) {
             self.score_layer(layer);
         }
     }

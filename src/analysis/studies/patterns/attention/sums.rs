@@ -96,10 +96,10 @@ impl Sums for AttentionSums {
         AttentionState { block, roles }
     }
 
-    fn head(&mut self, begun: &mut AttentionState, lent: &mut HeadInput<'_>) {
-        let view = lent.attention();
+    fn head(&mut self, state: &mut AttentionState, input: &mut HeadInput<'_>) {
+        let view = input.attention();
         let head = self.grid.index(view.layer, view.head);
-        self.blocks[begun.block].heads[head].add(&tokens::observe(&begun.roles, view, &mut self.row));
+        self.blocks[state.block].heads[head].add(&tokens::observe(&state.roles, view, &mut self.row));
     }
 
     fn merge(&mut self, other: &Self) {

@@ -55,8 +55,11 @@ const BY_KIND: Keys = Keys::Each(KINDS.len() * WAYS.len(), |cell| key(cell / WAY
 
 const SOURCE: &str = "Clark et al. 2019, section 4.3, whose code for it was not released: candidates, kinds and baselines as they stand here.";
 
+/// A metric, cell by cell.
+type CoreferenceMetric = Metric<for<'a> fn(&CoreferenceInputs<'a>, usize) -> Fraction>;
+
 /// All metrics of coreference, in the order of the report.
-pub const METRICS: &[Metric<for<'a> fn(&CoreferenceInputs<'a>, usize) -> Fraction>] = &[
+pub const METRICS: &[CoreferenceMetric] = &[
     Metric {
         explanation: Explanation {
             name: "coreference_accuracy",

@@ -124,16 +124,16 @@ impl Sums for CoreferenceSums {
         CoreferenceState { block, window }
     }
 
-    fn looks(CoreferenceState { window, .. }: &CoreferenceState) -> bool {
+    fn is_relevant(CoreferenceState { window, .. }: &CoreferenceState) -> bool {
         !window.anaphors.is_empty()
     }
 
-    fn head(&mut self, CoreferenceState { block, window }: &mut CoreferenceState, lent: &mut HeadInput<'_>) {
+    fn head(&mut self, CoreferenceState { block, window }: &mut CoreferenceState, input: &mut HeadInput<'_>) {
         if window.anaphors.is_empty() {
             return;
         }
-        let head = self.grid.index(lent.view.layer, lent.view.head);
-        let words = lent.words(self.from);
+        let head = self.grid.index(input.view.layer, input.view.head);
+        let words = input.words(self.from);
         // What a word chooses does not depend on which of its mentions asks.
         for of_word in window.anaphors.chunk_by(|a, b| a.place == b.place) {
             let chosen = choose(words, &window.heads, of_word[0].place);

@@ -47,8 +47,10 @@ pub use relation::{
 /// Which relations each head's attention follows.
 pub struct Dependency;
 
-/// A value is made of the sums of the relation `all` in a block, and of the places of a head and of a direction.
-const METRICS: &[Metric<fn(&RelationSums, usize, usize) -> Fraction>] = &[Metric {
+/// A metric of the sums of the relation `all` in a block, and of the places of a head and of a direction.
+type ArcMetric = Metric<fn(&RelationSums, usize, usize) -> Fraction>;
+
+const METRICS: &[ArcMetric] = &[Metric {
     explanation: Explanation {
         name: "uas",
         measures: "How often the most attended word is the word's head in the gold tree, in each direction.",

@@ -155,12 +155,12 @@ impl Sums for DependencySums {
         DependencyState { block, is_first, arcs }
     }
 
-    fn head(&mut self, DependencyState { block, is_first, arcs }: &mut DependencyState, lent: &mut HeadInput<'_>) {
+    fn head(&mut self, DependencyState { block, is_first, arcs }: &mut DependencyState, input: &mut HeadInput<'_>) {
         if arcs.is_empty() {
             return;
         }
-        let head = self.grid.index(lent.view.layer, lent.view.head);
-        let predicted = self.predictions.of(lent.words(self.from));
+        let head = self.grid.index(input.view.layer, input.view.head);
+        let predicted = self.predictions.of(input.words(self.from));
         let block = &mut self.blocks[*block];
         for arc in arcs {
             let right = predicted[arc.dependent].map(|predicted| u64::from(predicted == arc.head));
@@ -229,9 +229,9 @@ mod tests {
     use crate::studies::patterns::dependency::arcs::baseline_offsets;
 
     fn add(sums: &mut DependencySums, sentence: &Sequence, weights: &[f32]) {
-        let (mut begun, mut folder) = (sums.begin(sentence), Folder::default());
+        let (mut state, mut folder) = (sums.begin(sentence), Folder::default());
         let view = AttentionView::new(0, 0, sentence.ids.len(), weights);
-        sums.head(&mut begun, &mut folder.lend(sentence, view.into()));
+        sums.head(&mut state, &mut folder.head_input(sentence, view.into()));
     }
 
     fn empty() -> DependencySums {

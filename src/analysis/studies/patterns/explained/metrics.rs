@@ -66,8 +66,11 @@ const CAVEATS: &str = "Least squares explain what is linear in the cues; a head 
 const SHARED: &str =
     "What several groups say alike is in none of their shares: these do not add up to what all explain.";
 
+/// A metric, cell by cell.
+type ExplainedMetric = Metric<for<'a> fn(&ExplainedInputs<'a>, usize) -> Fraction>;
+
 /// All metrics of the study, in the order of the report.
-pub(super) const METRICS: &[Metric<for<'a> fn(&ExplainedInputs<'a>, usize) -> Fraction>] = &[
+pub(super) const METRICS: &[ExplainedMetric] = &[
     Metric {
         explanation: Explanation {
             name: "explained_all",

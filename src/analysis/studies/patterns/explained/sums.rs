@@ -114,10 +114,10 @@ impl Sums for ExplainedSums {
         ExplainedState { block, cues, forms: products.map(|products| products.is_some()) }
     }
 
-    fn head(&mut self, ExplainedState { block, cues, forms }: &mut ExplainedState, lent: &mut HeadInput<'_>) {
-        let view = lent.attention();
+    fn head(&mut self, ExplainedState { block, cues, forms }: &mut ExplainedState, input: &mut HeadInput<'_>) {
+        let view = input.attention();
         let place = self.grid.index(view.layer, view.head);
-        let SentenceSums { products, squares } = observe(cues, lent.text(), view, &mut self.columns);
+        let SentenceSums { products, squares } = observe(cues, input.text(), view, &mut self.columns);
         for (form, sums) in self.blocks[*block].iter_mut().enumerate().filter(|(form, _)| forms[*form]) {
             let head = &mut sums.heads[place];
             head.products.iter_mut().zip(products[form]).for_each(|(sum, value)| *sum += value);

@@ -289,11 +289,11 @@ impl Sums for FrequencySums {
         FrequencyState { block, sentence }
     }
 
-    fn head(&mut self, FrequencyState { block, sentence }: &mut FrequencyState, lent: &mut HeadInput<'_>) {
+    fn head(&mut self, FrequencyState { block, sentence }: &mut FrequencyState, input: &mut HeadInput<'_>) {
         let Some(sentence) = sentence else { return };
-        let view = lent.attention();
+        let view = input.attention();
         let head = self.grid.index(view.layer, view.head);
-        self.blocks[*block].heads[head].add(&observe(sentence, lent.text(), view));
+        self.blocks[*block].heads[head].add(&observe(sentence, input.text(), view));
     }
 
     fn merge(&mut self, other: &Self) {

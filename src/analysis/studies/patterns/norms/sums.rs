@@ -136,14 +136,14 @@ impl Sums for AllNorms {
         NormState { block, roles }
     }
 
-    fn head(&mut self, begun: &mut NormState, lent: &mut HeadInput<'_>) {
-        let head = Written::new(&lent.view);
-        let place = self.grid.index(lent.view.layer, lent.view.head);
+    fn head(&mut self, state: &mut NormState, input: &mut HeadInput<'_>) {
+        let head = Written::new(&input.view);
+        let place = self.grid.index(input.view.layer, input.view.head);
         if self.grams[place].is_empty() {
             self.grams[place].extend(head.gram());
         }
-        let sums = observe(&begun.roles, &head, &mut self.buffers);
-        self.blocks[begun.block].add(place, &sums, self.buffers.vectors());
+        let sums = observe(&state.roles, &head, &mut self.buffers);
+        self.blocks[state.block].add(place, &sums, self.buffers.vectors());
     }
 
     fn merge(&mut self, other: &Self) {

@@ -196,18 +196,18 @@ impl Sums for RepeatSums {
         RepeatState { block, text, sought, at_offset }
     }
 
-    fn head(&mut self, begun: &mut RepeatState, lent: &mut HeadInput<'_>) {
-        let view = lent.attention();
-        let sums = &mut self.blocks[begun.block].heads[self.grid.index(view.layer, view.head)];
+    fn head(&mut self, state: &mut RepeatState, input: &mut HeadInput<'_>) {
+        let view = input.attention();
+        let sums = &mut self.blocks[state.block].heads[self.grid.index(view.layer, view.head)];
         let (mut mass, mut null) = ([0.0; KEYS], [0.0; KEYS]);
-        for &Sought { kind, query, key } in &begun.sought {
+        for &Sought { kind, query, key } in &state.sought {
             let row = view.row(query);
             mass[kind] += f64::from(row[key]);
-            null[kind] += mean_of_null(row, begun.text.clone(), query, key);
+            null[kind] += mean_of_null(row, state.text.clone(), query, key);
             sums.argmax[kind] += u64::from(most_attended(row) == key);
         }
         let mut offset = [0.0; OFFSETS.len()];
-        begun.at_offset.iter().for_each(|&(place, query, key)| offset[place] += weight(view, query, key));
+        state.at_offset.iter().for_each(|&(place, query, key)| offset[place] += weight(view, query, key));
         sums.mass.iter_mut().zip(mass).for_each(|(sum, mass)| *sum += mass);
         sums.null.iter_mut().zip(null).for_each(|(sum, null)| *sum += null);
         sums.offset.iter_mut().zip(offset).for_each(|(sum, offset)| *sum += offset);

@@ -40,10 +40,10 @@ fn head(n: usize, most: f32, wanted: impl Fn(usize) -> Option<usize>) -> Vec<f32
 }
 
 fn see(sums: &mut RepeatSums, sequence: &Sequence, weights: &[f32]) {
-    let mut begun = sums.begin(sequence);
+    let mut state = sums.begin(sequence);
     let view = HeadView::from(AttentionView::new(0, 0, sequence.ids.len(), weights));
-    sums.head(&mut begun, &mut Folder::default().lend(sequence, view));
-    sums.end(begun);
+    sums.head(&mut state, &mut Folder::default().head_input(sequence, view));
+    sums.end(state);
 }
 
 /// The labels of a head over 64 sequences, plain and with a mask.

@@ -51,8 +51,11 @@ const VARIATION: &str = "least squares over all cells A[i, j] of a pair, each ro
     (explained - degrees of freedom * residual mean square) / sum over pairs of the total sum of squares";
 const NOISE: &str = "0: what noise would explain is taken off";
 
+/// A metric of a head.
+type SegmentMetric = Metric<for<'a> fn(&SegmentInputs<'a>) -> Fraction>;
+
 /// All metrics of pairs of sentences, in the order of the report.
-pub const METRICS: &[Metric<for<'a> fn(&SegmentInputs<'a>) -> Fraction>] = &[
+pub const METRICS: &[SegmentMetric] = &[
     Metric {
         explanation: Explanation {
             name: "same_segment_share",

@@ -118,20 +118,20 @@ impl Sums for SegmentSums {
         SegmentState { block, texts, design }
     }
 
-    fn head(&mut self, begun: &mut SegmentState, lent: &mut HeadInput<'_>) {
-        let view = lent.attention();
+    fn head(&mut self, state: &mut SegmentState, input: &mut HeadInput<'_>) {
+        let view = input.attention();
         let mut sums = SegmentHeadSums::default();
-        if let Some([a, b]) = &begun.texts {
+        if let Some([a, b]) = &state.texts {
             let between = |queries: &Range<usize>, keys: &Range<usize>| between(view, queries, keys);
             sums.same = between(a, a) + between(b, b);
             sums.any = sums.same + between(a, b) + between(b, a);
         }
-        if let Some(design) = &mut begun.design {
+        if let Some(design) = &mut state.design {
             let variation = design.variation(view);
             (sums.total, sums.column) = (variation.total, variation.column);
             (sums.offset, sums.segment) = (variation.offset, variation.segment);
         }
-        self.blocks[begun.block].heads[self.grid.index(view.layer, view.head)].add(&sums);
+        self.blocks[state.block].heads[self.grid.index(view.layer, view.head)].add(&sums);
     }
 
     fn merge(&mut self, other: &Self) {

@@ -33,10 +33,10 @@ fn head(pair: &Sequence, wanted: impl Fn(&Sequence, usize, usize) -> f32) -> Vec
 }
 
 fn see(sums: &mut SegmentSums, pair: &Sequence, weights: &[f32]) {
-    let mut begun = sums.begin(pair);
+    let mut state = sums.begin(pair);
     let view = HeadView::from(AttentionView::new(0, 0, pair.ids.len(), weights));
-    sums.head(&mut begun, &mut Folder::default().lend(pair, view));
-    sums.end(begun);
+    sums.head(&mut state, &mut Folder::default().head_input(pair, view));
+    sums.end(state);
 }
 
 fn findings(sums: &SegmentSums, policy: &Policy) -> Results {

@@ -72,12 +72,12 @@ impl Sums for TreeSums {
         TreeState { block, gold }
     }
 
-    fn head(&mut self, TreeState { block, gold }: &mut TreeState, lent: &mut HeadInput<'_>) {
+    fn head(&mut self, TreeState { block, gold }: &mut TreeState, input: &mut HeadInput<'_>) {
         if gold.count() == 0 {
             return;
         }
-        let head = self.grid.index(lent.view.layer, lent.view.head);
-        self.blocks[*block].hits[head] += gold.in_spanning_tree(lent.words(self.from), &mut self.buffers);
+        let head = self.grid.index(input.view.layer, input.view.head);
+        self.blocks[*block].hits[head] += gold.in_spanning_tree(input.words(self.from), &mut self.buffers);
     }
 
     fn merge(&mut self, other: &Self) {

@@ -52,7 +52,10 @@ const LIKENESS_CAVEATS: &str = "The model's own word embeddings are the only lik
 
 /// All metrics of words and meaning, in the order of the report.
 #[expect(clippy::redundant_closure_for_method_calls, reason = "the methods are of one lifetime, the table is of all")]
-pub(super) const METRICS: &[Metric<for<'a> fn(&WordInputs<'a>, usize) -> Fraction>] = &[
+/// A metric, cell by cell.
+type WordMetric = Metric<for<'a> fn(&WordInputs<'a>, usize) -> Fraction>;
+
+pub(super) const METRICS: &[WordMetric] = &[
     Metric {
         explanation: Explanation {
             name: "tag_mass",

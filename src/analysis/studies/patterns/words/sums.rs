@@ -238,15 +238,15 @@ impl Sums for WordsSums {
         WordState { block, words, tokens, met: std::array::from_fn(|queries| after[queries] > before[queries]) }
     }
 
-    fn head(&mut self, begun: &mut WordState, lent: &mut HeadInput<'_>) {
-        let view = lent.attention();
+    fn head(&mut self, state: &mut WordState, input: &mut HeadInput<'_>) {
+        let view = input.attention();
         let head = self.grid.index(view.layer, view.head);
         let mut seen = Observed::default();
-        if let Some(words) = &begun.words {
-            observe::words(words, lent.words(self.from), &mut self.room, &mut seen);
+        if let Some(words) = &state.words {
+            observe::words(words, input.words(self.from), &mut self.room, &mut seen);
         }
-        observe::tokens(&begun.tokens, lent.text(), &mut self.room, &mut seen);
-        self.blocks[begun.block].heads[head].add(&seen, begun.met);
+        observe::tokens(&state.tokens, input.text(), &mut self.room, &mut seen);
+        self.blocks[state.block].heads[head].add(&seen, state.met);
     }
 
     fn merge(&mut self, other: &Self) {

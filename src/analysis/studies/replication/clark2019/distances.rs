@@ -74,8 +74,8 @@ impl Sums for HeadDistances {
         Smoothed { size: (n * n).next_multiple_of(LANES), weights: Vec::new() }
     }
 
-    fn head(&mut self, Smoothed { size, weights }: &mut Smoothed, lent: &mut HeadInput<'_>) {
-        let view = lent.attention();
+    fn head(&mut self, Smoothed { size, weights }: &mut Smoothed, input: &mut HeadInput<'_>) {
+        let view = input.attention();
         weights.resize(self.grid.count() * *size, 1.0);
         let own = &mut weights[self.grid.index(view.layer, view.head) * *size..][..*size];
         let n = view.tokens();
@@ -168,13 +168,13 @@ mod tests {
         let grid = HeadGrid { layers: 1, heads: 3 };
         let mut sums = HeadDistances::new(grid);
         let sequence = Sequence { ids: vec![1, 2], ..Sequence::default() };
-        let (mut begun, mut folder) = (sums.begin(&sequence), Folder::default());
+        let (mut state, mut folder) = (sums.begin(&sequence), Folder::default());
         let heads = [[1.0, 0.0, 0.5, 0.5], [1.0, 0.0, 0.5, 0.5], [0.0, 1.0, 0.5, 0.5]];
         for (head, weights) in heads.iter().enumerate() {
             let view = AttentionView::new(0, head, 2, weights);
-            sums.head(&mut begun, &mut folder.lend(&sequence, view.into()));
+            sums.head(&mut state, &mut folder.head_input(&sequence, view.into()));
         }
-        sums.end(begun);
+        sums.end(state);
         let Distances { rows, summed, per_row } = sums.distances();
         assert_eq!((rows, &summed[1][..]), (2, &[0.0][..]));
         // Rows of 0.9995 and 0.0005 against the reverse, the mean a half of each; the second rows are equal.

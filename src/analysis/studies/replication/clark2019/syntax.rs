@@ -81,10 +81,10 @@ impl Sums for SyntaxHits {
         Some(tree.clone())
     }
 
-    fn head(&mut self, sentence: &mut Self::SequenceState, lent: &mut HeadInput<'_>) {
+    fn head(&mut self, sentence: &mut Self::SequenceState, input: &mut HeadInput<'_>) {
         let Some(tree) = sentence else { return };
-        let place = self.grid.index(lent.view.layer, lent.view.head);
-        let folded = lent.words(FromToken::First);
+        let place = self.grid.index(input.view.layer, input.view.head);
+        let folded = input.words(FromToken::First);
         for (word, GoldArc { head, relation }) in tree.iter().enumerate() {
             let Some(head) = number(*head) else { continue };
             let weights = [
@@ -145,7 +145,7 @@ mod tests {
     fn every_word_is_scored() {
         let mut sums = SyntaxHits::new(HeadGrid { layers: 1, heads: 1 });
         let (sentence, mut panel) = (sentence(), Folder::default());
-        let mut begun = sums.begin(&sentence);
+        let mut state = sums.begin(&sentence);
         let weights = [
             0.2, 0.2, 0.2, 0.2, 0.2, //
             0.0, 0.5, 0.25, 0.25, 0.0, // cats: sleep and the stop are equal, the first is taken
@@ -153,7 +153,7 @@ mod tests {
             0.0, 0.0, 0.75, 0.25, 0.0, // the stop: sleep
             0.2, 0.2, 0.2, 0.2, 0.2,
         ];
-        sums.head(&mut begun, &mut panel.lend(&sentence, AttentionView::new(0, 0, 5, &weights).into()));
+        sums.head(&mut state, &mut panel.head_input(&sentence, AttentionView::new(0, 0, 5, &weights).into()));
         let [all, nsubj, root] = ["all", "nsubj", "root"].map(|name| &sums.relations[name]);
         // Into cats from others: 0 and 0, so the first word, itself; into the stop: 1/4 from cats.
         assert_eq!((all.count, all.hits[0]), (3, [2, 0]));

@@ -120,8 +120,8 @@ impl Sums for TokenMeans {
         }
     }
 
-    fn head(&mut self, places: &mut Places, lent: &mut HeadInput<'_>) {
-        let view = lent.attention();
+    fn head(&mut self, places: &mut Places, input: &mut HeadInput<'_>) {
+        let view = input.attention();
         let mut means = means(places, view);
         let sums = &mut self.heads[self.grid.index(view.layer, view.head)];
         sums.cells_mut().into_iter().zip(means.cells_mut()).for_each(|(sum, mean)| *sum += *mean);
@@ -213,7 +213,7 @@ mod tests {
         let mut sums = TokenMeans::new(HeadGrid { layers: 1, heads: 1 }, vec![9]);
         let (sequence, mut folder) = (sequence(), Folder::default());
         let mut places = sums.begin(&sequence);
-        sums.head(&mut places, &mut folder.lend(&sequence, AttentionView::new(0, 0, 5, &WEIGHTS).into()));
+        sums.head(&mut places, &mut folder.head_input(&sequence, AttentionView::new(0, 0, 5, &WEIGHTS).into()));
         let found = sums.heads[0].map(|sum| sum.value());
         // The diagonals: 1/2 + 1/4 + 1/2 + 1/4 + 1/4; above 1/4 + 1/4 + 1/4 + 1/4; below 1/4 + 0 + 1/4 + 1/4.
         let expected = [1.75 / 5.0, 1.0 / 5.0, 0.75 / 5.0];
