@@ -15,7 +15,7 @@ use headscope::model::forward::visitor::Needs;
 use headscope::model::grid::HeadGrid;
 use headscope::model::parameters::Objective;
 use headscope::model::source::ModelRef;
-use headscope::passes::observer::{HeadInput, ObserverSet, Sums, observer_of};
+use headscope::passes::observer::{Event, FurtherRuns, ObserverSet, Sums, observer_of};
 use headscope::passes::run::variants::{HeadSet, Variant, Variants, all_heads, each_head};
 use headscope::passes::run::workers::sum_up;
 use headscope::sequences::fold::words::FromToken;
@@ -46,14 +46,15 @@ impl Sums for Losses {
 
     fn begin(&mut self, _: &Sequence) {}
 
-    fn variants(&self) -> Vec<HeadSet> {
-        self.variants.clone()
+    fn further_runs(&self) -> FurtherRuns {
+        FurtherRuns::Without(self.variants.clone())
     }
 
-    fn head(&mut self, (): &mut (), _: &mut HeadInput<'_>) {}
-
-    fn logits(&mut self, (): &mut (), _: usize, logits: &[f32]) {
-        self.sum += surprisal(logits, 7);
+    fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>) {
+        match event {
+            Event::Logits { position, logits } => self.logits(state, *position, logits),
+            _ => {}
+        }
     }
 
     fn merge(&mut self, other: &Self) {
@@ -62,6 +63,12 @@ impl Sums for Losses {
 
     fn fits(&self, _: HeadGrid, _: FromToken) -> bool {
         true
+    }
+}
+
+impl Losses {
+    fn logits(&mut self, (): &mut (), _: usize, logits: &[f32]) {
+        self.sum += surprisal(logits, 7);
     }
 }
 

@@ -18,10 +18,10 @@ use headscope::model::parameters::Parameters;
 use headscope::passes::ablation::means::ContextSums;
 use headscope::passes::ablation::{Conditions, Replacement};
 use headscope::passes::beforehand::Beforehand;
-use headscope::passes::observer::{HeadInput, ObserverSet, Sums, observer_of, sums};
+use headscope::passes::observer::{Event, FurtherRuns, ObserverSet, Sums, observer_of, sums};
 use headscope::passes::run::derivatives::differentiate;
 use headscope::passes::run::patches::PatchedRun;
-use headscope::passes::run::variants::{HeadSet, Variants, each_head_and_all};
+use headscope::passes::run::variants::{Variants, each_head_and_all};
 use headscope::passes::run::workers::sum_up;
 use headscope::sequences::derived::corrupted::{Corrupted, Corruption, Noise};
 use headscope::sequences::fold::words::FromToken;
@@ -58,19 +58,16 @@ impl Sums for Shown {
         (None, sequence.index)
     }
 
-    fn variants(&self) -> Vec<HeadSet> {
-        each_head_and_all(self.grid)
+    fn further_runs(&self) -> FurtherRuns {
+        FurtherRuns::Without(each_head_and_all(self.grid))
     }
 
-    fn begin_variant(&mut self, state: &mut Self::SequenceState, number: usize) {
-        state.0 = Some(number);
-    }
-
-    fn head(&mut self, _: &mut Self::SequenceState, _: &mut HeadInput<'_>) {}
-
-    fn logits(&mut self, &mut (variant, index): &mut Self::SequenceState, position: usize, logits: &[f32]) {
-        let known = self.logits.insert((variant, index, position), logits.to_vec());
-        assert!(known.is_none(), "each once");
+    fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>) {
+        match event {
+            Event::Variant(variant) => state.0 = Some(*variant),
+            Event::Logits { position, logits } => self.logits(state, *position, logits),
+            _ => {}
+        }
     }
 
     fn merge(&mut self, other: &Self) {
@@ -79,6 +76,13 @@ impl Sums for Shown {
 
     fn fits(&self, _: HeadGrid, _: FromToken) -> bool {
         true
+    }
+}
+
+impl Shown {
+    fn logits(&mut self, &mut (variant, index): &mut (Option<usize>, u64), position: usize, logits: &[f32]) {
+        let known = self.logits.insert((variant, index, position), logits.to_vec());
+        assert!(known.is_none(), "each once");
     }
 }
 
@@ -178,21 +182,16 @@ impl Sums for Tried {
         (sequence.index, sequence.predicted().collect())
     }
 
-    fn head(&mut self, _: &mut Self::SequenceState, _: &mut HeadInput<'_>) {}
-
-    fn requests_patched_runs(&self) -> bool {
-        true
+    fn further_runs(&self) -> FurtherRuns {
+        FurtherRuns::Patched
     }
 
-    fn patched_runs(&mut self, (index, predicted): &mut Self::SequenceState) -> Vec<PatchedRun> {
-        let run = PatchedRun { place: self.place, queries: 0..1, keys: 1..2, predicted: predicted.clone() };
-        // Every other sequence is patched twice: together they are more than a pack.
-        vec![run; 1 + (*index % 2) as usize]
-    }
-
-    fn patched_logits(&mut self, (index, _): &mut Self::SequenceState, number: usize, position: usize, logits: &[f32]) {
-        let known = self.logits.insert((*index * 10 + number as u64, position), logits.to_vec());
-        assert!(known.is_none(), "each once");
+    fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>) {
+        match event {
+            Event::BaselineOver(runs) => *runs = self.patched_runs(state),
+            Event::PatchedLogits { run, position, logits } => self.patched_logits(state, *run, *position, logits),
+            _ => {}
+        }
     }
 
     fn merge(&mut self, other: &Self) {
@@ -201,6 +200,19 @@ impl Sums for Tried {
 
     fn fits(&self, _: HeadGrid, _: FromToken) -> bool {
         true
+    }
+}
+
+impl Tried {
+    fn patched_runs(&mut self, (index, predicted): &mut (u64, Vec<usize>)) -> Vec<PatchedRun> {
+        let run = PatchedRun { place: self.place, queries: 0..1, keys: 1..2, predicted: predicted.clone() };
+        // Every other sequence is patched twice: together they are more than a pack.
+        vec![run; 1 + (*index % 2) as usize]
+    }
+
+    fn patched_logits(&mut self, (index, _): &mut (u64, Vec<usize>), number: usize, position: usize, logits: &[f32]) {
+        let known = self.logits.insert((*index * 10 + number as u64, position), logits.to_vec());
+        assert!(known.is_none(), "each once");
     }
 }
 

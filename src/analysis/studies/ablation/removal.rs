@@ -10,7 +10,7 @@ use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::ablation::Conditions;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, FurtherRuns, Sums};
 use crate::passes::run::variants::{HeadSet, each_head_and_all, heads_at};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -147,7 +147,7 @@ impl<R: Removals, Q: Quantity> Sums for RemovalSums<R, Q> {
         Q::needs()
     }
 
-    fn begin_pass(&mut self, known: &Beforehand) {
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
         self.conditions = known.conditions;
         self.chosen.clone_from(&known.chosen);
     }
@@ -162,25 +162,19 @@ impl<R: Removals, Q: Quantity> Sums for RemovalSums<R, Q> {
         state.seen.is_some()
     }
 
-    fn variants(&self) -> Vec<HeadSet> {
-        self.variants.clone()
+    fn further_runs(&self) -> FurtherRuns {
+        FurtherRuns::Without(self.variants.clone())
     }
 
-    fn begin_variant(&mut self, state: &mut Self::SequenceState, number: usize) {
-        state.variant = Some(number);
-    }
-
-    fn head(&mut self, _: &mut Self::SequenceState, _: &mut HeadInput<'_>) {}
-
-    fn hidden_states(&mut self, state: &mut Self::SequenceState, layer: usize, states: Rows<'_>) {
-        if let Some(seen) = state.seen.as_mut().filter(|_| layer == self.grid.layers) {
-            self.blocks[state.block].hidden_states(seen, state.variant, states);
-        }
-    }
-
-    fn logits(&mut self, state: &mut Self::SequenceState, position: usize, logits: &[f32]) {
-        if let Some(seen) = &state.seen {
-            self.blocks[state.block].logits(seen, state.variant, position, logits);
+    fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>) {
+        let (sums, variant) = (&mut self.blocks[state.block], state.variant);
+        match (&mut state.seen, event) {
+            (_, Event::Variant(place)) => state.variant = Some(*place),
+            (Some(seen), Event::HiddenStates { layer, states }) if *layer == self.grid.layers => {
+                sums.hidden_states(seen, variant, *states);
+            }
+            (Some(seen), Event::Logits { position, logits }) => sums.logits(seen, variant, *position, logits),
+            _ => {}
         }
     }
 

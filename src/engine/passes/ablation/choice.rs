@@ -11,7 +11,7 @@ use super::Choice;
 use crate::model::forward::gradient::GateGradient;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::exact::ExactSum;
@@ -73,11 +73,11 @@ impl Sums for Sensitivity {
         tokens > 0
     }
 
-    fn head(&mut self, _: &mut usize, _: &mut HeadInput<'_>) {}
-
-    fn gradient(&mut self, tokens: &mut usize, gradient: &GateGradient) {
-        let derivatives = self.sums.iter_mut().zip(&gradient.gates);
-        derivatives.for_each(|(sum, derivative)| *sum += derivative.abs() / *tokens as f64);
+    fn observe(&mut self, state: &mut usize, event: &mut Event<'_>) {
+        match event {
+            Event::Gradient(gradient) => self.gradient(state, gradient),
+            _ => {}
+        }
     }
 
     fn merge(&mut self, other: &Self) {
@@ -87,6 +87,13 @@ impl Sums for Sensitivity {
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
         self.grid == grid && self.sums.len() == grid.count()
+    }
+}
+
+impl Sensitivity {
+    fn gradient(&mut self, tokens: &mut usize, gradient: &GateGradient) {
+        let derivatives = self.sums.iter_mut().zip(&gradient.gates);
+        derivatives.for_each(|(sum, derivative)| *sum += derivative.abs() / *tokens as f64);
     }
 }
 

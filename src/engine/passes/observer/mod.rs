@@ -1,31 +1,31 @@
 //! Observers: exact sums over the attention and the activations of each head in a pass.
 //!
-//! A study's sums implement [`Sums`]; a pass holds them as [`Observer`]s of any type.
+//! A study's sums implement [`Sums`]; a pass holds them as [`Observer`]s of any type and shows them [`Event`]s.
 //! All sums are exact (integers, or [`crate::stats::exact::ExactSum`]), so the result does not depend on the order of
 //! addition, and the sums of workers and shards add up to those of one run.
 
 pub mod countable;
+pub mod event;
+pub mod input;
+pub mod set;
 
 use std::any::Any;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::beforehand::Beforehand;
-use super::run::patches::{PatchedRun, RequestedRun};
 use super::run::variants::HeadSet;
-use crate::model::forward::Encoder;
-use crate::model::forward::attention::AttentionView;
-use crate::model::forward::gradient::GateGradient;
-use crate::model::forward::rows::Rows;
-use crate::model::forward::visitor::{HeadView, Needs};
+use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
-use crate::sequences::fold::text::TextAttention;
-use crate::sequences::fold::words::{FromToken, WordAttention};
+use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use countable::ensure_countable;
+pub use event::Event;
+pub use input::{Folder, HeadInput};
+pub use set::ObserverSet;
 
 /// Exact sums over every head in the sequences of a pass.
 pub trait Sums: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
@@ -37,11 +37,13 @@ pub trait Sums: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
         Needs::ATTENTION
     }
 
-    /// Receives the facts that are known before the pass begins.
-    fn begin_pass(&mut self, _known: &Beforehand) {}
+    /// The forward passes over each sequence that the sums need beside the baseline run.
+    fn further_runs(&self) -> FurtherRuns {
+        FurtherRuns::None
+    }
 
-    /// Reads the weights of the encoder before the pass begins.
-    fn inspect_weights(&mut self, _encoder: &dyn Encoder) {}
+    /// Receives the facts that are known before the pass begins.
+    fn begin_pass(&mut self, _known: &Beforehand<'_>) {}
 
     /// Counts a sequence and everything in it that does not depend on a head.
     fn begin(&mut self, sequence: &Sequence) -> Self::SequenceState;
@@ -51,55 +53,15 @@ pub trait Sums: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
         true
     }
 
-    /// The ablation variants that run after the baseline: forward passes without these heads.
-    fn variants(&self) -> Vec<HeadSet> {
-        Vec::new()
-    }
+    /// Adds one event of a sequence.
+    fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>);
 
-    /// Begins a variant, by its place in [`Sums::variants`]: everything after this call belongs to it.
-    fn begin_variant(&mut self, _state: &mut Self::SequenceState, _number: usize) {}
-
-    /// Whether the sums may request patched runs.
-    fn requests_patched_runs(&self) -> bool {
-        false
-    }
-
-    /// The patched runs of a sequence, requested after its baseline run.
-    fn patched_runs(&mut self, _state: &mut Self::SequenceState) -> Vec<PatchedRun> {
-        Vec::new()
-    }
-
-    /// Adds the logits of a patched run, `[classes]`, at one of its predicted positions; `number` is its place in
-    /// [`Sums::patched_runs`].
-    fn patched_logits(&mut self, _state: &mut Self::SequenceState, _number: usize, _position: usize, _logits: &[f32]) {}
-
-    /// Adds one head of a sequence.
-    fn head(&mut self, state: &mut Self::SequenceState, input: &mut HeadInput<'_>);
-
-    /// Adds the hidden states of a sequence, `[n, hidden]`, that enter a layer, if they are needed.
-    fn hidden_states(&mut self, _state: &mut Self::SequenceState, _layer: usize, _states: Rows<'_>) {}
-
-    /// Adds the logits at a predicted position, `[classes]`, if they are needed.
-    fn logits(&mut self, _state: &mut Self::SequenceState, _position: usize, _logits: &[f32]) {}
-
-    /// Adds the derivatives of a sequence's loss, summed over its predicted positions, by the gates of all heads; only
-    /// gradient passes have them.
-    fn gradient(&mut self, _state: &mut Self::SequenceState, _gradient: &GateGradient) {}
-
-    /// Ends a sequence.
-    fn end(&mut self, _state: Self::SequenceState) {}
-
-    /// Ends a pack: the sequences that ended since the last call ran in one batch.
-    fn end_pack(&mut self) {}
+    /// Ends a pack: its sequences ran in one batch.
+    fn end_pack(&mut self, _states: Vec<Self::SequenceState>) {}
 
     /// Adds the sums of another worker or shard, as if these sums had seen its sequences.
     /// Panics if the two are not of one analysis.
     fn merge(&mut self, other: &Self);
-
-    /// The same sums in a canonical order, so that equal sums are equal bytes.
-    fn in_order(&self) -> Self {
-        self.clone()
-    }
 
     /// The same sums with all blocks of sentences in one, where no result depends on blocks.
     fn pooled(&self) -> Self {
@@ -111,120 +73,60 @@ pub trait Sums: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool;
 }
 
-/// One head over one sequence, as every observer of a pass receives it.
-pub struct HeadInput<'a> {
-    /// The attention of the head and the other activations that are needed.
-    pub view: HeadView<'a>,
-    sequence: &'a Sequence,
-    folded: &'a mut Folder,
+/// The forward passes over a sequence beside the baseline run, which removes no head.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum FurtherRuns {
+    /// No further runs.
+    #[default]
+    None,
+    /// One ablation variant without each of these sets of heads.
+    Without(Vec<HeadSet>),
+    /// The patched runs that the sums request at [`Event::BaselineOver`].
+    Patched,
 }
 
-/// Buffers for attention folded to words and to text, reused from head to head.
-#[derive(Clone, Debug, Default)]
-pub struct Folder {
-    words: [Folded<WordAttention>; 2],
-    text: Folded<TextAttention>,
-}
-
-impl Folder {
-    /// One head over `sequence`, with these buffers.
-    pub fn head_input<'a>(&'a mut self, sequence: &'a Sequence, view: HeadView<'a>) -> HeadInput<'a> {
-        self.words.iter_mut().for_each(|folded| folded.done = false);
-        self.text.done = false;
-        HeadInput { view, sequence, folded: self }
-    }
-}
-
-/// Attention in one folded form, computed on first use.
-#[derive(Clone, Debug, Default)]
-struct Folded<T> {
-    attention: T,
-    done: bool,
-}
-
-impl<'a> HeadInput<'a> {
-    /// The head's attention.
-    pub fn attention(&self) -> AttentionView<'a> {
-        self.view.attention
-    }
-
-    /// The attention between words, `[words, words]`, folded by `from`; computed once.
-    pub fn words(&mut self, from: FromToken) -> &WordAttention {
-        let folded = &mut self.folded.words[usize::from(from == FromToken::First)];
-        if !folded.done {
-            folded.attention.fold(self.view.attention, &self.sequence.words, from);
-            folded.done = true;
+impl FurtherRuns {
+    /// The sets of heads that the ablation variants remove.
+    pub fn variants(self) -> Vec<HeadSet> {
+        match self {
+            Self::Without(sets) => sets,
+            Self::None | Self::Patched => Vec::new(),
         }
-        &folded.attention
-    }
-
-    /// The attention between tokens of text; computed once.
-    pub fn text(&mut self) -> &TextAttention {
-        let folded = &mut self.folded.text;
-        if !folded.done {
-            folded.attention.fold(self.view.attention, &self.sequence.kinds);
-            folded.done = true;
-        }
-        &folded.attention
     }
 }
 
-/// The [`Sums`] of a study, whose type only the study knows.
+/// The [`Sums`] of a study, whose type only the study knows, with the states of the sequences of a pack.
 pub trait Observer: Send + Sync {
-    /// [`Sums::needs`]
+    /// The activations that the sums read from here on.
     fn needs(&self) -> Needs;
 
+    /// [`Sums::further_runs`]
+    fn further_runs(&self) -> FurtherRuns;
+
     /// [`Sums::begin_pass`]
-    fn begin_pass(&mut self, known: &Beforehand);
+    fn begin_pass(&mut self, known: &Beforehand<'_>);
 
-    /// [`Sums::inspect_weights`]
-    fn inspect_weights(&mut self, encoder: &dyn Encoder);
-
-    /// Begins the next sequence of a pack.
+    /// [`Sums::begin`], for the next sequence of the pack.
     fn begin(&mut self, sequence: &Sequence);
 
     /// [`Sums::is_relevant`], for any sequence of the pack.
     fn is_relevant(&self) -> bool;
 
-    /// [`Sums::variants`]
-    fn variants(&self) -> Vec<HeadSet>;
-
     /// Begins a variant; the sums skip one that they did not request.
     fn begin_variant(&mut self, removed: &HeadSet);
 
-    /// [`Sums::requests_patched_runs`]
-    fn requests_patched_runs(&self) -> bool;
+    /// [`Sums::observe`], for this sequence of the pack, if the sums need the event.
+    fn observe(&mut self, sequence: usize, event: &mut Event<'_>);
 
-    /// [`Sums::patched_runs`], for each sequence of the pack.
-    fn patched_runs(&mut self) -> Vec<Vec<PatchedRun>>;
+    /// [`Sums::end_pack`]
+    fn end_pack(&mut self);
 
-    /// [`Sums::patched_logits`], for this sequence of the pack.
-    fn patched_logits(&mut self, sequence: usize, number: usize, position: usize, logits: &[f32]);
-
-    /// [`Sums::head`], for this sequence of the pack.
-    fn head(&mut self, sequence: usize, input: &mut HeadInput<'_>);
-
-    /// [`Sums::hidden_states`], for this sequence of the pack.
-    fn hidden_states(&mut self, sequence: usize, layer: usize, states: Rows<'_>);
-
-    /// [`Sums::logits`], for this sequence of the pack.
-    fn logits(&mut self, sequence: usize, position: usize, logits: &[f32]);
-
-    /// [`Sums::gradient`], for this sequence of the pack.
-    fn gradient(&mut self, sequence: usize, gradient: &GateGradient);
-
-    /// Ends the pack.
-    fn end(&mut self);
-
-    /// Adds sums of the same study.
-    /// Panics if they are of another, or of another analysis.
+    /// Adds the sums of another observer.
+    /// Panics if they are of another study or of another analysis.
     fn merge(&mut self, other: &dyn Observer);
 
-    /// Another observer with the same sums.
-    fn duplicate(&self) -> Box<dyn Observer>;
-
-    /// [`Sums::pooled`]
-    fn pooled(&self) -> Box<dyn Observer>;
+    /// A copy of the observer with the same sums, or with [`Sums::pooled`] ones.
+    fn duplicate(&self, pooled: bool) -> Box<dyn Observer>;
 
     /// [`Sums::fits`]
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool;
@@ -233,7 +135,7 @@ pub trait Observer: Send + Sync {
     /// Fails if they cannot be expressed so.
     fn to_bytes(&self) -> Result<Vec<u8>>;
 
-    /// For [`sums`].
+    /// The observer as [`sums`] needs it.
     fn as_any(&self) -> &dyn Any;
 }
 
@@ -249,22 +151,28 @@ struct ObserverAdapter<S: Sums> {
 
 /// An observer with these sums.
 pub fn observer_of<S: Sums>(sums: S) -> Box<dyn Observer> {
-    let variants = sums.variants().into_iter().enumerate().map(|(number, removed)| (removed, number)).collect();
+    let variants = sums.further_runs().variants();
+    let variants = variants.into_iter().enumerate().map(|(place, removed)| (removed, place)).collect();
     Box::new(ObserverAdapter { sums, states: Vec::new(), variants, is_skipped: false })
 }
 
 /// An observer with the sums that [`Observer::to_bytes`] wrote.
-/// Fails if the bytes are no such sums, or a number is too large to be added up.
+/// Fails if the bytes are no such sums, or have larger ones than can be added up.
 pub fn restored<S: Sums>(bytes: &[u8]) -> Result<Box<dyn Observer>> {
     let sums = postcard::from_bytes::<S>(bytes).context("its sums cannot be read")?;
     ensure_countable(&sums)?;
     Ok(observer_of(sums))
 }
 
+/// The sums of an observer, if they are of this type.
+pub fn sums_if<S: Sums>(observer: &dyn Observer) -> Option<&S> {
+    observer.as_any().downcast_ref::<ObserverAdapter<S>>().map(|adapter| &adapter.sums)
+}
+
 /// The sums of an observer.
 /// Panics if they are of another type.
 pub fn sums<S: Sums>(observer: &dyn Observer) -> &S {
-    &observer.as_any().downcast_ref::<ObserverAdapter<S>>().expect("a study gets back the sums that it gave").sums
+    sums_if(observer).expect("a study gets back the sums that it gave")
 }
 
 impl<S: Sums> Observer for ObserverAdapter<S> {
@@ -272,12 +180,12 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
         if self.is_skipped { Needs::default() } else { self.sums.needs() }
     }
 
-    fn begin_pass(&mut self, known: &Beforehand) {
-        self.sums.begin_pass(known);
+    fn further_runs(&self) -> FurtherRuns {
+        self.sums.further_runs()
     }
 
-    fn inspect_weights(&mut self, encoder: &dyn Encoder) {
-        self.sums.inspect_weights(encoder);
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
+        self.sums.begin_pass(known);
     }
 
     fn begin(&mut self, sequence: &Sequence) {
@@ -289,53 +197,22 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
         self.states.iter().any(S::is_relevant)
     }
 
-    fn variants(&self) -> Vec<HeadSet> {
-        self.sums.variants()
-    }
-
     fn begin_variant(&mut self, removed: &HeadSet) {
-        let number = self.variants.get(removed);
-        self.is_skipped = number.is_none();
-        if let Some(&number) = number {
-            self.states.iter_mut().for_each(|state| self.sums.begin_variant(state, number));
+        let place = self.variants.get(removed);
+        self.is_skipped = place.is_none();
+        if let Some(&place) = place {
+            self.states.iter_mut().for_each(|state| self.sums.observe(state, &mut Event::Variant(place)));
         }
     }
 
-    fn requests_patched_runs(&self) -> bool {
-        self.sums.requests_patched_runs()
-    }
-
-    fn patched_runs(&mut self) -> Vec<Vec<PatchedRun>> {
-        self.states.iter_mut().map(|state| self.sums.patched_runs(state)).collect()
-    }
-
-    fn patched_logits(&mut self, sequence: usize, number: usize, position: usize, logits: &[f32]) {
-        self.sums.patched_logits(&mut self.states[sequence], number, position, logits);
-    }
-
-    fn head(&mut self, sequence: usize, input: &mut HeadInput<'_>) {
-        if !self.is_skipped {
-            self.sums.head(&mut self.states[sequence], input);
+    fn observe(&mut self, sequence: usize, event: &mut Event<'_>) {
+        if event.is_for(self.needs()) {
+            self.sums.observe(&mut self.states[sequence], event);
         }
     }
 
-    fn hidden_states(&mut self, sequence: usize, layer: usize, states: Rows<'_>) {
-        self.sums.hidden_states(&mut self.states[sequence], layer, states);
-    }
-
-    fn logits(&mut self, sequence: usize, position: usize, logits: &[f32]) {
-        self.sums.logits(&mut self.states[sequence], position, logits);
-    }
-
-    fn gradient(&mut self, sequence: usize, gradient: &GateGradient) {
-        self.sums.gradient(&mut self.states[sequence], gradient);
-    }
-
-    fn end(&mut self) {
-        for state in self.states.drain(..) {
-            self.sums.end(state);
-        }
-        self.sums.end_pack();
+    fn end_pack(&mut self) {
+        self.sums.end_pack(std::mem::take(&mut self.states));
         self.is_skipped = false;
     }
 
@@ -343,12 +220,8 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
         self.sums.merge(sums(other));
     }
 
-    fn duplicate(&self) -> Box<dyn Observer> {
-        observer_of(self.sums.clone())
-    }
-
-    fn pooled(&self) -> Box<dyn Observer> {
-        observer_of(self.sums.pooled())
+    fn duplicate(&self, pooled: bool) -> Box<dyn Observer> {
+        observer_of(if pooled { self.sums.pooled() } else { self.sums.clone() })
     }
 
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
@@ -356,7 +229,7 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
     }
 
     fn to_bytes(&self) -> Result<Vec<u8>> {
-        Ok(postcard::to_stdvec(&self.sums.in_order())?)
+        Ok(postcard::to_stdvec(&self.sums)?)
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -364,130 +237,10 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
     }
 }
 
-/// The observers of one forward pass.
-#[derive(Default)]
-pub struct ObserverSet {
-    observers: Vec<Box<dyn Observer>>,
-    folder: Folder,
-}
-
-impl ObserverSet {
-    /// A set of these observers.
-    pub fn new(observers: Vec<Box<dyn Observer>>) -> Self {
-        Self { observers, folder: Folder::default() }
-    }
-
-    /// Whether some sequence of the pack is relevant to some observer.
-    pub fn is_relevant(&self) -> bool {
-        self.observers.iter().any(|observer| observer.is_relevant())
-    }
-
-    /// The activations that some observer needs.
-    pub fn needs(&self) -> Needs {
-        self.observers.iter().fold(Needs::default(), |needs, observer| needs | observer.needs())
-    }
-
-    /// Gives every observer the facts that are known before the pass begins.
-    pub fn begin_pass(&mut self, known: &Beforehand) {
-        self.observers.iter_mut().for_each(|observer| observer.begin_pass(known));
-    }
-
-    /// Shows every observer the encoder before the pass begins.
-    pub fn inspect_weights(&mut self, encoder: &dyn Encoder) {
-        self.observers.iter_mut().for_each(|observer| observer.inspect_weights(encoder));
-    }
-
-    /// Begins the sequences of a pack.
-    pub fn begin<'a>(&mut self, sequences: impl Iterator<Item = &'a Sequence>) {
-        for sequence in sequences {
-            self.observers.iter_mut().for_each(|observer| observer.begin(sequence));
-        }
-    }
-
-    /// The variants of all observers, each once.
-    pub fn variants(&self) -> BTreeSet<HeadSet> {
-        self.observers.iter().flat_map(|observer| observer.variants()).collect()
-    }
-
-    /// Begins the variant without these heads.
-    pub fn begin_variant(&mut self, removed: &HeadSet) {
-        self.observers.iter_mut().for_each(|observer| observer.begin_variant(removed));
-    }
-
-    /// Whether some observer may request patched runs.
-    pub fn requests_patched_runs(&self) -> bool {
-        self.observers.iter().any(|observer| observer.requests_patched_runs())
-    }
-
-    /// The patched runs that the observers request for the sequences of the pack.
-    pub fn patched_runs(&mut self) -> Vec<RequestedRun> {
-        let mut requested = Vec::new();
-        for (observer, sums) in self.observers.iter_mut().enumerate() {
-            for (sequence, runs) in sums.patched_runs().into_iter().enumerate() {
-                let request = |(number, run)| RequestedRun { observer, sequence, number, run };
-                requested.extend(runs.into_iter().enumerate().map(request));
-            }
-        }
-        requested
-    }
-
-    /// Shows the logits of a patched run to the observer that requested it.
-    pub fn patched_logits(
-        &mut self,
-        &RequestedRun { observer, sequence, number, .. }: &RequestedRun,
-        position: usize,
-        logits: &[f32],
-    ) {
-        self.observers[observer].patched_logits(sequence, number, position, logits);
-    }
-
-    /// Shows one head over the `number`-th sequence of the pack, which is `sequence`.
-    pub fn head(&mut self, number: usize, sequence: &Sequence, view: HeadView<'_>) {
-        let mut input = self.folder.head_input(sequence, view);
-        self.observers.iter_mut().for_each(|observer| observer.head(number, &mut input));
-    }
-
-    /// Shows hidden states to the observers that need them.
-    pub fn hidden_states(&mut self, number: usize, layer: usize, states: Rows<'_>) {
-        let who = self.observers.iter_mut().filter(|observer| observer.needs().hidden_states);
-        who.for_each(|observer| observer.hidden_states(number, layer, states));
-    }
-
-    /// Shows logits to the observers that need them.
-    pub fn logits(&mut self, number: usize, position: usize, logits: &[f32]) {
-        let who = self.observers.iter_mut().filter(|observer| observer.needs().logits);
-        who.for_each(|observer| observer.logits(number, position, logits));
-    }
-
-    /// Shows derivatives to every observer.
-    pub fn gradient(&mut self, number: usize, gradient: &GateGradient) {
-        self.observers.iter_mut().for_each(|observer| observer.gradient(number, gradient));
-    }
-
-    /// Ends the pack.
-    pub fn end(&mut self) {
-        self.observers.iter_mut().for_each(|observer| observer.end());
-    }
-
-    /// Adds the sums of another set of the same observers.
-    pub fn merge(&mut self, other: &Self) {
-        self.observers.iter_mut().zip(&other.observers).for_each(|(sums, other)| sums.merge(&**other));
-    }
-
-    /// A set of the same observers with the same sums.
-    pub fn duplicate(&self) -> Self {
-        Self::new(self.observers.iter().map(|observer| observer.duplicate()).collect())
-    }
-
-    /// The observers, after the pass.
-    pub fn into_observers(self) -> Vec<Box<dyn Observer>> {
-        self.observers
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::forward::rows::Rows;
     use serde::Deserialize;
 
     /// Keeps what it is shown, and needs it or not.
@@ -510,18 +263,16 @@ mod tests {
             sequence.index
         }
 
-        fn head(&mut self, _: &mut u64, _: &mut HeadInput<'_>) {}
-
-        fn hidden_states(&mut self, state: &mut u64, layer: usize, states: Rows<'_>) {
-            self.states.push((*state, layer, states.count()));
+        fn observe(&mut self, &mut index: &mut u64, event: &mut Event<'_>) {
+            match event {
+                Event::HiddenStates { layer, states } => self.states.push((index, *layer, states.count())),
+                Event::Logits { position, logits } => self.logits.push((index, *position, logits.len())),
+                _ => {}
+            }
         }
 
-        fn logits(&mut self, state: &mut u64, position: usize, logits: &[f32]) {
-            self.logits.push((*state, position, logits.len()));
-        }
-
-        fn end(&mut self, state: u64) {
-            self.ended.push(state);
+        fn end_pack(&mut self, ended: Vec<u64>) {
+            self.ended.extend(ended);
         }
 
         fn merge(&mut self, _: &Self) {}
@@ -539,9 +290,9 @@ mod tests {
         let sequences = [7, 9].map(|index| Sequence { index, ..Sequence::default() });
         observers.begin(sequences.iter());
         assert!(observers.is_relevant());
-        observers.hidden_states(1, 4, Rows::new(&[0.0; 6], 2));
-        observers.logits(0, 3, &[0.0; 5]);
-        observers.end();
+        observers.observe(1, Event::HiddenStates { layer: 4, states: Rows::new(&[0.0; 6], 2) });
+        observers.observe(0, Event::Logits { position: 3, logits: &[0.0; 5] });
+        observers.end_pack();
         let observers = observers.into_observers();
         let (states, logits) = (vec![(9, 4, 3)], vec![(7, 3, 5)]);
         assert_eq!(*sums::<Shown>(&*observers[0]), Shown { needy: true, states, logits, ended: vec![7, 9] });

@@ -10,7 +10,7 @@ use super::workers::over_packs;
 use crate::model::forward::batch::Batch;
 use crate::model::forward::gates::Gates;
 use crate::model::forward::tensor::TensorEncoder;
-use crate::passes::observer::ObserverSet;
+use crate::passes::observer::{Event, ObserverSet};
 use crate::sequences::pack::Pack;
 use crate::sequences::sequence::Sequence;
 use crate::system::parallel::OneCore;
@@ -40,7 +40,7 @@ pub fn differentiate(
             let alone = Batch { inputs: vec![input] };
             let mut gradient = core.run(|| encoder.prediction_gradient(&alone, gates, &targets))?;
             removed.iter().for_each(|&place| gradient.gates[place] = 0.0);
-            observers.gradient(number, &gradient);
+            observers.observe(number, Event::Gradient(&gradient));
         }
         Ok(())
     };

@@ -42,7 +42,7 @@ use crate::sequences::tally::Tally;
 use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::progress::Analysis;
 use derivatives::differentiate;
-use variants::{HeadSet, Variants};
+use variants::Variants;
 use workers::{TokenizedSentences, sum_up};
 
 /// The inputs that all passes over one shard of a corpus share.
@@ -116,7 +116,7 @@ impl Runner<'_> {
     /// open.
     fn variants(&self, corpus: &CorpusIdentity, pass: &Pass, observers: &[Box<dyn Observer>]) -> Result<Variants> {
         let once = Variants::once(pass.gates());
-        let mut removed: BTreeSet<HeadSet> = observers.iter().flat_map(|observer| observer.variants()).collect();
+        let mut removed = ObserverSet::variants_of(observers);
         if removed.is_empty() && !pass.derivatives {
             return Ok(once);
         }
@@ -319,8 +319,7 @@ impl Runner<'_> {
         };
         let places = || alone().map(|place| grid.index(place.layer, place.head)).collect();
         let chosen = self.chooses(pass).then(places);
-        observers.begin_pass(&Beforehand { embeddings, counts, conditions, chosen });
-        observers.inspect_weights(encoder);
+        observers.begin_pass(&Beforehand { encoder: Some(encoder), embeddings, counts, conditions, chosen });
         let (model, threads) = (self.model.id.as_str(), self.threads);
         let observers = if pass.derivatives {
             let encoder = self.model.differentiable.as_ref();

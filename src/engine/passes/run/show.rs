@@ -8,7 +8,7 @@ use crate::model::forward::batch::Batch;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadView, Needs, Visitor};
 use crate::model::forward::{Encoder, Scratch, Start};
-use crate::passes::observer::ObserverSet;
+use crate::passes::observer::{Event, ObserverSet};
 use crate::sequences::pack::{PACK_TOKENS, Pack};
 
 /// Buffers of a worker, reused from pack to pack.
@@ -36,7 +36,7 @@ pub fn show(
     let runs_again = !variants.others.is_empty() || observers.requests_patched_runs();
     let mut visitor = PackVisitor { observers, pack, kept: runs_again.then_some(&mut *kept) };
     encoder.forward_from(Start::Embeddings, &batch, &variants.first, scratch, &mut visitor)?;
-    let mut requested = observers.patched_runs();
+    let mut requested = observers.patched_runs(pack.sentences.len());
     requested.sort_by_key(|requested| requested.run.place.layer);
     for group in groups_by_layer(&requested, pack) {
         run_patched(observers, group, (&batch, kept), variants, encoder, scratch)?;
@@ -115,11 +115,11 @@ impl Visitor for PackVisitor<'_> {
             }
             states.iter().for_each(|row| kept[layer].extend_from_slice(row));
         }
-        self.observers.hidden_states(sequence, layer, states);
+        self.observers.observe(sequence, Event::HiddenStates { layer, states });
     }
 
     fn logits(&mut self, sequence: usize, position: usize, logits: &[f32]) {
-        self.observers.logits(sequence, position, logits);
+        self.observers.observe(sequence, Event::Logits { position, logits });
     }
 }
 

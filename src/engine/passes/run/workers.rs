@@ -112,7 +112,7 @@ pub(super) fn over_packs<B: Default>(
                 show(&mut observers, &pack, &mut buffers)
                     .with_context(|| format!("cannot run `{model}` over the corpus, sentences counted from 0"))?;
             }
-            observers.end();
+            observers.end_pack();
             progress.advance(pack.sentences.len(), pack.tokens());
         }
         std::mem::forget(stop_others);

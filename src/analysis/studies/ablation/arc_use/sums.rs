@@ -9,7 +9,7 @@ use crate::corpus::TreeHead;
 use crate::corpus::relation::scored_as;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, FurtherRuns, HeadInput, Sums};
 use crate::passes::run::patches::PatchedRun;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::{GoldArc, PredictedToken, Sequence, Shown};
@@ -140,6 +140,32 @@ impl Sums for UseSums {
         !state.arcs.is_empty()
     }
 
+    fn observe(&mut self, state: &mut ArcUseState, event: &mut Event<'_>) {
+        match event {
+            Event::Head(input) => self.head(state, input),
+            Event::BaselineOver(runs) => *runs = self.patched_runs(state),
+            Event::PatchedLogits { run, position, logits } => self.patched_logits(state, *run, *position, logits),
+            _ => {}
+        }
+    }
+
+    fn further_runs(&self) -> FurtherRuns {
+        if self.claims.is_empty() { FurtherRuns::None } else { FurtherRuns::Patched }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        assert_eq!((self.grid, &self.claims), (other.grid, &other.claims), "sums of one analysis");
+        self.blocks.merge(&other.blocks);
+    }
+
+    fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
+        (self.grid, self.from) == (grid, from)
+            && self.claims.iter().all(|claim| claim.place < grid.count())
+            && self.blocks.fit(|block| block.len() == self.claims.len())
+    }
+}
+
+impl UseSums {
     fn head(&mut self, state: &mut ArcUseState, input: &mut HeadInput<'_>) {
         let place = self.grid.index(input.view.layer, input.view.head);
         for arc in state.arcs.iter_mut().filter(|arc| self.claims[arc.claim].place == place) {
@@ -147,12 +173,8 @@ impl Sums for UseSums {
         }
     }
 
-    fn requests_patched_runs(&self) -> bool {
-        !self.claims.is_empty()
-    }
-
     /// Two runs for each arc: without the weight to the partner, then without the weight to the other word.
-    fn patched_runs(&mut self, state: &mut ArcUseState) -> Vec<PatchedRun> {
+    pub(super) fn patched_runs(&mut self, state: &mut ArcUseState) -> Vec<PatchedRun> {
         let mut patched_runs = Vec::new();
         for Arc { claim, query, partner, other, truths } in &state.arcs {
             let other = other.expect("its head was shown, and there is a third word");
@@ -168,22 +190,11 @@ impl Sums for UseSums {
         patched_runs
     }
 
-    fn patched_logits(&mut self, state: &mut ArcUseState, number: usize, position: usize, logits: &[f32]) {
+    pub(super) fn patched_logits(&mut self, state: &mut ArcUseState, number: usize, position: usize, logits: &[f32]) {
         let Arc { claim, truths, .. } = &state.arcs[number / 2];
         let truth = truths.iter().find(|(at, _)| *at == position).expect("a position that was asked for").1;
         let cuts = &mut self.blocks[state.block][*claim];
         let sum = if number.is_multiple_of(2) { &mut cuts.without_partner } else { &mut cuts.without_other };
         *sum += surprisal(logits, truth);
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!((self.grid, &self.claims), (other.grid, &other.claims), "sums of one analysis");
-        self.blocks.merge(&other.blocks);
-    }
-
-    fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
-        (self.grid, self.from) == (grid, from)
-            && self.claims.iter().all(|claim| claim.place < grid.count())
-            && self.blocks.fit(|block| block.len() == self.claims.len())
     }
 }

@@ -4,7 +4,7 @@ use crate::corpus::TreeHead;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::HeadView;
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::passes::observer::{Folder, Sums};
+use crate::passes::observer::{Event, Folder, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{GoldArc, PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
@@ -40,7 +40,7 @@ fn patched_runs(sums: &mut UseSums, index: u64) -> Vec<(usize, usize, Vec<usize>
     let weights = row.repeat(7);
     for head in 0..2 {
         let view = HeadView::from(AttentionView::new(0, head, 7, &weights));
-        sums.head(&mut state, &mut Folder::default().head_input(&masked(index), view));
+        sums.observe(&mut state, &mut Event::Head(Folder::default().head_input(&masked(index), view)));
     }
     let patched_runs = sums.patched_runs(&mut state);
     for (number, run) in patched_runs.iter().enumerate() {
@@ -50,7 +50,7 @@ fn patched_runs(sums: &mut UseSums, index: u64) -> Vec<(usize, usize, Vec<usize>
         let logits: [f32; 3] = std::array::from_fn(|token| if token == truth && number % 2 == 1 { 1.0 } else { 0.0 });
         sums.patched_logits(&mut state, number, position, &logits);
     }
-    sums.end(state);
+    sums.end_pack(vec![state]);
     patched_runs.into_iter().map(|run| (run.queries.start - 1, run.keys.start - 1, run.predicted)).collect()
 }
 
@@ -111,7 +111,7 @@ fn used_is_what_is_surely_above_an_equal_weight_elsewhere() {
         let row = [0.1, 0.2, 0.1, 0.15, 0.19, 0.16, 0.1].repeat(7);
         for head in 0..2 {
             let view = HeadView::from(AttentionView::new(0, head, 7, &row));
-            varied.head(&mut state, &mut Folder::default().head_input(&masked(index), view));
+            varied.observe(&mut state, &mut Event::Head(Folder::default().head_input(&masked(index), view)));
         }
         let asked = varied.patched_runs(&mut state);
         for (number, run) in asked.iter().enumerate() {

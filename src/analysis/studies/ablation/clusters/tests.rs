@@ -2,7 +2,7 @@ use super::section::{ClusterEffects, Interplay};
 use super::*;
 use crate::model::forward::rows::Rows;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::Sums;
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
@@ -47,14 +47,17 @@ fn show_losses(sums: &mut ClusterLosses, indices: impl Iterator<Item = u64>) {
         let mut state = sums.begin(&Sequence { predictions: vec![token], ..sentence(index, 2, "dep") });
         // In some sentences all that is lost is more.
         let scale = if index % 2 == 0 { 1.0 } else { 1.5 };
-        Sums::logits(sums, &mut state, 1, &logits(2.0));
-        for (number, removed) in sums.variants().into_iter().enumerate() {
-            sums.begin_variant(&mut state, number);
+        sums.observe(&mut state, &mut Event::Logits { position: 1, logits: &logits(2.0) });
+        for (number, removed) in sums.further_runs().variants().into_iter().enumerate() {
+            sums.observe(&mut state, &mut Event::Variant(number));
             // One head by itself is worth a little more here and a little less there.
             let more = if removed.len() == 1 { 1e-3 * ((index / 2 % 2) as f64 - 0.5) } else { 0.0 };
-            Sums::logits(sums, &mut state, 1, &logits(2.0 + scale * rise(&places(&removed)) + more));
+            sums.observe(
+                &mut state,
+                &mut Event::Logits { position: 1, logits: &logits(2.0 + scale * rise(&places(&removed)) + more) },
+            );
         }
-        sums.end(state);
+        sums.end_pack(vec![state]);
     }
 }
 
@@ -96,12 +99,18 @@ fn show_states(sums: &mut ClusterDrifts, indices: impl Iterator<Item = u64>) {
             let (sin, cos) = degrees.to_radians().sin_cos();
             [1.0, 0.0, cos as f32, sin as f32, 1.0, 0.0]
         };
-        sums.hidden_states(&mut state, 2, Rows::new(&states(0.0), 2));
-        for (number, removed) in sums.variants().into_iter().enumerate() {
-            sums.begin_variant(&mut state, number);
-            sums.hidden_states(&mut state, 2, Rows::new(&states(30.0 * places(&removed).len() as f64), 2));
+        sums.observe(&mut state, &mut Event::HiddenStates { layer: 2, states: Rows::new(&states(0.0), 2) });
+        for (number, removed) in sums.further_runs().variants().into_iter().enumerate() {
+            sums.observe(&mut state, &mut Event::Variant(number));
+            sums.observe(
+                &mut state,
+                &mut Event::HiddenStates {
+                    layer: 2,
+                    states: Rows::new(&states(30.0 * places(&removed).len() as f64), 2),
+                },
+            );
         }
-        sums.end(state);
+        sums.end_pack(vec![state]);
     }
 }
 
@@ -145,7 +154,7 @@ fn without_clusters_nothing_runs() {
     let mut sums = ClusterLosses::new(GRID, Clusters(Vec::new()));
     let token = PredictedToken::masked(1, 0, Some(0));
     let state = sums.begin(&Sequence { predictions: vec![token], ..sentence(1, 2, "dep") });
-    assert!(!ClusterLosses::is_relevant(&state) && sums.variants().is_empty());
+    assert!(!ClusterLosses::is_relevant(&state) && sums.further_runs().variants().is_empty());
     let section = EffectSection { cluster_effect: Effects::new(&sums, &context()) };
     assert!(section.summary(&default_policy()).to_string().starts_with("No cluster of heads held"));
     let mut sums = ClusterDrifts::new(GRID, Clusters(Vec::new()));

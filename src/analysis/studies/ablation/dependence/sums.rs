@@ -8,8 +8,8 @@ use crate::linalg::lanes::{LANES, across};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Conditions;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{HeadInput, Sums};
-use crate::passes::run::variants::{HeadSet, each_head};
+use crate::passes::observer::{Event, FurtherRuns, HeadInput, Sums};
+use crate::passes::run::variants::each_head;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
@@ -106,7 +106,7 @@ pub fn squared_hellinger(roots: &[f32], row: &[f32]) -> f64 {
 impl Sums for DependenceSums {
     type SequenceState = DependenceState;
 
-    fn begin_pass(&mut self, known: &Beforehand) {
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
         self.conditions = known.conditions;
     }
 
@@ -129,15 +129,33 @@ impl Sums for DependenceSums {
     }
 
     /// Without each head but those of the last layer, after which none comes.
-    fn variants(&self) -> Vec<HeadSet> {
+    fn further_runs(&self) -> FurtherRuns {
         let HeadGrid { layers, heads } = self.grid;
-        each_head(self.grid).take(layers.saturating_sub(1) * heads).collect()
+        FurtherRuns::Without(each_head(self.grid).take(layers.saturating_sub(1) * heads).collect())
     }
 
-    fn begin_variant(&mut self, state: &mut DependenceState, number: usize) {
-        state.variant = Some(number);
+    fn observe(&mut self, state: &mut DependenceState, event: &mut Event<'_>) {
+        match event {
+            Event::Variant(variant) => state.variant = Some(*variant),
+            Event::Head(input) => self.head(state, input),
+            _ => {}
+        }
     }
 
+    fn merge(&mut self, other: &Self) {
+        assert_eq!(self.grid, other.grid, "sums of one analysis");
+        self.conditions = self.conditions.or(other.conditions);
+        self.blocks.merge(&other.blocks);
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        let count = Edges(grid).count();
+        let fits = |block: &Shifts| block.edges.len() == if block.rows == 0 { 0 } else { count };
+        self.grid == grid && self.blocks.fit(fits)
+    }
+}
+
+impl DependenceSums {
     fn head(&mut self, state: &mut DependenceState, input: &mut HeadInput<'_>) {
         let attention = input.attention();
         let target = HeadPlace { layer: attention.layer, head: attention.head };
@@ -156,17 +174,5 @@ impl Sums for DependenceSums {
             // What goes into its layer is the same for every head of it.
             Some(_) => {}
         }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.conditions = self.conditions.or(other.conditions);
-        self.blocks.merge(&other.blocks);
-    }
-
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
-        let count = Edges(grid).count();
-        let fits = |block: &Shifts| block.edges.len() == if block.rows == 0 { 0 } else { count };
-        self.grid == grid && self.blocks.fit(fits)
     }
 }

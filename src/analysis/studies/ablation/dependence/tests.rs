@@ -6,7 +6,7 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::{Conditions, Replacement};
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{Folder, Sums};
+use crate::passes::observer::{Event, Folder, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
@@ -47,20 +47,20 @@ fn show(
     attention: impl Fn(Option<HeadPlace>, HeadPlace) -> Vec<f32>,
 ) {
     let mut state = sums.begin(sentence);
-    let variants = sums.variants();
+    let variants = sums.further_runs().variants();
     let removed = variants.iter().map(|removed| removed.first().copied());
     for (variant, removed) in [None].into_iter().chain(removed).enumerate() {
         if let Some(number) = variant.checked_sub(1) {
-            sums.begin_variant(&mut state, number);
+            sums.observe(&mut state, &mut Event::Variant(number));
         }
         let first = removed.map_or(0, |place| place.layer);
         for target in grid.places().filter(|target| target.layer >= first) {
             let weights = attention(removed, target);
             let view = AttentionView::new(target.layer, target.head, sentence.ids.len(), &weights);
-            sums.head(&mut state, &mut Folder::default().head_input(sentence, view.into()));
+            sums.observe(&mut state, &mut Event::Head(Folder::default().head_input(sentence, view.into())));
         }
     }
-    sums.end(state);
+    sums.end_pack(vec![state]);
 }
 
 /// Shows a sentence of two words in which each edge has its shift, and whatever is no edge shifts, too.

@@ -3,7 +3,7 @@ use crate::model::forward::rows::Rows;
 use crate::model::grid::HeadGrid;
 use crate::passes::ablation::{Conditions, Replacement};
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::Sums;
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::test_support::sentence;
 use crate::stats::bootstrap::Resamples;
@@ -27,13 +27,13 @@ fn show(sums: &mut DriftSums, index: u64, variants: &[States]) {
     let mut state = sums.begin(&sentence(index, 2, "dep"));
     for (variant, states) in variants.iter().enumerate() {
         if variant > 0 {
-            sums.begin_variant(&mut state, variant - 1);
+            sums.observe(&mut state, &mut Event::Variant(variant - 1));
         }
         // What goes into the layer is not what comes out of it.
-        sums.hidden_states(&mut state, 0, Rows::new(&[9.0; 8], 2));
-        sums.hidden_states(&mut state, 1, Rows::new(states, 2));
+        sums.observe(&mut state, &mut Event::HiddenStates { layer: 0, states: Rows::new(&[9.0; 8], 2) });
+        sums.observe(&mut state, &mut Event::HiddenStates { layer: 1, states: Rows::new(states, 2) });
     }
-    sums.end(state);
+    sums.end_pack(vec![state]);
 }
 
 fn state(grid: HeadGrid) -> DriftSums {

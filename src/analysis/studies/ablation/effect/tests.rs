@@ -6,7 +6,7 @@ use crate::model::grid::HeadGrid;
 use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement};
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{Sums, observer_of};
+use crate::passes::observer::{Event, Sums, observer_of};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
@@ -48,12 +48,12 @@ fn show(sums: &mut EffectSums, index: u64, losses: &[[f64; 2]]) {
     let mut state = sums.begin(&masked(index));
     for (variant, [first, second]) in losses.iter().enumerate() {
         if variant > 0 {
-            sums.begin_variant(&mut state, variant - 1);
+            sums.observe(&mut state, &mut Event::Variant(variant - 1));
         }
-        sums.logits(&mut state, 2, &logits(1, *first));
-        sums.logits(&mut state, 9, &logits(2, *second));
+        sums.observe(&mut state, &mut Event::Logits { position: 2, logits: &logits(1, *first) });
+        sums.observe(&mut state, &mut Event::Logits { position: 9, logits: &logits(2, *second) });
     }
-    sums.end(state);
+    sums.end_pack(vec![state]);
 }
 
 fn context(grid: HeadGrid) -> EstimationContext {

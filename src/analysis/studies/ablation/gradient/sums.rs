@@ -7,7 +7,7 @@ use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::ablation::Conditions;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
@@ -78,7 +78,7 @@ impl Sums for GradientSums {
         Needs::default()
     }
 
-    fn begin_pass(&mut self, known: &Beforehand) {
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
         self.conditions = known.conditions;
     }
 
@@ -97,14 +97,10 @@ impl Sums for GradientSums {
         state.tokens > 0
     }
 
-    fn head(&mut self, _: &mut GradientState, _: &mut HeadInput<'_>) {}
-
-    fn gradient(&mut self, state: &mut GradientState, gradient: &GateGradient) {
-        let Derivatives { loss, sizes, signed, .. } = &mut self.blocks[state.block];
-        *loss += gradient.loss;
-        for ((size, signed), derivative) in sizes.iter_mut().zip(signed).zip(&gradient.gates) {
-            *size += derivative.abs() / state.tokens as f64;
-            *signed += *derivative;
+    fn observe(&mut self, state: &mut GradientState, event: &mut Event<'_>) {
+        match event {
+            Event::Gradient(gradient) => self.gradient(state, gradient),
+            _ => {}
         }
     }
 
@@ -117,5 +113,16 @@ impl Sums for GradientSums {
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
         let heads = grid.count();
         self.grid == grid && self.blocks.fit(|block| block.sizes.len() == heads && block.signed.len() == heads)
+    }
+}
+
+impl GradientSums {
+    fn gradient(&mut self, state: &mut GradientState, gradient: &GateGradient) {
+        let Derivatives { loss, sizes, signed, .. } = &mut self.blocks[state.block];
+        *loss += gradient.loss;
+        for ((size, signed), derivative) in sizes.iter_mut().zip(signed).zip(&gradient.gates) {
+            *size += derivative.abs() / state.tokens as f64;
+            *signed += *derivative;
+        }
     }
 }

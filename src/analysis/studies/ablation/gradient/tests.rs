@@ -5,7 +5,7 @@ use crate::model::grid::HeadGrid;
 use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement};
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::Sums;
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
@@ -31,16 +31,16 @@ fn show(sums: &mut GradientSums, index: u64, scored: usize, loss: f64, gates: &[
     let mut state = sums.begin(&masked(index, scored));
     assert_eq!(GradientSums::is_relevant(&state), scored > 0);
     if scored > 0 {
-        sums.gradient(&mut state, &GateGradient { loss, gates: gates.to_vec() });
+        sums.observe(&mut state, &mut Event::Gradient(&GateGradient { loss, gates: gates.to_vec() }));
     }
-    sums.end(state);
+    sums.end_pack(vec![state]);
 }
 
 fn context(grid: HeadGrid) -> EstimationContext {
     EstimationContext { grid, threads: all_cores(), resamples: Resamples::new(), leaves_out: false }
 }
 
-fn state() -> Beforehand {
+fn state() -> Beforehand<'static> {
     Beforehand { conditions: CONDITIONS, ..Beforehand::default() }
 }
 

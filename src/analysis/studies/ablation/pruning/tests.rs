@@ -1,6 +1,6 @@
 use super::*;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::Sums;
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
@@ -30,13 +30,13 @@ fn show(sums: &mut PruningSums, indices: impl Iterator<Item = u64>) {
     for index in indices {
         let token = PredictedToken::masked(1, 0, Some(0));
         let mut state = sums.begin(&Sequence { predictions: vec![token], ..sentence(index, 2, "dep") });
-        sums.logits(&mut state, 1, &logits(2.0));
-        for (number, removed) in sums.variants().into_iter().enumerate() {
+        sums.observe(&mut state, &mut Event::Logits { position: 1, logits: &logits(2.0) });
+        for (number, removed) in sums.further_runs().variants().into_iter().enumerate() {
             let places: Vec<usize> = removed.iter().map(|place| GRID.index(place.layer, place.head)).collect();
-            sums.begin_variant(&mut state, number);
-            sums.logits(&mut state, 1, &logits(2.0 + rise(&places)));
+            sums.observe(&mut state, &mut Event::Variant(number));
+            sums.observe(&mut state, &mut Event::Logits { position: 1, logits: &logits(2.0 + rise(&places)) });
         }
-        sums.end(state);
+        sums.end_pack(vec![state]);
     }
 }
 
@@ -57,7 +57,7 @@ fn curves(sums: &PruningSums) -> Curves {
 fn a_curve_by_hand() {
     let mut sums = sums(&[0, 2]);
     // No variant is there twice: both orders end with the same one, without any head.
-    assert_eq!(sums.variants().len(), 4 + 3 + 1);
+    assert_eq!(sums.further_runs().variants().len(), 4 + 3 + 1);
     show(&mut sums, (1..128).step_by(2));
     let found = curves(&sums);
     assert_eq!((found.masked_tokens, found.sentences), (64, 64));

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::drawn::{Drawn, MOST_WORDS};
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::study::aim::{Goals, Score};
@@ -194,7 +194,8 @@ impl Sums for ExampleSums {
         state.is_some()
     }
 
-    fn head(&mut self, state: &mut Option<ExampleState>, input: &mut HeadInput<'_>) {
+    fn observe(&mut self, state: &mut Option<ExampleState>, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
         let Some(ExampleState { sequence, goals }) = state else { return };
         let (place, view) = (self.grid.index(input.view.layer, input.view.head), input.attention());
         let of_head = self.aims.iter().zip(&mut self.kept).zip(goals).filter(|((aimed, _), _)| aimed.place == place);

@@ -5,7 +5,7 @@ use super::sums::{ExampleSums, Rank};
 use crate::corpus::Family;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::passes::observer::{Folder, Sums};
+use crate::passes::observer::{Event, Folder, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
@@ -40,7 +40,7 @@ fn show(sums: &mut ExampleSums, sequence: &Sequence, to_previous: f32) {
     let mut state = sums.begin(sequence);
     for head in 0..2 {
         let view = AttentionView::new(0, head, tokens, &weights);
-        sums.head(&mut state, &mut Folder::default().head_input(sequence, view.into()));
+        sums.observe(&mut state, &mut Event::Head(Folder::default().head_input(sequence, view.into())));
     }
 }
 

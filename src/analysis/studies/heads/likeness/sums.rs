@@ -7,10 +7,10 @@ use super::disagreement::{Disagreement, LayerSums};
 use super::pairs::Pairs;
 use super::weights::Weighed;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
-use crate::model::forward::Encoder;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::beforehand::Beforehand;
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
@@ -128,8 +128,8 @@ impl Sums for LikenessSums {
         Needs { values: true, outputs: true, ..Needs::ATTENTION }
     }
 
-    fn inspect_weights(&mut self, encoder: &dyn Encoder) {
-        self.weighed = Weighed::new(encoder, self.grid);
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
+        self.weighed = known.encoder.and_then(|encoder| Weighed::new(encoder, self.grid));
     }
 
     fn begin(&mut self, sequence: &Sequence) -> LikenessState {
@@ -148,7 +148,8 @@ impl Sums for LikenessSums {
         !state.roots.rows.is_empty()
     }
 
-    fn head(&mut self, state: &mut LikenessState, input: &mut HeadInput<'_>) {
+    fn observe(&mut self, state: &mut LikenessState, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
         let LikenessState { block, roots, number, layer } = state;
         if roots.rows.is_empty() {
             return;
@@ -166,15 +167,13 @@ impl Sums for LikenessSums {
         }
     }
 
-    fn end(&mut self, state: LikenessState) {
-        let LikenessState { block, roots, .. } = state;
-        if !roots.values().is_empty() {
-            let distances = distances(roots.values(), self.grid.count());
-            self.add_distances(block, 0, &distances);
+    fn end_pack(&mut self, states: Vec<LikenessState>) {
+        for LikenessState { block, roots, .. } in states {
+            if !roots.values().is_empty() {
+                let distances = distances(roots.values(), self.grid.count());
+                self.add_distances(block, 0, &distances);
+            }
         }
-    }
-
-    fn end_pack(&mut self) {
         if let Some(batches) = self.outputs.end(self.grid.count()) {
             self.add_batches(&batches);
         }

@@ -10,7 +10,7 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadView, Output, Values};
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::passes::observer::{Folder, Sums};
+use crate::passes::observer::{Event, Folder, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
@@ -50,11 +50,10 @@ fn show(sums: &mut LikenessSums, pack: &[(Sequence, Vec<Shown>)], grid: HeadGrid
                 output: Some(output),
                 ..AttentionView::new(layer, head, n, weights).into()
             };
-            sums.head(state, &mut Folder::default().head_input(sentence, view));
+            sums.observe(state, &mut Event::Head(Folder::default().head_input(sentence, view)));
         }
     }
-    state.into_iter().for_each(|state| sums.end(state));
-    sums.end_pack();
+    sums.end_pack(state);
 }
 
 fn context(grid: HeadGrid) -> EstimationContext {

@@ -49,12 +49,11 @@ pub struct Pack<K> {
     /// In groups.
     pub groups: Vec<Group<K>>,
     state: usize,
-    ended: usize,
 }
 
 impl<K> Default for Pack<K> {
     fn default() -> Self {
-        Self { groups: Vec::new(), state: 0, ended: 0 }
+        Self { groups: Vec::new(), state: 0 }
     }
 }
 
@@ -121,16 +120,6 @@ impl<K: PartialEq> Pack<K> {
     /// Whether the sequence of this number is the last of the pack.
     pub fn is_last(&self, number: usize) -> bool {
         number + 1 == self.state
-    }
-
-    /// Ends a sequence; with the last of a pack all words go. Says whether they did.
-    pub fn end(&mut self) -> bool {
-        self.ended += 1;
-        let is_over = self.ended == self.state;
-        if is_over {
-            *self = Self::default();
-        }
-        is_over
     }
 }
 

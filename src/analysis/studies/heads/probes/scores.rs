@@ -1,6 +1,5 @@
 //! How many words the classifiers of one fold get right in the other.
 
-use std::mem;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -15,7 +14,7 @@ use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, HeadInput, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
@@ -214,26 +213,17 @@ impl Sums for ProbeScores {
         !state.words.is_empty()
     }
 
-    fn hidden_states(&mut self, state: &mut ScoringState, layer: usize, states: Rows<'_>) {
-        if layer < self.grid.layers {
-            self.at_work.pack.input(&state.words, states);
+    fn observe(&mut self, state: &mut ScoringState, event: &mut Event<'_>) {
+        match event {
+            Event::Head(input) => self.head(state, input),
+            Event::HiddenStates { layer, states } => self.hidden_states(state, *layer, *states),
+            _ => {}
         }
     }
 
-    fn head(&mut self, state: &mut ScoringState, input: &mut HeadInput<'_>) {
-        let (layer, head, heads) = (input.view.layer, input.view.head, self.grid.heads);
-        if let Some(context) = input.view.context {
-            self.at_work.pack.context(&state.words, (head, heads), context);
-        }
-        if head + 1 == heads && self.at_work.pack.is_last(state.number) {
-            self.score_layer(layer);
-        }
-    }
-
-    fn end(&mut self, _: ScoringState) {
-        if self.at_work.pack.end() {
-            mem::take(&mut self.at_work.words);
-        }
+    fn end_pack(&mut self, _: Vec<ScoringState>) {
+        self.at_work.pack = Pack::default();
+        self.at_work.words.clear();
     }
 
     fn merge(&mut self, other: &Self) {
@@ -245,5 +235,23 @@ impl Sums for ProbeScores {
         let of_task = |hits: &Hits| (hits.inputs.len(), hits.heads.len()) == (grid.layers, grid.count());
         let of_block = |block: &ByTask| block.len() == self.tasks.len() && block.iter().all(of_task);
         self.grid == grid && self.tasks.len() <= MOST_TASKS && self.blocks.fit(of_block)
+    }
+}
+
+impl ProbeScores {
+    fn head(&mut self, state: &mut ScoringState, input: &mut HeadInput<'_>) {
+        let (layer, head, heads) = (input.view.layer, input.view.head, self.grid.heads);
+        if let Some(context) = input.view.context {
+            self.at_work.pack.context(&state.words, (head, heads), context);
+        }
+        if head + 1 == heads && self.at_work.pack.is_last(state.number) {
+            self.score_layer(layer);
+        }
+    }
+
+    fn hidden_states(&mut self, state: &mut ScoringState, layer: usize, states: Rows<'_>) {
+        if layer < self.grid.layers {
+            self.at_work.pack.input(&state.words, states);
+        }
     }
 }

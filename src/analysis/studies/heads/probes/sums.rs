@@ -13,7 +13,7 @@ use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, HeadInput, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Merge, block_of, merge_fields};
@@ -272,7 +272,7 @@ impl Sums for ProbeSums {
         Needs { contexts: true, hidden_states: true, ..Needs::default() }
     }
 
-    fn begin_pass(&mut self, known: &Beforehand) {
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
         self.at_work.embeddings.clone_from(&known.embeddings);
     }
 
@@ -311,27 +311,18 @@ impl Sums for ProbeSums {
         !state.words.is_empty()
     }
 
-    fn hidden_states(&mut self, state: &mut ProbeState, layer: usize, states: Rows<'_>) {
-        if layer < self.grid.layers {
-            self.at_work.pack.input(&state.words, states);
+    fn observe(&mut self, state: &mut ProbeState, event: &mut Event<'_>) {
+        match event {
+            Event::Head(input) => self.head(state, input),
+            Event::HiddenStates { layer, states } => self.hidden_states(state, *layer, *states),
+            _ => {}
         }
     }
 
-    fn head(&mut self, state: &mut ProbeState, input: &mut HeadInput<'_>) {
-        let (layer, head, heads) = (input.view.layer, input.view.head, self.grid.heads);
-        if let Some(context) = input.view.context {
-            self.at_work.pack.context(&state.words, (head, heads), context);
-        }
-        if head + 1 == heads && self.at_work.pack.is_last(state.number) {
-            self.add_layer(layer);
-        }
-    }
-
-    fn end(&mut self, _: ProbeState) {
-        if self.at_work.pack.end() {
-            self.at_work.classes.clear();
-            self.at_work.buckets.clear();
-        }
+    fn end_pack(&mut self, _: Vec<ProbeState>) {
+        self.at_work.pack = Pack::default();
+        self.at_work.classes.clear();
+        self.at_work.buckets.clear();
     }
 
     fn merge(&mut self, other: &Self) {
@@ -353,5 +344,23 @@ impl Sums for ProbeSums {
                 })
         };
         self.grid == grid && self.tasks.len() <= MOST_TASKS && self.folds.iter().all(of_fold)
+    }
+}
+
+impl ProbeSums {
+    fn head(&mut self, state: &mut ProbeState, input: &mut HeadInput<'_>) {
+        let (layer, head, heads) = (input.view.layer, input.view.head, self.grid.heads);
+        if let Some(context) = input.view.context {
+            self.at_work.pack.context(&state.words, (head, heads), context);
+        }
+        if head + 1 == heads && self.at_work.pack.is_last(state.number) {
+            self.add_layer(layer);
+        }
+    }
+
+    fn hidden_states(&mut self, state: &mut ProbeState, layer: usize, states: Rows<'_>) {
+        if layer < self.grid.layers {
+            self.at_work.pack.input(&state.words, states);
+        }
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::tokens::{self, RowBuffers, TokenExposure, TokenSums};
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::roles::TokenRoles;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -96,7 +96,8 @@ impl Sums for AttentionSums {
         AttentionState { block, roles }
     }
 
-    fn head(&mut self, state: &mut AttentionState, input: &mut HeadInput<'_>) {
+    fn observe(&mut self, state: &mut AttentionState, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
         let view = input.attention();
         let head = self.grid.index(view.layer, view.head);
         self.blocks[state.block].heads[head].add(&tokens::observe(&state.roles, view, &mut self.row));

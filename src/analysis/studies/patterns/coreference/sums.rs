@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::anaphors::{BASELINES, KINDS, Window};
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
@@ -128,7 +128,8 @@ impl Sums for CoreferenceSums {
         !window.anaphors.is_empty()
     }
 
-    fn head(&mut self, CoreferenceState { block, window }: &mut CoreferenceState, input: &mut HeadInput<'_>) {
+    fn observe(&mut self, CoreferenceState { block, window }: &mut CoreferenceState, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
         if window.anaphors.is_empty() {
             return;
         }

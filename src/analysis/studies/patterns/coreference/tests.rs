@@ -12,7 +12,7 @@ use crate::corpus::{Annotation, Family, Upos};
 use crate::evaluation::results::Results;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Folder, Sums, observer_of};
+use crate::passes::observer::{Event, Folder, Sums, observer_of};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
@@ -63,7 +63,10 @@ fn add(sums: &mut CoreferenceSums, sequence: &Sequence, head: usize, weights: &[
     let mut matrix = vec![0.0; n * n];
     weights.iter().for_each(|&(from, to, weight)| matrix[(from + 1) * n + to + 1] = weight);
     let (mut state, mut folder) = (sums.begin(sequence), Folder::default());
-    sums.head(&mut state, &mut folder.head_input(sequence, AttentionView::new(0, head, n, &matrix).into()));
+    sums.observe(
+        &mut state,
+        &mut Event::Head(folder.head_input(sequence, AttentionView::new(0, head, n, &matrix).into())),
+    );
 }
 
 fn empty(heads: usize) -> CoreferenceSums {
@@ -175,7 +178,7 @@ fn found(planted_in: &[Sequence], labelled: &[Sequence]) -> Results {
                 matrix[(from + 1) * n + to + 1] = weight;
             }
             let view = AttentionView::new(0, head, n, &matrix);
-            sums.head(&mut state, &mut folder.head_input(sequence, view.into()));
+            sums.observe(&mut state, &mut Event::Head(folder.head_input(sequence, view.into())));
         }
     }
     let grid = HeadGrid { layers: 1, heads: PLANTED.len() };

@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::cues::CUES;
 use super::observe::{Columns, SentenceSums, observe};
-use super::sentence::{FORMS, PAIRS, Products, SentenceCues};
+use super::sentence::{FORMS, Lexicon, PAIRS, Products, SentenceCues};
 use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
@@ -69,7 +69,7 @@ pub struct ExplainedSums {
     grid: HeadGrid,
     blocks: Blocks<[FormSums; FORMS]>,
     #[serde(skip)]
-    known: Beforehand,
+    lexicon: Lexicon,
     #[serde(skip)]
     columns: Columns,
 }
@@ -78,7 +78,7 @@ impl ExplainedSums {
     /// Empty sums for a model with `grid` heads.
     pub fn new(grid: HeadGrid) -> Self {
         let block = std::array::from_fn(|_| FormSums::new(grid.count()));
-        Self { grid, blocks: Blocks::new(block), known: Beforehand::default(), columns: Columns::default() }
+        Self { grid, blocks: Blocks::new(block), lexicon: Lexicon::default(), columns: Columns::default() }
     }
 
     /// The sums of each block, in both forms.
@@ -99,13 +99,13 @@ pub struct ExplainedState {
 impl Sums for ExplainedSums {
     type SequenceState = ExplainedState;
 
-    fn begin_pass(&mut self, known: &Beforehand) {
-        self.known.clone_from(known);
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
+        self.lexicon = Lexicon { embeddings: known.embeddings.clone(), counts: known.counts.clone() };
     }
 
     fn begin(&mut self, sequence: &Sequence) -> ExplainedState {
         let block = block_of(sequence.family.number);
-        let (cues, products) = SentenceCues::new(sequence, &self.known);
+        let (cues, products) = SentenceCues::new(sequence, &self.lexicon);
         for (sums, products) in self.blocks[block].iter_mut().zip(&products) {
             if let Some(products) = products {
                 sums.count(products, sequence.family.is_first);
@@ -114,7 +114,8 @@ impl Sums for ExplainedSums {
         ExplainedState { block, cues, forms: products.map(|products| products.is_some()) }
     }
 
-    fn head(&mut self, ExplainedState { block, cues, forms }: &mut ExplainedState, input: &mut HeadInput<'_>) {
+    fn observe(&mut self, ExplainedState { block, cues, forms }: &mut ExplainedState, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
         let view = input.attention();
         let place = self.grid.index(view.layer, view.head);
         let SentenceSums { products, squares } = observe(cues, input.text(), view, &mut self.columns);

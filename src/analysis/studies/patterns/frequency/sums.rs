@@ -10,7 +10,7 @@ use crate::linalg::search::{first_at_least, largest};
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::counts::TokenCounts;
 use crate::sequences::fold::text::TextAttention;
 use crate::sequences::fold::words::FromToken;
@@ -259,7 +259,7 @@ pub struct FrequencyState {
 impl Sums for FrequencySums {
     type SequenceState = FrequencyState;
 
-    fn begin_pass(&mut self, known: &Beforehand) {
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
         self.counts.clone_from(&known.counts);
     }
 
@@ -289,7 +289,8 @@ impl Sums for FrequencySums {
         FrequencyState { block, sentence }
     }
 
-    fn head(&mut self, FrequencyState { block, sentence }: &mut FrequencyState, input: &mut HeadInput<'_>) {
+    fn observe(&mut self, FrequencyState { block, sentence }: &mut FrequencyState, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
         let Some(sentence) = sentence else { return };
         let view = input.attention();
         let head = self.grid.index(view.layer, view.head);

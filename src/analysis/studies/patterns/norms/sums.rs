@@ -6,7 +6,7 @@ use super::head_sums::{NormSums, SINK_KINDS, VECTORS};
 use super::observe::{Buffers, Written, observe};
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::roles::{OFFSETS, TokenRoles};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -136,7 +136,8 @@ impl Sums for AllNorms {
         NormState { block, roles }
     }
 
-    fn head(&mut self, state: &mut NormState, input: &mut HeadInput<'_>) {
+    fn observe(&mut self, state: &mut NormState, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
         let head = Written::new(&input.view);
         let place = self.grid.index(input.view.layer, input.view.head);
         if self.grams[place].is_empty() {

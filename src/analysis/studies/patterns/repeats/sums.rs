@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::copying;
-use crate::model::forward::Encoder;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::beforehand::Beforehand;
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::derived::repeats::Copies;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -161,8 +161,8 @@ fn sought(copies: &Copies) -> Vec<Sought> {
 impl Sums for RepeatSums {
     type SequenceState = RepeatState;
 
-    fn inspect_weights(&mut self, encoder: &dyn Encoder) {
-        if self.weighs {
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
+        if let Some(encoder) = known.encoder.filter(|_| self.weighs) {
             self.copying = copying::scores(encoder, self.grid).unwrap_or_default();
         }
     }
@@ -196,7 +196,8 @@ impl Sums for RepeatSums {
         RepeatState { block, text, sought, at_offset }
     }
 
-    fn head(&mut self, state: &mut RepeatState, input: &mut HeadInput<'_>) {
+    fn observe(&mut self, state: &mut RepeatState, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
         let view = input.attention();
         let sums = &mut self.blocks[state.block].heads[self.grid.index(view.layer, view.head)];
         let (mut mass, mut null) = ([0.0; KEYS], [0.0; KEYS]);

@@ -5,7 +5,7 @@ use crate::evaluation::results::Results;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::HeadView;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Folder, Sums};
+use crate::passes::observer::{Event, Folder, Sums};
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::stats::blocks::BLOCKS;
 use crate::stats::bootstrap::Resamples;
@@ -42,8 +42,8 @@ fn head(n: usize, most: f32, wanted: impl Fn(usize) -> Option<usize>) -> Vec<f32
 fn see(sums: &mut RepeatSums, sequence: &Sequence, weights: &[f32]) {
     let mut state = sums.begin(sequence);
     let view = HeadView::from(AttentionView::new(0, 0, sequence.ids.len(), weights));
-    sums.head(&mut state, &mut Folder::default().head_input(sequence, view));
-    sums.end(state);
+    sums.observe(&mut state, &mut Event::Head(Folder::default().head_input(sequence, view)));
+    sums.end_pack(vec![state]);
 }
 
 /// The labels of a head over 64 sequences, plain and with a mask.

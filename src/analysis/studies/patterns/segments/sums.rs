@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::design::Design;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
@@ -118,7 +118,8 @@ impl Sums for SegmentSums {
         SegmentState { block, texts, design }
     }
 
-    fn head(&mut self, state: &mut SegmentState, input: &mut HeadInput<'_>) {
+    fn observe(&mut self, state: &mut SegmentState, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
         let view = input.attention();
         let mut sums = SegmentHeadSums::default();
         if let Some([a, b]) = &state.texts {

@@ -5,7 +5,7 @@ use crate::evaluation::results::Results;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::HeadView;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Folder, Sums};
+use crate::passes::observer::{Event, Folder, Sums};
 use crate::sequences::frame::Frame;
 use crate::sequences::sequence::{Sequence, Token, TokenKind};
 use crate::stats::blocks::BLOCKS;
@@ -35,8 +35,8 @@ fn head(pair: &Sequence, wanted: impl Fn(&Sequence, usize, usize) -> f32) -> Vec
 fn see(sums: &mut SegmentSums, pair: &Sequence, weights: &[f32]) {
     let mut state = sums.begin(pair);
     let view = HeadView::from(AttentionView::new(0, 0, pair.ids.len(), weights));
-    sums.head(&mut state, &mut Folder::default().head_input(pair, view));
-    sums.end(state);
+    sums.observe(&mut state, &mut Event::Head(Folder::default().head_input(pair, view)));
+    sums.end_pack(vec![state]);
 }
 
 fn findings(sums: &SegmentSums, policy: &Policy) -> Results {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::spanning::{GoldEdges, TreeBuffers};
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
@@ -72,7 +72,8 @@ impl Sums for TreeSums {
         TreeState { block, gold }
     }
 
-    fn head(&mut self, TreeState { block, gold }: &mut TreeState, input: &mut HeadInput<'_>) {
+    fn observe(&mut self, TreeState { block, gold }: &mut TreeState, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
         if gold.count() == 0 {
             return;
         }

@@ -9,7 +9,7 @@ use super::sentence::{TaggedWords, Text, Tokens};
 use crate::model::forward::WordEmbeddings;
 use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
@@ -222,7 +222,7 @@ pub struct WordState {
 impl Sums for WordsSums {
     type SequenceState = WordState;
 
-    fn begin_pass(&mut self, known: &Beforehand) {
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
         self.embeddings.clone_from(&known.embeddings);
     }
 
@@ -238,7 +238,8 @@ impl Sums for WordsSums {
         WordState { block, words, tokens, met: std::array::from_fn(|queries| after[queries] > before[queries]) }
     }
 
-    fn head(&mut self, state: &mut WordState, input: &mut HeadInput<'_>) {
+    fn observe(&mut self, state: &mut WordState, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
         let view = input.attention();
         let head = self.grid.index(view.layer, view.head);
         let mut seen = Observed::default();

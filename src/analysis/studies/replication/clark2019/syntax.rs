@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::corpus::TreeHead;
 use crate::corpus::relation::ALL;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::derived::pairs::MAX_TOKENS;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{GoldArc, Sequence};
@@ -81,7 +81,8 @@ impl Sums for SyntaxHits {
         Some(tree.clone())
     }
 
-    fn head(&mut self, sentence: &mut Self::SequenceState, input: &mut HeadInput<'_>) {
+    fn observe(&mut self, sentence: &mut Self::SequenceState, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
         let Some(tree) = sentence else { return };
         let place = self.grid.index(input.view.layer, input.view.head);
         let folded = input.words(FromToken::First);
@@ -153,7 +154,10 @@ mod tests {
             0.0, 0.0, 0.75, 0.25, 0.0, // the stop: sleep
             0.2, 0.2, 0.2, 0.2, 0.2,
         ];
-        sums.head(&mut state, &mut panel.head_input(&sentence, AttentionView::new(0, 0, 5, &weights).into()));
+        sums.observe(
+            &mut state,
+            &mut Event::Head(panel.head_input(&sentence, AttentionView::new(0, 0, 5, &weights).into())),
+        );
         let [all, nsubj, root] = ["all", "nsubj", "root"].map(|name| &sums.relations[name]);
         // Into cats from others: 0 and 0, so the first word, itself; into the stop: 1/4 from cats.
         assert_eq!((all.count, all.hits[0]), (3, [2, 0]));
