@@ -63,12 +63,23 @@ impl<K: Ord + Clone, T: Merge + Clone> Merge for BTreeMap<K, T> {
     }
 }
 
-/// Implements [`Merge`] for a struct: each of these fields, by its name or number, is merged.
+/// What one has not yet is taken from the other: both know the same.
+impl<T: Clone> Merge for Option<T> {
+    fn merge(&mut self, other: &Self) {
+        if self.is_none() {
+            self.clone_from(other);
+        }
+    }
+}
+
+/// Implements [`Merge`] for a struct: each of these fields, by its name or number, is merged. The fields in brackets must
+/// be equal; merging panics where they are not.
 #[macro_export]
 macro_rules! merge_fields {
-    ($name:ty { $($field:tt),+ $(,)? }) => {
-        impl $crate::stats::blocks::Merge for $name {
+    ($name:ident $(<$of:ty>)? $([$($key:ident),+])? { $($field:tt),+ $(,)? }) => {
+        impl $crate::stats::blocks::Merge for $name $(<$of>)? {
             fn merge(&mut self, other: &Self) {
+                $($(assert!(self.$key == other.$key, "sums of one analysis");)+)?
                 $($crate::stats::blocks::Merge::merge(&mut self.$field, &other.$field);)+
             }
         }
@@ -119,14 +130,15 @@ impl<B: Merge + Clone> Blocks<B> {
         pooled
     }
 
-    /// Adds the blocks of another worker or shard.
-    pub fn merge(&mut self, other: &Self) {
-        self.0.iter_mut().zip(&other.0).for_each(|(block, other)| block.merge(other));
-    }
-
     /// Whether there are as many as there must be, and `fits` is true of each: what was read may be anything.
     pub fn fit(&self, fits: impl Fn(&B) -> bool) -> bool {
         self.0.len() == BLOCKS && self.0.iter().all(fits)
+    }
+}
+
+impl<B: Merge> Merge for Blocks<B> {
+    fn merge(&mut self, other: &Self) {
+        self.0.iter_mut().zip(&other.0).for_each(|(block, other)| block.merge(other));
     }
 }
 

@@ -140,6 +140,16 @@ pub struct RemovalState<S> {
     seen: Option<S>,
 }
 
+impl<R: Removals, Q: Quantity> Merge for RemovalSums<R, Q> {
+    fn merge(&mut self, other: &Self) {
+        let same = (self.grid, &self.removals) == (other.grid, &other.removals);
+        assert!(same, "sums of one analysis");
+        self.conditions.merge(&other.conditions);
+        self.chosen.merge(&other.chosen);
+        self.blocks.merge(&other.blocks);
+    }
+}
+
 impl<R: Removals, Q: Quantity> Sums for RemovalSums<R, Q> {
     type SequenceState = RemovalState<Q::State>;
 
@@ -176,14 +186,6 @@ impl<R: Removals, Q: Quantity> Sums for RemovalSums<R, Q> {
             (Some(seen), Event::Logits { position, logits }) => sums.logits(seen, variant, *position, logits),
             _ => {}
         }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        let same = (self.grid, &self.removals) == (other.grid, &other.removals);
-        assert!(same, "sums of one analysis");
-        self.conditions = self.conditions.or(other.conditions);
-        self.chosen = self.chosen.take().or_else(|| other.chosen.clone());
-        self.blocks.merge(&other.blocks);
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {

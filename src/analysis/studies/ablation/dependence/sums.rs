@@ -103,6 +103,8 @@ pub fn squared_hellinger(roots: &[f32], row: &[f32]) -> f64 {
     (across(squares.map(f64::from), |a, b| a + b) / 2.0).min(1.0)
 }
 
+merge_fields!(DependenceSums[grid] { conditions, blocks });
+
 impl Sums for DependenceSums {
     type SequenceState = DependenceState;
 
@@ -140,12 +142,6 @@ impl Sums for DependenceSums {
             Event::Head(input) => self.head(state, input),
             _ => {}
         }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.conditions = self.conditions.or(other.conditions);
-        self.blocks.merge(&other.blocks);
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {

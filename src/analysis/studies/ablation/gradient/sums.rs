@@ -71,6 +71,8 @@ pub struct GradientState {
     tokens: usize,
 }
 
+merge_fields!(GradientSums[grid] { conditions, blocks });
+
 impl Sums for GradientSums {
     type SequenceState = GradientState;
 
@@ -102,12 +104,6 @@ impl Sums for GradientSums {
             Event::Gradient(gradient) => self.gradient(state, gradient),
             _ => {}
         }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.conditions = self.conditions.or(other.conditions);
-        self.blocks.merge(&other.blocks);
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {

@@ -121,6 +121,8 @@ fn distances(roots: &[f32], heads: usize) -> Vec<f64> {
     Pairs(heads).all().map(|[a, b]| f64::midpoint(own(a), own(b)) - sums[b * heads + a]).collect()
 }
 
+merge_fields!(LikenessSums[grid] { blocks, weighed });
+
 impl Sums for LikenessSums {
     type SequenceState = LikenessState;
 
@@ -176,14 +178,6 @@ impl Sums for LikenessSums {
         }
         if let Some(batches) = self.outputs.end(self.grid.count()) {
             self.add_batches(&batches);
-        }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.blocks.merge(&other.blocks);
-        if self.weighed.is_none() {
-            self.weighed.clone_from(&other.weighed);
         }
     }
 

@@ -85,6 +85,8 @@ pub struct AttentionState {
     roles: TokenRoles,
 }
 
+merge_fields!(AttentionSums[grid] { blocks });
+
 impl Sums for AttentionSums {
     type SequenceState = AttentionState;
 
@@ -101,11 +103,6 @@ impl Sums for AttentionSums {
         let view = input.attention();
         let head = self.grid.index(view.layer, view.head);
         self.blocks[state.block].heads[head].add(&tokens::observe(&state.roles, view, &mut self.row));
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.blocks.merge(&other.blocks);
     }
 
     fn pooled(&self) -> Self {

@@ -7,7 +7,7 @@ use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
+use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 
 /// The ways attention can point from an anaphor to a candidate, by their place in all lists here: the candidate that it
@@ -97,6 +97,8 @@ pub struct CoreferenceState {
     window: Window,
 }
 
+merge_fields!(CoreferenceSums[grid, from] { met, blocks });
+
 impl Sums for CoreferenceSums {
     type SequenceState = CoreferenceState;
 
@@ -145,12 +147,6 @@ impl Sums for CoreferenceSums {
                 }
             }
         }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!((self.grid, self.from), (other.grid, other.from), "sums of one analysis");
-        self.met.merge(&other.met);
-        self.blocks.merge(&other.blocks);
     }
 
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {

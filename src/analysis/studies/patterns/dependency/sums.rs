@@ -150,6 +150,13 @@ impl<'de> Deserialize<'de> for DependencySums {
     }
 }
 
+impl Merge for DependencySums {
+    fn merge(&mut self, other: &Self) {
+        assert_eq!((self.grid, self.from), (other.grid, other.from), "sums of one analysis");
+        self.add(other, |block| block);
+    }
+}
+
 impl Sums for DependencySums {
     type SequenceState = DependencyState;
 
@@ -197,11 +204,6 @@ impl Sums for DependencySums {
                 }
             }
         }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!((self.grid, self.from), (other.grid, other.from), "sums of one analysis");
-        self.add(other, |block| block);
     }
 
     fn pooled(&self) -> Self {

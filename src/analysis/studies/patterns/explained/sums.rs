@@ -96,6 +96,8 @@ pub struct ExplainedState {
     forms: [bool; FORMS],
 }
 
+merge_fields!(ExplainedSums[grid] { blocks });
+
 impl Sums for ExplainedSums {
     type SequenceState = ExplainedState;
 
@@ -124,11 +126,6 @@ impl Sums for ExplainedSums {
             head.products.iter_mut().zip(products[form]).for_each(|(sum, value)| *sum += value);
             head.squares += squares[form];
         }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.blocks.merge(&other.blocks);
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {

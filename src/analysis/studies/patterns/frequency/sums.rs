@@ -15,7 +15,7 @@ use crate::sequences::counts::TokenCounts;
 use crate::sequences::fold::text::TextAttention;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
+use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::study::instruments::position::{ByBin, Pair, Pairs, Profile, ProfileSums};
 
@@ -256,6 +256,8 @@ pub struct FrequencyState {
     sentence: Option<Commonness>,
 }
 
+merge_fields!(FrequencySums[grid] { blocks, argmax_pairs, mass_pairs });
+
 impl Sums for FrequencySums {
     type SequenceState = FrequencyState;
 
@@ -295,13 +297,6 @@ impl Sums for FrequencySums {
         let view = input.attention();
         let head = self.grid.index(view.layer, view.head);
         self.blocks[*block].heads[head].add(&observe(sentence, input.text(), view));
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.blocks.merge(&other.blocks);
-        self.argmax_pairs.merge(&other.argmax_pairs);
-        self.mass_pairs.merge(&other.mass_pairs);
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {

@@ -10,7 +10,7 @@ use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::roles::{OFFSETS, TokenRoles};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, block_of, merge_fields};
+use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
 use crate::stats::exact::{Component, ExactSum, add_each};
 
 /// What the metrics rest on: it depends on the sentences, not on the head.
@@ -123,6 +123,16 @@ pub struct NormState {
     roles: TokenRoles,
 }
 
+impl Merge for AllNorms {
+    fn merge(&mut self, other: &Self) {
+        assert_eq!(self.grid, other.grid, "sums of one analysis");
+        self.blocks.merge(&other.blocks);
+        for (own, other) in self.grams.iter_mut().zip(&other.grams).filter(|(own, _)| own.is_empty()) {
+            own.extend(other);
+        }
+    }
+}
+
 impl Sums for AllNorms {
     type SequenceState = NormState;
 
@@ -145,14 +155,6 @@ impl Sums for AllNorms {
         }
         let sums = observe(&state.roles, &head, &mut self.buffers);
         self.blocks[state.block].add(place, &sums, self.buffers.vectors());
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.blocks.merge(&other.blocks);
-        for (own, other) in self.grams.iter_mut().zip(&other.grams).filter(|(own, _)| own.is_empty()) {
-            own.extend(other);
-        }
     }
 
     fn pooled(&self) -> Self {

@@ -10,7 +10,7 @@ use crate::passes::observer::{Event, Sums};
 use crate::sequences::derived::repeats::Copies;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, block_of, merge_fields};
+use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 
 /// The keys that a query is held against, by their place in all lists here.
@@ -158,6 +158,16 @@ fn sought(copies: &Copies) -> Vec<Sought> {
     of_twins.collect()
 }
 
+impl Merge for RepeatSums {
+    fn merge(&mut self, other: &Self) {
+        assert_eq!(self.grid, other.grid, "sums of one analysis");
+        self.blocks.merge(&other.blocks);
+        if self.copying.is_empty() {
+            self.copying.clone_from(&other.copying);
+        }
+    }
+}
+
 impl Sums for RepeatSums {
     type SequenceState = RepeatState;
 
@@ -212,14 +222,6 @@ impl Sums for RepeatSums {
         sums.mass.iter_mut().zip(mass).for_each(|(sum, mass)| *sum += mass);
         sums.null.iter_mut().zip(null).for_each(|(sum, null)| *sum += null);
         sums.offset.iter_mut().zip(offset).for_each(|(sum, offset)| *sum += offset);
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.blocks.merge(&other.blocks);
-        if self.copying.is_empty() {
-            self.copying.clone_from(&other.copying);
-        }
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {

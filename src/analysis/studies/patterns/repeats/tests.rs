@@ -7,7 +7,7 @@ use crate::model::forward::visitor::HeadView;
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, Folder, Sums};
 use crate::sequences::sequence::{Sequence, TokenKind};
-use crate::stats::blocks::BLOCKS;
+use crate::stats::blocks::{BLOCKS, Merge};
 use crate::stats::bootstrap::Resamples;
 use crate::studies::registry::default_policy;
 

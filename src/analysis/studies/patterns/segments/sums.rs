@@ -98,6 +98,8 @@ pub struct SegmentState {
     design: Option<Design>,
 }
 
+merge_fields!(SegmentSums[grid] { blocks });
+
 impl Sums for SegmentSums {
     type SequenceState = SegmentState;
 
@@ -133,11 +135,6 @@ impl Sums for SegmentSums {
             (sums.offset, sums.segment) = (variation.offset, variation.segment);
         }
         self.blocks[state.block].heads[self.grid.index(view.layer, view.head)].add(&sums);
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.blocks.merge(&other.blocks);
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {

@@ -59,6 +59,8 @@ pub struct TreeState {
     gold: GoldEdges,
 }
 
+merge_fields!(TreeSums[grid, from] { blocks });
+
 impl Sums for TreeSums {
     type SequenceState = TreeState;
 
@@ -79,11 +81,6 @@ impl Sums for TreeSums {
         }
         let head = self.grid.index(input.view.layer, input.view.head);
         self.blocks[*block].hits[head] += gold.in_spanning_tree(input.words(self.from), &mut self.buffers);
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!((self.grid, self.from), (other.grid, other.from), "sums of one analysis");
-        self.blocks.merge(&other.blocks);
     }
 
     fn pooled(&self) -> Self {

@@ -12,7 +12,7 @@ use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
+use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::study::instruments::position::{BINS, ByBin, Pair, Pairs, ProfileSums};
 
@@ -219,6 +219,8 @@ pub struct WordState {
     met: [bool; QUERIES],
 }
 
+merge_fields!(WordsSums[grid, from] { blocks, pairs });
+
 impl Sums for WordsSums {
     type SequenceState = WordState;
 
@@ -248,12 +250,6 @@ impl Sums for WordsSums {
         }
         observe::tokens(&state.tokens, input.text(), &mut self.room, &mut seen);
         self.blocks[state.block].heads[head].add(&seen, state.met);
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!((self.grid, self.from), (other.grid, other.from), "sums of one analysis");
-        self.blocks.merge(&other.blocks);
-        self.pairs.iter_mut().zip(&other.pairs).for_each(|(pairs, other)| pairs.merge(other));
     }
 
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {

@@ -12,7 +12,7 @@ use crate::passes::observer::{Event, Sums};
 use crate::sequences::derived::pairs::MAX_TOKENS;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{GoldArc, Sequence};
-use crate::stats::blocks::{Merge, merge_fields};
+use crate::stats::blocks::merge_fields;
 
 /// The offsets of the baseline: `range(-3, 3)` in the notebook.
 pub const OFFSETS: [i32; 6] = [-3, -2, -1, 0, 1, 2];
@@ -60,6 +60,8 @@ fn at_offset(word: usize, offset: i32, words: usize) -> usize {
     (word + 1).saturating_add_signed(offset as isize).min(words)
 }
 
+merge_fields!(SyntaxHits[grid] { relations });
+
 impl Sums for SyntaxHits {
     /// The sentence's tree, unless the released code leaves the sentence out.
     type SequenceState = Option<Vec<GoldArc>>;
@@ -103,11 +105,6 @@ impl Sums for SyntaxHits {
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
         self.grid == grid && self.relations.values().all(|relation| relation.hits.len() == grid.count())
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        Merge::merge(&mut self.relations, &other.relations);
     }
 }
 
