@@ -142,7 +142,7 @@ fn removed(sums: &RemovalSums<Clusters, impl Quantity + PerToken>, context: &Est
     }
     let change = |blocks: &PerBlock| Change {
         value: blocks.iter().sum::<f64>() / total,
-        ci95: (!context.resamples.is_empty()).then(|| context.resamples.sums(blocks).over(&drawn)).flatten(),
+        ci95: context.resamples.sums(blocks).over(&drawn),
     };
     let each = |of: &dyn Fn(usize) -> f64| -> PerBlock { std::array::from_fn(of) };
     let cluster = |places: &Vec<usize>| {

@@ -128,8 +128,8 @@ fn without_heads(sums: &DriftSums, total: &Moved, context: &EstimationContext) -
                 std::array::from_fn(|block| part(&of(&sums.blocks()[block], Some(sums.blocks()[block].without_any()))));
             context.resamples.sums(&blocks)
         };
-        let ci95 = || resampled(Fraction::numerator).over(&resampled(Fraction::denominator));
-        (of(total, Some(total.without_any())).value(), if context.resamples.is_empty() { None } else { ci95() })
+        let ci95 = resampled(Fraction::numerator).over(&resampled(Fraction::denominator));
+        (of(total, Some(total.without_any())).value(), ci95)
     };
     let ((output_drift, output_ci95), (pooled_drift, pooled_ci95)) = (estimate(output), estimate(pooled));
     MovedBy { output_drift, output_ci95, pooled_drift, pooled_ci95 }

@@ -302,9 +302,7 @@ fn relations(total: &ByGroup, sums: &EffectSums, context: &EstimationContext) ->
             context.resamples.sums(&blocks)
         };
         let tokens = of_blocks(0, Fraction::denominator);
-        let interval = |head: usize| {
-            (!context.resamples.is_empty()).then(|| of_blocks(head, Fraction::numerator).over(&tokens)).flatten()
-        };
+        let interval = |head: usize| of_blocks(head, Fraction::numerator).over(&tokens);
         let mean = |sum: f64| sum / losses.tokens as f64;
         let heads = 0..context.grid.count();
         RelationEffects {

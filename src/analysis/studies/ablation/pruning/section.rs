@@ -143,8 +143,7 @@ impl Curve {
         let loss: Vec<f64> = variants.iter().map(|&variant| mean(total.without[variant].value())).collect();
         let tokens = context.resamples.sums(&sums.per_block(|losses| losses.tokens as f64));
         let rise_ci95 = in_parallel(context.threads, variants.iter().copied(), |variant| {
-            let rise = sums.per_block(|losses| losses.change(variant));
-            (!context.resamples.is_empty()).then(|| context.resamples.sums(&rise).over(&tokens)).flatten()
+            context.resamples.sums(&sums.per_block(|losses| losses.change(variant))).over(&tokens)
         });
         let whole = mean(total.whole.value());
         let can_go = RISES.map(|rise| {
@@ -192,12 +191,10 @@ impl Interaction {
         let mean = |sum: f64| sum / total.tokens as f64;
         let (together, sum) = (mean(total.change(all)), mean(of_each(total)));
         let resampled = |part: &dyn Fn(&Losses) -> f64| context.resamples.sums(&sums.per_block(part));
-        let ci95 = (!context.resamples.is_empty()).then(|| {
-            let more = resampled(&|losses| losses.change(all) - of_each(losses));
-            more.over(&resampled(&|losses| losses.tokens as f64))
-        });
+        let more = resampled(&|losses| losses.change(all) - of_each(losses));
+        let ci95 = more.over(&resampled(&|losses| losses.tokens as f64));
         let heads = places.iter().map(|&place| context.grid.name(place)).collect();
-        Self { heads, together, sum, difference: together - sum, ci95: ci95.flatten() }
+        Self { heads, together, sum, difference: together - sum, ci95 }
     }
 }
 
