@@ -6,7 +6,7 @@ use clap::Command;
 use clap_mangen::Man;
 
 use super::arguments::{CompletionsArguments, ManArguments};
-use crate::commands::files::File;
+use crate::commands::files::OutputFile;
 use crate::passes::observation::identity::Tool;
 use crate::passes::observation::partial;
 use crate::report;
@@ -23,14 +23,14 @@ impl CompletionsArguments {
 
 impl ManArguments {
     /// The folder and the pages of `root` and its commands.
-    pub(super) fn files(self, mut root: Command) -> Result<(PathBuf, Vec<File>), String> {
+    pub(super) fn files(self, mut root: Command) -> Result<(PathBuf, Vec<OutputFile>), String> {
         root.build();
         let commands = root.get_subcommands().filter(|command| command.get_name() != "help").cloned();
         let page = |command: Command| {
             let name = command.get_display_name().unwrap_or_else(|| command.get_name());
             let (name, mut bytes) = (format!("{name}.1"), Vec::new());
             Man::new(command).render(&mut bytes).map_err(|error| format!("cannot make the page {name}: {error}"))?;
-            Ok(File { name, bytes })
+            Ok(OutputFile { name, bytes })
         };
         let files = [root.clone()].into_iter().chain(commands).map(page).collect::<Result<_, String>>()?;
         Ok((self.output, files))

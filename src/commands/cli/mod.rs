@@ -22,10 +22,10 @@ use clap::{CommandFactory, Parser};
 
 use super::saved::diff::outcome;
 use crate::commands::explain;
-use crate::commands::files::File;
+use crate::commands::files::OutputFile;
 use crate::commands::options::{
     AnalyzeOptions, BatchOptions, CiteOptions, CountsOptions, DiffOptions, ExportOptions, Exported, IndexOptions,
-    MapsOptions, MergeOptions, Merged, Outcome, PolicyOptions, RelabelOptions, ReportOptions, ShowOptions, Shown,
+    MapsOptions, MergeOptions, Merged, Outcome, PolicyOptions, RelabelOptions, ReportOptions, ShowOptions, ShownPart,
     ViewOptions,
 };
 use crate::corpus::Input;
@@ -35,7 +35,7 @@ use crate::export::{TableWriter, Target, Writer};
 use crate::passes::observation::partial;
 use crate::report;
 use crate::sequences::shard::Shard;
-use crate::study::Study;
+use crate::study::AnyStudy;
 use crate::study::metrics::number::Part;
 use crate::system::parallel::all_cores;
 
@@ -78,7 +78,7 @@ pub enum Command {
     /// Say what to cite.
     Cite(CiteOptions),
     /// Write these files to a folder.
-    Write(PathBuf, Vec<File>),
+    Write(PathBuf, Vec<OutputFile>),
     /// Print this text: an explanation, or the schema.
     Print(String),
 }
@@ -275,8 +275,8 @@ impl MergeArguments {
 }
 
 /// Whether some study looks at the corpus again when it knows what was found.
-fn follow(studies: &[&'static dyn Study]) -> bool {
-    studies.iter().any(|study| (0..study.passes().len()).any(|place| study.follows(place)))
+fn follow(studies: &[&'static dyn AnyStudy]) -> bool {
+    studies.iter().any(|study| study.passes().iter().any(|spec| spec.follows))
 }
 
 impl RelabelArguments {
@@ -292,10 +292,10 @@ impl ShowArguments {
     fn options(self) -> ShowOptions {
         let Self { report, head, relation, top, label, summary, json } = self;
         let shown = match (head, relation, label) {
-            (Some(place), ..) => Shown::Head(place),
-            (_, Some(name), _) => Shown::Relation { name, top: top.into() },
-            (.., Some(label)) => Shown::Label(label),
-            (None, None, None) => Shown::Summary(summary.detail()),
+            (Some(place), ..) => ShownPart::Head(place),
+            (_, Some(name), _) => ShownPart::Relation { name, top: top.into() },
+            (.., Some(label)) => ShownPart::Label(label),
+            (None, None, None) => ShownPart::Summary(summary.detail()),
         };
         ShowOptions { report, shown, json }
     }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use crate::commands::options::{ShowOptions, Shown};
+use crate::commands::options::{ShowOptions, ShownPart};
 use crate::evaluation::presets::Preset;
 use crate::export::{card, json, summary};
 use crate::model::grid::HeadPlace;
@@ -22,9 +22,9 @@ pub fn show(options: &ShowOptions) -> Result<()> {
     let report = json::parse(&name, &json::read_text(&options.report)?)?;
     let width = terminal::width();
     let text = match &options.shown {
-        Shown::Summary(_) if options.json => json::indented(&report)?,
-        Shown::Summary(detail) => summary::render(&report, &NO_PRESETS, *detail, width),
-        Shown::Head(place) => {
+        ShownPart::Summary(_) if options.json => json::indented(&report)?,
+        ShownPart::Summary(detail) => summary::render(&report, &NO_PRESETS, *detail, width),
+        ShownPart::Head(place) => {
             let head = head(&report, *place)?;
             if options.json {
                 json::indented(&card::head_data(&report, head)?)?
@@ -32,12 +32,12 @@ pub fn show(options: &ShowOptions) -> Result<()> {
                 card::of_head(&report, head).fit(width)
             }
         }
-        Shown::Relation { name, top } => {
+        ShownPart::Relation { name, top } => {
             let mut tracked = relation(&report, name)?;
             tracked.heads.truncate(*top);
             if options.json { json::indented(&tracked)? } else { card::of_relation(&tracked, *top).fit(width) }
         }
-        Shown::Label(label) => {
+        ShownPart::Label(label) => {
             let found = having(&report, label)?;
             if options.json { json::indented(&card::label_data(&found))? } else { card::of_label(&found).fit(width) }
         }
@@ -60,7 +60,7 @@ fn head(report: &Report, place: HeadPlace) -> Result<&HeadReport> {
 
 /// The relation of this name.
 fn relation(report: &Report, name: &str) -> Result<Tracked> {
-    let tracked: Vec<Tracked> = report.sections.0.iter().flat_map(|(_, section)| section.tracked()).collect();
+    let tracked: Vec<Tracked> = report.sections.0.iter().flat_map(|(_, section)| section.exports().tracked).collect();
     ensure!(
         !tracked.is_empty(),
         "the report has no relations: analyse a corpus with dependency trees, with the study `dependency`"
