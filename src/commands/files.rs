@@ -9,7 +9,7 @@ use crate::system::errors::failure::{Class, Classify};
 use crate::system::files::output::Output;
 
 /// A file to be written.
-pub struct File {
+pub struct OutputFile {
     /// Its name, without folders.
     pub name: String,
     /// What is in it.
@@ -18,10 +18,10 @@ pub struct File {
 
 /// Writes files to a folder, which is made if it is not there.
 /// Fails if one cannot be written.
-pub fn write(folder: &Path, files: &[File]) -> Result<()> {
+pub fn write(folder: &Path, files: &[OutputFile]) -> Result<()> {
     let made = fs::create_dir_all(folder).with_context(|| format!("cannot make the folder `{}`", folder.display()));
     made.class(Class::Output)?;
-    for File { name, bytes } in files {
+    for OutputFile { name, bytes } in files {
         let mut output = Output::open(&folder.join(name))?;
         output.write(bytes)?;
         output.commit()?;

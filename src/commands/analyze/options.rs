@@ -12,7 +12,7 @@ use crate::passes::ablation::Ablation;
 use crate::passes::control::Control;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::shard::Shard;
-use crate::study::Study;
+use crate::study::AnyStudy;
 
 /// Why a study that must know the whole corpus beforehand is left out, and the way out.
 pub const ONLY_ONCE: &str = "it must count the tokens of the corpus beforehand, which can be read only once: name a file, or \
@@ -48,11 +48,11 @@ pub struct AnalyzeOptions {
     /// The columns or keys of the corpus that are probed for, beside those that always are.
     pub probes: Vec<String>,
     /// The studies that are run.
-    pub studies: Vec<&'static dyn Study>,
+    pub studies: Vec<&'static dyn AnyStudy>,
     /// The names of those that were asked for.
     pub with: Vec<String>,
     /// Studies that would run, but for a corpus that can be read only once.
-    pub left_out: Vec<&'static dyn Study>,
+    pub left_out: Vec<&'static dyn AnyStudy>,
     /// A file with the counts of tokens, in place of those of the corpus.
     pub counts: Option<PathBuf>,
     /// The index of the corpus, by which a shard reads its own part alone.

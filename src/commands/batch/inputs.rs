@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::table::Run;
+use super::table::TableRun;
 use crate::commands::analyze::observe;
 use crate::commands::analyze::options::AnalyzeOptions;
 use crate::corpus::{CorpusIdentity, Input};
@@ -69,7 +69,7 @@ const LONGEST: u64 = 1 << 26;
 impl Inputs {
     /// What a run would be made of now.
     /// Fails if a file that an option names cannot be read.
-    pub fn new(run: &Run, files: &ModelFiles, hashes: &Hashes, corpus: CorpusInputs) -> Result<Self> {
+    pub fn new(run: &TableRun, files: &ModelFiles, hashes: &Hashes, corpus: CorpusInputs) -> Result<Self> {
         let model = ModelInputs {
             id: files.id.clone(),
             revision: files.revision.clone(),

@@ -21,7 +21,7 @@ use crate::system::terminal::shortened;
 
 /// A run of a table.
 #[derive(Clone)]
-pub struct Run {
+pub struct TableRun {
     /// `MODEL.CORPUS`, or with sets of options `MODEL.CORPUS.OPTIONS`.
     pub name: String,
     /// What is run.
@@ -80,7 +80,7 @@ fn wrong<T>(at: usize, why: impl Into<String>) -> Result<T, Wrong> {
 
 /// Reads a table.
 /// Fails if it cannot be read or a run is put together wrongly; the error names file and line.
-pub fn read(path: &Path, offline: bool) -> Result<Vec<Run>> {
+pub fn read(path: &Path, offline: bool) -> Result<Vec<TableRun>> {
     let file = path.display();
     let text = input::read_to_string(path, LONGEST);
     let text = text.with_context(|| format!("cannot read the table `{file}`")).class(Class::Input)?;
@@ -91,10 +91,10 @@ pub fn read(path: &Path, offline: bool) -> Result<Vec<Run>> {
     parse(&text, offline).map_err(at).class(Class::Usage)
 }
 
-fn parse(text: &str, offline: bool) -> Result<Vec<Run>, Wrong> {
+fn parse(text: &str, offline: bool) -> Result<Vec<TableRun>, Wrong> {
     let table = DeTable::parse(text)
         .map_err(|error| Wrong { at: error.span().map_or(0, |span| span.start), why: error.message().to_owned() })?;
-    let mut parts: BTreeMap<&str, Part<'_>> = BTreeMap::new();
+    let mut parts: BTreeMap<&str, TableSection<'_>> = BTreeMap::new();
     for (key, value) in ordered(table.get_ref()) {
         let name = key.get_ref().as_ref();
         let Some(known) = PARTS.into_iter().find(|known| *known == name) else {
@@ -106,7 +106,7 @@ fn parse(text: &str, offline: bool) -> Result<Vec<Run>, Wrong> {
         let Some(table) = value.get_ref().as_table() else {
             return wrong(value.span().start, format!("{} is a part of the table: write [{known}]", shown(name)));
         };
-        parts.insert(known, Part { at: key.span().start, table });
+        parts.insert(known, TableSection { at: key.span().start, table });
     }
     let known = words::options();
     let mut defaults = Settings::new();
@@ -141,7 +141,7 @@ fn parse(text: &str, offline: bool) -> Result<Vec<Run>, Wrong> {
 }
 
 /// A part of the table, and where it begins.
-struct Part<'a> {
+struct TableSection<'a> {
     at: usize,
     table: &'a DeTable<'a>,
 }
@@ -167,7 +167,7 @@ type Known = [(String, Takes)];
 
 /// The entries of [models] or [corpora]: the value that names it, or a table with that value and options.
 fn entries(
-    part: Option<&Part<'_>>,
+    part: Option<&TableSection<'_>>,
     key: &'static str,
     title: &str,
     known: &Known,
@@ -196,7 +196,7 @@ fn entries(
 }
 
 /// The sets of options.
-fn sets(part: &Part<'_>, known: &Known) -> Result<Vec<(Option<String>, Settings)>, Wrong> {
+fn sets(part: &TableSection<'_>, known: &Known) -> Result<Vec<(Option<String>, Settings)>, Wrong> {
     let mut all = Vec::new();
     for (name, value) in ordered(part.table) {
         let Some(table) = value.get_ref().as_table() else {
@@ -285,7 +285,7 @@ fn texts(name: &str, value: &Spanned<DeValue<'_>>, several: bool) -> Result<Vec<
 }
 
 /// Reads the settings of a run as the command line that they stand for.
-fn run(name: String, settings: &Settings, offline: bool) -> Result<Run, Wrong> {
+fn run(name: String, settings: &Settings, offline: bool) -> Result<TableRun, Wrong> {
     let option = |name: &str, values: &[String]| -> Vec<String> {
         let valued = |value: &String| format!("--{name}={value}");
         if values.is_empty() { vec![format!("--{name}")] } else { values.iter().map(valued).collect() }
@@ -312,7 +312,7 @@ fn run(name: String, settings: &Settings, offline: bool) -> Result<Run, Wrong> {
         Outcome::Partial { .. } => Vec::new(),
     };
     let left_out: Vec<&str> = [&OF_THE_RUN[..], &[CORPUS, "policy", "counts"]].concat();
-    Ok(Run { name, options, given: command_line(&left_out), files: named.into_iter().collect() })
+    Ok(TableRun { name, options, given: command_line(&left_out), files: named.into_iter().collect() })
 }
 
 /// The place of the option that a message is about, else that of the model or the corpus.

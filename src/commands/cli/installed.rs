@@ -8,7 +8,7 @@ use clap_mangen::Man;
 
 use super::shared::command::{Command, Usage};
 use super::shared::statuses::{DONE, WRITING, statuses};
-use crate::commands::files::{self, File};
+use crate::commands::files::{self, OutputFile};
 use crate::passes::observation::identity::Tool;
 use crate::passes::observation::partial;
 use crate::report;
@@ -58,7 +58,7 @@ impl ManArguments {
             let name = command.get_display_name().unwrap_or_else(|| command.get_name());
             let (name, mut bytes) = (format!("{name}.1"), Vec::new());
             Man::new(command).render(&mut bytes).map_err(|error| format!("cannot make the page {name}: {error}"))?;
-            Ok(File { name, bytes })
+            Ok(OutputFile { name, bytes })
         };
         let files = [root.clone()].into_iter().chain(commands).map(page).collect::<Result<Vec<_>, String>>()?;
         Ok(Command::new(move || files::write(&self.output, &files)))

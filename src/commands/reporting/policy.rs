@@ -7,7 +7,6 @@ use anyhow::{Result, anyhow};
 use crate::evaluation::plan;
 use crate::evaluation::presets;
 use crate::evaluation::presets::Preset;
-use crate::passes::observation::identity::Studies;
 use crate::study::labels::policy::{Policy, Value};
 use crate::system::errors::failure::{Class, Classify};
 
@@ -28,7 +27,7 @@ pub struct PolicyOptions {
 impl PolicyOptions {
     /// Makes sure that these studies measured what the presets label.
     /// Fails if one that a preset needs is not among them.
-    pub fn ensure_measured(&self, studies: &Studies) -> Result<()> {
+    pub fn ensure_measured(&self, studies: &[String]) -> Result<()> {
         match presets::missing(&self.presets, &plan::studies(studies)?) {
             Some((preset, study)) => Err(anyhow!(
                 "--preset {preset} labels what the study `{study}` measures, which was not run: \

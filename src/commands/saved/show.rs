@@ -22,14 +22,14 @@ pub struct ShowOptions {
     /// The saved report; `-` is standard input.
     pub report: PathBuf,
     /// What of it.
-    pub shown: Shown,
+    pub shown: ShownPart,
     /// Whether as JSON.
     pub json: bool,
 }
 
 /// What of a report is shown.
 #[derive(Clone, Debug)]
-pub enum Shown {
+pub enum ShownPart {
     /// The summary.
     Summary(Detail),
     /// All on one head.
@@ -52,9 +52,9 @@ pub fn show(options: &ShowOptions) -> Result<()> {
     let report = json::parse(&name, &json::read_text(&options.report)?)?;
     let width = terminal::width();
     let text = match &options.shown {
-        Shown::Summary(_) if options.json => json::indented(&report)?,
-        Shown::Summary(detail) => summary::render(&report, &NO_PRESETS, *detail, width),
-        Shown::Head(place) => {
+        ShownPart::Summary(_) if options.json => json::indented(&report)?,
+        ShownPart::Summary(detail) => summary::render(&report, &NO_PRESETS, *detail, width),
+        ShownPart::Head(place) => {
             let head = head(&report, *place)?;
             if options.json {
                 json::indented(&card::head_data(&report, head)?)?
@@ -62,12 +62,12 @@ pub fn show(options: &ShowOptions) -> Result<()> {
                 card::of_head(&report, head).fit(width)
             }
         }
-        Shown::Relation { name, top } => {
+        ShownPart::Relation { name, top } => {
             let mut tracked = relation(&report, name)?;
             tracked.heads.truncate(*top);
             if options.json { json::indented(&tracked)? } else { card::of_relation(&tracked, *top).fit(width) }
         }
-        Shown::Label(label) => {
+        ShownPart::Label(label) => {
             let found = having(&report, label)?;
             if options.json { json::indented(&card::label_data(&found))? } else { card::of_label(&found).fit(width) }
         }
@@ -90,7 +90,7 @@ fn head(report: &Report, place: HeadPlace) -> Result<&HeadReport> {
 
 /// The relation of this name.
 fn relation(report: &Report, name: &str) -> Result<Tracked> {
-    let tracked: Vec<Tracked> = report.sections.0.iter().flat_map(|(_, section)| section.tracked()).collect();
+    let tracked: Vec<Tracked> = report.sections.0.iter().flat_map(|(_, section)| section.exports().tracked).collect();
     ensure!(
         !tracked.is_empty(),
         "the report has no relations: analyse a corpus with dependency trees, with the study `dependency`"

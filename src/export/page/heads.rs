@@ -4,7 +4,7 @@ use minijinja::value::Value;
 use serde::Serialize;
 
 use crate::export::figures;
-use crate::export::heads::{Cell, Family, families as found, shown};
+use crate::export::heads::{HeadCell, LabelFamily, families as found, shown};
 use crate::export::lacking;
 use crate::export::numbers::shown as number;
 use crate::export::palette::{Hue, Ink};
@@ -83,7 +83,7 @@ pub fn hue(hue: Hue) -> String {
 /// The grid, layer by layer.
 pub fn grid(report: &Report) -> Vec<Vec<GridCell>> {
     let cell = |head: &HeadReport| {
-        let Cell { code, marks, hue: of, words } = Cell::of(head);
+        let HeadCell { code, marks, hue: of, words } = HeadCell::of(head);
         let families: Vec<String> = if head.labels.is_empty() {
             vec![head.primary.clone()]
         } else {
@@ -96,7 +96,7 @@ pub fn grid(report: &Report) -> Vec<Vec<GridCell>> {
 
 /// The families that heads have labels of.
 pub fn families(report: &Report) -> Vec<FamilyRow> {
-    let row = |Family { name, code, hue: of, meaning, first, by_layer }: Family| FamilyRow {
+    let row = |LabelFamily { name, code, hue: of, meaning, first, by_layer }: LabelFamily| FamilyRow {
         name,
         code,
         hue: hue(of),
@@ -147,10 +147,10 @@ pub fn cards(report: &Report) -> Vec<Card> {
 /// What each study says of a head: its effect, whom it feeds, what it carries, as far as that was run. Studies that draw it
 /// are on its card with that.
 fn studies(report: &Report, head: &HeadReport) -> Vec<StudyLine> {
-    let speaks = report.sections.0.iter().filter(|(_, section)| section.figures_of(head.place()).is_empty());
-    let said = speaks.flat_map(|(study, section)| {
-        let lines = section.of_head(head.place(), &report.settings.policy);
-        lines.into_iter().map(|line| StudyLine { study: study.card().name, line })
+    let policy = &report.settings.policy;
+    let on_head = report.sections.0.iter().map(|(study, section)| (study, section.of_head(head.place(), policy)));
+    let said = on_head.filter(|(_, on_head)| on_head.figures.is_empty()).flat_map(|(study, on_head)| {
+        on_head.lines.into_iter().map(|line| StudyLine { study: study.card().name, line })
     });
     said.collect()
 }

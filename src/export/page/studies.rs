@@ -10,7 +10,7 @@ use crate::studies::registry::STUDIES;
 use crate::study::labels::Verdict;
 use crate::study::section::Section;
 use crate::study::show::figure::Figure;
-use crate::study::{Judged, Study};
+use crate::study::{AnyStudy, Judged};
 
 /// What a study found.
 #[derive(Serialize)]
@@ -18,13 +18,13 @@ pub struct StudySection {
     name: &'static str,
     question: &'static str,
     pub caveats: Vec<Caveat>,
-    figures: Vec<Drawn>,
+    figures: Vec<FigureWithNumbers>,
     summary: String,
 }
 
 /// A figure with its numbers.
 #[derive(Serialize)]
-struct Drawn {
+struct FigureWithNumbers {
     title: String,
     reading: String,
     svg: Value,
@@ -41,7 +41,7 @@ struct Numbers {
 
 /// A study that was not run.
 #[derive(Serialize)]
-pub struct Missing {
+pub struct StudyNotRun {
     pub name: &'static str,
     question: &'static str,
     needs: &'static str,
@@ -59,21 +59,21 @@ pub fn of(report: &Report) -> Vec<StudySection> {
             nearest: head.nearest.clone(),
         })
         .collect();
-    let section = |(study, section): &(&'static dyn Study, Box<dyn Section>)| {
+    let section = |(study, section): &(&'static dyn AnyStudy, Box<dyn Section>)| {
         let judged = Judged { verdicts: &verdicts, policy, section: &**section };
-        let ids: Vec<&str> = study.caveats(&judged).iter().map(|caveat| caveat.id).collect();
+        let ids: Vec<&str> = study.card().caveats_of(&judged).iter().map(|caveat| caveat.id).collect();
         let caveats = report.caveats.iter().filter(|caveat| ids.contains(&caveat.id.as_str())).cloned().collect();
         let drawn = |figure: Figure| {
             let (columns, rows) = figures::table(report, &figure);
             let svg = Value::from_safe_string(figures::draw(report, &figure, Medium::Page));
             let Figure { title, reading, .. } = figure;
-            Drawn { numbers: Numbers { caption: title.clone(), columns, rows }, title, reading, svg }
+            FigureWithNumbers { numbers: Numbers { caption: title.clone(), columns, rows }, title, reading, svg }
         };
         StudySection {
             name: study.card().name,
             question: study.card().question,
             caveats,
-            figures: study.figures(&**section, policy).into_iter().map(drawn).collect(),
+            figures: section.figures(policy).into_iter().map(drawn).collect(),
             summary: section.summary(policy).fit(Some(WIDTH)).trim_end().to_owned(),
         }
     };
@@ -87,8 +87,8 @@ pub fn of(report: &Report) -> Vec<StudySection> {
 const WIDTH: usize = 160;
 
 /// The studies that a report does not have.
-pub fn missing(report: &Report) -> Vec<Missing> {
+pub fn missing(report: &Report) -> Vec<StudyNotRun> {
     let ran = |name: &str| report.sections.0.iter().any(|(study, _)| study.card().name == name);
     let cards = STUDIES.iter().map(|study| study.card()).filter(|card| !ran(card.name));
-    cards.map(|card| Missing { name: card.name, question: card.question, needs: card.needs }).collect()
+    cards.map(|card| StudyNotRun { name: card.name, question: card.question, needs: card.needs }).collect()
 }

@@ -23,8 +23,7 @@ pub fn named(report: &Report, name: &str) -> Result<Table> {
     if let Some((_, make)) = OF_EVERY_REPORT.iter().find(|(known, _)| *known == name) {
         return Ok(make(report));
     }
-    let of_studies: Vec<Table> =
-        report.sections.0.iter().flat_map(|(study, section)| study.tables(&**section)).collect();
+    let of_studies: Vec<Table> = report.sections.0.iter().flat_map(|(_, section)| section.tables()).collect();
     let names: Vec<&str> =
         OF_EVERY_REPORT.iter().map(|(name, _)| *name).chain(of_studies.iter().map(|table| table.name)).collect();
     let names = names.join(", ");
@@ -35,7 +34,7 @@ pub fn named(report: &Report, name: &str) -> Result<Table> {
 /// A row for each head.
 fn heads(report: &Report) -> Table {
     #[derive(Serialize)]
-    struct Row<'a> {
+    struct HeadRow<'a> {
         layer: usize,
         head: usize,
         name: &'a str,
@@ -48,7 +47,7 @@ fn heads(report: &Report) -> Table {
         let HeadReport { layer, head, name, primary, labels, metrics, .. }: &HeadReport = head;
         let borderline = labels.iter().filter(|label| label.borderline).map(|label| label.label.as_str()).collect();
         let labels = labels.iter().map(|label| label.label.as_str()).collect();
-        Row { layer: *layer, head: *head, name, primary, labels, borderline, metrics }
+        HeadRow { layer: *layer, head: *head, name, primary, labels, borderline, metrics }
     };
     Table::of("heads", report.heads.iter().map(row))
 }
@@ -56,7 +55,7 @@ fn heads(report: &Report) -> Table {
 /// A row for each label of each head.
 fn labels(report: &Report) -> Table {
     #[derive(Serialize)]
-    struct Row<'a> {
+    struct LabelRow<'a> {
         layer: usize,
         head: usize,
         name: &'a str,
@@ -64,7 +63,7 @@ fn labels(report: &Report) -> Table {
         label: &'a Label,
     }
     let rows = report.heads.iter().flat_map(|HeadReport { layer, head, name, labels, .. }| {
-        labels.iter().map(|label| Row { layer: *layer, head: *head, name, label })
+        labels.iter().map(|label| LabelRow { layer: *layer, head: *head, name, label })
     });
     Table::of("labels", rows)
 }
@@ -103,7 +102,7 @@ fn metrics(report: &Report) -> Table {
 /// A row for each label that a head has in a control.
 fn controls(report: &Report) -> Table {
     #[derive(Serialize)]
-    struct Row<'a> {
+    struct ControlRow<'a> {
         #[serde(flatten)]
         control: &'a Control,
         layer: usize,
@@ -114,7 +113,7 @@ fn controls(report: &Report) -> Table {
     }
     let rows = report.controls.iter().flat_map(|run| {
         run.heads.iter().flat_map(|head| {
-            head.labels.iter().map(|label| Row {
+            head.labels.iter().map(|label| ControlRow {
                 control: &run.control,
                 layer: head.layer,
                 head: head.head,

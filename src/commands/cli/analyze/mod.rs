@@ -25,7 +25,7 @@ use crate::passes::control::ControlKind;
 use crate::passes::observation::partial;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::shard::Shard;
-use crate::study::Study;
+use crate::study::AnyStudy;
 use chosen::{ablation, can_count, controls, probes, refuse_reading_again, studies};
 use shard::ShardArgument;
 
@@ -207,8 +207,8 @@ impl AnalyzeArguments {
 }
 
 /// Whether some study looks at the corpus again when it knows what was found.
-fn follow(studies: &[&'static dyn Study]) -> bool {
-    studies.iter().any(|study| (0..study.passes().len()).any(|place| study.follows(place)))
+fn follow(studies: &[&'static dyn AnyStudy]) -> bool {
+    studies.iter().any(|study| study.passes().iter().any(|spec| spec.follows))
 }
 
 /// The outcome of a shard: it has no labels yet, so options of labels are refused, unless it is run after what gives some.

@@ -9,7 +9,7 @@ use crate::commands::cli::shared::numbers;
 use crate::commands::cli::shared::report::DETAILS;
 use crate::commands::cli::shared::statuses::{READING, help};
 use crate::commands::cli::shared::values::one_of;
-use crate::commands::saved::show::{ShowOptions, Shown, show};
+use crate::commands::saved::show::{ShowOptions, ShownPart, show};
 use crate::export::summary::Detail;
 use crate::model::grid::HeadPlace;
 
@@ -54,10 +54,10 @@ impl ShowArguments {
     pub fn command(self) -> Command {
         let Self { report, head, relation, top, label, summary, json } = self;
         let shown = match (head, relation, label) {
-            (Some(place), ..) => Shown::Head(place),
-            (_, Some(name), _) => Shown::Relation { name, top: top.into() },
-            (.., Some(label)) => Shown::Label(label),
-            (None, None, None) => Shown::Summary(summary),
+            (Some(place), ..) => ShownPart::Head(place),
+            (_, Some(name), _) => ShownPart::Relation { name, top: top.into() },
+            (.., Some(label)) => ShownPart::Label(label),
+            (None, None, None) => ShownPart::Summary(summary),
         };
         let options = ShowOptions { report, shown, json };
         Command::new(move || show(&options))

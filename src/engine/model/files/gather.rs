@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::file::ModelFile;
 use super::index;
-use super::missing::{Missing, Place};
+use super::missing::{MissingFile, Place};
 use super::names::{self, CONFIG, LONGEST_CONFIG, LONGEST_INDEX, TOKENIZER, WEIGHTS};
 use super::store::{FileStore, ModelFiles, TokenizerFiles};
 use crate::model::families::Architecture;
@@ -45,7 +45,7 @@ fn weight_files(name: &str, most: u64, place: &Place, files: &dyn FileStore) -> 
     }
     let shards = index::shards(&files.fetch(name, LONGEST_INDEX)?)?;
     if let Some(shard) = shards.iter().find(|shard| !files.names().contains(*shard)) {
-        bail!(Missing(format!("{}, but {name} lists it: the model is not whole", place.lacks(shard))));
+        bail!(MissingFile(format!("{}, but {name} lists it: the model is not whole", place.lacks(shard))));
     }
     let mut left = most;
     let fetch = |shard: &String| {

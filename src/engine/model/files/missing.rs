@@ -9,15 +9,15 @@ use super::names::{BPE_MERGES, BPE_VOCABULARY, CONFIG, TOKENIZER, WEIGHTS, is_pi
 
 /// A model lacks a file that is needed: the error's text, to be told from errors with a file that is there.
 #[derive(Debug)]
-pub(in crate::model) struct Missing(pub(super) String);
+pub(in crate::model) struct MissingFile(pub(super) String);
 
-impl fmt::Display for Missing {
+impl fmt::Display for MissingFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl Error for Missing {}
+impl Error for MissingFile {}
 
 /// Where files are looked for, in the words of an error message.
 pub(in crate::model) enum Place<'a> {
@@ -49,14 +49,14 @@ impl Place<'_> {
     }
 
     /// Says that `name` is not among `names`, what of use is there instead, and how to make `name` of it.
-    pub(super) fn explain_missing(&self, name: &str, names: &BTreeSet<String>) -> Missing {
+    pub(super) fn explain_missing(&self, name: &str, names: &BTreeSet<String>) -> MissingFile {
         let lacks = self.lacks(name);
         let instead = if name == TOKENIZER {
             self.instead_of_tokenizer(names)
         } else {
-            self.instead_of_weights(names, |form| name == WEIGHTS[0] || form == Form::Adapter)
+            self.instead_of_weights(names, |form| name == WEIGHTS[0] || form == WeightsFormat::Adapter)
         };
-        Missing(match instead {
+        MissingFile(match instead {
             Some(found) => format!("{lacks}, but {found}"),
             None => format!("{lacks}: a model has the files {CONFIG}, {TOKENIZER} and {}", WEIGHTS[0]),
         })
@@ -78,7 +78,7 @@ impl Place<'_> {
     }
 
     /// The file that is there in place of a model's weights, in one of the forms that matter, and what to do with it.
-    fn instead_of_weights(&self, names: &BTreeSet<String>, matters: impl Fn(Form) -> bool) -> Option<String> {
+    fn instead_of_weights(&self, names: &BTreeSet<String>, matters: impl Fn(WeightsFormat) -> bool) -> Option<String> {
         let others = names.iter().filter_map(|name| OtherWeights::of(name));
         let found = others.filter(|found| matters(found.form)).min_by_key(|found| found.form)?;
         Some(format!("{} is there, {}", found.name, found.way_out(self)))
@@ -116,12 +116,12 @@ const SENTENCEPIECE: [&str; 4] = ["sentencepiece.bpe.model", "spiece.model", "sp
 /// Weights in a form, or under a name, that is not read here.
 struct OtherWeights<'a> {
     name: &'a str,
-    form: Form,
+    form: WeightsFormat,
 }
 
 /// The forms, from the one that says most of what is to be done.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Form {
+enum WeightsFormat {
     Adapter,
     Variant,
     TensorFlow,
@@ -134,14 +134,16 @@ impl<'a> OtherWeights<'a> {
         let name = path.rsplit('/').next().unwrap_or(path);
         let ends = |end: &str| Path::new(name).extension().is_some_and(|extension| extension == end);
         let form = match name {
-            "adapter_config.json" | "adapter_model.safetensors" | "adapter_model.bin" if name == path => Form::Adapter,
+            "adapter_config.json" | "adapter_model.safetensors" | "adapter_model.bin" if name == path => {
+                WeightsFormat::Adapter
+            }
             // `model.fp16.safetensors`: transformers' `variant`.
-            _ if name == path && is_variant(name) => Form::Variant,
+            _ if name == path && is_variant(name) => WeightsFormat::Variant,
             // With shards and their index.
-            _ if name.starts_with("tf_model") => Form::TensorFlow,
-            _ if name.starts_with("flax_model") => Form::Flax,
+            _ if name.starts_with("tf_model") => WeightsFormat::TensorFlow,
+            _ if name.starts_with("flax_model") => WeightsFormat::Flax,
             // Often in a folder of their own.
-            _ if ends("onnx") => Form::Onnx,
+            _ if ends("onnx") => WeightsFormat::Onnx,
             _ => return None,
         };
         Some(Self { name: path, form })
@@ -149,19 +151,19 @@ impl<'a> OtherWeights<'a> {
 
     fn way_out(&self, place: &Place) -> String {
         let (what, load) = match self.form {
-            Form::Adapter => {
+            WeightsFormat::Adapter => {
                 return "which belongs to an adapter (PEFT), not a model: merge it into its base model with \
                         merge_and_unload() and save that"
                     .to_owned();
             }
-            Form::Variant => {
+            WeightsFormat::Variant => {
                 let (stem, extension) =
                     if is_pickle(Path::new(self.name)) { ("pytorch_model", "bin") } else { ("model", "safetensors") };
                 return format!("weights under another name: call them {stem}.{extension}");
             }
-            Form::TensorFlow => ("weights of TensorFlow, which are not read", ", from_tf=True"),
-            Form::Flax => ("weights of Flax, which are not read", ", from_flax=True"),
-            Form::Onnx => {
+            WeightsFormat::TensorFlow => ("weights of TensorFlow, which are not read", ", from_tf=True"),
+            WeightsFormat::Flax => ("weights of Flax, which are not read", ", from_flax=True"),
+            WeightsFormat::Onnx => {
                 return "an exported graph, which is not read: take the model it was exported from".to_owned();
             }
         };

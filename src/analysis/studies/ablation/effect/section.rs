@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::metrics::effect;
-use super::sums::{ByGroup, EffectSums, Group};
+use super::sums::{ByGroup, EffectSums, TokenGroup};
 use crate::model::grid::{HeadGrid, HeadPlace, head_name};
 use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement};
@@ -18,8 +18,10 @@ use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::Fraction;
-use crate::study::section::Section;
+use crate::study::section::{Completion, OnHead, Section, stored};
+use crate::study::show::figure::Figure;
 use crate::study::show::summary::Summary;
+use crate::study::show::table::Table;
 use crate::study::show::wording::{plain_table, significance};
 use crate::system::counted::{counted, plural};
 use crate::system::parallel::in_parallel;
@@ -134,7 +136,7 @@ impl Effects {
     /// What these sums come to; `estimates` are the metrics of the same.
     pub fn new(sums: &EffectSums, sentences_left_out: u64, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = sums.blocks().total();
-        let all = total.get(&Group::All);
+        let all = total.get(&TokenGroup::All);
         let mean = |sum: f64| all.map(|all| sum / all.tokens as f64);
         let (loss, bare) = (all.and_then(|all| mean(all.whole.value())), all.and_then(|all| mean(all.bare.value())));
         let known = estimates.denominators.get("loss_effect", None).copied().unwrap_or_default();
@@ -292,8 +294,8 @@ impl Verdict {
 /// The effects on the words of each relation.
 fn relations(total: &ByGroup, sums: &EffectSums, context: &EstimationContext) -> Vec<RelationEffects> {
     let named = total.iter().filter_map(|(group, losses)| match group {
-        Group::Relation(relation) => Some((group, relation, losses)),
-        Group::All | Group::Class(_) => None,
+        TokenGroup::Relation(relation) => Some((group, relation, losses)),
+        TokenGroup::All | TokenGroup::Class(_) => None,
     });
     in_parallel(context.threads, named, |(group, relation, losses)| {
         let of_blocks = |head: usize, part: fn(&Fraction) -> f64| {
@@ -341,13 +343,13 @@ fn table<'a>(heads: impl Iterator<Item = &'a HeadEffect>) -> comfy_table::Table 
     table
 }
 
-impl Section for EffectSection {
-    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
-        vec![("effect", &self.effect)]
-    }
+stored!(EffectSection { effect: Effects });
 
-    fn correct(&mut self, policy: &Policy) {
-        self.effect.judge(policy);
+impl Section for EffectSection {
+    fn complete(&mut self, known: &Completion<'_>) {
+        if let Completion::Policy(policy) = known {
+            self.effect.judge(policy);
+        }
     }
 
     fn summary(&self, _: &Policy) -> Summary {
@@ -356,17 +358,19 @@ impl Section for EffectSection {
         summary
     }
 
-    fn of_head(&self, place: HeadPlace, _: &Policy) -> Vec<String> {
+    fn of_head(&self, place: HeadPlace, _: &Policy) -> OnHead {
         let is_it = |head: &&HeadEffect| (head.layer, head.head) == (place.layer, place.head);
         let Some(HeadEffect { effect: Some(effect), ci95, q, verdict, .. }) = self.effect.heads.iter().find(is_it)
         else {
-            return Vec::new();
+            return OnHead::default();
         };
         let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.4}", ci95.half_width()));
         let q = q.map_or_else(String::new, |q| format!(", q {}", significance(q)));
         let verdict = verdict.map_or("not judged", Verdict::name);
         let removal = self.effect.removal.map_or("", Replacement::name);
-        vec![format!("without it (by {removal}) the loss is {effect:+.4}{spread} nats a token more: {verdict}{q}")]
+        let line =
+            format!("without it (by {removal}) the loss is {effect:+.4}{spread} nats a token more: {verdict}{q}");
+        OnHead::from_iter([line])
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
@@ -379,5 +383,15 @@ impl Section for EffectSection {
             |relation: &&RelationEffects| relation.effects.len() != grid.count() || relation.ci95.len() != grid.count();
         let broken = relations.iter().find(beside);
         broken.map(|broken| format!("the relation `{}` of `effect` has not an effect of each head", broken.relation))
+    }
+
+    fn figures(&self, _: &Policy) -> Vec<Figure> {
+        super::figure::figures(&self.effect)
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        let Effects { heads, relations, .. } = &self.effect;
+        let by_relation = relations.iter().flat_map(|relation| relation.of_heads(heads));
+        vec![Table::of("effects", heads), Table::of("effects_by_relation", by_relation)]
     }
 }

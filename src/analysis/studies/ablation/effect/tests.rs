@@ -1,5 +1,5 @@
 use super::section::{Effects, Verdict, Verdicts};
-use super::sums::{Group, Losses};
+use super::sums::{Losses, TokenGroup};
 use super::*;
 use crate::corpus::{Annotation, Upos};
 use crate::model::grid::HeadGrid;
@@ -12,6 +12,10 @@ use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::stats::bootstrap::Resamples;
 use crate::studies::registry::default_policy;
+use crate::study::AnyStudy;
+use crate::study::ObservedPass;
+use crate::study::section::Completion;
+use crate::study::section::Section;
 use crate::system::parallel::all_cores;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
@@ -61,8 +65,9 @@ fn context(grid: HeadGrid) -> EstimationContext {
 
 fn measured(sums: EffectSums, grid: HeadGrid) -> (Estimates, Effects) {
     let observer = observer_of(sums);
-    let (estimates, mut found) = Effect.measure(&[Observed { sums: &*observer, left_out: 3 }], &context(grid));
-    found.correct(&default_policy());
+    let (estimates, mut found) =
+        AnyStudy::measure(&Effect, &Observed(&[ObservedPass { sums: &*observer, left_out: 3 }]), &context(grid));
+    found.complete(&Completion::Policy(&default_policy()));
     (estimates, section::<EffectSection>(&*found).effect.clone())
 }
 
@@ -72,16 +77,16 @@ fn losses_are_summed_by_group_and_turn() {
     let variants = [[1.0, 2.0], [1.5, 2.25], [0.5, 2.0], [3.0; 2]];
     show(&mut sums, 5, &variants);
     let total = sums.blocks().total();
-    let of = |group: &Group| {
+    let of = |group: &TokenGroup| {
         let Losses { tokens, sentences, whole, bare, without } = &total[group];
         let sums = [*whole, *bare, without[0], without[1]].map(|sum| (sum.value() * 1e4).round() / 1e4);
         (*tokens, *sentences, sums)
     };
-    assert_eq!(of(&Group::All), (2, 1, [3.0, 6.0, 3.75, 2.5]));
-    assert_eq!(of(&Group::Class(Upos::Noun)), (1, 1, [1.0, 3.0, 1.5, 0.5]));
-    assert_eq!(of(&Group::Class(Upos::Verb)), (1, 1, [2.0, 3.0, 2.25, 2.0]));
+    assert_eq!(of(&TokenGroup::All), (2, 1, [3.0, 6.0, 3.75, 2.5]));
+    assert_eq!(of(&TokenGroup::Class(Upos::Noun)), (1, 1, [1.0, 3.0, 1.5, 0.5]));
+    assert_eq!(of(&TokenGroup::Class(Upos::Verb)), (1, 1, [2.0, 3.0, 2.25, 2.0]));
     // By its base name, and without the word that is always masked together with its head.
-    assert_eq!(of(&Group::Relation("obl".to_owned())), (1, 1, [1.0, 3.0, 1.5, 0.5]));
+    assert_eq!(of(&TokenGroup::Relation("obl".to_owned())), (1, 1, [1.0, 3.0, 1.5, 0.5]));
     assert_eq!(total.len(), 4);
 
     let (estimates, found) = measured(sums, GRID);
@@ -160,8 +165,8 @@ fn sums_of_parts_are_those_of_the_whole() {
     right.merge(&left);
     assert_eq!(right, whole);
     assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean));
-    let restored = Effect.restore(0, &observer_of(whole).to_bytes().unwrap()).unwrap();
-    assert_eq!(*observer::sums::<EffectSums>(&*restored), right);
+    let restored = AnyStudy::passes(&Effect)[0].restore(&observer_of(whole).to_bytes().unwrap()).unwrap();
+    assert_eq!(*crate::passes::observer::sums::<EffectSums>(&*restored), right);
 }
 
 #[test]

@@ -2,7 +2,7 @@ use super::drawn::{Drawn, MOST_WORDS};
 use super::report::{Examples, HeadExamples};
 use super::section::ExamplesSection;
 use super::sums::{ExampleSums, Rank};
-use crate::corpus::Family;
+use crate::corpus::SentenceFamily;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::observer::{Event, Folder, Sums};
@@ -82,7 +82,7 @@ fn of_equal_sentences_the_one_with_more_queries_counts_and_then_the_first() {
     let mut alone = sums_of_one();
     assert_eq!(chosen(&alone), [(Rank::Best, 9)], "one sentence is not shown three times");
     // DuplicateArcs ones of a family, and sentences too long or too short to draw, are not taken.
-    let again = Sequence { family: Family { number: 9, is_first: false }, ..named(10, 5) };
+    let again = Sequence { family: SentenceFamily { number: 9, is_first: false }, ..named(10, 5) };
     for sequence in [again, named(11, MOST_WORDS + 1), named(12, 4)] {
         assert!(alone.begin(&sequence).is_none());
     }
@@ -106,7 +106,7 @@ fn a_failure_is_drawn_beside_the_arc_of_the_tree() {
     };
     let place = HeadPlace { layer: 0, head: 1 };
     let drawn = |direction| {
-        let figure = section(direction).figures_of(place).remove(0);
+        let figure = section(direction).of_head(place, &default_policy()).figures.remove(0);
         let Chart::Arcs(mut arcs) = figure.chart else { panic!("arcs") };
         arcs.sentences.remove(0)
     };
@@ -117,11 +117,11 @@ fn a_failure_is_drawn_beside_the_arc_of_the_tree() {
     let wrong = drawn(Direction::HeadToDependent);
     assert_eq!(wrong.gold, [[1, 2], [2, 3], [3, 4], [4, 5]]);
     assert_eq!(wrong.arcs[0].stand, Stand::Wrong);
-    let lines = section(Direction::DependentToHead).of_head(place, &default_policy());
+    let lines = section(Direction::DependentToHead).of_head(place, &default_policy()).lines;
     assert_eq!(lines[0], "best, 4 of 4 arcs, sentence 0: w0 w1 w2 w3 w4");
     let other = HeadPlace { layer: 0, head: 0 };
     let nothing = section(Direction::DependentToHead);
-    assert!(nothing.figures_of(other).is_empty() && nothing.of_head(other, &default_policy()).is_empty());
+    assert!(nothing.of_head(other, &default_policy()).lines.is_empty());
     assert!(nothing.summary(&default_policy()).to_string().starts_with("2 sentences of the corpus"));
 }
 
