@@ -3,7 +3,6 @@
 
 mod section;
 mod sets;
-mod sums;
 mod terms;
 
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
@@ -11,7 +10,7 @@ use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
 use crate::study::{About, Card, Caveat, Observed, PassSpec, Study};
 use section::{DriftSection, Drifts, EffectSection, Effects};
-use sums::{DriftSums, EffectSums};
+use sets::{ClusterDrifts, ClusterLosses, Clusters};
 use terms::TERMS;
 
 /// The effect of removing clusters.
@@ -35,14 +34,14 @@ impl Study for ClusterEffect {
         vec![
             PassSpec::new(
                 Pass { sequences: Sequences::Corrupted(Phases::Asked), portion: Portion::Sample, ..Pass::PLAIN },
-                |subject| EffectSums::new(subject.grid, subject.found.clusters.clone()),
+                |subject| ClusterLosses::new(subject.grid, Clusters(subject.found.clusters.clone())),
             )
             .following(),
         ]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &EffectSums = observed.sums();
+        let sums: &ClusterLosses = observed.sums();
         let section = EffectSection { cluster_effect: Effects::new(sums, context) };
         (Estimates::none(context.grid.count()), section)
     }
@@ -68,14 +67,14 @@ impl Study for ClusterDrift {
     fn passes(&self) -> Vec<PassSpec> {
         vec![
             PassSpec::new(Pass { portion: Portion::Sample, ..Pass::PLAIN }, |subject| {
-                DriftSums::new(subject.grid, subject.found.clusters.clone())
+                ClusterDrifts::new(subject.grid, Clusters(subject.found.clusters.clone()))
             })
             .following(),
         ]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &DriftSums = observed.sums();
+        let sums: &ClusterDrifts = observed.sums();
         let section = DriftSection { cluster_drift: Drifts::new(sums, context) };
         (Estimates::none(context.grid.count()), section)
     }
