@@ -1,4 +1,4 @@
-//! The names of dependency relations: which stand for others, and how many there may be.
+//! The names of dependency relations: their synonyms, and how many there may be.
 
 use std::collections::HashSet;
 

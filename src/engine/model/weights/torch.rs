@@ -42,7 +42,7 @@ pub(super) fn with_way_out(problem: &anyhow::Error, path: &Path) -> anyhow::Erro
     )
 }
 
-/// Where a header of a tar archive has this mark (POSIX.1-1988, ustar).
+/// The place of this mark in the header of a tar archive (POSIX.1-1988, ustar).
 const TAR_MARK: (u64, [u8; 5]) = (257, *b"ustar");
 
 /// The tensors of a file, by name.

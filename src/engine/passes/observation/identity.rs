@@ -77,9 +77,9 @@ pub struct Protocol {
 /// The studies of a run, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Studies {
-    /// Those that were run, in the order of the table of studies.
+    /// The studies that were run, in the order of the table of studies.
     pub names: Vec<String>,
-    /// For those that have a key of their own in `settings`, whether they were run.
+    /// Whether each study that has a key of its own in `settings` was run.
     pub flags: BTreeMap<String, bool>,
 }
 
