@@ -59,7 +59,7 @@ pub trait Study: Sync {
         &[]
     }
 
-    /// Whether it runs wherever all those do, without being asked for.
+    /// Whether it runs by default wherever all of those run.
     fn joins(&self) -> bool {
         false
     }
@@ -96,8 +96,8 @@ pub trait Study: Sync {
         &[]
     }
 
-    /// What one of its labels says that the head looks at, where that can be seen in a sentence; and the metric that is the mean
-    /// of it over the corpus, if that is not the label's score.
+    /// The aim of one of its labels, if it is visible in a sentence, with the metric that is the mean of it over the
+    /// corpus, if that is not the label's score.
     fn aim(&self, _label: &Label) -> Option<(Aim, Option<String>)> {
         None
     }
@@ -105,7 +105,7 @@ pub trait Study: Sync {
     /// Ratios with intervals and chance, and its section of the report; `observed` are by the places of its passes.
     fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>);
 
-    /// What it found, for the studies that follow.
+    /// Its results, for the studies that follow.
     fn found(&self, _observed: &[Observed<'_>], _judged: &Judged<'_>) -> UpstreamResults {
         UpstreamResults::default()
     }
@@ -160,7 +160,7 @@ pub struct Card {
 /// The need of a study for the counts of the tokens of a whole corpus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counts {
-    /// It does not ask for them.
+    /// No need of them.
     Unused,
     /// It says more where there are any.
     Useful,
@@ -178,11 +178,11 @@ pub struct Subject<'a> {
     pub token_id: &'a dyn Fn(&str) -> Option<u32>,
     /// The columns and keys of the corpus that are probed for, beside those that always are.
     pub probes: &'a [String],
-    /// What the studies found, for passes that follow; nothing before the others are over.
+    /// The results of upstream studies, for passes that follow; empty before the first stage is over.
     pub found: &'a UpstreamResults,
     /// The study's own sums over its passes that do not follow, for those that do; by their places.
     pub own: &'a [Observed<'a>],
-    /// Threads, for what is worked out before a pass.
+    /// Threads for computations before a pass.
     pub threads: NonZeroUsize,
 }
 

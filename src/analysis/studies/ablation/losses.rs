@@ -20,7 +20,7 @@ pub struct Losses {
     pub tokens: u64,
     /// Sentences with any, the first of each family alone.
     pub sentences: u64,
-    /// With all heads.
+    /// The loss with all heads.
     pub whole: ExactSum,
     /// The sums of each variant, without its heads; `[variants]`.
     pub without: Vec<ExactSum>,
@@ -80,7 +80,7 @@ impl LossesWithout {
         &self.variants
     }
 
-    /// How heads were removed, once the pass has begun.
+    /// The conditions of the ablation, once the pass has begun.
     pub fn conditions(&self) -> Conditions {
         self.conditions
     }

@@ -161,7 +161,7 @@ fn removed(sums: &impl Changes, context: &EstimationContext) -> Vec<Removed> {
 }
 
 impl Effects {
-    /// What these sums come to.
+    /// The section that these sums give.
     pub fn new(sums: &EffectSums, context: &EstimationContext) -> Self {
         let total = sums.losses().blocks().total();
         let found = removed(sums, context);
@@ -183,7 +183,7 @@ impl Effects {
 }
 
 impl Drifts {
-    /// What these sums come to.
+    /// The section that these sums give.
     pub fn new(sums: &DriftSums, context: &EstimationContext) -> Self {
         let total = sums.blocks().total();
         Self { sentences: total.sentences, tokens: total.tokens, clusters: removed(sums, context) }

@@ -36,7 +36,7 @@ mod tests {
     #[test]
     fn every_set_is_there_once() {
         let grid = HeadGrid { layers: 2, heads: 2 };
-        // Of two heads all but one are one.
+        // All but one of two heads are one head.
         assert_eq!(sets(grid, &[vec![0, 3]]).len(), 4);
         assert_eq!(sets(grid, &[vec![0, 1, 3]]).len(), 8);
         assert!(sets(grid, &[]).is_empty());

@@ -18,12 +18,12 @@ use crate::studies::ablation::drifts;
 use crate::studies::ablation::losses;
 use crate::studies::ablation::losses::LossesWithout;
 
-/// What removal changes, summed by block.
+/// The changes by removal, summed by block.
 pub trait Changes {
     /// The clusters, by the places of their heads.
     fn clusters(&self) -> &[Vec<usize>];
 
-    /// What the changes are means over.
+    /// The numbers of items that the changes are means over.
     fn counts(&self) -> PerBlock;
 
     /// The change without these heads, summed.

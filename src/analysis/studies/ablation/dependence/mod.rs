@@ -1,4 +1,4 @@
-//! Which later heads depend on each head (METHODOLOGY, "Dependence between heads").
+//! Dependence of later heads on each head (METHODOLOGY, "Dependence between heads").
 
 mod edges;
 mod excess;
@@ -22,7 +22,7 @@ use crate::study::{About, Card, Caveat, Judged, Observed, Study, Subject};
 use section::{Dependence, DependenceSection, LayerPair};
 use sums::DependenceSums;
 
-/// Which later heads look elsewhere without each head.
+/// The dependence of later heads: those that look elsewhere without a head.
 pub struct LaterHeads;
 
 impl Study for LaterHeads {

@@ -23,9 +23,9 @@ pub struct Moved {
     pub sequences: u64,
     /// The first of each family among them.
     pub sentences: u64,
-    /// Without each head, `[heads]`.
+    /// Drifts without each head, `[heads]`.
     pub without: Vec<Drifts>,
-    /// Without any.
+    /// Drifts without any head.
     pub bare: Drifts,
 }
 
@@ -59,7 +59,7 @@ impl DriftSums {
         &self.blocks
     }
 
-    /// How heads were removed, once the pass has begun.
+    /// The conditions of the ablation, once the pass has begun.
     pub fn conditions(&self) -> Conditions {
         self.conditions
     }

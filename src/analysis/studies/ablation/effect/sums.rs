@@ -24,9 +24,9 @@ use crate::stats::surprisal::surprisal;
 pub enum TokenGroup {
     /// All of them.
     All,
-    /// Those of words of a class.
+    /// The tokens of words of a class.
     Class(Upos),
-    /// Those of words with this relation to their head, by its base name.
+    /// The tokens of words with this relation to their head, by its base name.
     Relation(String),
 }
 
@@ -63,16 +63,16 @@ pub struct Losses {
     pub tokens: u64,
     /// Sentences with any, the first of each family alone.
     pub sentences: u64,
-    /// With all heads.
+    /// The loss with all heads.
     pub whole: ExactSum,
-    /// Without any head.
+    /// The loss without any head.
     pub bare: ExactSum,
-    /// Without each head; `[heads]`.
+    /// The loss without each head; `[heads]`.
     pub without: Vec<ExactSum>,
 }
 
 impl Losses {
-    /// No tokens, of a model with so many heads.
+    /// No tokens, for a model with this many heads.
     pub fn new(heads: usize) -> Self {
         Self { without: vec![ExactSum::default(); heads], ..Self::default() }
     }
@@ -119,7 +119,7 @@ impl EffectSums {
         &self.blocks
     }
 
-    /// How heads were removed, once the pass has begun.
+    /// The conditions of the ablation, once the pass has begun.
     pub fn conditions(&self) -> Conditions {
         self.conditions
     }

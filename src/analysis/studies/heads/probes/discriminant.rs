@@ -198,7 +198,7 @@ impl Anchor {
     ) -> (Vec<f64>, LinearClassifier) {
         let (size, classes) = (self.block.size, counts.classes.len());
         let beside = Matrix::strided(beside, size, other.size, stride);
-        // What is left of the other block's covariance and means when this one's part is taken away.
+        // The other block's covariance and means without this one's part.
         let mut left = vec![0.0; other.size * other.size];
         multiply(MatrixMut::new(&mut left, other.size, other.size), beside.transposed(), beside);
         left.iter_mut().zip(&other.covariance).for_each(|(left, covariance)| *left = covariance - *left);

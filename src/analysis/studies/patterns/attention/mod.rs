@@ -24,7 +24,7 @@ use crate::study::{About, Card, Caveat, Judged, Observed, Study, Subject, column
 use metrics::{AttentionInputs, METRICS};
 use sums::AttentionSums;
 
-/// Where each head attends, by the place and the kind of tokens.
+/// The attention of each head by the place and the kind of tokens.
 pub struct Attention;
 
 impl Study for Attention {

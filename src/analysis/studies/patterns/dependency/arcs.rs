@@ -24,7 +24,7 @@ pub fn baseline_offsets() -> impl Iterator<Item = i32> {
     (-MAX_BASELINE_OFFSET..=MAX_BASELINE_OFFSET).filter(|&offset| offset != 0)
 }
 
-/// Where a head may be: at each of the baseline's offsets, farther to the left, farther to the right.
+/// The places of a head: at each of the baseline's offsets, farther to the left, farther to the right.
 pub const PLACES: usize = BASELINE_OFFSETS + 2;
 
 /// The place of a head: of its offset in [`baseline_offsets`], or one of the two that follow.
@@ -41,7 +41,7 @@ pub struct ScoredArc {
     pub dependent: usize,
     /// The position of its gold head.
     pub head: usize,
-    /// Where the head is, one of [`PLACES`].
+    /// The place of the head, one of [`PLACES`].
     pub place: usize,
     /// Whether the dependent has a UPOS.
     pub tagged: bool,
@@ -106,7 +106,7 @@ impl RelationSums {
         }
     }
 
-    /// Whether no part is more than the whole that it is of, as it may be in a file.
+    /// Whether no part exceeds its whole, as it may in a file.
     pub fn adds_up(&self) -> bool {
         let parts = [self.sentences, self.tagged, self.places.iter().sum()];
         parts.iter().chain(self.hits.as_flattened()).all(|&part| part <= self.count)

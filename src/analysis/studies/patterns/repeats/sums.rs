@@ -1,4 +1,4 @@
-//! What each head gives to the other copy of random tokens, summed by block.
+//! The attention of each head to the other copy of random tokens, summed by block.
 
 use serde::{Deserialize, Serialize};
 
@@ -48,7 +48,7 @@ pub struct RepeatExposure {
     pub offset_uniform: [ExactSum; OFFSETS.len()],
 }
 
-/// What one head gives, over the queries of [`RepeatExposure`].
+/// The sums of one head, over the queries of [`RepeatExposure`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatHeadSums {
     /// Attention to the key.
@@ -142,7 +142,7 @@ impl RepeatSums {
 /// A query with the key that is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sought {
-    /// Which kind of key.
+    /// The kind of key.
     pub kind: usize,
     /// The query.
     pub query: usize,

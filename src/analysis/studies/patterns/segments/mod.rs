@@ -26,7 +26,7 @@ use crate::system::counted::{counted, plural};
 use metrics::{METRICS, SegmentInputs};
 use sums::SegmentSums;
 
-/// Which heads keep within a sentence, and what pattern their attention has.
+/// The heads that keep within a sentence, and the pattern of their attention.
 pub struct Segments;
 
 impl Study for Segments {
@@ -57,7 +57,7 @@ impl Study for Segments {
     }
 
     fn range(&self, metric: &str) -> RangeInclusive<f64> {
-        // What noise would explain is taken off, so that without a pattern half of them are below 0.
+        // The share that noise would explain is subtracted, so half of the heads without a pattern are below 0.
         if metric == "same_segment_share" { 0.0..=1.0 } else { f64::NEG_INFINITY..=1.0 }
     }
 

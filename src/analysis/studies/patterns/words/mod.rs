@@ -28,7 +28,7 @@ use metrics::METRICS;
 use observe::Queries;
 use sums::{WordHeadSums, WordInputs, WordsBlock, WordsSums};
 
-/// Which words each head attends to, by word class and likeness.
+/// The words that each head attends to, by word class and likeness.
 pub struct Words;
 
 /// The section `words` of the report.

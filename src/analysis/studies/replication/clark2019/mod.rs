@@ -38,7 +38,7 @@ pub struct Clark2019;
 /// Pairs of segments.
 const PAIRS: Sequences = Sequences::Pairs { max_tokens: MAX_TOKENS };
 
-/// What is summed.
+/// The sums of the study.
 #[derive(Clone, Copy)]
 enum Part {
     Tokens,
