@@ -11,7 +11,7 @@ use crate::study::labels::{BORDERLINE, TIED};
 use crate::study::metrics::explanation::Entry;
 use crate::study::show::terms;
 use crate::study::show::terms::{TERMS, Term};
-use crate::study::{Card, Study, columns};
+use crate::study::{AnyStudy, Card, columns};
 use crate::system::counted::counted;
 
 /// A line for each label, metric and study, and the other words.
@@ -40,8 +40,8 @@ pub fn list() -> String {
 }
 
 /// When a study runs.
-fn runs(study: &dyn Study) -> &'static str {
-    match (study.card().by_default, study.in_first_run()) {
+fn runs(study: &dyn AnyStudy) -> &'static str {
+    match (study.card().by_default, study.card().runs_first()) {
         (true, _) => "by default",
         (false, true) => "where no corpus is named, on others with `--with`",
         (false, false) => "with `--with`",
@@ -54,7 +54,7 @@ pub fn one(name: &str) -> Result<String, String> {
     if let Some(study) = registry::named(name) {
         let Card { name, question, needs, by_default, .. } = study.card();
         let metrics: Vec<&str> = columns(study).into_iter().map(|(id, _)| id).collect();
-        let labels: Vec<&str> = study.detectors().iter().map(|detector| detector.explanation.name).collect();
+        let labels: Vec<&str> = study.card().labels.iter().map(|detector| detector.explanation.name).collect();
         let or_none = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         let switch = if *by_default { "--without" } else { "--with" };
         let runs = runs(study);

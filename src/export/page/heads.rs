@@ -147,10 +147,10 @@ pub fn cards(report: &Report) -> Vec<Card> {
 /// The remarks of each study on a head: its effect, the heads that it feeds, the information that it carries. Studies
 /// that draw the head are on its card with their drawing.
 fn studies(report: &Report, head: &HeadReport) -> Vec<StudyLine> {
-    let speaks = report.sections.0.iter().filter(|(_, section)| section.figures_of(head.place()).is_empty());
-    let said = speaks.flat_map(|(study, section)| {
-        let lines = section.of_head(head.place(), &report.settings.policy);
-        lines.into_iter().map(|line| StudyLine { study: study.card().name, line })
+    let policy = &report.settings.policy;
+    let on_head = report.sections.0.iter().map(|(study, section)| (study, section.of_head(head.place(), policy)));
+    let said = on_head.filter(|(_, on_head)| on_head.figures.is_empty()).flat_map(|(study, on_head)| {
+        on_head.lines.into_iter().map(|line| StudyLine { study: study.card().name, line })
     });
     said.collect()
 }
