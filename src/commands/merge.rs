@@ -46,7 +46,7 @@ pub fn merge(options: &MergeOptions) -> Result<()> {
     }
 }
 
-/// Prints which of so many shards are missing, as an array of jobs takes them.
+/// Prints the missing shards of this many, in the form of job arrays.
 fn name_missing(named: &[PathBuf], of: u32) -> Result<()> {
     let files = files(named).class(Class::Input)?;
     let missing = merge::missing(&files, of).class(Class::Input)?;

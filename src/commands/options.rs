@@ -43,11 +43,11 @@ pub struct AnalyzeOptions {
     pub truncate: bool,
     /// Whether a sentence that must be left out is an error.
     pub strict: bool,
-    /// Read only the first so many sentences.
+    /// Read at most this many sentences.
     pub limit: Option<u64>,
     /// Worker threads.
     pub threads: NonZeroUsize,
-    /// Which token speaks for a split word.
+    /// The token that represents a split word.
     pub from_token: FromToken,
     /// Whether it is recorded when, how long and where it ran.
     pub run_info: bool,
@@ -55,13 +55,13 @@ pub struct AnalyzeOptions {
     pub controls: Vec<Control>,
     /// The heads that are removed from the model, ascending.
     pub removed: Vec<HeadPlace>,
-    /// How heads are removed in turn, if a study asks for that.
+    /// The ablation of heads one by one, if a study needs it.
     pub ablation: Option<Ablation>,
     /// The columns or keys of the corpus that are probed for, beside those that always are.
     pub probes: Vec<String>,
     /// The studies that are run.
     pub studies: Vec<&'static dyn AnyStudy>,
-    /// The names of those that were asked for.
+    /// The names of the requested studies.
     pub with: Vec<String>,
     /// Studies that would run, but for a corpus that can be read only once.
     pub left_out: Vec<&'static dyn AnyStudy>,
@@ -85,7 +85,7 @@ pub enum Outcome {
     },
     /// The sums of one shard, for `headscope merge`.
     Partial {
-        /// Which shard.
+        /// The shard.
         shard: Shard,
         /// The file.
         path: PathBuf,
@@ -104,17 +104,17 @@ pub enum Outcome {
 /// How observations are labelled, and where the report goes.
 #[derive(Clone)]
 pub struct ReportOptions {
-    /// Where reports go.
+    /// The destinations of reports.
     pub outputs: Vec<Target>,
     /// How much the summary that is printed says; `None`: there is none.
     pub summary: Option<Detail>,
     /// The policy by which labels are given.
     pub policy: PolicyOptions,
-    /// Threads that work out intervals.
+    /// Threads for computing intervals.
     pub threads: NonZeroUsize,
 }
 
-/// Where the thresholds of the labels come from: each of these has the last word on what those before it say.
+/// The sources of the labels' thresholds; each overrides those before it.
 #[derive(Clone, Debug, Default)]
 pub struct PolicyOptions {
     /// The published analyses whose thresholds it starts from.
@@ -164,18 +164,18 @@ pub struct MergeOptions {
     pub parts: Vec<PathBuf>,
     /// Whether the report says when, how long and where the shards ran.
     pub run_info: bool,
-    /// What is made of them.
+    /// The outcome of the merge.
     pub outcome: Merged,
 }
 
-/// What `headscope merge` makes of partials.
+/// The outcome of `headscope merge`.
 #[derive(Clone)]
 pub enum Merged {
     /// Reports.
     Report(ReportOptions),
     /// One partial, for shards to be run after it.
     Partial(PathBuf),
-    /// Nothing: it is said which of so many shards are missing.
+    /// No merge: the missing shards of this many are printed.
     Missing(u32),
 }
 
@@ -233,7 +233,7 @@ pub struct MapsOptions {
     pub heads: HeadChoice,
     /// The safetensors file.
     pub output: PathBuf,
-    /// Longer sentences are skipped, or are an error if they were asked for by number.
+    /// Longer sentences are skipped, or are an error if they were requested by number.
     pub max_tokens: Option<usize>,
     /// Whether a sentence that must be left out is an error.
     pub strict: bool,
@@ -246,13 +246,13 @@ pub struct MapsOptions {
 pub struct ShowOptions {
     /// The saved report; `-` is standard input.
     pub report: PathBuf,
-    /// What of it.
+    /// The part of it to show.
     pub shown: ShownPart,
     /// Whether as JSON.
     pub json: bool,
 }
 
-/// What of a report is shown.
+/// The part of a report that is shown.
 #[derive(Clone, Debug)]
 pub enum ShownPart {
     /// The summary.
@@ -273,7 +273,7 @@ pub enum ShownPart {
 /// `headscope cite`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CiteOptions {
-    /// The report whose sources are told; `-` is standard input.
+    /// The report whose sources are listed; `-` is standard input.
     pub report: Option<PathBuf>,
 }
 
@@ -284,7 +284,7 @@ pub struct RelabelOptions {
     pub report: PathBuf,
     /// The policy by which labels are given.
     pub policy: PolicyOptions,
-    /// Where the new report goes.
+    /// The destination of the new report.
     pub outputs: Vec<Target>,
 }
 
@@ -293,11 +293,11 @@ pub struct RelabelOptions {
 pub struct ExportOptions {
     /// The saved reports, one or several; `-` is standard input.
     pub reports: Vec<PathBuf>,
-    /// What is written of them, and where.
+    /// The outputs, and their destinations.
     pub wanted: Exported,
 }
 
-/// What is written of a saved report, or of several.
+/// The outputs of a saved report, or of several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exported {
     /// The whole of it, in any format.
@@ -321,7 +321,7 @@ pub struct DiffOptions {
     pub rate: f64,
     /// Differences up to this are none.
     pub tolerance: f64,
-    /// The parts that are told of and decide; empty for all.
+    /// The parts that are printed and decide the status; empty for all.
     pub only: Vec<Part>,
     /// The policy that both are labelled by; what it does not set stays as each report has it.
     pub policy: PolicyOptions,
@@ -329,9 +329,9 @@ pub struct DiffOptions {
     pub full: bool,
     /// Whether the outcome is printed as JSON.
     pub json: bool,
-    /// Where a page of it goes.
+    /// The destination of a page of it.
     pub outputs: Vec<PathBuf>,
-    /// Threads that work out the numbers of partials.
+    /// Threads for computing the numbers of partials.
     pub threads: NonZeroUsize,
 }
 
@@ -346,7 +346,7 @@ pub struct ViewOptions {
     pub heads: Vec<HeadPlace>,
     /// Whether weights are shown as numbers.
     pub numbers: bool,
-    /// Longer sentences are skipped, or are an error if they were asked for by number.
+    /// Longer sentences are skipped, or are an error if they were requested by number.
     pub max_tokens: Option<usize>,
     /// The token that speaks for a split word.
     pub from_token: FromToken,
@@ -368,7 +368,7 @@ pub enum Drawing {
 pub enum HeadChoice {
     /// All of them.
     All,
-    /// Those of these layers, ascending.
+    /// The heads of these layers, ascending.
     Layers(Vec<usize>),
     /// These, in this order.
     Heads(Vec<HeadPlace>),
@@ -387,7 +387,7 @@ pub enum SentenceChoice {
         indices: Vec<u64>,
         /// A word that each of them has, in capitals or not.
         find: Option<String>,
-        /// No more than so many.
+        /// At most this many.
         limit: Option<u64>,
     },
 }

@@ -124,7 +124,7 @@ pub fn parse() -> Command {
     })
 }
 
-/// Whether the arguments of this process ask for a verbose version.
+/// Whether the arguments of this process request a verbose version.
 fn asks_for_more() -> bool {
     std::env::args_os().any(|argument| argument == "--verbose")
 }
@@ -138,7 +138,7 @@ impl AnalyzeArguments {
             return Err("--truncate is for plain text: a sentence without its end has another tree".to_owned());
         }
         refuse_overlap(&self.report.outputs, &corpus)?;
-        // What follows the others runs over all of the corpus, and removes heads that may not be chosen.
+        // Joining studies run over all of the corpus, and remove heads that `--effect-of` may not choose.
         let may_join = self.shard.is_none() && self.resume.is_none() && self.effect_of.is_none();
         let studies = studies(is_first_run, &self.presets, &self.with, &self.without, may_join)?;
         let (studies, left_out) = can_count(&corpus, studies, &self.with, self.counts.is_some())?;
@@ -183,7 +183,7 @@ impl AnalyzeArguments {
 }
 
 impl ColorArgument {
-    /// For all that is printed from here on.
+    /// Applies to everything that is printed afterwards.
     fn apply(self) {
         match self {
             Self::Auto => ColorChoice::Auto,

@@ -64,7 +64,7 @@ pub fn measure(
 
     let context = EstimationContext { grid, threads, resamples: Resamples::new(), leaves_out };
     let mut findings = Results::new(&plan.observed(&passes, None), &context, &policy);
-    // Neither labels nor what else is told of a control depend on an interval.
+    // Labels and the other results of a control do not depend on an interval.
     let bare = EstimationContext { grid, threads, resamples: Resamples::none(), leaves_out: false };
     let of_control =
         |control: &Control| (*control, Results::new(&plan.observed(&passes, Some(*control)), &bare, &policy));

@@ -53,7 +53,7 @@ fn named(paths: &[PathBuf]) -> Result<Vec<(String, Report)>> {
     paths.iter().map(|path| Ok((name(path), read(path)?))).collect()
 }
 
-/// Opens files before any work is done, each with what it will be told of.
+/// Opens files before any work is done, each with its subject.
 fn open<'a, T>(files: impl Iterator<Item = (&'a PathBuf, T)>) -> Result<Vec<(Output, T)>> {
     files.map(|(path, how)| Ok((Output::open(path)?, how))).collect()
 }
