@@ -1,11 +1,8 @@
-//! How wrong usage is said.
+//! How wrong usage is told.
 
 use crate::system::errors::described::{Described, ErrorFormat};
 use crate::system::errors::failure::Class;
 use crate::system::terminal::{is_obeyed, one_line, say};
-
-/// Wrong usage, in words.
-pub(super) type Usage = String;
 
 /// How errors are printed, as far as the arguments say: also where they cannot be read otherwise.
 pub fn error_format() -> ErrorFormat {

@@ -4,27 +4,27 @@ use std::fmt::Write;
 
 use crate::system::errors::failure::Class;
 
-/// Commands that print or write.
-pub(super) const WRITING: &[Class] = &[Class::Other, Class::Usage, Class::Output];
+/// Of what prints or writes.
+pub const WRITING: &[Class] = &[Class::Other, Class::Usage, Class::Output];
 
-/// Commands that read something as well.
-pub(super) const READING: &[Class] = &[Class::Other, Class::Usage, Class::Input, Class::Output];
+/// Of what reads something as well.
+pub const READING: &[Class] = &[Class::Other, Class::Usage, Class::Input, Class::Output];
 
-/// Commands that add up shards.
-pub(super) const MERGING: &[Class] = &[Class::Other, Class::Usage, Class::Input, Class::Output, Class::Incomplete];
+/// Of what adds shards up.
+pub const MERGING: &[Class] = &[Class::Other, Class::Usage, Class::Input, Class::Output, Class::Incomplete];
 
-/// Commands that run a model.
-pub(super) const RUNNING: &[Class] =
+/// Of what runs a model.
+pub const RUNNING: &[Class] =
     &[Class::Other, Class::Usage, Class::Input, Class::Model, Class::Output, Class::Temporary];
 
-/// The first status, if a command says no more about it.
-pub(super) const DONE: &str = "0 done";
+/// Of the first, where a command says no more of them.
+pub const DONE: &str = "0 done";
 
 /// The signals that end any command: 128 and the number of the signal.
 const SIGNALS: &str = "129 hung up, 130 interrupted, 143 terminated";
 
 /// The end of a help: `first`, then each class that a command can fail with and `first` does not tell, then signals.
-pub(super) fn statuses(first: &str, classes: &[Class]) -> String {
+pub fn statuses(first: &str, classes: &[Class]) -> String {
     let mut text = format!("Exit status: {first}");
     for class in classes {
         write!(text, ", {} {}", class.status(), class.about()).expect("writing to a string does not fail");
@@ -33,6 +33,6 @@ pub(super) fn statuses(first: &str, classes: &[Class]) -> String {
 }
 
 /// A help that ends with the statuses of [`DONE`] and these classes.
-pub(super) fn help(text: &str, classes: &[Class]) -> String {
+pub fn help(text: &str, classes: &[Class]) -> String {
     format!("{text}\n{}", statuses(DONE, classes))
 }

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::errors::Usage;
+use super::command::Usage;
 use crate::corpus::Input;
 use crate::model::grid::HeadPlace;
 use crate::system::files::output;
 
 /// Refuses outputs that would overwrite one another or a corpus, however they are spelt.
-pub(super) fn refuse_overlap(outputs: &[PathBuf], corpora: &[Input]) -> Result<(), Usage> {
+pub fn refuse_overlap(outputs: &[PathBuf], corpora: &[Input]) -> Result<(), Usage> {
     let mut seen = BTreeSet::new();
     for output in outputs {
         let destination = output::destination(output);
@@ -24,7 +24,7 @@ pub(super) fn refuse_overlap(outputs: &[PathBuf], corpora: &[Input]) -> Result<(
 }
 
 /// Refuses outputs that are no pages.
-pub(super) fn refuse_other_than_pages(outputs: &[PathBuf], of: &str) -> Result<(), Usage> {
+pub fn refuse_other_than_pages(outputs: &[PathBuf], of: &str) -> Result<(), Usage> {
     match outputs.iter().find(|path| lower_extension(path) != "html") {
         Some(other) => Err(format!("cannot write {of} as `{}`: name a file .html", other.display())),
         None => Ok(()),
@@ -32,10 +32,10 @@ pub(super) fn refuse_other_than_pages(outputs: &[PathBuf], of: &str) -> Result<(
 }
 
 /// Each head once, ascending.
-pub(super) fn heads(named: Vec<HeadPlace>) -> Vec<HeadPlace> {
+pub fn heads(named: Vec<HeadPlace>) -> Vec<HeadPlace> {
     BTreeSet::from_iter(named).into_iter().collect()
 }
 
-pub(super) fn lower_extension(path: &Path) -> String {
+pub fn lower_extension(path: &Path) -> String {
     path.extension().map(|extension| extension.to_string_lossy().to_lowercase()).unwrap_or_default()
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use super::errors::Usage;
+use crate::commands::cli::shared::command::Usage;
 use crate::passes::observation::partial;
 use crate::sequences::shard::Shard;
 use crate::system::terminal::{one_line, shortened};

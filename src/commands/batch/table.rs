@@ -8,12 +8,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result, anyhow};
-use clap::{ArgAction, Args, Command, Parser};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::arguments::{Action, AnalyzeArguments, Arguments};
-use crate::commands::options::{AnalyzeOptions, Outcome};
+use crate::commands::analyze::options::{AnalyzeOptions, Outcome};
+use crate::commands::cli::analyze::words;
+use crate::commands::cli::analyze::words::Takes;
 use crate::corpus::Input;
 use crate::system::errors::failure::{Class, Classify};
 use crate::system::files::input;
@@ -108,7 +108,7 @@ fn parse(text: &str, offline: bool) -> Result<Vec<TableRun>, Wrong> {
         };
         parts.insert(known, TableSection { at: key.span().start, table });
     }
-    let known = known();
+    let known = words::options();
     let mut defaults = Settings::new();
     if let Some(part) = parts.get(PARTS[0]) {
         add(&mut defaults, part.table, &known, &[])?;
@@ -162,17 +162,15 @@ fn shown(name: &str) -> String {
     format!("`{}`", shortened(name).escape_debug())
 }
 
-/// `headscope analyze`, as clap knows it.
-fn known() -> Command {
-    AnalyzeArguments::augment_args(Command::new("analyze"))
-}
+/// The options of `headscope analyze`.
+type Known = [(String, Takes)];
 
 /// The entries of [models] or [corpora]: the value that names it, or a table with that value and options.
 fn entries(
     part: Option<&TableSection<'_>>,
     key: &'static str,
     title: &str,
-    known: &Command,
+    known: &Known,
 ) -> Result<Vec<(String, Settings)>, Wrong> {
     let Some(part) = part.filter(|part| !part.table.is_empty()) else {
         let at = part.map_or(0, |part| part.at);
@@ -198,7 +196,7 @@ fn entries(
 }
 
 /// The sets of options.
-fn sets(part: &TableSection<'_>, known: &Command) -> Result<Vec<(Option<String>, Settings)>, Wrong> {
+fn sets(part: &TableSection<'_>, known: &Known) -> Result<Vec<(Option<String>, Settings)>, Wrong> {
     let mut all = Vec::new();
     for (name, value) in ordered(part.table) {
         let Some(table) = value.get_ref().as_table() else {
@@ -228,7 +226,7 @@ fn checked_name(name: &Spanned<DeString<'_>>) -> Result<String, Wrong> {
 }
 
 /// Adds the options of a table; `also` are keys that are no options.
-fn add(settings: &mut Settings, table: &DeTable<'_>, known: &Command, also: &[&str]) -> Result<(), Wrong> {
+fn add(settings: &mut Settings, table: &DeTable<'_>, known: &Known, also: &[&str]) -> Result<(), Wrong> {
     for (key, value) in ordered(table) {
         let (name, at) = (key.get_ref().as_ref(), key.span().start);
         if also.contains(&name) {
@@ -238,11 +236,11 @@ fn add(settings: &mut Settings, table: &DeTable<'_>, known: &Command, also: &[&s
         if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
             return wrong(at, format!("`{name}` has no place here: {why}"));
         }
-        let option = known.get_arguments().find(|option| option.get_long() == Some(name));
-        let Some(option) = option else {
+        let Some((_, takes)) = known.iter().find(|(known, _)| known == name) else {
             let similar = |known: &&str| strsim::jaro_winkler(known, name);
-            let names = known.get_arguments().filter_map(clap::Arg::get_long);
-            let close = names
+            let close = known
+                .iter()
+                .map(|(known, _)| known.as_str())
                 .max_by(|a, b| similar(a).total_cmp(&similar(b)))
                 .filter(|known| name != CORPUS && similar(known) > 0.8);
             let meant = close.map_or_else(
@@ -251,12 +249,12 @@ fn add(settings: &mut Settings, table: &DeTable<'_>, known: &Command, also: &[&s
             );
             return wrong(at, format!("there is no option {} of `headscope analyze`{meant}", shown(name)));
         };
-        let values = match option.get_action() {
-            ArgAction::SetTrue => match value.get_ref().as_bool() {
+        let values = match takes {
+            Takes::Nothing => match value.get_ref().as_bool() {
                 Some(on) => on.then(Vec::new),
                 None => return wrong(value.span().start, format!("`{name}` is a switch: write true or false")),
             },
-            action => Some(texts(name, value, matches!(action, ArgAction::Append))?),
+            Takes::One | Takes::Several => Some(texts(name, value, *takes == Takes::Several)?),
         };
         settings.insert(name.to_owned(), (values, key.span()));
     }
@@ -297,18 +295,12 @@ fn run(name: String, settings: &Settings, offline: bool) -> Result<TableRun, Wro
         kept.filter_map(|(name, (values, _))| Some(option(name, values.as_ref()?))).flatten().collect()
     };
     let model = settings[MODEL].0.clone().unwrap_or_default();
-    let mut words = vec!["headscope".to_owned(), "analyze".to_owned()];
-    words.extend(command_line(&[]));
-    words.extend(offline.then(|| "--offline".to_owned()));
-    words.push("--".to_owned());
-    words.extend(model);
+    let mut line = command_line(&[]);
+    line.extend(offline.then(|| "--offline".to_owned()));
+    line.push("--".to_owned());
+    line.extend(model);
     let refused = |message: &str| Wrong { at: place(settings, message), why: format!("in run `{name}`: {message}") };
-    let Action::Analyze(arguments) =
-        Arguments::try_parse_from(words).map_err(|error| refused(&sentence(&error)))?.action
-    else {
-        unreachable!("that is the command in the words above");
-    };
-    let options = arguments.validate().map_err(|usage| refused(&usage))?;
+    let options = words::read(line).map_err(|usage| refused(&usage))?;
     if options.corpus.iter().any(|corpus| matches!(corpus, Input::Stdin(_))) {
         return Err(refused("--corpus -: standard input can be read once, and a table again and again: name a file"));
     }
@@ -335,15 +327,6 @@ fn mention(message: &str, name: &str) -> Option<usize> {
     let option = format!("--{name}");
     let goes_on = |rest: &str| rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '-');
     message.match_indices(&option).map(|(at, _)| at).find(|at| !goes_on(&message[at + option.len()..]))
-}
-
-/// The error of clap, without its advice on the command line.
-fn sentence(error: &clap::Error) -> String {
-    let text = error.render().to_string();
-    let text = text.strip_prefix("error: ").unwrap_or(&text);
-    let end = ["\n\nUsage:", "\n\nFor more information"].iter().filter_map(|mark| text.find(mark)).min();
-    let lines = text[..end.unwrap_or(text.len())].lines().map(str::trim).filter(|line| !line.is_empty());
-    lines.collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
