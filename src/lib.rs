@@ -3,8 +3,8 @@
 //! The pipeline goes in one direction; the output of each stage is the input of the next:
 //!
 //! 1. [`commands::cli`] turns arguments into the validated options of a command, which stand next to it.
-//! 2. [`model`] finds the files, reads the weights and the tokenizer, and says which model this is.
-//! 3. [`studies::plan`] lists the passes that the studies want, each once.
+//! 2. [`model`] finds the files, reads the weights and the tokenizer, and identifies the model.
+//! 3. [`evaluation::plan`] lists the passes that the studies need, each once.
 //! 4. [`corpus`] reads sentences, with words, gold trees and annotations where the format has them.
 //! 5. [`sequences`] makes token ids of a sentence, counts what cannot be encoded and why, and packs whole sequences
 //!    side by side, without padding.

@@ -231,7 +231,7 @@ impl Report {
 
     /// The same evidence under another policy: new labels, q-values and caveats.
     ///
-    /// The labels of the controls under it cannot be told from a report, so they are left out.
+    /// The labels of the controls are left out, because a report does not have the evidence for them.
     pub fn relabel(self, policy: Policy) -> Self {
         let (circumstances, mut findings) = self.apart();
         findings.correct(&policy);

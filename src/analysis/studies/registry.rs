@@ -61,7 +61,7 @@ pub fn named(name: &str) -> Option<&'static dyn AnyStudy> {
     STUDIES.iter().copied().find(|study| study.card().name == name)
 }
 
-/// The studies that run unless something else is asked for.
+/// The studies that run by default.
 pub fn by_default() -> impl Iterator<Item = &'static dyn AnyStudy> {
     STUDIES.iter().copied().filter(|study| study.card().by_default)
 }

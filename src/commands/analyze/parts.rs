@@ -39,7 +39,7 @@ pub struct Wanted<'a> {
     pub shard: Shard,
     /// The stage of its passes.
     pub stage: &'a Stage,
-    /// Of what, by what and how.
+    /// The identity of the analysis: its corpus, its model, its program and its settings.
     pub identity: &'a Identity,
 }
 

@@ -1,4 +1,4 @@
-//! How wrong usage is told.
+//! Messages for wrong usage.
 
 use crate::system::errors::described::{Described, ErrorFormat};
 use crate::system::errors::failure::Class;

@@ -24,13 +24,13 @@ use crate::system::terminal::{self, print};
 /// How observations are labelled, and where the report goes.
 #[derive(Clone)]
 pub struct ReportOptions {
-    /// Where reports go.
+    /// The destinations of reports.
     pub outputs: Vec<Target>,
     /// How much the summary that is printed says; `None`: there is none.
     pub summary: Option<Detail>,
     /// The policy by which labels are given.
     pub policy: PolicyOptions,
-    /// Threads that work out intervals.
+    /// Threads for computing intervals.
     pub threads: NonZeroUsize,
 }
 

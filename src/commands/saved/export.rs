@@ -15,11 +15,11 @@ use crate::system::files::output::Output;
 pub struct ExportOptions {
     /// The saved reports, one or several; `-` is standard input.
     pub reports: Vec<PathBuf>,
-    /// What is written of them, and where.
+    /// The outputs, and their destinations.
     pub wanted: Exported,
 }
 
-/// What is written of a saved report, or of several.
+/// The outputs of a saved report, or of several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exported {
     /// The whole of it, in any format.

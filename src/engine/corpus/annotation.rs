@@ -17,7 +17,7 @@ pub struct Annotation {
     pub asked: Box<[Option<Box<str>>]>,
 }
 
-/// The value of an entry in features or the like: `Sing` of `Number` in `Case=Nom|Number=Sing`.
+/// The value of an entry in features and similar lists: `Sing` of `Number` in `Case=Nom|Number=Sing`.
 pub(super) fn value_of<'a>(entry: &str, entries: &'a str) -> Option<&'a str> {
     let of_entry = |pair: &'a str| pair.split_once('=').filter(|(name, _)| *name == entry).map(|(_, value)| value);
     entries.split('|').find_map(of_entry)

@@ -10,7 +10,7 @@ pub const FEWEST_BLOCKS: usize = 20;
 /// The largest difference that is one of rounding: ratios of counts below 10^9 that differ at all differ by more.
 pub(super) const ROUNDING: f64 = 1e-12;
 
-/// A ratio over all blocks of sentences, or a difference of two, and the same without each block in turn.
+/// A ratio over all blocks of sentences, or a difference of two, and the same without each block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeftOut {
     all: f64,

@@ -50,7 +50,7 @@ pub struct Moved {
     pub sequences: u64,
     /// The first of each family among them.
     pub sentences: u64,
-    /// In each variant; `[variants]`.
+    /// The sums of each variant; `[variants]`.
     pub without: Vec<Drifts>,
 }
 
@@ -91,7 +91,7 @@ impl Quantity for Moved {
         Self { tokens: 0, sequences: 0, sentences: 0, without: vec![Drifts::default(); variants] }
     }
 
-    /// Without variants nothing is counted.
+    /// Nothing is counted without variants.
     fn begin(&mut self, sequence: &Sequence, variants: usize) -> Option<DriftState> {
         let text: Vec<usize> = sequence.text_places().collect();
         if text.is_empty() || variants == 0 {

@@ -56,7 +56,7 @@ pub struct Detector {
     pub assess: fn(&Evidence<'_>, &Policy) -> Vec<Assessment>,
 }
 
-/// How the labels of a detector are told from those of others.
+/// The parameter that distinguishes the labels of a detector.
 #[derive(Clone, Copy)]
 pub enum Parameter {
     /// There is one label, of the detector's own name.

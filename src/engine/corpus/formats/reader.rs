@@ -40,7 +40,7 @@ pub(in crate::corpus) struct Context {
     pub relations: RelationNames,
     /// The columns and keys that a run keeps of every word.
     pub asked: Arc<[String]>,
-    /// Of the file.
+    /// The context of the file.
     pub file: FileContext,
 }
 

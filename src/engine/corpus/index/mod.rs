@@ -1,4 +1,4 @@
-//! The index of a corpus: where each segment of its sentences stands, so that a shard reads its own part alone.
+//! The index of a corpus: the place of each segment of its sentences, so that a shard reads only its own part.
 //!
 //! | bytes | what they are |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | then | `Contents` by postcard |
 //! | last 40 | SHA-256 of the contents, and their length as 8 bytes, the least first |
 //!
-//! Whoever takes some segments reads the contents and the records of these. No sequence is read before its count is held against
-//! what can be there, so that reading takes no more memory than some times the bytes of what is read.
+//! A reader of some segments reads the contents and the records of these. Each count is checked against the bytes that
+//! exist before its sequence is read, so reading takes no more memory than a few times the bytes that are read.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};

@@ -222,8 +222,8 @@ impl Corpus {
         Arc::clone(&self.bytes_read)
     }
 
-    /// Reads the rest of the corpus, so that the hashes cover all of it, and returns its identity. With [requested
-    /// segments](Corpus::only) it reads the rest of these, and the index gives the identity.
+    /// Reads the rest of the corpus, so that the hashes cover all of it, and returns its identity. A corpus with
+    /// [requested segments](Corpus::only) reads the rest of these, and the index gives the identity.
     /// Fails if the rest cannot be read.
     pub fn into_identity(mut self) -> Result<CorpusIdentity> {
         if let Some(index) = self.index.clone().filter(|_| self.selected.is_some()) {

@@ -126,7 +126,7 @@ pub struct ValueNorms<'a> {
     /// `[head_dim]`: the same of the value bias.
     pub bias_product: &'a [f32],
     /// `[head_dim, head_dim]`: `W_O W_Oᵀ`, where `W_O`, `[head_dim, hidden]`, is the head's part of the output
-    /// projection. With it `x W_O · y W_O = x (W_O W_Oᵀ) yᵀ` for any vectors of the head.
+    /// projection. It gives `x W_O · y W_O = x (W_O W_Oᵀ) yᵀ` for any vectors of the head.
     pub gram: &'a [f32],
 }
 
@@ -157,10 +157,10 @@ pub trait Visitor {
     /// One head over one sequence; called if any part of a head is needed.
     fn head(&mut self, _sequence: usize, _view: &HeadView<'_>) {}
 
-    /// The hidden states of one sequence, `[n, hidden]`; called if they are needed. Those of layer `l` go into layer
-    /// `l`, those of the last number come out of the last layer, as in transformers' `hidden_states`, and out of the
-    /// layer normalisation after it, if there is one, as its `last_hidden_state`.
-    /// A pass that starts from a layer begins with the states it was given.
+    /// The hidden states of one sequence, `[n, hidden]`; called if they are needed. The states of number `l` enter
+    /// layer `l`; the last ones leave the last layer, as in transformers' `hidden_states`, and the layer normalisation
+    /// after it, if there is one, as its `last_hidden_state`. A pass that starts from a layer begins with the states it
+    /// was given.
     fn hidden_states(&mut self, _sequence: usize, _layer: usize, _states: Rows<'_>) {}
 
     /// The logits at one of the sequence's predicted positions, `[classes]`; called if they are needed.

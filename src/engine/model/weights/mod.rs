@@ -97,8 +97,8 @@ impl Tensors for Checkpoint {
 }
 
 impl Checkpoint {
-    /// Opens the files of a model's weights and reads their headers. In a model with a task head, the prefix of
-    /// `family` stands before every name.
+    /// Opens the files of a model's weights and reads their headers. The prefix of `family` stands before every name in
+    /// a model with a task head.
     /// Fails if a file cannot be opened, or is damaged, or a tensor is in two of them.
     pub fn open(files: Vec<ModelFile>, family: Family) -> Result<Self> {
         let mut checkpoint = Self { files: Vec::new(), tensors: HashMap::new(), family, expanded: 0 };

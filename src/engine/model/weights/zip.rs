@@ -1,8 +1,8 @@
-//! The directory of a zip archive of stored files, as PyTorch writes it
-//! (PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 and 4.4).
+//! The directory of a zip archive of stored files, as PyTorch writes it (PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 and
+//! 4.4).
 //!
-//! Its own reader because nothing a file says is to be believed: no allocation here follows from a number in the file
-//! alone, and what is compressed, encrypted or outside the file is refused.
+//! The reader is its own because it trusts nothing in a file: no allocation here follows from a number in the file
+//! alone, and compressed or encrypted data, or data outside the file, is refused.
 
 use std::ops::Range;
 

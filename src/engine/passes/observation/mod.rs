@@ -19,7 +19,7 @@ use identity::{Identity, RunInfo};
 
 /// The sums of all passes, and of what they are.
 pub struct Observation {
-    /// Of what, by what, and how.
+    /// The identity: the corpus, the model, the program and the settings.
     pub identity: Identity,
     /// The corpus in numbers.
     pub tally: Tally,

@@ -196,8 +196,9 @@ fn inner_products(contexts: &[f32], products: &[f32], width: usize, into: &mut V
     }
 }
 
-/// Takes from each cell of a symmetric matrix without a diagonal, of which `kernel` has the cells `i < j`, what its row and
-/// its column add to all cells, without bias (Székely & Rizzo 2014, definition 2), and appends the cells to `centred`.
+/// Subtracts from each cell of a symmetric matrix without a diagonal the effects of its row and its column on all
+/// cells, without bias (Székely & Rizzo 2014, definition 2), and appends the cells to `centred`; `kernel` has the cells
+/// `i < j`.
 ///
 /// The inner product of two such matrices, over both orders of `i` and `j`, is `n (n - 3) HSIC1` (Song et al. 2012).
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
@@ -316,8 +317,8 @@ mod tests {
         assert_eq!(outputs.end(2), None);
     }
 
-    /// Two heads that share nothing but have `between` of their variance between sentences: their CKA over packs, dealt to
-    /// so many batches as the longest sentence asks for, and to batches of 256 tokens over all sentences.
+    /// Two heads that share nothing but have `between` of their variance between sentences: their CKA over packs, in as
+    /// many batches as the longest sentence requires, and in batches of 256 tokens over all sentences.
     fn independent(between: f32, random: &mut ChaCha8Rng) -> [f64; 2] {
         const WIDTH: usize = 64;
         let normal = |count: usize, scale: f32, random: &mut ChaCha8Rng| -> Vec<f32> {

@@ -21,7 +21,7 @@ pub struct At {
 #[derive(Debug)]
 pub struct PackState {
     number: usize,
-    /// Those that have a row.
+    /// The words that have a row.
     pub words: Vec<Placed>,
 }
 
@@ -132,7 +132,7 @@ impl<K: PartialEq> Pack<K> {
         }
     }
 
-    /// Keeps the contexts of one head of so many.
+    /// Keeps the contexts of one head of the layer's `heads`.
     fn context(&mut self, words: &[Placed], (head, heads): (usize, usize), context: Rows<'_>) {
         let width = context.width();
         for Placed { at, tokens } in words {

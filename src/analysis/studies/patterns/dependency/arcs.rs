@@ -117,12 +117,12 @@ impl RelationSums {
     }
 }
 
-/// How many arcs of one relation both a head and a baseline predict.
+/// The numbers of arcs of one relation that both a head and a baseline predict.
 ///
-/// Which offset and which tags are the baseline is known only when all sentences are counted, so this is kept for each of
-/// them; an arc is right for one offset at most, and for one tag at most, so it is two counts per right prediction.
-/// Only totals are needed (for the test of a head against its baseline, and its accuracy by distance), so it is not kept
-/// by block.
+/// The baseline's offset and its tags are known only when all sentences are counted, so the counts are kept for each of
+/// them; an arc is right for one offset at most, and for one tag at most, so there are two counts per right prediction.
+/// Only totals are needed (for the test of a head against its baseline, and its accuracy by distance), so they are not
+/// kept by block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreement {
     /// Right predictions by head, direction ([`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH)) and place of the arc's head; `[layers * heads]`, empty

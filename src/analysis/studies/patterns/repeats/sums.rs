@@ -50,7 +50,7 @@ pub struct RepeatExposure {
 
 merge_fields!(RepeatExposure { sequences, queries, uniform, offset_queries, offset_uniform });
 
-/// What one head gives, over the queries of [`RepeatExposure`].
+/// The sums of one head, over the queries of [`RepeatExposure`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatHeadSums {
     /// Attention to the key.

@@ -1,9 +1,9 @@
 //! The pickle of a PyTorch state dict, read without executing anything.
 //!
-//! A pickle is a program for a small stack machine (Python's `pickletools` describes it); among its instructions is
-//! the call of any function by name. Of these programs only those that `torch.save` writes of a state dict are read:
-//! protocol 2, calls of the few functions that rebuild a tensor, which are not called here but understood.
-//! Any other instruction or name stops the reading with an error that names it.
+//! A pickle is a program for a small stack machine (Python's `pickletools` describes it); among its instructions is the
+//! call of any function by name. The reader accepts only the programs that `torch.save` writes for a state dict:
+//! protocol 2, with calls of the few functions that rebuild a tensor, which are interpreted here and not called. Any
+//! other instruction or name stops the reading with an error that names it.
 //!
 //! Hostile programs cost no more than their length: an instruction makes one object at most, objects refer to each
 //! other by number, and nothing is ever copied or visited in depth.

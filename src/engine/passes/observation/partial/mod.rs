@@ -53,7 +53,7 @@ pub struct Header {
     /// The passes that were run.
     #[serde(default, skip_serializing_if = "is_alone")]
     pub stage: Stage,
-    /// Of what, by what, and how.
+    /// The identity: the corpus, the model, the program and the settings.
     pub identity: Identity,
     tally: Tally,
     run: Option<RunInfo>,

@@ -250,8 +250,8 @@ impl Section for Relations {
         summary
     }
 
-    /// Of every relation the accuracy of each head in each direction. The interval of what was chosen, the best head or the
-    /// held-out ones, is not about choosing, so that no test of those would hold what it promises.
+    /// The accuracy of each head in each direction, for every relation. The interval of a chosen head, the best one or
+    /// a held-out one, ignores the choice, so a test of it would not hold its level.
     fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
         self.relations.iter().flat_map(|relation| relation.numbers(policy.count(&MIN_COUNT))).collect()
     }
