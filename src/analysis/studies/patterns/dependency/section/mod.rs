@@ -245,9 +245,7 @@ impl Section for Relations {
     }
 
     fn summary(&self, policy: &Policy) -> Summary {
-        let mut summary = Summary::default();
-        self.write_summary(&mut summary, policy).expect("writing to a string does not fail");
-        summary
+        Summary::written(|out| self.write_summary(out, policy))
     }
 
     /// Of every relation the accuracy of each head in each direction. The interval of what was chosen, the best head or the
