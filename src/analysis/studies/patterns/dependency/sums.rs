@@ -18,12 +18,11 @@ use crate::stats::blocks::{BLOCKS, Merge, block_of};
 pub struct DependencySums {
     grid: HeadGrid,
     from: FromToken,
-    /// The relations that were met, by name, with their place in each block.
+    /// The place of each relation in the lists that follow.
     pub relations: BTreeMap<String, usize>,
-    /// Where heads and baselines agree, over all blocks; by the places of [`DependencySums::relations`].
+    /// The arcs of each relation, by its place, on which heads and baselines are both right.
     pub agreements: Vec<Agreement>,
-    /// The part in sentences that are not the first of their family, over all blocks; by the places of
-    /// [`DependencySums::relations`].
+    /// The arcs of each relation, by its place, in sentences that are not the first of their family.
     pub later: Vec<DuplicateArcs>,
     /// `[BLOCKS]`: each block's relations by their places; shorter where the last ones were not met.
     pub blocks: Vec<Vec<RelationSums>>,
@@ -293,7 +292,7 @@ mod tests {
     #[test]
     fn a_part_that_is_more_than_its_whole_does_not_fit() {
         let mut whole = empty();
-        // Three arcs, of which the head predicts some.
+        // Three arcs; the head predicts some of them.
         add(&mut whole, &sentence(0, 4, "nsubj"), &[0.1; 36]);
         let fits = |change: &dyn Fn(&mut RelationSums, &mut Agreement)| {
             let mut sums = whole.clone();
