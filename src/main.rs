@@ -6,7 +6,7 @@ use headscope::commands::cli::{self, Command};
 use headscope::commands::saved::{cite, diff, export, relabel, show};
 use headscope::commands::sentences::{maps, view};
 use headscope::commands::{analyze, batch, counts, files, index, merge};
-use headscope::system::errors::failure::Class;
+use headscope::system::errors::Class;
 use headscope::system::interrupt::clean_up_when_interrupted;
 use headscope::system::terminal::print;
 

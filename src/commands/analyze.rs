@@ -16,7 +16,7 @@ use crate::passes::observation::partial;
 use crate::passes::observation::partial::Header;
 use crate::passes::observation::{Observation, Stage};
 use crate::sequences::shard::Shard;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::terminal::{print, say};
 

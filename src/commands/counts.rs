@@ -6,7 +6,7 @@ use super::options::CountsOptions;
 use crate::model::Model;
 use crate::passes::run::counting::count;
 use crate::passes::run::token_limit;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::progress::{self, Downloads};
 

@@ -14,7 +14,7 @@ use crate::passes::observation::{Observation, Stage};
 use crate::passes::observation::{merge, partial};
 use crate::sequences::shard::{Shard, ranges};
 use crate::system::counted::{counted, plural};
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::terminal::{print, say};
 

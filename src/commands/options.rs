@@ -21,8 +21,8 @@ use crate::sequences::shard::Shard;
 use crate::study::Study;
 use crate::study::labels::policy::{Policy, Value};
 use crate::study::metrics::number::Part;
-use crate::system::errors::described::ErrorFormat;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::ErrorFormat;
+use crate::system::errors::{Class, Facts};
 
 /// The threshold that `--min-count` sets.
 const MIN_COUNT: &str = "syntactic_min_count";

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::report::{Report, SCHEMA_VERSION};
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::input;
 use crate::system::json::problem_in_line;
 use crate::system::terminal::is_obeyed;

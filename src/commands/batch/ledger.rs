@@ -11,7 +11,7 @@ use super::inputs::Inputs;
 use crate::export::json;
 use crate::report::Report;
 use crate::system::counted::{counted, plural};
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::output;
 use crate::system::files::output::Output;
 use crate::system::json::problem_in_line;

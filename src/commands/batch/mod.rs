@@ -24,7 +24,7 @@ use crate::model::files::ModelFiles;
 use crate::model::source::ModelRef;
 use crate::model::{Fingerprint, Hashes};
 use crate::system::counted::counted;
-use crate::system::errors::failure::{Class, Classify, classed};
+use crate::system::errors::{Class, Facts};
 use crate::system::progress::Downloads;
 use crate::system::terminal::{print, printable};
 use inputs::{Corpora, Inputs};

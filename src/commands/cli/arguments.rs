@@ -18,7 +18,7 @@ use crate::passes::ablation::Choice;
 use crate::sequences::shard::Shard;
 use crate::studies::registry::STUDIES;
 use crate::study::Study;
-use crate::system::errors::failure::Class;
+use crate::system::errors::Class;
 
 /// Say what each attention head of a pretrained BERT does, with the evidence.
 #[derive(Parser)]

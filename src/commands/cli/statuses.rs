@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::system::errors::failure::Class;
+use crate::system::errors::Class;
 
 /// Of what prints or writes.
 pub(super) const WRITING: &[Class] = &[Class::Other, Class::Usage, Class::Output];

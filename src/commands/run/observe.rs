@@ -29,7 +29,7 @@ use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::upstream::{NOTHING, UpstreamResults};
 use crate::study::{Counts, Subject};
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::say;
 

@@ -10,7 +10,7 @@ use crate::passes::observation::identity::Identity;
 use crate::passes::observation::partial;
 use crate::passes::observation::partial::{Damaged, Header};
 use crate::sequences::shard::Shard;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::terminal::say;
 
 /// Makes the folder of the parts, if it is not there.

@@ -13,7 +13,7 @@ use crate::passes::observation::{Observation, Stage};
 use crate::sequences::shard::Shard;
 use crate::study::labels::policy::Policy;
 use crate::system::counted::{counted, plural};
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::terminal::say;
 

@@ -17,7 +17,7 @@ use crate::report::{Circumstances, Controlled, CorpusInfo, Report, Settings};
 use crate::stats::bootstrap::{BOOTSTRAP, Resamples};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::terminal::{self, print};
 
 /// Measures, labels and reports an observation; the report that was written.

@@ -8,7 +8,7 @@ use crate::commands::options::{ExportOptions, Exported};
 use crate::commands::run::outputs;
 use crate::export::{figures, json, page, svg, tables};
 use crate::report::Report;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 
 /// Writes what is wanted of a saved report.

@@ -12,7 +12,7 @@ use crate::report::{HeadReport, Report};
 use crate::studies::registry;
 use crate::study::labels::Label;
 use crate::study::tracked::Tracked;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::terminal::{self, print, shortened};
 
 /// Shows a saved report, or a part of it.

@@ -15,7 +15,7 @@ use crate::passes::pass::Pass;
 use crate::passes::run::{heads_of, token_limit};
 use crate::sequences::sequence::Sequence;
 use crate::sequences::tokenize::SentenceTokenizer;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 
 /// Writes the attention of each chosen sentence as `attentions.<index>` f32: `[layers, heads, tokens, tokens]` of all heads or

@@ -21,7 +21,7 @@ use crate::sequences::pack::Pack;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::tally::SkipReason;
 use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::{one_line, say, shortened};
 

@@ -11,7 +11,7 @@ use serde_json::{Map, json};
 use sha2::{Digest, Sha256};
 use toml::de::{DeFloat, DeInteger, DeTable, DeValue};
 
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::digest::hex;
 use crate::system::files::input;
 use crate::system::terminal::shortened;

@@ -15,7 +15,7 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::arguments::{Action, AnalyzeArguments, Arguments};
 use crate::commands::options::{AnalyzeOptions, Outcome};
 use crate::corpus::Input;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::input;
 use crate::system::terminal::shortened;
 

@@ -8,7 +8,7 @@ use crate::corpus::files::input::Input;
 use crate::corpus::formats::reader::Name;
 use crate::corpus::index::{DocumentName, IndexedFile, Piece, Records, SEGMENT_SENTENCES, Segment};
 use crate::corpus::sentence::Family;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 
 /// An index in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

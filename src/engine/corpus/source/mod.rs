@@ -21,7 +21,7 @@ use super::formats::reader::{Context, FileContext, Parsed};
 use super::index::{Index, IndexedFile, SEGMENT_SENTENCES};
 use super::lines::Lines;
 use super::sentence::Sentence;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::digest::hex;
 
 pub(super) mod indexing;

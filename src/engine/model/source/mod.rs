@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use crate::model::files::names::{CONFIG, TOKENIZER, WEIGHTS};
 use crate::model::files::{FileStore, ModelFile, ModelFiles, Place, gather};
 use crate::system::boxed::{self, BoxedFiles};
-use crate::system::errors::failure::{Class, Classify, classed};
+use crate::system::errors::{Class, Facts};
 use crate::system::progress::DownloadProgress;
 
 /// A model as it is named on the command line.

@@ -10,7 +10,7 @@ use super::partial::{self, EXTENSION, Restore};
 use super::{Observation, Stage};
 use crate::sequences::shard::Shard;
 use crate::system::counted::{counted, plural};
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 
 /// How many missing shards a message names.
 const NAMED: usize = 10;

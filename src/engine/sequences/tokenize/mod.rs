@@ -9,7 +9,7 @@ use super::sequence::{GoldArc, Sequence, TokenKind};
 use super::tally::{SkipReason, Tally};
 use crate::corpus::{Content, MAX_SENTENCE_BYTES, SEGMENT_SENTENCES, Sentence, Word};
 use crate::model::tokenizer::ModelTokenizer;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 
 #[cfg(test)]
 mod tests;

@@ -79,7 +79,7 @@ impl std::error::Error for Damaged {}
 impl Damaged {
     /// Whether that is what an error is about.
     pub fn is(error: &anyhow::Error) -> bool {
-        error.chain().any(<dyn std::error::Error>::is::<Self>)
+        causes(error).any(<dyn std::error::Error>::is::<Self>)
     }
 }
 

@@ -1,0 +1,220 @@
+//! What an error knows beside its words: its class, the file and the line that it is about, and the way out.
+//!
+//! A fact is attached where the error arises, and stays when context is put around it.
+
+use std::error::Error as StdError;
+use std::fmt::{self, Display};
+use std::io;
+use std::iter::successors;
+
+use anyhow::Error;
+
+use super::class::Class;
+
+/// A fact about an error.
+#[derive(Debug)]
+enum Known {
+    Class(Class),
+    /// What it is about: a file, a line, or a line of a file.
+    Place {
+        file: Option<String>,
+        line: Option<u64>,
+    },
+    /// The way out, which ends the message, and what stands between.
+    Hint {
+        after: &'static str,
+        hint: String,
+    },
+}
+
+/// An error with a fact about it. It reads as the error does, and a way out comes last.
+#[derive(Debug)]
+struct Stated {
+    error: Error,
+    known: Known,
+}
+
+impl Display for Stated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.known {
+            Known::Hint { after, hint } => write!(f, "{:#}{after}{hint}", self.error),
+            _ => write!(f, "{}", self.error),
+        }
+    }
+}
+
+impl StdError for Stated {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        // Before a way out stands the whole message, its causes included.
+        if matches!(self.known, Known::Hint { .. }) { None } else { self.error.source() }
+    }
+}
+
+/// An error and its causes, from the outermost.
+pub fn causes(error: &Error) -> impl Iterator<Item = &(dyn StdError + 'static)> {
+    fn next<'a>(cause: &&'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 'static)> {
+        if let Some(stated) = cause.downcast_ref::<Stated>() {
+            return Some(stated.error.as_ref());
+        }
+        // An error of reading or writing passes over the one that it was made of.
+        match cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            Some(inner) => Some(inner),
+            None => cause.source(),
+        }
+    }
+    successors(Some(error.as_ref()), next)
+}
+
+/// The facts about an error, from the outermost.
+fn known(error: &Error) -> impl Iterator<Item = &Known> {
+    causes(error).filter_map(|cause| Some(&cause.downcast_ref::<Stated>()?.known))
+}
+
+/// The class of an error: the innermost that it was given.
+pub(super) fn class(error: &Error) -> Class {
+    let classes = known(error).filter_map(|fact| if let Known::Class(class) = fact { Some(*class) } else { None });
+    classes.last().unwrap_or(Class::Other)
+}
+
+/// The file and the line that an error is about: the outermost line of a file, else the outermost of each. Of JSON the
+/// reader knows the line.
+pub(super) fn place(error: &Error) -> (Option<&str>, Option<u64>) {
+    let places = || {
+        known(error).filter_map(|fact| match fact {
+            Known::Place { file, line } => Some((file.as_deref(), *line)),
+            _ => None,
+        })
+    };
+    let in_json = || causes(error).find_map(|cause| Some(cause.downcast_ref::<serde_json::Error>()?.line() as u64));
+    places().find(|(file, line)| file.is_some() && line.is_some()).unwrap_or_else(|| {
+        let file = places().find_map(|(file, _)| file);
+        let line = places().find_map(|(_, line)| line).or_else(in_json);
+        (file, line.filter(|line| file.is_some() && *line > 0))
+    })
+}
+
+/// The way out of an error, with what was added to it.
+pub(super) fn hint(error: &Error) -> Option<String> {
+    let hints = known(error).filter_map(|fact| match fact {
+        Known::Hint { after, hint } => Some((*after, hint.clone())),
+        _ => None,
+    });
+    hints.reduce(|(joint, rest), (after, hint)| (after, hint + joint + &rest)).map(|(_, hint)| hint)
+}
+
+/// An error, or a result that may be one, which is told what is known about it. Each method keeps a result that is none.
+pub trait Facts: Sized {
+    /// The same with an error of anyhow.
+    type Told;
+
+    /// Makes another error of it.
+    fn told(self, make: impl FnOnce(Error) -> Error) -> Self::Told;
+
+    /// Gives it a class, unless it has one.
+    fn class(self, class: Class) -> Self::Told {
+        self.told(|error| stated(error, Known::Class(class)))
+    }
+
+    /// Says which file it is about, which its words name.
+    fn about(self, file: impl Display) -> Self::Told {
+        self.told(|error| stated(error, Known::Place { file: Some(file.to_string()), line: None }))
+    }
+
+    /// Says which line it is about, which its words name.
+    fn in_line(self, line: u64) -> Self::Told {
+        self.told(|error| stated(error, Known::Place { file: None, line: Some(line) }))
+    }
+
+    /// Puts `file:line` before it.
+    fn at(self, file: impl Display, line: u64) -> Self::Told {
+        self.told(|error| {
+            let error = error.context(format!("{file}:{line}"));
+            stated(error, Known::Place { file: Some(file.to_string()), line: Some(line) })
+        })
+    }
+
+    /// Puts before it what cannot be done to a file.
+    fn cannot(self, what: &str, file: impl Display) -> Self::Told {
+        self.told(|error| error.context(format!("cannot {what} `{file}`")).about(file))
+    }
+
+    /// Puts the way out at its end, after a colon.
+    fn hint(self, hint: impl Display) -> Self::Told {
+        self.hint_after(": ", hint)
+    }
+
+    /// Puts the way out at its end, `after` these characters.
+    fn hint_after(self, after: &'static str, hint: impl Display) -> Self::Told {
+        self.told(|error| stated(error, Known::Hint { after, hint: hint.to_string() }))
+    }
+}
+
+impl Facts for Error {
+    type Told = Self;
+
+    fn told(self, make: impl FnOnce(Error) -> Error) -> Self {
+        make(self)
+    }
+}
+
+impl<T, E: Into<Error>> Facts for Result<T, E> {
+    type Told = anyhow::Result<T>;
+
+    fn told(self, make: impl FnOnce(Error) -> Error) -> anyhow::Result<T> {
+        self.map_err(|error| make(error.into()))
+    }
+}
+
+/// The error as one of reading or writing. What is known about it stays.
+pub fn io_error(kind: io::ErrorKind, error: Error) -> io::Error {
+    io::Error::new(kind, error.reallocate_into_boxed_dyn_error_without_backtrace())
+}
+
+fn stated(error: Error, known: Known) -> Error {
+    Stated { error, known }.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context, anyhow};
+
+    use super::*;
+
+    #[test]
+    fn an_error_keeps_its_words_and_its_first_class() {
+        let inner: Result<(), Error> = Err(anyhow!("no such file")).cannot("open", "a.txt");
+        let outer = inner.class(Class::Input).context("run a").class(Class::Model).context("batch").unwrap_err();
+        assert_eq!(format!("{outer:#}"), "batch: run a: cannot open `a.txt`: no such file");
+        assert_eq!(class(&outer), Class::Input);
+        assert_eq!(class(&anyhow!("else")), Class::Other);
+    }
+
+    #[test]
+    fn the_way_out_comes_last() {
+        let denied = || anyhow!("denied").context("cannot open it");
+        let error = denied().hint("ask").class(Class::Input).context("run a").hint_after("; or ", "leave it");
+        assert_eq!(format!("{error:#}"), "run a: cannot open it: denied: ask; or leave it");
+        assert_eq!(hint(&error).as_deref(), Some("ask; or leave it"));
+        assert_eq!((hint(&denied()), class(&error)), (None, Class::Input));
+    }
+
+    #[test]
+    fn the_place_is_the_outermost_line_of_a_file_else_the_outermost_file() {
+        let of = |error: Error| {
+            let (file, line) = place(&error);
+            (file.map(str::to_owned), line, format!("{error:#}"))
+        };
+        let bad = || anyhow!("bad");
+        let a = || Some("a".to_owned());
+        assert_eq!(of(bad()), (None, None, "bad".to_owned()));
+        assert_eq!(of(bad().in_line(3)), (None, None, "bad".to_owned()));
+        assert_eq!(of(bad().at("a", 3).cannot("use", "b")), (a(), Some(3), "cannot use `b`: a:3: bad".to_owned()));
+        assert_eq!(of(bad().about("b").cannot("use", "a")), (a(), None, "cannot use `a`: bad".to_owned()));
+        assert_eq!(of(bad().in_line(3).about("a")), (a(), Some(3), "bad".to_owned()));
+        let json = serde_json::from_str::<u8>("\n\n?").unwrap_err();
+        assert_eq!(place(&Error::new(json).cannot("read", "a")), (Some("a"), Some(3)));
+        let error = Error::new(io_error(io::ErrorKind::Other, bad().in_line(4).hint("mend it"))).cannot("read", "a");
+        assert_eq!(hint(&error).as_deref(), Some("mend it"));
+        assert_eq!(of(error), (a(), Some(4), "cannot read `a`: bad: mend it".to_owned()));
+    }
+}
