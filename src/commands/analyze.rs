@@ -56,7 +56,7 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
                     }
                     Some(difference) if *in_folder => {
                         let shown = path.display();
-                        return Err(anyhow!("`{shown}` {difference}: remove it, or name another folder"))
+                        return Err(anyhow!("`{shown}` {difference}").hint("remove it, or name another folder"))
                             .class(Class::Output);
                     }
                     Some(_) => {}

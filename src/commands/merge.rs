@@ -100,8 +100,8 @@ pub fn read_first(path: &Path) -> Result<Observation> {
     );
     ensure!(
         shard == Shard::WHOLE,
-        "--after `{shown}`: it is shard {shard}: merge all shards first, `headscope merge PART... -o merged.{}`",
-        partial::EXTENSION
+        anyhow!("--after `{shown}`: it is shard {shard}")
+            .hint(format!("merge all shards first, `headscope merge PART... -o merged.{}`", partial::EXTENSION))
     );
     Ok(first)
 }

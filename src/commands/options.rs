@@ -131,11 +131,11 @@ impl PolicyOptions {
     /// Fails if one that a preset needs is not among them.
     pub fn ensure_measured(&self, studies: &Studies) -> Result<()> {
         match presets::missing(&self.presets, &plan::studies(studies)?) {
-            Some((preset, study)) => Err(anyhow!(
-                "--preset {preset} labels what the study `{study}` measures, which was not run: \
-                headscope analyze --with {study}"
-            ))
-            .class(Class::Usage),
+            Some((preset, study)) => {
+                Err(anyhow!("--preset {preset} labels what the study `{study}` measures, which was not run")
+                    .hint(format!("headscope analyze --with {study}")))
+                .class(Class::Usage)
+            }
             None => Ok(()),
         }
     }

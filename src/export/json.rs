@@ -36,7 +36,7 @@ pub fn read_text(path: &Path) -> Result<String> {
     } else {
         input::read_to_string(path, LONGEST)
     };
-    text.with_context(|| format!("cannot read the report `{}`", path.display())).class(Class::Input)
+    text.cannot("read the report", path.display()).class(Class::Input)
 }
 
 /// Parses what [`render`] wrote; `name` is what errors call it.
@@ -69,12 +69,12 @@ fn parsed(name: &str, text: &str) -> Result<Report> {
         serde_json::from_str(text).map_err(broken).context("this is no report of headscope in JSON")?;
     if schema_version != SCHEMA_VERSION {
         bail!(
-            "{name}: its schema_version is {schema_version} and this program reads {SCHEMA_VERSION}: \
-             take the version of headscope that wrote it, or analyse again"
+            anyhow!("{name}: its schema_version is {schema_version} and this program reads {SCHEMA_VERSION}")
+                .hint("take the version of headscope that wrote it, or analyse again")
         );
     }
     let report = Report::parse(text).map_err(|error| {
-        anyhow!("{:#}; this version of headscope writes other reports: analyse again", broken(error))
+        anyhow!("{:#}; this version of headscope writes other reports", broken(error)).hint("analyse again")
     })?;
     match report.defect() {
         Some(defect) => Err(not_whole(name, &defect)),

@@ -89,8 +89,10 @@ impl Inputs {
     /// Makes sure that what was read is what had been looked at.
     /// Fails if it is not.
     pub fn ensure_same(&self, corpus: &CorpusIdentity) -> Result<()> {
-        let changed =
-            || anyhow!("corpus `{}` changed while it was analysed: run again when nothing writes to it", corpus.name);
+        let changed = || {
+            anyhow!("corpus `{}` changed while it was analysed", corpus.name)
+                .hint("run again when nothing writes to it")
+        };
         if self.corpus == corpus.into() { Ok(()) } else { Err(changed()).class(Class::Input) }
     }
 
@@ -126,8 +128,9 @@ impl Corpora {
         if let Some(once) = options.corpus.iter().find(|input| !input.can_be_read_again()) {
             let shown = once.path().map(|path| path.display().to_string()).unwrap_or_default();
             return Err(anyhow!(
-                "corpus `{shown}` can be read only once, and here it is read to see whether it has changed: name a file"
-            ))
+                "corpus `{shown}` can be read only once, and here it is read to see whether it has changed"
+            )
+            .hint("name a file"))
             .class(Class::Usage);
         }
         let identity = CorpusInputs::from(&observe::open(options)?.into_identity()?);

@@ -198,7 +198,7 @@ fn file_name(path: &Path) -> String {
 fn read(path: &Path) -> Result<Known> {
     let shown = path.display();
     let way_out = "remove it, and all runs are done again";
-    let text = output::earlier(path, LONGEST).with_context(|| format!("cannot read `{shown}`"))?;
+    let text = output::earlier(path, LONGEST).cannot("read", &shown)?;
     let Some(text) = text else { return Ok(Known::default()) };
     let file: File = serde_json::from_str(&text).map_err(|error| {
         let (line, problem) = (error.line(), problem_in_line(&error));

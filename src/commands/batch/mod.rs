@@ -38,7 +38,7 @@ pub fn batch(options: &BatchOptions) -> Result<()> {
     let wanted = chosen(&all, &options.only).class(Class::Usage)?;
     if !options.dry_run {
         let folder = options.folder.display();
-        let made = fs::create_dir_all(&options.folder).with_context(|| format!("cannot make the folder `{folder}`"));
+        let made = fs::create_dir_all(&options.folder).cannot("make the folder", &folder);
         made.class(Class::Output)?;
     }
     let mut batch = Batch {

@@ -26,7 +26,7 @@ pub(super) fn refuse_overlap(outputs: &[PathBuf], corpora: &[Input]) -> Result<(
 /// Refuses outputs that are no pages.
 pub(super) fn refuse_other_than_pages(outputs: &[PathBuf], of: &str) -> Result<(), Usage> {
     match outputs.iter().find(|path| lower_extension(path) != "html") {
-        Some(other) => Err(format!("cannot write {of} as `{}`: name a file .html", other.display())),
+        Some(other) => Err(anyhow!("cannot write {of} as `{}`", other.display()).hint("name a file .html")),
         None => Ok(()),
     }
 }

@@ -20,9 +20,10 @@ pub(super) fn presets(names: &[String]) -> Result<Vec<&'static Preset>, Usage> {
     let presets: Vec<&Preset> = PRESETS.iter().filter(|preset| names.iter().any(|name| name == preset.name)).collect();
     let alone: Vec<&str> = presets.iter().filter(|preset| preset.alone).map(|preset| preset.name).collect();
     match alone[..] {
-        [one, other, ..] => Err(format!(
-            "--preset {one} and --preset {other}: each gives its own labels and no others: give one of them"
-        )),
+        [one, other, ..] => {
+            Err(anyhow!("--preset {one} and --preset {other}: each gives its own labels and no others")
+                .hint("give one of them"))
+        }
         _ => Ok(presets),
     }
 }
@@ -97,7 +98,9 @@ pub(super) fn ablation(
 ) -> Result<Option<Ablation>, Usage> {
     if effect_of.is_some() {
         if !studies.iter().any(|study| study.card().name == EFFECT) {
-            return Err(format!("--effect-of is about the study {EFFECT}: give --with {EFFECT} as well"));
+            return Err(
+                anyhow!("--effect-of is about the study {EFFECT}").hint(format!("give --with {EFFECT} as well"))
+            );
         }
         if let Some(study) = studies.iter().find(|study| study.builds_on().contains(&EFFECT)) {
             return Err(format!("--effect-of: the study {} asks about the effect of every head", study.card().name));
@@ -109,9 +112,8 @@ pub(super) fn ablation(
         let names = STUDIES.iter().filter(|study| removes(**study)).map(|study| study.card().name);
         let names = names.collect::<Vec<_>>().join(", ");
         return match given.into_iter().find(|(_, given)| *given) {
-            Some((option, _)) => Err(format!(
-                "{option} is about heads that are removed or cut: give --with {names}, or several of these"
-            )),
+            Some((option, _)) => Err(anyhow!("{option} is about heads that are removed or cut")
+                .hint(format!("give --with {names}, or several of these"))),
             None => Ok(None),
         };
     }
@@ -149,7 +151,7 @@ pub(super) fn probes(studies: &[&'static dyn Study], named: Vec<String>) -> Resu
         return Err(format!("--probe is given for {} columns: {MOST_PROBES} can be probed for at once", probes.len()));
     }
     if let Some(name) = probes.first().filter(|_| studies.iter().all(|study| study.card().name != PROBES)) {
-        return Err(format!("--probe {name} is about the study {PROBES}: give --with {PROBES} as well"));
+        return Err(anyhow!("--probe {name} is about the study {PROBES}").hint(format!("give --with {PROBES} as well")));
     }
     Ok(probes)
 }
@@ -169,13 +171,16 @@ pub(super) fn refuse_reading_again(
     }
     let shown = once.path().map_or("standard input".to_owned(), |path| format!("`{}`", path.display()));
     let readers = readers.join(" and ");
-    Err(format!("the corpus is read again for {readers}, and {shown} can be read only once: name a file"))
+    Err(anyhow!("the corpus is read again for {readers}, and {shown} can be read only once").hint("name a file"))
 }
 
 /// Refuses presets that only measure more where nothing is measured; `instead` takes them.
 pub(super) fn refuse_studies(names: &[String], instead: &str) -> Result<(), Usage> {
     match presets(names)?.iter().find(|preset| !preset.is_policy()) {
-        Some(preset) => Err(format!("--preset {} is no policy, it measures more: give it to {instead}", preset.name)),
+        Some(preset) => {
+            Err(anyhow!("--preset {} is no policy, it measures more", preset.name)
+                .hint(format!("give it to {instead}")))
+        }
         None => Ok(()),
     }
 }

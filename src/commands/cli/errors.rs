@@ -1,7 +1,7 @@
 //! How wrong usage is said.
 
-use crate::system::errors::{Described, ErrorFormat};
 use crate::system::errors::Class;
+use crate::system::errors::{Described, ErrorFormat};
 use crate::system::terminal::{is_obeyed, one_line, say};
 
 /// Wrong usage, in words.

@@ -230,11 +230,14 @@ impl ReportArguments {
 
     /// The outcome of a shard: it has no labels yet, so options of labels are refused, unless it is run after what gives some.
     fn validate_partial(self, shard: Shard, after: Option<PathBuf>, named: &[String]) -> Result<Outcome, Usage> {
-        let wanted = format!("--shard {shard} writes a partial: give one -o FILE.{} or -o FOLDER/", partial::EXTENSION);
+        let wanted = anyhow!("--shard {shard} writes a partial")
+            .hint(format!("give one -o FILE.{} or -o FOLDER/", partial::EXTENSION));
         // One that measures more is about that here; its labels are given where all are.
         let preset = presets(named)?.into_iter().find(|preset| preset.is_policy() && preset.studies.is_empty());
         if let Some(option) = self.of_labels(preset).filter(|_| after.is_none()) {
-            return Err(format!("{option} is about labels, and a shard has none yet: give it to headscope merge"));
+            return Err(
+                anyhow!("{option} is about labels, and a shard has none yet").hint("give it to headscope merge")
+            );
         }
         let [path] = <[PathBuf; 1]>::try_from(self.outputs).map_err(|_| wanted.clone())?;
         let of_folder = shard::in_folder(&path, shard, after.is_some());
@@ -259,9 +262,8 @@ impl MergeArguments {
         let outcome = match &self.report.outputs[..] {
             [path] if is_partial(path) => {
                 if let Some(option) = self.report.of_labels(presets(&self.presets)?.first().copied()) {
-                    return Err(format!(
-                        "{option} is about labels, and a partial has none: give it to the headscope merge that writes the report"
-                    ));
+                    return Err(anyhow!("{option} is about labels, and a partial has none")
+                        .hint("give it to the headscope merge that writes the report"));
                 }
                 Merged::Partial(path.clone())
             }
@@ -305,18 +307,20 @@ impl ExportArguments {
     fn validate(self) -> Result<ExportOptions, Usage> {
         refuse_overlap(&self.outputs, &[])?;
         let figure = |name| match self.outputs.iter().find(|path| lower_extension(path) != "svg") {
-            Some(other) => Err(format!("cannot draw `{}`: name a file .svg", other.display())),
+            Some(other) => Err(anyhow!("cannot draw `{}`", other.display()).hint("name a file .svg")),
             None => Ok::<_, Usage>(Exported::Figure(name, self.outputs.clone())),
         };
         let table = |name| -> Result<Exported, Usage> {
             let known = |path: &PathBuf| TableWriter::ALL.iter().find(|(known, _)| *known == lower_extension(path));
             let writer = |path: &PathBuf| match known(path) {
                 Some((_, writer)) => Ok((path.clone(), *writer)),
-                None if lower_extension(path) == "parquet" => Err(format!(
-                    "`{}`: this headscope was built without Parquet: build it with `--features parquet`, or write .csv",
-                    path.display()
-                )),
-                None => Err(format!("cannot write a table as `{}`: name a file .csv or .parquet", path.display())),
+                None if lower_extension(path) == "parquet" => {
+                    Err(anyhow!("`{}`: this headscope was built without Parquet", path.display())
+                        .hint("build it with `--features parquet`, or write .csv"))
+                }
+                None => {
+                    Err(anyhow!("cannot write a table as `{}`", path.display()).hint("name a file .csv or .parquet"))
+                }
             };
             Ok(Exported::Table(name, self.outputs.iter().map(writer).collect::<Result<_, Usage>>()?))
         };
@@ -343,10 +347,10 @@ impl DiffArguments {
         refuse_overlap(&outputs, &[])?;
         refuse_other_than_pages(&outputs, "what changed")?;
         if !tolerance.is_finite() || tolerance < 0.0 {
-            return Err(format!("--tolerance {tolerance} is no distance: give a number of 0 or more"));
+            return Err(anyhow!("--tolerance {tolerance} is no distance").hint("give a number of 0 or more"));
         }
         if !(rate > 0.0 && rate < 1.0) {
-            return Err(format!("--rate {rate} is no rate of false discoveries: give a number between 0 and 1"));
+            return Err(anyhow!("--rate {rate} is no rate of false discoveries").hint("give a number between 0 and 1"));
         }
         if a == Path::new("-") && a == b {
             return Err("standard input can be one of the reports, not both".to_owned());
@@ -408,11 +412,12 @@ fn target(path: &Path) -> Result<Target, Usage> {
     let all = || Writer::ALL.iter().map(|(extension, _)| format!(".{extension}")).collect::<Vec<_>>().join(" or ");
     if extension == partial::EXTENSION {
         let shown = path.display();
-        return Err(format!("`{shown}` would be a partial: give --shard I/N to `headscope analyze`, or use {}", all()));
+        return Err(anyhow!("`{shown}` would be a partial")
+            .hint(format!("give --shard I/N to `headscope analyze`, or use {}", all())));
     }
     let known = Writer::ALL.iter().find(|(known, _)| *known == extension);
     let known = known.ok_or_else(|| {
-        format!("cannot tell the format of output `{}` by its extension: use {}", path.display(), all())
+        anyhow!("cannot tell the format of output `{}` by its extension", path.display()).hint(format!("use {}", all()))
     })?;
     Ok(Target::File(path.to_owned(), known.1))
 }

@@ -182,7 +182,7 @@ impl MapsArguments {
         let model = self.network.model(self.model.as_deref())?;
         let sentences = self.wanted.choice(None, self.limit)?;
         if lower_extension(&self.output) != "safetensors" {
-            return Err(format!("cannot write maps as `{}`: name a file .safetensors", self.output.display()));
+            return Err(anyhow!("cannot write maps as `{}`", self.output.display()).hint("name a file .safetensors"));
         }
         refuse_corpus(std::slice::from_ref(&self.output), &sentences)?;
         let max_tokens = self.max_tokens.map(|tokens| tokens as usize);

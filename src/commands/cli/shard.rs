@@ -78,9 +78,8 @@ impl ShardArgument {
         match &told.collect::<Vec<_>>()[..] {
             [] => {
                 let all = ENGINES.map(|engine| format!("{} ({})", engine.variable, engine.name)).join(", ");
-                Err(format!(
-                    "--shard auto/{of}: this is no job of an array, none of these is set: {all}: say --shard I/{of}"
-                ))
+                Err(anyhow!("--shard auto/{of}: this is no job of an array, none of these is set: {all}")
+                    .hint(format!("say --shard I/{of}")))
             }
             [(engine, value)] => {
                 // All jobs of an array that is numbered otherwise fail, not the last alone.
@@ -94,7 +93,8 @@ impl ShardArgument {
             several => {
                 let set = several.iter().map(|(engine, value)| format!("{}={}", engine.variable, shown(value)));
                 let set = set.collect::<Vec<_>>().join(" and ");
-                Err(format!("--shard auto/{of}: {set} are set, so this job has two numbers: say --shard I/{of}"))
+                Err(anyhow!("--shard auto/{of}: {set} are set, so this job has two numbers")
+                    .hint(format!("say --shard I/{of}")))
             }
         }
     }

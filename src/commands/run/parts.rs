@@ -16,7 +16,7 @@ use crate::system::terminal::say;
 /// Makes the folder of the parts, if it is not there.
 /// Fails if it cannot be made.
 pub fn make_folder(folder: &Path) -> Result<()> {
-    let made = fs::create_dir_all(folder).with_context(|| format!("cannot make the folder `{}`", folder.display()));
+    let made = fs::create_dir_all(folder).cannot("make the folder", folder.display());
     made.class(Class::Output)
 }
 

@@ -101,11 +101,8 @@ impl Parts<'_> {
         let names = unfit.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
         let count =
             if unfit.len() > 1 { format!("{} parts are not of this run: ", unfit.len()) } else { String::new() };
-        Err(anyhow!(
-            "{count}`{}` {difference}: remove {names}, or give --resume another folder or the \
-             options of then",
-            shown.display()
-        ))
+        Err(anyhow!("{count}`{}` {difference}", shown.display())
+            .hint(format!("remove {names}, or give --resume another folder or the options of then")))
         .class(Class::Input)
     }
 
@@ -115,8 +112,8 @@ impl Parts<'_> {
         let is_same = part.stage == *stage && part.identity == self.identity;
         ensure!(
             is_same,
-            "`{}` changed while the run went on: run again when no other writes to the folder",
-            path.display()
+            anyhow!("`{}` changed while the run went on", path.display())
+                .hint("run again when no other writes to the folder")
         );
         Ok(part)
     }

@@ -20,7 +20,7 @@ pub fn relabel(options: &RelabelOptions) -> Result<()> {
     let (name, text) = (options.report.display().to_string(), json::read_text(&options.report)?);
     let report = json::parse(&name, &text)?;
     let measured = options.policy.ensure_measured(&report.settings.protocol.studies);
-    measured.with_context(|| format!("cannot label `{name}`"))?;
+    measured.cannot("label", &name)?;
     let relabelled = json::parse(&name, &text)?.relabel(policy);
     outputs::write(&relabelled, outputs)?;
     if options.outputs.contains(&Target::Stdout) {

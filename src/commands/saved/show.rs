@@ -63,7 +63,8 @@ fn relation(report: &Report, name: &str) -> Result<Tracked> {
     let tracked: Vec<Tracked> = report.sections.0.iter().flat_map(|(_, section)| section.tracked()).collect();
     ensure!(
         !tracked.is_empty(),
-        "the report has no relations: analyse a corpus with dependency trees, with the study `dependency`"
+        anyhow!("the report has no relations")
+            .hint("analyse a corpus with dependency trees, with the study `dependency`")
     );
     if let Some(found) = tracked.iter().find(|tracked| tracked.relation == name) {
         return Ok(found.clone());

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 
 use super::sequence::Sequence;
 use crate::model::tokenizer::ModelTokenizer;
+use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
 use crate::system::files::input;
 use crate::system::json::problem;
@@ -49,7 +50,7 @@ impl Counting {
     /// Fails if it cannot be read, is something else, or has a token that is not in the vocabulary.
     pub fn read(path: &Path, tokenizer: &ModelTokenizer) -> Result<(Self, String)> {
         let file = path.display();
-        let text = input::read_to_string(path, LONGEST).with_context(|| format!("cannot read the counts `{file}`"))?;
+        let text = input::read_to_string(path, LONGEST).cannot("read the counts", &file)?;
         let named: BTreeMap<String, u64> = serde_json::from_str(&text).map_err(|error| {
             anyhow!("the counts `{file}` are no JSON object from tokens to whole numbers: {}", problem(&error))
         })?;
@@ -58,10 +59,8 @@ impl Counting {
         for (token, count) in named {
             let shown = token.escape_debug();
             let id = tokenizer.id(&token).ok_or_else(|| {
-                anyhow!(
-                    "the counts `{file}` have the token `{shown}`, which is not in the model's vocabulary: \
-                     `headscope counts` writes those of a model's own tokens"
-                )
+                anyhow!("the counts `{file}` have the token `{shown}`, which is not in the model's vocabulary")
+                    .hint("`headscope counts` writes those of a model's own tokens")
             })?;
             sum = sum.checked_add(count).with_context(|| format!("the counts `{file}` add up to more than 2^64"))?;
             counts.insert(id, count);

@@ -19,7 +19,8 @@ pub fn draw(report: &Report, metric: &str, medium: Medium) -> Result<String> {
     if !report.chance.cells().any(|(name, _)| known(&name)) {
         let ids: Vec<String> = report.chance.cells().map(|(name, _)| name).collect();
         let near = nearest(metric, &ids);
-        return Err(anyhow!("the report has no metric `{metric}`: is it `{near}`? `headscope explain` lists them"));
+        return Err(anyhow!("the report has no metric `{metric}`")
+            .hint(format!("is it `{near}`? `headscope explain` lists them")));
     }
     let values: Vec<Option<f64>> = report
         .heads

@@ -183,7 +183,7 @@ impl Policy {
     /// Fails if the file cannot be read, is no TOML, names what is no threshold, or gives one a value that it cannot have.
     pub fn with_file(self, path: &Path) -> Result<Self> {
         let file = path.display();
-        let text = input::read_to_string(path, LONGEST).with_context(|| format!("cannot read the policy `{file}`"));
+        let text = input::read_to_string(path, LONGEST).cannot("read the policy", &file);
         let policy = self.with_toml(&text.class(Class::Input)?);
         policy.map_err(|Refused { line, why }| anyhow!("{file}:{line}: {why}")).class(Class::Input)
     }

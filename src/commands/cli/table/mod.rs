@@ -83,7 +83,7 @@ fn wrong<T>(at: usize, why: impl Into<String>) -> Result<T, Wrong> {
 pub fn read(path: &Path, offline: bool) -> Result<Vec<Run>> {
     let file = path.display();
     let text = input::read_to_string(path, LONGEST);
-    let text = text.with_context(|| format!("cannot read the table `{file}`")).class(Class::Input)?;
+    let text = text.cannot("read the table", &file).class(Class::Input)?;
     let at = |Wrong { at, why }: Wrong| -> Error {
         let line = text[..at].matches('\n').count() + 1;
         anyhow!("{file}:{line}: {why}")
@@ -104,7 +104,10 @@ fn parse(text: &str, offline: bool) -> Result<Vec<Run>, Wrong> {
             );
         };
         let Some(table) = value.get_ref().as_table() else {
-            return wrong(value.span().start, format!("{} is a part of the table: write [{known}]", shown(name)));
+            return wrong(
+                value.span().start,
+                anyhow!("{} is a part of the table", shown(name)).hint(format!("write [{known}]")),
+            );
         };
         parts.insert(known, Part { at: key.span().start, table });
     }
@@ -121,7 +124,7 @@ fn parse(text: &str, offline: bool) -> Result<Vec<Run>, Wrong> {
     };
     let count = models.len() * corpora.len() * sets.len();
     if count > MOST_RUNS {
-        return wrong(0, format!("the table has {count} runs, more than {MOST_RUNS}: split it"));
+        return wrong(0, anyhow!("the table has {count} runs, more than {MOST_RUNS}").hint("split it"));
     }
     let mut runs = Vec::with_capacity(count);
     for (model, of_model) in &models {
@@ -176,7 +179,7 @@ fn entries(
 ) -> Result<Vec<(String, Settings)>, Wrong> {
     let Some(part) = part.filter(|part| !part.table.is_empty()) else {
         let at = part.map_or(0, |part| part.at);
-        return wrong(at, format!("there is nothing in [{title}]: name at least one, as in `name = \"...\"`"));
+        return wrong(at, anyhow!("there is nothing in [{title}]").hint("name at least one, as in `name = \"...\"`"));
     };
     let mut all = Vec::new();
     for (name, value) in ordered(part.table) {
@@ -202,7 +205,8 @@ fn sets(part: &Part<'_>, known: &Command) -> Result<Vec<(Option<String>, Setting
     let mut all = Vec::new();
     for (name, value) in ordered(part.table) {
         let Some(table) = value.get_ref().as_table() else {
-            let why = format!("{} is a set of options: write {} = {{ ... }}", shown(name.get_ref()), name.get_ref());
+            let why = anyhow!("{} is a set of options", shown(name.get_ref()))
+                .hint(format!("write {} = {{ ... }}", name.get_ref()));
             return wrong(value.span().start, why);
         };
         let mut settings = Settings::new();
@@ -222,8 +226,8 @@ fn checked_name(name: &Spanned<DeString<'_>>) -> Result<String, Wrong> {
     if text.len() <= 100 && text.starts_with(|c: char| allowed(c) && c != '-') && text.chars().all(allowed) {
         return Ok(text.to_owned());
     }
-    let why =
-        format!("{} becomes part of a file's name: use letters, digits, `_` and `-`, and `-` not first", shown(text));
+    let why = anyhow!("{} becomes part of a file's name", shown(text))
+        .hint("use letters, digits, `_` and `-`, and `-` not first");
     wrong(name.span().start, why)
 }
 
@@ -247,14 +251,14 @@ fn add(settings: &mut Settings, table: &DeTable<'_>, known: &Command, also: &[&s
                 .filter(|known| name != CORPUS && similar(known) > 0.8);
             let meant = close.map_or_else(
                 || ": `headscope analyze --help` lists them".to_owned(),
-                |known| format!("; did you mean `{known}`?"),
+                |known| anyhow!("").hint_after("; ", format!("did you mean `{known}`?")),
             );
             return wrong(at, format!("there is no option {} of `headscope analyze`{meant}", shown(name)));
         };
         let values = match option.get_action() {
             ArgAction::SetTrue => match value.get_ref().as_bool() {
                 Some(on) => on.then(Vec::new),
-                None => return wrong(value.span().start, format!("`{name}` is a switch: write true or false")),
+                None => return wrong(value.span().start, anyhow!("`{name}` is a switch").hint("write true or false")),
             },
             action => Some(texts(name, value, matches!(action, ArgAction::Append))?),
         };

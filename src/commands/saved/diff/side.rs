@@ -53,7 +53,7 @@ pub fn read(options: &DiffOptions) -> Result<[Side; 2]> {
     ];
     for side in &sides {
         let measured = options.policy.ensure_measured(&side.circumstances.settings.protocol.studies);
-        measured.with_context(|| format!("cannot label `{}`", side.file))?;
+        measured.cannot("label", side.file)?;
     }
     Ok(sides)
 }

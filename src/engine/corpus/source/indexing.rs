@@ -31,7 +31,7 @@ pub fn write_index(inputs: &[Input], write: impl FnMut(&[u8]) -> Result<()>) -> 
 fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<Indexed> {
     let about = corpus.files.as_slice().iter().map(|file| {
         let only_once = || format!("`{}` can be read only once: an index is of files", file.path);
-        Ok((file.bytes.with_context(only_once)?, file.kind.compression != Compression::None))
+        Ok((file.bytes.with_context(only_once).about(&file.path)?, file.kind.compression != Compression::None))
     });
     let about: Vec<(u64, bool)> = about.collect::<Result<_>>()?;
     let mut records = Records::new(write)?;

@@ -5,9 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use sha2::{Digest, Sha256};
 
+use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
 use crate::system::files::input;
 use crate::system::files::input::LFS_POINTER;
@@ -92,13 +93,13 @@ impl ModelFile {
             self.read_at(&mut bytes, 0)?;
             Ok(bytes)
         };
-        read().with_context(|| format!("cannot read `{}`", self.path.display()))
+        read().cannot("read", self.path.display())
     }
 
     /// All of its text, without a byte order mark.
     /// Fails as [`bytes`](Self::bytes), or if it is not UTF-8.
     pub fn text(&self, most: u64) -> Result<String> {
-        let text = input::text(self.bytes(most)?).with_context(|| format!("cannot read `{}`", self.path.display()))?;
+        let text = input::text(self.bytes(most)?).cannot("read", self.path.display())?;
         Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
     }
 
@@ -132,9 +133,12 @@ impl ModelFile {
     /// Fails if somebody has.
     pub(in crate::model) fn ensure_unchanged(&self) -> Result<()> {
         let Content::OnDisk { file, opened } = &self.content else { return Ok(()) };
-        let now = file.metadata().with_context(|| format!("cannot read `{}`", self.path.display()))?;
+        let now = file.metadata().cannot("read", self.path.display())?;
         let same = now.len() == opened.len() && now.modified().ok() == opened.modified().ok();
-        ensure!(same, "`{}` was changed while it was read: run again when it is whole", self.path.display());
+        ensure!(
+            same,
+            anyhow!("`{}` was changed while it was read", self.path.display()).hint("run again when it is whole")
+        );
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Which of a model's files are needed.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 
 use super::file::ModelFile;
 use super::index;
@@ -8,6 +8,7 @@ use super::missing::{Missing, Place};
 use super::names::{self, CONFIG, LONGEST_CONFIG, LONGEST_INDEX, TOKENIZER, WEIGHTS};
 use super::store::{FileStore, ModelFiles, TokenizerFiles};
 use crate::model::families::Architecture;
+use crate::system::errors::Facts;
 
 /// Fetches the files of a model that are needed.
 ///
@@ -24,8 +25,7 @@ pub(in crate::model) fn gather(
         bail!(place.explain_missing(CONFIG, names));
     }
     let config = files.fetch(CONFIG, LONGEST_CONFIG)?;
-    let architecture = Architecture::parse(&config.text(LONGEST_CONFIG)?)
-        .with_context(|| format!("cannot use `{}`", config.path().display()))?;
+    let architecture = Architecture::parse(&config.text(LONGEST_CONFIG)?).cannot("use", config.path().display())?;
     let Some(tokenizer) = names::tokenizer(names) else {
         bail!(place.explain_missing(TOKENIZER, names));
     };

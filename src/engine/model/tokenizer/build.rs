@@ -17,6 +17,7 @@ use super::config::{Kind, TokenizerConfig, named};
 use super::each;
 use crate::model::files::ModelFile;
 use crate::model::files::names::{LONGEST_TOKENIZER, TOKENIZER_CONFIG};
+use crate::system::errors::Facts;
 
 /// A tokenizer that is in one file.
 ///
@@ -32,7 +33,10 @@ pub(super) fn whole(file: &ModelFile, settings: &TokenizerConfig) -> Result<Toke
     if let ModelWrapper::BPE(bpe) = tokenizer.get_model()
         && let Some(dropout) = bpe.dropout.filter(|dropout| *dropout > 0.0)
     {
-        bail!("tokenizer `{at}` has a BPE dropout of {dropout}: its tokens are drawn by lot; set it to null");
+        bail!(
+            anyhow!("tokenizer `{at}` has a BPE dropout of {dropout}: its tokens are drawn by lot")
+                .hint_after("; ", "set it to null")
+        );
     }
     let kind = settings.kind();
     if kind == Some(Kind::WordPiece)
@@ -79,8 +83,8 @@ pub(super) fn wordpiece(file: &ModelFile, settings: &TokenizerConfig) -> Result<
     let unknown = settings.special("unk_token", "[UNK]");
     ensure!(
         vocabulary.contains_key(&unknown),
-        "vocabulary `{}` has no token `{unknown}`, which stands for unknown words: is it whole?",
-        path.display(),
+        anyhow!("vocabulary `{}` has no token `{unknown}`, which stands for unknown words", path.display())
+            .hint("is it whole?")
     );
     let model = WordPiece::builder().vocab(vocabulary).unk_token(unknown).build().map_err(unusable)?;
     let mut tokenizer = Tokenizer::new(model);
@@ -105,8 +109,7 @@ pub(super) fn byte_level_bpe(
     let unusable = |error: tokenizers::Error| anyhow!("cannot use vocabulary {shown}: {error}");
     let ids: BTreeMap<String, u32> = serde_json::from_str(&vocabulary.text(LONGEST_TOKENIZER)?)
         .with_context(|| format!("cannot use vocabulary {shown}"))?;
-    let merges = merge_pairs(&merges.text(LONGEST_TOKENIZER)?)
-        .with_context(|| format!("cannot use merges `{}`", merges.path().display()))?;
+    let merges = merge_pairs(&merges.text(LONGEST_TOKENIZER)?).cannot("use merges", merges.path().display())?;
     let model =
         BPE::builder().vocab_and_merges(ids.into_iter().collect::<Vocab>(), merges).build().map_err(unusable)?;
     let mut tokenizer = Tokenizer::new(model);

@@ -12,6 +12,7 @@ use crate::model::files::names::{
     ADDED_TOKENS, LONGEST_CONFIG, LONGEST_TOKENIZER, SPECIAL_TOKENS, TOKENIZER, TOKENIZER_CONFIG,
 };
 use crate::model::files::{ModelFile, TokenizerFiles};
+use crate::system::errors::Facts;
 
 /// Settings of a tokenizer from the files beside its vocabulary.
 pub(super) struct TokenizerConfig {
@@ -47,8 +48,8 @@ impl TokenizerConfig {
                 }
             }
         }
-        let config: Map<String, Value> = serde_json::from_str(&config.text(LONGEST_CONFIG)?)
-            .with_context(|| format!("cannot use `{}`", config.path().display()))?;
+        let config: Map<String, Value> =
+            serde_json::from_str(&config.text(LONGEST_CONFIG)?).cannot("use", config.path().display())?;
         let text = |values: &Map<String, Value>, key: &str| values.get(key).and_then(Value::as_str).map(str::to_owned);
         let class = text(&values, "tokenizer_class").or_else(|| text(&config, "tokenizer_class"));
         let class = class.map(|class| class.strip_suffix("Fast").unwrap_or(&class).to_owned());
@@ -151,8 +152,7 @@ const KIND_OF_FAMILIES: [(&[&str], Kind); 2] = [
 ];
 
 fn read_json<T: DeserializeOwned>(file: &ModelFile) -> Result<T> {
-    serde_json::from_str(&file.text(LONGEST_TOKENIZER)?)
-        .with_context(|| format!("cannot use `{}`", file.path().display()))
+    serde_json::from_str(&file.text(LONGEST_TOKENIZER)?).cannot("use", file.path().display())
 }
 
 /// The keys under which special tokens are named.

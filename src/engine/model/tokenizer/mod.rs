@@ -19,6 +19,7 @@ use tokenizers::{EncodeInput, Encoding, InputSequence, ModelWrapper, Tokenizer, 
 use super::files::names::{BPE_MERGES, BPE_VOCABULARY, WORDPIECE_VOCABULARY};
 use super::files::{ModelFile, TokenizerFiles};
 use crate::system::contained::contained;
+use crate::system::errors::Facts;
 use config::{TokenizerConfig, named};
 
 /// A model's tokenizer, with its own padding and truncation switched off.
@@ -75,7 +76,7 @@ impl ModelTokenizer {
             loaded.encode_text("", true)?;
             Ok(loaded)
         };
-        contained(build).with_context(|| format!("cannot use tokenizer `{}`", path.display()))?
+        contained(build).cannot("use tokenizer", path.display())?
     }
 
     /// Encodes running text, with the special tokens around it if `special`.

@@ -12,12 +12,13 @@ mod zip;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use candle_core::{DType, Device, Tensor};
 
 use super::families::Family;
 use super::files::ModelFile;
 use super::files::names::is_pickle;
+use crate::system::errors::Facts;
 
 /// The files of a model's weights, of which all headers were read.
 pub struct Checkpoint {
@@ -104,7 +105,7 @@ impl Checkpoint {
         let mut checkpoint = Self { files: Vec::new(), tensors: HashMap::new(), family, expanded: 0 };
         for file in files {
             let path = file.path().to_owned();
-            checkpoint.add(file).with_context(|| format!("cannot read weights from `{}`", path.display()))?;
+            checkpoint.add(file).cannot("read weights from", path.display())?;
         }
         Ok(checkpoint)
     }
@@ -148,13 +149,7 @@ impl Checkpoint {
         let path = file.path();
         let at = || format!("tensor {found} of `{}`", path.display());
         ensure!(stored.shape == shape, "{} has shape {:?}: config.json implies {shape:?}", at(), stored.shape);
-        ensure!(
-            stored.expanded() == 0 || self.expanded <= MOST_EXPANDED,
-            "{} has values that lie in the same place, and all such tensors together {} more than there are in the file: \
-             more than {MOST_EXPANDED} are not read; save it again, with .contiguous()",
-            at(),
-            self.expanded,
-        );
+        ensure!(stored.expanded() == 0 || self.expanded <= MOST_EXPANDED, anyhow!("{} has values that lie in the same place, and all such tensors together {} more than there are in the file: more than {MOST_EXPANDED} are not read", at(), self.expanded).hint_after("; ", "save it again, with .contiguous()"));
         let values = stored.read(file).with_context(at)?;
         // In chunks, for the compiler to check several values at once.
         let damaged = values.chunks(1 << 12).position(|chunk| !chunk.iter().fold(true, |fine, x| fine & x.is_finite()));

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use super::pickle::Unusual;
 use super::{StoredTensor, ValueType, pickle, zip};
 use crate::model::files::ModelFile;
+use crate::system::errors::Facts;
 
 /// A state dict takes about 200 bytes for each tensor; a thousand layers of sixteen tensors each, 4 MB.
 const LARGEST_PICKLE: u64 = 1 << 23;
@@ -35,10 +36,12 @@ pub(super) fn with_way_out(problem: &anyhow::Error, path: &Path) -> anyhow::Erro
             ("you trust it", vec![format!("torch.save({}, {path:?})", load("True", &part))])
         }
     };
-    anyhow!(
-        "{problem:#}. If the file is whole and {trust}, make one of it that can be read, in Python:\n  \
-         import torch\n  {}",
-        lines.join("\n  "),
+    anyhow!("{problem:#}").hint_after(
+        ". ",
+        format!(
+            "If the file is whole and {trust}, make one of it that can be read, in Python:\n  import torch\n  {}",
+            lines.join("\n  ")
+        ),
     )
 }
 

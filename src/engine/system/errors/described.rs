@@ -3,8 +3,8 @@
 use anyhow::Error;
 use serde::Serialize;
 
-use super::facts;
 use super::class::Class;
+use super::facts;
 use crate::system::terminal::{say, say_error};
 
 /// How errors are printed.

@@ -4,8 +4,7 @@
 
 use std::error::Error as StdError;
 use std::fmt::{self, Display};
-use std::io;
-use std::iter::successors;
+use std::{io, iter};
 
 use anyhow::Error;
 
@@ -20,11 +19,13 @@ enum Known {
         file: Option<String>,
         line: Option<u64>,
     },
-    /// The way out, which ends the message, and what stands between.
+    /// The way out, and what stands before it where it is put at the end.
     Hint {
-        after: &'static str,
+        after: Option<&'static str>,
         hint: String,
     },
+    /// Its whole message in other words.
+    Words(String),
 }
 
 /// An error with a fact about it. It reads as the error does, and a way out comes last.
@@ -37,7 +38,8 @@ struct Stated {
 impl Display for Stated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.known {
-            Known::Hint { after, hint } => write!(f, "{:#}{after}{hint}", self.error),
+            Known::Hint { after: Some(after), hint } => write!(f, "{:#}{after}{hint}", self.error),
+            Known::Words(words) => f.write_str(words),
             _ => write!(f, "{}", self.error),
         }
     }
@@ -45,24 +47,27 @@ impl Display for Stated {
 
 impl StdError for Stated {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        // Before a way out stands the whole message, its causes included.
-        if matches!(self.known, Known::Hint { .. }) { None } else { self.error.source() }
+        match self.known {
+            // The whole message is in the words, its causes included.
+            Known::Hint { after: Some(_), .. } | Known::Words(_) => None,
+            _ => self.error.source(),
+        }
     }
 }
 
 /// An error and its causes, from the outermost.
 pub fn causes(error: &Error) -> impl Iterator<Item = &(dyn StdError + 'static)> {
-    fn next<'a>(cause: &&'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 'static)> {
-        if let Some(stated) = cause.downcast_ref::<Stated>() {
-            return Some(stated.error.as_ref());
-        }
+    let mut next: Option<&(dyn StdError + 'static)> = Some(error.as_ref());
+    iter::from_fn(move || {
+        let cause = next?;
         // An error of reading or writing passes over the one that it was made of.
-        match cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
-            Some(inner) => Some(inner),
-            None => cause.source(),
-        }
-    }
-    successors(Some(error.as_ref()), next)
+        let within = || Some(cause.downcast_ref::<io::Error>()?.get_ref()? as &(dyn StdError + 'static));
+        next = match cause.downcast_ref::<Stated>() {
+            Some(stated) => Some(stated.error.as_ref()),
+            None => within().or_else(|| cause.source()),
+        };
+        Some(cause)
+    })
 }
 
 /// The facts about an error, from the outermost.
@@ -96,7 +101,7 @@ pub(super) fn place(error: &Error) -> (Option<&str>, Option<u64>) {
 /// The way out of an error, with what was added to it.
 pub(super) fn hint(error: &Error) -> Option<String> {
     let hints = known(error).filter_map(|fact| match fact {
-        Known::Hint { after, hint } => Some((*after, hint.clone())),
+        Known::Hint { after, hint } => Some((after.unwrap_or("; "), hint.clone())),
         _ => None,
     });
     hints.reduce(|(joint, rest), (after, hint)| (after, hint + joint + &rest)).map(|(_, hint)| hint)
@@ -138,14 +143,35 @@ pub trait Facts: Sized {
         self.told(|error| error.context(format!("cannot {what} `{file}`")).about(file))
     }
 
+    /// Puts its whole message in other words. What is known about it stays.
+    fn reworded(self, words: impl FnOnce(String) -> String) -> Self::Told {
+        self.told(|error| {
+            let words = words(format!("{error:#}"));
+            stated(error, Known::Words(words))
+        })
+    }
+
     /// Puts the way out at its end, after a colon.
     fn hint(self, hint: impl Display) -> Self::Told {
         self.hint_after(": ", hint)
     }
 
+    /// Asks at its end whether a name like the given one was meant, if there is one.
+    fn did_you_mean(self, name: Option<impl Display>) -> Self::Told {
+        self.told(|error| match name {
+            Some(name) => error.hint_after("; ", format!("did you mean `{name}`?")),
+            None => error,
+        })
+    }
+
     /// Puts the way out at its end, `after` these characters.
     fn hint_after(self, after: &'static str, hint: impl Display) -> Self::Told {
-        self.told(|error| stated(error, Known::Hint { after, hint: hint.to_string() }))
+        self.told(|error| stated(error, Known::Hint { after: Some(after), hint: hint.to_string() }))
+    }
+
+    /// Says which of its words are the way out, where they do not end it.
+    fn hinted(self, hint: impl Display) -> Self::Told {
+        self.told(|error| stated(error, Known::Hint { after: None, hint: hint.to_string() }))
     }
 }
 
