@@ -27,9 +27,11 @@ use crate::system::errors::{Class, Facts};
 /// The threshold that `--min-count` sets.
 const MIN_COUNT: &str = "syntactic_min_count";
 
-/// Why a study that must know the whole corpus beforehand is left out, and the way out.
-pub const ONLY_ONCE: &str = "it must count the tokens of the corpus beforehand, which can be read only once: name a file, or \
-    give --counts FILE, which `headscope counts` writes";
+/// Why a study that must know the whole corpus beforehand is left out.
+pub const ONLY_ONCE: &str = "it must count the tokens of the corpus beforehand, which can be read only once";
+
+/// The way out where it is.
+pub const GIVE_COUNTS: &str = "name a file, or give --counts FILE, which `headscope counts` writes";
 
 /// `headscope analyze`
 #[derive(Clone)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -78,8 +78,7 @@ impl Inputs {
             tokenizer_sha256: hashes.tokenizer.clone(),
         };
         let digest = |(option, path): (&&'static str, &std::path::PathBuf)| {
-            let bytes =
-                input::read(path, LONGEST).with_context(|| format!("cannot read --{option} `{}`", path.display()));
+            let bytes = input::read(path, LONGEST).cannot(&format!("read --{option}"), path.display());
             Ok(((*option).to_owned(), hex(&Sha256::digest(bytes.class(Class::Input)?))))
         };
         let files = run.files.iter().map(digest).collect::<Result<_>>()?;
@@ -127,11 +126,9 @@ impl Corpora {
         }
         if let Some(once) = options.corpus.iter().find(|input| !input.can_be_read_again()) {
             let shown = once.path().map(|path| path.display().to_string()).unwrap_or_default();
-            return Err(anyhow!(
-                "corpus `{shown}` can be read only once, and here it is read to see whether it has changed"
-            )
-            .hint("name a file"))
-            .class(Class::Usage);
+            let error =
+                anyhow!("corpus `{shown}` can be read only once, and here it is read to see whether it has changed");
+            return Err(error.about(shown).hint("name a file").class(Class::Usage));
         }
         let identity = CorpusInputs::from(&observe::open(options)?.into_identity()?);
         self.0.push((options.corpus.clone(), identity.clone()));

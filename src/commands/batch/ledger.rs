@@ -116,7 +116,7 @@ impl Entry {
         let digest = |path: &PathBuf| {
             let digest = output::earlier_sha256(path);
             let digest = digest.with_context(|| format!("`{}` was written, and is gone", path.display()));
-            Ok((file_name(path), digest.class(Class::Output)?))
+            Ok((file_name(path), digest.about(path.display()).class(Class::Output)?))
         };
         Ok(Self { inputs, reports: reports.iter().map(digest).collect::<Result<_>>()?, found })
     }
@@ -201,11 +201,14 @@ fn read(path: &Path) -> Result<Known> {
     let text = output::earlier(path, LONGEST).cannot("read", &shown)?;
     let Some(text) = text else { return Ok(Known::default()) };
     let file: File = serde_json::from_str(&text).map_err(|error| {
-        let (line, problem) = (error.line(), problem_in_line(&error));
-        anyhow!("{shown}:{line}: this is not what `headscope batch` writes ({problem}): {way_out}")
+        let problem = anyhow!("this is not what `headscope batch` writes ({})", problem_in_line(&error));
+        problem.hint(way_out).at(&shown, error.line() as u64)
     })?;
     match file.schema_version {
         SCHEMA_VERSION => Ok(file.known),
-        other => Err(anyhow!("{shown}: its schema_version is {other}, this program reads {SCHEMA_VERSION}: {way_out}")),
+        other => {
+            let error = anyhow!("{shown}: its schema_version is {other}, this program reads {SCHEMA_VERSION}");
+            Err(error.about(shown).hint(way_out))
+        }
     }
 }

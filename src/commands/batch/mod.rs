@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Error, Result, anyhow, ensure};
+use anyhow::{Error, Result, anyhow, ensure};
 
 use super::cli::table::{self, Run};
 use super::options::{BatchOptions, Outcome, ReportOptions};
@@ -125,7 +125,7 @@ impl Batch<'_> {
                 return runs.iter().try_for_each(|run| self.would(run, "its model is not in the cache of the Hub yet"));
             }
             Err(error) => {
-                self.fail(runs, &error);
+                self.fail(runs, error);
                 return Ok(());
             }
         };
@@ -137,7 +137,7 @@ impl Batch<'_> {
                     Some(reason) if dry => self.would(run, &reason)?,
                     Some(_) => pending.push(Pending { run, inputs }),
                 },
-                Err(error) => self.fail(&[run], &error),
+                Err(error) => self.fail(&[run], error),
             }
             if self.stops() {
                 return Ok(());
@@ -153,7 +153,7 @@ impl Batch<'_> {
                     for Pending { run, inputs } in pending {
                         match self.run(run, &loaded, inputs) {
                             Ok(says) => self.done(run, Status::Done, &says)?,
-                            Err(error) => self.fail(&[run], &error),
+                            Err(error) => self.fail(&[run], error),
                         }
                         if self.stops() {
                             break;
@@ -161,7 +161,7 @@ impl Batch<'_> {
                     }
                     return Ok(());
                 }
-                Err(error) => self.fail(&[pending.remove(first).run], &error),
+                Err(error) => self.fail(&[pending.remove(first).run], error),
             }
             if self.stops() {
                 break;
@@ -209,12 +209,12 @@ impl Batch<'_> {
         if self.options.quiet { Ok(()) } else { print(&format!("{}: {}\n", run.name, printable(says))) }
     }
 
-    fn fail(&mut self, runs: &[&Run], error: &Error) {
-        let class = Class::of(error);
+    fn fail(&mut self, runs: &[&Run], error: Error) {
+        let class = Class::of(&error);
         let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
         let message = format!("{error:#}");
         let shown = if names.len() == 1 { names[0].to_owned() } else { format!("runs {}", names.join(", ")) };
-        self.options.errors.say(&classed(anyhow!("{shown}: {message}"), class));
+        self.options.errors.say(&error.context(shown));
         for name in names {
             self.statuses.insert(name.to_owned(), Status::Failed(message.clone()));
             self.failed.push((name.to_owned(), class));
@@ -245,7 +245,7 @@ impl Batch<'_> {
         let class = if self.failed.iter().all(|(_, class)| class == first) { *first } else { Class::Other };
         let names: Vec<&str> = self.failed.iter().map(|(name, _)| name.as_str()).collect();
         let (failed, all) = (names.len(), rows.len());
-        Err(classed(anyhow!("{failed} of {} failed: {}", counted(all, "run"), names.join(", ")), class))
+        Err(anyhow!("{failed} of {} failed: {}", counted(all, "run"), names.join(", ")).class(class))
     }
 }
 

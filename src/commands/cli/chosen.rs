@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use anyhow::{Error, anyhow};
+
 use super::arguments::{ControlArgument, RemovalArgument};
 use super::errors::Usage;
-use crate::commands::options::ONLY_ONCE;
+use crate::commands::options::{GIVE_COUNTS, ONLY_ONCE};
 use crate::corpus::Input;
 use crate::evaluation::presets::{PRESETS, Preset};
 use crate::passes::ablation::{Ablation, Choice, Replacement};
@@ -13,6 +15,7 @@ use crate::passes::pass::{Pass, Portion};
 use crate::studies::registry;
 use crate::studies::registry::STUDIES;
 use crate::study::{Counts, Study};
+use crate::system::errors::Facts;
 
 /// The presets of these names, each once; clap has checked the names. Of those that have no labels but their own there can be
 /// one.
@@ -22,6 +25,7 @@ pub(super) fn presets(names: &[String]) -> Result<Vec<&'static Preset>, Usage> {
     match alone[..] {
         [one, other, ..] => {
             Err(anyhow!("--preset {one} and --preset {other}: each gives its own labels and no others")
+                .of_option("preset")
                 .hint("give one of them"))
         }
         _ => Ok(presets),
@@ -38,7 +42,7 @@ pub(super) fn studies(
     may_join: bool,
 ) -> Result<Vec<&'static dyn Study>, Usage> {
     if let Some(both) = with.iter().find(|name| without.contains(name)) {
-        return Err(format!("--with {both} and --without {both}: which of them?"));
+        return Err(anyhow!("--with {both} and --without {both}: which of them?").of_option("with"));
     }
     let presets = presets(presets_named)?;
     let by_preset = |name: &str| presets.iter().any(|preset| preset.studies.contains(&name));
@@ -51,7 +55,8 @@ pub(super) fn studies(
     let runs = |study: &dyn Study| wanted(study) && !named(study, without);
     for study in STUDIES.iter().filter(|study| runs(**study)) {
         if let Some(needed) = study.builds_on().iter().find(|needed| without.iter().any(|name| name == *needed)) {
-            return Err(format!("--without {needed}: the study {} asks about what it finds", study.card().name));
+            let asks = study.card().name;
+            return Err(anyhow!("--without {needed}: the study {asks} asks about what it finds").of_option("without"));
         }
     }
     let is_needed =
@@ -80,7 +85,7 @@ pub(super) fn can_count(
     }
     let (left_out, kept): (Vec<_>, Vec<_>) = studies.into_iter().partition(|study| study.counts() == Counts::Needed);
     match left_out.iter().map(|study| study.card().name).find(|name| with.iter().any(|wanted| wanted == name)) {
-        Some(name) => Err(format!("--with {name}: {ONLY_ONCE}")),
+        Some(name) => Err(anyhow!("--with {name}: {ONLY_ONCE}").of_option("with").hint(GIVE_COUNTS)),
         None => Ok((kept, left_out)),
     }
 }
@@ -98,21 +103,25 @@ pub(super) fn ablation(
 ) -> Result<Option<Ablation>, Usage> {
     if effect_of.is_some() {
         if !studies.iter().any(|study| study.card().name == EFFECT) {
-            return Err(
-                anyhow!("--effect-of is about the study {EFFECT}").hint(format!("give --with {EFFECT} as well"))
-            );
+            return Err(anyhow!("--effect-of is about the study {EFFECT}")
+                .of_option("effect-of")
+                .hint(format!("give --with {EFFECT} as well")));
         }
         if let Some(study) = studies.iter().find(|study| study.builds_on().contains(&EFFECT)) {
-            return Err(format!("--effect-of: the study {} asks about the effect of every head", study.card().name));
+            let asks = study.card().name;
+            return Err(
+                anyhow!("--effect-of: the study {asks} asks about the effect of every head").of_option("effect-of")
+            );
         }
     }
     let removes = |study: &dyn Study| study.passes().iter().any(|pass| pass.portion != Portion::All);
     if !studies.iter().any(|study| removes(*study)) {
-        let given = [("--removal", removal.is_some()), ("--phases", phases.is_some()), ("--sample", sample.is_some())];
+        let given = [("removal", removal.is_some()), ("phases", phases.is_some()), ("sample", sample.is_some())];
         let names = STUDIES.iter().filter(|study| removes(**study)).map(|study| study.card().name);
         let names = names.collect::<Vec<_>>().join(", ");
         return match given.into_iter().find(|(_, given)| *given) {
-            Some((option, _)) => Err(anyhow!("{option} is about heads that are removed or cut")
+            Some((option, _)) => Err(anyhow!("--{option} is about heads that are removed or cut")
+                .of_option(option)
                 .hint(format!("give --with {names}, or several of these"))),
             None => Ok(None),
         };
@@ -145,13 +154,17 @@ pub(super) fn probes(studies: &[&'static dyn Study], named: Vec<String>) -> Resu
         }
     }
     if let Some(always) = probes.iter().find(|name| ["upos", "relation"].contains(&name.as_str())) {
-        return Err(format!("--probe {always}: that is probed for in any case"));
+        return Err(anyhow!("--probe {always}: that is probed for in any case").of_option("probe"));
     }
     if probes.len() > MOST_PROBES {
-        return Err(format!("--probe is given for {} columns: {MOST_PROBES} can be probed for at once", probes.len()));
+        let count = probes.len();
+        let error = anyhow!("--probe is given for {count} columns: {MOST_PROBES} can be probed for at once");
+        return Err(error.of_option("probe"));
     }
     if let Some(name) = probes.first().filter(|_| studies.iter().all(|study| study.card().name != PROBES)) {
-        return Err(anyhow!("--probe {name} is about the study {PROBES}").hint(format!("give --with {PROBES} as well")));
+        return Err(anyhow!("--probe {name} is about the study {PROBES}")
+            .of_option("probe")
+            .hint(format!("give --with {PROBES} as well")));
     }
     Ok(probes)
 }
@@ -165,13 +178,17 @@ pub(super) fn refuse_reading_again(
     let Some(once) = corpus.iter().find(|input| !input.can_be_read_again()) else { return Ok(()) };
     let more = studies.iter().filter(|study| study.passes() != [Pass::PLAIN]);
     let mut readers: Vec<String> = more.map(|study| format!("the study {}", study.card().name)).collect();
-    readers.extend(others.into_iter().filter(|(_, given)| *given).map(|(option, _)| option.to_owned()));
+    let others: Vec<&str> = others.into_iter().filter(|(_, given)| *given).map(|(option, _)| option).collect();
+    readers.extend(others.iter().map(|option| format!("--{option}")));
     if readers.is_empty() {
         return Ok(());
     }
     let shown = once.path().map_or("standard input".to_owned(), |path| format!("`{}`", path.display()));
     let readers = readers.join(" and ");
-    Err(anyhow!("the corpus is read again for {readers}, and {shown} can be read only once").hint("name a file"))
+    let error =
+        anyhow!("the corpus is read again for {readers}, and {shown} can be read only once").hint("name a file");
+    let error = if let Some(path) = once.path() { error.about(path.display()) } else { error };
+    Err(others.into_iter().rev().fold(error, Error::of_option))
 }
 
 /// Refuses presets that only measure more where nothing is measured; `instead` takes them.

@@ -20,6 +20,8 @@ use anstream::ColorChoice;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
+use anyhow::anyhow;
+
 use super::saved::diff::outcome;
 use crate::commands::explain;
 use crate::commands::files::File;
@@ -37,6 +39,7 @@ use crate::report;
 use crate::sequences::shard::Shard;
 use crate::study::Study;
 use crate::study::metrics::number::Part;
+use crate::system::errors::Facts;
 use crate::system::parallel::all_cores;
 
 use arguments::{
@@ -45,10 +48,10 @@ use arguments::{
     SchemaArguments, ShowArguments, SummaryArgument,
 };
 
-use checks::{heads, lower_extension, refuse_other_than_pages, refuse_overlap};
+use checks::{heads, lower_extension, refuse_other_than_pages, refuse_overlap, unfit};
 use chosen::{ablation, can_count, controls, presets, probes, refuse_reading_again, refuse_studies, studies};
 pub use errors::error_format;
-use errors::{Usage, refuse};
+use errors::{Usage, refuse, refuse_usage};
 use inputs::CorpusArguments;
 
 /// A command with its options, validated.
@@ -116,12 +119,7 @@ pub fn parse() -> Command {
             ("man", arguments.files(Arguments::command()).map(|(folder, files)| Command::Write(folder, files)))
         }
     };
-    command.unwrap_or_else(|usage| {
-        let mut root = Arguments::command();
-        root.build();
-        let subcommand = root.find_subcommand_mut(name).expect("a subcommand by its own name");
-        refuse(&subcommand.error(ErrorKind::ValueValidation, usage), &Arguments::command())
-    })
+    command.unwrap_or_else(|usage| refuse_usage(usage, name))
 }
 
 /// Whether the arguments of this process ask for a verbose version.
@@ -135,21 +133,23 @@ impl AnalyzeArguments {
         let is_first_run = self.corpora.corpus.is_empty();
         let corpus = self.corpora.validate()?;
         if self.truncate && !corpus.iter().any(Input::may_have_text) {
-            return Err("--truncate is for plain text: a sentence without its end has another tree".to_owned());
+            return Err(anyhow!("--truncate is for plain text: a sentence without its end has another tree")
+                .of_option("truncate"));
         }
         refuse_overlap(&self.report.outputs, &corpus)?;
         // What follows the others runs over all of the corpus, and removes heads that may not be chosen.
         let may_join = self.shard.is_none() && self.resume.is_none() && self.effect_of.is_none();
         let studies = studies(is_first_run, &self.presets, &self.with, &self.without, may_join)?;
         let (studies, left_out) = can_count(&corpus, studies, &self.with, self.counts.is_some())?;
-        let others = [("--control", !self.controls.is_empty()), ("--resume", self.resume.is_some())];
+        let others = [("control", !self.controls.is_empty()), ("resume", self.resume.is_some())];
         refuse_reading_again(&corpus, &studies, others)?;
         let ablation = ablation(&studies, self.removal, self.phases, self.sample, self.effect_of)?;
         let probes = probes(&studies, self.probes)?;
         let (run_info, threads) = (!self.report.no_run_info, self.report.threads());
         let controls = controls(&self.controls, self.control_seeds);
         if let Some(after) = self.after.as_ref().filter(|_| !follow(&studies)) {
-            return Err(format!("--after {}: no study of this run looks at the corpus twice", after.display()));
+            return Err(anyhow!("--after {}: no study of this run looks at the corpus twice", after.display())
+                .about(after.display()));
         }
         let outcome = match self.shard {
             None => Outcome::Report { wanted: self.report.validate(&self.presets)?, parts: self.resume },
@@ -230,8 +230,10 @@ impl ReportArguments {
 
     /// The outcome of a shard: it has no labels yet, so options of labels are refused, unless it is run after what gives some.
     fn validate_partial(self, shard: Shard, after: Option<PathBuf>, named: &[String]) -> Result<Outcome, Usage> {
-        let wanted = anyhow!("--shard {shard} writes a partial")
-            .hint(format!("give one -o FILE.{} or -o FOLDER/", partial::EXTENSION));
+        let wanted = || {
+            let way_out = format!("give one -o FILE.{} or -o FOLDER/", partial::EXTENSION);
+            anyhow!("--shard {shard} writes a partial").hint(way_out)
+        };
         // One that measures more is about that here; its labels are given where all are.
         let preset = presets(named)?.into_iter().find(|preset| preset.is_policy() && preset.studies.is_empty());
         if let Some(option) = self.of_labels(preset).filter(|_| after.is_none()) {
@@ -239,10 +241,10 @@ impl ReportArguments {
                 anyhow!("{option} is about labels, and a shard has none yet").hint("give it to headscope merge")
             );
         }
-        let [path] = <[PathBuf; 1]>::try_from(self.outputs).map_err(|_| wanted.clone())?;
+        let [path] = <[PathBuf; 1]>::try_from(self.outputs).map_err(|_| wanted())?;
         let of_folder = shard::in_folder(&path, shard, after.is_some());
         if of_folder.is_none() && lower_extension(&path) != partial::EXTENSION {
-            return Err(format!("`{}` is no partial: {wanted}", path.display()));
+            return Err(wanted().context(format!("`{}` is no partial", path.display())).about(path.display()));
         }
         let (in_folder, path) = (of_folder.is_some(), of_folder.unwrap_or(path));
         let policy = PolicyOptions { presets: presets(named)?, file: self.policy, min_count: self.min_count };
@@ -268,7 +270,7 @@ impl MergeArguments {
                 Merged::Partial(path.clone())
             }
             outputs if outputs.iter().any(is_partial) => {
-                return Err(format!("a partial (.{}) is the one output of a merge that writes it", partial::EXTENSION));
+                return Err(anyhow!("a partial (.{}) is the one output of a merge that writes it", partial::EXTENSION));
             }
             _ => Merged::Report(self.report.validate(&self.presets)?),
         };
@@ -307,7 +309,7 @@ impl ExportArguments {
     fn validate(self) -> Result<ExportOptions, Usage> {
         refuse_overlap(&self.outputs, &[])?;
         let figure = |name| match self.outputs.iter().find(|path| lower_extension(path) != "svg") {
-            Some(other) => Err(anyhow!("cannot draw `{}`", other.display()).hint("name a file .svg")),
+            Some(other) => Err(unfit("draw", other, "name a file .svg")),
             None => Ok::<_, Usage>(Exported::Figure(name, self.outputs.clone())),
         };
         let table = |name| -> Result<Exported, Usage> {
@@ -316,11 +318,10 @@ impl ExportArguments {
                 Some((_, writer)) => Ok((path.clone(), *writer)),
                 None if lower_extension(path) == "parquet" => {
                     Err(anyhow!("`{}`: this headscope was built without Parquet", path.display())
+                        .about(path.display())
                         .hint("build it with `--features parquet`, or write .csv"))
                 }
-                None => {
-                    Err(anyhow!("cannot write a table as `{}`", path.display()).hint("name a file .csv or .parquet"))
-                }
+                None => Err(unfit("write a table as", path, "name a file .csv or .parquet")),
             };
             Ok(Exported::Table(name, self.outputs.iter().map(writer).collect::<Result<_, Usage>>()?))
         };
@@ -334,7 +335,7 @@ impl ExportArguments {
             (None, None) => Exported::Report(targets(&self.outputs)?),
         };
         if self.reports.len() > 1 && !matches!(wanted, Exported::SideBySide(_)) {
-            return Err("a figure or a table is of one report".to_owned());
+            return Err(anyhow!("a figure or a table is of one report"));
         }
         Ok(ExportOptions { reports: self.reports, wanted })
     }
@@ -353,7 +354,7 @@ impl DiffArguments {
             return Err(anyhow!("--rate {rate} is no rate of false discoveries").hint("give a number between 0 and 1"));
         }
         if a == Path::new("-") && a == b {
-            return Err("standard input can be one of the reports, not both".to_owned());
+            return Err(anyhow!("standard input can be one of the reports, not both"));
         }
         refuse_studies(&named, "headscope analyze")?;
         let part = |part| match part {
@@ -379,7 +380,7 @@ impl IndexArguments {
     fn validate(self) -> Result<IndexOptions, Usage> {
         let corpus = CorpusArguments { corpus: self.corpus, format: self.format }.validate()?;
         if let Some(Input::Stdin(_)) = corpus.iter().find(|input| !input.can_be_read_again()) {
-            return Err("standard input can be read only once: an index is of files".to_owned());
+            return Err(anyhow!("standard input can be read only once: an index is of files"));
         }
         refuse_overlap(std::slice::from_ref(&self.output), &corpus)?;
         Ok(IndexOptions { corpus, output: self.output })
@@ -413,11 +414,14 @@ fn target(path: &Path) -> Result<Target, Usage> {
     if extension == partial::EXTENSION {
         let shown = path.display();
         return Err(anyhow!("`{shown}` would be a partial")
+            .about(shown)
             .hint(format!("give --shard I/N to `headscope analyze`, or use {}", all())));
     }
     let known = Writer::ALL.iter().find(|(known, _)| *known == extension);
     let known = known.ok_or_else(|| {
-        anyhow!("cannot tell the format of output `{}` by its extension", path.display()).hint(format!("use {}", all()))
+        let shown = path.display();
+        let unknown = anyhow!("cannot tell the format of output `{shown}` by its extension");
+        unknown.about(shown).hint(format!("use {}", all()))
     })?;
     Ok(Target::File(path.to_owned(), known.1))
 }

@@ -5,13 +5,16 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::checks::{heads, lower_extension, refuse_overlap};
+use anyhow::anyhow;
+
+use super::checks::{heads, lower_extension, refuse_overlap, unfit};
 use super::errors::Usage;
 use super::inputs::{CorpusArguments, FromTokenArgument, NetworkArguments};
 use super::numbers;
 use super::statuses::{RUNNING, help};
 use crate::commands::options::{Drawing, HeadChoice, MapsOptions, SentenceChoice, ViewOptions};
 use crate::model::grid::HeadPlace;
+use crate::system::errors::Facts;
 
 /// Texts, or sentences of a corpus.
 #[derive(Args)]
@@ -110,7 +113,7 @@ impl ViewArguments {
         let drawing = |path: &PathBuf| match lower_extension(path).as_str() {
             "svg" => Ok((path.clone(), Drawing::Svg)),
             "html" => Ok((path.clone(), Drawing::Html)),
-            _ => Err(format!("`{}`: attention is drawn as .svg or .html", path.display())),
+            _ => Err(anyhow!("`{}`: attention is drawn as .svg or .html", path.display()).about(path.display())),
         };
         Ok(ViewOptions {
             model,
@@ -182,7 +185,7 @@ impl MapsArguments {
         let model = self.network.model(self.model.as_deref())?;
         let sentences = self.wanted.choice(None, self.limit)?;
         if lower_extension(&self.output) != "safetensors" {
-            return Err(anyhow!("cannot write maps as `{}`", self.output.display()).hint("name a file .safetensors"));
+            return Err(unfit("write maps as", &self.output, "name a file .safetensors"));
         }
         refuse_corpus(std::slice::from_ref(&self.output), &sentences)?;
         let max_tokens = self.max_tokens.map(|tokens| tokens as usize);

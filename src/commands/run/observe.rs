@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-use crate::commands::options::{AnalyzeOptions, ONLY_ONCE, Outcome};
+use crate::commands::options::{AnalyzeOptions, GIVE_COUNTS, ONLY_ONCE, Outcome};
 use crate::corpus::{Corpus, CorpusIdentity, Index, Input};
 use crate::evaluation::plan;
 use crate::evaluation::plan::Plan;
@@ -303,7 +303,7 @@ struct Known {
 /// Counts the tokens of the corpus, or reads the file of counts.
 fn known(options: &AnalyzeOptions, model: &Model, max_tokens: usize) -> Result<Known> {
     for study in &options.left_out {
-        say(&format!("the study {} is left out: {ONLY_ONCE}", study.card().name));
+        say(&format!("the study {} is left out: {ONLY_ONCE}: {GIVE_COUNTS}", study.card().name));
     }
     // What stands for replaced words is drawn by how often each token is there.
     let replaces = model.objective == Some(Objective::ReplacedTokens) && predicting(options).is_some();
@@ -316,7 +316,10 @@ fn known(options: &AnalyzeOptions, model: &Model, max_tokens: usize) -> Result<K
     }
     if !options.corpus.iter().all(Input::can_be_read_again) {
         for study in options.studies.iter().filter(|study| study.counts() == Counts::Useful) {
-            say(&format!("the study {} does without how common tokens are: {ONLY_ONCE}", study.card().name));
+            say(&format!(
+                "the study {} does without how common tokens are: {ONLY_ONCE}: {GIVE_COUNTS}",
+                study.card().name
+            ));
         }
         return Ok(Known::default());
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::passes::observation::Stage;
 use crate::passes::observation::identity::Identity;

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::commands::options::RelabelOptions;
 use crate::commands::run::outputs;
 use crate::export::{Target, json, summary};
 use crate::report::{HeadReport, Report};
 use crate::system::counted::{counted, plural};
+use crate::system::errors::Facts;
 use crate::system::terminal::{print, printable};
 
 /// Labels the heads of a saved report by another policy, says what changes, and writes the new report.

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
+use crate::commands::explain::unknown;
 use crate::commands::options::{ShowOptions, Shown};
 use crate::evaluation::presets::Preset;
 use crate::export::{card, json, summary};
@@ -103,9 +104,7 @@ fn having<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a HeadReport, &'a
     if found.is_empty() {
         let name = shortened(&name.escape_debug().to_string());
         if registry::find(&name).is_none() {
-            let hint = registry::closest(&name).map(|known| format!("; did you mean `{known}`?"));
-            let hint = hint.unwrap_or_else(|| ": `headscope explain` lists all".to_owned());
-            return Err(anyhow!("there is no label `{name}`{hint}")).class(Class::Usage);
+            return Err(unknown(anyhow!("there is no label `{name}`"), &name)).class(Class::Usage);
         }
         bail!("no head has the label `{name}` in this report");
     }

@@ -6,7 +6,7 @@ pub mod view;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 
 use super::options::{HeadChoice, SentenceChoice};
 use crate::corpus::{Content, Corpus, Sentence};
@@ -119,7 +119,8 @@ pub fn chosen(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> R
                 match encoder.encode(Sentence { index: index as u64, ..sentence })? {
                     Tokenized::Sequence(sequence) => Ok(Chosen { sequence: *sequence, id: None }),
                     Tokenized::Skipped(reason) => {
-                        bail!("a text {} cannot go through the model{}", reason.describe(), reason.way_out())
+                        let error = anyhow!("a text {} cannot go through the model", reason.describe());
+                        Err(reason.with_way_out(error))
                     }
                 }
             };
@@ -159,8 +160,8 @@ fn of_corpus(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Re
                 }
             }
             Tokenized::Skipped(reason) if named => {
-                let (which, way_out) = (reason.describe(), reason.way_out());
-                bail!("{origin}: sentence {index}, one {which}, cannot go through the model{way_out}")
+                let error = anyhow!("sentence {index}, one {}, cannot go through the model", reason.describe());
+                return Err(reason.with_way_out(error).at(&origin.path, origin.line));
             }
             Tokenized::Skipped(reason) if named_skips < NAMED_SKIPS => {
                 named_skips += 1;

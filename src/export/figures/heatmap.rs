@@ -7,6 +7,7 @@ use crate::export::palette::{Hue, Ink, STEPS, step};
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, TEXT};
 use crate::report::Report;
 use crate::studies::registry;
+use crate::system::errors::Facts;
 
 const WIDTH: f64 = 52.0;
 const HEIGHT: f64 = 28.0;

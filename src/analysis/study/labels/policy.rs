@@ -5,7 +5,7 @@
 use std::fmt;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, json};
 use sha2::{Digest, Sha256};

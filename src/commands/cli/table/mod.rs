@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Error, Result, anyhow};
+use anyhow::{Error, Result, anyhow};
+use clap::error::{ContextKind, ContextValue};
 use clap::{ArgAction, Args, Command, Parser};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
@@ -15,7 +16,7 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::arguments::{Action, AnalyzeArguments, Arguments};
 use crate::commands::options::{AnalyzeOptions, Outcome};
 use crate::corpus::Input;
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{self, Class, Facts};
 use crate::system::files::input;
 use crate::system::terminal::shortened;
 
@@ -71,36 +72,34 @@ type Settings = BTreeMap<String, (Option<Vec<String>>, Range<usize>)>;
 /// Something that is wrong, and where.
 struct Wrong {
     at: usize,
-    why: String,
+    why: Error,
 }
 
-fn wrong<T>(at: usize, why: impl Into<String>) -> Result<T, Wrong> {
-    Err(Wrong { at, why: why.into() })
+fn wrong<T>(at: usize, why: Error) -> Result<T, Wrong> {
+    Err(Wrong { at, why })
 }
 
 /// Reads a table.
 /// Fails if it cannot be read or a run is put together wrongly; the error names file and line.
 pub fn read(path: &Path, offline: bool) -> Result<Vec<Run>> {
     let file = path.display();
-    let text = input::read_to_string(path, LONGEST);
-    let text = text.cannot("read the table", &file).class(Class::Input)?;
-    let at = |Wrong { at, why }: Wrong| -> Error {
-        let line = text[..at].matches('\n').count() + 1;
-        anyhow!("{file}:{line}: {why}")
-    };
+    let text = input::read_to_string(path, LONGEST).cannot("read the table", &file).class(Class::Input)?;
+    let at = |Wrong { at, why }: Wrong| why.at(&file, text[..at].matches('\n').count() as u64 + 1);
     parse(&text, offline).map_err(at).class(Class::Usage)
 }
 
 fn parse(text: &str, offline: bool) -> Result<Vec<Run>, Wrong> {
-    let table = DeTable::parse(text)
-        .map_err(|error| Wrong { at: error.span().map_or(0, |span| span.start), why: error.message().to_owned() })?;
+    let table = DeTable::parse(text).map_err(|error| Wrong {
+        at: error.span().map_or(0, |span| span.start),
+        why: anyhow!(error.message().to_owned()),
+    })?;
     let mut parts: BTreeMap<&str, Part<'_>> = BTreeMap::new();
     for (key, value) in ordered(table.get_ref()) {
         let name = key.get_ref().as_ref();
         let Some(known) = PARTS.into_iter().find(|known| *known == name) else {
             return wrong(
                 key.span().start,
-                format!("there is no part {}: {}", shown(name), PARTS.map(bracketed).join(", ")),
+                anyhow!("there is no part {}: {}", shown(name), PARTS.map(bracketed).join(", ")),
             );
         };
         let Some(table) = value.get_ref().as_table() else {
@@ -136,7 +135,7 @@ fn parse(text: &str, offline: bool) -> Result<Vec<Run>, Wrong> {
                 }
                 let names = [Some(model), Some(corpus), set.as_ref()];
                 let name = names.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(".");
-                runs.push(run(name, &settings, offline)?);
+                runs.push(run(name, &settings, &known, offline)?);
             }
         }
     }
@@ -188,7 +187,7 @@ fn entries(
             Some(table) => {
                 add(&mut settings, table, known, &[key])?;
                 if !settings.contains_key(key) {
-                    return wrong(name.span().start, format!("{} has no `{key}`", shown(name.get_ref())));
+                    return wrong(name.span().start, anyhow!("{} has no `{key}`", shown(name.get_ref())));
                 }
             }
             None => {
@@ -214,7 +213,7 @@ fn sets(part: &Part<'_>, known: &Command) -> Result<Vec<(Option<String>, Setting
         all.push((Some(checked_name(name)?), settings));
     }
     if all.is_empty() {
-        return wrong(part.at, "there is nothing in [options]: leave it out, or name at least one set");
+        return wrong(part.at, anyhow!("there is nothing in [options]").hint("leave it out, or name at least one set"));
     }
     Ok(all)
 }
@@ -240,7 +239,7 @@ fn add(settings: &mut Settings, table: &DeTable<'_>, known: &Command, also: &[&s
             continue;
         }
         if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
-            return wrong(at, format!("`{name}` has no place here: {why}"));
+            return wrong(at, anyhow!("`{name}` has no place here").hint(why));
         }
         let option = known.get_arguments().find(|option| option.get_long() == Some(name));
         let Some(option) = option else {
@@ -249,11 +248,12 @@ fn add(settings: &mut Settings, table: &DeTable<'_>, known: &Command, also: &[&s
             let close = names
                 .max_by(|a, b| similar(a).total_cmp(&similar(b)))
                 .filter(|known| name != CORPUS && similar(known) > 0.8);
-            let meant = close.map_or_else(
-                || ": `headscope analyze --help` lists them".to_owned(),
-                |known| anyhow!("").hint_after("; ", format!("did you mean `{known}`?")),
-            );
-            return wrong(at, format!("there is no option {} of `headscope analyze`{meant}", shown(name)));
+            let unknown = anyhow!("there is no option {} of `headscope analyze`", shown(name));
+            let unknown = match close {
+                Some(_) => unknown.did_you_mean(close),
+                None => unknown.hint("`headscope analyze --help` lists them"),
+            };
+            return wrong(at, unknown);
         };
         let values = match option.get_action() {
             ArgAction::SetTrue => match value.get_ref().as_bool() {
@@ -275,14 +275,14 @@ fn texts(name: &str, value: &Spanned<DeValue<'_>>, several: bool) -> Result<Vec<
         DeValue::Float(number) => Ok(number.as_str().to_owned()),
         _ => wrong(
             value.span().start,
-            format!("`{name}` is a text or a number{}", if several { ", or a list of such" } else { "" }),
+            anyhow!("`{name}` is a text or a number{}", if several { ", or a list of such" } else { "" }),
         ),
     };
     match value.get_ref().as_array() {
         Some(values) if several => {
             if values.is_empty() {
                 let way_out = if name == CORPUS { "name at least one file" } else { "leave it out" };
-                return wrong(value.span().start, format!("`{name}` is an empty list: {way_out}"));
+                return wrong(value.span().start, anyhow!("`{name}` is an empty list").hint(way_out));
             }
             values.iter().map(one).collect()
         }
@@ -291,7 +291,7 @@ fn texts(name: &str, value: &Spanned<DeValue<'_>>, several: bool) -> Result<Vec<
 }
 
 /// Reads the settings of a run as the command line that they stand for.
-fn run(name: String, settings: &Settings, offline: bool) -> Result<Run, Wrong> {
+fn run(name: String, settings: &Settings, known: &Command, offline: bool) -> Result<Run, Wrong> {
     let option = |name: &str, values: &[String]| -> Vec<String> {
         let valued = |value: &String| format!("--{name}={value}");
         if values.is_empty() { vec![format!("--{name}")] } else { values.iter().map(valued).collect() }
@@ -306,15 +306,21 @@ fn run(name: String, settings: &Settings, offline: bool) -> Result<Run, Wrong> {
     words.extend(offline.then(|| "--offline".to_owned()));
     words.push("--".to_owned());
     words.extend(model);
-    let refused = |message: &str| Wrong { at: place(settings, message), why: format!("in run `{name}`: {message}") };
-    let Action::Analyze(arguments) =
-        Arguments::try_parse_from(words).map_err(|error| refused(&sentence(&error)))?.action
+    let place = |option: Option<&str>| {
+        let named = option.and_then(|name| settings.get(name));
+        named.unwrap_or(&settings[CORPUS]).1.start
+    };
+    let refused = |at: usize, why: Error| Wrong { at, why: why.context(format!("in run `{name}`")) };
+    let Action::Analyze(arguments) = Arguments::try_parse_from(words)
+        .map_err(|error| refused(place(option_of(&error, known).as_deref()), anyhow!(sentence(&error))))?
+        .action
     else {
         unreachable!("that is the command in the words above");
     };
-    let options = arguments.validate().map_err(|usage| refused(&usage))?;
+    let options = arguments.validate().map_err(|usage| refused(place(errors::option(usage.as_ref())), usage))?;
     if options.corpus.iter().any(|corpus| matches!(corpus, Input::Stdin(_))) {
-        return Err(refused("--corpus -: standard input can be read once, and a table again and again: name a file"));
+        let once = anyhow!("--corpus -: standard input can be read once, and a table again and again");
+        return Err(refused(place(None), once.hint("name a file")));
     }
     let named: Vec<(&'static str, PathBuf)> = match &options.outcome {
         Outcome::Report { wanted, .. } => {
@@ -327,18 +333,14 @@ fn run(name: String, settings: &Settings, offline: bool) -> Result<Run, Wrong> {
     Ok(Run { name, options, given: command_line(&left_out), files: named.into_iter().collect() })
 }
 
-/// The place of the option that a message is about, else that of the model or the corpus.
-fn place(settings: &Settings, message: &str) -> usize {
-    let named = settings.iter().filter_map(|(name, (_, span))| Some((mention(message, name)?, span.start)));
-    let other = if message.contains(" model `") { MODEL } else { CORPUS };
-    named.min().map_or_else(|| settings[other].1.start, |(_, at)| at)
-}
-
-/// Where a message names an option, and not one whose name goes on.
-fn mention(message: &str, name: &str) -> Option<usize> {
-    let option = format!("--{name}");
-    let goes_on = |rest: &str| rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '-');
-    message.match_indices(&option).map(|(at, _)| at).find(|at| !goes_on(&message[at + option.len()..]))
+/// The option that clap's error is about.
+fn option_of(error: &clap::Error, known: &Command) -> Option<String> {
+    let about = match error.get(ContextKind::InvalidArg)? {
+        ContextValue::String(about) => about,
+        ContextValue::Strings(all) => all.first()?,
+        _ => return None,
+    };
+    known.get_arguments().find(|option| option.to_string() == *about)?.get_long().map(str::to_owned)
 }
 
 /// What clap says is wrong, without its advice on the command line.

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::outcome::{Described, LeftAside};
 use crate::commands::options::DiffOptions;
@@ -19,6 +19,7 @@ use crate::studies::registry;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::number::Number;
 use crate::system::counted::plural;
+use crate::system::errors::Facts;
 
 /// One analysis.
 pub struct Side {
@@ -53,7 +54,7 @@ pub fn read(options: &DiffOptions) -> Result<[Side; 2]> {
     ];
     for side in &sides {
         let measured = options.policy.ensure_measured(&side.circumstances.settings.protocol.studies);
-        measured.cannot("label", side.file)?;
+        measured.cannot("label", &side.file)?;
     }
     Ok(sides)
 }

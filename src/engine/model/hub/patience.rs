@@ -84,6 +84,8 @@ impl Attempts {
 
 #[cfg(test)]
 mod tests {
+    use anyhow::anyhow;
+
     use super::*;
 
     fn pauses(asked: Option<Duration>) -> Vec<Option<u64>> {

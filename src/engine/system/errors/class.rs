@@ -69,7 +69,7 @@ impl Class {
 
     /// The class of an error: the innermost that it was given.
     pub fn of(error: &Error) -> Self {
-        facts::class(error)
+        facts::class(error.as_ref())
     }
 }
 

@@ -47,14 +47,14 @@ pub struct Described {
 impl Described {
     /// An error.
     pub fn of(error: &Error) -> Self {
-        let (class, (file, line)) = (Class::of(error), facts::place(error));
+        let (class, (file, line)) = (Class::of(error), facts::place(error.as_ref()));
         Self {
             code: class.code(),
             status: class.status(),
             message: format!("{error:#}"),
             file: file.map(str::to_owned),
             line,
-            hint: facts::hint(error),
+            hint: facts::hint(error.as_ref()),
         }
     }
 

@@ -26,6 +26,8 @@ enum Known {
     },
     /// Its whole message in other words.
     Words(String),
+    /// The option of the command line that it is about.
+    Option(String),
 }
 
 /// An error with a fact about it. It reads as the error does, and a way out comes last.
@@ -46,7 +48,7 @@ impl Display for Stated {
 }
 
 impl StdError for Stated {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+    fn source(&self) -> Option<&Cause> {
         match self.known {
             // The whole message is in the words, its causes included.
             Known::Hint { after: Some(_), .. } | Known::Words(_) => None,
@@ -55,13 +57,16 @@ impl StdError for Stated {
     }
 }
 
+/// An error, whatever its type.
+type Cause = dyn StdError + 'static;
+
 /// An error and its causes, from the outermost.
-pub fn causes(error: &Error) -> impl Iterator<Item = &(dyn StdError + 'static)> {
-    let mut next: Option<&(dyn StdError + 'static)> = Some(error.as_ref());
+pub fn causes<'a>(error: &'a Cause) -> impl Iterator<Item = &'a Cause> {
+    let mut next = Some(error);
     iter::from_fn(move || {
         let cause = next?;
         // An error of reading or writing passes over the one that it was made of.
-        let within = || Some(cause.downcast_ref::<io::Error>()?.get_ref()? as &(dyn StdError + 'static));
+        let within = || Some(cause.downcast_ref::<io::Error>()?.get_ref()? as &Cause);
         next = match cause.downcast_ref::<Stated>() {
             Some(stated) => Some(stated.error.as_ref()),
             None => within().or_else(|| cause.source()),
@@ -71,19 +76,19 @@ pub fn causes(error: &Error) -> impl Iterator<Item = &(dyn StdError + 'static)> 
 }
 
 /// The facts about an error, from the outermost.
-fn known(error: &Error) -> impl Iterator<Item = &Known> {
+fn known(error: &Cause) -> impl Iterator<Item = &Known> {
     causes(error).filter_map(|cause| Some(&cause.downcast_ref::<Stated>()?.known))
 }
 
 /// The class of an error: the innermost that it was given.
-pub(super) fn class(error: &Error) -> Class {
+pub(super) fn class(error: &Cause) -> Class {
     let classes = known(error).filter_map(|fact| if let Known::Class(class) = fact { Some(*class) } else { None });
     classes.last().unwrap_or(Class::Other)
 }
 
 /// The file and the line that an error is about: the outermost line of a file, else the outermost of each. Of JSON the
 /// reader knows the line.
-pub(super) fn place(error: &Error) -> (Option<&str>, Option<u64>) {
+pub(super) fn place(error: &Cause) -> (Option<&str>, Option<u64>) {
     let places = || {
         known(error).filter_map(|fact| match fact {
             Known::Place { file, line } => Some((file.as_deref(), *line)),
@@ -91,15 +96,20 @@ pub(super) fn place(error: &Error) -> (Option<&str>, Option<u64>) {
         })
     };
     let in_json = || causes(error).find_map(|cause| Some(cause.downcast_ref::<serde_json::Error>()?.line() as u64));
-    places().find(|(file, line)| file.is_some() && line.is_some()).unwrap_or_else(|| {
+    let (file, line) = places().find(|(file, line)| file.is_some() && line.is_some()).unwrap_or_else(|| {
         let file = places().find_map(|(file, _)| file);
-        let line = places().find_map(|(_, line)| line).or_else(in_json);
-        (file, line.filter(|line| file.is_some() && *line > 0))
-    })
+        (file, file.and(places().find_map(|(_, line)| line).or_else(in_json)))
+    });
+    (file, line.filter(|line| *line > 0))
+}
+
+/// The option of the command line that an error is about.
+pub fn option(error: &Cause) -> Option<&str> {
+    known(error).find_map(|fact| if let Known::Option(name) = fact { Some(name.as_str()) } else { None })
 }
 
 /// The way out of an error, with what was added to it.
-pub(super) fn hint(error: &Error) -> Option<String> {
+pub fn hint(error: &Cause) -> Option<String> {
     let hints = known(error).filter_map(|fact| match fact {
         Known::Hint { after, hint } => Some((after.unwrap_or("; "), hint.clone())),
         _ => None,
@@ -128,6 +138,11 @@ pub trait Facts: Sized {
     /// Says which line it is about, which its words name.
     fn in_line(self, line: u64) -> Self::Told {
         self.told(|error| stated(error, Known::Place { file: None, line: Some(line) }))
+    }
+
+    /// Says which option of the command line it is about, which its words name.
+    fn of_option(self, name: impl Display) -> Self::Told {
+        self.told(|error| stated(error, Known::Option(name.to_string())))
     }
 
     /// Puts `file:line` before it.
@@ -211,8 +226,8 @@ mod tests {
         let inner: Result<(), Error> = Err(anyhow!("no such file")).cannot("open", "a.txt");
         let outer = inner.class(Class::Input).context("run a").class(Class::Model).context("batch").unwrap_err();
         assert_eq!(format!("{outer:#}"), "batch: run a: cannot open `a.txt`: no such file");
-        assert_eq!(class(&outer), Class::Input);
-        assert_eq!(class(&anyhow!("else")), Class::Other);
+        assert_eq!(class(outer.as_ref()), Class::Input);
+        assert_eq!(class(anyhow!("else").as_ref()), Class::Other);
     }
 
     #[test]
@@ -220,14 +235,14 @@ mod tests {
         let denied = || anyhow!("denied").context("cannot open it");
         let error = denied().hint("ask").class(Class::Input).context("run a").hint_after("; or ", "leave it");
         assert_eq!(format!("{error:#}"), "run a: cannot open it: denied: ask; or leave it");
-        assert_eq!(hint(&error).as_deref(), Some("ask; or leave it"));
-        assert_eq!((hint(&denied()), class(&error)), (None, Class::Input));
+        assert_eq!(hint(error.as_ref()).as_deref(), Some("ask; or leave it"));
+        assert_eq!((hint(denied().as_ref()), class(error.as_ref())), (None, Class::Input));
     }
 
     #[test]
     fn the_place_is_the_outermost_line_of_a_file_else_the_outermost_file() {
         let of = |error: Error| {
-            let (file, line) = place(&error);
+            let (file, line) = place(error.as_ref());
             (file.map(str::to_owned), line, format!("{error:#}"))
         };
         let bad = || anyhow!("bad");
@@ -238,9 +253,9 @@ mod tests {
         assert_eq!(of(bad().about("b").cannot("use", "a")), (a(), None, "cannot use `a`: bad".to_owned()));
         assert_eq!(of(bad().in_line(3).about("a")), (a(), Some(3), "bad".to_owned()));
         let json = serde_json::from_str::<u8>("\n\n?").unwrap_err();
-        assert_eq!(place(&Error::new(json).cannot("read", "a")), (Some("a"), Some(3)));
+        assert_eq!(place(Error::new(json).cannot("read", "a").as_ref()), (Some("a"), Some(3)));
         let error = Error::new(io_error(io::ErrorKind::Other, bad().in_line(4).hint("mend it"))).cannot("read", "a");
-        assert_eq!(hint(&error).as_deref(), Some("mend it"));
+        assert_eq!(hint(error.as_ref()).as_deref(), Some("mend it"));
         assert_eq!(of(error), (a(), Some(4), "cannot read `a`: bad: mend it".to_owned()));
     }
 }

@@ -12,7 +12,7 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Error, Result};
+use anyhow::{Context, Error, Result};
 
 use super::environment::Environment;
 use super::promise::Digest;

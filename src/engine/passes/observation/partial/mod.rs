@@ -80,7 +80,7 @@ impl std::error::Error for Damaged {}
 impl Damaged {
     /// Whether that is what an error is about.
     pub fn is(error: &anyhow::Error) -> bool {
-        causes(error).any(<dyn std::error::Error>::is::<Self>)
+        causes(error.as_ref()).any(<dyn std::error::Error>::is::<Self>)
     }
 }
 
