@@ -1,7 +1,7 @@
 //! What it costs to remove every head: `cargo bench --bench removal -- MODEL_DIR [PACKS]`.
 //!
 //! Packs of sentences of 25 random tokens, three of them masked, go through a model with its masked-LM head on one thread:
-//! once whole; in turns, each starting below the layer of the head that is missing; and, for comparison, without each head
+//! once whole; in ablated runs, each starting below the layer of the head that is missing; and, for comparison, without each head
 //! from the embeddings on. Printed are the best of three of each, in seconds, and as whole passes.
 
 use std::num::NonZeroUsize;
@@ -15,8 +15,8 @@ use headscope::model::forward::visitor::Needs;
 use headscope::model::grid::HeadGrid;
 use headscope::model::parameters::Objective;
 use headscope::model::source::ModelRef;
-use headscope::passes::observer::{HeadInput, ObserverSet, Sums, observer_of};
-use headscope::passes::run::variants::{HeadSet, Turn, Variants, all_heads, each_head};
+use headscope::passes::observer::{Event, FurtherRuns, ObserverSet, Sums, observer_of};
+use headscope::passes::run::variants::{HeadSet, Variant, Variants, all_heads, each_head};
 use headscope::passes::run::workers::sum_up;
 use headscope::sequences::fold::words::FromToken;
 use headscope::sequences::sequence::{PredictedToken, Sequence, TokenKind};
@@ -33,7 +33,7 @@ const SENTENCES: usize = 20;
 /// The sum of all losses, so that nothing is left out as of no use.
 #[derive(Clone, Serialize, Deserialize)]
 struct Losses {
-    turns: Vec<HeadSet>,
+    variants: Vec<HeadSet>,
     sum: f64,
 }
 
@@ -46,14 +46,15 @@ impl Sums for Losses {
 
     fn begin(&mut self, _: &Sequence) {}
 
-    fn turns(&self) -> Vec<HeadSet> {
-        self.turns.clone()
+    fn further_runs(&self) -> FurtherRuns {
+        FurtherRuns::Without(self.variants.clone())
     }
 
-    fn head(&mut self, (): &mut (), _: &mut HeadInput<'_>) {}
-
-    fn logits(&mut self, (): &mut (), _: usize, logits: &[f32]) {
-        self.sum += surprisal(logits, 7);
+    fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>) {
+        match event {
+            Event::Logits { position, logits } => self.logits(state, *position, logits),
+            _ => {}
+        }
     }
 
     fn merge(&mut self, other: &Self) {
@@ -62,6 +63,12 @@ impl Sums for Losses {
 
     fn fits(&self, _: HeadGrid, _: FromToken) -> bool {
         true
+    }
+}
+
+impl Losses {
+    fn logits(&mut self, (): &mut (), _: usize, logits: &[f32]) {
+        self.sum += surprisal(logits, 7);
     }
 }
 
@@ -82,15 +89,15 @@ fn sentences(packs: usize, vocabulary: usize) -> impl Iterator<Item = Result<Seq
     })
 }
 
-/// The best of three times of these turns, in seconds.
-fn time(model: &Model, turns: &Variants, packs: usize) -> Result<f64> {
+/// The best of three times of these variants, in seconds.
+fn time(model: &Model, variants: &Variants, packs: usize) -> Result<f64> {
     let mut best = f64::INFINITY;
     for _ in 0..3 {
-        let asked = turns.others.iter().map(|turn| turn.missing.clone()).collect();
-        let panel = ObserverSet::new(vec![observer_of(Losses { turns: asked, sum: 0.0 })]);
+        let asked = variants.others.iter().map(|variant| variant.removed.clone()).collect();
+        let observers = ObserverSet::new(vec![observer_of(Losses { variants: asked, sum: 0.0 })]);
         let (started, progress) = (Instant::now(), Analysis::new(None, None, Arc::default()));
         let sequences = sentences(packs, model.architecture.config.vocab_size);
-        sum_up(panel, (&model.id, &*model.encoder), turns, sequences, NonZeroUsize::MIN, &progress)?;
+        sum_up(observers, (&model.id, &*model.encoder), variants, sequences, NonZeroUsize::MIN, &progress)?;
         best = best.min(started.elapsed().as_secs_f64());
     }
     Ok(best)
@@ -107,23 +114,23 @@ fn main() -> Result<()> {
     ensure!(model.objective == Some(Objective::MaskedTokens), "`{folder}` has no masked-LM head");
     let grid = model.grid();
     let gates = vec![Gate::scale(0.0); grid.count()];
-    let missing = each_head(grid).chain([all_heads(grid)]);
-    let turns = Variants::default().without(missing, grid, &gates);
-    let naive = |turn: &Turn| Variants::once(turn.gates.clone());
+    let removed = each_head(grid).chain([all_heads(grid)]);
+    let variants = Variants::default().without(removed, grid, &gates);
+    let naive = |variant: &Variant| Variants::once(variant.gates.clone());
 
     let whole = time(&model, &Variants::default(), packs)?;
-    let in_turn = time(&model, &turns, packs)?;
+    let ablated = time(&model, &variants, packs)?;
     let mut alone = 0.0;
-    for turn in &turns.others {
-        alone += time(&model, &naive(turn), packs)?;
+    for variant in &variants.others {
+        alone += time(&model, &naive(variant), packs)?;
     }
     let heads = grid.count() as f64;
     println!("{} tokens, {} layers of {} heads", packs * SENTENCES * TOKENS, grid.layers, grid.heads);
     println!("one whole pass                 {whole:8.3} s");
     println!(
-        "all heads in turn              {in_turn:8.3} s = {:.2} passes, {:.3} a head",
-        in_turn / whole,
-        in_turn / whole / heads
+        "all heads in turn              {ablated:8.3} s = {:.2} passes, {:.3} a head",
+        ablated / whole,
+        ablated / whole / heads
     );
     println!("each from the embeddings on    {:8.3} s = {:.2} passes", alone + whole, (alone + whole) / whole);
     Ok(())

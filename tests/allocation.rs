@@ -73,7 +73,7 @@ fn forward_pass_and_statistics_need_no_more_room_once_warm() {
         let mut observer = Observer { panel: &mut panel, pack: &pack, allocations: 0 };
         let count = allocation_counter::measure(|| model.encoder.forward(&batch, &mut scratch, &mut observer).unwrap());
         let allocations = observer.allocations;
-        panel.end();
+        panel.end_pack();
         (count, allocations)
     };
     let (forward, statistics) = run(&[20, 5, 30]);

@@ -55,7 +55,7 @@ mod shards;
 mod show;
 mod statuses;
 mod tokenizers;
-mod turns;
+mod variants;
 mod view;
 mod weights;
 mod workflow;

@@ -138,7 +138,7 @@ pub struct Fingerprint(Hashing);
 
 enum Hashing {
     /// On a thread of its own.
-    SequenceState(JoinHandle<Result<Hashes>>),
+    Running(JoinHandle<Result<Hashes>>),
     /// There was no thread to be had.
     ToDo(Box<ModelFiles>),
 }
@@ -148,14 +148,14 @@ impl Fingerprint {
     pub fn start(files: &ModelFiles) -> Self {
         let hashed = files.clone();
         let begun = thread::Builder::new().spawn(move || Hashes::of(&hashed));
-        Self(begun.map_or_else(|_| Hashing::ToDo(Box::new(files.clone())), Hashing::SequenceState))
+        Self(begun.map_or_else(|_| Hashing::ToDo(Box::new(files.clone())), Hashing::Running))
     }
 
     /// Waits for the hashes.
     /// Fails if a file cannot be read, or was changed since it was opened.
     pub fn finish(self) -> Result<Hashes> {
         let hashes = match self.0 {
-            Hashing::SequenceState(thread) => thread.join().map_err(|_| anyhow!("hashing the model failed"))?,
+            Hashing::Running(thread) => thread.join().map_err(|_| anyhow!("hashing the model failed"))?,
             Hashing::ToDo(files) => Hashes::of(&files),
         };
         hashes.class(Class::Model)

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use super::ablation::Conditions;
-use crate::model::forward::WordEmbeddings;
+use crate::model::forward::{Encoder, WordEmbeddings};
 use crate::sequences::counts::TokenCounts;
 
 /// The facts that are known before a pass begins.
-#[derive(Clone, Debug, Default)]
-pub struct Beforehand {
+#[derive(Clone, Default)]
+pub struct Beforehand<'a> {
+    /// The encoder of the pass, for studies of its weights.
+    pub encoder: Option<&'a dyn Encoder>,
     /// The word embeddings of the weights that are run; `None` of an encoder that does not lend them.
     pub embeddings: Option<WordEmbeddings>,
     /// How often each token is in the whole corpus; `None` unless somebody asked for it.

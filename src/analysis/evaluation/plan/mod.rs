@@ -130,7 +130,7 @@ impl Plan {
         let pool = |((_, wants), pass): (&(Pass, Vec<Want>), PassSums)| {
             let sums = wants.iter().zip(pass.sums);
             let pool = |(want, sums): (&Want, Box<dyn Observer>)| {
-                if want.control.is_some() { sums.pooled() } else { sums }
+                if want.control.is_some() { sums.duplicate(true) } else { sums }
             };
             PassSums { sums: sums.map(pool).collect(), ..pass }
         };

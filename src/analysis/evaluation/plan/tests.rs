@@ -9,7 +9,7 @@ use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
 use crate::passes::control::ControlKind;
 use crate::passes::observation::partial::FORMAT_VERSION;
-use crate::passes::observer::ObserverSet;
+use crate::passes::observer::{Event, ObserverSet};
 use crate::passes::pass::{Phases, Portion, Sequences, Weights};
 use crate::sequences::derived::repeats::Repeats;
 use crate::sequences::fold::words::FromToken;
@@ -69,7 +69,7 @@ fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[
         let tokens = sentence.ids.len();
         panel.begin([sentence].into_iter());
         let states: Vec<f32> = weights[..2 * tokens].iter().map(|weight| weight - 0.5).collect();
-        panel.hidden_states(0, 0, Rows::new(&states, 2));
+        panel.observe(0, Event::HiddenStates { layer: 0, states: Rows::new(&states, 2) });
         // Head 1 sees the transpose: another matrix of the same size.
         let transposed: Vec<f32> = (0..tokens * tokens).map(|i| weights[i % tokens * tokens + i / tokens]).collect();
         for (head, weights) in [&weights[..tokens * tokens], &transposed].into_iter().enumerate() {
@@ -96,7 +96,7 @@ fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[
             };
             panel.head(0, sentence, view);
         }
-        panel.end();
+        panel.end_pack();
     }
     panel
 }
@@ -150,7 +150,7 @@ proptest! {
                 for bytes in [&bytes[..], &bytes[..cut.index(length)]] {
                     let restored = study.restore(place, bytes).ok();
                     if let Some(sums) = restored.filter(|sums| sums.fits(GRID, FromToken::Mean)) {
-                        let _ = sums.pooled().to_bytes();
+                        let _ = sums.duplicate(true).to_bytes();
                     }
                 }
             }
@@ -162,7 +162,7 @@ proptest! {
 fn sums_fit_the_heads_that_they_are_of_and_no_others() {
     let sentences = [sentence(3, 2, "nsubj"), sentence(64, 3, "obl:tmod")];
     for sums in summed(everybody(), &sentences, &[0.25; 25]).into_observers() {
-        assert!(sums.fits(GRID, FromToken::Mean) && sums.pooled().fits(GRID, FromToken::Mean));
+        assert!(sums.fits(GRID, FromToken::Mean) && sums.duplicate(true).fits(GRID, FromToken::Mean));
         for (layers, heads) in [(2, 1), (1, 1), (1, 3), (2, 2)] {
             assert!(!sums.fits(HeadGrid { layers, heads }, FromToken::Mean), "{layers} x {heads}");
         }

@@ -22,7 +22,7 @@ pub struct Losses {
     pub sentences: u64,
     /// With all heads.
     pub whole: ExactSum,
-    /// In each turn, without its heads; `[turns]`.
+    /// The sums of each variant, without its heads; `[variants]`.
     pub without: Vec<ExactSum>,
 }
 
@@ -40,44 +40,44 @@ impl Merge for Losses {
 pub struct LossesWithout {
     grid: HeadGrid,
     /// The sets of heads that are removed, ascending, each once.
-    turns: Vec<HeadSet>,
+    variants: Vec<HeadSet>,
     conditions: Conditions,
     blocks: Blocks<Losses>,
 }
 
-/// A sequence as these sums see it.
+/// The state of a sequence.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct LossState {
     block: usize,
-    turn: Option<usize>,
+    variant: Option<usize>,
     /// The positions that are scored, ascending, with the true tokens.
     truths: Vec<(usize, u32)>,
 }
 
-impl SequenceState {
+impl LossState {
     /// Whether there is anything to score.
-    pub fn looks(&self) -> bool {
+    pub fn is_relevant(&self) -> bool {
         !self.truths.is_empty()
     }
 
-    /// What is shown from here on is of the turn at this place of [`LossesWithout::turns`].
-    pub fn turn(&mut self, number: usize) {
-        self.turn = Some(number);
+    /// Begins the variant at this place of [`LossesWithout::variants`].
+    pub fn begin_variant(&mut self, number: usize) {
+        self.variant = Some(number);
     }
 }
 
 impl LossesWithout {
     /// Empty sums for a model with `grid` heads, without each of these sets.
-    pub fn new(grid: HeadGrid, missing: BTreeSet<HeadSet>) -> Self {
-        let turns: Vec<HeadSet> = missing.into_iter().collect();
+    pub fn new(grid: HeadGrid, removed: BTreeSet<HeadSet>) -> Self {
+        let variants: Vec<HeadSet> = removed.into_iter().collect();
         let empty = ExactSum::default();
-        let losses = Losses { tokens: 0, sentences: 0, whole: empty, without: vec![empty; turns.len()] };
-        Self { grid, turns, conditions: Conditions::default(), blocks: Blocks::new(losses) }
+        let losses = Losses { tokens: 0, sentences: 0, whole: empty, without: vec![empty; variants.len()] };
+        Self { grid, variants, conditions: Conditions::default(), blocks: Blocks::new(losses) }
     }
 
     /// The sets of heads.
-    pub fn turns(&self) -> &[HeadSet] {
-        &self.turns
+    pub fn variants(&self) -> &[HeadSet] {
+        &self.variants
     }
 
     /// How heads were removed, once the pass has begun.
@@ -90,51 +90,51 @@ impl LossesWithout {
         &self.blocks
     }
 
-    /// The place of the turn without these heads in [`Losses::without`].
-    /// Panics if there is no such turn.
-    pub fn turn_without(&self, places: &[usize]) -> usize {
-        self.turns.binary_search(&heads_at(self.grid, places)).expect("a turn of these sums")
+    /// The place of the variant without these heads in [`Losses::without`].
+    /// Panics if there is no such variant.
+    pub fn variant_without(&self, places: &[usize]) -> usize {
+        self.variants.binary_search(&heads_at(self.grid, places)).expect("a turn of these sums")
     }
 
     /// A pass begins.
-    pub fn begin_pass(&mut self, known: &Beforehand) {
+    pub fn begin_pass(&mut self, known: &Beforehand<'_>) {
         self.conditions = known.conditions;
     }
 
     /// Counts a sequence.
-    pub fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    pub fn begin(&mut self, sequence: &Sequence) -> LossState {
         let block = block_of(sequence.family.number);
         let truths: Vec<_> =
             sequence.predictions.iter().filter_map(|token| Some((token.position, token.truth?))).collect();
         let losses = &mut self.blocks[block];
         losses.tokens += truths.len() as u64;
         losses.sentences += u64::from(sequence.family.is_first && !truths.is_empty());
-        SequenceState { block, turn: None, truths }
+        LossState { block, variant: None, truths }
     }
 
     /// Adds the loss at a position, if that is scored.
-    pub fn logits(&mut self, begun: &SequenceState, position: usize, logits: &[f32]) {
-        let Ok(at) = begun.truths.binary_search_by_key(&position, |&(position, _)| position) else { return };
-        let losses = &mut self.blocks[begun.block];
-        let sum = match begun.turn {
+    pub fn logits(&mut self, state: &LossState, position: usize, logits: &[f32]) {
+        let Ok(at) = state.truths.binary_search_by_key(&position, |&(position, _)| position) else { return };
+        let losses = &mut self.blocks[state.block];
+        let sum = match state.variant {
             None => &mut losses.whole,
-            Some(turn) => &mut losses.without[turn],
+            Some(variant) => &mut losses.without[variant],
         };
-        *sum += surprisal(logits, begun.truths[at].1);
+        *sum += surprisal(logits, state.truths[at].1);
     }
 
     /// Adds another worker's sums.
     /// Panics if they are of other sets.
     pub fn merge(&mut self, other: &Self) {
-        assert_eq!((self.grid, &self.turns), (other.grid, &other.turns), "sums of one analysis");
+        assert_eq!((self.grid, &self.variants), (other.grid, &other.variants), "sums of one analysis");
         self.conditions = self.conditions.or(other.conditions);
         self.blocks.merge(&other.blocks);
     }
 
     /// Whether they are of such heads and of these sets.
-    pub fn fit(&self, grid: HeadGrid, missing: &BTreeSet<HeadSet>) -> bool {
+    pub fn fit(&self, grid: HeadGrid, removed: &BTreeSet<HeadSet>) -> bool {
         self.grid == grid
-            && self.turns.iter().eq(missing)
-            && self.blocks.fit(|losses| losses.without.len() == self.turns.len())
+            && self.variants.iter().eq(removed)
+            && self.blocks.fit(|losses| losses.without.len() == self.variants.len())
     }
 }

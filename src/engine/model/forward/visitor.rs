@@ -39,7 +39,7 @@ impl Needs {
     };
 
     /// Whether [`Visitor::head`] is to be called.
-    pub(super) fn heads(self) -> bool {
+    pub fn heads(self) -> bool {
         self.attention || self.values || self.value_norms || self.contexts || self.outputs
     }
 

@@ -11,7 +11,7 @@ use super::Choice;
 use crate::model::forward::gradient::GateGradient;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::exact::ExactSum;
@@ -69,15 +69,15 @@ impl Sums for Sensitivity {
         sequence.targets().count()
     }
 
-    fn looks(&tokens: &usize) -> bool {
+    fn is_relevant(&tokens: &usize) -> bool {
         tokens > 0
     }
 
-    fn head(&mut self, _: &mut usize, _: &mut HeadInput<'_>) {}
-
-    fn gradient(&mut self, tokens: &mut usize, gradient: &GateGradient) {
-        let derivatives = self.sums.iter_mut().zip(&gradient.gates);
-        derivatives.for_each(|(sum, derivative)| *sum += derivative.abs() / *tokens as f64);
+    fn observe(&mut self, state: &mut usize, event: &mut Event<'_>) {
+        match event {
+            Event::Gradient(gradient) => self.gradient(state, gradient),
+            _ => {}
+        }
     }
 
     fn merge(&mut self, other: &Self) {
@@ -87,6 +87,13 @@ impl Sums for Sensitivity {
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
         self.grid == grid && self.sums.len() == grid.count()
+    }
+}
+
+impl Sensitivity {
+    fn gradient(&mut self, tokens: &mut usize, gradient: &GateGradient) {
+        let derivatives = self.sums.iter_mut().zip(&gradient.gates);
+        derivatives.for_each(|(sum, derivative)| *sum += derivative.abs() / *tokens as f64);
     }
 }
 
@@ -113,9 +120,9 @@ mod tests {
     fn sensitivities_are_sizes_of_the_mean_loss_of_a_sequence() {
         let mut sums = Sensitivity::new(HeadGrid { layers: 1, heads: 2 });
         let token = |position| PredictedToken::masked(position, position - 1, Some(1));
-        let mut begun = sums.begin(&Sequence { predictions: vec![token(1), token(2)], ..sentence(0, 2, "dep") });
-        sums.gradient(&mut begun, &GateGradient { loss: 1.0, gates: vec![-3.0, 0.5] });
-        sums.gradient(&mut begun, &GateGradient { loss: 1.0, gates: vec![1.0, 0.5] });
+        let mut state = sums.begin(&Sequence { predictions: vec![token(1), token(2)], ..sentence(0, 2, "dep") });
+        sums.gradient(&mut state, &GateGradient { loss: 1.0, gates: vec![-3.0, 0.5] });
+        sums.gradient(&mut state, &GateGradient { loss: 1.0, gates: vec![1.0, 0.5] });
         assert_eq!(sums.values(), [2.0, 0.5]);
         let other = sums.clone();
         sums.merge(&other);

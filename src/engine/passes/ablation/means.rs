@@ -9,7 +9,7 @@ use crate::model::forward::batch::TokenClass;
 use crate::model::forward::gates::{Gate, Replacement};
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::passes::pass::Pass;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -78,9 +78,10 @@ impl Sums for ContextSums {
         classes
     }
 
-    fn head(&mut self, classes: &mut Self::SequenceState, lent: &mut HeadInput<'_>) {
-        let contexts = lent.view.context.expect("contexts are needed");
-        let head = self.grid.index(lent.view.layer, lent.view.head) * TokenClass::COUNT;
+    fn observe(&mut self, classes: &mut Self::SequenceState, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
+        let contexts = input.view.context.expect("contexts are needed");
+        let head = self.grid.index(input.view.layer, input.view.head) * TokenClass::COUNT;
         for (&class, context) in classes.iter().zip(contexts.iter()) {
             let sums = &mut self.sums[(head + class as usize) * self.head_dim..][..self.head_dim];
             sums.iter_mut().zip(context).for_each(|(sum, &value)| *sum += f64::from(value));
@@ -117,8 +118,8 @@ mod tests {
         let show = |sums: &mut ContextSums, contexts: &[f32]| {
             let attention = AttentionView::new(0, 0, 5, &[0.2; 25]);
             let view = HeadView { context: Some(Rows::new(contexts, 2)), ..HeadView::from(attention) };
-            let mut begun = sums.begin(&sequence);
-            sums.head(&mut begun, &mut Folder::default().lend(&sequence, view));
+            let mut state = sums.begin(&sequence);
+            sums.observe(&mut state, &mut Event::Head(Folder::default().head_input(&sequence, view)));
         };
         let contexts = [1.0, 2.0, 4.0, 0.0, 8.0, 8.0, 5.0, 1.0, 7.0, 7.0];
         let (mut sums, mut more) = (ContextSums::new(grid, 2), ContextSums::new(grid, 2));

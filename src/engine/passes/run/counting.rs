@@ -1,4 +1,4 @@
-//! The tokens of a whole corpus, counted before any pass over it: what some studies must know beforehand.
+//! Token counts of a whole corpus, made before any pass over it, because some studies need them.
 
 use anyhow::Result;
 
@@ -10,8 +10,8 @@ use crate::sequences::sample::Sample;
 use crate::sequences::shard::Shard;
 use crate::sequences::tokenize::SentenceTokenizer;
 
-/// Counts the text tokens of the sentences of a corpus that can be analysed, those of all shards; also says what was
-/// read.
+/// Counts the text tokens of the sentences of a corpus that can be analysed, over all shards; also gives the identity of
+/// the corpus.
 /// Fails if the corpus cannot be read, or a sentence cannot be tokenised.
 pub fn count(
     corpus: &[Input],

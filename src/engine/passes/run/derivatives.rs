@@ -1,6 +1,6 @@
-//! Passes that show derivatives: one sequence at a time, through the encoder that has them.
+//! Gradient passes: one sequence at a time, through the encoder that computes derivatives.
 //!
-//! What is wanted of each sequence is its own gradient, and one step backward gives that of one loss alone.
+//! Each sequence needs its own gradient, and one backward pass gives the gradient of one loss alone.
 
 use std::num::NonZeroUsize;
 
@@ -10,26 +10,26 @@ use super::workers::over_packs;
 use crate::model::forward::batch::Batch;
 use crate::model::forward::gates::Gates;
 use crate::model::forward::tensor::TensorEncoder;
-use crate::passes::observer::ObserverSet;
+use crate::passes::observer::{Event, ObserverSet};
 use crate::sequences::pack::Pack;
 use crate::sequences::sequence::Sequence;
 use crate::system::parallel::OneCore;
 use crate::system::progress::Analysis;
 
-/// Shows the gradient of every sequence with a token to predict to a panel that has seen nothing yet.
+/// Shows the gradient of every sequence with a token to predict to fresh observers.
 ///
-/// `gates` say where the gate of each head is, and where it goes; by those of the heads at the places `removed` nothing can
-/// be changed, so that their derivatives are 0.
+/// `gates` has the gate of each head and its replacement. The heads at the places `removed` have derivatives of 0, because
+/// their gates change nothing.
 /// Fails if the corpus cannot be read on, or a loss or a derivative cannot be computed.
 pub fn differentiate(
-    panel: ObserverSet,
+    observers: ObserverSet,
     (model, encoder): (&str, &TensorEncoder),
     (gates, removed): (&Gates, &[usize]),
     sequences: impl Iterator<Item = Result<Sequence>> + Send,
     threads: NonZeroUsize,
     progress: &Analysis,
 ) -> Result<ObserverSet> {
-    let show = |panel: &mut ObserverSet, pack: &Pack, core: &mut OneCore| {
+    let show = |observers: &mut ObserverSet, pack: &Pack, core: &mut OneCore| {
         let (classes, predicted) = (pack.classes(), pack.predicted());
         let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
         for (number, (sequence, input)) in pack.sentences.iter().zip(batch.inputs).enumerate() {
@@ -40,9 +40,9 @@ pub fn differentiate(
             let alone = Batch { inputs: vec![input] };
             let mut gradient = core.run(|| encoder.prediction_gradient(&alone, gates, &targets))?;
             removed.iter().for_each(|&place| gradient.gates[place] = 0.0);
-            panel.gradient(number, &gradient);
+            observers.observe(number, Event::Gradient(&gradient));
         }
         Ok(())
     };
-    over_packs(panel, model, sequences, (threads, progress), show)
+    over_packs(observers, model, sequences, (threads, progress), show)
 }

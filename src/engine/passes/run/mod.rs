@@ -42,14 +42,14 @@ use crate::sequences::tally::Tally;
 use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::progress::Analysis;
 use derivatives::differentiate;
-use variants::{HeadSet, Variants};
+use variants::Variants;
 use workers::{TokenizedSentences, sum_up};
 
-/// Everything that the passes over one shard of a corpus have in common.
+/// The inputs that all passes over one shard of a corpus share.
 pub struct Runner<'a> {
     /// The corpus, in the order it is read.
     pub corpus: &'a [Input],
-    /// Its index, by which only the part that is run is read.
+    /// Its index, which lets a shard read only its own part.
     pub index: Option<&'a Arc<Index>>,
     /// The part of it that is run.
     pub shard: Shard,
@@ -61,9 +61,9 @@ pub struct Runner<'a> {
     pub strict: bool,
     /// Worker threads.
     pub threads: NonZeroUsize,
-    /// How often each token is in the whole corpus, if some study asks for it.
+    /// The count of each token in the whole corpus, if some study needs it.
     pub counts: Option<Arc<TokenCounts>>,
-    /// What stands for removed heads, as far as it is known.
+    /// The mean contexts that replace removed heads, as far as they are known.
     pub stand_ins: &'a MeanContexts,
 }
 
@@ -78,20 +78,20 @@ pub struct Outcome {
 }
 
 impl Runner<'_> {
-    /// Runs each pass once, with all who look at it. `opened` is the corpus, for the first of them.
+    /// Runs each pass once, with all its observers. `opened` is the corpus for the first pass.
     /// Fails if the corpus cannot be read, is not the same each time, or a forward pass fails.
     /// Panics if there is no pass.
     pub fn run(&self, opened: Corpus, passes: Vec<(Pass, Vec<Box<dyn Observer>>)>) -> Result<Outcome> {
         let mut passes = passes.into_iter();
         let (pass, observers) = passes.next().expect("at least one pass");
-        let turns = Variants::once(pass.gates());
-        let (first, tally, corpus) = self.over_corpus(opened, self.everything(), pass, observers, &turns)?;
+        let variants = Variants::once(pass.gates());
+        let (first, tally, corpus) = self.over_corpus(opened, self.everything(), pass, observers, &variants)?;
         let mut done = vec![first];
         done.extend(self.run_again(&corpus, passes)?);
         Ok(Outcome { tally, corpus, passes: done })
     }
 
-    /// Runs further passes over the corpus, which was this one.
+    /// Runs further passes over the corpus, whose identity the first pass found.
     /// Fails as [`Runner::run`].
     pub fn run_again(
         &self,
@@ -101,23 +101,23 @@ impl Runner<'_> {
         let run = |(pass, observers): (Pass, Vec<Box<dyn Observer>>)| match pass.sequences {
             Sequences::Repeats(repeats) => self.over_repeats(repeats, pass, observers),
             _ if pass.portion != Portion::All => {
-                let turns = self.turns(corpus, &pass, &observers)?;
-                self.again(corpus, self.sampled(corpus, self.shard, &pass), pass, observers, &turns)
+                let variants = self.variants(corpus, &pass, &observers)?;
+                self.again(corpus, self.sampled(corpus, self.shard, &pass), pass, observers, &variants)
             }
             _ => {
-                let turns = Variants::once(pass.gates());
-                self.again(corpus, self.everything(), pass, observers, &turns)
+                let variants = Variants::once(pass.gates());
+                self.again(corpus, self.everything(), pass, observers, &variants)
             }
         };
         passes.into_iter().map(run).collect()
     }
 
-    /// The turns that the observers of a sampled pass ask for; of one with derivatives the first turn alone, with all
-    /// heads on their way.
-    fn turns(&self, corpus: &CorpusIdentity, pass: &Pass, observers: &[Box<dyn Observer>]) -> Result<Variants> {
+    /// The variants that the observers of a sampled pass need. Gradient passes use only the baseline, with every gate fully
+    /// open.
+    fn variants(&self, corpus: &CorpusIdentity, pass: &Pass, observers: &[Box<dyn Observer>]) -> Result<Variants> {
         let once = Variants::once(pass.gates());
-        let mut missing: BTreeSet<HeadSet> = observers.iter().flat_map(|observer| observer.turns()).collect();
-        if missing.is_empty() && !pass.derivatives {
+        let mut removed = ObserverSet::variants_of(observers);
+        if removed.is_empty() && !pass.derivatives {
             return Ok(once);
         }
         let gates = self.gates(corpus, pass)?;
@@ -130,17 +130,17 @@ impl Runner<'_> {
         {
             let sensitivities = self.sensitivities(corpus, pass, &once.clone().towards(grid, &gates))?;
             let chosen: BTreeSet<HeadPlace> = choice.of(&sensitivities).into_iter().map(|at| grid.place(at)).collect();
-            missing.retain(|missing| missing.len() > 1 || missing.is_subset(&chosen));
+            removed.retain(|removed| removed.len() > 1 || removed.is_subset(&chosen));
         }
-        Ok(once.without(missing, grid, &gates))
+        Ok(once.without(removed, grid, &gates))
     }
 
-    /// Whether only some heads are removed one by one in a pass.
+    /// Whether a pass ablates only some of the heads one by one.
     fn chooses(&self, pass: &Pass) -> bool {
         self.ablation().effect_of.is_some() && pass.predicts() && !pass.derivatives
     }
 
-    /// The sensitivity of the loss to each head, of all shards.
+    /// The sensitivity of the loss to each head, over all shards.
     fn sensitivities(&self, corpus: &CorpusIdentity, pass: &Pass, towards: &Variants) -> Result<Vec<f64>> {
         let sums = vec![observer_of(Sensitivity::new(self.model.grid()))];
         let (whole, pass) = (self.sampled(corpus, Shard::WHOLE, pass), Pass { derivatives: true, ..pass.clone() });
@@ -148,7 +148,7 @@ impl Runner<'_> {
         Ok(observer::sums::<Sensitivity>(&*seen.sums[0]).values())
     }
 
-    /// What stands for each head when it is removed, `[layers * heads]`.
+    /// The replacement of each head when it is removed, `[layers * heads]`.
     fn gates(&self, corpus: &CorpusIdentity, pass: &Pass) -> Result<Vec<Gate>> {
         let (grid, head_dim) = (self.model.grid(), self.model.architecture.config.head_dim());
         Ok(match self.ablation().removal {
@@ -157,7 +157,7 @@ impl Runner<'_> {
                 let plain = Pass { derivatives: false, ..pass.clone() };
                 self.stand_ins.of(&plain, || {
                     let contexts = vec![observer_of(ContextSums::new(grid, head_dim))];
-                    // Of all shards, so that each removes the same.
+                    // The sensitivities of all shards, so that every shard removes the same heads.
                     let whole = self.sampled(corpus, Shard::WHOLE, pass);
                     let once = Variants::once(pass.gates());
                     let seen = self.again(corpus, whole, plain.clone(), contexts, &once)?;
@@ -168,17 +168,17 @@ impl Runner<'_> {
         })
     }
 
-    /// One more pass over the corpus, which was this one.
+    /// One more pass over the same corpus.
     fn again(
         &self,
         corpus: &CorpusIdentity,
         part: Part,
         pass: Pass,
         observers: Vec<Box<dyn Observer>>,
-        turns: &Variants,
+        variants: &Variants,
     ) -> Result<PassSums> {
         let opened = Corpus::open_with(self.corpus, &self.protocol.probes, self.index)?;
-        let (sums, _, again) = self.over_corpus(opened, part, pass, observers, turns)?;
+        let (sums, _, again) = self.over_corpus(opened, part, pass, observers, variants)?;
         corpus.ensure_same(&again)?;
         Ok(sums)
     }
@@ -192,7 +192,7 @@ impl Runner<'_> {
     fn sampled(&self, corpus: &CorpusIdentity, shard: Shard, pass: &Pass) -> Part {
         let sample = Sample::new(self.ablation().sample, corpus.repeats.read);
         let odd_only = pass.portion == Portion::OddSample;
-        // A family has the number of its first sentence, and most have one: about as many are odd as sentences are.
+        // A family has the number of its first sentence and mostly one sentence, so about half of the families are odd.
         let takes = |&index: &u64| shard.takes(index) && sample.takes(index) && (!odd_only || index % 2 == 1);
         let sentences = (0..corpus.repeats.read).filter(takes).count();
         let variants = match pass.sequences {
@@ -215,14 +215,14 @@ impl Runner<'_> {
         }
     }
 
-    /// A pass over what is made of the sentences of the corpus.
+    /// A pass over sequences that are made of the sentences of the corpus.
     fn over_corpus(
         &self,
         corpus: Corpus,
         Part { shard, sample, odd_only, sequences }: Part,
         pass: Pass,
         observers: Vec<Box<dyn Observer>>,
-        turns: &Variants,
+        variants: &Variants,
     ) -> Result<(PassSums, Tally, CorpusIdentity)> {
         let Self { model, protocol, .. } = *self;
         let corpus = corpus.only(|mut sentences| sentences.any(|index| shard.takes(index) && sample.takes(index)));
@@ -231,7 +231,7 @@ impl Runner<'_> {
             SentenceTokenizer::new(&model.tokenizer, protocol.max_tokens, protocol.truncate).strict(self.strict);
         let left = protocol.limit.unwrap_or(u64::MAX);
         let mut sentences = TokenizedSentences { corpus, encoder: tokenizer, shard, sample, odd_only, left };
-        let sum = |sequences: &mut Sequencer<'_>| self.sum(&pass, observers, turns, sequences, &progress);
+        let sum = |sequences: &mut Sequencer<'_>| self.sum(&pass, observers, variants, sequences, &progress);
         let (sums, left_out) = match pass.sequences {
             Sequences::Sentences => (sum(&mut sentences)?, 0),
             Sequences::Shuffled { seed } => {
@@ -261,17 +261,17 @@ impl Runner<'_> {
         Ok((PassSums { pass, left_out, sums }, tally, corpus.into_identity()?))
     }
 
-    /// A pass over sequences that need no corpus; of several shards each has its part of them.
+    /// A pass over sequences that need no corpus; each shard has its part of them.
     fn over_repeats(&self, repeats: Repeats, pass: Pass, observers: Vec<Box<dyn Observer>>) -> Result<PassSums> {
         let positions = self.model.architecture.config.positions();
         let made = repeats.sequences(&self.model.tokenizer, positions)?;
         let mut own = made.into_iter().filter(|sequence| self.shard.takes(sequence.index)).map(Ok);
-        let (turns, progress) = (Variants::once(pass.gates()), Analysis::new(None, None, Arc::default()));
-        let sums = self.sum(&pass, observers, &turns, &mut own, &progress)?;
+        let (variants, progress) = (Variants::once(pass.gates()), Analysis::new(None, None, Arc::default()));
+        let sums = self.sum(&pass, observers, &variants, &mut own, &progress)?;
         Ok(PassSums { pass, left_out: 0, sums })
     }
 
-    /// What is done to sentences for the model to tell what they were.
+    /// The corruption of the sentences, from which the model predicts the true tokens.
     fn corruption(&self, phases: Phases) -> Result<Corruption> {
         let Model { tokenizer, id, objective, .. } = self.model;
         let noise = match objective.with_context(|| format!("`{id}` has no head that predicts"))? {
@@ -286,12 +286,12 @@ impl Runner<'_> {
         Ok(Corruption { phases: self.phases(phases), noise, unknown: tokenizer.unknown() })
     }
 
-    /// Shows the sequences to the observers in all turns, by the weights that the pass says.
+    /// Shows the sequences to the observers in all variants, with the weights of the pass.
     fn sum(
         &self,
         pass: &Pass,
         observers: Vec<Box<dyn Observer>>,
-        turns: &Variants,
+        variants: &Variants,
         sequences: &mut Sequencer<'_>,
         progress: &Analysis,
     ) -> Result<Vec<Box<dyn Observer>>> {
@@ -303,36 +303,40 @@ impl Runner<'_> {
                 &*fresh
             }
         };
-        let mut panel = ObserverSet::new(observers);
+        let mut observers = ObserverSet::new(observers);
         let conditions = Conditions {
             removal: (pass.portion != Portion::All).then(|| self.ablation().removal),
             objective: self.model.objective.filter(|_| pass.predicts()),
         };
         let (embeddings, counts) = (encoder.word_embeddings(), self.counts.clone());
         let grid = self.model.grid();
-        let alone =
-            || turns.others.iter().filter(|turn| turn.missing.len() == 1).filter_map(|turn| turn.missing.first());
+        let alone = || {
+            variants
+                .others
+                .iter()
+                .filter(|variant| variant.removed.len() == 1)
+                .filter_map(|variant| variant.removed.first())
+        };
         let places = || alone().map(|place| grid.index(place.layer, place.head)).collect();
         let chosen = self.chooses(pass).then(places);
-        panel.begin_pass(&Beforehand { embeddings, counts, conditions, chosen });
-        panel.inspect_weights(encoder);
+        observers.begin_pass(&Beforehand { encoder: Some(encoder), embeddings, counts, conditions, chosen });
         let (model, threads) = (self.model.id.as_str(), self.threads);
-        let panel = if pass.derivatives {
+        let observers = if pass.derivatives {
             let encoder = self.model.differentiable.as_ref();
             let encoder = encoder.filter(|_| pass.weights == Weights::Trained).context(NO_DERIVATIVES)?;
             let removed: Vec<usize> = pass.removed.iter().map(|place| grid.index(place.layer, place.head)).collect();
-            differentiate(panel, (model, encoder), (&turns.first, &removed), sequences, threads, progress)?
+            differentiate(observers, (model, encoder), (&variants.first, &removed), sequences, threads, progress)?
         } else {
-            sum_up(panel, (model, encoder), turns, sequences, threads, progress)?
+            sum_up(observers, (model, encoder), variants, sequences, threads, progress)?
         };
-        Ok(panel.into_observers())
+        Ok(observers.into_observers())
     }
 }
 
-/// The message where derivatives are needed and no encoder that has them was loaded.
+/// The message if derivatives are needed and the encoder that computes them was not loaded.
 const NO_DERIVATIVES: &str = "derivatives are needed, but the encoder that has them was not loaded with these weights";
 
-/// The part of a corpus that is run: sentences that are in all of these.
+/// The part of a corpus that is run: the sentences in all of these.
 #[derive(Clone, Copy)]
 struct Part {
     shard: Shard,
@@ -346,8 +350,8 @@ struct Part {
 /// The sequences of a pass, as the workers take them.
 type Sequencer<'a> = dyn Iterator<Item = Result<Sequence>> + Send + 'a;
 
-/// The longest sequence that is run: what was asked for, or as many tokens as the model has positions.
-/// Fails if more was asked for than the model has.
+/// The most tokens of a sequence: the option, or the positions of the model.
+/// Fails if the option is more than the positions of the model.
 pub fn token_limit(model: &Model, asked: Option<usize>) -> Result<usize> {
     let config = &model.architecture.config;
     let positions = config.positions();

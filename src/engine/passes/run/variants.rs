@@ -1,14 +1,14 @@
-//! Variants: the forward passes that each pack goes through, one after the other, and where each of them begins.
+//! Ablation variants: the forward passes of each pack, the baseline first, and the layer at which each begins.
 //!
-//! What goes into a layer does not depend on the heads of that layer, so a pack is run whole once, and without some heads
-//! only from the first of their layers on.
+//! The hidden states that enter a layer do not depend on the heads of that layer, so only the baseline runs whole; a variant
+//! runs from the first layer of its removed heads on.
 
 use std::collections::BTreeSet;
 
 use crate::model::forward::gates::{Gate, Gates};
 use crate::model::grid::{HeadGrid, HeadPlace};
 
-/// The heads that are missing from a forward pass, beside those that all turns of its pass go without; at least one.
+/// The heads that a variant removes, at least one, beside those that all variants of its pass remove.
 pub type HeadSet = BTreeSet<HeadPlace>;
 
 /// One head.
@@ -21,7 +21,7 @@ pub fn each_head(grid: HeadGrid) -> impl Iterator<Item = HeadSet> {
     grid.places().map(head)
 }
 
-/// The heads at these places of the list of all.
+/// The heads at these indices.
 pub fn heads_at(grid: HeadGrid, places: &[usize]) -> HeadSet {
     places.iter().map(|&place| grid.place(place)).collect()
 }
@@ -31,30 +31,30 @@ pub fn all_heads(grid: HeadGrid) -> HeadSet {
     grid.places().collect()
 }
 
-/// Every head, alone, in order, and in the last turn all of them; of a model with one head these are one turn.
+/// Every head alone, in order, then all heads together; a model with one head has one such set.
 pub fn each_head_and_all(grid: HeadGrid) -> Vec<HeadSet> {
     each_head(grid).chain([all_heads(grid)]).take(without_any(grid) + 1).collect()
 }
 
-/// The place of the turn without any head in [`each_head_and_all`].
+/// The place of the set of all heads in [`each_head_and_all`].
 pub fn without_any(grid: HeadGrid) -> usize {
     if grid.count() == 1 { 0 } else { grid.count() }
 }
 
-/// The turns of a pass.
+/// The variants of a pass.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Variants {
-    /// The interventions of the first turn, which runs from the embeddings.
+    /// The interventions of the baseline, which runs from the embeddings.
     pub first: Gates,
-    /// The turns after it.
-    pub others: Vec<Turn>,
+    /// The variants after it.
+    pub others: Vec<Variant>,
 }
 
-/// A forward pass that starts from what went into a layer in the first turn.
+/// A forward pass that starts from the hidden states that entered a layer in the baseline.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Turn {
-    /// The heads that it goes without.
-    pub missing: HeadSet,
+pub struct Variant {
+    /// The removed heads.
+    pub removed: HeadSet,
     /// The first layer that runs.
     pub layer: usize,
     /// All its interventions.
@@ -62,13 +62,13 @@ pub struct Turn {
 }
 
 impl Variants {
-    /// One turn.
+    /// The baseline alone.
     pub fn once(first: Gates) -> Self {
         Self { first, others: Vec::new() }
     }
 
-    /// The same first turn, in which each head is on its way to its gate of `gates`, `[layers * heads]`: whole, with the
-    /// gate's replacement. Heads with a gate of their own stay where they are.
+    /// The same baseline with every head's gate fully open towards the replacement of its gate in `gates`,
+    /// `[layers * heads]`. Heads that have a gate already keep it.
     pub fn towards(mut self, grid: HeadGrid, gates: &[Gate]) -> Self {
         for (HeadPlace { layer, head }, gate) in grid.places().zip(gates) {
             if self.first.of(layer, head).is_none() {
@@ -78,21 +78,21 @@ impl Variants {
         self
     }
 
-    /// A turn with all heads, and one without each of these sets of heads, every missing head being replaced by its gate of
-    /// `gates`, `[layers * heads]`. The interventions of the first turn are those of all.
-    pub fn without(self, missing: impl IntoIterator<Item = HeadSet>, grid: HeadGrid, gates: &[Gate]) -> Self {
-        let turn = |missing: HeadSet| {
+    /// The baseline and one variant without each of these sets of heads, in which the gates `gates`, `[layers * heads]`,
+    /// replace the removed heads. Every variant has the interventions of the baseline, too.
+    pub fn without(self, removed: impl IntoIterator<Item = HeadSet>, grid: HeadGrid, gates: &[Gate]) -> Self {
+        let variant = |removed: HeadSet| {
             let mut interventions = self.first.clone();
-            for &HeadPlace { layer, head } in &missing {
-                // Zeros for good are zeros whatever else is removed.
+            for &HeadPlace { layer, head } in &removed {
+                // Heads that the whole pass removes stay removed.
                 if self.first.of(layer, head).is_none() {
                     interventions.set(layer, head, gates[grid.index(layer, head)].clone());
                 }
             }
-            let layer = missing.first().map_or(0, |place| place.layer);
-            Turn { missing, layer, gates: interventions }
+            let layer = removed.first().map_or(0, |place| place.layer);
+            Variant { removed, layer, gates: interventions }
         };
-        let others = missing.into_iter().map(turn).collect();
+        let others = removed.into_iter().map(variant).collect();
         Self { others, ..self }
     }
 }
@@ -106,11 +106,11 @@ mod tests {
     #[test]
     fn each_head_is_missing_once_and_then_all_are() {
         let gates = [Gate::scale(0.5), Gate::scale(0.25)];
-        let turns = Variants::default().without(each_head_and_all(GRID), GRID, &gates);
-        let missing: Vec<_> = turns.others.iter().map(|turn| (turn.missing.clone(), turn.layer)).collect();
+        let variants = Variants::default().without(each_head_and_all(GRID), GRID, &gates);
+        let removed: Vec<_> = variants.others.iter().map(|variant| (variant.removed.clone(), variant.layer)).collect();
         let place = |layer| HeadPlace { layer, head: 0 };
-        assert_eq!(missing, [(head(place(0)), 0), (head(place(1)), 1), ([0, 1].map(place).into(), 0)]);
-        let of = |turn: usize| [0, 1].map(|layer| turns.others[turn].gates.of(layer, 0).cloned());
+        assert_eq!(removed, [(head(place(0)), 0), (head(place(1)), 1), ([0, 1].map(place).into(), 0)]);
+        let of = |variant: usize| [0, 1].map(|layer| variants.others[variant].gates.of(layer, 0).cloned());
         let [first, second] = gates.map(Some);
         assert_eq!(of(0), [first.clone(), None]);
         assert_eq!(of(1), [None, second.clone()]);
@@ -122,9 +122,9 @@ mod tests {
         let by = std::array::from_fn(|class| vec![class as f32]);
         let mut first = Gates::default();
         first.set(1, 0, Gate::scale(0.0));
-        let turns = Variants::once(first).towards(GRID, &[Gate::replace(by.clone()), Gate::replace(by.clone())]);
-        assert_eq!(turns.first.of(0, 0), Some(&Gate { keep: 1.0, replacement: Some(by.into()) }));
-        assert_eq!((turns.first.of(1, 0), turns.others.len()), (Some(&Gate::scale(0.0)), 0));
+        let variants = Variants::once(first).towards(GRID, &[Gate::replace(by.clone()), Gate::replace(by.clone())]);
+        assert_eq!(variants.first.of(0, 0), Some(&Gate { keep: 1.0, replacement: Some(by.into()) }));
+        assert_eq!((variants.first.of(1, 0), variants.others.len()), (Some(&Gate::scale(0.0)), 0));
     }
 
     #[test]
@@ -138,8 +138,8 @@ mod tests {
     fn a_head_that_is_gone_for_good_stays_as_it_is() {
         let mut first = Gates::default();
         first.set(0, 0, Gate::scale(0.0));
-        let turns =
+        let variants =
             Variants::once(first.clone()).without([head(HeadPlace { layer: 0, head: 0 })], GRID, &[Gate::scale(0.5)]);
-        assert!(turns.others.iter().all(|turn| turn.gates == first));
+        assert!(variants.others.iter().all(|variant| variant.gates == first));
     }
 }

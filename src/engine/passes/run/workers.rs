@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
-use super::show::{Buffers, show};
+use super::show::{WorkerBuffers, show};
 use super::variants::Variants;
 use crate::corpus::{Corpus, Sentence};
 use crate::model::forward::Encoder;
@@ -20,17 +20,17 @@ use crate::stats::blocks::block_of;
 use crate::system::parallel::on_threads;
 use crate::system::progress::Analysis;
 
-/// A corpus on its way through the tokenizer: what of a shard can be encoded, in order.
+/// The sequences of a shard, in order, as the tokenizer encodes them.
 pub struct TokenizedSentences<'a> {
     /// Where the sentences come from.
     pub corpus: Corpus,
     /// Encodes them and keeps the tally.
     pub encoder: SentenceTokenizer<'a>,
-    /// Sentences of other shards are passed over.
+    /// The shard; sentences of other shards are skipped.
     pub shard: Shard,
-    /// Sentences that are not in the sample are passed over, too.
+    /// The sample; sentences outside it are skipped.
     pub sample: Sample,
-    /// Whether sentences in blocks of even number are passed over as well.
+    /// Whether sentences in blocks of even number are skipped.
     pub odd_only: bool,
     /// How many more sentences are read, those of other shards included.
     pub left: u64,
@@ -56,10 +56,10 @@ impl Iterator for TokenizedSentences<'_> {
             };
             match tokenized {
                 Ok(Tokenized::Sequence(sequence)) => return Some(Ok(*sequence)),
-                // Counted in the encoder's tally.
+                // The tally of the encoder counts it.
                 Ok(Tokenized::Skipped(_)) => {}
                 Err(error) => {
-                    // What follows may be the middle of a broken sentence: nobody is to read on.
+                    // The next line may be the middle of a broken sentence, so reading ends here.
                     self.left = 0;
                     return Some(Err(error));
                 }
@@ -68,29 +68,31 @@ impl Iterator for TokenizedSentences<'_> {
     }
 }
 
-/// Shows all sequences, in all turns, to a panel that has seen nothing yet.
+/// Shows all sequences, in all variants, to fresh observers.
 /// Fails if the corpus cannot be read on, or a forward pass fails.
 pub fn sum_up(
-    panel: ObserverSet,
+    observers: ObserverSet,
     (model, encoder): (&str, &dyn Encoder),
-    turns: &Variants,
+    variants: &Variants,
     sequences: impl Iterator<Item = Result<Sequence>> + Send,
     threads: NonZeroUsize,
     progress: &Analysis,
 ) -> Result<ObserverSet> {
-    let show = |panel: &mut ObserverSet, pack: &Pack, buffers: &mut Buffers| show(panel, pack, turns, encoder, buffers);
-    over_packs(panel, model, sequences, (threads, progress), show)
+    let show = |observers: &mut ObserverSet, pack: &Pack, buffers: &mut WorkerBuffers| {
+        show(observers, pack, variants, encoder, buffers)
+    };
+    over_packs(observers, model, sequences, (threads, progress), show)
 }
 
 /// Runs `show` on every pack of the sequences, with buffers of the worker's own.
 ///
-/// Each worker takes the next pack when it is done with one, and whoever takes a pack reads and tokenises it:
+/// Each worker takes the next pack when it is done with one, and reads and tokenises it itself:
 /// no queue, and reading overlaps with the other workers' forward passes.
 /// The sums are exact, so it does not matter who took which pack.
-/// Where no observer looks there is no forward pass: the sequences are read and counted only.
+/// A pack that is relevant to no observer has no forward pass: its sequences are only read and counted.
 /// Fails if the corpus cannot be read on, or `show` fails.
 pub(super) fn over_packs<B: Default>(
-    panel: ObserverSet,
+    observers: ObserverSet,
     model: &str,
     sequences: impl Iterator<Item = Result<Sequence>> + Send,
     (threads, progress): (NonZeroUsize, &Analysis),
@@ -101,24 +103,24 @@ pub(super) fn over_packs<B: Default>(
     let take = || packs.lock().unwrap_or_else(PoisonError::into_inner).next().transpose();
     let work = || -> Result<ObserverSet> {
         let stop_others = StopOnDrop(&failed);
-        let mut panel = panel.duplicate();
+        let mut observers = observers.duplicate();
         let mut buffers = B::default();
         while !failed.load(Ordering::Relaxed) {
             let Some(pack) = take()? else { break };
-            panel.begin(pack.sentences.iter());
-            if panel.looks() {
-                show(&mut panel, &pack, &mut buffers)
+            observers.begin(pack.sentences.iter());
+            if observers.is_relevant() {
+                show(&mut observers, &pack, &mut buffers)
                     .with_context(|| format!("cannot run `{model}` over the corpus, sentences counted from 0"))?;
             }
-            panel.end();
+            observers.end_pack();
             progress.advance(pack.sentences.len(), pack.tokens());
         }
         std::mem::forget(stop_others);
-        Ok(panel)
+        Ok(observers)
     };
     let parts: Vec<Result<ObserverSet>> = on_threads(threads, work);
     progress.finish();
-    let mut whole = panel;
+    let mut whole = observers;
     for part in parts {
         whole.merge(&part?);
     }

@@ -9,7 +9,7 @@ use crate::corpus::TreeHead;
 use crate::corpus::relation::scored_as;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, FurtherRuns, HeadInput, Sums};
 use crate::passes::run::patches::PatchedRun;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::{GoldArc, PredictedToken, Sequence, Shown};
@@ -62,9 +62,9 @@ impl UseSums {
     }
 }
 
-/// A sequence as these sums see it.
+/// The state of a sequence.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct ArcUseState {
     block: usize,
     /// The tokens of each word.
     words: Vec<Range<usize>>,
@@ -108,13 +108,13 @@ fn nearest_weight(attention: &WordAttention, query: usize, partner: usize) -> Op
 }
 
 impl Sums for UseSums {
-    type SequenceState = SequenceState;
+    type SequenceState = ArcUseState;
 
     fn needs(&self) -> Needs {
         Needs::ATTENTION
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> ArcUseState {
         let block = block_of(sequence.family.number);
         let tree = sequence.tree.as_deref().unwrap_or_default();
         let hidden = || sequence.predictions.iter().filter(|token| token.shown != Shown::Itself);
@@ -133,47 +133,24 @@ impl Sums for UseSums {
             }
         }
         let words = if arcs.is_empty() { Vec::new() } else { sequence.words.clone() };
-        SequenceState { block, words, arcs }
+        ArcUseState { block, words, arcs }
     }
 
-    fn looks(begun: &SequenceState) -> bool {
-        !begun.arcs.is_empty()
+    fn is_relevant(state: &ArcUseState) -> bool {
+        !state.arcs.is_empty()
     }
 
-    fn head(&mut self, begun: &mut SequenceState, lent: &mut HeadInput<'_>) {
-        let place = self.grid.index(lent.view.layer, lent.view.head);
-        for arc in begun.arcs.iter_mut().filter(|arc| self.claims[arc.claim].place == place) {
-            arc.other = nearest_weight(lent.words(self.from), arc.query, arc.partner);
+    fn observe(&mut self, state: &mut ArcUseState, event: &mut Event<'_>) {
+        match event {
+            Event::Head(input) => self.head(state, input),
+            Event::BaselineOver(runs) => *runs = self.patched_runs(state),
+            Event::PatchedLogits { run, position, logits } => self.patched_logits(state, *run, *position, logits),
+            _ => {}
         }
     }
 
-    fn tries(&self) -> bool {
-        !self.claims.is_empty()
-    }
-
-    /// Two for each arc: without the weight to the partner, then without that to the other word.
-    fn trials(&mut self, begun: &mut SequenceState) -> Vec<PatchedRun> {
-        let mut trials = Vec::new();
-        for Arc { claim, query, partner, other, truths } in &begun.arcs {
-            let other = other.expect("its head was shown, and there is a third word");
-            let (layer, head) = self.grid.at(self.claims[*claim].place);
-            self.blocks[begun.block][*claim].arcs += 1;
-            trials.extend([*partner, other].map(|word| PatchedRun {
-                place: HeadPlace { layer, head },
-                queries: begun.words[*query].clone(),
-                keys: begun.words[word].clone(),
-                predicted: truths.iter().map(|&(position, _)| position).collect(),
-            }));
-        }
-        trials
-    }
-
-    fn tried(&mut self, begun: &mut SequenceState, number: usize, position: usize, logits: &[f32]) {
-        let Arc { claim, truths, .. } = &begun.arcs[number / 2];
-        let truth = truths.iter().find(|(at, _)| *at == position).expect("a position that was asked for").1;
-        let cuts = &mut self.blocks[begun.block][*claim];
-        let sum = if number.is_multiple_of(2) { &mut cuts.without_partner } else { &mut cuts.without_other };
-        *sum += surprisal(logits, truth);
+    fn further_runs(&self) -> FurtherRuns {
+        if self.claims.is_empty() { FurtherRuns::None } else { FurtherRuns::Patched }
     }
 
     fn merge(&mut self, other: &Self) {
@@ -185,5 +162,39 @@ impl Sums for UseSums {
         (self.grid, self.from) == (grid, from)
             && self.claims.iter().all(|claim| claim.place < grid.count())
             && self.blocks.fit(|block| block.len() == self.claims.len())
+    }
+}
+
+impl UseSums {
+    fn head(&mut self, state: &mut ArcUseState, input: &mut HeadInput<'_>) {
+        let place = self.grid.index(input.view.layer, input.view.head);
+        for arc in state.arcs.iter_mut().filter(|arc| self.claims[arc.claim].place == place) {
+            arc.other = nearest_weight(input.words(self.from), arc.query, arc.partner);
+        }
+    }
+
+    /// Two runs for each arc: without the weight to the partner, then without the weight to the other word.
+    pub(super) fn patched_runs(&mut self, state: &mut ArcUseState) -> Vec<PatchedRun> {
+        let mut patched_runs = Vec::new();
+        for Arc { claim, query, partner, other, truths } in &state.arcs {
+            let other = other.expect("its head was shown, and there is a third word");
+            let (layer, head) = self.grid.at(self.claims[*claim].place);
+            self.blocks[state.block][*claim].arcs += 1;
+            patched_runs.extend([*partner, other].map(|word| PatchedRun {
+                place: HeadPlace { layer, head },
+                queries: state.words[*query].clone(),
+                keys: state.words[word].clone(),
+                predicted: truths.iter().map(|&(position, _)| position).collect(),
+            }));
+        }
+        patched_runs
+    }
+
+    pub(super) fn patched_logits(&mut self, state: &mut ArcUseState, number: usize, position: usize, logits: &[f32]) {
+        let Arc { claim, truths, .. } = &state.arcs[number / 2];
+        let truth = truths.iter().find(|(at, _)| *at == position).expect("a position that was asked for").1;
+        let cuts = &mut self.blocks[state.block][*claim];
+        let sum = if number.is_multiple_of(2) { &mut cuts.without_partner } else { &mut cuts.without_other };
+        *sum += surprisal(logits, truth);
     }
 }

@@ -4,7 +4,7 @@ use crate::corpus::TreeHead;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::HeadView;
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::passes::observer::{Folder, Sums};
+use crate::passes::observer::{Event, Folder, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{GoldArc, PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
@@ -32,31 +32,31 @@ fn masked(index: u64) -> Sequence {
     Sequence { tree: Some(tree), predictions: vec![token(1, 1), token(4, 2)], ..sentence(index, 5, "dep") }
 }
 
-/// The trials of a sentence after head 1 has attended evenly but for more to its second and fourth token, each as query word,
+/// The patched runs of a sentence after head 1 has attended evenly but for more to its second and fourth token, each as query word,
 /// the word whose weight is cut, and the position that is predicted.
-fn trials(sums: &mut UseSums, index: u64) -> Vec<(usize, usize, Vec<usize>)> {
-    let mut begun = sums.begin(&masked(index));
+fn patched_runs(sums: &mut UseSums, index: u64) -> Vec<(usize, usize, Vec<usize>)> {
+    let mut state = sums.begin(&masked(index));
     let row = [0.1, 0.2, 0.1, 0.15, 0.19, 0.16, 0.1];
     let weights = row.repeat(7);
     for head in 0..2 {
         let view = HeadView::from(AttentionView::new(0, head, 7, &weights));
-        sums.head(&mut begun, &mut Folder::default().lend(&masked(index), view));
+        sums.observe(&mut state, &mut Event::Head(Folder::default().head_input(&masked(index), view)));
     }
-    let trials = sums.trials(&mut begun);
-    for (number, trial) in trials.iter().enumerate() {
+    let patched_runs = sums.patched_runs(&mut state);
+    for (number, run) in patched_runs.iter().enumerate() {
         // The truth of token 2 is 1, that of token 5 is 2: its logits make it e times as likely as the two others.
-        let position = trial.predicted[0];
+        let position = run.predicted[0];
         let truth = if position == 2 { 1 } else { 2 };
         let logits: [f32; 3] = std::array::from_fn(|token| if token == truth && number % 2 == 1 { 1.0 } else { 0.0 });
-        sums.tried(&mut begun, number, position, &logits);
+        sums.patched_logits(&mut state, number, position, &logits);
     }
-    sums.end(begun);
-    trials.into_iter().map(|trial| (trial.queries.start - 1, trial.keys.start - 1, trial.predicted)).collect()
+    sums.end_pack(vec![state]);
+    patched_runs.into_iter().map(|run| (run.queries.start - 1, run.keys.start - 1, run.predicted)).collect()
 }
 
 #[test]
 fn the_weight_to_the_partner_is_cut_and_the_one_nearest_to_it() {
-    let both = |claim: ArcClaim| trials(&mut UseSums::new(GRID, FromToken::Mean, vec![claim]), 0);
+    let both = |claim: ArcClaim| patched_runs(&mut UseSums::new(GRID, FromToken::Mean, vec![claim]), 0);
     // Of the objects word 1 alone is masked. Its head, word 2, weighs 0.15; nearest to that is word 4 with 0.16.
     assert_eq!(both(claim(1, Direction::DependentToHead, -1)), [(1, 2, vec![2]), (1, 4, vec![2])]);
     // Not where its head is at the best offset.
@@ -67,14 +67,14 @@ fn the_weight_to_the_partner_is_cut_and_the_one_nearest_to_it() {
     let mut sums = UseSums::new(GRID, FromToken::Mean, vec![claim(1, Direction::DependentToHead, -1)]);
     let mut sequence = masked(0);
     sequence.predictions.push(PredictedToken::masked(3, 2, None));
-    let begun = sums.begin(&sequence);
-    assert!(!UseSums::looks(&begun));
+    let state = sums.begin(&sequence);
+    assert!(!UseSums::is_relevant(&state));
 }
 
 #[test]
 fn losses_are_summed_by_block() {
     let mut sums = UseSums::new(GRID, FromToken::Mean, vec![claim(1, Direction::DependentToHead, -1)]);
-    trials(&mut sums, 7);
+    patched_runs(&mut sums, 7);
     let Cuts { arcs, without_partner, without_other } = sums.blocks()[block_of(7)][0];
     let (thirds, likelier) = (3.0_f64.ln(), (1.0_f64.exp() + 2.0).ln() - 1.0);
     assert_eq!(arcs, 1);
@@ -98,8 +98,8 @@ fn measured(sums: &UseSums, policy: &Policy) -> UseSection {
 fn used_is_what_is_surely_above_an_equal_weight_elsewhere() {
     let claims = [claim(1, Direction::DependentToHead, -1), claim(0, Direction::HeadToDependent, 1)];
     let mut sums = UseSums::new(GRID, FromToken::Mean, claims.to_vec());
-    // Every trial of a partner costs as much more: without any variation nothing is known of how it would vary.
-    (0..128).for_each(|index| drop(trials(&mut sums, index)));
+    // Every cut of a partner costs as much more: without any variation nothing is known of how it would vary.
+    (0..128).for_each(|index| drop(patched_runs(&mut sums, index)));
     let policy = default_policy();
     let section = measured(&sums, &policy);
     let tests: Vec<_> = section.use_of_arcs.iter().map(|label| (label.test.arcs, label.test.used)).collect();
@@ -107,17 +107,17 @@ fn used_is_what_is_surely_above_an_equal_weight_elsewhere() {
     // A second sentence in which the partner is not missed makes it vary.
     let mut varied = sums.clone();
     for index in 0..40 {
-        let mut begun = varied.begin(&masked(index));
+        let mut state = varied.begin(&masked(index));
         let row = [0.1, 0.2, 0.1, 0.15, 0.19, 0.16, 0.1].repeat(7);
         for head in 0..2 {
             let view = HeadView::from(AttentionView::new(0, head, 7, &row));
-            varied.head(&mut begun, &mut Folder::default().lend(&masked(index), view));
+            varied.observe(&mut state, &mut Event::Head(Folder::default().head_input(&masked(index), view)));
         }
-        let asked = varied.trials(&mut begun);
-        for (number, trial) in asked.iter().enumerate() {
+        let asked = varied.patched_runs(&mut state);
+        for (number, run) in asked.iter().enumerate() {
             // Of the second claim the other word is missed, and more.
             let less = if number == 3 { -9.0 } else { 0.0 };
-            varied.tried(&mut begun, number, trial.predicted[0], &[0.0, less, less]);
+            varied.patched_logits(&mut state, number, run.predicted[0], &[0.0, less, less]);
         }
     }
     let section = measured(&varied, &policy);
@@ -134,7 +134,7 @@ fn used_is_what_is_surely_above_an_equal_weight_elsewhere() {
 #[test]
 fn few_arcs_are_not_tested() {
     let mut sums = UseSums::new(GRID, FromToken::Mean, vec![claim(1, Direction::DependentToHead, -1)]);
-    (0..99).for_each(|index| drop(trials(&mut sums, index)));
+    (0..99).for_each(|index| drop(patched_runs(&mut sums, index)));
     let section = measured(&sums, &default_policy());
     assert_eq!((section.use_of_arcs[0].test.arcs, section.use_of_arcs[0].test.used), (99, None));
     assert!(section.summary(&default_policy()).to_string().contains("Labels not tested: 1, with fewer than 100"));

@@ -8,7 +8,7 @@ use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::ablation::Conditions;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, FurtherRuns, Sums};
 use crate::passes::run::variants::{HeadSet, heads_at};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -60,22 +60,22 @@ impl Changes for EffectSums {
     }
 
     fn without(&self, places: &[usize]) -> PerBlock {
-        let turn = self.losses.turn_without(places);
+        let variant = self.losses.variant_without(places);
         std::array::from_fn(|block| {
             let losses = &self.losses.blocks()[block];
-            losses.without[turn].value() - losses.whole.value()
+            losses.without[variant].value() - losses.whole.value()
         })
     }
 }
 
 impl Sums for EffectSums {
-    type SequenceState = (losses::SequenceState, bool);
+    type SequenceState = (losses::LossState, bool);
 
     fn needs(&self) -> Needs {
         Needs { logits: true, ..Needs::default() }
     }
 
-    fn begin_pass(&mut self, known: &Beforehand) {
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
         self.losses.begin_pass(known);
     }
 
@@ -83,22 +83,20 @@ impl Sums for EffectSums {
         (self.losses.begin(sequence), !self.clusters.is_empty())
     }
 
-    fn looks((begun, there_are_clusters): &Self::SequenceState) -> bool {
-        *there_are_clusters && begun.looks()
+    fn is_relevant((state, there_are_clusters): &Self::SequenceState) -> bool {
+        *there_are_clusters && state.is_relevant()
     }
 
-    fn turns(&self) -> Vec<HeadSet> {
-        self.losses.turns().to_vec()
+    fn further_runs(&self) -> FurtherRuns {
+        FurtherRuns::Without(self.losses.variants().to_vec())
     }
 
-    fn turn(&mut self, (begun, _): &mut Self::SequenceState, number: usize) {
-        begun.turn(number);
-    }
-
-    fn head(&mut self, _: &mut Self::SequenceState, _: &mut HeadInput<'_>) {}
-
-    fn logits(&mut self, (begun, _): &mut Self::SequenceState, position: usize, logits: &[f32]) {
-        self.losses.logits(begun, position, logits);
+    fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>) {
+        match event {
+            Event::Variant(variant) => state.0.begin_variant(*variant),
+            Event::Logits { position, logits } => self.logits(state, *position, logits),
+            _ => {}
+        }
     }
 
     fn merge(&mut self, other: &Self) {
@@ -110,6 +108,12 @@ impl Sums for EffectSums {
     }
 }
 
+impl EffectSums {
+    fn logits(&mut self, (state, _): &mut (losses::LossState, bool), position: usize, logits: &[f32]) {
+        self.losses.logits(state, position, logits);
+    }
+}
+
 /// The drifts of some sentences.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Moved {
@@ -117,7 +121,7 @@ pub struct Moved {
     pub tokens: u64,
     /// Sentences with any, the first of each family alone.
     pub sentences: u64,
-    /// In each turn, without its heads; `[turns]`.
+    /// The sums of each variant, without its heads; `[variants]`.
     pub without: Vec<drifts::Drifts>,
 }
 
@@ -137,15 +141,15 @@ pub struct DriftSums {
     conditions: Conditions,
     blocks: Blocks<Moved>,
     /// The sets of heads that are removed, ascending.
-    turns: Vec<HeadSet>,
+    variants: Vec<HeadSet>,
 }
 
 impl DriftSums {
     /// Empty sums of a model with `grid` heads, without these clusters.
     pub fn new(grid: HeadGrid, clusters: Vec<Vec<usize>>) -> Self {
-        let turns: Vec<HeadSet> = sets(grid, &clusters).into_iter().collect();
-        let empty = Moved { without: vec![drifts::Drifts::default(); turns.len()], ..Moved::default() };
-        Self { grid, clusters, conditions: Conditions::default(), blocks: Blocks::new(empty), turns }
+        let variants: Vec<HeadSet> = sets(grid, &clusters).into_iter().collect();
+        let empty = Moved { without: vec![drifts::Drifts::default(); variants.len()], ..Moved::default() };
+        Self { grid, clusters, conditions: Conditions::default(), blocks: Blocks::new(empty), variants }
     }
 
     /// The sums of each block.
@@ -164,72 +168,60 @@ impl Changes for DriftSums {
     }
 
     fn without(&self, places: &[usize]) -> PerBlock {
-        let turn = self.turns.binary_search(&heads_at(self.grid, places)).expect("a turn of these sums");
-        let moved: [f64; BLOCKS] = std::array::from_fn(|block| self.blocks[block].without[turn].output.sum.value());
+        let variant = self.variants.binary_search(&heads_at(self.grid, places)).expect("a turn of these sums");
+        let moved: [f64; BLOCKS] = std::array::from_fn(|block| self.blocks[block].without[variant].output.sum.value());
         moved
     }
 }
 
 /// A sequence as the drift sees it.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct ClusterDriftState {
     block: usize,
-    turn: Option<usize>,
+    variant: Option<usize>,
     /// The tokens of text; none where there are no clusters.
     text: Vec<usize>,
     whole: drifts::States,
 }
 
 impl Sums for DriftSums {
-    type SequenceState = SequenceState;
+    type SequenceState = ClusterDriftState;
 
     fn needs(&self) -> Needs {
         Needs { hidden_states: true, ..Needs::default() }
     }
 
-    fn begin_pass(&mut self, known: &Beforehand) {
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
         self.conditions = known.conditions;
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> ClusterDriftState {
         let block = block_of(sequence.family.number);
         let text: Vec<usize> = if self.clusters.is_empty() { Vec::new() } else { sequence.text_places().collect() };
         let moved = &mut self.blocks[block];
         moved.tokens += text.len() as u64;
         moved.sentences += u64::from(sequence.family.is_first && !text.is_empty());
-        SequenceState { block, turn: None, text, whole: drifts::States::default() }
+        ClusterDriftState { block, variant: None, text, whole: drifts::States::default() }
     }
 
-    fn looks(begun: &SequenceState) -> bool {
-        !begun.text.is_empty()
+    fn is_relevant(state: &ClusterDriftState) -> bool {
+        !state.text.is_empty()
     }
 
-    fn turns(&self) -> Vec<HeadSet> {
-        self.turns.clone()
+    fn further_runs(&self) -> FurtherRuns {
+        FurtherRuns::Without(self.variants.clone())
     }
 
-    fn turn(&mut self, begun: &mut SequenceState, number: usize) {
-        begun.turn = Some(number);
-    }
-
-    fn head(&mut self, _: &mut SequenceState, _: &mut HeadInput<'_>) {}
-
-    fn hidden_states(&mut self, begun: &mut SequenceState, layer: usize, states: Rows<'_>) {
-        if layer != self.grid.layers || begun.text.is_empty() {
-            return;
-        }
-        let seen = drifts::States::new(states, &begun.text);
-        match begun.turn {
-            None => begun.whole = seen,
-            Some(turn) => {
-                let drifts = seen.drifts(&begun.whole, states.width());
-                self.blocks[begun.block].without[turn].merge(&drifts);
-            }
+    fn observe(&mut self, state: &mut ClusterDriftState, event: &mut Event<'_>) {
+        match event {
+            Event::Variant(variant) => state.variant = Some(*variant),
+            Event::HiddenStates { layer, states } => self.hidden_states(state, *layer, *states),
+            _ => {}
         }
     }
 
     fn merge(&mut self, other: &Self) {
-        assert_eq!((self.grid, &self.turns), (other.grid, &other.turns), "sums of one analysis");
+        assert_eq!((self.grid, &self.variants), (other.grid, &other.variants), "sums of one analysis");
         self.conditions = self.conditions.or(other.conditions);
         self.blocks.merge(&other.blocks);
     }
@@ -237,7 +229,23 @@ impl Sums for DriftSums {
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
         self.grid == grid
             && are_clusters(&self.clusters, grid)
-            && self.turns.iter().eq(&sets(grid, &self.clusters))
-            && self.blocks.fit(|moved| moved.without.len() == self.turns.len())
+            && self.variants.iter().eq(&sets(grid, &self.clusters))
+            && self.blocks.fit(|moved| moved.without.len() == self.variants.len())
+    }
+}
+
+impl DriftSums {
+    fn hidden_states(&mut self, state: &mut ClusterDriftState, layer: usize, states: Rows<'_>) {
+        if layer != self.grid.layers || state.text.is_empty() {
+            return;
+        }
+        let seen = drifts::States::new(states, &state.text);
+        match state.variant {
+            None => state.whole = seen,
+            Some(variant) => {
+                let drifts = seen.drifts(&state.whole, states.width());
+                self.blocks[state.block].without[variant].merge(&drifts);
+            }
+        }
     }
 }

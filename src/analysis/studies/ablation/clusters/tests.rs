@@ -3,7 +3,7 @@ use super::sums::Changes;
 use super::*;
 use crate::model::forward::rows::Rows;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::Sums;
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
@@ -27,8 +27,8 @@ fn rise(places: &[usize]) -> f64 {
     places.iter().map(|&place| each[place]).sum::<f64>() + both
 }
 
-fn places(missing: &crate::passes::run::variants::HeadSet) -> Vec<usize> {
-    missing.iter().map(|place| GRID.index(place.layer, place.head)).collect()
+fn places(removed: &crate::passes::run::variants::HeadSet) -> Vec<usize> {
+    removed.iter().map(|place| GRID.index(place.layer, place.head)).collect()
 }
 
 fn context() -> EstimationContext {
@@ -45,17 +45,20 @@ fn logits(nats: f64) -> [f32; 2] {
 fn show_losses(sums: &mut EffectSums, indices: impl Iterator<Item = u64>) {
     for index in indices {
         let token = PredictedToken::masked(1, 0, Some(0));
-        let mut begun = sums.begin(&Sequence { predictions: vec![token], ..sentence(index, 2, "dep") });
+        let mut state = sums.begin(&Sequence { predictions: vec![token], ..sentence(index, 2, "dep") });
         // In some sentences all that is lost is more.
         let scale = if index % 2 == 0 { 1.0 } else { 1.5 };
-        Sums::logits(sums, &mut begun, 1, &logits(2.0));
-        for (number, missing) in sums.turns().into_iter().enumerate() {
-            sums.turn(&mut begun, number);
+        sums.observe(&mut state, &mut Event::Logits { position: 1, logits: &logits(2.0) });
+        for (number, removed) in sums.further_runs().variants().into_iter().enumerate() {
+            sums.observe(&mut state, &mut Event::Variant(number));
             // One head by itself is worth a little more here and a little less there.
-            let more = if missing.len() == 1 { 1e-3 * ((index / 2 % 2) as f64 - 0.5) } else { 0.0 };
-            Sums::logits(sums, &mut begun, 1, &logits(2.0 + scale * rise(&places(&missing)) + more));
+            let more = if removed.len() == 1 { 1e-3 * ((index / 2 % 2) as f64 - 0.5) } else { 0.0 };
+            sums.observe(
+                &mut state,
+                &mut Event::Logits { position: 1, logits: &logits(2.0 + scale * rise(&places(&removed)) + more) },
+            );
         }
-        sums.end(begun);
+        sums.end_pack(vec![state]);
     }
 }
 
@@ -91,18 +94,24 @@ fn heads_that_stand_in_for_each_other_are_told() {
 /// Each head turns a vector of two dimensions by its share of a right angle.
 fn show_states(sums: &mut DriftSums, indices: impl Iterator<Item = u64>) {
     for index in indices {
-        let mut begun = sums.begin(&sentence(index, 1, "dep"));
+        let mut state = sums.begin(&sentence(index, 1, "dep"));
         #[expect(clippy::cast_possible_truncation, reason = "a hidden state")]
         let states = |degrees: f64| {
             let (sin, cos) = degrees.to_radians().sin_cos();
             [1.0, 0.0, cos as f32, sin as f32, 1.0, 0.0]
         };
-        sums.hidden_states(&mut begun, 2, Rows::new(&states(0.0), 2));
-        for (number, missing) in sums.turns().into_iter().enumerate() {
-            sums.turn(&mut begun, number);
-            sums.hidden_states(&mut begun, 2, Rows::new(&states(30.0 * places(&missing).len() as f64), 2));
+        sums.observe(&mut state, &mut Event::HiddenStates { layer: 2, states: Rows::new(&states(0.0), 2) });
+        for (number, removed) in sums.further_runs().variants().into_iter().enumerate() {
+            sums.observe(&mut state, &mut Event::Variant(number));
+            sums.observe(
+                &mut state,
+                &mut Event::HiddenStates {
+                    layer: 2,
+                    states: Rows::new(&states(30.0 * places(&removed).len() as f64), 2),
+                },
+            );
         }
-        sums.end(begun);
+        sums.end_pack(vec![state]);
     }
 }
 
@@ -145,11 +154,13 @@ fn sums_of_parts_are_those_of_the_whole() {
 fn without_clusters_nothing_runs() {
     let mut sums = EffectSums::new(GRID, Vec::new());
     let token = PredictedToken::masked(1, 0, Some(0));
-    let begun = sums.begin(&Sequence { predictions: vec![token], ..sentence(1, 2, "dep") });
-    assert!(!EffectSums::looks(&begun) && sums.turns().is_empty() && sums.clusters().is_empty());
+    let state = sums.begin(&Sequence { predictions: vec![token], ..sentence(1, 2, "dep") });
+    assert!(
+        !EffectSums::is_relevant(&state) && sums.further_runs().variants().is_empty() && sums.clusters().is_empty()
+    );
     let section = EffectSection { cluster_effect: Effects::new(&sums, &context()) };
     assert!(section.summary(&default_policy()).to_string().starts_with("No cluster of heads held"));
     let mut sums = DriftSums::new(GRID, Vec::new());
-    let begun = sums.begin(&sentence(1, 2, "dep"));
-    assert!(!DriftSums::looks(&begun));
+    let state = sums.begin(&sentence(1, 2, "dep"));
+    assert!(!DriftSums::is_relevant(&state));
 }

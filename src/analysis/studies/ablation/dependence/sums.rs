@@ -8,8 +8,8 @@ use crate::linalg::lanes::{LANES, across};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Conditions;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{HeadInput, Sums};
-use crate::passes::run::variants::{HeadSet, each_head};
+use crate::passes::observer::{Event, FurtherRuns, HeadInput, Sums};
+use crate::passes::run::variants::each_head;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of};
@@ -77,12 +77,12 @@ impl DependenceSums {
     }
 }
 
-/// A sequence as these sums see it.
+/// The state of a sequence.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct DependenceState {
     block: usize,
-    /// The turn, of those that these sums ask for; `None` in the first, with all heads.
-    turn: Option<usize>,
+    /// The variant of these sums that runs; `None` in the baseline, with all heads.
+    variant: Option<usize>,
     /// Of each head but those of the first layer, with all heads in place.
     roots: Roots,
 }
@@ -110,13 +110,13 @@ pub fn squared_hellinger(roots: &[f32], row: &[f32]) -> f64 {
 }
 
 impl Sums for DependenceSums {
-    type SequenceState = SequenceState;
+    type SequenceState = DependenceState;
 
-    fn begin_pass(&mut self, known: &Beforehand) {
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
         self.conditions = known.conditions;
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> DependenceState {
         let block = block_of(sequence.family.number);
         // Where no head comes after another there is nothing to see.
         let edges = Edges(self.grid).count();
@@ -127,40 +127,24 @@ impl Sums for DependenceSums {
             sums.sentences += u64::from(sequence.family.is_first);
             sums.edges.resize(edges, ExactSum::default());
         }
-        SequenceState { block, turn: None, roots: Roots::of(rows) }
+        DependenceState { block, variant: None, roots: Roots::of(rows) }
     }
 
-    fn looks(begun: &SequenceState) -> bool {
-        !begun.roots.rows.is_empty()
+    fn is_relevant(state: &DependenceState) -> bool {
+        !state.roots.rows.is_empty()
     }
 
     /// Without each head but those of the last layer, after which none comes.
-    fn turns(&self) -> Vec<HeadSet> {
+    fn further_runs(&self) -> FurtherRuns {
         let HeadGrid { layers, heads } = self.grid;
-        each_head(self.grid).take(layers.saturating_sub(1) * heads).collect()
+        FurtherRuns::Without(each_head(self.grid).take(layers.saturating_sub(1) * heads).collect())
     }
 
-    fn turn(&mut self, begun: &mut SequenceState, number: usize) {
-        begun.turn = Some(number);
-    }
-
-    fn head(&mut self, begun: &mut SequenceState, lent: &mut HeadInput<'_>) {
-        let attention = lent.attention();
-        let target = HeadPlace { layer: attention.layer, head: attention.head };
-        if target.layer == 0 || begun.roots.rows.is_empty() {
-            return;
-        }
-        match begun.turn.map(|source| self.grid.place(source)) {
-            None => begun.roots.push(attention, (self.grid.layers - 1) * self.grid.heads),
-            Some(source) if source.layer < target.layer => {
-                let place = self.grid.index(target.layer - 1, target.head);
-                let roots = begun.roots.of_head(place, attention.tokens()).chunks_exact(attention.tokens());
-                let rows = begun.roots.rows.iter().zip(roots);
-                let shift: f64 = rows.map(|(&row, roots)| squared_hellinger(roots, attention.row(row))).sum();
-                self.blocks[begun.block].edges[Edges(self.grid).index(source, target)] += shift;
-            }
-            // What goes into its layer is the same for every head of it.
-            Some(_) => {}
+    fn observe(&mut self, state: &mut DependenceState, event: &mut Event<'_>) {
+        match event {
+            Event::Variant(variant) => state.variant = Some(*variant),
+            Event::Head(input) => self.head(state, input),
+            _ => {}
         }
     }
 
@@ -174,5 +158,27 @@ impl Sums for DependenceSums {
         let count = Edges(grid).count();
         let fits = |block: &Shifts| block.edges.len() == if block.rows == 0 { 0 } else { count };
         self.grid == grid && self.blocks.fit(fits)
+    }
+}
+
+impl DependenceSums {
+    fn head(&mut self, state: &mut DependenceState, input: &mut HeadInput<'_>) {
+        let attention = input.attention();
+        let target = HeadPlace { layer: attention.layer, head: attention.head };
+        if target.layer == 0 || state.roots.rows.is_empty() {
+            return;
+        }
+        match state.variant.map(|source| self.grid.place(source)) {
+            None => state.roots.push(attention, (self.grid.layers - 1) * self.grid.heads),
+            Some(source) if source.layer < target.layer => {
+                let place = self.grid.index(target.layer - 1, target.head);
+                let roots = state.roots.of_head(place, attention.tokens()).chunks_exact(attention.tokens());
+                let rows = state.roots.rows.iter().zip(roots);
+                let shift: f64 = rows.map(|(&row, roots)| squared_hellinger(roots, attention.row(row))).sum();
+                self.blocks[state.block].edges[Edges(self.grid).index(source, target)] += shift;
+            }
+            // What goes into its layer is the same for every head of it.
+            Some(_) => {}
+        }
     }
 }

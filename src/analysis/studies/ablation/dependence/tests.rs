@@ -6,7 +6,7 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::{Conditions, Replacement};
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{Folder, Sums};
+use crate::passes::observer::{Event, Folder, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
@@ -18,7 +18,7 @@ fn place(layer: usize, head: usize) -> HeadPlace {
     HeadPlace { layer, head }
 }
 
-fn begun(grid: HeadGrid) -> DependenceSums {
+fn state(grid: HeadGrid) -> DependenceSums {
     let mut sums = DependenceSums::new(grid);
     sums.begin_pass(&Beforehand {
         conditions: Conditions { removal: Some(Replacement::Zero), objective: None },
@@ -39,34 +39,34 @@ fn rows(tokens: usize, shift: f64) -> Vec<f32> {
     (0..tokens * tokens).map(|cell| row(cell % tokens)).collect()
 }
 
-/// Shows a sentence in all turns, each head as `attention` has it without the heads of the turn.
+/// Shows a sentence in all variants; `attention` gives each head without the heads of the variant.
 fn show(
     sums: &mut DependenceSums,
     grid: HeadGrid,
     sentence: &Sequence,
     attention: impl Fn(Option<HeadPlace>, HeadPlace) -> Vec<f32>,
 ) {
-    let mut begun = sums.begin(sentence);
-    let turns = sums.turns();
-    let missing = turns.iter().map(|missing| missing.first().copied());
-    for (turn, missing) in [None].into_iter().chain(missing).enumerate() {
-        if let Some(number) = turn.checked_sub(1) {
-            sums.turn(&mut begun, number);
+    let mut state = sums.begin(sentence);
+    let variants = sums.further_runs().variants();
+    let removed = variants.iter().map(|removed| removed.first().copied());
+    for (variant, removed) in [None].into_iter().chain(removed).enumerate() {
+        if let Some(number) = variant.checked_sub(1) {
+            sums.observe(&mut state, &mut Event::Variant(number));
         }
-        let first = missing.map_or(0, |place| place.layer);
+        let first = removed.map_or(0, |place| place.layer);
         for target in grid.places().filter(|target| target.layer >= first) {
-            let weights = attention(missing, target);
+            let weights = attention(removed, target);
             let view = AttentionView::new(target.layer, target.head, sentence.ids.len(), &weights);
-            sums.head(&mut begun, &mut Folder::default().lend(sentence, view.into()));
+            sums.observe(&mut state, &mut Event::Head(Folder::default().head_input(sentence, view.into())));
         }
     }
-    sums.end(begun);
+    sums.end_pack(vec![state]);
 }
 
 /// Shows a sentence of two words in which each edge has its shift, and whatever is no edge shifts, too.
 fn show_shifts(sums: &mut DependenceSums, grid: HeadGrid, index: u64, shift: impl Fn(HeadPlace, HeadPlace) -> f64) {
     let sentence = sentence(index, 2, "dep");
-    let attention = |missing: Option<HeadPlace>, target: HeadPlace| match missing {
+    let attention = |removed: Option<HeadPlace>, target: HeadPlace| match removed {
         None => rows(4, 0.0),
         Some(source) if source.layer < target.layer => rows(4, shift(source, target)),
         Some(_) => rows(4, 0.9),
@@ -110,11 +110,11 @@ fn squared_hellinger_distances_by_hand() {
 #[test]
 fn shifts_by_hand() {
     let grid = HeadGrid { layers: 3, heads: 1 };
-    let mut sums = begun(grid);
+    let mut sums = state(grid);
     // One word between two special tokens, whose rows do not count.
     let sentence = sentence(5, 1, "dep");
     let of_word = |row: [f32; 3]| [[0.0, 0.0, 1.0], row, [0.5, 0.5, 0.0]].concat();
-    let attention = |missing: Option<HeadPlace>, target: HeadPlace| match (missing, target.layer) {
+    let attention = |removed: Option<HeadPlace>, target: HeadPlace| match (removed, target.layer) {
         (Some(HeadPlace { layer: 0, .. }), 1) => of_word([0.64, 0.36, 0.0]),
         (Some(HeadPlace { layer: 1, .. }), 2) => of_word([0.0, 0.0, 1.0]),
         (None, _) | (Some(HeadPlace { layer: 0, .. }), 2) => of_word([0.36, 0.64, 0.0]),
@@ -133,7 +133,7 @@ fn shifts_by_hand() {
 #[test]
 fn planted_edges_are_the_strongest_and_make_a_chain() {
     let grid = HeadGrid { layers: 3, heads: 3 };
-    let (mut sums, mut noise) = (begun(grid), noise(3));
+    let (mut sums, mut noise) = (state(grid), noise(3));
     let planted = [(place(0, 1), place(1, 2)), (place(1, 2), place(2, 0))];
     for index in 0..128 {
         let mut factors = (0..grid.count() * grid.count()).map(|_| 0.8 + 0.4 * noise()).collect::<Vec<_>>().into_iter();
@@ -191,7 +191,7 @@ fn planted_edges_are_the_strongest_and_make_a_chain() {
 #[test]
 fn edges_of_sources_and_targets_that_multiply_are_hardly_ever_above() {
     let grid = HeadGrid { layers: 2, heads: 16 };
-    let (mut sums, mut noise) = (begun(grid), noise(11));
+    let (mut sums, mut noise) = (state(grid), noise(11));
     for index in 0..64 {
         let factors: Vec<f64> = (0..256).map(|_| 0.5 + noise()).collect();
         show_shifts(&mut sums, grid, index, |source, target| {
@@ -206,7 +206,7 @@ fn edges_of_sources_and_targets_that_multiply_are_hardly_ever_above() {
 #[test]
 fn an_edge_of_one_sentence_is_not_the_strongest() {
     let grid = HeadGrid { layers: 2, heads: 3 };
-    let mut sums = begun(grid);
+    let mut sums = state(grid);
     for index in 0..64 {
         show_shifts(&mut sums, grid, index, |source, target| match (source.head, target.head) {
             (0, 0) => 0.004,
@@ -225,7 +225,7 @@ fn an_edge_of_one_sentence_is_not_the_strongest() {
 #[test]
 fn little_evidence_is_told_and_not_called_anything() {
     let grid = HeadGrid { layers: 2, heads: 3 };
-    let mut sums = begun(grid);
+    let mut sums = state(grid);
     for index in 0..25 {
         let much = |source: HeadPlace, target: HeadPlace| source.head == 1 && target.head == 1;
         show_shifts(&mut sums, grid, index, |source, target| {
@@ -236,7 +236,7 @@ fn little_evidence_is_told_and_not_called_anything() {
     assert_eq!((found.tokens, found.sentences, found.above), (50, 25, 0));
     assert!(found.strongest[0].q.unwrap() < 1e-9 && !found.strongest[0].above && found.chains.is_empty());
     // One sentence has neither interval nor test.
-    let mut one = begun(grid);
+    let mut one = state(grid);
     show_shifts(&mut one, grid, 4, |source, target| 0.1 + 0.01 * (source.head * target.head) as f64);
     let edge = measured(one, grid).strongest[0];
     assert_eq!((edge.shift_ci95, edge.excess_ci95, edge.p, edge.q), (None, None, None, None));
@@ -245,7 +245,7 @@ fn little_evidence_is_told_and_not_called_anything() {
 #[test]
 fn sums_of_parts_are_those_of_the_whole() {
     let grid = HeadGrid { layers: 2, heads: 2 };
-    let (mut whole, mut left, mut right) = (begun(grid), begun(grid), begun(grid));
+    let (mut whole, mut left, mut right) = (state(grid), state(grid), state(grid));
     for index in [3, 9, 70, 3 + 64] {
         let shift = |source: HeadPlace, target: HeadPlace| {
             0.001 * index as f64 + 0.1 * source.head as f64 + 0.2 * target.head as f64
@@ -263,9 +263,9 @@ fn sums_of_parts_are_those_of_the_whole() {
 #[test]
 fn a_model_of_one_layer_has_no_later_heads() {
     let grid = HeadGrid { layers: 1, heads: 2 };
-    let mut sums = begun(grid);
-    let begun = sums.begin(&sentence(5, 3, "dep"));
-    assert!(!DependenceSums::looks(&begun));
+    let mut sums = state(grid);
+    let state = sums.begin(&sentence(5, 3, "dep"));
+    assert!(!DependenceSums::is_relevant(&state));
     let section = DependenceSection::new(measured(sums, grid));
     let summary = section.summary(&default_policy()).to_string();
     assert_eq!(summary, "The model has one layer: no head comes after another, so none depends on one.\n");
@@ -275,7 +275,7 @@ fn a_model_of_one_layer_has_no_later_heads() {
 #[test]
 fn without_sentences_there_is_nothing_to_say() {
     let grid = HeadGrid { layers: 2, heads: 2 };
-    let section = DependenceSection::new(measured(begun(grid), grid));
+    let section = DependenceSection::new(measured(state(grid), grid));
     assert_eq!(
         section.summary(&default_policy()).to_string(),
         "No sentence had a token of text, so no head was removed.\n"

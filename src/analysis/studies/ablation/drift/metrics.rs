@@ -5,9 +5,6 @@ use crate::studies::ablation::drifts::{Drift, Drifts};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
-/// A metric of the drifts of a block, or of all of them, without a head by its place; without one it is chance.
-pub type Ratio = fn(&Moved, Option<usize>) -> Fraction;
-
 /// Every cell of the table.
 pub fn values(moved: &Moved, head: Option<usize>) -> Vec<Fraction> {
     METRICS.iter().map(|metric| (metric.value)(moved, head)).collect()
@@ -28,11 +25,14 @@ fn mean(drift: Option<&Drift>, eligible: u64) -> Fraction {
 }
 
 const CHANCE: &str = "0: nothing moves";
-const CAVEATS: &str = "How far is not how much it matters: what moves may be read by nobody. DuplicateArcs heads make up for some of it. \
+const CAVEATS: &str = "How far is not how much it matters: what moves may be read by nobody. Later heads make up for some of it. \
     It depends on what stands for the head (`settings.ablation`).";
 
+/// A metric of the drifts of a block, or of all blocks, and of the place of a head, `None` for chance.
+type DriftMetric = Metric<fn(&Moved, Option<usize>) -> Fraction>;
+
 /// All metrics of drift, in the order of the report.
-pub const METRICS: &[Metric<Ratio>] = &[
+pub const METRICS: &[DriftMetric] = &[
     Metric {
         explanation: Explanation {
             name: "output_drift",

@@ -7,8 +7,8 @@ use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::ablation::Conditions;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{HeadInput, Sums};
-use crate::passes::run::variants::{HeadSet, each_head_and_all, without_any};
+use crate::passes::observer::{Event, FurtherRuns, Sums};
+use crate::passes::run::variants::{each_head_and_all, without_any};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of};
@@ -65,12 +65,12 @@ impl DriftSums {
     }
 }
 
-/// A sequence as these sums see it.
+/// The state of a sequence.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct DriftState {
     block: usize,
-    /// The turn, of those that these sums ask for; `None` in the first, with all heads.
-    turn: Option<usize>,
+    /// The variant of these sums that runs; `None` in the baseline, with all heads.
+    variant: Option<usize>,
     /// The tokens of text.
     text: Vec<usize>,
     /// Its last hidden states with all heads, once they were shown.
@@ -78,17 +78,17 @@ pub struct SequenceState {
 }
 
 impl Sums for DriftSums {
-    type SequenceState = SequenceState;
+    type SequenceState = DriftState;
 
     fn needs(&self) -> Needs {
         Needs { hidden_states: true, ..Needs::default() }
     }
 
-    fn begin_pass(&mut self, known: &Beforehand) {
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
         self.conditions = known.conditions;
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> DriftState {
         let block = block_of(sequence.family.number);
         let text: Vec<usize> = sequence.text_places().collect();
         if !text.is_empty() {
@@ -97,39 +97,22 @@ impl Sums for DriftSums {
             sums.sequences += 1;
             sums.sentences += u64::from(sequence.family.is_first);
         }
-        SequenceState { block, turn: None, text, whole: States::default() }
+        DriftState { block, variant: None, text, whole: States::default() }
     }
 
-    fn looks(begun: &SequenceState) -> bool {
-        !begun.text.is_empty()
+    fn is_relevant(state: &DriftState) -> bool {
+        !state.text.is_empty()
     }
 
-    fn turns(&self) -> Vec<HeadSet> {
-        each_head_and_all(self.grid)
+    fn further_runs(&self) -> FurtherRuns {
+        FurtherRuns::Without(each_head_and_all(self.grid))
     }
 
-    fn turn(&mut self, begun: &mut SequenceState, number: usize) {
-        begun.turn = Some(number);
-    }
-
-    fn head(&mut self, _: &mut SequenceState, _: &mut HeadInput<'_>) {}
-
-    fn hidden_states(&mut self, begun: &mut SequenceState, layer: usize, states: Rows<'_>) {
-        if layer != self.grid.layers || begun.text.is_empty() {
-            return;
-        }
-        let seen = States::new(states, &begun.text);
-        let sums = &mut self.blocks[begun.block];
-        let Some(turn) = begun.turn else {
-            begun.whole = seen;
-            return;
-        };
-        let drifts = seen.drifts(&begun.whole, states.width());
-        if let Some(without) = sums.without.get_mut(turn) {
-            without.merge(&drifts);
-        }
-        if turn == without_any(self.grid) {
-            sums.bare.merge(&drifts);
+    fn observe(&mut self, state: &mut DriftState, event: &mut Event<'_>) {
+        match event {
+            Event::Variant(variant) => state.variant = Some(*variant),
+            Event::HiddenStates { layer, states } => self.hidden_states(state, *layer, *states),
+            _ => {}
         }
     }
 
@@ -141,5 +124,26 @@ impl Sums for DriftSums {
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
         self.grid == grid && self.blocks.fit(|block| block.without.len() == grid.count())
+    }
+}
+
+impl DriftSums {
+    fn hidden_states(&mut self, state: &mut DriftState, layer: usize, states: Rows<'_>) {
+        if layer != self.grid.layers || state.text.is_empty() {
+            return;
+        }
+        let seen = States::new(states, &state.text);
+        let sums = &mut self.blocks[state.block];
+        let Some(variant) = state.variant else {
+            state.whole = seen;
+            return;
+        };
+        let drifts = seen.drifts(&state.whole, states.width());
+        if let Some(without) = sums.without.get_mut(variant) {
+            without.merge(&drifts);
+        }
+        if variant == without_any(self.grid) {
+            sums.bare.merge(&drifts);
+        }
     }
 }

@@ -3,7 +3,7 @@ use crate::model::forward::rows::Rows;
 use crate::model::grid::HeadGrid;
 use crate::passes::ablation::{Conditions, Replacement};
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::Sums;
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::test_support::sentence;
 use crate::stats::bootstrap::Resamples;
@@ -23,20 +23,20 @@ const WHOLE: States = [0.0, 0.0, 3.0, 4.0, 0.0, 2.0, 0.0, -2.0];
 const TURNED: States = [0.0, 0.0, 4.0, 3.0, 0.0, 5.0, 0.0, -5.0];
 const OPPOSITE: States = [0.0, 0.0, -3.0, -4.0, 0.0, 2.0, 0.0, -2.0];
 
-fn show(sums: &mut DriftSums, index: u64, turns: &[States]) {
-    let mut begun = sums.begin(&sentence(index, 2, "dep"));
-    for (turn, states) in turns.iter().enumerate() {
-        if turn > 0 {
-            sums.turn(&mut begun, turn - 1);
+fn show(sums: &mut DriftSums, index: u64, variants: &[States]) {
+    let mut state = sums.begin(&sentence(index, 2, "dep"));
+    for (variant, states) in variants.iter().enumerate() {
+        if variant > 0 {
+            sums.observe(&mut state, &mut Event::Variant(variant - 1));
         }
         // What goes into the layer is not what comes out of it.
-        sums.hidden_states(&mut begun, 0, Rows::new(&[9.0; 8], 2));
-        sums.hidden_states(&mut begun, 1, Rows::new(states, 2));
+        sums.observe(&mut state, &mut Event::HiddenStates { layer: 0, states: Rows::new(&[9.0; 8], 2) });
+        sums.observe(&mut state, &mut Event::HiddenStates { layer: 1, states: Rows::new(states, 2) });
     }
-    sums.end(begun);
+    sums.end_pack(vec![state]);
 }
 
-fn begun(grid: HeadGrid) -> DriftSums {
+fn state(grid: HeadGrid) -> DriftSums {
     let mut sums = DriftSums::new(grid);
     sums.begin_pass(&Beforehand { conditions: CONDITIONS, ..Beforehand::default() });
     sums
@@ -61,7 +61,7 @@ fn cosines_by_hand() {
 
 #[test]
 fn drifts_by_hand() {
-    let mut sums = begun(GRID);
+    let mut sums = state(GRID);
     show(&mut sums, 5, &[WHOLE, TURNED, WHOLE, OPPOSITE]);
     let (estimates, found) = measured(sums, GRID);
     let value = |place: usize, metric: &str| estimates.heads[place].get(metric, None).unwrap().unwrap();
@@ -77,7 +77,7 @@ fn drifts_by_hand() {
 
 #[test]
 fn vectors_without_a_direction_leave_both_sums() {
-    let mut sums = begun(GRID);
+    let mut sums = state(GRID);
     let nothing = [0.0; 8];
     show(&mut sums, 5, &[WHOLE, nothing, TURNED, nothing]);
     let (estimates, found) = measured(sums, GRID);
@@ -89,17 +89,17 @@ fn vectors_without_a_direction_leave_both_sums() {
 #[test]
 fn heads_that_move_most_and_least_are_told() {
     let grid = HeadGrid { layers: 1, heads: 12 };
-    let mut sums = begun(grid);
+    let mut sums = state(grid);
     for index in 0..64 {
-        let mut turns = vec![WHOLE];
+        let mut variants = vec![WHOLE];
         // The further back a head, the further it turns the first token of text; a little more in some sentences.
         let turned = |place: usize| {
             let more = 0.02 * place as f32 * if index % 2 == 0 { 1.0 } else { 1.1 };
             [0.0, 0.0, 3.0 + more, 4.0 - more, 0.0, 2.0, 0.0, -2.0]
         };
-        turns.extend((0..grid.heads).map(turned));
-        turns.push(OPPOSITE);
-        show(&mut sums, index, &turns);
+        variants.extend((0..grid.heads).map(turned));
+        variants.push(OPPOSITE);
+        show(&mut sums, index, &variants);
     }
     let (estimates, found) = measured(sums, grid);
     let heads = |list: &[section::HeadDrift]| list.iter().map(|head| head.head).collect::<Vec<_>>();
@@ -115,11 +115,11 @@ fn heads_that_move_most_and_least_are_told() {
 
 #[test]
 fn sums_of_parts_are_those_of_the_whole() {
-    let (mut whole, mut left, mut right) = (begun(GRID), begun(GRID), begun(GRID));
+    let (mut whole, mut left, mut right) = (state(GRID), state(GRID), state(GRID));
     for (index, turned) in [(3, TURNED), (9, OPPOSITE), (70, WHOLE), (3 + 64, TURNED)] {
-        let turns = [WHOLE, turned, WHOLE, TURNED];
-        show(&mut whole, index, &turns);
-        show(if index % 2 == 0 { &mut left } else { &mut right }, index, &turns);
+        let variants = [WHOLE, turned, WHOLE, TURNED];
+        show(&mut whole, index, &variants);
+        show(if index % 2 == 0 { &mut left } else { &mut right }, index, &variants);
     }
     right.merge(&left);
     assert_eq!(right, whole);
@@ -131,7 +131,7 @@ fn sums_of_parts_are_those_of_the_whole() {
 
 #[test]
 fn without_sentences_there_is_nothing_to_say() {
-    let (_, found) = measured(begun(GRID), GRID);
+    let (_, found) = measured(state(GRID), GRID);
     let section = DriftSection { drift: found };
     assert_eq!(
         section.summary(&default_policy()).to_string(),
@@ -142,7 +142,7 @@ fn without_sentences_there_is_nothing_to_say() {
 
 #[test]
 fn a_section_of_other_heads_is_defective() {
-    let mut sums = begun(GRID);
+    let mut sums = state(GRID);
     show(&mut sums, 5, &[WHOLE, TURNED, WHOLE, OPPOSITE]);
     let section = DriftSection { drift: measured(sums, GRID).1 };
     assert_eq!(section.defect(GRID), None);

@@ -5,10 +5,6 @@ use crate::corpus::Upos;
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
-/// A cell of a metric, of the place of its key: of the losses of a block, or of all of them, and of a head by its place;
-/// without one it is chance.
-pub type Ratio = fn(&ByGroup, Option<usize>, usize) -> Fraction;
-
 /// Every cell of the table.
 pub fn values(losses: &ByGroup, head: Option<usize>) -> Vec<Fraction> {
     METRICS.iter().flat_map(|metric| metric.keys.places().map(|cell| (metric.value)(losses, head, cell))).collect()
@@ -26,8 +22,11 @@ const FORMULA: &str = "loss_effect = (sum of -ln p(t) without the head - sum of 
 const CHANCE: &str = "0: the head is not missed";
 const BY_CLASS: Keys = Keys::Each(Upos::ALL.len(), |place| Upos::ALL[place].tag().to_owned());
 
+/// A metric of the losses of a block, or of all blocks, of the place of a head, `None` for chance, and of a key.
+type EffectMetric = Metric<fn(&ByGroup, Option<usize>, usize) -> Fraction>;
+
 /// All metrics of removed heads, in the order of the report.
-pub const METRICS: &[Metric<Ratio>] = &[
+pub const METRICS: &[EffectMetric] = &[
     Metric {
         explanation: Explanation {
             name: "loss_effect",

@@ -9,8 +9,8 @@ use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::ablation::Conditions;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{HeadInput, Sums};
-use crate::passes::run::variants::{HeadSet, each_head_and_all, without_any};
+use crate::passes::observer::{Event, FurtherRuns, Sums};
+use crate::passes::run::variants::{each_head_and_all, without_any};
 use crate::sequences::derived::corrupted::PERIOD;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
@@ -125,12 +125,12 @@ impl EffectSums {
     }
 }
 
-/// A sequence as these sums see it.
+/// The state of a sequence.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct EffectState {
     block: usize,
-    /// The turn, of those that [`EffectSums`] asks for; `None` in the first, with all heads.
-    turn: Option<usize>,
+    /// The variant of [`EffectSums`] that runs; `None` in the baseline, with all heads.
+    variant: Option<usize>,
     /// The masked tokens that are scored, ascending by position.
     scored: Vec<Scored>,
 }
@@ -157,18 +157,18 @@ fn groups(sequence: &Sequence, word: usize) -> Vec<Group> {
 }
 
 impl Sums for EffectSums {
-    type SequenceState = SequenceState;
+    type SequenceState = EffectState;
 
     fn needs(&self) -> Needs {
         Needs { logits: true, ..Needs::default() }
     }
 
-    fn begin_pass(&mut self, known: &Beforehand) {
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
         self.conditions = known.conditions;
         self.chosen.clone_from(&known.chosen);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> EffectState {
         let block = block_of(sequence.family.number);
         let score = |&PredictedToken { position, word, truth, .. }: &PredictedToken| {
             truth.map(|truth| Scored { position, truth, groups: groups(sequence, word) })
@@ -183,39 +183,22 @@ impl Sums for EffectSums {
                 sums.get_mut(group).expect("it was entered").sentences += 1;
             }
         }
-        SequenceState { block, turn: None, scored }
+        EffectState { block, variant: None, scored }
     }
 
-    fn looks(begun: &SequenceState) -> bool {
-        !begun.scored.is_empty()
+    fn is_relevant(state: &EffectState) -> bool {
+        !state.scored.is_empty()
     }
 
-    fn turns(&self) -> Vec<HeadSet> {
-        each_head_and_all(self.grid)
+    fn further_runs(&self) -> FurtherRuns {
+        FurtherRuns::Without(each_head_and_all(self.grid))
     }
 
-    fn turn(&mut self, begun: &mut SequenceState, number: usize) {
-        begun.turn = Some(number);
-    }
-
-    fn head(&mut self, _: &mut SequenceState, _: &mut HeadInput<'_>) {}
-
-    fn logits(&mut self, begun: &mut SequenceState, position: usize, logits: &[f32]) {
-        let Ok(at) = begun.scored.binary_search_by_key(&position, |scored| scored.position) else { return };
-        let Scored { truth, groups, .. } = &begun.scored[at];
-        let loss = surprisal(logits, *truth);
-        for group in groups {
-            let losses = self.blocks[begun.block].get_mut(group).expect("it was entered when the sequence began");
-            let Some(turn) = begun.turn else {
-                losses.whole += loss;
-                continue;
-            };
-            if let Some(without) = losses.without.get_mut(turn) {
-                *without += loss;
-            }
-            if turn == without_any(self.grid) {
-                losses.bare += loss;
-            }
+    fn observe(&mut self, state: &mut EffectState, event: &mut Event<'_>) {
+        match event {
+            Event::Variant(variant) => state.variant = Some(*variant),
+            Event::Logits { position, logits } => self.logits(state, *position, logits),
+            _ => {}
         }
     }
 
@@ -231,5 +214,26 @@ impl Sums for EffectSums {
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
         let fits = |losses: &Losses| losses.without.len() == grid.count();
         self.grid == grid && self.blocks.fit(|block| block.values().all(fits))
+    }
+}
+
+impl EffectSums {
+    fn logits(&mut self, state: &mut EffectState, position: usize, logits: &[f32]) {
+        let Ok(at) = state.scored.binary_search_by_key(&position, |scored| scored.position) else { return };
+        let Scored { truth, groups, .. } = &state.scored[at];
+        let loss = surprisal(logits, *truth);
+        for group in groups {
+            let losses = self.blocks[state.block].get_mut(group).expect("it was entered when the sequence began");
+            let Some(variant) = state.variant else {
+                losses.whole += loss;
+                continue;
+            };
+            if let Some(without) = losses.without.get_mut(variant) {
+                *without += loss;
+            }
+            if variant == without_any(self.grid) {
+                losses.bare += loss;
+            }
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::model::grid::HeadGrid;
 use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement};
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{Sums, observer_of};
+use crate::passes::observer::{Event, Sums, observer_of};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
@@ -42,17 +42,17 @@ fn logits(truth: usize, nats: f64) -> [f32; 3] {
     std::array::from_fn(|token| if token == truth { p.ln() as f32 } else { ((1.0 - p) / 2.0).ln() as f32 })
 }
 
-/// Shows a sentence in all turns: the losses of its two scored tokens with all heads, without each, without any.
+/// Shows a sentence in all variants: the losses of its two scored tokens with all heads, without each, without any.
 fn show(sums: &mut EffectSums, index: u64, losses: &[[f64; 2]]) {
-    let mut begun = sums.begin(&masked(index));
-    for (turn, [first, second]) in losses.iter().enumerate() {
-        if turn > 0 {
-            sums.turn(&mut begun, turn - 1);
+    let mut state = sums.begin(&masked(index));
+    for (variant, [first, second]) in losses.iter().enumerate() {
+        if variant > 0 {
+            sums.observe(&mut state, &mut Event::Variant(variant - 1));
         }
-        sums.logits(&mut begun, 2, &logits(1, *first));
-        sums.logits(&mut begun, 9, &logits(2, *second));
+        sums.observe(&mut state, &mut Event::Logits { position: 2, logits: &logits(1, *first) });
+        sums.observe(&mut state, &mut Event::Logits { position: 9, logits: &logits(2, *second) });
     }
-    sums.end(begun);
+    sums.end_pack(vec![state]);
 }
 
 fn context(grid: HeadGrid) -> EstimationContext {
@@ -69,8 +69,8 @@ fn measured(sums: EffectSums, grid: HeadGrid) -> (Estimates, Effects) {
 #[test]
 fn losses_are_summed_by_group_and_turn() {
     let mut sums = EffectSums::new(GRID);
-    let turns = [[1.0, 2.0], [1.5, 2.25], [0.5, 2.0], [3.0; 2]];
-    show(&mut sums, 5, &turns);
+    let variants = [[1.0, 2.0], [1.5, 2.25], [0.5, 2.0], [3.0; 2]];
+    show(&mut sums, 5, &variants);
     let total = sums.blocks().total();
     let of = |group: &Group| {
         let Losses { tokens, sentences, whole, bare, without } = &total[group];
@@ -110,10 +110,10 @@ fn verdicts_of_planted_effects() {
             (false, false) => -0.04,
         };
         let effects = [0.2 + noise, -0.2 + noise, 0.0, 0.001 * noise, 0.05 * noise];
-        let mut turns = vec![[1.0; 2]];
-        turns.extend(effects.iter().map(|effect| [1.0 + effect; 2]));
-        turns.push([1.5; 2]);
-        show(&mut sums, index, &turns);
+        let mut variants = vec![[1.0; 2]];
+        variants.extend(effects.iter().map(|effect| [1.0 + effect; 2]));
+        variants.push([1.5; 2]);
+        show(&mut sums, index, &variants);
     }
     let (_, found) = measured(sums, grid);
     let verdicts: Vec<Verdict> = found.heads.iter().filter_map(|head| head.verdict).collect();
@@ -138,10 +138,10 @@ fn heads_without_an_effect_are_hardly_ever_called_helpful_or_harmful() {
         (state >> 40) as f64 / f64::from(1 << 24) - 0.5
     };
     for index in 0..128 {
-        let mut turns = vec![[1.0; 2]];
-        turns.extend((0..grid.count()).map(|_| [1.0 + noise(); 2]));
-        turns.push([1.0; 2]);
-        show(&mut sums, index, &turns);
+        let mut variants = vec![[1.0; 2]];
+        variants.extend((0..grid.count()).map(|_| [1.0 + noise(); 2]));
+        variants.push([1.0; 2]);
+        show(&mut sums, index, &variants);
     }
     let (_, found) = measured(sums, grid);
     let called = found.heads.iter().filter(|head| head.verdict != Some(Verdict::Undecided)).count();
@@ -151,11 +151,11 @@ fn heads_without_an_effect_are_hardly_ever_called_helpful_or_harmful() {
 
 #[test]
 fn sums_of_parts_are_those_of_the_whole() {
-    let turns = |first| [[first, 1.0], [2.0; 2], [1.0; 2], [3.0; 2]];
+    let variants = |first| [[first, 1.0], [2.0; 2], [1.0; 2], [3.0; 2]];
     let (mut whole, mut left, mut right) = (EffectSums::new(GRID), EffectSums::new(GRID), EffectSums::new(GRID));
     for (index, first) in [(3, 0.1), (9, 0.7), (70, 1.3), (3 + 64, 0.2)] {
-        show(&mut whole, index, &turns(first));
-        show(if index % 2 == 0 { &mut left } else { &mut right }, index, &turns(first));
+        show(&mut whole, index, &variants(first));
+        show(if index % 2 == 0 { &mut left } else { &mut right }, index, &variants(first));
     }
     right.merge(&left);
     assert_eq!(right, whole);

@@ -4,16 +4,16 @@ use super::sums::Derivatives;
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
-/// A metric of the derivatives of a block, or of all of them, and of a head by its place; without one it is chance.
-pub type Ratio = fn(&Derivatives, Option<usize>) -> Fraction;
-
 /// Every metric of the table.
 pub fn values(sums: &Derivatives, head: Option<usize>) -> Vec<Fraction> {
     METRICS.iter().map(|metric| (metric.value)(sums, head)).collect()
 }
 
+/// A metric of the derivatives of a block, or of all blocks, and of the place of a head, `None` for chance.
+type GradientMetric = Metric<fn(&Derivatives, Option<usize>) -> Fraction>;
+
 /// All metrics of derivatives, in the order of the report.
-pub const METRICS: &[Metric<Ratio>] = &[
+pub const METRICS: &[GradientMetric] = &[
     Metric {
         explanation: Explanation {
             name: "gradient_importance",

@@ -7,7 +7,7 @@ use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::ablation::Conditions;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of};
@@ -72,48 +72,44 @@ impl GradientSums {
     }
 }
 
-/// A sequence as these sums see it.
+/// The state of a sequence.
 #[derive(Clone, Copy, Debug)]
-pub struct SequenceState {
+pub struct GradientState {
     block: usize,
     /// Masked tokens that are scored.
     tokens: usize,
 }
 
 impl Sums for GradientSums {
-    type SequenceState = SequenceState;
+    type SequenceState = GradientState;
 
     fn needs(&self) -> Needs {
         Needs::default()
     }
 
-    fn begin_pass(&mut self, known: &Beforehand) {
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
         self.conditions = known.conditions;
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
-        let begun = SequenceState { block: block_of(sequence.family.number), tokens: sequence.targets().count() };
-        if begun.tokens > 0 {
-            let sums = &mut self.blocks[begun.block];
-            sums.tokens += begun.tokens as u64;
+    fn begin(&mut self, sequence: &Sequence) -> GradientState {
+        let state = GradientState { block: block_of(sequence.family.number), tokens: sequence.targets().count() };
+        if state.tokens > 0 {
+            let sums = &mut self.blocks[state.block];
+            sums.tokens += state.tokens as u64;
             sums.sequences += 1;
             sums.sentences += u64::from(sequence.family.is_first);
         }
-        begun
+        state
     }
 
-    fn looks(begun: &SequenceState) -> bool {
-        begun.tokens > 0
+    fn is_relevant(state: &GradientState) -> bool {
+        state.tokens > 0
     }
 
-    fn head(&mut self, _: &mut SequenceState, _: &mut HeadInput<'_>) {}
-
-    fn gradient(&mut self, begun: &mut SequenceState, gradient: &GateGradient) {
-        let Derivatives { loss, sizes, signed, .. } = &mut self.blocks[begun.block];
-        *loss += gradient.loss;
-        for ((size, signed), derivative) in sizes.iter_mut().zip(signed).zip(&gradient.gates) {
-            *size += derivative.abs() / begun.tokens as f64;
-            *signed += *derivative;
+    fn observe(&mut self, state: &mut GradientState, event: &mut Event<'_>) {
+        match event {
+            Event::Gradient(gradient) => self.gradient(state, gradient),
+            _ => {}
         }
     }
 
@@ -126,5 +122,16 @@ impl Sums for GradientSums {
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
         let heads = grid.count();
         self.grid == grid && self.blocks.fit(|block| block.sizes.len() == heads && block.signed.len() == heads)
+    }
+}
+
+impl GradientSums {
+    fn gradient(&mut self, state: &mut GradientState, gradient: &GateGradient) {
+        let Derivatives { loss, sizes, signed, .. } = &mut self.blocks[state.block];
+        *loss += gradient.loss;
+        for ((size, signed), derivative) in sizes.iter_mut().zip(signed).zip(&gradient.gates) {
+            *size += derivative.abs() / state.tokens as f64;
+            *signed += *derivative;
+        }
     }
 }

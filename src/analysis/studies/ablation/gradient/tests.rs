@@ -5,7 +5,7 @@ use crate::model::grid::HeadGrid;
 use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement};
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::Sums;
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
@@ -28,19 +28,19 @@ fn masked(index: u64, scored: usize) -> Sequence {
 }
 
 fn show(sums: &mut GradientSums, index: u64, scored: usize, loss: f64, gates: &[f64]) {
-    let mut begun = sums.begin(&masked(index, scored));
-    assert_eq!(GradientSums::looks(&begun), scored > 0);
+    let mut state = sums.begin(&masked(index, scored));
+    assert_eq!(GradientSums::is_relevant(&state), scored > 0);
     if scored > 0 {
-        sums.gradient(&mut begun, &GateGradient { loss, gates: gates.to_vec() });
+        sums.observe(&mut state, &mut Event::Gradient(&GateGradient { loss, gates: gates.to_vec() }));
     }
-    sums.end(begun);
+    sums.end_pack(vec![state]);
 }
 
 fn context(grid: HeadGrid) -> EstimationContext {
     EstimationContext { grid, threads: all_cores(), resamples: Resamples::new(), leaves_out: false }
 }
 
-fn begun() -> Beforehand {
+fn state() -> Beforehand<'static> {
     Beforehand { conditions: CONDITIONS, ..Beforehand::default() }
 }
 
@@ -55,7 +55,7 @@ fn found(section: &dyn Section) -> &Gradients {
 #[test]
 fn sizes_are_of_sentences_and_signs_of_tokens() {
     let mut sums = GradientSums::new(GRID);
-    sums.begin_pass(&begun());
+    sums.begin_pass(&state());
     // Two tokens, one token, none.
     show(&mut sums, 0, 2, 3.0, &[4.0, -1.0]);
     show(&mut sums, 1, 1, 1.5, &[-1.0, -0.5]);
@@ -94,7 +94,7 @@ fn a_head_whose_derivatives_are_0_has_both_0() {
 fn the_order_of_heads_is_held_against_that_of_an_effect() {
     let grid = HeadGrid { layers: 2, heads: 2 };
     let mut sums = GradientSums::new(grid);
-    sums.begin_pass(&begun());
+    sums.begin_pass(&state());
     (0..64).for_each(|index| show(&mut sums, index, 1, 1.0, &[-4.0, 3.0, -2.0, 1.0]));
     let (mut estimates, mut section) = measured(sums, grid);
     let alone = section.summary(&default_policy()).to_string();

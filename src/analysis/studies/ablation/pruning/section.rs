@@ -141,12 +141,12 @@ fn per_block(sums: &PruningSums, part: impl Fn(&Losses) -> f64) -> PerBlock {
 impl Curve {
     fn new(order: &Ranking, sums: &PruningSums, total: &Losses, context: &EstimationContext) -> Self {
         let points = 1..=order.places.len();
-        let turns: Vec<usize> = points.map(|count| sums.losses().turn_without(&order.places[..count])).collect();
+        let variants: Vec<usize> = points.map(|count| sums.losses().variant_without(&order.places[..count])).collect();
         let mean = |sum: f64| sum / total.tokens as f64;
-        let loss: Vec<f64> = turns.iter().map(|&turn| mean(total.without[turn].value())).collect();
+        let loss: Vec<f64> = variants.iter().map(|&variant| mean(total.without[variant].value())).collect();
         let tokens = context.resamples.sums(&per_block(sums, |losses| losses.tokens as f64));
-        let rise_ci95 = in_parallel(context.threads, turns.iter().copied(), |turn| {
-            let rise = per_block(sums, |losses| losses.without[turn].value() - losses.whole.value());
+        let rise_ci95 = in_parallel(context.threads, variants.iter().copied(), |variant| {
+            let rise = per_block(sums, |losses| losses.without[variant].value() - losses.whole.value());
             (!context.resamples.is_empty()).then(|| context.resamples.sums(&rise).over(&tokens)).flatten()
         });
         let whole = mean(total.whole.value());
@@ -188,11 +188,11 @@ impl Interaction {
     fn new(sums: &PruningSums, total: &Losses, context: &EstimationContext) -> Self {
         let places = sums.negligible();
         let (all, each) = (
-            sums.losses().turn_without(places),
-            places.iter().map(|&place| sums.losses().turn_without(&[place])).collect::<Vec<_>>(),
+            sums.losses().variant_without(places),
+            places.iter().map(|&place| sums.losses().variant_without(&[place])).collect::<Vec<_>>(),
         );
-        let worth = |losses: &Losses, turn: usize| losses.without[turn].value() - losses.whole.value();
-        let of_each = |losses: &Losses| each.iter().map(|&turn| worth(losses, turn)).sum::<f64>();
+        let worth = |losses: &Losses, variant: usize| losses.without[variant].value() - losses.whole.value();
+        let of_each = |losses: &Losses| each.iter().map(|&variant| worth(losses, variant)).sum::<f64>();
         let mean = |sum: f64| sum / total.tokens as f64;
         let (together, sum) = (mean(worth(total, all)), mean(of_each(total)));
         let resampled = |part: &dyn Fn(&Losses) -> f64| context.resamples.sums(&per_block(sums, part));

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, FurtherRuns, Sums};
 use crate::passes::run::variants::{HeadSet, heads_at};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::studies::ablation::losses::{LossesWithout, SequenceState};
+use crate::studies::ablation::losses::{LossState, LossesWithout};
 use crate::study::upstream::Ranking;
 
 /// The sums of all blocks.
@@ -59,36 +59,34 @@ impl PruningSums {
 }
 
 impl Sums for PruningSums {
-    type SequenceState = SequenceState;
+    type SequenceState = LossState;
 
     fn needs(&self) -> Needs {
         Needs { logits: true, ..Needs::default() }
     }
 
-    fn begin_pass(&mut self, known: &Beforehand) {
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
         self.losses.begin_pass(known);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> LossState {
         self.losses.begin(sequence)
     }
 
-    fn looks(begun: &SequenceState) -> bool {
-        begun.looks()
+    fn is_relevant(state: &LossState) -> bool {
+        state.is_relevant()
     }
 
-    fn turns(&self) -> Vec<HeadSet> {
-        self.losses.turns().to_vec()
+    fn further_runs(&self) -> FurtherRuns {
+        FurtherRuns::Without(self.losses.variants().to_vec())
     }
 
-    fn turn(&mut self, begun: &mut SequenceState, number: usize) {
-        begun.turn(number);
-    }
-
-    fn head(&mut self, _: &mut SequenceState, _: &mut HeadInput<'_>) {}
-
-    fn logits(&mut self, begun: &mut SequenceState, position: usize, logits: &[f32]) {
-        self.losses.logits(begun, position, logits);
+    fn observe(&mut self, state: &mut LossState, event: &mut Event<'_>) {
+        match event {
+            Event::Variant(variant) => state.begin_variant(*variant),
+            Event::Logits { position, logits } => self.logits(state, *position, logits),
+            _ => {}
+        }
     }
 
     fn merge(&mut self, other: &Self) {
@@ -99,6 +97,12 @@ impl Sums for PruningSums {
         self.orders.iter().all(|order| is_an_order(&order.places, grid.count()))
             && self.negligible.iter().all(|&place| place < grid.count())
             && self.losses.fit(grid, &sets(grid, &self.orders, &self.negligible))
+    }
+}
+
+impl PruningSums {
+    fn logits(&mut self, state: &mut LossState, position: usize, logits: &[f32]) {
+        self.losses.logits(state, position, logits);
     }
 }
 

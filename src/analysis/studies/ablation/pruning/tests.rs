@@ -1,6 +1,6 @@
 use super::*;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::Sums;
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
@@ -25,18 +25,18 @@ fn logits(nats: f64) -> [f32; 2] {
     [p.ln() as f32, (1.0 - p).ln() as f32]
 }
 
-/// Shows sentences of one masked token each in all turns.
+/// Shows sentences of one masked token each in all variants.
 fn show(sums: &mut PruningSums, indices: impl Iterator<Item = u64>) {
     for index in indices {
         let token = PredictedToken::masked(1, 0, Some(0));
-        let mut begun = sums.begin(&Sequence { predictions: vec![token], ..sentence(index, 2, "dep") });
-        sums.logits(&mut begun, 1, &logits(2.0));
-        for (number, missing) in sums.turns().into_iter().enumerate() {
-            let places: Vec<usize> = missing.iter().map(|place| GRID.index(place.layer, place.head)).collect();
-            sums.turn(&mut begun, number);
-            sums.logits(&mut begun, 1, &logits(2.0 + rise(&places)));
+        let mut state = sums.begin(&Sequence { predictions: vec![token], ..sentence(index, 2, "dep") });
+        sums.observe(&mut state, &mut Event::Logits { position: 1, logits: &logits(2.0) });
+        for (number, removed) in sums.further_runs().variants().into_iter().enumerate() {
+            let places: Vec<usize> = removed.iter().map(|place| GRID.index(place.layer, place.head)).collect();
+            sums.observe(&mut state, &mut Event::Variant(number));
+            sums.observe(&mut state, &mut Event::Logits { position: 1, logits: &logits(2.0 + rise(&places)) });
         }
-        sums.end(begun);
+        sums.end_pack(vec![state]);
     }
 }
 
@@ -55,8 +55,8 @@ fn curves(sums: &PruningSums) -> Curves {
 #[test]
 fn a_curve_by_hand() {
     let mut sums = sums(&[0, 2]);
-    // Of the turns none is there twice: without all heads both orders have the same one.
-    assert_eq!(sums.turns().len(), 4 + 3 + 1);
+    // No variant is there twice: both orders end with the same one, without any head.
+    assert_eq!(sums.further_runs().variants().len(), 4 + 3 + 1);
     show(&mut sums, (1..128).step_by(2));
     let found = curves(&sums);
     assert_eq!((found.masked_tokens, found.sentences), (64, 64));

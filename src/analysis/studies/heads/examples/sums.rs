@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::drawn::{Drawn, MOST_WORDS};
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::study::aim::{Goals, Score};
@@ -173,34 +173,35 @@ impl ExampleSums {
 }
 
 /// A sentence that is short enough, and what each aim is in it, `[aims]`.
-pub struct SequenceState {
+pub struct ExampleState {
     sequence: Sequence,
     goals: Vec<Option<Goals>>,
 }
 
 impl Sums for ExampleSums {
-    type SequenceState = Option<SequenceState>;
+    type SequenceState = Option<ExampleState>;
 
-    fn begin(&mut self, sequence: &Sequence) -> Option<SequenceState> {
+    fn begin(&mut self, sequence: &Sequence) -> Option<ExampleState> {
         if !sequence.family.is_first || !(LEAST_WORDS..=MOST_WORDS).contains(&sequence.words.len()) {
             return None;
         }
         self.sentences += 1;
         let goals: Vec<Option<Goals>> = self.aims.iter().map(|aimed| aimed.aim.in_sentence(sequence)).collect();
-        goals.iter().any(Option::is_some).then(|| SequenceState { sequence: sequence.clone(), goals })
+        goals.iter().any(Option::is_some).then(|| ExampleState { sequence: sequence.clone(), goals })
     }
 
-    fn looks(begun: &Option<SequenceState>) -> bool {
-        begun.is_some()
+    fn is_relevant(state: &Option<ExampleState>) -> bool {
+        state.is_some()
     }
 
-    fn head(&mut self, begun: &mut Option<SequenceState>, lent: &mut HeadInput<'_>) {
-        let Some(SequenceState { sequence, goals }) = begun else { return };
-        let (place, view) = (self.grid.index(lent.view.layer, lent.view.head), lent.attention());
+    fn observe(&mut self, state: &mut Option<ExampleState>, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
+        let Some(ExampleState { sequence, goals }) = state else { return };
+        let (place, view) = (self.grid.index(input.view.layer, input.view.head), input.attention());
         let of_head = self.aims.iter().zip(&mut self.kept).zip(goals).filter(|((aimed, _), _)| aimed.place == place);
         for ((aimed, kept), goals) in of_head {
             let Some(goals) = goals else { continue };
-            let words = lent.words(self.from);
+            let words = input.words(self.from);
             let score = goals.score(view, words);
             let draw = || Drawn::new(sequence, goals, view, words, self.from, &self.special);
             kept.offer(aimed.mean, sequence.index, score, draw);

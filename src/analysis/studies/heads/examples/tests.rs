@@ -5,7 +5,7 @@ use super::sums::{ExampleSums, Rank};
 use crate::corpus::Family;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::passes::observer::{Folder, Sums};
+use crate::passes::observer::{Event, Folder, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
@@ -37,10 +37,10 @@ fn show(sums: &mut ExampleSums, sequence: &Sequence, to_previous: f32) {
         weights[token * tokens] += 1.0 - to_previous;
         weights[token * tokens + token.saturating_sub(1)] += to_previous;
     }
-    let mut begun = sums.begin(sequence);
+    let mut state = sums.begin(sequence);
     for head in 0..2 {
         let view = AttentionView::new(0, head, tokens, &weights);
-        sums.head(&mut begun, &mut Folder::default().lend(sequence, view.into()));
+        sums.observe(&mut state, &mut Event::Head(Folder::default().head_input(sequence, view.into())));
     }
 }
 

@@ -7,10 +7,10 @@ use super::disagreement::{Disagreement, LayerSums};
 use super::pairs::Pairs;
 use super::weights::Weighed;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
-use crate::model::forward::Encoder;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::beforehand::Beforehand;
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of};
@@ -104,7 +104,7 @@ impl LikenessSums {
 
 /// A sequence as these sums see it.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct LikenessState {
     block: usize,
     roots: Roots,
     /// Its number among those whose outputs are compared: the first of each family, for a sentence that is there again is no
@@ -132,17 +132,17 @@ fn distances(roots: &[f32], heads: usize) -> Vec<f64> {
 }
 
 impl Sums for LikenessSums {
-    type SequenceState = SequenceState;
+    type SequenceState = LikenessState;
 
     fn needs(&self) -> Needs {
         Needs { values: true, outputs: true, ..Needs::ATTENTION }
     }
 
-    fn inspect_weights(&mut self, encoder: &dyn Encoder) {
-        self.weighed = Weighed::new(encoder, self.grid);
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
+        self.weighed = known.encoder.and_then(|encoder| Weighed::new(encoder, self.grid));
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> LikenessState {
         let block = block_of(sequence.family.number);
         let rows: Vec<usize> = sequence.text_places().collect();
         if !rows.is_empty() {
@@ -151,19 +151,20 @@ impl Sums for LikenessSums {
         }
         let is_compared = sequence.family.is_first && !rows.is_empty();
         let number = is_compared.then(|| self.outputs.begin(block, rows.len()));
-        SequenceState { block, roots: Roots::of(rows), number, layer: LayerSums::default() }
+        LikenessState { block, roots: Roots::of(rows), number, layer: LayerSums::default() }
     }
 
-    fn looks(begun: &SequenceState) -> bool {
-        !begun.roots.rows.is_empty()
+    fn is_relevant(state: &LikenessState) -> bool {
+        !state.roots.rows.is_empty()
     }
 
-    fn head(&mut self, begun: &mut SequenceState, lent: &mut HeadInput<'_>) {
-        let SequenceState { block, roots, number, layer } = begun;
+    fn observe(&mut self, state: &mut LikenessState, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
+        let LikenessState { block, roots, number, layer } = state;
         if roots.rows.is_empty() {
             return;
         }
-        let (view, HeadGrid { heads, .. }) = (lent.view, self.grid);
+        let (view, HeadGrid { heads, .. }) = (input.view, self.grid);
         roots.push(view.attention, self.grid.count());
         let (Some(output), Some(values)) = (view.output, view.values) else { return };
         if let Some(number) = *number {
@@ -176,15 +177,13 @@ impl Sums for LikenessSums {
         }
     }
 
-    fn end(&mut self, begun: SequenceState) {
-        let SequenceState { block, roots, .. } = begun;
-        if !roots.values().is_empty() {
-            let distances = distances(roots.values(), self.grid.count());
-            self.add_distances(block, 0, &distances);
+    fn end_pack(&mut self, states: Vec<LikenessState>) {
+        for LikenessState { block, roots, .. } in states {
+            if !roots.values().is_empty() {
+                let distances = distances(roots.values(), self.grid.count());
+                self.add_distances(block, 0, &distances);
+            }
         }
-    }
-
-    fn end_pack(&mut self) {
         if let Some(batches) = self.outputs.end(self.grid.count()) {
             self.add_batches(&batches);
         }

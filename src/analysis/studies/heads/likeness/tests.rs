@@ -10,7 +10,7 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadView, Output, Values};
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::passes::observer::{Folder, Sums};
+use crate::passes::observer::{Event, Folder, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
@@ -35,10 +35,10 @@ fn looking(n: usize, first: f32, contexts: Vec<f32>) -> Shown {
 
 /// Shows sentences that run side by side; `heads` are of each sentence, layer by layer.
 fn show(sums: &mut LikenessSums, pack: &[(Sequence, Vec<Shown>)], grid: HeadGrid) {
-    let mut begun: Vec<_> = pack.iter().map(|(sentence, _)| sums.begin(sentence)).collect();
+    let mut state: Vec<_> = pack.iter().map(|(sentence, _)| sums.begin(sentence)).collect();
     for place in 0..grid.count() {
         let (layer, head) = grid.at(place);
-        for (begun, (sentence, heads)) in begun.iter_mut().zip(pack) {
+        for (state, (sentence, heads)) in state.iter_mut().zip(pack) {
             let Shown { weights, contexts } = &heads[place];
             let (n, width) = (sentence.ids.len(), contexts.len() / sentence.ids.len());
             let (contexts, bias) = (Rows::new(contexts, width), vec![0.0; width]);
@@ -50,11 +50,10 @@ fn show(sums: &mut LikenessSums, pack: &[(Sequence, Vec<Shown>)], grid: HeadGrid
                 output: Some(output),
                 ..AttentionView::new(layer, head, n, weights).into()
             };
-            sums.head(begun, &mut Folder::default().lend(sentence, view));
+            sums.observe(state, &mut Event::Head(Folder::default().head_input(sentence, view)));
         }
     }
-    begun.into_iter().for_each(|begun| sums.end(begun));
-    sums.end_pack();
+    sums.end_pack(state);
 }
 
 fn context(grid: HeadGrid) -> EstimationContext {

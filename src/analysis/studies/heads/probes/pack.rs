@@ -48,13 +48,12 @@ pub struct Group<K> {
 pub struct Pack<K> {
     /// In groups.
     pub groups: Vec<Group<K>>,
-    begun: usize,
-    ended: usize,
+    state: usize,
 }
 
 impl<K> Default for Pack<K> {
     fn default() -> Self {
-        Self { groups: Vec::new(), begun: 0, ended: 0 }
+        Self { groups: Vec::new(), state: 0 }
     }
 }
 
@@ -68,8 +67,8 @@ impl<K> Group<K> {
 impl<K: PartialEq> Pack<K> {
     /// Begins a sequence, and says its number in the pack.
     pub fn begin(&mut self) -> usize {
-        self.begun += 1;
-        self.begun - 1
+        self.state += 1;
+        self.state - 1
     }
 
     /// A row for a word among those with this key.
@@ -120,17 +119,7 @@ impl<K: PartialEq> Pack<K> {
 
     /// Whether the sequence of this number is the last of the pack.
     pub fn is_last(&self, number: usize) -> bool {
-        number + 1 == self.begun
-    }
-
-    /// Ends a sequence; with the last of a pack all words go. Says whether they did.
-    pub fn end(&mut self) -> bool {
-        self.ended += 1;
-        let is_over = self.ended == self.begun;
-        if is_over {
-            *self = Self::default();
-        }
-        is_over
+        number + 1 == self.state
     }
 }
 

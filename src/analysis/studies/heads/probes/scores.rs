@@ -1,6 +1,5 @@
 //! How many words the classifiers of one fold get right in the other.
 
-use std::mem;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -15,7 +14,7 @@ use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, HeadInput, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
@@ -154,13 +153,13 @@ impl ProbeScores {
 
 /// A sequence as these sums see it.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct ScoringState {
     number: usize,
     words: Vec<Placed>,
 }
 
 impl Sums for ProbeScores {
-    type SequenceState = SequenceState;
+    type SequenceState = ScoringState;
 
     fn needs(&self) -> Needs {
         Needs { contexts: true, hidden_states: true, ..Needs::default() }
@@ -170,13 +169,13 @@ impl Sums for ProbeScores {
         self.at_work.embeddings.clone_from(&known.embeddings);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> ScoringState {
         let Self { blocks, at_work, .. } = self;
         let AtWork { probes, embeddings, pack, words: known, .. } = at_work;
         let (number, block, fold) = (pack.begin(), block_of(sequence.family.number), fold_of(sequence.family.number));
         let mut words = Vec::new();
         let Some(trained) = probes.folds.as_ref().map(|folds| &folds[1 - fold]) else {
-            return SequenceState { number, words };
+            return ScoringState { number, words };
         };
         let mut seen = vec![false; probes.tasks.len()];
         for (word, tokens) in sequence.words.iter().enumerate() {
@@ -207,33 +206,24 @@ impl Sums for ProbeScores {
         for (hits, _) in blocks[block].iter_mut().zip(seen).filter(|(_, seen)| *seen) {
             hits.sentences += u64::from(sequence.family.is_first);
         }
-        SequenceState { number, words }
+        ScoringState { number, words }
     }
 
-    fn looks(begun: &SequenceState) -> bool {
-        !begun.words.is_empty()
+    fn is_relevant(state: &ScoringState) -> bool {
+        !state.words.is_empty()
     }
 
-    fn hidden_states(&mut self, begun: &mut SequenceState, layer: usize, states: Rows<'_>) {
-        if layer < self.grid.layers {
-            self.at_work.pack.input(&begun.words, states);
+    fn observe(&mut self, state: &mut ScoringState, event: &mut Event<'_>) {
+        match event {
+            Event::Head(input) => self.head(state, input),
+            Event::HiddenStates { layer, states } => self.hidden_states(state, *layer, *states),
+            _ => {}
         }
     }
 
-    fn head(&mut self, begun: &mut SequenceState, lent: &mut HeadInput<'_>) {
-        let (layer, head, heads) = (lent.view.layer, lent.view.head, self.grid.heads);
-        if let Some(context) = lent.view.context {
-            self.at_work.pack.context(&begun.words, (head, heads), context);
-        }
-        if head + 1 == heads && self.at_work.pack.is_last(begun.number) {
-            self.score_layer(layer);
-        }
-    }
-
-    fn end(&mut self, _: SequenceState) {
-        if self.at_work.pack.end() {
-            mem::take(&mut self.at_work.words);
-        }
+    fn end_pack(&mut self, _: Vec<ScoringState>) {
+        self.at_work.pack = Pack::default();
+        self.at_work.words.clear();
     }
 
     fn merge(&mut self, other: &Self) {
@@ -245,5 +235,23 @@ impl Sums for ProbeScores {
         let of_task = |hits: &Hits| (hits.inputs.len(), hits.heads.len()) == (grid.layers, grid.count());
         let of_block = |block: &ByTask| block.len() == self.tasks.len() && block.iter().all(of_task);
         self.grid == grid && self.tasks.len() <= MOST_TASKS && self.blocks.fit(of_block)
+    }
+}
+
+impl ProbeScores {
+    fn head(&mut self, state: &mut ScoringState, input: &mut HeadInput<'_>) {
+        let (layer, head, heads) = (input.view.layer, input.view.head, self.grid.heads);
+        if let Some(context) = input.view.context {
+            self.at_work.pack.context(&state.words, (head, heads), context);
+        }
+        if head + 1 == heads && self.at_work.pack.is_last(state.number) {
+            self.score_layer(layer);
+        }
+    }
+
+    fn hidden_states(&mut self, state: &mut ScoringState, layer: usize, states: Rows<'_>) {
+        if layer < self.grid.layers {
+            self.at_work.pack.input(&state.words, states);
+        }
     }
 }

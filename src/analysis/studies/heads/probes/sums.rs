@@ -13,7 +13,7 @@ use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, HeadInput, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::block_of;
@@ -258,23 +258,23 @@ fn sum_of<'a>(words: &[At], width: usize, rows: impl Fn(&At) -> (&'a Vec<f32>, u
 
 /// A sequence as these sums see it.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct ProbeState {
     number: usize,
     words: Vec<Placed>,
 }
 
 impl Sums for ProbeSums {
-    type SequenceState = SequenceState;
+    type SequenceState = ProbeState;
 
     fn needs(&self) -> Needs {
         Needs { contexts: true, hidden_states: true, ..Needs::default() }
     }
 
-    fn begin_pass(&mut self, known: &Beforehand) {
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
         self.at_work.embeddings.clone_from(&known.embeddings);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> ProbeState {
         let Self { tasks, folds, at_work, .. } = self;
         let AtWork { embeddings, pack, classes: of_classes, buckets, .. } = at_work;
         let (number, fold) = (pack.begin(), fold_of(sequence.family.number));
@@ -302,34 +302,25 @@ impl Sums for ProbeSums {
             }
             words.push(Placed { at, tokens: tokens.clone() });
         }
-        SequenceState { number, words }
+        ProbeState { number, words }
     }
 
-    fn looks(begun: &SequenceState) -> bool {
-        !begun.words.is_empty()
+    fn is_relevant(state: &ProbeState) -> bool {
+        !state.words.is_empty()
     }
 
-    fn hidden_states(&mut self, begun: &mut SequenceState, layer: usize, states: Rows<'_>) {
-        if layer < self.grid.layers {
-            self.at_work.pack.input(&begun.words, states);
+    fn observe(&mut self, state: &mut ProbeState, event: &mut Event<'_>) {
+        match event {
+            Event::Head(input) => self.head(state, input),
+            Event::HiddenStates { layer, states } => self.hidden_states(state, *layer, *states),
+            _ => {}
         }
     }
 
-    fn head(&mut self, begun: &mut SequenceState, lent: &mut HeadInput<'_>) {
-        let (layer, head, heads) = (lent.view.layer, lent.view.head, self.grid.heads);
-        if let Some(context) = lent.view.context {
-            self.at_work.pack.context(&begun.words, (head, heads), context);
-        }
-        if head + 1 == heads && self.at_work.pack.is_last(begun.number) {
-            self.add_layer(layer);
-        }
-    }
-
-    fn end(&mut self, _: SequenceState) {
-        if self.at_work.pack.end() {
-            self.at_work.classes.clear();
-            self.at_work.buckets.clear();
-        }
+    fn end_pack(&mut self, _: Vec<ProbeState>) {
+        self.at_work.pack = Pack::default();
+        self.at_work.classes.clear();
+        self.at_work.buckets.clear();
     }
 
     fn merge(&mut self, other: &Self) {
@@ -357,5 +348,23 @@ impl Sums for ProbeSums {
                 })
         };
         self.grid == grid && self.tasks.len() <= MOST_TASKS && self.folds.iter().all(of_fold)
+    }
+}
+
+impl ProbeSums {
+    fn head(&mut self, state: &mut ProbeState, input: &mut HeadInput<'_>) {
+        let (layer, head, heads) = (input.view.layer, input.view.head, self.grid.heads);
+        if let Some(context) = input.view.context {
+            self.at_work.pack.context(&state.words, (head, heads), context);
+        }
+        if head + 1 == heads && self.at_work.pack.is_last(state.number) {
+            self.add_layer(layer);
+        }
+    }
+
+    fn hidden_states(&mut self, state: &mut ProbeState, layer: usize, states: Rows<'_>) {
+        if layer < self.grid.layers {
+            self.at_work.pack.input(&state.words, states);
+        }
     }
 }

@@ -15,7 +15,7 @@ use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::HeadView;
 use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::ObserverSet;
+use crate::passes::observer::{Event, ObserverSet};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
@@ -65,7 +65,13 @@ pub(super) fn shown(observer: Box<dyn Observer>, first: u64, sentences: &[Vec<Ma
         panel.begin(sequences.iter());
         let around = |rows: Vec<[f32; 2]>| [vec![[9.0; 2]], rows, vec![[-9.0; 2]]].concat().concat();
         for (number, words) in pack.iter().enumerate() {
-            panel.hidden_states(number, 0, Rows::new(&around(words.iter().map(|word| word.embedding).collect()), 2));
+            panel.observe(
+                number,
+                Event::HiddenStates {
+                    layer: 0,
+                    states: Rows::new(&around(words.iter().map(|word| word.embedding).collect()), 2),
+                },
+            );
         }
         for (number, (words, sequence)) in pack.iter().zip(&sequences).enumerate() {
             let weights = vec![0.0; (words.len() + 2).pow(2)];
@@ -76,7 +82,7 @@ pub(super) fn shown(observer: Box<dyn Observer>, first: u64, sentences: &[Vec<Ma
                 panel.head(number, sequence, view);
             }
         }
-        panel.end();
+        panel.end_pack();
     }
     panel.into_observers().remove(0)
 }

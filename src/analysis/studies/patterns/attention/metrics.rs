@@ -6,7 +6,7 @@ use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
 /// One head's sums in a block, or in all of them, and what they are divided by.
-pub struct Seen<'a> {
+pub struct AttentionInputs<'a> {
     exposure: &'a TokenExposure,
     /// The denominators of the whole corpus: what is nowhere in it has no share of 0, but none.
     corpus: &'a TokenExposure,
@@ -14,9 +14,9 @@ pub struct Seen<'a> {
 }
 
 /// A cell of a metric of the token level.
-type Ratio = for<'a> fn(&Seen<'a>, usize) -> Fraction;
+type AttentionMetric = Metric<for<'a> fn(&AttentionInputs<'a>, usize) -> Fraction>;
 
-impl<'a> Seen<'a> {
+impl<'a> AttentionInputs<'a> {
     /// The sums of a head in a block with that block's denominators and those of the whole corpus.
     pub fn new(exposure: &'a TokenExposure, corpus: &'a TokenExposure, sums: &'a TokenSums<ExactSum>) -> Self {
         Self { exposure, corpus, sums }
@@ -29,7 +29,7 @@ impl<'a> Seen<'a> {
 
     /// Every cell of the table as chance has it; these are the sums of a head that attends uniformly.
     pub fn chances(&self) -> Vec<Fraction> {
-        let chance = |metric: &'static Metric<Ratio>| metric.chance.unwrap_or(metric.value);
+        let chance = |metric: &'static AttentionMetric| metric.chance.unwrap_or(metric.value);
         METRICS.iter().flat_map(|metric| metric.keys.places().map(move |cell| chance(metric)(self, cell))).collect()
     }
 
@@ -64,7 +64,7 @@ const CLARK_3: &str = "Clark et al. 2019, section 3.";
 const OURS: &str = "Defined here.";
 
 /// All metrics of the token level, in the order of the report.
-pub const METRICS: &[Metric<Ratio>] = &[
+pub const METRICS: &[AttentionMetric] = &[
     Metric {
         explanation: Explanation {
             name: "offset_mass",

@@ -21,7 +21,7 @@ use crate::study::metrics::metric;
 use crate::study::metrics::metric::Keys;
 use crate::study::section::{Nothing, Section};
 use crate::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
-use metrics::{METRICS, Seen};
+use metrics::{AttentionInputs, METRICS};
 use sums::AttentionSums;
 
 /// Where each head attends, by the place and the kind of tokens.
@@ -84,11 +84,11 @@ impl Study for Attention {
         let blocks = sums.blocks().with_total();
         let of_head = |number: Option<usize>, place: usize| {
             let block = blocks.at(number);
-            Seen::new(&block.exposure, &blocks.total().exposure, &block.heads[place]).values()
+            AttentionInputs::new(&block.exposure, &blocks.total().exposure, &block.heads[place]).values()
         };
         let of_chance = |number: Option<usize>| {
             let block = blocks.at(number);
-            Seen::new(&block.exposure, &blocks.total().exposure, &block.uniform).chances()
+            AttentionInputs::new(&block.exposure, &blocks.total().exposure, &block.uniform).chances()
         };
         (Estimates::new(&columns(self), context, of_head, of_chance), Box::new(Nothing))
     }

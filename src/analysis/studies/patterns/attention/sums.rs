@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::tokens::{self, RowBuffers, TokenExposure, TokenSums};
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::roles::TokenRoles;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -86,26 +86,27 @@ impl AttentionSums {
 
 /// A sequence as the token level sees it.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct AttentionState {
     block: usize,
     roles: TokenRoles,
 }
 
 impl Sums for AttentionSums {
-    type SequenceState = SequenceState;
+    type SequenceState = AttentionState;
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> AttentionState {
         let (block, roles) = (block_of(sequence.family.number), TokenRoles::new(sequence));
         let sums = &mut self.blocks[block];
         sums.exposure.add(&roles);
         sums.uniform.add(&tokens::observe(&roles, self.uniform.view(sequence.ids.len()), &mut self.row));
-        SequenceState { block, roles }
+        AttentionState { block, roles }
     }
 
-    fn head(&mut self, begun: &mut SequenceState, lent: &mut HeadInput<'_>) {
-        let view = lent.attention();
+    fn observe(&mut self, state: &mut AttentionState, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
+        let view = input.attention();
         let head = self.grid.index(view.layer, view.head);
-        self.blocks[begun.block].heads[head].add(&tokens::observe(&begun.roles, view, &mut self.row));
+        self.blocks[state.block].heads[head].add(&tokens::observe(&state.roles, view, &mut self.row));
     }
 
     fn merge(&mut self, other: &Self) {

@@ -6,15 +6,12 @@ use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
 /// The right choices of a head in a block, or in all of them, beside what they are held against.
-pub struct Seen<'a> {
+pub struct CoreferenceInputs<'a> {
     block: &'a Block,
     best: [usize; KINDS.len()],
     /// Of each kind and way.
     right: [[f64; WAYS.len()]; KINDS.len()],
 }
-
-/// A cell of a metric, of the place of its key.
-type Ratio = for<'a> fn(&Seen<'a>, usize) -> Fraction;
 
 /// The baseline that is right most often, of each kind; the first of equals.
 pub fn best_baselines(total: &Block) -> [usize; KINDS.len()] {
@@ -24,7 +21,7 @@ pub fn best_baselines(total: &Block) -> [usize; KINDS.len()] {
     })
 }
 
-impl<'a> Seen<'a> {
+impl<'a> CoreferenceInputs<'a> {
     /// A head; `best` are the baselines that it is held against.
     pub fn head(block: &'a Block, best: [usize; KINDS.len()], head: usize) -> Self {
         Self { block, best, right: std::array::from_fn(|kind| block[kind].heads[head].map(|right| right as f64)) }
@@ -58,8 +55,11 @@ const BY_KIND: Keys = Keys::Each(KINDS.len() * WAYS.len(), |cell| key(cell / WAY
 
 const SOURCE: &str = "Clark et al. 2019, section 4.3, whose code for it was not released: candidates, kinds and baselines as they stand here.";
 
+/// A metric, cell by cell.
+type CoreferenceMetric = Metric<for<'a> fn(&CoreferenceInputs<'a>, usize) -> Fraction>;
+
 /// All metrics of coreference, in the order of the report.
-pub const METRICS: &[Metric<Ratio>] = &[
+pub const METRICS: &[CoreferenceMetric] = &[
     Metric {
         explanation: Explanation {
             name: "coreference_accuracy",

@@ -25,7 +25,7 @@ use crate::study::section::{Section, section};
 use crate::study::show::figure::Figure;
 use crate::study::show::table::Table;
 use crate::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
-use metrics::{METRICS, Seen, best_baselines};
+use metrics::{CoreferenceInputs, METRICS, best_baselines};
 use section::{Coreference, CoreferenceSection};
 use sums::CoreferenceSums;
 
@@ -77,8 +77,9 @@ impl Study for Antecedents {
         let sums = observer::sums::<CoreferenceSums>(observed[0].sums);
         let blocks = sums.blocks().with_total();
         let best = best_baselines(blocks.total());
-        let of_head = |number: Option<usize>, place: usize| Seen::head(blocks.at(number), best, place).values();
-        let of_chance = |number: Option<usize>| Seen::chance(blocks.at(number), best).values();
+        let of_head =
+            |number: Option<usize>, place: usize| CoreferenceInputs::head(blocks.at(number), best, place).values();
+        let of_chance = |number: Option<usize>| CoreferenceInputs::chance(blocks.at(number), best).values();
         let section = CoreferenceSection { coreference: Coreference::new(sums, context) };
         (Estimates::new(&columns(self), context, of_head, of_chance), Box::new(section))
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::anaphors::{BASELINES, KINDS, Window};
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of};
@@ -99,15 +99,15 @@ impl CoreferenceSums {
 
 /// A window as these sums see it.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct CoreferenceState {
     block: usize,
     window: Window,
 }
 
 impl Sums for CoreferenceSums {
-    type SequenceState = SequenceState;
+    type SequenceState = CoreferenceState;
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> CoreferenceState {
         let window = Window::of(sequence);
         let Met { windows, mentions, headless, unmatched, unscored } = &mut self.met;
         *windows += 1;
@@ -128,19 +128,20 @@ impl Sums for CoreferenceSums {
             }
             sums.windows += u64::from(sums.anaphors > before && sequence.family.is_first);
         }
-        SequenceState { block, window }
+        CoreferenceState { block, window }
     }
 
-    fn looks(SequenceState { window, .. }: &SequenceState) -> bool {
+    fn is_relevant(CoreferenceState { window, .. }: &CoreferenceState) -> bool {
         !window.anaphors.is_empty()
     }
 
-    fn head(&mut self, SequenceState { block, window }: &mut SequenceState, lent: &mut HeadInput<'_>) {
+    fn observe(&mut self, CoreferenceState { block, window }: &mut CoreferenceState, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
         if window.anaphors.is_empty() {
             return;
         }
-        let head = self.grid.index(lent.view.layer, lent.view.head);
-        let words = lent.words(self.from);
+        let head = self.grid.index(input.view.layer, input.view.head);
+        let words = input.words(self.from);
         // What a word chooses does not depend on which of its mentions asks.
         for of_word in window.anaphors.chunk_by(|a, b| a.place == b.place) {
             let chosen = choose(words, &window.heads, of_word[0].place);

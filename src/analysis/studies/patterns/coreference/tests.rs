@@ -12,7 +12,7 @@ use crate::corpus::{Annotation, Family, Upos};
 use crate::evaluation::results::Results;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Folder, Sums, observer_of};
+use crate::passes::observer::{Event, Folder, Sums, observer_of};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
@@ -62,8 +62,11 @@ fn add(sums: &mut CoreferenceSums, sequence: &Sequence, head: usize, weights: &[
     let n = sequence.ids.len();
     let mut matrix = vec![0.0; n * n];
     weights.iter().for_each(|&(from, to, weight)| matrix[(from + 1) * n + to + 1] = weight);
-    let (mut begun, mut folder) = (sums.begin(sequence), Folder::default());
-    sums.head(&mut begun, &mut folder.lend(sequence, AttentionView::new(0, head, n, &matrix).into()));
+    let (mut state, mut folder) = (sums.begin(sequence), Folder::default());
+    sums.observe(
+        &mut state,
+        &mut Event::Head(folder.head_input(sequence, AttentionView::new(0, head, n, &matrix).into())),
+    );
 }
 
 fn empty(heads: usize) -> CoreferenceSums {
@@ -168,14 +171,14 @@ fn found(planted_in: &[Sequence], labelled: &[Sequence]) -> Results {
     let mut sums = empty(PLANTED.len());
     for (original, sequence) in planted_in.iter().zip(labelled) {
         let (n, known) = (sequence.ids.len(), Window::of(original));
-        let (mut begun, mut folder) = (sums.begin(sequence), Folder::default());
+        let (mut state, mut folder) = (sums.begin(sequence), Folder::default());
         for head in 0..PLANTED.len() {
             let mut matrix = vec![0.01; n * n];
             for (from, to, weight) in planted(head, &known) {
                 matrix[(from + 1) * n + to + 1] = weight;
             }
             let view = AttentionView::new(0, head, n, &matrix);
-            sums.head(&mut begun, &mut folder.lend(sequence, view.into()));
+            sums.observe(&mut state, &mut Event::Head(folder.head_input(sequence, view.into())));
         }
     }
     let grid = HeadGrid { layers: 1, heads: PLANTED.len() };
@@ -254,7 +257,10 @@ fn a_corpus_without_entities_says_so() {
     assert!(summary.contains("no coreference label was tested"), "{summary}");
     let caveats = findings.caveats(&[], &default_policy());
     assert_eq!(caveats.iter().map(|caveat| caveat.id).collect::<Vec<_>>(), ["no-entities"]);
-    assert!(!CoreferenceSums::looks(&empty(1).begin(&plain[0])) && CoreferenceSums::looks(&empty(1).begin(&example())));
+    assert!(
+        !CoreferenceSums::is_relevant(&empty(1).begin(&plain[0]))
+            && CoreferenceSums::is_relevant(&empty(1).begin(&example()))
+    );
 }
 
 #[test]

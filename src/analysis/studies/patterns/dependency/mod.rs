@@ -46,10 +46,10 @@ pub use relation::{
 /// Which relations each head's attention follows.
 pub struct Dependency;
 
-/// A cell: of the sums of the relation `all` in a block, of the head and the direction at these places.
-type Ratio = fn(&RelationSums, usize, usize) -> Fraction;
+/// A metric of the sums of the relation `all` in a block, and of the places of a head and of a direction.
+type ArcMetric = Metric<fn(&RelationSums, usize, usize) -> Fraction>;
 
-const METRICS: &[Metric<Ratio>] = &[Metric {
+const METRICS: &[ArcMetric] = &[Metric {
     explanation: Explanation {
         name: "uas",
         measures: "How often the most attended word is the word's head in the gold tree, in each direction.",

@@ -2,18 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::arcs::{Agreement, DuplicateArcs, Predictions, RelationSums, ScoredArc, scored_arcs};
 use super::tags::CUES;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{BLOCKS, block_of};
 
 /// The sums of all relations.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct DependencySums {
     grid: HeadGrid,
     from: FromToken,
@@ -100,6 +101,14 @@ impl DependencySums {
             }
         }
     }
+
+    /// Relations are numbered by name and not as they were met.
+    fn in_order(&self) -> Self {
+        let mut ordered = Self::new(self.grid, self.from);
+        ordered.relations = self.relations.keys().cloned().zip(0..).collect();
+        ordered.add(self, |block| block);
+        ordered
+    }
 }
 
 /// The place of a relation in the table, a new one at the end.
@@ -122,16 +131,29 @@ fn at(block: &mut Vec<RelationSums>, place: usize) -> &mut RelationSums {
 
 /// The block and the scored arcs of a sequence.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct DependencyState {
     block: usize,
     is_first: bool,
     arcs: Vec<ScoredArc>,
 }
 
-impl Sums for DependencySums {
-    type SequenceState = SequenceState;
+/// Relations are written in the order of their names, so that equal sums are equal bytes.
+impl Serialize for DependencySums {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(&self.in_order(), serializer)
+    }
+}
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+impl<'de> Deserialize<'de> for DependencySums {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::deserialize(deserializer)
+    }
+}
+
+impl Sums for DependencySums {
+    type SequenceState = DependencyState;
+
+    fn begin(&mut self, sequence: &Sequence) -> DependencyState {
         let (relations, heads) = (&mut self.relations, self.grid.count());
         let tree = sequence.tree.as_deref().unwrap_or_default();
         let arcs = scored_arcs(tree, &sequence.annotations, |name| place(relations, name));
@@ -152,15 +174,16 @@ impl Sums for DependencySums {
                 }
             }
         }
-        SequenceState { block, is_first, arcs }
+        DependencyState { block, is_first, arcs }
     }
 
-    fn head(&mut self, SequenceState { block, is_first, arcs }: &mut SequenceState, lent: &mut HeadInput<'_>) {
+    fn observe(&mut self, DependencyState { block, is_first, arcs }: &mut DependencyState, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
         if arcs.is_empty() {
             return;
         }
-        let head = self.grid.index(lent.view.layer, lent.view.head);
-        let predicted = self.predictions.of(lent.words(self.from));
+        let head = self.grid.index(input.view.layer, input.view.head);
+        let predicted = self.predictions.of(input.words(self.from));
         let block = &mut self.blocks[*block];
         for arc in arcs {
             let right = predicted[arc.dependent].map(|predicted| u64::from(predicted == arc.head));
@@ -179,14 +202,6 @@ impl Sums for DependencySums {
     fn merge(&mut self, other: &Self) {
         assert_eq!((self.grid, self.from), (other.grid, other.from), "sums of one analysis");
         self.add(other, |block| block);
-    }
-
-    /// Relations are numbered by name and not as they were met.
-    fn in_order(&self) -> Self {
-        let mut ordered = Self::new(self.grid, self.from);
-        ordered.relations = self.relations.keys().cloned().zip(0..).collect();
-        ordered.add(self, |block| block);
-        ordered
     }
 
     fn pooled(&self) -> Self {
@@ -229,9 +244,9 @@ mod tests {
     use crate::studies::patterns::dependency::arcs::baseline_offsets;
 
     fn add(sums: &mut DependencySums, sentence: &Sequence, weights: &[f32]) {
-        let (mut begun, mut folder) = (sums.begin(sentence), Folder::default());
+        let (mut state, mut folder) = (sums.begin(sentence), Folder::default());
         let view = AttentionView::new(0, 0, sentence.ids.len(), weights);
-        sums.head(&mut begun, &mut folder.lend(sentence, view.into()));
+        sums.observe(&mut state, &mut Event::Head(folder.head_input(sentence, view.into())));
     }
 
     fn empty() -> DependencySums {

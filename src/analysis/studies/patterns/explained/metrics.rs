@@ -9,7 +9,7 @@ use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
 /// One head in a block, or in all of them.
-pub(super) struct Seen<'a> {
+pub(super) struct ExplainedInputs<'a> {
     /// The shares of every head.
     pub shares: &'a [FormShares; FORMS],
     /// The sums of the block.
@@ -20,10 +20,7 @@ pub(super) struct Seen<'a> {
     pub block: Option<usize>,
 }
 
-/// A cell of a metric.
-type Ratio = for<'a> fn(&Seen<'a>, usize) -> Fraction;
-
-impl Seen<'_> {
+impl ExplainedInputs<'_> {
     /// Every cell of the table.
     pub fn values(&self) -> Vec<Fraction> {
         METRICS.iter().flat_map(|metric| metric.keys.places().map(|cell| (metric.value)(self, cell))).collect()
@@ -69,8 +66,11 @@ const CAVEATS: &str = "Least squares explain what is linear in the cues; a head 
 const SHARED: &str =
     "What several groups say alike is in none of their shares: these do not add up to what all explain.";
 
+/// A metric, cell by cell.
+type ExplainedMetric = Metric<for<'a> fn(&ExplainedInputs<'a>, usize) -> Fraction>;
+
 /// All metrics of the study, in the order of the report.
-pub(super) const METRICS: &[Metric<Ratio>] = &[
+pub(super) const METRICS: &[ExplainedMetric] = &[
     Metric {
         explanation: Explanation {
             name: "explained_all",

@@ -22,7 +22,7 @@ use crate::study::metrics::metric;
 use crate::study::metrics::metric::Keys;
 use crate::study::section::Section;
 use crate::study::{Card, Counts, Observed, Study, Subject, columns};
-use metrics::{METRICS, Seen};
+use metrics::{ExplainedInputs, METRICS};
 use section::{ExplainedSection, Summed};
 use shares::shares;
 use sums::ExplainedSums;
@@ -63,7 +63,7 @@ impl Study for Explained {
         let shares = shares(sums, context);
         let blocks = sums.blocks().with_total();
         let seen = |block: Option<usize>, head: Option<usize>| {
-            Seen { shares: &shares, sums: blocks.at(block), head, block }.values()
+            ExplainedInputs { shares: &shares, sums: blocks.at(block), head, block }.values()
         };
         let of_head = |block: Option<usize>, place: usize| seen(block, Some(place));
         let of_chance = |block: Option<usize>| seen(block, None);

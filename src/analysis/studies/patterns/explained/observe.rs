@@ -13,7 +13,7 @@ use crate::sequences::fold::text::TextAttention;
 
 /// One head's attention in one sentence, centred within rows, in both forms.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
+pub struct SentenceSums {
     /// Its products with each cue.
     pub products: [[f64; CUES]; FORMS],
     /// Its squares.
@@ -33,7 +33,7 @@ pub fn observe<'a>(
     text: &'a TextAttention,
     view: AttentionView<'a>,
     columns: &'a mut Columns,
-) -> Seen {
+) -> SentenceSums {
     let [mut all, mut other] = [[0.0; OFFSETS]; FORMS];
     let [mut others_all, mut others_text] = [[0.0; OTHERS]; FORMS];
     let mut squares = [0.0; FORMS];
@@ -88,7 +88,7 @@ pub fn observe<'a>(
         products[COSINE] += others[OTHERS - 1];
         keys(cues, columns, products);
     }
-    Seen { products, squares }
+    SentenceSums { products, squares }
 }
 
 /// The weights of a row on the cues that depend on query and key, but for offsets: far to the left, those listed, the cosine.

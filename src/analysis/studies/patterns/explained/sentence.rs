@@ -1,5 +1,7 @@
 //! A sentence as the cues see it: all that does not depend on a head.
 
+use std::sync::Arc;
+
 use super::cues::{
     COMMONNESS, COSINE, CUES, DEPENDENT, FAR_LEFT, FIRST_SPECIAL, HEAD, LIST, LISTED, OFFSET, SAME_TAG, SAME_TOKEN,
     SEPARATOR, SIBLING, TAG,
@@ -7,7 +9,8 @@ use super::cues::{
 use super::least_squares::pair;
 use crate::corpus::{TreeHead, Upos};
 use crate::linalg::lanes::LANES;
-use crate::passes::beforehand::Beforehand;
+use crate::model::forward::WordEmbeddings;
+use crate::sequences::counts::TokenCounts;
 use crate::sequences::fold::roles::{REACH, slot};
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::study::instruments::cosines::cosines;
@@ -61,13 +64,22 @@ pub struct SentenceCues {
     total_means: [[f64; CUES]; FORMS],
 }
 
+/// The facts about tokens that some cues need, as far as they are known.
+#[derive(Clone, Debug, Default)]
+pub struct Lexicon {
+    /// The word embeddings of the weights of the pass.
+    pub embeddings: Option<WordEmbeddings>,
+    /// The count of each token in the whole corpus.
+    pub counts: Option<Arc<TokenCounts>>,
+}
+
 /// The cues that a key has for a query, in ascending order.
 type Cell = Vec<(usize, f64)>;
 
 impl SentenceCues {
     /// The cues of a sentence, and their products in both forms, as far as it has them.
-    pub fn new(sequence: &Sequence, known: &Beforehand) -> (Self, [Option<Products>; FORMS]) {
-        let mut cues = Self::without_pairs(sequence, known);
+    pub fn new(sequence: &Sequence, lexicon: &Lexicon) -> (Self, [Option<Products>; FORMS]) {
+        let mut cues = Self::without_pairs(sequence, lexicon);
         let words = Words::new(sequence);
         let (n, count) = (sequence.ids.len(), cues.text.len());
         let mut sums = [vec![0.0; PAIRS], vec![0.0; PAIRS]];
@@ -104,7 +116,7 @@ impl SentenceCues {
     }
 
     /// The cues of single tokens.
-    fn without_pairs(sequence: &Sequence, known: &Beforehand) -> Self {
+    fn without_pairs(sequence: &Sequence, lexicon: &Lexicon) -> Self {
         let n = sequence.ids.len();
         let is_text = |token: usize| !sequence.kinds[token].is_special();
         let text: Vec<usize> = (0..n).filter(|&token| is_text(token)).collect();
@@ -115,11 +127,11 @@ impl SentenceCues {
             tags[span.clone()].fill(annotation.upos.map(|upos: Upos| upos as usize));
         }
         let common =
-            |token: usize| known.counts.as_ref().map_or(0.0, |counts| counts.of(sequence.ids[token]).commonness);
+            |token: usize| lexicon.counts.as_ref().map_or(0.0, |counts| counts.of(sequence.ids[token]).commonness);
         let commonness = (0..n).map(|token| if is_text(token) { common(token) } else { 0.0 }).collect();
         let width = n.next_multiple_of(LANES);
         let listed = vec![<[Vec<usize>; LISTED]>::default(); text.len()];
-        let cosines = known.embeddings.as_ref().map_or_else(Vec::new, |embeddings| {
+        let cosines = lexicon.embeddings.as_ref().map_or_else(Vec::new, |embeddings| {
             let ids: Vec<u32> = text.iter().map(|&token| sequence.ids[token]).collect();
             spread(&cosines(&ids, embeddings), &ids, &text, width)
         });

@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::cues::CUES;
-use super::observe::{Columns, Seen, observe};
-use super::sentence::{FORMS, PAIRS, Products, SentenceCues};
+use super::observe::{Columns, SentenceSums, observe};
+use super::sentence::{FORMS, Lexicon, PAIRS, Products, SentenceCues};
 use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of};
@@ -15,7 +15,7 @@ use crate::stats::exact::{Component, ExactSum};
 
 /// The sums of one head in one form.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeadSums {
+pub struct ExplainedHeadSums {
     /// Attention times each cue, `[CUES]`: of a row at most 1 in magnitude, so that there is room for 2 · 10^9 rows.
     pub products: Vec<Component>,
     /// Attention squared.
@@ -34,12 +34,12 @@ pub struct FormSums {
     /// Cues times cues, the lower half of their matrix, `[PAIRS]`.
     pub cues: Vec<ExactSum>,
     /// The sums of each head; `[layers * heads]`.
-    pub heads: Vec<HeadSums>,
+    pub heads: Vec<ExplainedHeadSums>,
 }
 
 impl FormSums {
     fn new(heads: usize) -> Self {
-        let head = HeadSums { products: vec![Component::default(); CUES], squares: ExactSum::default() };
+        let head = ExplainedHeadSums { products: vec![Component::default(); CUES], squares: ExactSum::default() };
         let cues = vec![ExactSum::default(); PAIRS];
         Self { rows: 0, keys: 0, sentences: 0, cues, heads: vec![head; heads] }
     }
@@ -78,7 +78,7 @@ pub struct ExplainedSums {
     grid: HeadGrid,
     blocks: Blocks<[FormSums; FORMS]>,
     #[serde(skip)]
-    known: Beforehand,
+    lexicon: Lexicon,
     #[serde(skip)]
     columns: Columns,
 }
@@ -87,7 +87,7 @@ impl ExplainedSums {
     /// Empty sums for a model with `grid` heads.
     pub fn new(grid: HeadGrid) -> Self {
         let block = std::array::from_fn(|_| FormSums::new(grid.count()));
-        Self { grid, blocks: Blocks::new(block), known: Beforehand::default(), columns: Columns::default() }
+        Self { grid, blocks: Blocks::new(block), lexicon: Lexicon::default(), columns: Columns::default() }
     }
 
     /// The sums of each block, in both forms.
@@ -98,7 +98,7 @@ impl ExplainedSums {
 
 /// A sentence with its cues.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct ExplainedState {
     block: usize,
     cues: SentenceCues,
     /// Which forms it has rows for.
@@ -106,27 +106,28 @@ pub struct SequenceState {
 }
 
 impl Sums for ExplainedSums {
-    type SequenceState = SequenceState;
+    type SequenceState = ExplainedState;
 
-    fn begin_pass(&mut self, known: &Beforehand) {
-        self.known.clone_from(known);
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
+        self.lexicon = Lexicon { embeddings: known.embeddings.clone(), counts: known.counts.clone() };
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> ExplainedState {
         let block = block_of(sequence.family.number);
-        let (cues, products) = SentenceCues::new(sequence, &self.known);
+        let (cues, products) = SentenceCues::new(sequence, &self.lexicon);
         for (sums, products) in self.blocks[block].iter_mut().zip(&products) {
             if let Some(products) = products {
                 sums.count(products, sequence.family.is_first);
             }
         }
-        SequenceState { block, cues, forms: products.map(|products| products.is_some()) }
+        ExplainedState { block, cues, forms: products.map(|products| products.is_some()) }
     }
 
-    fn head(&mut self, SequenceState { block, cues, forms }: &mut SequenceState, lent: &mut HeadInput<'_>) {
-        let view = lent.attention();
+    fn observe(&mut self, ExplainedState { block, cues, forms }: &mut ExplainedState, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
+        let view = input.attention();
         let place = self.grid.index(view.layer, view.head);
-        let Seen { products, squares } = observe(cues, lent.text(), view, &mut self.columns);
+        let SentenceSums { products, squares } = observe(cues, input.text(), view, &mut self.columns);
         for (form, sums) in self.blocks[*block].iter_mut().enumerate().filter(|(form, _)| forms[*form]) {
             let head = &mut sums.heads[place];
             head.products.iter_mut().zip(products[form]).for_each(|(sum, value)| *sum += value);

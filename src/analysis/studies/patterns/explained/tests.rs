@@ -66,7 +66,7 @@ fn explained(corpus: &[Sequence], heads: &[Head]) -> (Estimates, Box<dyn Section
             }
             panel.head(0, sequence, AttentionView::new(0, head, n, &weights).into());
         }
-        panel.end();
+        panel.end_pack();
     }
     let observers = panel.into_observers();
     let context =

@@ -1,25 +1,25 @@
 //! The metrics of attention by how common tokens are: one table.
 
-use super::sums::{Exposure, HeadSums};
+use super::sums::{FrequencyExposure, FrequencyHeadSums};
 use crate::study::instruments::position::ByBin;
 use crate::study::labels::content::{TIMES_EXPECTED, expected, over_chance, over_position};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
 /// One head's sums in a block, or in all of them, and what they are divided by.
-pub(super) struct Seen<'a> {
+pub(super) struct FrequencyInputs<'a> {
     /// The denominators.
-    pub exposure: &'a Exposure,
+    pub exposure: &'a FrequencyExposure,
     /// The sums.
-    pub sums: &'a HeadSums,
+    pub sums: &'a FrequencyHeadSums,
     /// The rates by which offsets alone find the rarest: by the most attended token, and by mass.
     pub rates: &'a [ByBin<f64>; 2],
 }
 
 /// A cell of a metric.
-pub(super) type Ratio = for<'a> fn(&Seen<'a>, usize) -> Fraction;
+pub(super) type FrequencyMetric = Metric<for<'a> fn(&FrequencyInputs<'a>, usize) -> Fraction>;
 
-impl Seen<'_> {
+impl FrequencyInputs<'_> {
     /// How many queries would have one of the rarest as their most attended token, by offsets alone.
     fn expected_argmax(&self) -> f64 {
         self.sums.argmax_profile.expected(&self.rates[0])
@@ -37,7 +37,7 @@ impl Seen<'_> {
 
     /// A mean over the queries that are not among the rarest.
     fn of_others(&self, sum: f64) -> Fraction {
-        let Exposure { others, others_sentences, .. } = self.exposure;
+        let FrequencyExposure { others, others_sentences, .. } = self.exposure;
         Fraction::new(sum, *others as f64).resting_on(*others, *others_sentences)
     }
 
@@ -58,7 +58,7 @@ const COUNTED: &str = "R are the sentence's tokens of least count in the corpus;
 const OURS: &str = "Defined here.";
 
 /// All metrics of how common tokens are, in the order of the report.
-pub(super) const METRICS: &[Metric<Ratio>] = &[
+pub(super) const METRICS: &[FrequencyMetric] = &[
     Metric {
         explanation: Explanation {
             name: "rare_argmax",

@@ -21,8 +21,8 @@ use crate::study::metrics::metric::{Fraction, Keys};
 use crate::study::section::Section;
 use crate::study::show::summary::Summary;
 use crate::study::{Card, Counts, Observed, Study, Subject, columns};
-use metrics::{METRICS, Seen};
-use sums::{FrequencyBlock, FrequencySums, HeadSums};
+use metrics::{FrequencyInputs, METRICS};
+use sums::{FrequencyBlock, FrequencyHeadSums, FrequencySums};
 
 /// Whether each head goes to rare or to common words.
 pub struct Frequency;
@@ -113,10 +113,10 @@ impl Study for Frequency {
 
     fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
         let sums: &FrequencySums = sums(observed[0].sums);
-        let (blocks, rates, uniform) = (sums.blocks().with_total(), sums.rates(), HeadSums::default());
-        let seen = |block: &FrequencyBlock, sums: &HeadSums, of_chance: bool| -> Vec<Fraction> {
-            let seen = Seen { exposure: &block.exposure, sums, rates: &rates };
-            let value = |metric: &metric::Metric<metrics::Ratio>| {
+        let (blocks, rates, uniform) = (sums.blocks().with_total(), sums.rates(), FrequencyHeadSums::default());
+        let seen = |block: &FrequencyBlock, sums: &FrequencyHeadSums, of_chance: bool| -> Vec<Fraction> {
+            let seen = FrequencyInputs { exposure: &block.exposure, sums, rates: &rates };
+            let value = |metric: &metrics::FrequencyMetric| {
                 if of_chance { metric.chance.unwrap_or(metric.value)(&seen, 0) } else { (metric.value)(&seen, 0) }
             };
             METRICS.iter().map(value).collect()

@@ -10,7 +10,7 @@ use crate::linalg::search::{first_at_least, largest};
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::counts::TokenCounts;
 use crate::sequences::fold::text::TextAttention;
 use crate::sequences::fold::words::FromToken;
@@ -25,7 +25,7 @@ pub const COMMONEST: u64 = 500;
 
 /// The sums of one head in a block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeadSums {
+pub struct FrequencyHeadSums {
     /// Queries whose most attended token of text is among the rarest.
     pub argmax: u64,
     /// Attention to the rarest.
@@ -44,7 +44,7 @@ pub struct HeadSums {
     pub mass_profile: ProfileSums,
 }
 
-impl HeadSums {
+impl FrequencyHeadSums {
     fn add(&mut self, seen: &Observed) {
         self.argmax += seen.argmax;
         self.mass += seen.mass;
@@ -70,7 +70,7 @@ impl HeadSums {
 
 /// The denominators and the sums of uniform attention.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Exposure {
+pub struct FrequencyExposure {
     /// Queries that are not among the rarest of their sentence, in sentences that count.
     pub others: u64,
     /// Sentences with any, the first of each family alone.
@@ -89,7 +89,7 @@ pub struct Exposure {
     pub mass: ExactSum,
 }
 
-impl Exposure {
+impl FrequencyExposure {
     fn merge(&mut self, other: &Self) {
         self.others += other.others;
         self.others_sentences += other.others_sentences;
@@ -106,14 +106,14 @@ impl Exposure {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrequencyBlock {
     /// The denominators.
-    pub exposure: Exposure,
+    pub exposure: FrequencyExposure,
     /// The sums of each head; `[layers * heads]`.
-    pub heads: Vec<HeadSums>,
+    pub heads: Vec<FrequencyHeadSums>,
 }
 
 impl FrequencyBlock {
     fn new(grid: HeadGrid) -> Self {
-        Self { heads: vec![HeadSums::default(); grid.count()], ..Self::default() }
+        Self { heads: vec![FrequencyHeadSums::default(); grid.count()], ..Self::default() }
     }
 }
 
@@ -258,19 +258,19 @@ fn favourite(sentence: &Commonness, row: &[f32], query: usize, own: f32) -> usiz
 
 /// The block of a sequence, and its tokens.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct FrequencyState {
     block: usize,
     sentence: Option<Commonness>,
 }
 
 impl Sums for FrequencySums {
-    type SequenceState = SequenceState;
+    type SequenceState = FrequencyState;
 
-    fn begin_pass(&mut self, known: &Beforehand) {
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
         self.counts.clone_from(&known.counts);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> FrequencyState {
         let (block, is_first) = (block_of(sequence.family.number), sequence.family.is_first);
         let sentence = self.counts.as_ref().and_then(|counts| Commonness::new(sequence, counts));
         if let Some(sentence) = &sentence {
@@ -293,14 +293,15 @@ impl Sums for FrequencySums {
                 pairs.add(sentence.others().flat_map(pair));
             }
         }
-        SequenceState { block, sentence }
+        FrequencyState { block, sentence }
     }
 
-    fn head(&mut self, SequenceState { block, sentence }: &mut SequenceState, lent: &mut HeadInput<'_>) {
+    fn observe(&mut self, FrequencyState { block, sentence }: &mut FrequencyState, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
         let Some(sentence) = sentence else { return };
-        let view = lent.attention();
+        let view = input.attention();
         let head = self.grid.index(view.layer, view.head);
-        self.blocks[*block].heads[head].add(&observe(sentence, lent.text(), view));
+        self.blocks[*block].heads[head].add(&observe(sentence, input.text(), view));
     }
 
     fn merge(&mut self, other: &Self) {

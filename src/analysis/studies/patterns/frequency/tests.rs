@@ -70,7 +70,7 @@ fn findings(corpus: &[Sequence], heads: &[Head]) -> Results {
             }
             panel.head(0, sequence, AttentionView::new(0, head, n, &weights).into());
         }
-        panel.end();
+        panel.end_pack();
     }
     let observers = panel.into_observers();
     let context =
@@ -166,7 +166,7 @@ fn shares_by_hand() {
     panel.begin_pass(&Beforehand { counts: Some(Arc::new(counting.finish())), ..Beforehand::default() });
     panel.begin([&sequence].into_iter());
     panel.head(0, &sequence, AttentionView::new(0, 0, 5, &weights).into());
-    panel.end();
+    panel.end_pack();
     let observers = panel.into_observers();
     let context =
         EstimationContext { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };

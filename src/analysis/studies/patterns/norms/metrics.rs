@@ -2,7 +2,7 @@
 
 use super::head_sums::{NormSums, SINK_KINDS, SINKS};
 use super::shares::{ByBlock, Shares};
-use super::sums::{Exposure, NormBlock};
+use super::sums::{NormBlock, NormExposure};
 use crate::model::grid::HeadGrid;
 use crate::stats::blocks::BLOCKS;
 use crate::stats::exact::ExactSum;
@@ -10,10 +10,10 @@ use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
 /// One head in a block, or in all of them.
-pub struct Seen<'a> {
-    exposure: &'a Exposure,
+pub struct NormInputs<'a> {
+    exposure: &'a NormExposure,
     /// The whole corpus: what is nowhere in it has no share of 0, but none.
-    corpus: &'a Exposure,
+    corpus: &'a NormExposure,
     sums: &'a NormSums<ExactSum>,
     /// The heads of its layer.
     layer: &'a [NormSums<ExactSum>],
@@ -23,9 +23,9 @@ pub struct Seen<'a> {
 }
 
 /// A cell of a metric.
-type Ratio = fn(&Seen<'_>, usize) -> Fraction;
+type NormMetric = Metric<fn(&NormInputs<'_>, usize) -> Fraction>;
 
-impl<'a> Seen<'a> {
+impl<'a> NormInputs<'a> {
     /// The head at `place`, in the block of this number, or in all of them, which `total` has in one.
     pub fn new(
         (number, block, total): (Option<usize>, &'a NormBlock, &'a NormBlock),
@@ -51,7 +51,7 @@ impl<'a> Seen<'a> {
 
     /// Every cell as chance has it for this head.
     pub fn chances(&self) -> Vec<Fraction> {
-        let chance = |metric: &'static Metric<Ratio>| metric.chance.unwrap_or(|_, _| Fraction::NONE);
+        let chance = |metric: &'static NormMetric| metric.chance.unwrap_or(|_, _| Fraction::NONE);
         METRICS.iter().flat_map(|metric| metric.keys.places().map(move |cell| chance(metric)(self, cell))).collect()
     }
 
@@ -107,7 +107,7 @@ const CANCELS: &str = "Norms ignore that vectors cancel: see cancellation. The v
 const BARE: &str = "The value bias is left out.";
 
 /// All metrics of the study, in the order of the report.
-pub const METRICS: &[Metric<Ratio>] = &[
+pub const METRICS: &[NormMetric] = &[
     Metric {
         explanation: Explanation {
             name: "norm_offset_mass",

@@ -18,7 +18,7 @@ use crate::study::metrics::metric::Keys;
 use crate::study::section::{Nothing, Section};
 use crate::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
 use crate::system::parallel::in_parallel;
-use metrics::{METRICS, Seen};
+use metrics::{METRICS, NormInputs};
 use shares::Shares;
 use sums::AllNorms;
 
@@ -57,7 +57,7 @@ impl Study for Norms {
         let (grid, blocks) = (context.grid, sums.blocks().with_total());
         let shares = in_parallel(context.threads, 0..grid.count(), |place| Shares::new(sums, blocks.total(), place));
         let seen = |number: Option<usize>, place: usize| {
-            Seen::new((number, blocks.at(number), blocks.total()), grid, place, &shares[place])
+            NormInputs::new((number, blocks.at(number), blocks.total()), grid, place, &shares[place])
         };
         let of_head = |number: Option<usize>, place: usize| seen(number, place).values();
         // What chance is depends on the head; what the metrics rest on does not.

@@ -6,7 +6,7 @@ use super::head_sums::{NormSums, SINK_KINDS, VECTORS};
 use super::observe::{Buffers, Written, observe};
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::roles::{OFFSETS, TokenRoles};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -15,7 +15,7 @@ use crate::stats::exact::{Component, ExactSum, add_each};
 
 /// What the metrics rest on: it depends on the sentences, not on the head.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Exposure {
+pub struct NormExposure {
     /// Text queries.
     pub queries: u64,
     /// Sentences with any.
@@ -32,7 +32,7 @@ pub struct Exposure {
     pub sinks: [u64; SINK_KINDS],
 }
 
-impl Exposure {
+impl NormExposure {
     fn add(&mut self, roles: &TokenRoles) {
         let (queries, offset_queries) = (roles.queries().count() as u64, roles.offset_queries());
         self.queries += queries;
@@ -65,7 +65,7 @@ impl Exposure {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NormBlock {
     /// What the metrics rest on.
-    pub exposure: Exposure,
+    pub exposure: NormExposure,
     /// The sums of each head; `[layers * heads]`.
     pub heads: Vec<NormSums<ExactSum>>,
     /// `[layers * heads, VECTORS, head_dim]`; empty as long as no head was seen.
@@ -137,32 +137,33 @@ impl AllNorms {
 
 /// A sequence as this study sees it.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct NormState {
     block: usize,
     roles: TokenRoles,
 }
 
 impl Sums for AllNorms {
-    type SequenceState = SequenceState;
+    type SequenceState = NormState;
 
     fn needs(&self) -> Needs {
         Needs { values: true, value_norms: true, outputs: true, ..Needs::ATTENTION }
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> NormState {
         let (block, roles) = (block_of(sequence.family.number), TokenRoles::new(sequence));
         self.blocks[block].exposure.add(&roles);
-        SequenceState { block, roles }
+        NormState { block, roles }
     }
 
-    fn head(&mut self, begun: &mut SequenceState, lent: &mut HeadInput<'_>) {
-        let head = Written::new(&lent.view);
-        let place = self.grid.index(lent.view.layer, lent.view.head);
+    fn observe(&mut self, state: &mut NormState, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
+        let head = Written::new(&input.view);
+        let place = self.grid.index(input.view.layer, input.view.head);
         if self.grams[place].is_empty() {
             self.grams[place].extend(head.gram());
         }
-        let sums = observe(&begun.roles, &head, &mut self.buffers);
-        self.blocks[begun.block].add(place, &sums, self.buffers.vectors());
+        let sums = observe(&state.roles, &head, &mut self.buffers);
+        self.blocks[state.block].add(place, &sums, self.buffers.vectors());
     }
 
     fn merge(&mut self, other: &Self) {

@@ -1,22 +1,22 @@
 //! The metrics of repeated tokens: one table.
 
-use super::sums::{Exposure, HeadSums, KEYS, MASKED, NEXT, OFFSETS, PREVIOUS, SAME};
+use super::sums::{KEYS, MASKED, NEXT, OFFSETS, PREVIOUS, RepeatExposure, RepeatHeadSums, SAME};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
 /// One head's sums in a block, or in all of them, and what they are divided by.
-pub struct Seen<'a> {
-    exposure: &'a Exposure,
-    sums: &'a HeadSums,
+pub struct RepeatInputs<'a> {
+    exposure: &'a RepeatExposure,
+    sums: &'a RepeatHeadSums,
     copying: Option<f64>,
 }
 
 /// A cell of a metric, of the place of its key.
-type Ratio = for<'a> fn(&Seen<'a>, usize) -> Fraction;
+type RepeatMetric = Metric<for<'a> fn(&RepeatInputs<'a>, usize) -> Fraction>;
 
-impl<'a> Seen<'a> {
+impl<'a> RepeatInputs<'a> {
     /// The sums of a head with the queries of the same block.
-    pub fn new(exposure: &'a Exposure, sums: &'a HeadSums) -> Self {
+    pub fn new(exposure: &'a RepeatExposure, sums: &'a RepeatHeadSums) -> Self {
         Self { exposure, sums, copying: None }
     }
 
@@ -31,11 +31,11 @@ impl<'a> Seen<'a> {
     }
 
     /// Every cell of the table of a head that attends uniformly; `of_all` blocks also what is of no block.
-    pub fn chances(exposure: &Exposure, of_all: bool) -> Vec<Fraction> {
+    pub fn chances(exposure: &RepeatExposure, of_all: bool) -> Vec<Fraction> {
         let (uniform, offset) = (exposure.uniform, exposure.offset_uniform);
-        let even = HeadSums { mass: uniform, null: uniform, offset, ..HeadSums::default() };
-        let seen = Seen { exposure, sums: &even, copying: of_all.then_some(0.0) };
-        let chance = |metric: &'static Metric<Ratio>| metric.chance.unwrap_or(metric.value);
+        let even = RepeatHeadSums { mass: uniform, null: uniform, offset, ..RepeatHeadSums::default() };
+        let seen = RepeatInputs { exposure, sums: &even, copying: of_all.then_some(0.0) };
+        let chance = |metric: &'static RepeatMetric| metric.chance.unwrap_or(metric.value);
         METRICS.iter().flat_map(|metric| metric.keys.places().map(|cell| chance(metric)(&seen, cell))).collect()
     }
 
@@ -80,7 +80,7 @@ const ON_RANDOM: &str = "On random tokens, so that nothing but the tokens tells 
 const _: () = assert!(KEYS == 4 && SAME == 0, "the table has a metric for each kind of key");
 
 /// All metrics of repeated tokens, in the order of the report.
-pub const METRICS: &[Metric<Ratio>] = &[
+pub const METRICS: &[RepeatMetric] = &[
     Metric {
         explanation: Explanation {
             name: "repeat_same",

@@ -23,7 +23,7 @@ use crate::study::section::{Section, section};
 use crate::study::show::summary::Summary;
 use crate::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
 use crate::system::counted::counted;
-use metrics::{METRICS, Seen};
+use metrics::{METRICS, RepeatInputs};
 use sums::RepeatSums;
 
 /// Which heads find the same tokens again.
@@ -70,14 +70,14 @@ impl Study for RepeatedTokens {
         let blocks = both.blocks().with_total();
         let of_head = |number: Option<usize>, place: usize| {
             let block = blocks.at(number);
-            let seen = Seen::new(&block.exposure, &block.heads[place]);
+            let seen = RepeatInputs::new(&block.exposure, &block.heads[place]);
             // Of weights, so that no block has a part of it.
             match number {
                 None => seen.with_copying(both.copying(place)).values(),
                 Some(_) => seen.values(),
             }
         };
-        let of_chance = |number: Option<usize>| Seen::chances(&blocks.at(number).exposure, number.is_none());
+        let of_chance = |number: Option<usize>| RepeatInputs::chances(&blocks.at(number).exposure, number.is_none());
         let [plain, masked] = blocks.total().exposure.sequences;
         let section = RepeatsSection { repeats: Made { plain, masked } };
         (Estimates::new(&columns(self), context, of_head, of_chance), Box::new(section))

@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::copying;
-use crate::model::forward::Encoder;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::beforehand::Beforehand;
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::derived::repeats::Copies;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -35,7 +35,7 @@ const FAR_FROM_QUERY: usize = 8;
 
 /// The queries of a block, the same for all heads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Exposure {
+pub struct RepeatExposure {
     /// Sequences: plain, and with a mask.
     pub sequences: [u64; 2],
     /// Queries that have the key.
@@ -48,9 +48,9 @@ pub struct Exposure {
     pub offset_uniform: [ExactSum; OFFSETS.len()],
 }
 
-/// What one head gives, over the queries of [`Exposure`].
+/// What one head gives, over the queries of [`RepeatExposure`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeadSums {
+pub struct RepeatHeadSums {
     /// Attention to the key.
     pub mass: [ExactSum; KEYS],
     /// Mean attention to null keys.
@@ -65,9 +65,9 @@ pub struct HeadSums {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatBlock {
     /// The queries.
-    pub exposure: Exposure,
+    pub exposure: RepeatExposure,
     /// The sums of each head; `[layers * heads]`.
-    pub heads: Vec<HeadSums>,
+    pub heads: Vec<RepeatHeadSums>,
 }
 
 /// Adds list to list.
@@ -77,7 +77,7 @@ fn add<T: Copy + std::ops::AddAssign, const N: usize>(to: &mut [T; N], other: &[
 
 impl RepeatBlock {
     fn new(grid: HeadGrid) -> Self {
-        Self { heads: vec![HeadSums::default(); grid.count()], ..Self::default() }
+        Self { heads: vec![RepeatHeadSums::default(); grid.count()], ..Self::default() }
     }
 }
 
@@ -152,7 +152,7 @@ pub struct Sought {
 
 /// A sequence as these sums see it.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct RepeatState {
     block: usize,
     text: std::ops::Range<usize>,
     sought: Vec<Sought>,
@@ -175,18 +175,18 @@ fn sought(copies: &Copies) -> Vec<Sought> {
 }
 
 impl Sums for RepeatSums {
-    type SequenceState = SequenceState;
+    type SequenceState = RepeatState;
 
-    fn inspect_weights(&mut self, encoder: &dyn Encoder) {
-        if self.weighs {
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
+        if let Some(encoder) = known.encoder.filter(|_| self.weighs) {
             self.copying = copying::scores(encoder, self.grid).unwrap_or_default();
         }
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> RepeatState {
         let block = block_of(sequence.family.number);
         let Some(copies) = Copies::of(sequence) else {
-            return SequenceState { block, text: 0..0, sought: Vec::new(), at_offset: Vec::new() };
+            return RepeatState { block, text: 0..0, sought: Vec::new(), at_offset: Vec::new() };
         };
         let (text, sought) = (copies.text.clone(), sought(&copies));
         let offsets = OFFSETS.into_iter().enumerate().flat_map(|(place, offset)| {
@@ -209,21 +209,22 @@ impl Sums for RepeatSums {
             exposure.offset_queries[*place] += 1;
             exposure.offset_uniform[*place] += uniform;
         }
-        SequenceState { block, text, sought, at_offset }
+        RepeatState { block, text, sought, at_offset }
     }
 
-    fn head(&mut self, begun: &mut SequenceState, lent: &mut HeadInput<'_>) {
-        let view = lent.attention();
-        let sums = &mut self.blocks[begun.block].heads[self.grid.index(view.layer, view.head)];
+    fn observe(&mut self, state: &mut RepeatState, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
+        let view = input.attention();
+        let sums = &mut self.blocks[state.block].heads[self.grid.index(view.layer, view.head)];
         let (mut mass, mut null) = ([0.0; KEYS], [0.0; KEYS]);
-        for &Sought { kind, query, key } in &begun.sought {
+        for &Sought { kind, query, key } in &state.sought {
             let row = view.row(query);
             mass[kind] += f64::from(row[key]);
-            null[kind] += mean_of_null(row, begun.text.clone(), query, key);
+            null[kind] += mean_of_null(row, state.text.clone(), query, key);
             sums.argmax[kind] += u64::from(most_attended(row) == key);
         }
         let mut offset = [0.0; OFFSETS.len()];
-        begun.at_offset.iter().for_each(|&(place, query, key)| offset[place] += weight(view, query, key));
+        state.at_offset.iter().for_each(|&(place, query, key)| offset[place] += weight(view, query, key));
         sums.mass.iter_mut().zip(mass).for_each(|(sum, mass)| *sum += mass);
         sums.null.iter_mut().zip(null).for_each(|(sum, null)| *sum += null);
         sums.offset.iter_mut().zip(offset).for_each(|(sum, offset)| *sum += offset);

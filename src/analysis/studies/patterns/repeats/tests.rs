@@ -5,7 +5,7 @@ use crate::evaluation::results::Results;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::HeadView;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Folder, Sums};
+use crate::passes::observer::{Event, Folder, Sums};
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::stats::blocks::BLOCKS;
 use crate::stats::bootstrap::Resamples;
@@ -40,10 +40,10 @@ fn head(n: usize, most: f32, wanted: impl Fn(usize) -> Option<usize>) -> Vec<f32
 }
 
 fn see(sums: &mut RepeatSums, sequence: &Sequence, weights: &[f32]) {
-    let mut begun = sums.begin(sequence);
+    let mut state = sums.begin(sequence);
     let view = HeadView::from(AttentionView::new(0, 0, sequence.ids.len(), weights));
-    sums.head(&mut begun, &mut Folder::default().lend(sequence, view));
-    sums.end(begun);
+    sums.observe(&mut state, &mut Event::Head(Folder::default().head_input(sequence, view)));
+    sums.end_pack(vec![state]);
 }
 
 /// The labels of a head over 64 sequences, plain and with a mask.
@@ -105,9 +105,9 @@ fn an_example_by_hand() {
     assert!((head.null[SAME].value() / 32.0 - even).abs() < 1e-7);
     assert!((head.mass[NEXT].value() / 31.0 - even).abs() < 1e-7);
     assert_eq!((head.argmax[SAME], head.argmax[NEXT], head.argmax[PREVIOUS]), (32, 0, 0));
-    let score = Seen::new(&total.exposure, head).values()[0].value().unwrap();
+    let score = RepeatInputs::new(&total.exposure, head).values()[0].value().unwrap();
     assert!((score - 0.5).abs() < 1e-7, "{score}");
-    assert_eq!(Seen::chances(&total.exposure, true)[0].value(), Some(0.0));
+    assert_eq!(RepeatInputs::chances(&total.exposure, true)[0].value(), Some(0.0));
 }
 
 #[test]

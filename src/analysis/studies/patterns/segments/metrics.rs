@@ -1,22 +1,19 @@
 //! The metrics of pairs of sentences: one table.
 
-use super::sums::{Exposure, HeadSums};
+use super::sums::{SegmentExposure, SegmentHeadSums};
 use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
 /// One head's sums in a block, or in all of them, and what they are divided by.
-pub struct Seen<'a> {
-    exposure: &'a Exposure,
-    sums: &'a HeadSums<ExactSum>,
+pub struct SegmentInputs<'a> {
+    exposure: &'a SegmentExposure,
+    sums: &'a SegmentHeadSums<ExactSum>,
 }
 
-/// A metric of a head.
-type Ratio = for<'a> fn(&Seen<'a>) -> Fraction;
-
-impl<'a> Seen<'a> {
+impl<'a> SegmentInputs<'a> {
     /// The sums of a head with the pairs of the same block.
-    pub fn new(exposure: &'a Exposure, sums: &'a HeadSums<ExactSum>) -> Self {
+    pub fn new(exposure: &'a SegmentExposure, sums: &'a SegmentHeadSums<ExactSum>) -> Self {
         Self { exposure, sums }
     }
 
@@ -26,26 +23,26 @@ impl<'a> Seen<'a> {
     }
 
     /// Every metric of the table of a head without any preference.
-    pub fn chances(exposure: &Exposure) -> Vec<Fraction> {
-        let even = HeadSums { same: exposure.same, any: exposure.any, ..HeadSums::default() };
-        let seen = Seen { exposure, sums: &even };
+    pub fn chances(exposure: &SegmentExposure) -> Vec<Fraction> {
+        let even = SegmentHeadSums { same: exposure.same, any: exposure.any, ..SegmentHeadSums::default() };
+        let seen = SegmentInputs { exposure, sums: &even };
         METRICS.iter().map(|metric| metric.chance.unwrap_or(metric.value)(&seen)).collect()
     }
 
     fn of_variation(&self, part: ExactSum) -> Fraction {
-        let Exposure { rows, first, .. } = *self.exposure;
+        let SegmentExposure { rows, first, .. } = *self.exposure;
         Fraction::new(part.value(), self.sums.total.value()).resting_on(rows, first)
     }
 }
 
-fn share(seen: &Seen<'_>) -> Fraction {
-    let Exposure { queries, first, .. } = *seen.exposure;
+fn share(seen: &SegmentInputs<'_>) -> Fraction {
+    let SegmentExposure { queries, first, .. } = *seen.exposure;
     Fraction::new(seen.sums.same.value(), seen.sums.any.value()).resting_on(queries, first)
 }
 
 /// Noise has nothing that is explained beyond noise.
-fn noise(seen: &Seen<'_>) -> Fraction {
-    let Exposure { rows, first, .. } = *seen.exposure;
+fn noise(seen: &SegmentInputs<'_>) -> Fraction {
+    let SegmentExposure { rows, first, .. } = *seen.exposure;
     Fraction::new(0.0, rows as f64).resting_on(rows, first)
 }
 
@@ -54,8 +51,11 @@ const VARIATION: &str = "least squares over all cells A[i, j] of a pair, each ro
     (explained - degrees of freedom * residual mean square) / sum over pairs of the total sum of squares";
 const NOISE: &str = "0: what noise would explain is taken off";
 
+/// A metric of a head.
+type SegmentMetric = Metric<for<'a> fn(&SegmentInputs<'a>) -> Fraction>;
+
 /// All metrics of pairs of sentences, in the order of the report.
-pub const METRICS: &[Metric<Ratio>] = &[
+pub const METRICS: &[SegmentMetric] = &[
     Metric {
         explanation: Explanation {
             name: "same_segment_share",

@@ -23,7 +23,7 @@ use crate::study::section::Section;
 use crate::study::show::summary::Summary;
 use crate::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
 use crate::system::counted::{counted, plural};
-use metrics::{METRICS, Seen};
+use metrics::{METRICS, SegmentInputs};
 use sums::SegmentSums;
 
 /// Which heads keep within a sentence, and what pattern their attention has.
@@ -70,9 +70,9 @@ impl Study for Segments {
         let blocks = sums.blocks().with_total();
         let of_head = |number: Option<usize>, place: usize| {
             let block = blocks.at(number);
-            Seen::new(&block.exposure, &block.heads[place]).values()
+            SegmentInputs::new(&block.exposure, &block.heads[place]).values()
         };
-        let of_chance = |number: Option<usize>| Seen::chances(&blocks.at(number).exposure);
+        let of_chance = |number: Option<usize>| SegmentInputs::chances(&blocks.at(number).exposure);
         let section = SegmentsSection {
             segments: Pairs { pairs: blocks.total().exposure.pairs, sentences_left_out: observed[0].left_out },
         };

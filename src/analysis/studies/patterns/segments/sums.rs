@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::design::Design;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of};
@@ -16,7 +16,7 @@ use crate::study::instruments::head_sums::sums_of_a_head;
 
 sums_of_a_head! {
     /// The sums of one head.
-    pub struct HeadSums;
+    pub struct SegmentHeadSums;
     several {}
     single {
         /// Attention between different tokens of text of one sentence.
@@ -36,7 +36,7 @@ sums_of_a_head! {
 
 /// The pairs of a block, the same for all heads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Exposure {
+pub struct SegmentExposure {
     /// Pairs.
     pub pairs: u64,
     /// Pairs whose first sentence is the first of its family.
@@ -51,7 +51,7 @@ pub struct Exposure {
     pub any: ExactSum,
 }
 
-impl Exposure {
+impl SegmentExposure {
     fn merge(&mut self, other: &Self) {
         self.pairs += other.pairs;
         self.first += other.first;
@@ -66,14 +66,14 @@ impl Exposure {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentBlock {
     /// The pairs.
-    pub exposure: Exposure,
+    pub exposure: SegmentExposure,
     /// The sums of each head; `[layers * heads]`.
-    pub heads: Vec<HeadSums<ExactSum>>,
+    pub heads: Vec<SegmentHeadSums<ExactSum>>,
 }
 
 impl SegmentBlock {
     fn new(grid: HeadGrid) -> Self {
-        Self { heads: vec![HeadSums::default(); grid.count()], ..Self::default() }
+        Self { heads: vec![SegmentHeadSums::default(); grid.count()], ..Self::default() }
     }
 }
 
@@ -105,7 +105,7 @@ impl SegmentSums {
 
 /// A pair as these sums see it.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct SegmentState {
     block: usize,
     /// Of a sequence that is no pair nothing is counted.
     texts: Option<[Range<usize>; 2]>,
@@ -113,9 +113,9 @@ pub struct SequenceState {
 }
 
 impl Sums for SegmentSums {
-    type SequenceState = SequenceState;
+    type SequenceState = SegmentState;
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> SegmentState {
         let (block, tokens) = (block_of(sequence.family.number), sequence.ids.len());
         let texts: Option<[Range<usize>; 2]> = sequence.texts.clone().try_into().ok();
         let design = texts.clone().and_then(|texts| Design::new(tokens, texts));
@@ -129,23 +129,24 @@ impl Sums for SegmentSums {
             exposure.same += (a * (a - 1.0) + b * (b - 1.0)) / n;
             exposure.any += (a + b) * (a + b - 1.0) / n;
         }
-        SequenceState { block, texts, design }
+        SegmentState { block, texts, design }
     }
 
-    fn head(&mut self, begun: &mut SequenceState, lent: &mut HeadInput<'_>) {
-        let view = lent.attention();
-        let mut sums = HeadSums::default();
-        if let Some([a, b]) = &begun.texts {
+    fn observe(&mut self, state: &mut SegmentState, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
+        let view = input.attention();
+        let mut sums = SegmentHeadSums::default();
+        if let Some([a, b]) = &state.texts {
             let between = |queries: &Range<usize>, keys: &Range<usize>| between(view, queries, keys);
             sums.same = between(a, a) + between(b, b);
             sums.any = sums.same + between(a, b) + between(b, a);
         }
-        if let Some(design) = &mut begun.design {
+        if let Some(design) = &mut state.design {
             let variation = design.variation(view);
             (sums.total, sums.column) = (variation.total, variation.column);
             (sums.offset, sums.segment) = (variation.offset, variation.segment);
         }
-        self.blocks[begun.block].heads[self.grid.index(view.layer, view.head)].add(&sums);
+        self.blocks[state.block].heads[self.grid.index(view.layer, view.head)].add(&sums);
     }
 
     fn merge(&mut self, other: &Self) {

@@ -5,7 +5,7 @@ use crate::evaluation::results::Results;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::HeadView;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Folder, Sums};
+use crate::passes::observer::{Event, Folder, Sums};
 use crate::sequences::frame::Frame;
 use crate::sequences::sequence::{Sequence, Token, TokenKind};
 use crate::stats::blocks::BLOCKS;
@@ -33,10 +33,10 @@ fn head(pair: &Sequence, wanted: impl Fn(&Sequence, usize, usize) -> f32) -> Vec
 }
 
 fn see(sums: &mut SegmentSums, pair: &Sequence, weights: &[f32]) {
-    let mut begun = sums.begin(pair);
+    let mut state = sums.begin(pair);
     let view = HeadView::from(AttentionView::new(0, 0, pair.ids.len(), weights));
-    sums.head(&mut begun, &mut Folder::default().lend(pair, view));
-    sums.end(begun);
+    sums.observe(&mut state, &mut Event::Head(Folder::default().head_input(pair, view)));
+    sums.end_pack(vec![state]);
 }
 
 fn findings(sums: &SegmentSums, policy: &Policy) -> Results {
@@ -96,10 +96,13 @@ fn an_example_by_hand() {
     let same = 2.0 / 4.0 + 3.0 / 3.0;
     assert!((total.heads[0].same.value() - same).abs() < 1e-6, "{:?}", total.heads[0].same.value());
     assert_eq!(total.heads[0].same, total.heads[0].any);
-    let values: Vec<f64> =
-        Seen::new(&total.exposure, &total.heads[0]).values().iter().map(|value| value.value().unwrap()).collect();
+    let values: Vec<f64> = SegmentInputs::new(&total.exposure, &total.heads[0])
+        .values()
+        .iter()
+        .map(|value| value.value().unwrap())
+        .collect();
     assert_eq!(values[0], 1.0);
-    let chances: Vec<_> = Seen::chances(&total.exposure).iter().map(metric::Fraction::value).collect();
+    let chances: Vec<_> = SegmentInputs::chances(&total.exposure).iter().map(metric::Fraction::value).collect();
     assert_eq!(chances, [Some(0.4), Some(0.0), Some(0.0), Some(0.0)]);
 }
 

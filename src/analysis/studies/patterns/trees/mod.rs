@@ -19,10 +19,10 @@ use sums::{TreeCounts, TreeSums};
 /// How much of the gold tree is in each head's attention.
 pub struct Trees;
 
-/// A cell: of the counts of a block, of the head at a place.
-type Ratio = fn(&TreeCounts, usize) -> Fraction;
+/// A metric of the counts of a block, and of the place of a head.
+type TreeMetric = Metric<fn(&TreeCounts, usize) -> Fraction>;
 
-const METRICS: &[Metric<Ratio>] = &[Metric {
+const METRICS: &[TreeMetric] = &[Metric {
     explanation: Explanation {
         name: "uuas",
         measures: "How much of the undirected gold tree is in the maximum spanning tree of the head's attention.",

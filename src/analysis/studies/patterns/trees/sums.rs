@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::spanning::{GoldEdges, TreeBuffers};
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of};
@@ -61,30 +61,31 @@ impl TreeSums {
 
 /// The block and the gold edges of a sequence.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct TreeState {
     block: usize,
     gold: GoldEdges,
 }
 
 impl Sums for TreeSums {
-    type SequenceState = SequenceState;
+    type SequenceState = TreeState;
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> TreeState {
         let gold = GoldEdges::new(sequence.tree.as_deref().unwrap_or_default());
         let block = block_of(sequence.family.number);
         let counts = &mut self.blocks[block];
         counts.edges += gold.count();
         counts.sentences += u64::from(gold.count() > 0 && sequence.family.is_first);
         counts.chain_hits += gold.in_chain();
-        SequenceState { block, gold }
+        TreeState { block, gold }
     }
 
-    fn head(&mut self, SequenceState { block, gold }: &mut SequenceState, lent: &mut HeadInput<'_>) {
+    fn observe(&mut self, TreeState { block, gold }: &mut TreeState, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
         if gold.count() == 0 {
             return;
         }
-        let head = self.grid.index(lent.view.layer, lent.view.head);
-        self.blocks[*block].hits[head] += gold.in_spanning_tree(lent.words(self.from), &mut self.buffers);
+        let head = self.grid.index(input.view.layer, input.view.head);
+        self.blocks[*block].hits[head] += gold.in_spanning_tree(input.words(self.from), &mut self.buffers);
     }
 
     fn merge(&mut self, other: &Self) {

@@ -1,18 +1,15 @@
 //! The metrics of words and meaning: one table.
 
 use super::observe::{LIKENESS, SAME_TAG, SAME_TOKEN, SAME_WORD, TAGS, queries_of};
-use super::sums::Seen;
+use super::sums::WordInputs;
 use crate::corpus::Upos;
 use crate::study::labels::content::{TIMES_EXPECTED, expected, over_chance, over_position};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
-/// A cell of a metric.
-type Ratio = for<'a> fn(&Seen<'a>, usize) -> Fraction;
-
 const BY_TAG: Keys = Keys::Each(TAGS, |tag| Upos::ALL[tag].tag().to_owned());
 
-impl Seen<'_> {
+impl WordInputs<'_> {
     /// The mean of a mass over its queries.
     fn mean(&self, mass: usize) -> Fraction {
         self.over_queries(mass, self.sums.masses[mass].value())
@@ -55,7 +52,10 @@ const LIKENESS_CAVEATS: &str = "The model's own word embeddings are the only lik
 
 /// All metrics of words and meaning, in the order of the report.
 #[expect(clippy::redundant_closure_for_method_calls, reason = "the methods are of one lifetime, the table is of all")]
-pub(super) const METRICS: &[Metric<Ratio>] = &[
+/// A metric, cell by cell.
+type WordMetric = Metric<for<'a> fn(&WordInputs<'a>, usize) -> Fraction>;
+
+pub(super) const METRICS: &[WordMetric] = &[
     Metric {
         explanation: Explanation {
             name: "tag_mass",

@@ -26,7 +26,7 @@ use crate::study::show::summary::Summary;
 use crate::study::{Card, Observed, Study, Subject, columns};
 use metrics::METRICS;
 use observe::Queries;
-use sums::{HeadSums, Seen, WordsBlock, WordsSums};
+use sums::{WordHeadSums, WordInputs, WordsBlock, WordsSums};
 
 /// Which words each head attends to, by word class and likeness.
 pub struct Words;
@@ -102,9 +102,9 @@ impl Study for Words {
     fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
         let sums: &WordsSums = sums(observed[0].sums);
         let (blocks, rates) = (sums.blocks().with_total(), sums.rates());
-        let cells = |block: &WordsBlock, sums: &HeadSums, of_chance: bool| -> Vec<Fraction> {
+        let cells = |block: &WordsBlock, sums: &WordHeadSums, of_chance: bool| -> Vec<Fraction> {
             let (corpus, uniform) = (&blocks.total().exposure, &block.uniform);
-            let seen = Seen { exposure: &block.exposure, corpus, sums, uniform, rates: &rates };
+            let seen = WordInputs { exposure: &block.exposure, corpus, sums, uniform, rates: &rates };
             let value = |metric: &'static metric::Metric<_>| match metric.chance {
                 Some(chance) if of_chance => chance,
                 _ => metric.value,
@@ -121,7 +121,7 @@ impl Study for Words {
         let of_chance = |number: Option<usize>| {
             let block = blocks.at(number);
             let likened = block.exposure.queries[Queries::Likened as usize];
-            cells(block, &HeadSums { masses: block.uniform, likened, ..HeadSums::default() }, true)
+            cells(block, &WordHeadSums { masses: block.uniform, likened, ..WordHeadSums::default() }, true)
         };
         let queries = |queries: Queries| blocks.total().exposure.queries[queries as usize];
         let words = Looked { tagged: queries(Queries::Words), repeated: queries(Queries::Repeated) };

@@ -9,7 +9,7 @@ use super::sentence::{TaggedWords, Text, Tokens};
 use crate::model::forward::WordEmbeddings;
 use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of};
@@ -18,7 +18,7 @@ use crate::study::instruments::position::{BINS, ByBin, Pair, Pairs, ProfileSums}
 
 /// The sums of one head in a block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeadSums {
+pub struct WordHeadSums {
     /// The summed attention of the eligible queries.
     pub masses: [ExactSum; MASSES],
     /// Queries with any attention on the keys that likeness is about.
@@ -27,7 +27,7 @@ pub struct HeadSums {
     pub profiles: [ProfileSums; QUERIES],
 }
 
-impl HeadSums {
+impl WordHeadSums {
     fn add(&mut self, seen: &Observed, met: [bool; QUERIES]) {
         let masses = self.masses.iter_mut().zip(&seen.masses);
         masses.filter(|(_, mass)| **mass != 0.0).for_each(|(sum, &mass)| *sum += mass);
@@ -45,7 +45,7 @@ impl HeadSums {
 
 /// The denominators: they depend on the sentences, not on the head.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Exposure {
+pub struct WordExposure {
     /// Queries of each set.
     pub queries: [u64; QUERIES],
     /// Sentences with any, the first of each family alone.
@@ -54,7 +54,7 @@ pub struct Exposure {
     pub tags: [u64; TAGS],
 }
 
-impl Exposure {
+impl WordExposure {
     fn merge(&mut self, other: &Self) {
         let add = |sums: &mut [u64], others: &[u64]| sums.iter_mut().zip(others).for_each(|(sum, other)| *sum += other);
         add(&mut self.queries, &other.queries);
@@ -67,16 +67,16 @@ impl Exposure {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WordsBlock {
     /// The denominators.
-    pub exposure: Exposure,
+    pub exposure: WordExposure,
     /// The masses of a head that attends uniformly.
     pub uniform: [ExactSum; MASSES],
     /// The sums of each head; `[layers * heads]`.
-    pub heads: Vec<HeadSums>,
+    pub heads: Vec<WordHeadSums>,
 }
 
 impl WordsBlock {
     fn new(grid: HeadGrid) -> Self {
-        Self { heads: vec![HeadSums::default(); grid.count()], ..Self::default() }
+        Self { heads: vec![WordHeadSums::default(); grid.count()], ..Self::default() }
     }
 }
 
@@ -228,7 +228,7 @@ fn add(sums: &mut [ExactSum; MASSES], values: &[f64; MASSES]) {
 
 /// A sentence as these metrics see it.
 #[derive(Debug)]
-pub struct SequenceState {
+pub struct WordState {
     block: usize,
     words: Option<TaggedWords>,
     tokens: Tokens,
@@ -237,13 +237,13 @@ pub struct SequenceState {
 }
 
 impl Sums for WordsSums {
-    type SequenceState = SequenceState;
+    type SequenceState = WordState;
 
-    fn begin_pass(&mut self, known: &Beforehand) {
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
         self.embeddings.clone_from(&known.embeddings);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> WordState {
         let block = block_of(sequence.family.number);
         let (words, tokens) = (TaggedWords::new(sequence), Tokens::new(sequence, self.embeddings.as_ref()));
         let before = self.blocks[block].exposure.queries;
@@ -252,18 +252,19 @@ impl Sums for WordsSums {
         }
         self.count_tokens((block, sequence.family.is_first), sequence.ids.len(), &tokens);
         let after = self.blocks[block].exposure.queries;
-        SequenceState { block, words, tokens, met: std::array::from_fn(|queries| after[queries] > before[queries]) }
+        WordState { block, words, tokens, met: std::array::from_fn(|queries| after[queries] > before[queries]) }
     }
 
-    fn head(&mut self, begun: &mut SequenceState, lent: &mut HeadInput<'_>) {
-        let view = lent.attention();
+    fn observe(&mut self, state: &mut WordState, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
+        let view = input.attention();
         let head = self.grid.index(view.layer, view.head);
         let mut seen = Observed::default();
-        if let Some(words) = &begun.words {
-            observe::words(words, lent.words(self.from), &mut self.room, &mut seen);
+        if let Some(words) = &state.words {
+            observe::words(words, input.words(self.from), &mut self.room, &mut seen);
         }
-        observe::tokens(&begun.tokens, lent.text(), &mut self.room, &mut seen);
-        self.blocks[begun.block].heads[head].add(&seen, begun.met);
+        observe::tokens(&state.tokens, input.text(), &mut self.room, &mut seen);
+        self.blocks[state.block].heads[head].add(&seen, state.met);
     }
 
     fn merge(&mut self, other: &Self) {
@@ -280,20 +281,20 @@ impl Sums for WordsSums {
 }
 
 /// The cells of a head's sums in a block, or in all of them, with what they are divided by.
-pub(super) struct Seen<'a> {
+pub(super) struct WordInputs<'a> {
     /// The denominators of the block.
-    pub exposure: &'a Exposure,
+    pub exposure: &'a WordExposure,
     /// Those of the corpus: what is nowhere in it has no share of 0, but none.
-    pub corpus: &'a Exposure,
+    pub corpus: &'a WordExposure,
     /// The sums of a head.
-    pub sums: &'a HeadSums,
+    pub sums: &'a WordHeadSums,
     /// The masses of a head that attends uniformly.
     pub uniform: &'a [ExactSum; MASSES],
     /// The rates by which offsets alone find each mass.
     pub rates: &'a [ByBin<f64>],
 }
 
-impl Seen<'_> {
+impl WordInputs<'_> {
     /// How many queries a mass is divided by: a row without any attention on what likeness is about has none.
     pub fn queries(&self, mass: usize) -> u64 {
         if mass == LIKENESS { self.sums.likened } else { self.exposure.queries[queries_of(mass) as usize] }

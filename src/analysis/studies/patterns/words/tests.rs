@@ -79,7 +79,7 @@ fn labels(corpus: &[Sequence], heads: &[Head]) -> Vec<Vec<String>> {
             }
             panel.head(0, sequence, AttentionView::new(0, head, n, &weights).into());
         }
-        panel.end();
+        panel.end_pack();
     }
     let observers = panel.into_observers();
     let context =
@@ -196,7 +196,7 @@ fn masses_by_hand() {
     panel.begin_pass(&Beforehand { embeddings, ..Beforehand::default() });
     panel.begin([&sequence].into_iter());
     panel.head(0, &sequence, AttentionView::new(0, 0, 6, &weights).into());
-    panel.end();
+    panel.end_pack();
     let observers = panel.into_observers();
     let context =
         EstimationContext { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };

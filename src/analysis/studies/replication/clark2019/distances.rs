@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::linalg::lanes::{LANES, across};
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::exact::{ExactSum, merge_each};
@@ -73,8 +73,9 @@ impl Sums for HeadDistances {
         Smoothed { size: (n * n).next_multiple_of(LANES), weights: Vec::new() }
     }
 
-    fn head(&mut self, Smoothed { size, weights }: &mut Smoothed, lent: &mut HeadInput<'_>) {
-        let view = lent.attention();
+    fn observe(&mut self, Smoothed { size, weights }: &mut Smoothed, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
+        let view = input.attention();
         weights.resize(self.grid.count() * *size, 1.0);
         let own = &mut weights[self.grid.index(view.layer, view.head) * *size..][..*size];
         let n = view.tokens();
@@ -87,15 +88,17 @@ impl Sums for HeadDistances {
         }
     }
 
-    fn end(&mut self, Smoothed { size, weights }: Smoothed) {
-        if weights.is_empty() {
-            return;
-        }
-        let heads: Vec<(&[f32], f64)> = weights.chunks_exact(size).map(|a| (a, plogp(a, a))).collect();
-        let pairs = heads.iter().enumerate().flat_map(|(later, a)| heads[..later].iter().map(move |b| (a, b)));
-        for (sum, ((a, of_a), (b, of_b))) in self.pairs.iter_mut().zip(pairs) {
-            // With m the mean of a and b: sum (a ln a/m + b ln b/m) / 2.
-            *sum += f64::midpoint(*of_a, *of_b) - plogp(a, b);
+    fn end_pack(&mut self, states: Vec<Smoothed>) {
+        for Smoothed { size, weights } in states {
+            if weights.is_empty() {
+                continue;
+            }
+            let heads: Vec<(&[f32], f64)> = weights.chunks_exact(size).map(|a| (a, plogp(a, a))).collect();
+            let pairs = heads.iter().enumerate().flat_map(|(later, a)| heads[..later].iter().map(move |b| (a, b)));
+            for (sum, ((a, of_a), (b, of_b))) in self.pairs.iter_mut().zip(pairs) {
+                // With m the mean of a and b: sum (a ln a/m + b ln b/m) / 2.
+                *sum += f64::midpoint(*of_a, *of_b) - plogp(a, b);
+            }
         }
     }
 
@@ -167,13 +170,13 @@ mod tests {
         let grid = HeadGrid { layers: 1, heads: 3 };
         let mut sums = HeadDistances::new(grid);
         let sequence = Sequence { ids: vec![1, 2], ..Sequence::default() };
-        let (mut begun, mut folder) = (sums.begin(&sequence), Folder::default());
+        let (mut state, mut folder) = (sums.begin(&sequence), Folder::default());
         let heads = [[1.0, 0.0, 0.5, 0.5], [1.0, 0.0, 0.5, 0.5], [0.0, 1.0, 0.5, 0.5]];
         for (head, weights) in heads.iter().enumerate() {
             let view = AttentionView::new(0, head, 2, weights);
-            sums.head(&mut begun, &mut folder.lend(&sequence, view.into()));
+            sums.observe(&mut state, &mut Event::Head(folder.head_input(&sequence, view.into())));
         }
-        sums.end(begun);
+        sums.end_pack(vec![state]);
         let Distances { rows, summed, per_row } = sums.distances();
         assert_eq!((rows, &summed[1][..]), (2, &[0.0][..]));
         // Rows of 0.9995 and 0.0005 against the reverse, the mean a half of each; the second rows are equal.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::corpus::TreeHead;
 use crate::corpus::relation::ALL;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::derived::pairs::MAX_TOKENS;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{GoldArc, Sequence};
@@ -78,10 +78,11 @@ impl Sums for SyntaxHits {
         Some(tree.clone())
     }
 
-    fn head(&mut self, sentence: &mut Self::SequenceState, lent: &mut HeadInput<'_>) {
+    fn observe(&mut self, sentence: &mut Self::SequenceState, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
         let Some(tree) = sentence else { return };
-        let place = self.grid.index(lent.view.layer, lent.view.head);
-        let folded = lent.words(FromToken::First);
+        let place = self.grid.index(input.view.layer, input.view.head);
+        let folded = input.words(FromToken::First);
         for (word, GoldArc { head, relation }) in tree.iter().enumerate() {
             let Some(head) = number(*head) else { continue };
             let weights = [
@@ -151,7 +152,7 @@ mod tests {
     fn every_word_is_scored() {
         let mut sums = SyntaxHits::new(HeadGrid { layers: 1, heads: 1 });
         let (sentence, mut panel) = (sentence(), Folder::default());
-        let mut begun = sums.begin(&sentence);
+        let mut state = sums.begin(&sentence);
         let weights = [
             0.2, 0.2, 0.2, 0.2, 0.2, //
             0.0, 0.5, 0.25, 0.25, 0.0, // cats: sleep and the stop are equal, the first is taken
@@ -159,7 +160,10 @@ mod tests {
             0.0, 0.0, 0.75, 0.25, 0.0, // the stop: sleep
             0.2, 0.2, 0.2, 0.2, 0.2,
         ];
-        sums.head(&mut begun, &mut panel.lend(&sentence, AttentionView::new(0, 0, 5, &weights).into()));
+        sums.observe(
+            &mut state,
+            &mut Event::Head(panel.head_input(&sentence, AttentionView::new(0, 0, 5, &weights).into())),
+        );
         let [all, nsubj, root] = ["all", "nsubj", "root"].map(|name| &sums.relations[name]);
         // Into cats from others: 0 and 0, so the first word, itself; into the stop: 1/4 from cats.
         assert_eq!((all.count, all.hits[0]), (3, [2, 0]));

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::stats::exact::ExactSum;
@@ -120,8 +120,9 @@ impl Sums for TokenMeans {
         }
     }
 
-    fn head(&mut self, places: &mut Places, lent: &mut HeadInput<'_>) {
-        let view = lent.attention();
+    fn observe(&mut self, places: &mut Places, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
+        let view = input.attention();
         let mut means = means(places, view);
         let sums = &mut self.heads[self.grid.index(view.layer, view.head)];
         sums.cells_mut().into_iter().zip(means.cells_mut()).for_each(|(sum, mean)| *sum += *mean);
@@ -213,7 +214,10 @@ mod tests {
         let mut sums = TokenMeans::new(HeadGrid { layers: 1, heads: 1 }, vec![9]);
         let (sequence, mut folder) = (sequence(), Folder::default());
         let mut places = sums.begin(&sequence);
-        sums.head(&mut places, &mut folder.lend(&sequence, AttentionView::new(0, 0, 5, &WEIGHTS).into()));
+        sums.observe(
+            &mut places,
+            &mut Event::Head(folder.head_input(&sequence, AttentionView::new(0, 0, 5, &WEIGHTS).into())),
+        );
         let found = sums.heads[0].map(|sum| sum.value());
         // The diagonals: 1/2 + 1/4 + 1/2 + 1/4 + 1/4; above 1/4 + 1/4 + 1/4 + 1/4; below 1/4 + 0 + 1/4 + 1/4.
         let expected = [1.75 / 5.0, 1.0 / 5.0, 0.75 / 5.0];

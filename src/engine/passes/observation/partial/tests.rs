@@ -3,7 +3,7 @@ use crate::corpus::{CorpusIdentity, FileIdentity, Format, Repeats};
 use crate::model::grid::HeadGrid;
 use crate::passes::control::{Control, ControlKind};
 use crate::passes::observation::identity::{ModelInfo, Protocol, Studies, Tool};
-use crate::passes::observer::{HeadInput, Sums, observer_of, restored, sums};
+use crate::passes::observer::{Event, Sums, observer_of, restored, sums};
 use crate::passes::pass::Pass;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -21,8 +21,10 @@ impl Sums for Count {
 
     fn begin(&mut self, _: &Sequence) {}
 
-    fn head(&mut self, (): &mut (), _: &mut HeadInput<'_>) {
-        self.0 += 1;
+    fn observe(&mut self, (): &mut (), event: &mut Event<'_>) {
+        if let Event::Head(_) = event {
+            self.0 += 1;
+        }
     }
 
     fn merge(&mut self, other: &Self) {

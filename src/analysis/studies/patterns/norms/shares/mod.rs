@@ -2,7 +2,7 @@
 //! part that differs from sentence to sentence (METHODOLOGY, "Norms and sinks").
 
 use super::head_sums::{SINK_KINDS, VECTORS};
-use super::sums::{AllNorms, Exposure, NormBlock};
+use super::sums::{AllNorms, NormBlock, NormExposure};
 use crate::study::metrics::metric::Fraction;
 use crate::study::metrics::pseudo_values::{Without, fractions};
 
@@ -125,7 +125,7 @@ impl Shares {
 }
 
 /// The sums of squares of a block but for that of the mean.
-fn squares(exposure: &Exposure, block: &NormBlock, place: usize, vector: usize) -> Squares {
+fn squares(exposure: &NormExposure, block: &NormBlock, place: usize, vector: usize) -> Squares {
     let head = &block.heads[place];
     let (each, of_sentences) = match vector.checked_sub(1) {
         None => (head.square, head.mean_square),

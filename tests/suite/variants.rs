@@ -1,4 +1,4 @@
-//! Heads removed in turn: what is shown of each turn is that of a whole pass without the head, and heads that write nothing,
+//! Ablated heads: each variant shows what a whole pass without the head shows, and heads that write nothing,
 //! or always the same, are not missed.
 
 use std::collections::BTreeMap;
@@ -18,10 +18,10 @@ use headscope::model::parameters::Parameters;
 use headscope::passes::ablation::means::ContextSums;
 use headscope::passes::ablation::{Conditions, Replacement};
 use headscope::passes::beforehand::Beforehand;
-use headscope::passes::observer::{HeadInput, ObserverSet, Sums, observer_of, sums};
+use headscope::passes::observer::{Event, FurtherRuns, ObserverSet, Sums, observer_of, sums};
 use headscope::passes::run::derivatives::differentiate;
 use headscope::passes::run::patches::PatchedRun;
-use headscope::passes::run::variants::{HeadSet, Variants, each_head_and_all};
+use headscope::passes::run::variants::{Variants, each_head_and_all};
 use headscope::passes::run::workers::sum_up;
 use headscope::sequences::derived::corrupted::{Corrupted, Corruption, Noise};
 use headscope::sequences::fold::words::FromToken;
@@ -40,7 +40,7 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The logits that were shown, by turn, sentence and position, of a model with these heads.
+/// The logits that were shown, by variant, sentence and position, of a model with these heads.
 #[derive(Clone, Serialize, Deserialize)]
 struct Shown {
     grid: HeadGrid,
@@ -58,19 +58,16 @@ impl Sums for Shown {
         (None, sequence.index)
     }
 
-    fn turns(&self) -> Vec<HeadSet> {
-        each_head_and_all(self.grid)
+    fn further_runs(&self) -> FurtherRuns {
+        FurtherRuns::Without(each_head_and_all(self.grid))
     }
 
-    fn turn(&mut self, begun: &mut Self::SequenceState, number: usize) {
-        begun.0 = Some(number);
-    }
-
-    fn head(&mut self, _: &mut Self::SequenceState, _: &mut HeadInput<'_>) {}
-
-    fn logits(&mut self, &mut (turn, index): &mut Self::SequenceState, position: usize, logits: &[f32]) {
-        let known = self.logits.insert((turn, index, position), logits.to_vec());
-        assert!(known.is_none(), "each once");
+    fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>) {
+        match event {
+            Event::Variant(variant) => state.0 = Some(*variant),
+            Event::Logits { position, logits } => self.logits(state, *position, logits),
+            _ => {}
+        }
     }
 
     fn merge(&mut self, other: &Self) {
@@ -79,6 +76,13 @@ impl Sums for Shown {
 
     fn fits(&self, _: HeadGrid, _: FromToken) -> bool {
         true
+    }
+}
+
+impl Shown {
+    fn logits(&mut self, &mut (variant, index): &mut (Option<usize>, u64), position: usize, logits: &[f32]) {
+        let known = self.logits.insert((variant, index, position), logits.to_vec());
+        assert!(known.is_none(), "each once");
     }
 }
 
@@ -95,16 +99,16 @@ fn masked(lengths: &[usize]) -> Vec<Sequence> {
     Corrupted::new(sentences, corruption).map(Result::unwrap).collect()
 }
 
-fn run(encoder: &dyn Encoder, turns: &Variants, panel: ObserverSet, sequences: &[Sequence]) -> ObserverSet {
+fn run(encoder: &dyn Encoder, variants: &Variants, observers: ObserverSet, sequences: &[Sequence]) -> ObserverSet {
     let progress = Analysis::new(None, None, Arc::default());
     let sequences = sequences.iter().cloned().map(Ok);
-    sum_up(panel, ("random", encoder), turns, sequences, NonZeroUsize::new(2).unwrap(), &progress).unwrap()
+    sum_up(observers, ("random", encoder), variants, sequences, NonZeroUsize::new(2).unwrap(), &progress).unwrap()
 }
 
 /// The gates that put the mean of its contexts in the place of each head.
 fn means(encoder: &dyn Encoder, grid: HeadGrid, head_dim: usize, sequences: &[Sequence]) -> Vec<Gate> {
-    let panel = ObserverSet::new(vec![observer_of(ContextSums::new(grid, head_dim))]);
-    let seen = run(encoder, &Variants::once(Gates::default()), panel, sequences).into_observers();
+    let observers = ObserverSet::new(vec![observer_of(ContextSums::new(grid, head_dim))]);
+    let seen = run(encoder, &Variants::once(Gates::default()), observers, sequences).into_observers();
     sums::<ContextSums>(&*seen[0]).means().into_iter().map(Gate::replace).collect()
 }
 
@@ -118,14 +122,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn turns_are_whole_passes_without_the_head(random in RandomEncoder::any()) {
+    fn variants_are_whole_passes_without_the_head(random in RandomEncoder::any()) {
         let (parameters, sequences) = (random.parameters(), masked(&[13, 1, 30, 9]));
         let (grid, head_dim) = grid(&parameters);
         let encoder = PackedEncoder::new(parameters);
         let gates = means(&encoder, grid, head_dim, &sequences);
-        let turns = Variants::default().without(each_head_and_all(grid), grid, &gates);
-        let panel = ObserverSet::new(vec![observer_of(Shown { grid, logits: BTreeMap::new() })]);
-        let found = run(&encoder, &turns, panel, &sequences).into_observers();
+        let variants = Variants::default().without(each_head_and_all(grid), grid, &gates);
+        let observers = ObserverSet::new(vec![observer_of(Shown { grid, logits: BTreeMap::new() })]);
+        let found = run(&encoder, &variants, observers, &sequences).into_observers();
         let shown = &sums::<Shown>(&*found[0]).logits;
 
         let pack = Packs::new(sequences.iter().cloned().map(Ok::<_, ()>)).next().unwrap().unwrap();
@@ -145,13 +149,13 @@ proptest! {
             expected.push((Some(grid.count()), everything));
         }
         let mut count = 0;
-        for (turn, gates) in expected {
+        for (variant, gates) in expected {
             let needs = Needs { logits: true, ..Needs::default() };
             let whole = record(&encoder, Start::Embeddings, &batch, &gates, needs);
             for (sequence, whole) in pack.sentences.iter().zip(whole) {
                 let vocabulary = whole.logits.len() / whole.predicted.len().max(1);
                 for (position, logits) in whole.predicted.iter().zip(whole.logits.chunks_exact(vocabulary)) {
-                    prop_assert_eq!(&shown[&(turn, sequence.index, *position)][..], logits);
+                    prop_assert_eq!(&shown[&(variant, sequence.index, *position)][..], logits);
                     count += 1;
                 }
             }
@@ -160,7 +164,7 @@ proptest! {
     }
 }
 
-/// The logits of trials: of every sequence, one head's weight from its first token to its second cut.
+/// The logits of patched runs: in every sequence, one head's weight from its first token to its second cut.
 #[derive(Clone, Serialize, Deserialize)]
 struct Tried {
     place: HeadPlace,
@@ -178,21 +182,16 @@ impl Sums for Tried {
         (sequence.index, sequence.predicted().collect())
     }
 
-    fn head(&mut self, _: &mut Self::SequenceState, _: &mut HeadInput<'_>) {}
-
-    fn tries(&self) -> bool {
-        true
+    fn further_runs(&self) -> FurtherRuns {
+        FurtherRuns::Patched
     }
 
-    fn trials(&mut self, (index, predicted): &mut Self::SequenceState) -> Vec<PatchedRun> {
-        let trial = PatchedRun { place: self.place, queries: 0..1, keys: 1..2, predicted: predicted.clone() };
-        // Every other sequence is tried twice: together they are more than a pack.
-        vec![trial; 1 + (*index % 2) as usize]
-    }
-
-    fn tried(&mut self, (index, _): &mut Self::SequenceState, number: usize, position: usize, logits: &[f32]) {
-        let known = self.logits.insert((*index * 10 + number as u64, position), logits.to_vec());
-        assert!(known.is_none(), "each once");
+    fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>) {
+        match event {
+            Event::BaselineOver(runs) => *runs = self.patched_runs(state),
+            Event::PatchedLogits { run, position, logits } => self.patched_logits(state, *run, *position, logits),
+            _ => {}
+        }
     }
 
     fn merge(&mut self, other: &Self) {
@@ -204,18 +203,31 @@ impl Sums for Tried {
     }
 }
 
+impl Tried {
+    fn patched_runs(&mut self, (index, predicted): &mut (u64, Vec<usize>)) -> Vec<PatchedRun> {
+        let run = PatchedRun { place: self.place, queries: 0..1, keys: 1..2, predicted: predicted.clone() };
+        // Every other sequence is patched twice: together they are more than a pack.
+        vec![run; 1 + (*index % 2) as usize]
+    }
+
+    fn patched_logits(&mut self, (index, _): &mut (u64, Vec<usize>), number: usize, position: usize, logits: &[f32]) {
+        let known = self.logits.insert((*index * 10 + number as u64, position), logits.to_vec());
+        assert!(known.is_none(), "each once");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn trials_are_whole_passes_with_the_weight_cut(random in RandomEncoder::any()) {
+    fn patched_runs_are_whole_passes_with_the_weight_cut(random in RandomEncoder::any()) {
         let (parameters, sequences) = (random.parameters(), masked(&[30; 18]));
         let (grid, _) = grid(&parameters);
         let place = HeadPlace { layer: grid.layers - 1, head: grid.heads - 1 };
         let encoder = PackedEncoder::new(parameters);
-        let panel = ObserverSet::new(vec![observer_of(Tried { place, logits: BTreeMap::new() })]);
-        let found = run(&encoder, &Variants::default(), panel, &sequences).into_observers();
-        let tried = &sums::<Tried>(&*found[0]).logits;
+        let observers = ObserverSet::new(vec![observer_of(Tried { place, logits: BTreeMap::new() })]);
+        let found = run(&encoder, &Variants::default(), observers, &sequences).into_observers();
+        let patched_logits = &sums::<Tried>(&*found[0]).logits;
         let mut count = 0;
         for sequence in &sequences {
             let pack = Pack { sentences: vec![sequence.clone()] };
@@ -230,16 +242,16 @@ proptest! {
                 for (position, logits) in whole.predicted.iter().zip(whole.logits.chunks_exact(vocabulary)) {
                     let largest = logits.iter().fold(1.0_f32, |most, logit| most.max(logit.abs()));
                     let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-5 * largest;
-                    prop_assert!(tried[&(sequence.index * 10 + number, *position)].iter().zip(logits).all(near));
+                    prop_assert!(patched_logits[&(sequence.index * 10 + number, *position)].iter().zip(logits).all(near));
                     count += 1;
                 }
             }
         }
-        prop_assert_eq!(count, tried.len());
+        prop_assert_eq!(count, patched_logits.len());
     }
 }
 
-/// What a study finds when it is shown these sequences as it asks for: in turns, or with derivatives.
+/// What a study finds in these sequences, by the variants that it needs or by derivatives.
 fn found(
     study: &dyn Study,
     parameters: &Parameters,
@@ -253,18 +265,18 @@ fn found(
         Replacement::Zero => vec![Gate::scale(0.0); grid.count()],
     };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
-    let mut panel = ObserverSet::new(vec![study.observer(0, &subject)]);
-    panel.begin_pass(&Beforehand {
+    let mut observers = ObserverSet::new(vec![study.observer(0, &subject)]);
+    observers.begin_pass(&Beforehand {
         conditions: Conditions { removal: Some(removal), objective: None },
         ..Beforehand::default()
     });
     let seen = if study.passes()[0].derivatives {
         let encoder = TensorEncoder::new(parameters, &Device::Cpu).unwrap();
-        let (turns, threads) = (Variants::default().towards(grid, &gates), NonZeroUsize::new(2).unwrap());
+        let (variants, threads) = (Variants::default().towards(grid, &gates), NonZeroUsize::new(2).unwrap());
         let (sequences, progress) = (sequences.iter().cloned().map(Ok), Analysis::new(None, None, Arc::default()));
-        differentiate(panel, ("random", &encoder), (&turns.first, &[]), sequences, threads, &progress).unwrap()
+        differentiate(observers, ("random", &encoder), (&variants.first, &[]), sequences, threads, &progress).unwrap()
     } else {
-        run(&encoder, &Variants::default().without(each_head_and_all(grid), grid, &gates), panel, sequences)
+        run(&encoder, &Variants::default().without(each_head_and_all(grid), grid, &gates), observers, sequences)
     };
     let context =
         EstimationContext { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
@@ -358,7 +370,7 @@ fn so_it_is_with_drift_and_dependence() {
     }
 }
 
-/// Of a model of two layers L0H0 alone writes to the last dimensions of the hidden states, and L1H1 alone reads them.
+/// In a model of two layers, L0H0 alone writes to the last dimensions of the hidden states, and L1H1 alone reads them.
 #[test]
 fn the_head_that_a_later_one_reads_from_is_found() {
     let random = RandomEncoder { heads: 3, order: vec![0, 1], ..RandomEncoder::plain(5) };

@@ -1,0 +1,54 @@
+//! Events: the activations of a sequence, as a pass shows them one by one.
+
+use super::input::HeadInput;
+use crate::model::forward::gradient::GateGradient;
+use crate::model::forward::rows::Rows;
+use crate::model::forward::visitor::Needs;
+use crate::passes::run::patches::PatchedRun;
+
+/// One observation of a sequence.
+pub enum Event<'a> {
+    /// One head.
+    Head(HeadInput<'a>),
+    /// The hidden states, `[n, hidden]`, that enter a layer; under the number of layers those that leave the last one.
+    HiddenStates {
+        /// The layer.
+        layer: usize,
+        /// The hidden states.
+        states: Rows<'a>,
+    },
+    /// The logits, `[classes]`, at a predicted position.
+    Logits {
+        /// The position.
+        position: usize,
+        /// The logits.
+        logits: &'a [f32],
+    },
+    /// The end of the baseline run: the observer requests its patched runs by adding them to the list.
+    BaselineOver(Vec<PatchedRun>),
+    /// The logits, `[classes]`, of a patched run at one of its predicted positions.
+    PatchedLogits {
+        /// The place of the run among the requests.
+        run: usize,
+        /// The position.
+        position: usize,
+        /// The logits.
+        logits: &'a [f32],
+    },
+    /// The beginning of an ablation variant, by its place in [`FurtherRuns::Without`](super::FurtherRuns::Without).
+    Variant(usize),
+    /// The derivatives of the sequence's loss, summed over its predicted positions, by the gates of all heads.
+    Gradient(&'a GateGradient),
+}
+
+impl Event<'_> {
+    /// Whether an observer with these needs receives it.
+    pub(super) fn is_for(&self, needs: Needs) -> bool {
+        match self {
+            Self::Head(_) => needs.heads(),
+            Self::HiddenStates { .. } => needs.hidden_states,
+            Self::Logits { .. } => needs.logits,
+            Self::BaselineOver(_) | Self::PatchedLogits { .. } | Self::Variant(_) | Self::Gradient(_) => true,
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The observers of one forward pass.
+
+use std::collections::BTreeSet;
+
+use super::event::Event;
+use super::input::Folder;
+use super::{FurtherRuns, Observer};
+use crate::model::forward::visitor::{HeadView, Needs};
+use crate::passes::beforehand::Beforehand;
+use crate::passes::run::patches::RequestedRun;
+use crate::passes::run::variants::HeadSet;
+use crate::sequences::sequence::Sequence;
+
+/// Several observers that look at one forward pass.
+#[derive(Default)]
+pub struct ObserverSet {
+    observers: Vec<Box<dyn Observer>>,
+    folder: Folder,
+}
+
+impl ObserverSet {
+    /// A set of these observers.
+    pub fn new(observers: Vec<Box<dyn Observer>>) -> Self {
+        Self { observers, folder: Folder::default() }
+    }
+
+    /// The activations that some observer needs.
+    pub fn needs(&self) -> Needs {
+        self.observers.iter().fold(Needs::default(), |needs, observer| needs | observer.needs())
+    }
+
+    /// Whether some sequence of the pack is relevant to some observer.
+    pub fn is_relevant(&self) -> bool {
+        self.observers.iter().any(|observer| observer.is_relevant())
+    }
+
+    /// The ablation variants that these observers request, each once.
+    pub fn variants_of(observers: &[Box<dyn Observer>]) -> BTreeSet<HeadSet> {
+        observers.iter().flat_map(|observer| observer.further_runs().variants()).collect()
+    }
+
+    /// Whether some observer may request patched runs.
+    pub fn requests_patched_runs(&self) -> bool {
+        self.observers.iter().any(|observer| observer.further_runs() == FurtherRuns::Patched)
+    }
+
+    /// Gives every observer the facts that are known before the pass begins.
+    pub fn begin_pass(&mut self, known: &Beforehand<'_>) {
+        self.observers.iter_mut().for_each(|observer| observer.begin_pass(known));
+    }
+
+    /// Begins the sequences of a pack.
+    pub fn begin<'a>(&mut self, sequences: impl Iterator<Item = &'a Sequence>) {
+        for sequence in sequences {
+            self.observers.iter_mut().for_each(|observer| observer.begin(sequence));
+        }
+    }
+
+    /// Begins the variant without these heads.
+    pub fn begin_variant(&mut self, removed: &HeadSet) {
+        self.observers.iter_mut().for_each(|observer| observer.begin_variant(removed));
+    }
+
+    /// Shows an event of the `number`-th sequence of the pack to the observers that need it.
+    pub fn observe(&mut self, number: usize, mut event: Event<'_>) {
+        self.observers.iter_mut().for_each(|observer| observer.observe(number, &mut event));
+    }
+
+    /// Shows one head over the `number`-th sequence of the pack, which is `sequence`.
+    pub fn head(&mut self, number: usize, sequence: &Sequence, view: HeadView<'_>) {
+        let mut event = Event::Head(self.folder.head_input(sequence, view));
+        self.observers.iter_mut().for_each(|observer| observer.observe(number, &mut event));
+    }
+
+    /// The patched runs that the observers request for the sequences of the pack after its baseline run.
+    pub fn patched_runs(&mut self, sequences: usize) -> Vec<RequestedRun> {
+        let mut requested = Vec::new();
+        for (observer, patching) in self.observers.iter_mut().enumerate() {
+            if patching.further_runs() != FurtherRuns::Patched {
+                continue;
+            }
+            for sequence in 0..sequences {
+                let mut event = Event::BaselineOver(Vec::new());
+                patching.observe(sequence, &mut event);
+                let Event::BaselineOver(runs) = event else { unreachable!("no observer makes it another event") };
+                let request = |(number, run)| RequestedRun { observer, sequence, number, run };
+                requested.extend(runs.into_iter().enumerate().map(request));
+            }
+        }
+        requested
+    }
+
+    /// Shows the logits of a patched run at a position to the observer that requested it.
+    pub fn patched_logits(&mut self, requested: &RequestedRun, position: usize, logits: &[f32]) {
+        let &RequestedRun { observer, sequence, number, .. } = requested;
+        self.observers[observer].observe(sequence, &mut Event::PatchedLogits { run: number, position, logits });
+    }
+
+    /// Ends the pack.
+    pub fn end_pack(&mut self) {
+        self.observers.iter_mut().for_each(|observer| observer.end_pack());
+    }
+
+    /// Adds the sums of another set of the same observers.
+    pub fn merge(&mut self, other: &Self) {
+        self.observers.iter_mut().zip(&other.observers).for_each(|(sums, other)| sums.merge(&**other));
+    }
+
+    /// A set of the same observers with the same sums.
+    pub fn duplicate(&self) -> Self {
+        Self::new(self.observers.iter().map(|observer| observer.duplicate(false)).collect())
+    }
+
+    /// The observers, when all was seen.
+    pub fn into_observers(self) -> Vec<Box<dyn Observer>> {
+        self.observers
+    }
+}
