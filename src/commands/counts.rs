@@ -19,7 +19,7 @@ pub fn counts(options: &CountsOptions) -> Result<()> {
     let (counts, corpus) = count(&options.corpus, &model.tokenizer, token_limit(&model, None)?, true, None)?;
     counting.finish_and_clear();
     if counts.is_empty() {
-        return Err(anyhow!("corpus `{}` has no tokens", corpus.name)).class(Class::Input);
+        return Err(anyhow!("corpus `{}` has no tokens", corpus.name).about(&corpus.name)).class(Class::Input);
     }
     output.write(counts.to_json(&model.tokenizer)?.as_bytes())?;
     output.commit()

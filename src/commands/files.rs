@@ -19,8 +19,7 @@ pub struct File {
 /// Writes files to a folder, which is made if it is not there.
 /// Fails if one cannot be written.
 pub fn write(folder: &Path, files: &[File]) -> Result<()> {
-    let made = fs::create_dir_all(folder).cannot("make the folder", folder.display());
-    made.class(Class::Output)?;
+    fs::create_dir_all(folder).cannot("make the folder", folder.display()).class(Class::Output)?;
     for File { name, bytes } in files {
         let mut output = Output::open(&folder.join(name))?;
         output.write(bytes)?;

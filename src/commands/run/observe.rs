@@ -281,7 +281,13 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     let derivatives = Demand::of(options) == Demand::Derivatives;
     let model = if derivatives { Model::load_with_derivatives } else { Model::load_with_prediction }(files)?;
     let id = &model.id;
-    ensure!(model.objective.is_some(), anyhow!("--with {study}: `{id}` has no masked-LM head, nor that of a discriminator, so it has no loss").hint("name a checkpoint with the head by which it was trained. Nothing stands in for that loss here in models without one, such as sentence encoders"));
+    ensure!(
+        model.objective.is_some(),
+        anyhow!("--with {study}: `{id}` has no masked-LM head, nor that of a discriminator, so it has no loss").hint(
+            "name a checkpoint with the head by which it was trained. Nothing stands in for that loss here in models \
+             without one, such as sentence encoders"
+        )
+    );
     ensure!(
         model.objective != Some(Objective::MaskedTokens) || model.tokenizer.mask().is_some(),
         anyhow!("--with {study}: the tokenizer of `{id}` has no mask token")

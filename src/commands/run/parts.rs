@@ -16,8 +16,7 @@ use crate::system::terminal::say;
 /// Makes the folder of the parts, if it is not there.
 /// Fails if it cannot be made.
 pub fn make_folder(folder: &Path) -> Result<()> {
-    let made = fs::create_dir_all(folder).cannot("make the folder", folder.display());
-    made.class(Class::Output)
+    fs::create_dir_all(folder).cannot("make the folder", folder.display()).class(Class::Output)
 }
 
 /// The header of the part that is at `path`, if there is a whole one; of one that is not whole it is said that its shard is run

@@ -101,9 +101,9 @@ impl Parts<'_> {
         let names = unfit.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
         let count =
             if unfit.len() > 1 { format!("{} parts are not of this run: ", unfit.len()) } else { String::new() };
-        Err(anyhow!("{count}`{}` {difference}", shown.display())
-            .hint(format!("remove {names}, or give --resume another folder or the options of then")))
-        .class(Class::Input)
+        let error = anyhow!("{count}`{}` {difference}", shown.display()).about(shown.display());
+        let error = error.hint(format!("remove {names}, or give --resume another folder or the options of then"));
+        Err(error.class(Class::Input))
     }
 
     /// Reads a part that was of this run when it was looked at.
@@ -113,6 +113,7 @@ impl Parts<'_> {
         ensure!(
             is_same,
             anyhow!("`{}` changed while the run went on", path.display())
+                .about(path.display())
                 .hint("run again when no other writes to the folder")
         );
         Ok(part)

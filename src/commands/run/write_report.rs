@@ -52,8 +52,11 @@ pub fn measure(
         anyhow!("a partial of the second of two stages says nothing by itself").hint("merge it with the first")
     );
     if observation.stage.policy().is_some_and(|then| then != policy.digest()) {
-        return Err(anyhow!("the parts of the second stage were run with labels by another policy than this one").hint("give the --policy, --preset and --min-count that they were given, or run them again, `--after` the first stage, with those of now"))
-        .class(Class::Input);
+        let other = anyhow!("the parts of the second stage were run with labels by another policy than this one").hint(
+            "give the --policy, --preset and --min-count that they were given, or run them again, `--after` the \
+                 first stage, with those of now",
+        );
+        return Err(other).class(Class::Input);
     }
     observation.ensure_not_empty()?;
     let Observation { identity: Identity { tool, model, corpus, protocol }, tally, passes, run, .. } = observation;

@@ -175,7 +175,8 @@ fn of_corpus(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Re
         say(&format!("skipped {count} more {}", reason.describe()));
     }
     if let Some(index) = missing.first().filter(|_| sentences.len() < most) {
-        bail!("there is no sentence {index} in `{}`: it has {read}, counted from 0", corpus.name());
+        let missing = anyhow!("there is no sentence {index} in `{}`: it has {read}, counted from 0", corpus.name());
+        return Err(missing.about(corpus.name()));
     }
     if let Some(word) = find {
         let word = shortened(&word.escape_debug().to_string());

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Result, anyhow, ensure};
 use sha2::{Digest, Sha256};
 
 use crate::system::errors::Facts;
@@ -36,15 +36,18 @@ impl ModelFile {
     /// Fails if it cannot be opened, is no regular file, is an output of the same run, or only stands for a file that git has not
     /// fetched.
     pub fn open(path: &Path) -> Result<Self> {
-        let unreadable = || format!("cannot read `{}`", path.display());
-        let file = input::open(path).with_context(unreadable)?;
-        let opened = file.metadata().with_context(unreadable)?;
-        ensure!(opened.is_file(), "{}: it is no file", unreadable());
+        Self::opened(path).cannot("read", path.display())
+    }
+
+    fn opened(path: &Path) -> Result<Self> {
+        let file = input::open(path)?;
+        let opened = file.metadata()?;
+        ensure!(opened.is_file(), "it is no file");
         let content = Content::OnDisk { file: Arc::new(file), opened };
         let file = Self { path: path.to_owned(), content, sha256: Arc::default() };
         let mut beginning = [0; LFS_POINTER.len()];
         if file.size() >= beginning.len() as u64 && file.read_at(&mut beginning, 0).is_ok() {
-            input::ensure_fetched(&beginning).with_context(unreadable)?;
+            input::ensure_fetched(&beginning)?;
         }
         Ok(file)
     }
@@ -106,13 +109,12 @@ impl ModelFile {
     /// Shows all of its bytes, piece by piece.
     /// Fails if they cannot be read, or are no longer those that were there when it was opened.
     pub(in crate::model) fn for_each_chunk(&self, mut show: impl FnMut(&[u8])) -> Result<()> {
-        let unreadable = || format!("cannot read `{}`", self.path.display());
         let size = self.size();
         let mut chunk = vec![0; usize::try_from(size).unwrap_or(CHUNK).min(CHUNK)];
         let mut done = 0;
         while done < size {
             let piece = usize::try_from(size - done).unwrap_or(CHUNK).min(CHUNK);
-            self.read_at(&mut chunk[..piece], done).with_context(unreadable)?;
+            self.read_at(&mut chunk[..piece], done).cannot("read", self.path.display())?;
             show(&chunk[..piece]);
             done += piece as u64;
         }
@@ -135,10 +137,9 @@ impl ModelFile {
         let Content::OnDisk { file, opened } = &self.content else { return Ok(()) };
         let now = file.metadata().cannot("read", self.path.display())?;
         let same = now.len() == opened.len() && now.modified().ok() == opened.modified().ok();
-        ensure!(
-            same,
-            anyhow!("`{}` was changed while it was read", self.path.display()).hint("run again when it is whole")
-        );
+        let shown = self.path.display();
+        let changed = || anyhow!("`{shown}` was changed while it was read").about(&shown);
+        ensure!(same, changed().hint("run again when it is whole"));
         Ok(())
     }
 }

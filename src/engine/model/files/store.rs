@@ -57,7 +57,8 @@ impl TokenizerFiles {
             .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
             .collect();
         let wanted =
-            names::tokenizer(&names).with_context(|| format!("there is no tokenizer in `{}`", folder.display()))?;
+            names::tokenizer(&names).with_context(|| format!("there is no tokenizer in `{}`", folder.display()));
+        let wanted = wanted.about(folder.display())?;
         wanted.iter().map(|name| Ok((*name, ModelFile::open(&folder.join(name))?))).collect::<Result<_>>().map(Self)
     }
 

@@ -266,16 +266,32 @@ impl<'a> Client<'a> {
             .cache
             .closest(id)
             .map_or_else(String::new, |known| format!("; did you mean `{known}`, which is in the cache?"));
+        let answered = format!("{endpoint} answered {status}");
+        let unnamed =
+            format!("cannot read model `{id}` ({answered}): either no folder and no Hub model has this name, or");
         Failure::Refused(match (status, code, token) {
-            (401 | 403, "GatedRepo", None) => anyhow!("`{id}` is gated ({endpoint} answered {status})").hint(format!("accept its terms at {endpoint}/{id} and put an access token into {places}")),
-            (401 | 403, "GatedRepo", Some(token)) => anyhow!("`{id}` is gated ({endpoint} answered {status})").hint(format!("accept its terms at {endpoint}/{id} as the owner of the token from {}", token.origin)),
-            (401, _, None) => anyhow!("cannot read model `{id}` ({endpoint} answered 401): either no folder and no Hub model has this name, or the model is private or gated and no token was sent").hint_after("; ", format!("check the name, or put an access token into {places}{meant}")),
-            (401, _, Some(token)) => anyhow!("cannot read model `{id}` ({endpoint} answered 401): either no folder and no Hub model has this name, or the token from {} is not valid for it", token.origin).hint_after("; ", format!("check the name and the token{meant}")),
-            (403, _, None) => anyhow!("model `{id}` may not be read without a token ({endpoint} answered 403)").hint(format!("put an access token into {places}")),
-            (403, _, Some(token)) => anyhow!("model `{id}` may not be read with the token from {} ({endpoint} answered 403)", token.origin).hint("give the token the right to read it, or use another one"),
-            (404, "RevisionNotFound", _) => anyhow!("model `{id}` has no revision `{revision}` ({endpoint} answered 404)").hint("check what stands after the `@`; without it, `main` is meant"),
-            (404, _, _) => anyhow!("no folder and no Hub model is named `{id}` ({endpoint} answered 404 for revision `{revision}`)").hint(format!("check the name{meant}")),
-            _ => anyhow!("{endpoint} answered {status} for model `{id}`, which it should not").hint("check HF_ENDPOINT"),
+            (401 | 403, "GatedRepo", _) => {
+                let terms = format!("accept its terms at {endpoint}/{id}");
+                anyhow!("`{id}` is gated ({answered})").hint(match token {
+                    Some(token) => format!("{terms} as the owner of the token from {}", token.origin),
+                    None => format!("{terms} and put an access token into {places}"),
+                })
+            }
+            (401, _, None) => anyhow!("{unnamed} the model is private or gated and no token was sent")
+                .hint_after("; ", format!("check the name, or put an access token into {places}{meant}")),
+            (401, _, Some(token)) => anyhow!("{unnamed} the token from {} is not valid for it", token.origin)
+                .hint_after("; ", format!("check the name and the token{meant}")),
+            (403, _, None) => anyhow!("model `{id}` may not be read without a token ({answered})")
+                .hint(format!("put an access token into {places}")),
+            (403, _, Some(token)) => {
+                anyhow!("model `{id}` may not be read with the token from {} ({answered})", token.origin)
+                    .hint("give the token the right to read it, or use another one")
+            }
+            (404, "RevisionNotFound", _) => anyhow!("model `{id}` has no revision `{revision}` ({answered})")
+                .hint("check what stands after the `@`; without it, `main` is meant"),
+            (404, _, _) => anyhow!("no folder and no Hub model is named `{id}` ({answered} for revision `{revision}`)")
+                .hint(format!("check the name{meant}")),
+            _ => anyhow!("{answered} for model `{id}`, which it should not").hint("check HF_ENDPOINT"),
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokenizers::AddedToken;
@@ -37,7 +37,8 @@ impl TokenizerConfig {
         // As in transformers: the older files count only where the newer key is not there.
         if let Some(tokens) = values.get("added_tokens_decoder") {
             added = serde_json::from_value(tokens.clone())
-                .with_context(|| format!("`{}`: added_tokens_decoder cannot be used", path.display()))?;
+                .with_context(|| format!("`{}`: added_tokens_decoder cannot be used", path.display()))
+                .about(path.display())?;
         } else {
             values.extend(object(SPECIAL_TOKENS)?.unwrap_or_default());
             if let Some(file) = files.get(ADDED_TOKENS) {
@@ -61,7 +62,10 @@ impl TokenizerConfig {
         match self.values.get(key) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::Bool(value)) => Ok(Some(*value)),
-            Some(other) => bail!("`{}`: {key} is {other}: expected true or false", self.path.display()),
+            Some(other) => {
+                let shown = self.path.display();
+                Err(anyhow!("`{shown}`: {key} is {other}: expected true or false").about(&shown))
+            }
         }
     }
 
@@ -89,12 +93,17 @@ impl TokenizerConfig {
     pub fn ensure_kind(&self, kind: Kind, file: &Path) -> Result<()> {
         let known = kind.classes();
         match &self.class {
-            Some(class) if !known.contains(&class.as_str()) => bail!(
-                "`{}` belongs to a tokenizer of class {class}, which is read as {TOKENIZER} only (read as it is: {}): \
-                 if transformers has {class} as a fast tokenizer, save it with AutoTokenizer.save_pretrained",
-                file.display(),
-                known.join(", "),
-            ),
+            Some(class) if !known.contains(&class.as_str()) => {
+                let way_out = format!(
+                    "if transformers has {class} as a fast tokenizer, save it with AutoTokenizer.save_pretrained"
+                );
+                let error = anyhow!(
+                    "`{}` belongs to a tokenizer of class {class}, which is read as {TOKENIZER} only (read as it is: {})",
+                    file.display(),
+                    known.join(", "),
+                );
+                Err(error.about(file.display()).hint(way_out))
+            }
             _ => Ok(()),
         }
     }

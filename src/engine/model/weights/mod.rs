@@ -113,7 +113,7 @@ impl Checkpoint {
     fn add(&mut self, file: ModelFile) -> Result<()> {
         let path = file.path();
         let tensors = if is_pickle(path) {
-            torch::tensors(&file).map_err(|problem| torch::with_way_out(&problem, path))?
+            torch::tensors(&file).map_err(|problem| torch::with_way_out(problem, path))?
         } else {
             safetensors::tensors(&file)?
         };
@@ -143,20 +143,33 @@ impl Checkpoint {
         let Some((found, (file, stored))) = names.iter().find_map(|name| Some((name, self.tensors.get(name)?))) else {
             let files: Vec<String> = self.files.iter().map(|file| format!("`{}`", file.path().display())).collect();
             let verb = if files.len() == 1 { "has" } else { "have" };
-            bail!("{} {verb} no tensor for {name}: tried {}", files.join(", "), names.join(", "));
+            let error = anyhow!("{} {verb} no tensor for {name}: tried {}", files.join(", "), names.join(", "));
+            return Err(self.files.iter().rev().fold(error, |error, file| error.about(file.path().display())));
         };
         let file = &self.files[*file];
         let path = file.path();
-        let at = || format!("tensor {found} of `{}`", path.display());
-        ensure!(stored.shape == shape, "{} has shape {:?}: config.json implies {shape:?}", at(), stored.shape);
-        ensure!(stored.expanded() == 0 || self.expanded <= MOST_EXPANDED, anyhow!("{} has values that lie in the same place, and all such tensors together {} more than there are in the file: more than {MOST_EXPANDED} are not read", at(), self.expanded).hint_after("; ", "save it again, with .contiguous()"));
-        let values = stored.read(file).with_context(at)?;
+        self.values(stored, file, shape, &format!("tensor {found} of `{}`", path.display())).about(path.display())
+    }
+
+    /// The values of a tensor, which errors name.
+    fn values(&self, stored: &StoredTensor, file: &ModelFile, shape: &[usize], name: &str) -> Result<Vec<f32>> {
+        ensure!(stored.shape == shape, "{name} has shape {:?}: config.json implies {shape:?}", stored.shape);
+        ensure!(
+            stored.expanded() == 0 || self.expanded <= MOST_EXPANDED,
+            anyhow!(
+                "{name} has values that lie in the same place, and all such tensors together {} more than there are in the \
+                 file: more than {MOST_EXPANDED} are not read",
+                self.expanded
+            )
+            .hint_after("; ", "save it again, with .contiguous()")
+        );
+        let values = stored.read(file).with_context(|| name.to_owned())?;
         // In chunks, for the compiler to check several values at once.
         let damaged = values.chunks(1 << 12).position(|chunk| !chunk.iter().fold(true, |fine, x| fine & x.is_finite()));
         if let Some(chunk) = damaged {
             let place =
                 values.iter().skip(chunk << 12).position(|x| !x.is_finite()).expect("there is one") + (chunk << 12);
-            bail!("{} holds {} at element {place}: the weights are damaged", at(), values[place]);
+            bail!("{name} holds {} at element {place}: the weights are damaged", values[place]);
         }
         Ok(values)
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::pickle::Unusual;
 use super::{StoredTensor, ValueType, pickle, zip};
@@ -14,7 +14,7 @@ use crate::system::errors::Facts;
 const LARGEST_PICKLE: u64 = 1 << 23;
 
 /// Says how to make a file of it that can be read.
-pub(super) fn with_way_out(problem: &anyhow::Error, path: &Path) -> anyhow::Error {
+pub(super) fn with_way_out(problem: anyhow::Error, path: &Path) -> anyhow::Error {
     let path = path.display().to_string();
     let load =
         |safely: &str, part: &str| format!("torch.load({path:?}, map_location=\"cpu\", weights_only={safely}){part}");
@@ -36,13 +36,11 @@ pub(super) fn with_way_out(problem: &anyhow::Error, path: &Path) -> anyhow::Erro
             ("you trust it", vec![format!("torch.save({}, {path:?})", load("True", &part))])
         }
     };
-    anyhow!("{problem:#}").hint_after(
-        ". ",
-        format!(
-            "If the file is whole and {trust}, make one of it that can be read, in Python:\n  import torch\n  {}",
-            lines.join("\n  ")
-        ),
-    )
+    let way_out = format!(
+        "If the file is whole and {trust}, make one of it that can be read, in Python:\n  import torch\n  {}",
+        lines.join("\n  ")
+    );
+    problem.hint_after(". ", way_out)
 }
 
 /// Where a header of a tar archive has this mark (POSIX.1-1988, ustar).

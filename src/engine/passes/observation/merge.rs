@@ -34,16 +34,21 @@ impl<'a> Shards<'a> {
         let (here, there) = (path.display(), self.some().display());
         ensure!(
             of == others,
-            "cannot merge `{there}` and `{here}`: one is of {} and the other of {others}",
-            counted(of, "shard")
+            anyhow!(
+                "cannot merge `{there}` and `{here}`: one is of {} and the other of {others}",
+                counted(of, "shard")
+            )
+            .about(&there)
         );
         ensure!(
             self.stage == *stage,
             anyhow!("cannot merge `{there}` and `{here}`: they were run after other sums, or by another policy")
+                .about(&there)
                 .hint("run one of them again with the --after of the other")
         );
         if let Some(other) = self.given.insert(shard.number(), path) {
-            bail!(anyhow!("`{}` and `{here}` are both shard {shard}", other.display()).hint("give each shard once"));
+            let both = anyhow!("`{}` and `{here}` are both shard {shard}", other.display());
+            return Err(both.about(other.display()).hint("give each shard once"));
         }
         Ok(())
     }
@@ -75,7 +80,10 @@ impl<'a> Shards<'a> {
 fn ensure_of_one_run<'a>(first: &mut Option<(&'a Path, Identity)>, path: &'a Path, identity: &Identity) -> Result<()> {
     let (there, of_first) = first.get_or_insert_with(|| (path, identity.clone()));
     match of_first.difference(identity) {
-        Some(difference) => bail!("cannot merge `{}` and `{}`: {difference}", there.display(), path.display()),
+        Some(difference) => {
+            let there = there.display();
+            Err(anyhow!("cannot merge `{there}` and `{}`: {difference}", path.display()).about(&there))
+        }
         None => Ok(()),
     }
 }
@@ -105,13 +113,20 @@ pub fn missing(paths: &[PathBuf], of: u32) -> Result<Missing> {
         if let Some(shards) = shards.as_ref().filter(|shards| shards.stage.is_after() != header.stage.is_after()) {
             let (first, second) =
                 if shards.stage.is_after() { (path.as_path(), shards.some()) } else { (shards.some(), path.as_path()) };
-            bail!(anyhow!("`{}` is of the first of two stages and `{}` of the second, and what is missing is told of one", first.display(), second.display()).hint(format!("name the parts of one stage, as in `*-of-{of}.{EXTENSION}` or `*-of-{of}-after.{EXTENSION}`, or keep each stage in a folder of its own")));
+            let error = anyhow!(
+                "`{}` is of the first of two stages and `{}` of the second, and what is missing is told of one",
+                first.display(),
+                second.display()
+            );
+            return Err(error.about(first.display()).hint(format!(
+                "name the parts of one stage, as in `*-of-{of}.{EXTENSION}` or `*-of-{of}-after.{EXTENSION}`, or keep each \
+                 stage in a folder of its own"
+            )));
         }
-        ensure!(
-            others == of,
-            anyhow!("`{shown}` is shard {} and not of {of}", header.shard)
-                .hint(format!("was the corpus run in {others}?"))
-        );
+        if others != of {
+            let error = anyhow!("`{shown}` is shard {} and not of {of}", header.shard).about(shown);
+            return Err(error.hint(format!("was the corpus run in {others}?")));
+        }
         ensure_of_one_run(&mut first, path, &header.identity)?;
         match &mut shards {
             Some(shards) => shards.add(path, header.shard, &header.stage)?,
