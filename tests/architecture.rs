@@ -296,3 +296,28 @@ fn only_the_writers_and_readers_know_json_text() {
     ];
     assert_eq!(outside("serde_json", &allowed), [""; 0]);
 }
+
+/// The name of the type that a line of code declares. Associated types are indented and not counted.
+fn declared(line: &str) -> Option<&str> {
+    let item = line.trim_start();
+    let item = match item.strip_prefix("pub") {
+        Some(rest) if rest.starts_with('(') => rest.split_once(") ")?.1,
+        Some(rest) => rest.strip_prefix(' ')?,
+        None => item,
+    };
+    let (kind, rest) = item.strip_prefix("unsafe ").unwrap_or(item).split_once(' ')?;
+    let is_type = ["struct", "enum", "trait", "union"].contains(&kind) || (kind == "type" && !line.starts_with(' '));
+    is_type.then(|| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().expect("a part"))
+}
+
+#[test]
+fn a_type_name_is_declared_at_most_twice() {
+    let code = code();
+    let mut files: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (file, text) in &code {
+        text.lines().filter_map(declared).for_each(|name| files.entry(name).or_default().push(file));
+    }
+    assert!(files.len() > 500, "only {} types were found", files.len());
+    let crowded: Vec<_> = files.into_iter().filter(|(_, files)| files.len() > 2).collect();
+    assert!(crowded.is_empty(), "one name stands for more than two things: {crowded:#?}");
+}

@@ -9,7 +9,7 @@ use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 
 /// A file to be written.
-pub struct File {
+pub struct OutputFile {
     /// Its name, without folders.
     pub name: String,
     /// What is in it.
@@ -18,9 +18,9 @@ pub struct File {
 
 /// Writes files to a folder, which is made if it is not there.
 /// Fails if one cannot be written.
-pub fn write(folder: &Path, files: &[File]) -> Result<()> {
+pub fn write(folder: &Path, files: &[OutputFile]) -> Result<()> {
     fs::create_dir_all(folder).cannot("make the folder", folder.display()).class(Class::Output)?;
-    for File { name, bytes } in files {
+    for OutputFile { name, bytes } in files {
         let mut output = Output::open(&folder.join(name))?;
         output.write(bytes)?;
         output.commit()?;

@@ -250,14 +250,14 @@ pub struct ShowOptions {
     /// The saved report; `-` is standard input.
     pub report: PathBuf,
     /// What of it.
-    pub shown: Shown,
+    pub shown: ShownPart,
     /// Whether as JSON.
     pub json: bool,
 }
 
 /// What of a report is shown.
 #[derive(Clone, Debug)]
-pub enum Shown {
+pub enum ShownPart {
     /// The summary.
     Summary(Detail),
     /// All on one head.

@@ -115,13 +115,13 @@ fn shown(viewed: &Viewed, [row, column]: [usize; 2], numbers: bool) -> String {
 }
 
 /// The attention as arcs from each word to where it attends most, above those of the tree.
-struct Drawn {
+struct ArcDrawing {
     title: String,
     reading: String,
     arcs: Arcs,
 }
 
-impl Drawn {
+impl ArcDrawing {
     fn new<'a>(seen: impl Iterator<Item = &'a Viewed> + Clone) -> Self {
         let mut heads: Vec<String> = Vec::new();
         for head in seen.clone().map(|viewed| viewed.head.to_string()) {
@@ -147,7 +147,7 @@ impl Drawn {
 
 /// A figure alone.
 pub fn figure(seen: &[Viewed]) -> String {
-    Drawn::new(seen.iter()).svg(Medium::Alone)
+    ArcDrawing::new(seen.iter()).svg(Medium::Alone)
 }
 
 fn sentence(viewed: &Viewed) -> ArcSentence {
@@ -166,7 +166,7 @@ fn sentence(viewed: &Viewed) -> ArcSentence {
 }
 
 #[derive(Serialize)]
-struct Page {
+struct ViewPage {
     title: String,
     facts: Vec<(&'static str, String)>,
     heads: Vec<HeadFigure>,
@@ -186,12 +186,12 @@ struct HeadFigure {
 /// Fails for no attention.
 pub fn page(model: &str, heads: &[HeadPlace], seen: &[Viewed]) -> Result<Vec<u8>> {
     let of_head = |head: &HeadPlace| {
-        let drawn = Drawn::new(seen.iter().filter(|viewed| viewed.head == *head));
+        let drawn = ArcDrawing::new(seen.iter().filter(|viewed| viewed.head == *head));
         let (columns, rows) = figures::of_sentences(&drawn.arcs);
         let svg = Value::from_safe_string(drawn.svg(Medium::Page));
         HeadFigure { title: drawn.title, reading: drawn.reading, svg, columns, rows }
     };
-    let page = Page {
+    let page = ViewPage {
         title: format!("Attention of {model}"),
         facts: vec![("Sentences", (seen.len() / heads.len().max(1)).to_string())],
         heads: heads.iter().map(of_head).collect(),

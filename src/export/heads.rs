@@ -8,7 +8,7 @@ use crate::studies::registry;
 use crate::study::labels::{BORDERLINE, Detector, TIED, UNLABELLED};
 
 /// A head in a grid.
-pub struct Cell {
+pub struct HeadCell {
     /// Its first label, shortened.
     pub code: String,
     /// What is to be known of it: `?` where it is borderline, `~` where another one ties with it, `+2` for two more.
@@ -20,7 +20,7 @@ pub struct Cell {
 }
 
 /// A label as a grid shows it, with its colour and the family that it is of.
-pub struct Shown {
+pub struct GridLabel {
     /// Shortened.
     pub code: String,
     /// Its colour.
@@ -30,23 +30,23 @@ pub struct Shown {
 }
 
 /// How a grid shows a label; one that this version does not know, as itself.
-pub fn shown(label: &str) -> Shown {
-    let of = |detector: &Detector| Shown {
+pub fn shown(label: &str) -> GridLabel {
+    let of = |detector: &Detector| GridLabel {
         code: detector.code(label).into_owned(),
         hue: Hue::of(detector.shown.colour),
         family: detector.explanation.name.to_owned(),
     };
     let unknown = || {
         let code = if label == UNLABELLED { "–" } else { label };
-        Shown { code: code.to_owned(), hue: Hue::Grey, family: label.to_owned() }
+        GridLabel { code: code.to_owned(), hue: Hue::Grey, family: label.to_owned() }
     };
     registry::detector_of(label).map_or_else(unknown, of)
 }
 
-impl Cell {
+impl HeadCell {
     /// A head of a report.
     pub fn of(head: &HeadReport) -> Self {
-        let Shown { code, hue, .. } = shown(&head.primary);
+        let GridLabel { code, hue, .. } = shown(&head.primary);
         let (borderline, tied) = (is_borderline(head), head.labels.iter().any(|label| label.tied));
         let more = head.labels.len().saturating_sub(1);
         let mut marks = [(borderline, BORDERLINE), (tied, TIED)].map(|(is, mark)| if is { mark } else { "" }).concat();
@@ -72,7 +72,7 @@ fn is_borderline(head: &HeadReport) -> bool {
 }
 
 /// A family of labels that some head has, and where.
-pub struct Family {
+pub struct LabelFamily {
     /// Its name: that of its detector.
     pub name: String,
     /// A label of it, as a grid shows it, if all labels of the family are shown alike.
@@ -89,19 +89,19 @@ pub struct Family {
 
 /// The families that some head has a label of, in the order of the table of detectors; those that are no more known after
 /// them, and heads without a label last.
-pub fn families(report: &Report) -> Vec<Family> {
+pub fn families(report: &Report) -> Vec<LabelFamily> {
     let order: BTreeMap<&str, usize> =
         registry::detectors().enumerate().map(|(place, detector)| (detector.explanation.name, place)).collect();
-    let mut found: BTreeMap<(usize, String), Family> = BTreeMap::new();
+    let mut found: BTreeMap<(usize, String), LabelFamily> = BTreeMap::new();
     for head in &report.heads {
         let labels = head.labels.iter().map(|label| label.label.as_str());
         let none = head.labels.is_empty().then_some(UNLABELLED);
         let mut seen = Vec::new();
         for label in labels.chain(none) {
-            let Shown { code, hue, family } = shown(label);
+            let GridLabel { code, hue, family } = shown(label);
             let place = order.get(family.as_str()).copied();
             let place = place.unwrap_or(order.len() + usize::from(label == UNLABELLED));
-            let entry = found.entry((place, family.clone())).or_insert_with(|| Family {
+            let entry = found.entry((place, family.clone())).or_insert_with(|| LabelFamily {
                 code: None,
                 hue,
                 meaning: registry::find(label).map_or("", |entry| entry.explanation.measures),

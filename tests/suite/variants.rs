@@ -90,7 +90,7 @@ impl Shown {
 fn masked(lengths: &[usize]) -> Vec<Sequence> {
     let with_words = |(index, sentence): (usize, Sequence)| Sequence {
         index: index as u64,
-        family: headscope::corpus::Family::alone(index as u64),
+        family: headscope::corpus::SentenceFamily::alone(index as u64),
         words: (0..sentence.ids.len()).map(|token| token..token + 1).collect(),
         ..sentence
     };

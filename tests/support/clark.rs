@@ -6,7 +6,7 @@ use std::path::Path;
 use headscope::corpus::{Corpus, Input};
 use headscope::model::Model;
 use headscope::model::source::ModelRef;
-use headscope::sequences::derived::pairs::{MAX_TOKENS, Pairs};
+use headscope::sequences::derived::pairs::{MAX_TOKENS, PairPacker};
 use headscope::sequences::tokenize::SentenceTokenizer;
 use headscope::sequences::tokenize::Tokenized;
 use headscope::system::progress::Downloads;
@@ -29,7 +29,7 @@ fn sequences(model: &Path) -> Value {
     let sentences = corpus.take(LIMIT.parse().unwrap()).map(|sentence| tokenizer.encode(sentence?));
     // Sentences that are too long for the model are skipped.
     let sentences = sentences.filter_map(|tokenized| tokenized.map(Tokenized::sequence).transpose());
-    let pairs = Pairs::new(sentences, MAX_TOKENS.min(positions));
+    let pairs = PairPacker::new(sentences, MAX_TOKENS.min(positions));
     json!(pairs.map(|pair| pair.unwrap().ids).collect::<Vec<_>>())
 }
 

@@ -7,13 +7,13 @@ use crate::study::labels::Verdict;
 use crate::study::{About, Caveat as Known};
 
 /// The facts that decide which caveats apply.
-struct Run<'a> {
+struct RunFacts<'a> {
     model: &'a ModelInfo,
     corpus: &'a CorpusInfo,
     verdicts: &'a [Verdict],
 }
 
-impl Run<'_> {
+impl RunFacts<'_> {
     /// Whether the corpus is such a text; reports of 0.1 do not say.
     fn text(&self, is_such: impl Fn(&TextInfo) -> bool) -> bool {
         self.corpus.text.as_ref().is_some_and(is_such)
@@ -21,7 +21,7 @@ impl Run<'_> {
 }
 
 /// A caveat, and the runs that it applies to.
-type Entry = (Known, fn(&Run<'_>) -> bool);
+type ConditionalCaveat = (Known, fn(&RunFacts<'_>) -> bool);
 
 const fn meaning(id: &'static str, text: &'static str) -> Known {
     Known { id, text, about: About::Meaning }
@@ -31,7 +31,7 @@ const fn certainty(id: &'static str, text: &'static str) -> Known {
     Known { id, text, about: About::Certainty }
 }
 
-const GENERAL: &[Entry] = &[
+const GENERAL: &[ConditionalCaveat] = &[
     (
         meaning(
             "attention-is-not-explanation",
@@ -142,7 +142,7 @@ pub fn of_run(
     verdicts: &[Verdict],
     of_studies: Vec<&'static Known>,
 ) -> Vec<Caveat> {
-    let run = Run { model, corpus, verdicts };
+    let run = RunFacts { model, corpus, verdicts };
     let general = GENERAL.iter().filter(|(_, applies)| applies(&run)).map(|(caveat, _)| caveat);
     let mut caveats: Vec<&Known> = general.chain(of_studies).collect();
     caveats.sort_by_key(|caveat| caveat.about);

@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::commands::cli::table::Run;
+use crate::commands::cli::table::TableRun;
 use crate::commands::options::AnalyzeOptions;
 use crate::commands::run::observe;
 use crate::corpus::{CorpusIdentity, Input};
@@ -69,7 +69,7 @@ const LONGEST: u64 = 1 << 26;
 impl Inputs {
     /// What a run would be made of now.
     /// Fails if a file that an option names cannot be read.
-    pub fn new(run: &Run, files: &ModelFiles, hashes: &Hashes, corpus: CorpusInputs) -> Result<Self> {
+    pub fn new(run: &TableRun, files: &ModelFiles, hashes: &Hashes, corpus: CorpusInputs) -> Result<Self> {
         let model = ModelInputs {
             id: files.id.clone(),
             revision: files.revision.clone(),

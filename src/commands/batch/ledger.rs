@@ -28,29 +28,29 @@ const LONGEST: u64 = 1 << 26;
 /// The ledger of a folder.
 pub struct Ledger {
     path: PathBuf,
-    known: Known,
+    known: LedgerRuns,
 }
 
 /// The runs of a ledger.
 #[derive(Default, Serialize, Deserialize)]
-struct Known {
+struct LedgerRuns {
     /// Those that were done, by name.
-    runs: BTreeMap<String, Entry>,
+    runs: BTreeMap<String, LedgerEntry>,
     /// The messages of those that failed when they were last tried, by name.
     #[serde(default)]
     failed: BTreeMap<String, String>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct File {
+struct LedgerFile {
     schema_version: u32,
     #[serde(flatten)]
-    known: Known,
+    known: LedgerRuns,
 }
 
 /// A run that was done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct LedgerEntry {
     /// What its report was made of.
     pub inputs: Inputs,
     /// SHA-256 of each of its reports, by the name of the file.
@@ -109,7 +109,7 @@ impl Found {
     }
 }
 
-impl Entry {
+impl LedgerEntry {
     /// A run whose reports are written.
     /// Fails if a report is gone already.
     pub fn new(inputs: Inputs, found: Found, reports: &[PathBuf]) -> Result<Self> {
@@ -132,7 +132,7 @@ impl Ledger {
     }
 
     /// The run of this name, if it was done.
-    pub fn entry(&self, name: &str) -> Option<&Entry> {
+    pub fn entry(&self, name: &str) -> Option<&LedgerEntry> {
         self.known.runs.get(name)
     }
 
@@ -157,7 +157,7 @@ impl Ledger {
 
     /// Remembers a run that was done.
     /// Fails if the ledger cannot be read or written.
-    pub fn record(&mut self, name: &str, entry: &Entry) -> Result<()> {
+    pub fn record(&mut self, name: &str, entry: &LedgerEntry) -> Result<()> {
         self.update(|known| {
             known.failed.remove(name);
             known.runs.insert(name.to_owned(), entry.clone());
@@ -180,12 +180,12 @@ impl Ledger {
     }
 
     /// Changes what is known here, and in the file: what another process has remembered there meanwhile stays.
-    fn update(&mut self, change: impl Fn(&mut Known)) -> Result<()> {
+    fn update(&mut self, change: impl Fn(&mut LedgerRuns)) -> Result<()> {
         change(&mut self.known);
         let mut known = read(&self.path).class(Class::Input)?;
         change(&mut known);
         let mut output = Output::open(&self.path)?;
-        output.write(json::indented(&File { schema_version: SCHEMA_VERSION, known })?.as_bytes())?;
+        output.write(json::indented(&LedgerFile { schema_version: SCHEMA_VERSION, known })?.as_bytes())?;
         output.commit()
     }
 }
@@ -195,12 +195,12 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn read(path: &Path) -> Result<Known> {
+fn read(path: &Path) -> Result<LedgerRuns> {
     let shown = path.display();
     let way_out = "remove it, and all runs are done again";
     let text = output::earlier(path, LONGEST).cannot("read", &shown)?;
-    let Some(text) = text else { return Ok(Known::default()) };
-    let file: File = serde_json::from_str(&text).map_err(|error| {
+    let Some(text) = text else { return Ok(LedgerRuns::default()) };
+    let file: LedgerFile = serde_json::from_str(&text).map_err(|error| {
         let problem = anyhow!("this is not what `headscope batch` writes ({})", problem_in_line(&error));
         problem.hint(way_out).at(&shown, error.line() as u64)
     })?;

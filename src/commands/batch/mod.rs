@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use anyhow::{Error, Result, anyhow, ensure};
 
-use super::cli::table::{self, Run};
+use super::cli::table::{self, TableRun};
 use super::options::{BatchOptions, Outcome, ReportOptions};
 use super::run::observe;
 use super::run::observe::{Demand, Loaded, Ready};
@@ -28,8 +28,8 @@ use crate::system::errors::{Class, Facts};
 use crate::system::progress::Downloads;
 use crate::system::terminal::{print, printable};
 use inputs::{Corpora, Inputs};
-use ledger::{Entry, Found, Ledger};
-use overview::{Row, Status};
+use ledger::{Found, Ledger, LedgerEntry};
+use overview::{RunRow, Status};
 
 /// Runs what a table asks for and is not there yet, and writes an overview.
 /// Fails if the table or the folder cannot be used, or a run failed; the others are done then, unless that was not wanted.
@@ -58,14 +58,14 @@ pub fn batch(options: &BatchOptions) -> Result<()> {
 }
 
 /// The runs that a pattern names, or all.
-fn chosen<'a>(all: &'a [Run], only: &[String]) -> Result<Vec<&'a Run>> {
+fn chosen<'a>(all: &'a [TableRun], only: &[String]) -> Result<Vec<&'a TableRun>> {
     for pattern in only {
         let any = all.iter().any(|run| matches(pattern, &run.name));
         let names = || all.iter().take(10).map(|run| run.name.as_str()).collect::<Vec<_>>().join(", ");
         let more = if all.len() > 10 { format!(" and {} more", all.len() - 10) } else { String::new() };
         ensure!(any, "--only {}: there is no such run, but {}{more}", pattern.escape_debug(), names());
     }
-    let is_wanted = |run: &&Run| only.is_empty() || only.iter().any(|pattern| matches(pattern, &run.name));
+    let is_wanted = |run: &&TableRun| only.is_empty() || only.iter().any(|pattern| matches(pattern, &run.name));
     Ok(all.iter().filter(is_wanted).collect())
 }
 
@@ -80,8 +80,8 @@ fn matches(pattern: &str, name: &str) -> bool {
 }
 
 /// The runs of each model together, models in the order of the table.
-fn by_model<'a>(runs: &[&'a Run]) -> Vec<(&'a ModelRef, Vec<&'a Run>)> {
-    let mut groups: Vec<(&ModelRef, Vec<&Run>)> = Vec::new();
+fn by_model<'a>(runs: &[&'a TableRun]) -> Vec<(&'a ModelRef, Vec<&'a TableRun>)> {
+    let mut groups: Vec<(&ModelRef, Vec<&TableRun>)> = Vec::new();
     for run in runs {
         match groups.iter_mut().find(|(model, _)| **model == run.options.model) {
             Some((_, group)) => group.push(run),
@@ -104,7 +104,7 @@ struct Batch<'a> {
 
 /// A run that is to be done.
 struct Pending<'a> {
-    run: &'a Run,
+    run: &'a TableRun,
     inputs: Inputs,
 }
 
@@ -116,7 +116,7 @@ impl Batch<'_> {
 
     /// Does the runs of a model.
     /// Fails if what is printed or remembered cannot be written; what fails of a run is remembered.
-    fn of_model(&mut self, model: &ModelRef, runs: &[&Run]) -> Result<()> {
+    fn of_model(&mut self, model: &ModelRef, runs: &[&TableRun]) -> Result<()> {
         let dry = self.options.dry_run;
         let found = if dry { model.clone().offline() } else { model.clone() };
         let (files, hashes) = match found.resolve(&Downloads::default()).and_then(hashed) {
@@ -170,19 +170,19 @@ impl Batch<'_> {
         Ok(())
     }
 
-    fn inputs(&mut self, run: &Run, files: &ModelFiles, hashes: &Hashes) -> Result<Inputs> {
+    fn inputs(&mut self, run: &TableRun, files: &ModelFiles, hashes: &Hashes) -> Result<Inputs> {
         let corpus = self.corpora.identity(&run.options)?;
         Inputs::new(run, files, hashes, corpus)
     }
 
     /// Where the reports of a run are.
-    fn paths(&self, run: &Run) -> Vec<PathBuf> {
+    fn paths(&self, run: &TableRun) -> Vec<PathBuf> {
         let name = |extension: &str| self.options.folder.join(format!("{}.{extension}", run.name));
         self.options.writers.iter().map(|(extension, _)| name(extension)).collect()
     }
 
     /// Does one run; what is said of it.
-    fn run(&mut self, run: &Run, loaded: &Loaded, inputs: Inputs) -> Result<String> {
+    fn run(&mut self, run: &TableRun, loaded: &Loaded, inputs: Inputs) -> Result<String> {
         let Outcome::Report { wanted, .. } = &run.options.outcome else { unreachable!("a table has no shards") };
         let paths = self.paths(run);
         let targets =
@@ -196,20 +196,20 @@ impl Batch<'_> {
         let report = write_report(observation, policy, outputs, &wanted)?;
         let found = Found::of(&report);
         let says = format!("done: {}", found.labelled());
-        self.ledger.record(&run.name, &Entry::new(inputs, found, &paths)?)?;
+        self.ledger.record(&run.name, &LedgerEntry::new(inputs, found, &paths)?)?;
         Ok(says)
     }
 
-    fn would(&mut self, run: &Run, reason: &str) -> Result<()> {
+    fn would(&mut self, run: &TableRun, reason: &str) -> Result<()> {
         self.done(run, Status::Missing, &format!("to do: {reason}"))
     }
 
-    fn done(&mut self, run: &Run, status: Status, says: &str) -> Result<()> {
+    fn done(&mut self, run: &TableRun, status: Status, says: &str) -> Result<()> {
         self.statuses.insert(run.name.clone(), status);
         if self.options.quiet { Ok(()) } else { print(&format!("{}: {}\n", run.name, printable(says))) }
     }
 
-    fn fail(&mut self, runs: &[&Run], error: Error) {
+    fn fail(&mut self, runs: &[&TableRun], error: Error) {
         let class = Class::of(&error);
         let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
         let message = format!("{error:#}");
@@ -222,7 +222,7 @@ impl Batch<'_> {
     }
 
     /// Writes the overview and says what failed.
-    fn finish(mut self, all: &[Run]) -> Result<()> {
+    fn finish(mut self, all: &[TableRun]) -> Result<()> {
         if !self.options.dry_run {
             let tried = self.statuses.iter().map(|(name, status)| (name.as_str(), status.failure()));
             self.ledger.record_failures(tried)?;
@@ -236,7 +236,7 @@ impl Batch<'_> {
                 (None, None) => Status::Missing,
             };
             let status = self.statuses.remove(&run.name).unwrap_or_else(before);
-            rows.push(Row { run: &run.name, status, entry });
+            rows.push(RunRow { run: &run.name, status, entry });
         }
         if !self.options.dry_run {
             overview::write(&self.options.folder, &rows)?;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::ledger::Entry;
+use super::ledger::LedgerEntry;
 use crate::export::tables::csv;
 use crate::system::counted::counted;
 use crate::system::files::output::Output;
@@ -51,18 +51,18 @@ impl Status {
 }
 
 /// A run of the table.
-pub struct Row<'a> {
+pub struct RunRow<'a> {
     /// Its name.
     pub run: &'a str,
     /// How it fared.
     pub status: Status,
     /// What is known of its report, if there is one.
-    pub entry: Option<&'a Entry>,
+    pub entry: Option<&'a LedgerEntry>,
 }
 
 /// Writes both.
 /// Fails if one cannot be written.
-pub fn write(folder: &Path, rows: &[Row<'_>]) -> Result<()> {
+pub fn write(folder: &Path, rows: &[RunRow<'_>]) -> Result<()> {
     for (name, bytes) in [("runs.csv", csv::lines(&table(rows))?), ("index.html", page(rows).into_bytes())] {
         let mut output = Output::open(&folder.join(name))?;
         output.write(&bytes)?;
@@ -89,14 +89,14 @@ const COLUMNS: [&str; 13] = [
 ];
 
 /// The header and a line for each run; empty where nothing is known. A family of labels that no run looked for has no column.
-fn table(rows: &[Row<'_>]) -> Vec<Vec<String>> {
+fn table(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
     let entries = || rows.iter().filter_map(|row| row.entry);
     let families: BTreeSet<&str> =
         entries().flat_map(|entry| entry.found.label_counts.keys().map(String::as_str)).collect();
     let header = COLUMNS.map(str::to_owned).into_iter().chain(families.iter().map(|family| format!("labels.{family}")));
-    let line = |row: &Row<'_>| {
+    let line = |row: &RunRow<'_>| {
         let mut cells = vec![row.run.to_owned(), row.status.name().to_owned(), row.status.message().to_owned()];
-        if let Some(Entry { found, reports, .. }) = row.entry {
+        if let Some(LedgerEntry { found, reports, .. }) = row.entry {
             cells.push(reports.keys().map(String::as_str).collect::<Vec<_>>().join(" "));
             cells.push(found.model.clone());
             cells.extend([found.layers, found.heads].map(|number| number.to_string()));
@@ -127,7 +127,7 @@ tr.failed td { background: #fbeaea }\n\
 <h1>Runs</h1>\n";
 
 /// The page. It loads nothing.
-fn page(rows: &[Row<'_>]) -> String {
+fn page(rows: &[RunRow<'_>]) -> String {
     let mut html = HEAD.to_owned();
     let count = |name: &str| rows.iter().filter(|row| row.status.name() == name).count();
     let counts: Vec<String> = ["done", "unchanged", "earlier", "missing", "failed"]
@@ -153,7 +153,7 @@ fn page(rows: &[Row<'_>]) -> String {
                 write!(html, "<br>{}", escaped(row.status.message()))?;
             }
             match row.entry {
-                Some(Entry { found, reports, .. }) => {
+                Some(LedgerEntry { found, reports, .. }) => {
                     write!(html, "</td><td>{}</td><td>{}</td>", escaped(&found.model), escaped(&found.corpus))?;
                     for number in [found.sentences.to_string(), found.words.to_string()] {
                         write!(html, "<td class=\"number\">{number}</td>")?;
@@ -194,14 +194,14 @@ mod tests {
     #[test]
     fn markup_in_names_is_text() {
         let failed = Status::Failed("no `<script>alert(\"a\")</script>`".to_owned());
-        let html = page(&[Row { run: "a.b", status: failed, entry: None }]);
+        let html = page(&[RunRow { run: "a.b", status: failed, entry: None }]);
         assert!(html.contains("no `&lt;script&gt;alert(&quot;a&quot;)&lt;/script&gt;`"), "{html}");
         assert!(html.contains("1 run: 1 failed."), "{html}");
     }
 
     #[test]
     fn every_line_has_every_column() {
-        let lines = table(&[Row { run: "a.b", status: Status::Missing, entry: None }]);
+        let lines = table(&[RunRow { run: "a.b", status: Status::Missing, entry: None }]);
         assert_eq!(lines[1].join(","), "a.b,missing,,,,,,,,,,,");
         assert_eq!(lines[0].len(), lines[1].len());
     }

@@ -8,7 +8,7 @@ use clap_mangen::Man;
 
 use super::arguments::{CompletionsArguments, ManArguments};
 use super::errors::Usage;
-use crate::commands::files::File;
+use crate::commands::files::OutputFile;
 use crate::passes::observation::identity::Tool;
 use crate::passes::observation::partial;
 use crate::report;
@@ -25,14 +25,14 @@ impl CompletionsArguments {
 
 impl ManArguments {
     /// The folder and the pages of `root` and its commands.
-    pub(super) fn files(self, mut root: Command) -> Result<(PathBuf, Vec<File>), Usage> {
+    pub(super) fn files(self, mut root: Command) -> Result<(PathBuf, Vec<OutputFile>), Usage> {
         root.build();
         let commands = root.get_subcommands().filter(|command| command.get_name() != "help").cloned();
         let page = |command: Command| {
             let name = command.get_display_name().unwrap_or_else(|| command.get_name());
             let (name, mut bytes) = (format!("{name}.1"), Vec::new());
             Man::new(command).render(&mut bytes).with_context(|| format!("cannot make the page {name}"))?;
-            Ok(File { name, bytes })
+            Ok(OutputFile { name, bytes })
         };
         let files = [root.clone()].into_iter().chain(commands).map(page).collect::<Result<_, Usage>>()?;
         Ok((self.output, files))

@@ -24,10 +24,10 @@ use anyhow::anyhow;
 
 use super::saved::diff::outcome;
 use crate::commands::explain;
-use crate::commands::files::File;
+use crate::commands::files::OutputFile;
 use crate::commands::options::{
     AnalyzeOptions, BatchOptions, CiteOptions, CountsOptions, DiffOptions, ExportOptions, Exported, IndexOptions,
-    MapsOptions, MergeOptions, Merged, Outcome, PolicyOptions, RelabelOptions, ReportOptions, ShowOptions, Shown,
+    MapsOptions, MergeOptions, Merged, Outcome, PolicyOptions, RelabelOptions, ReportOptions, ShowOptions, ShownPart,
     ViewOptions,
 };
 use crate::corpus::Input;
@@ -81,7 +81,7 @@ pub enum Command {
     /// Say what to cite.
     Cite(CiteOptions),
     /// Write these files to a folder.
-    Write(PathBuf, Vec<File>),
+    Write(PathBuf, Vec<OutputFile>),
     /// Print this text: an explanation, or the schema.
     Print(String),
 }
@@ -296,10 +296,10 @@ impl ShowArguments {
     fn options(self) -> ShowOptions {
         let Self { report, head, relation, top, label, summary, json } = self;
         let shown = match (head, relation, label) {
-            (Some(place), ..) => Shown::Head(place),
-            (_, Some(name), _) => Shown::Relation { name, top: top.into() },
-            (.., Some(label)) => Shown::Label(label),
-            (None, None, None) => Shown::Summary(summary.detail()),
+            (Some(place), ..) => ShownPart::Head(place),
+            (_, Some(name), _) => ShownPart::Relation { name, top: top.into() },
+            (.., Some(label)) => ShownPart::Label(label),
+            (None, None, None) => ShownPart::Summary(summary.detail()),
         };
         ShowOptions { report, shown, json }
     }

@@ -113,7 +113,7 @@ impl<'a> Ready<'a> {
     pub fn new(options: &'a AnalyzeOptions, loaded: &'a Loaded, corpus: Corpus) -> Result<Self> {
         let (model, index) = (&loaded.model, corpus.index().cloned());
         let max_tokens = token_limit(model, options.max_tokens).class(Class::Usage)?;
-        let Known { counts, sha256, counted } = known(options, model, max_tokens).class(Class::Input)?;
+        let KnownCounts { counts, sha256, counted } = known(options, model, max_tokens).class(Class::Input)?;
         let protocol = Protocol {
             max_tokens,
             truncate: options.truncate,
@@ -167,7 +167,7 @@ impl<'a> Ready<'a> {
         let opened = self.opened.take().map_or_else(|| self.open(), Ok)?;
         let token_id = |token: &str| self.model.tokenizer.id(token);
         let observers = self.plan.observers(&self.subject(&token_id, &NOTHING));
-        let run::Outcome { tally, corpus, passes } = self.runner(shard).run(opened, observers)?;
+        let run::RunOutcome { tally, corpus, passes } = self.runner(shard).run(opened, observers)?;
         self.counted.as_ref().map_or(Ok(()), |counted| counted.ensure_same(&corpus))?;
         let (stage, identity) = (self.plan.first_stage(), self.identity_with(corpus)?);
         let passes = self.plan.pooled(&stage, passes);
@@ -298,7 +298,7 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
 
 /// How often each token is in the whole corpus, as far as some study must know.
 #[derive(Default)]
-struct Known {
+struct KnownCounts {
     counts: Option<Arc<TokenCounts>>,
     /// The SHA-256 of the file that they are from.
     sha256: Option<String>,
@@ -307,18 +307,18 @@ struct Known {
 }
 
 /// Counts the tokens of the corpus, or reads the file of counts.
-fn known(options: &AnalyzeOptions, model: &Model, max_tokens: usize) -> Result<Known> {
+fn known(options: &AnalyzeOptions, model: &Model, max_tokens: usize) -> Result<KnownCounts> {
     for study in &options.left_out {
         say(&format!("the study {} is left out: {ONLY_ONCE}: {GIVE_COUNTS}", study.card().name));
     }
     // What stands for replaced words is drawn by how often each token is there.
     let replaces = model.objective == Some(Objective::ReplacedTokens) && predicting(options).is_some();
     if !replaces && options.studies.iter().all(|study| study.counts() == Counts::Unused) {
-        return Ok(Known::default());
+        return Ok(KnownCounts::default());
     }
     if let Some(file) = &options.counts {
         let (counts, sha256) = Counting::read(file, &model.tokenizer)?;
-        return Ok(Known { counts: Some(Arc::new(counts.finish())), sha256: Some(sha256), counted: None });
+        return Ok(KnownCounts { counts: Some(Arc::new(counts.finish())), sha256: Some(sha256), counted: None });
     }
     if !options.corpus.iter().all(Input::can_be_read_again) {
         for study in options.studies.iter().filter(|study| study.counts() == Counts::Useful) {
@@ -327,7 +327,7 @@ fn known(options: &AnalyzeOptions, model: &Model, max_tokens: usize) -> Result<K
                 study.card().name
             ));
         }
-        return Ok(Known::default());
+        return Ok(KnownCounts::default());
     }
     let is_part = matches!(&options.outcome, Outcome::Partial { shard, .. } if shard.of() > 1);
     if options.index.is_some() && is_part {
@@ -338,5 +338,5 @@ fn known(options: &AnalyzeOptions, model: &Model, max_tokens: usize) -> Result<K
     let counting = progress::step("counting tokens");
     let (counts, corpus) = count(&options.corpus, &model.tokenizer, max_tokens, options.truncate, options.limit)?;
     counting.finish_and_clear();
-    Ok(Known { counts: Some(Arc::new(counts.finish())), sha256: None, counted: Some(corpus) })
+    Ok(KnownCounts { counts: Some(Arc::new(counts.finish())), sha256: None, counted: Some(corpus) })
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use crate::commands::explain::unknown;
-use crate::commands::options::{ShowOptions, Shown};
+use crate::commands::options::{ShowOptions, ShownPart};
 use crate::evaluation::presets::Preset;
 use crate::export::{card, json, summary};
 use crate::model::grid::HeadPlace;
@@ -23,9 +23,9 @@ pub fn show(options: &ShowOptions) -> Result<()> {
     let report = json::parse(&name, &json::read_text(&options.report)?)?;
     let width = terminal::width();
     let text = match &options.shown {
-        Shown::Summary(_) if options.json => json::indented(&report)?,
-        Shown::Summary(detail) => summary::render(&report, &NO_PRESETS, *detail, width),
-        Shown::Head(place) => {
+        ShownPart::Summary(_) if options.json => json::indented(&report)?,
+        ShownPart::Summary(detail) => summary::render(&report, &NO_PRESETS, *detail, width),
+        ShownPart::Head(place) => {
             let head = head(&report, *place)?;
             if options.json {
                 json::indented(&card::head_data(&report, head)?)?
@@ -33,12 +33,12 @@ pub fn show(options: &ShowOptions) -> Result<()> {
                 card::of_head(&report, head).fit(width)
             }
         }
-        Shown::Relation { name, top } => {
+        ShownPart::Relation { name, top } => {
             let mut tracked = relation(&report, name)?;
             tracked.heads.truncate(*top);
             if options.json { json::indented(&tracked)? } else { card::of_relation(&tracked, *top).fit(width) }
         }
-        Shown::Label(label) => {
+        ShownPart::Label(label) => {
             let found = having(&report, label)?;
             if options.json { json::indented(&card::label_data(&found))? } else { card::of_label(&found).fit(width) }
         }

@@ -22,6 +22,6 @@ pub use files::input::{FileKind, Input};
 pub use formats::Format;
 pub use index::{Index, SEGMENT_SENTENCES};
 pub use mentions::{Mention, Mentions};
-pub use sentence::{Content, Family, Origin, Sentence, TreeHead, Word};
+pub use sentence::{Content, Origin, Sentence, SentenceFamily, TreeHead, Word};
 pub use source::indexing::{Indexed, write_index};
 pub use source::{Corpus, CorpusIdentity, FileIdentity};

@@ -16,7 +16,7 @@ pub struct Sentence {
     /// file to the next.
     pub document: u64,
     /// The sentences that it is no independent evidence beside.
-    pub family: Family,
+    pub family: SentenceFamily,
     /// The name that the corpus gives it, `# sent_id` of CoNLL-U; no longer than 256 bytes.
     pub id: Option<Arc<str>>,
     /// The fields of its words' [`Annotation::entity`] as `# global.Entity` declares them, joined by `-`: `etype-identity`.
@@ -29,7 +29,15 @@ impl Sentence {
     /// A sentence that is in no file; `name` says in messages where it is from.
     pub fn single(name: &str, content: Content) -> Self {
         let origin = Origin { file: 0, path: name.into(), line: 1 };
-        Self { index: 0, origin, document: 0, family: Family::default(), id: None, entity_fields: None, content }
+        Self {
+            index: 0,
+            origin,
+            document: 0,
+            family: SentenceFamily::default(),
+            id: None,
+            entity_fields: None,
+            content,
+        }
     }
 }
 
@@ -38,7 +46,7 @@ impl Sentence {
 /// A sentence is of the family of the first one before it with equal words; else, if the corpus names its family, of that
 /// of the first one before it under the same name; else a family begins with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Family {
+pub struct SentenceFamily {
     /// Its number: families count from 0 in the order in which they begin, so where each sentence is one of its own it is
     /// the number of the sentence.
     pub number: u64,
@@ -46,14 +54,14 @@ pub struct Family {
     pub is_first: bool,
 }
 
-impl Family {
+impl SentenceFamily {
     /// The family of a sentence that is like no other.
     pub fn alone(number: u64) -> Self {
         Self { number, is_first: true }
     }
 }
 
-impl Default for Family {
+impl Default for SentenceFamily {
     fn default() -> Self {
         Self::alone(0)
     }

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::corpus::{Annotation, Family, TreeHead};
+use crate::corpus::{Annotation, SentenceFamily, TreeHead};
 use crate::model::forward::batch::TokenClass;
 
 /// A sentence ready for the encoder.
@@ -17,7 +17,7 @@ pub struct Sequence {
     /// apart.
     pub document: u64,
     /// The sentences that it is no independent evidence beside: they are in one block.
-    pub family: Family,
+    pub family: SentenceFamily,
     /// Token ids, `[tokens]`, special tokens included.
     pub ids: Vec<u32>,
     /// Segment (token type) ids, `[tokens]`.

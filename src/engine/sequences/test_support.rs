@@ -1,7 +1,7 @@
 //! Sequences for the tests of this crate and of those above it.
 
 use super::sequence::{GoldArc, Sequence, TokenKind};
-use crate::corpus::{Family, TreeHead};
+use crate::corpus::{SentenceFamily, TreeHead};
 
 /// A sequence of tokens of these kinds, each ordinary token a word of its own.
 pub fn sequence(kinds: &[TokenKind]) -> Sequence {
@@ -20,6 +20,6 @@ pub fn sentence(index: u64, words: usize, relation: &str) -> Sequence {
     let kinds: Vec<_> = [TokenKind::FirstSpecial].into_iter().chain(text).chain([TokenKind::Separator]).collect();
     let head = |word: usize| word.checked_sub(1).map_or(TreeHead::Root, TreeHead::Word);
     let arc = |word| GoldArc { head: head(word), relation: relation.to_owned() };
-    let family = Family::alone(index);
+    let family = SentenceFamily::alone(index);
     Sequence { index, family, tree: Some((0..words).map(arc).collect()), ..sequence(&kinds) }
 }

@@ -1,6 +1,6 @@
 //! Heads of layers, with edges between those that depend on one another: layers from left to right.
 
-use crate::export::heads::Cell;
+use crate::export::heads::HeadCell;
 use crate::export::numbers::shown;
 use crate::export::palette::Ink;
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, clipped, width_of};
@@ -36,7 +36,7 @@ pub fn draw(report: &Report, figure: &Figure, edges: &Edges, medium: Medium) -> 
         });
     }
     for head in &report.heads {
-        let ([x, y], cell) = (corner(head.layer, head.head), Cell::of(head));
+        let ([x, y], cell) = (corner(head.layer, head.head), HeadCell::of(head));
         let ink = Ink::Label(cell.hue);
         svg.group(&cell.words, |svg| {
             svg.rect([x, y], [WIDTH, HEIGHT], ink);

@@ -5,7 +5,7 @@ use crate::export::numbers::shown;
 use crate::export::palette::Ink;
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, clipped, width_of};
 use crate::stats::bootstrap::Interval;
-use crate::study::show::figure::{Figure, Forest, Mark, Row};
+use crate::study::show::figure::{Figure, Forest, ForestRow, Mark};
 
 const WIDTH: f64 = 480.0;
 const MOST_LETTERS: usize = 28;
@@ -18,8 +18,10 @@ const SHAPES: [Shape; 4] = [(disc, Ink::Accent), (diamond, Ink::Second), (square
 pub fn draw(figure: &Figure, forest: &Forest, medium: Medium) -> String {
     let Forest { scale: what, shares, nothing, marks, rows } = forest;
     let mut svg = Svg::new(medium);
-    let (name, note) = (|row: &Row| clipped(&row.name, MOST_LETTERS), |row: &Row| clipped(&row.note, MOST_LETTERS));
-    let widest = |of: &dyn Fn(&Row) -> String| rows.iter().map(|row| width_of(&of(row), SMALL)).fold(0.0, f64::max);
+    let (name, note) =
+        (|row: &ForestRow| clipped(&row.name, MOST_LETTERS), |row: &ForestRow| clipped(&row.note, MOST_LETTERS));
+    let widest =
+        |of: &dyn Fn(&ForestRow) -> String| rows.iter().map(|row| width_of(&of(row), SMALL)).fold(0.0, f64::max);
     let (names, notes) = (widest(&name), widest(&note));
     let left = names + notes + 24.0;
     let ends = rows.iter().flat_map(|row| &row.marks).flatten().flat_map(|mark| {
@@ -72,7 +74,7 @@ fn tick(number: f64, digits: usize, shares: bool) -> String {
 }
 
 /// A row in words.
-fn words(forest: &Forest, row: &Row) -> String {
+fn words(forest: &Forest, row: &ForestRow) -> String {
     let mark =
         |(name, mark): (&String, &Option<Mark>)| mark.map(|mark| format!("{name} {}", shown(mark, forest.shares)));
     let marks: Vec<String> = forest.marks.iter().zip(&row.marks).filter_map(mark).collect();

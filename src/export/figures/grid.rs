@@ -1,6 +1,6 @@
 //! The heads with their labels: layers down, heads across.
 
-use crate::export::heads::{Cell, Family, families};
+use crate::export::heads::{HeadCell, LabelFamily, families};
 use crate::export::palette::Ink;
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, TEXT, clipped, width_of};
 use crate::report::Report;
@@ -23,7 +23,7 @@ pub fn draw(report: &Report, medium: Medium) -> String {
         svg.text([MARGIN - 8.0, y], Anchor::End, TEXT, Ink::Muted, &format!("L{layer}"));
     }
     for head in &report.heads {
-        let cell = Cell::of(head);
+        let cell = HeadCell::of(head);
         let at = [MARGIN + head.head as f64 * WIDTH, 24.0 + head.layer as f64 * HEIGHT];
         svg.group(&cell.words, |svg| cell_at(svg, at, &cell));
     }
@@ -35,7 +35,7 @@ pub fn draw(report: &Report, medium: Medium) -> String {
     svg.finish([width, bottom], "The first label of each head", &text)
 }
 
-fn cell_at(svg: &mut Svg, [x, y]: [f64; 2], cell: &Cell) {
+fn cell_at(svg: &mut Svg, [x, y]: [f64; 2], cell: &HeadCell) {
     let ink = Ink::Label(cell.hue);
     svg.rect([x + 1.0, y + 1.0], [WIDTH - 2.0, HEIGHT - 2.0], ink);
     let text = clipped(&cell.code, 10);
@@ -49,9 +49,9 @@ fn cell_at(svg: &mut Svg, [x, y]: [f64; 2], cell: &Cell) {
 }
 
 /// The families of the labels with how many heads have each first; where the legend ends.
-fn legend(svg: &mut Svg, families: &[Family], [left, mut y]: [f64; 2], right: f64) -> f64 {
+fn legend(svg: &mut Svg, families: &[LabelFamily], [left, mut y]: [f64; 2], right: f64) -> f64 {
     let mut x = left;
-    for Family { name, code, hue, first, .. } in families {
+    for LabelFamily { name, code, hue, first, .. } in families {
         let code = code.as_ref().map_or_else(String::new, |code| format!(" ({code})"));
         let text = format!("{name}{code}: {first}");
         let width = 16.0 + width_of(&text, SMALL) + 14.0;

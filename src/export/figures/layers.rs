@@ -1,6 +1,6 @@
 //! Where labels are in depth: of each family, how many heads of each layer have one.
 
-use crate::export::heads::{Family, families};
+use crate::export::heads::{LabelFamily, families};
 use crate::export::palette::Ink;
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, width_of};
 use crate::report::Report;
@@ -14,7 +14,7 @@ pub fn draw(report: &Report, medium: Medium) -> String {
     let widest = families.iter().map(|family| width_of(&family.name, SMALL)).fold(0.0, f64::max);
     let left = widest + 14.0;
     let wide = (620.0 / report.model.layers as f64).clamp(18.0, 60.0);
-    for (row, Family { name, hue, by_layer, .. }) in families.iter().enumerate() {
+    for (row, LabelFamily { name, hue, by_layer, .. }) in families.iter().enumerate() {
         let base = (row + 1) as f64 * HEIGHT;
         svg.text([left - 10.0, base - 4.0], Anchor::End, SMALL, Ink::Text, name);
         let right = left + report.model.layers as f64 * wide;

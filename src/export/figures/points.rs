@@ -1,7 +1,7 @@
 //! A map of heads: those that are alike stand side by side.
 
 use super::scale::Scale;
-use crate::export::heads::Cell;
+use crate::export::heads::HeadCell;
 use crate::export::palette::Ink;
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, width_of};
 use crate::report::Report;
@@ -32,7 +32,7 @@ pub fn draw(report: &Report, figure: &Figure, map: &Points, medium: Medium) -> S
     let names: Vec<&str> = report.heads.iter().map(|head| head.name.as_str()).collect();
     let beside = beside(&places, &names);
     for ((head, &point), name) in report.heads.iter().zip(&places).zip(beside) {
-        let cell = Cell::of(head);
+        let cell = HeadCell::of(head);
         svg.group(&cell.words, |svg| {
             svg.circle(point, RADIUS, Ink::Label(cell.hue), Ink::Muted);
             if let Some((at, anchor)) = name {

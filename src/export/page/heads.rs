@@ -4,7 +4,7 @@ use minijinja::value::Value;
 use serde::Serialize;
 
 use crate::export::figures;
-use crate::export::heads::{Cell, Family, families as found, shown};
+use crate::export::heads::{HeadCell, LabelFamily, families as found, shown};
 use crate::export::lacking;
 use crate::export::numbers::shown as number;
 use crate::export::palette::{Hue, Ink};
@@ -83,7 +83,7 @@ pub fn hue(hue: Hue) -> String {
 /// The grid, layer by layer.
 pub fn grid(report: &Report) -> Vec<Vec<GridCell>> {
     let cell = |head: &HeadReport| {
-        let Cell { code, marks, hue: of, words } = Cell::of(head);
+        let HeadCell { code, marks, hue: of, words } = HeadCell::of(head);
         let families: Vec<String> = if head.labels.is_empty() {
             vec![head.primary.clone()]
         } else {
@@ -96,7 +96,7 @@ pub fn grid(report: &Report) -> Vec<Vec<GridCell>> {
 
 /// The families that heads have labels of.
 pub fn families(report: &Report) -> Vec<FamilyRow> {
-    let row = |Family { name, code, hue: of, meaning, first, by_layer }: Family| FamilyRow {
+    let row = |LabelFamily { name, code, hue: of, meaning, first, by_layer }: LabelFamily| FamilyRow {
         name,
         code,
         hue: hue(of),

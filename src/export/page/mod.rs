@@ -38,7 +38,7 @@ const SCRIPT: &str = include_str!("script.js");
 
 /// The page of a report.
 #[derive(Serialize)]
-struct Page<'a> {
+struct ReportPage<'a> {
     title: String,
     facts: Vec<(&'static str, String)>,
     about_labels: Vec<&'a Caveat>,
@@ -52,7 +52,7 @@ struct Page<'a> {
     studies: Vec<studies::StudySection>,
     controls: String,
     metrics: Vec<metrics::MetricTables>,
-    missing: Vec<studies::Missing>,
+    missing: Vec<studies::StudyNotRun>,
     command: String,
     footer: String,
 }
@@ -66,7 +66,7 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
     let (about_certainty, about_labels) = general.partition(|caveat| is_about_certainty(&caveat.id));
     let missing = studies::missing(report);
     let names: Vec<&str> = missing.iter().map(|study| study.name).collect();
-    let page = Page {
+    let page = ReportPage {
         title: format!("Attention heads of {}", report.model.id),
         facts: facts(report),
         about_labels,

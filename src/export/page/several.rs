@@ -6,17 +6,17 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::heads::hue;
-use crate::export::heads::{Cell, families};
+use crate::export::heads::{HeadCell, families};
 use crate::report::{HeadReport, Report};
 use crate::study::labels::UNLABELLED;
 use crate::system::counted::{counted, plural};
 
 #[derive(Serialize)]
-struct Page {
+struct ComparisonPage {
     title: String,
     facts: Vec<(&'static str, String)>,
-    reports: Vec<Described>,
-    families: Vec<Family>,
+    reports: Vec<ReportColumn>,
+    families: Vec<FamilyCounts>,
     kept: String,
     heads: Vec<Head>,
     footer: String,
@@ -24,7 +24,7 @@ struct Page {
 
 /// One of the reports.
 #[derive(Serialize)]
-struct Described {
+struct ReportColumn {
     name: String,
     model: String,
     grid: String,
@@ -35,7 +35,7 @@ struct Described {
 
 /// A family of labels with the number of heads in each report.
 #[derive(Serialize)]
-struct Family {
+struct FamilyCounts {
     name: String,
     hue: String,
     counts: Vec<usize>,
@@ -45,12 +45,12 @@ struct Family {
 #[derive(Serialize)]
 struct Head {
     name: String,
-    cells: Vec<Option<Side>>,
+    cells: Vec<Option<PrimaryLabel>>,
     kept: String,
 }
 
 #[derive(Serialize)]
-struct Side {
+struct PrimaryLabel {
     primary: String,
     marks: String,
     hue: String,
@@ -74,7 +74,7 @@ pub fn render(reports: &[(String, Report)]) -> Result<Vec<u8>> {
         have(same),
         have(keeping),
     );
-    let page = Page {
+    let page = ComparisonPage {
         title: "Reports side by side".to_owned(),
         facts: vec![("Reports", reports.len().to_string())],
         reports: reports.iter().map(described).collect(),
@@ -86,9 +86,9 @@ pub fn render(reports: &[(String, Report)]) -> Result<Vec<u8>> {
     super::filled("several", &page)
 }
 
-fn described((name, report): &(String, Report)) -> Described {
+fn described((name, report): &(String, Report)) -> ReportColumn {
     let firm = report.heads.iter().filter(|head| head.labels.iter().any(|label| !label.borderline)).count();
-    Described {
+    ReportColumn {
         name: name.clone(),
         model: report.model.id.clone(),
         grid: format!("{} × {}", report.model.layers, report.model.heads),
@@ -98,13 +98,13 @@ fn described((name, report): &(String, Report)) -> Described {
     }
 }
 
-fn by_family(reports: &[(String, Report)]) -> Vec<Family> {
-    let mut found: Vec<Family> = Vec::new();
+fn by_family(reports: &[(String, Report)]) -> Vec<FamilyCounts> {
+    let mut found: Vec<FamilyCounts> = Vec::new();
     for (place, (_, report)) in reports.iter().enumerate() {
         for family in families(report) {
             let known = found.iter().position(|known| known.name == family.name);
             let at = known.unwrap_or_else(|| {
-                found.push(Family { name: family.name, hue: hue(family.hue), counts: vec![0; reports.len()] });
+                found.push(FamilyCounts { name: family.name, hue: hue(family.hue), counts: vec![0; reports.len()] });
                 found.len() - 1
             });
             found[at].counts[place] = family.by_layer.iter().sum();
@@ -124,8 +124,8 @@ fn heads(reports: &[(String, Report)]) -> Vec<Head> {
         }
     }
     let side = |head: &HeadReport| {
-        let Cell { marks, hue: of, .. } = Cell::of(head);
-        Side { primary: head.primary.clone(), marks, hue: hue(of) }
+        let HeadCell { marks, hue: of, .. } = HeadCell::of(head);
+        PrimaryLabel { primary: head.primary.clone(), marks, hue: hue(of) }
     };
     let head = |([layer, head], heads): ([usize; 2], Vec<Option<&HeadReport>>)| {
         let has = |head: &HeadReport, label: &str| head.labels.iter().any(|other| other.label == label);

@@ -18,13 +18,13 @@ pub struct StudySection {
     name: &'static str,
     question: &'static str,
     pub caveats: Vec<Caveat>,
-    figures: Vec<Drawn>,
+    figures: Vec<FigureWithNumbers>,
     summary: String,
 }
 
 /// A figure with its numbers.
 #[derive(Serialize)]
-struct Drawn {
+struct FigureWithNumbers {
     title: String,
     reading: String,
     svg: Value,
@@ -41,7 +41,7 @@ struct Numbers {
 
 /// A study that was not run.
 #[derive(Serialize)]
-pub struct Missing {
+pub struct StudyNotRun {
     pub name: &'static str,
     question: &'static str,
     needs: &'static str,
@@ -67,7 +67,7 @@ pub fn of(report: &Report) -> Vec<StudySection> {
             let (columns, rows) = figures::table(report, &figure);
             let svg = Value::from_safe_string(figures::draw(report, &figure, Medium::Page));
             let Figure { title, reading, .. } = figure;
-            Drawn { numbers: Numbers { caption: title.clone(), columns, rows }, title, reading, svg }
+            FigureWithNumbers { numbers: Numbers { caption: title.clone(), columns, rows }, title, reading, svg }
         };
         StudySection {
             name: study.card().name,
@@ -87,8 +87,8 @@ pub fn of(report: &Report) -> Vec<StudySection> {
 const WIDTH: usize = 160;
 
 /// The studies that a report does not have.
-pub fn missing(report: &Report) -> Vec<Missing> {
+pub fn missing(report: &Report) -> Vec<StudyNotRun> {
     let ran = |name: &str| report.sections.0.iter().any(|(study, _)| study.card().name == name);
     let cards = STUDIES.iter().map(|study| study.card()).filter(|card| !ran(card.name));
-    cards.map(|card| Missing { name: card.name, question: card.question, needs: card.needs }).collect()
+    cards.map(|card| StudyNotRun { name: card.name, question: card.question, needs: card.needs }).collect()
 }

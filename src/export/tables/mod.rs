@@ -35,7 +35,7 @@ pub fn named(report: &Report, name: &str) -> Result<Table> {
 /// A row for each head.
 fn heads(report: &Report) -> Table {
     #[derive(Serialize)]
-    struct Row<'a> {
+    struct HeadRow<'a> {
         layer: usize,
         head: usize,
         name: &'a str,
@@ -48,7 +48,7 @@ fn heads(report: &Report) -> Table {
         let HeadReport { layer, head, name, primary, labels, metrics, .. }: &HeadReport = head;
         let borderline = labels.iter().filter(|label| label.borderline).map(|label| label.label.as_str()).collect();
         let labels = labels.iter().map(|label| label.label.as_str()).collect();
-        Row { layer: *layer, head: *head, name, primary, labels, borderline, metrics }
+        HeadRow { layer: *layer, head: *head, name, primary, labels, borderline, metrics }
     };
     Table::of("heads", report.heads.iter().map(row))
 }
@@ -56,7 +56,7 @@ fn heads(report: &Report) -> Table {
 /// A row for each label of each head.
 fn labels(report: &Report) -> Table {
     #[derive(Serialize)]
-    struct Row<'a> {
+    struct LabelRow<'a> {
         layer: usize,
         head: usize,
         name: &'a str,
@@ -64,7 +64,7 @@ fn labels(report: &Report) -> Table {
         label: &'a Label,
     }
     let rows = report.heads.iter().flat_map(|HeadReport { layer, head, name, labels, .. }| {
-        labels.iter().map(|label| Row { layer: *layer, head: *head, name, label })
+        labels.iter().map(|label| LabelRow { layer: *layer, head: *head, name, label })
     });
     Table::of("labels", rows)
 }
@@ -103,7 +103,7 @@ fn metrics(report: &Report) -> Table {
 /// A row for each label that a head has in a control.
 fn controls(report: &Report) -> Table {
     #[derive(Serialize)]
-    struct Row<'a> {
+    struct ControlRow<'a> {
         #[serde(flatten)]
         control: &'a Control,
         layer: usize,
@@ -114,7 +114,7 @@ fn controls(report: &Report) -> Table {
     }
     let rows = report.controls.iter().flat_map(|run| {
         run.heads.iter().flat_map(|head| {
-            head.labels.iter().map(|label| Row {
+            head.labels.iter().map(|label| ControlRow {
                 control: &run.control,
                 layer: head.layer,
                 head: head.head,

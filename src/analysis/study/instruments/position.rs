@@ -135,7 +135,7 @@ impl ProfileSums {
     }
 
     /// The sum over the queries of what a head that is blind to all but offsets would score, where `rates` are those of
-    /// [`Pairs::rates`].
+    /// [`PositionPairs::rates`].
     pub fn expected(&self, rates: &ByBin<f64>) -> f64 {
         self.0.iter().zip(rates).map(|(&weight, rate)| weight as f64 / ONE * rate).sum()
     }
@@ -157,13 +157,13 @@ pub struct Pair {
 /// All pairs of a query and another key by bins, each weighted as uniform attention would, and how much of some targets
 /// is in them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pairs {
+pub struct PositionPairs {
     weights: ByBin<ExactSum>,
     /// Weight times target; `[targets]`.
     targets: Vec<ByBin<ExactSum>>,
 }
 
-impl Pairs {
+impl PositionPairs {
     /// No pairs, for so many targets.
     pub fn new(targets: usize) -> Self {
         Self { weights: ByBin::default(), targets: vec![ByBin::default(); targets] }
@@ -235,7 +235,7 @@ mod tests {
     fn same_tag(queries: &[usize], weights: &[[f64; 4]; 4]) -> (f64, f64) {
         let pairs =
             || queries.iter().flat_map(|&query| (0..4).filter(move |&key| key != query).map(move |key| (query, key)));
-        let (mut profile, mut sums, mut uniform) = (Profile::default(), ProfileSums::default(), Pairs::new(1));
+        let (mut profile, mut sums, mut uniform) = (Profile::default(), ProfileSums::default(), PositionPairs::new(1));
         queries.iter().for_each(|&query| profile.add(&weights[query], query, 1.0));
         sums.add(&profile);
         uniform.add(pairs().map(|(query, key)| Pair {

@@ -51,7 +51,7 @@ pub struct Detector {
     /// The parameter of a label of this family that has one, such as the relation; of any other label `None`.
     pub parameter: Parameter,
     /// How the grid of a summary shows it.
-    pub shown: Shown,
+    pub shown: LabelStyle,
     /// How close a head comes to the label. All that could fire is returned, fired or not.
     pub assess: fn(&Evidence<'_>, &Policy) -> Vec<Assessment>,
 }
@@ -69,7 +69,7 @@ pub enum Parameter {
 
 /// How the grid of a summary shows a label.
 #[derive(Clone, Copy)]
-pub struct Shown {
+pub struct LabelStyle {
     /// The label, shortened; `None` if the label itself, or its parameter, is short enough.
     pub code: Option<&'static str>,
     /// Its colour.

@@ -45,12 +45,12 @@ pub struct Forest {
     /// What the marks of a row are, in their order; each has a shape of its own.
     pub marks: Vec<String>,
     /// The rows.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ForestRow>,
 }
 
 /// A row of a forest.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub struct ForestRow {
     /// What it is about.
     pub name: String,
     /// What else is to be known of it: the head, the count.

@@ -22,7 +22,7 @@ use crate::system::terminal::shortened;
 
 /// A run of a table.
 #[derive(Clone)]
-pub struct Run {
+pub struct TableRun {
     /// `MODEL.CORPUS`, or with sets of options `MODEL.CORPUS.OPTIONS`.
     pub name: String,
     /// What is run.
@@ -81,19 +81,19 @@ fn wrong<T>(at: usize, why: Error) -> Result<T, Wrong> {
 
 /// Reads a table.
 /// Fails if it cannot be read or a run is put together wrongly; the error names file and line.
-pub fn read(path: &Path, offline: bool) -> Result<Vec<Run>> {
+pub fn read(path: &Path, offline: bool) -> Result<Vec<TableRun>> {
     let file = path.display();
     let text = input::read_to_string(path, LONGEST).cannot("read the table", &file).class(Class::Input)?;
     let at = |Wrong { at, why }: Wrong| why.at(&file, text[..at].matches('\n').count() as u64 + 1);
     parse(&text, offline).map_err(at).class(Class::Usage)
 }
 
-fn parse(text: &str, offline: bool) -> Result<Vec<Run>, Wrong> {
+fn parse(text: &str, offline: bool) -> Result<Vec<TableRun>, Wrong> {
     let table = DeTable::parse(text).map_err(|error| Wrong {
         at: error.span().map_or(0, |span| span.start),
         why: anyhow!(error.message().to_owned()),
     })?;
-    let mut parts: BTreeMap<&str, Part<'_>> = BTreeMap::new();
+    let mut parts: BTreeMap<&str, TableSection<'_>> = BTreeMap::new();
     for (key, value) in ordered(table.get_ref()) {
         let name = key.get_ref().as_ref();
         let Some(known) = PARTS.into_iter().find(|known| *known == name) else {
@@ -108,7 +108,7 @@ fn parse(text: &str, offline: bool) -> Result<Vec<Run>, Wrong> {
                 anyhow!("{} is a part of the table", shown(name)).hint(format!("write [{known}]")),
             );
         };
-        parts.insert(known, Part { at: key.span().start, table });
+        parts.insert(known, TableSection { at: key.span().start, table });
     }
     let known = known();
     let mut defaults = Settings::new();
@@ -143,7 +143,7 @@ fn parse(text: &str, offline: bool) -> Result<Vec<Run>, Wrong> {
 }
 
 /// A part of the table, and where it begins.
-struct Part<'a> {
+struct TableSection<'a> {
     at: usize,
     table: &'a DeTable<'a>,
 }
@@ -171,7 +171,7 @@ fn known() -> Command {
 
 /// The entries of [models] or [corpora]: the value that names it, or a table with that value and options.
 fn entries(
-    part: Option<&Part<'_>>,
+    part: Option<&TableSection<'_>>,
     key: &'static str,
     title: &str,
     known: &Command,
@@ -200,7 +200,7 @@ fn entries(
 }
 
 /// The sets of options.
-fn sets(part: &Part<'_>, known: &Command) -> Result<Vec<(Option<String>, Settings)>, Wrong> {
+fn sets(part: &TableSection<'_>, known: &Command) -> Result<Vec<(Option<String>, Settings)>, Wrong> {
     let mut all = Vec::new();
     for (name, value) in ordered(part.table) {
         let Some(table) = value.get_ref().as_table() else {
@@ -291,7 +291,7 @@ fn texts(name: &str, value: &Spanned<DeValue<'_>>, several: bool) -> Result<Vec<
 }
 
 /// Reads the settings of a run as the command line that they stand for.
-fn run(name: String, settings: &Settings, known: &Command, offline: bool) -> Result<Run, Wrong> {
+fn run(name: String, settings: &Settings, known: &Command, offline: bool) -> Result<TableRun, Wrong> {
     let option = |name: &str, values: &[String]| -> Vec<String> {
         let valued = |value: &String| format!("--{name}={value}");
         if values.is_empty() { vec![format!("--{name}")] } else { values.iter().map(valued).collect() }
@@ -330,7 +330,7 @@ fn run(name: String, settings: &Settings, known: &Command, offline: bool) -> Res
         Outcome::Partial { .. } => Vec::new(),
     };
     let left_out: Vec<&str> = [&OF_THE_RUN[..], &[CORPUS, "policy", "counts"]].concat();
-    Ok(Run { name, options, given: command_line(&left_out), files: named.into_iter().collect() })
+    Ok(TableRun { name, options, given: command_line(&left_out), files: named.into_iter().collect() })
 }
 
 /// The option that clap's error is about.

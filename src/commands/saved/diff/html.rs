@@ -3,25 +3,25 @@
 use anyhow::Result;
 use serde::Serialize;
 
-use super::outcome::{Change, Described, LabelChange, LeftAside, Method, Outcome, Standing, Valued};
+use super::outcome::{Change, Described, DiffOutcome, LabelChange, LeftAside, Method, Standing, Valued};
 use crate::export::page;
 use crate::stats::bootstrap::Interval;
 use crate::study::show::wording::{decimal, significance};
 use crate::system::counted::{counted, plural};
 
 #[derive(Serialize)]
-struct Page {
+struct DiffPage {
     title: &'static str,
     facts: Vec<(&'static str, String)>,
     verdict: &'static str,
     how: String,
-    parts: Vec<Part>,
+    parts: Vec<DiffTable>,
     footer: &'static str,
 }
 
 /// A table of the page.
 #[derive(Serialize)]
-struct Part {
+struct DiffTable {
     title: String,
     columns: &'static [&'static str],
     rows: Vec<Vec<String>>,
@@ -29,9 +29,10 @@ struct Part {
 
 /// The page as a file.
 /// Fails for no an outcome.
-pub fn render(outcome: &Outcome) -> Result<Vec<u8>> {
-    let Outcome { a, b, method, rate, tolerance, compared, labels, relations, metrics, left_aside, not_shared, .. } =
-        outcome;
+pub fn render(outcome: &DiffOutcome) -> Result<Vec<u8>> {
+    let DiffOutcome {
+        a, b, method, rate, tolerance, compared, labels, relations, metrics, left_aside, not_shared, ..
+    } = outcome;
     let any = labels.len() + relations.len() + metrics.len() > 0;
     let how = match method {
         Method::PairedByBlock => "the same sentences, pairwise by blocks",
@@ -57,7 +58,7 @@ pub fn render(outcome: &Outcome) -> Result<Vec<u8>> {
     };
     let columns = ["number", "head", "a", "b", "difference", "q"].as_slice();
     let facts = not_shared.iter().map(|fact| vec![fact.key.clone(), fact.a.to_string(), fact.b.to_string()]);
-    let page = Page {
+    let page = DiffPage {
         title: "What changed between two analyses",
         facts: vec![("a", side(a)), ("b", side(b))],
         verdict: match (outcome.changed, any) {
@@ -67,27 +68,31 @@ pub fn render(outcome: &Outcome) -> Result<Vec<u8>> {
         },
         how: format!("{numbers} {firm} Intervals are of 95 %."),
         parts: vec![
-            Part {
+            DiffTable {
                 title: format!("Labels: {} changed", labels.len()),
                 columns: &["head", "label", "", "a", "b", "number", "q"],
                 rows: labels.iter().map(label).collect(),
             },
-            Part {
+            DiffTable {
                 title: format!("Accuracies on relations: {} of {} changed", relations.len(), compared.relations),
                 columns,
                 rows: relations.iter().map(change).collect(),
             },
-            Part {
+            DiffTable {
                 title: format!("Metrics of heads: {} of {} changed", metrics.len(), compared.metrics),
                 columns,
                 rows: metrics.iter().map(change).collect(),
             },
-            Part {
+            DiffTable {
                 title: "Not compared".to_owned(),
                 columns: &["why", "how many", "of"],
                 rows: left_aside.iter().map(aside).collect(),
             },
-            Part { title: "Not shared, and no change".to_owned(), columns: &["fact", "a", "b"], rows: facts.collect() },
+            DiffTable {
+                title: "Not shared, and no change".to_owned(),
+                columns: &["fact", "a", "b"],
+                rows: facts.collect(),
+            },
         ],
         footer: "Layers and heads are counted from 0.",
     };

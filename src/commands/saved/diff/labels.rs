@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::outcome::{LabelChange, LeftAside, Standing};
-use super::pairs::{Pair, Pairs};
+use super::pairs::{NumberPairs, Pair};
 use super::side::Side;
 use crate::studies::registry;
 use crate::study::labels::Assessment;
@@ -43,7 +43,7 @@ impl Reach {
 impl Labels {
     /// Compares the labels of every head: one changes where the number that it rests on differs with a q-value of at most
     /// `rate`, too.
-    pub fn new(a: &Side, b: &Side, pairs: &Pairs<'_>, rate: f64) -> Self {
+    pub fn new(a: &Side, b: &Side, pairs: &NumberPairs<'_>, rate: f64) -> Self {
         let mut found = Self { changes: Vec::new(), compared: 0, left_aside: Vec::new() };
         let grid = a.circumstances.model.grid();
         if grid != b.circumstances.model.grid() {

@@ -19,8 +19,8 @@ use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::terminal::print;
 use labels::Labels;
-use outcome::{Compared, Method, Outcome, SCHEMA_VERSION};
-use pairs::Pairs;
+use outcome::{Compared, DiffOutcome, Method, SCHEMA_VERSION};
+use pairs::NumberPairs;
 
 /// Compares two analyses and prints what changed; whether nothing did.
 /// Fails if either cannot be read, or an output cannot be written.
@@ -35,10 +35,10 @@ pub fn diff(options: &DiffOptions) -> Result<bool> {
     Ok(!outcome.changed)
 }
 
-fn compare(options: &DiffOptions) -> Result<Outcome> {
+fn compare(options: &DiffOptions) -> Result<DiffOutcome> {
     let [a, b] = side::read(options).class(Class::Input)?;
     let method = if a.same_sentences(&b) { Method::PairedByBlock } else { Method::ByIntervals };
-    let pairs = Pairs::new(&a, &b, method, options.tolerance);
+    let pairs = NumberPairs::new(&a, &b, method, options.tolerance);
     let labels = Labels::new(&a, &b, &pairs, options.rate);
     let wanted = |part: Part| options.only.is_empty() || options.only.contains(&part);
     let of = |part: Part| if wanted(part) { pairs.changes(part, options.rate) } else { Vec::new() };
@@ -46,7 +46,7 @@ fn compare(options: &DiffOptions) -> Result<Outcome> {
     let changes = if wanted(Part::Labels) { labels.changes } else { Vec::new() };
     let grids = [&a, &b].map(|side| side.circumstances.model.grid());
     let any = !changes.is_empty() || !relations.is_empty() || !metrics.is_empty();
-    Ok(Outcome {
+    Ok(DiffOutcome {
         schema_version: SCHEMA_VERSION,
         changed: any || grids[0] != grids[1],
         method,

@@ -13,7 +13,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// What changed between two analyses, beyond chance.
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "headscope diff")]
-pub struct Outcome {
+pub struct DiffOutcome {
     /// The version of this schema.
     pub schema_version: u32,
     /// Whether any of the three lists of changes has an entry, or the models have other numbers of heads.
@@ -166,7 +166,7 @@ pub struct Fact {
     pub b: Value,
 }
 
-/// The JSON Schema of [`Outcome`], draft 2020-12.
+/// The JSON Schema of [`DiffOutcome`], draft 2020-12.
 pub fn schema() -> schemars::Schema {
-    schemars::schema_for!(Outcome)
+    schemars::schema_for!(DiffOutcome)
 }

@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 use comfy_table::Table;
 use serde_json::Value;
 
-use super::outcome::{Change, Described, LabelChange, Method, Outcome, Standing, Valued};
+use super::outcome::{Change, Described, DiffOutcome, LabelChange, Method, Standing, Valued};
 use crate::stats::bootstrap::Interval;
 use crate::study::metrics::number::Part;
 use crate::study::show::wording::{decimal, plain_table, significance};
@@ -23,18 +23,18 @@ const NAMES: usize = 6;
 const VALUE: usize = 40;
 
 /// The page; with `full` all that changed.
-pub fn render(outcome: &Outcome, full: bool) -> String {
+pub fn render(outcome: &DiffOutcome, full: bool) -> String {
     let mut text = String::new();
-    Page { outcome, full }.write(&mut text).expect("writing to a string does not fail");
+    DiffText { outcome, full }.write(&mut text).expect("writing to a string does not fail");
     printable(&text)
 }
 
-struct Page<'a> {
-    outcome: &'a Outcome,
+struct DiffText<'a> {
+    outcome: &'a DiffOutcome,
     full: bool,
 }
 
-impl Page<'_> {
+impl DiffText<'_> {
     fn write(&self, out: &mut String) -> fmt::Result {
         self.verdict(out)?;
         self.labels(out)?;
@@ -49,7 +49,7 @@ impl Page<'_> {
     }
 
     fn verdict(&self, out: &mut String) -> fmt::Result {
-        let Outcome { changed, labels, relations, metrics, compared, method, rate, tolerance, a, b, only, .. } =
+        let DiffOutcome { changed, labels, relations, metrics, compared, method, rate, tolerance, a, b, only, .. } =
             self.outcome;
         let any = labels.len() + relations.len() + metrics.len();
         let count = |part: Part, count: usize, [one, many]: [&str; 2]| {
@@ -68,7 +68,7 @@ impl Page<'_> {
             (true, 0) => writeln!(out, "The models do not have the same heads.")?,
             (true, _) => writeln!(out, "Changed beyond chance: {}.", counts.join(", "))?,
         }
-        writeln!(out, "\na  {}\nb  {}\n", Side(a), Side(b))?;
+        writeln!(out, "\na  {}\nb  {}\n", SideLine(a), SideLine(b))?;
         let how = match method {
             Method::PairedByBlock => "the same sentences, pairwise by blocks",
             Method::ByIntervals => "by their intervals",
@@ -194,9 +194,9 @@ impl Page<'_> {
 }
 
 /// A side on one line.
-struct Side<'a>(&'a Described);
+struct SideLine<'a>(&'a Described);
 
-impl fmt::Display for Side<'_> {
+impl fmt::Display for SideLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Described { file, shard, model, corpus, sentences } = self.0;
         let [file, model, corpus] = [file, model, corpus].map(|name| one_line(name));

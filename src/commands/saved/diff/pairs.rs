@@ -12,7 +12,7 @@ use crate::study::metrics::number::{Number, Part};
 use crate::system::counted::plural;
 
 /// The numbers of two sides.
-pub struct Pairs<'a> {
+pub struct NumberPairs<'a> {
     /// Those that were tested, in the order of reports.
     pub tested: Vec<Pair<'a>>,
     /// Those that were not.
@@ -68,7 +68,7 @@ impl Reason {
     }
 }
 
-impl<'a> Pairs<'a> {
+impl<'a> NumberPairs<'a> {
     /// Tests every number that both sides have; differences up to `tolerance` are none.
     pub fn new(a: &'a Side, b: &'a Side, method: Method, tolerance: f64) -> Self {
         let resamples = [a, b].map(|side| side.circumstances.settings.bootstrap.resamples);

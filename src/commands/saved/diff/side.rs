@@ -33,7 +33,7 @@ pub struct Side {
 }
 
 /// A file that was read.
-enum File {
+enum SavedFile {
     Report(Box<Report>),
     Partial(Shard, Box<Observation>),
 }
@@ -59,27 +59,29 @@ pub fn read(options: &DiffOptions) -> Result<[Side; 2]> {
     Ok(sides)
 }
 
-fn read_file(path: &Path) -> Result<File> {
+fn read_file(path: &Path) -> Result<SavedFile> {
     if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(partial::EXTENSION)) {
         let (shard, observation) = partial::read(path, &Plan::restore)?;
-        return Ok(File::Partial(shard, Box::new(observation)));
+        return Ok(SavedFile::Partial(shard, Box::new(observation)));
     }
     let text = json::read_text(path)?;
-    json::parse_as_far_as_it_goes(&path.display().to_string(), &text).map(|report| File::Report(Box::new(report)))
+    json::parse_as_far_as_it_goes(&path.display().to_string(), &text).map(|report| SavedFile::Report(Box::new(report)))
 }
 
-fn policy_of(file: &File) -> Option<Policy> {
+fn policy_of(file: &SavedFile) -> Option<Policy> {
     match file {
-        File::Report(report) => Some(report.settings.policy.clone()),
-        File::Partial(..) => None,
+        SavedFile::Report(report) => Some(report.settings.policy.clone()),
+        SavedFile::Partial(..) => None,
     }
 }
 
 impl Side {
-    fn new(file: File, path: &Path, policy: Policy, threads: NonZeroUsize) -> Result<Self> {
+    fn new(file: SavedFile, path: &Path, policy: Policy, threads: NonZeroUsize) -> Result<Self> {
         let (shard, (mut circumstances, mut findings)) = match file {
-            File::Report(report) => (None, report.apart()),
-            File::Partial(shard, observation) => (Some(shard), measure(*observation, policy.clone(), threads, true)?),
+            SavedFile::Report(report) => (None, report.apart()),
+            SavedFile::Partial(shard, observation) => {
+                (Some(shard), measure(*observation, policy.clone(), threads, true)?)
+            }
         };
         findings.correct(&policy);
         circumstances.settings.policy = policy;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::bounds::MAX_REMEMBERED;
-use super::sentence::{Content, Family};
+use super::sentence::{Content, SentenceFamily};
 
 #[cfg(test)]
 mod tests;
@@ -30,12 +30,12 @@ pub struct Repeats {
 #[derive(Default)]
 pub(super) struct Families {
     /// By the digest of words or of a name.
-    known: HashMap<u64, Known>,
+    known: HashMap<u64, KnownFamily>,
     counts: Repeats,
 }
 
 /// Eight bytes, so that an entry has sixteen.
-struct Known {
+struct KnownFamily {
     family: u32,
     /// Whether such words were met twice.
     again: bool,
@@ -43,14 +43,14 @@ struct Known {
 
 impl Families {
     /// The family of the next sentence; `name` is what the corpus calls it, if it does.
-    pub(super) fn of(&mut self, content: &Content, name: Option<&str>) -> Family {
+    pub(super) fn of(&mut self, content: &Content, name: Option<&str>) -> SentenceFamily {
         self.counts.read += 1;
         let (words, name) = (digest_of(content), name.map(|name| digest(NAME, [name])));
         let family = match self.known.get_mut(&words) {
             Some(known) => {
                 let fresh = !std::mem::replace(&mut known.again, true);
                 self.counts.repeated += 1 + u64::from(fresh);
-                Family { number: known.family.into(), is_first: false }
+                SentenceFamily { number: known.family.into(), is_first: false }
             }
             None => self.of_new(words, name),
         };
@@ -60,10 +60,10 @@ impl Families {
         family
     }
 
-    fn of_new(&mut self, words: u64, name: Option<u64>) -> Family {
+    fn of_new(&mut self, words: u64, name: Option<u64>) -> SentenceFamily {
         self.counts.different += 1;
         let named = name.and_then(|name| self.known.get(&name));
-        let family = named.map_or(Family::alone(self.counts.families), |known| Family {
+        let family = named.map_or(SentenceFamily::alone(self.counts.families), |known| SentenceFamily {
             number: known.family.into(),
             is_first: false,
         });
@@ -73,14 +73,14 @@ impl Families {
         }
         self.counts.not_remembered += 1;
         // By its digest, so that it is in one block with whatever is equal to it all the same.
-        if family.is_first { Family::alone(name.unwrap_or(words)) } else { family }
+        if family.is_first { SentenceFamily::alone(name.unwrap_or(words)) } else { family }
     }
 
     /// Keeps the family of a digest that is not known yet; false if there is no room.
     fn remember(&mut self, digest: u64, family: u64) -> bool {
         let room = self.known.len() < MAX_REMEMBERED;
         let Some(family) = u32::try_from(family).ok().filter(|_| room) else { return false };
-        self.known.entry(digest).or_insert(Known { family, again: false });
+        self.known.entry(digest).or_insert(KnownFamily { family, again: false });
         true
     }
 

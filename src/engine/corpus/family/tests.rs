@@ -58,7 +58,7 @@ fn the_annotation_does_not_matter_and_the_pieces_do() {
 fn what_cannot_be_remembered_keeps_to_its_block_all_the_same() {
     let mut families = Families::default();
     let known = families.of(&words("a"), None);
-    families.known.extend((0..MAX_REMEMBERED as u64).map(|digest| (digest, Known { family: 0, again: false })));
+    families.known.extend((0..MAX_REMEMBERED as u64).map(|digest| (digest, KnownFamily { family: 0, again: false })));
     let [b, c, b_again, a_again, named, named_again] =
         [("b", None), ("c", None), ("b", None), ("a", None), ("d", Some("x")), ("e", Some("x"))]
             .map(|(forms, name)| families.of(&words(forms), name));
@@ -95,7 +95,7 @@ proptest! {
     fn sentences_of_their_own_are_families_of_their_own(count in 0..80_u64) {
         let mut families = Families::default();
         for number in 0..count {
-            prop_assert_eq!(families.of(&words(&number.to_string()), None), Family::alone(number));
+            prop_assert_eq!(families.of(&words(&number.to_string()), None), SentenceFamily::alone(number));
         }
     }
 }

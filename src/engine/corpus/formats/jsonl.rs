@@ -13,7 +13,7 @@ use anyhow::{Result, anyhow, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::reader::{Context, Entry, Name, Parsed};
+use super::reader::{Context, FormatReader, Name, Parsed};
 use crate::corpus::annotation::{Annotation, Upos, value_of};
 use crate::corpus::bounds::{MAX_WORDS, SentenceSize};
 use crate::corpus::lines::Lines;
@@ -24,8 +24,8 @@ use crate::system::counted::{counted, plural};
 use crate::system::errors::Facts;
 use crate::system::json::problem_in_line;
 
-pub(in crate::corpus) const ENTRY: Entry =
-    Entry { name: "jsonl", extensions: &["jsonl", "ndjson"], may_have_text: true, read: next };
+pub(in crate::corpus) const ENTRY: FormatReader =
+    FormatReader { name: "jsonl", extensions: &["jsonl", "ndjson"], may_have_text: true, read: next };
 
 /// The keys of a line.
 #[derive(Deserialize)]
@@ -135,10 +135,10 @@ impl Line {
 }
 
 /// The keys that were asked for.
-struct Asked<'a>(Vec<Column<'a>>);
+struct Asked<'a>(Vec<AlignedList<'a>>);
 
 /// A key, the list that the line has under it, and the entry of features that is wanted.
-type Column<'a> = (&'a str, Option<Vec<Value>>, Option<&'a str>);
+type AlignedList<'a> = (&'a str, Option<Vec<Value>>, Option<&'a str>);
 
 impl<'a> Asked<'a> {
     fn new(json: &str, asked: &'a [String]) -> Result<Self> {
@@ -167,7 +167,7 @@ impl<'a> Asked<'a> {
 
     /// What a word has under each of them; numbers and truth values as JSON writes them.
     fn of_word(&self, word: usize) -> Box<[Option<Box<str>>]> {
-        let value = |(_, list, entry): &Column<'_>| {
+        let value = |(_, list, entry): &AlignedList<'_>| {
             let value = match &list.as_ref()?[word] {
                 Value::Null => return None,
                 Value::String(text) => text.clone(),

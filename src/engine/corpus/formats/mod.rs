@@ -7,7 +7,7 @@ pub mod text;
 
 use std::fmt;
 
-use reader::Entry;
+use reader::FormatReader;
 
 /// A corpus file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
@@ -25,7 +25,7 @@ impl Format {
     /// All formats.
     pub const ALL: [Self; 3] = [Self::Conllu, Self::Text, Self::Jsonl];
 
-    pub(in crate::corpus) fn entry(self) -> &'static Entry {
+    pub(in crate::corpus) fn entry(self) -> &'static FormatReader {
         match self {
             Self::Conllu => &conllu::ENTRY,
             Self::Text => &text::ENTRY,

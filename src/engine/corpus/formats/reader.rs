@@ -10,7 +10,7 @@ use crate::corpus::relation::RelationNames;
 use crate::corpus::sentence::{Content, Origin};
 
 /// A format's table entry.
-pub(in crate::corpus) struct Entry {
+pub(in crate::corpus) struct FormatReader {
     /// The name on the command line and in reports.
     pub name: &'static str,
     /// The file extensions that it is told by, in lower case.

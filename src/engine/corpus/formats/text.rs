@@ -2,12 +2,12 @@
 
 use anyhow::Result;
 
-use super::reader::{Context, Entry, Parsed};
+use super::reader::{Context, FormatReader, Parsed};
 use crate::corpus::lines::Lines;
 use crate::corpus::sentence::Content;
 
-pub(in crate::corpus) const ENTRY: Entry =
-    Entry { name: "text", extensions: &["txt", "text"], may_have_text: true, read: next };
+pub(in crate::corpus) const ENTRY: FormatReader =
+    FormatReader { name: "text", extensions: &["txt", "text"], may_have_text: true, read: next };
 
 /// Reads the next sentence, or `None` at the end of the file.
 fn next(lines: &mut Lines, _: &mut Context) -> Result<Option<Parsed>> {

@@ -24,7 +24,7 @@ use super::compression::Compression;
 use super::family::Repeats;
 use super::files::CorpusFile;
 use super::formats::Format;
-use super::sentence::Family;
+use super::sentence::SentenceFamily;
 use crate::system::counted::counted;
 use crate::system::errors::Facts;
 use crate::system::files::input;
@@ -158,12 +158,12 @@ impl Segment {
     }
 
     /// Adds a piece with the families of its sentences; how many families begin before whatever is next.
-    pub(super) fn add(&mut self, piece: Piece, families: &[Family], mut families_before: u64) -> u64 {
+    pub(super) fn add(&mut self, piece: Piece, families: &[SentenceFamily], mut families_before: u64) -> u64 {
         for family in families {
             self.kin.push(match family {
-                Family { number, is_first: false } => Kin::Of(*number),
-                Family { number, .. } if *number == families_before => Kin::Next,
-                Family { number, .. } => Kin::Begins(*number),
+                SentenceFamily { number, is_first: false } => Kin::Of(*number),
+                SentenceFamily { number, .. } if *number == families_before => Kin::Next,
+                SentenceFamily { number, .. } => Kin::Begins(*number),
             });
             families_before += u64::from(family.is_first);
         }
@@ -192,13 +192,13 @@ impl Segment {
     }
 
     /// The families of its sentences.
-    pub(super) fn families(&self) -> Vec<Family> {
+    pub(super) fn families(&self) -> Vec<SentenceFamily> {
         let mut next = self.families_before;
         let family = |kin: &Kin| {
             let family = match *kin {
-                Kin::Next => Family::alone(next),
-                Kin::Begins(number) => Family::alone(number),
-                Kin::Of(number) => Family { number, is_first: false },
+                Kin::Next => SentenceFamily::alone(next),
+                Kin::Begins(number) => SentenceFamily::alone(number),
+                Kin::Of(number) => SentenceFamily { number, is_first: false },
             };
             next += u64::from(family.is_first);
             family

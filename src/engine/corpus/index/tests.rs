@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn families_are_told_again() {
-    let family = |number, is_first| Family { number, is_first };
+    let family = |number, is_first| SentenceFamily { number, is_first };
     // Two begin as counted, one is older, one could not be remembered, and the next is counted on.
     let families = [family(5, true), family(6, true), family(2, false), family(1 << 60, true), family(8, true)];
     let mut segment = Segment::new(5);
@@ -60,7 +60,7 @@ fn piece(sentences: u64) -> Piece {
 /// The record of a segment of so many sentences, each a family.
 fn record(sentences: u64) -> Vec<u8> {
     let mut segment = Segment::new(0);
-    segment.add(piece(sentences), &(0..sentences).map(Family::alone).collect::<Vec<_>>(), 0);
+    segment.add(piece(sentences), &(0..sentences).map(SentenceFamily::alone).collect::<Vec<_>>(), 0);
     sealed(&segment).unwrap()
 }
 

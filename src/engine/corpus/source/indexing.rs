@@ -7,7 +7,7 @@ use crate::corpus::compression::Compression;
 use crate::corpus::files::input::Input;
 use crate::corpus::formats::reader::Name;
 use crate::corpus::index::{DocumentName, IndexedFile, Piece, Records, SEGMENT_SENTENCES, Segment};
-use crate::corpus::sentence::Family;
+use crate::corpus::sentence::SentenceFamily;
 use crate::system::errors::{Class, Facts};
 
 /// An index in numbers.
@@ -61,7 +61,7 @@ fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<I
 
 impl Corpus {
     /// The sentences of the open file up to its end or that of their segment, and their families; `None` at its end.
-    fn piece(&mut self) -> Result<Option<(Piece, Vec<Family>)>> {
+    fn piece(&mut self) -> Result<Option<(Piece, Vec<SentenceFamily>)>> {
         let (file, document) = (self.done.len(), self.document);
         let Some((_, lines)) = &mut self.current else { return Ok(None) };
         let (start, lines_before) = lines.begin_piece();

@@ -11,7 +11,7 @@ use crate::corpus::files::CorpusFile;
 use crate::corpus::formats::reader::{Context, FileContext, Name, Parsed};
 use crate::corpus::index::{DocumentName, Index, Piece, SEGMENT_SENTENCES};
 use crate::corpus::lines::Lines;
-use crate::corpus::sentence::{Family, Sentence};
+use crate::corpus::sentence::{Sentence, SentenceFamily};
 use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
 
@@ -24,7 +24,7 @@ pub(super) struct Selected {
     /// Of the segment that is read, those whose turn has not come.
     pieces: vec::IntoIter<Piece>,
     /// Of the same, those of the sentences to come.
-    families: vec::IntoIter<Family>,
+    families: vec::IntoIter<SentenceFamily>,
     current: Option<Open>,
     next_index: u64,
     document: u64,

@@ -10,15 +10,15 @@ use crate::system::errors::Facts;
 
 /// A model lacks a file that is needed: the error's text, to be told from errors with a file that is there.
 #[derive(Debug)]
-pub(in crate::model) struct Missing(pub(super) String);
+pub(in crate::model) struct MissingFile(pub(super) String);
 
-impl fmt::Display for Missing {
+impl fmt::Display for MissingFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl Error for Missing {}
+impl Error for MissingFile {}
 
 /// Where files are looked for, in the words of an error message.
 pub(in crate::model) enum Place<'a> {
@@ -55,7 +55,7 @@ impl Place<'_> {
         let instead = if name == TOKENIZER {
             self.instead_of_tokenizer(names)
         } else {
-            self.instead_of_weights(names, |form| name == WEIGHTS[0] || form == Form::Adapter)
+            self.instead_of_weights(names, |form| name == WEIGHTS[0] || form == WeightsFormat::Adapter)
         };
         match instead {
             Some(Instead { found, after, way_out }) => {
@@ -70,7 +70,7 @@ impl Place<'_> {
 
     /// The error of a file that is not there, which `words` name.
     pub(super) fn missing(&self, name: &str, words: String) -> anyhow::Error {
-        let error = anyhow::Error::new(Missing(words));
+        let error = anyhow::Error::new(MissingFile(words));
         match self {
             Self::Folder(path) => error.about(path.join(name).display()),
             #[cfg(feature = "hub")]
@@ -96,7 +96,7 @@ impl Place<'_> {
     }
 
     /// The file that is there in place of a model's weights, in one of the forms that matter, and what to do with it.
-    fn instead_of_weights(&self, names: &BTreeSet<String>, matters: impl Fn(Form) -> bool) -> Option<Instead> {
+    fn instead_of_weights(&self, names: &BTreeSet<String>, matters: impl Fn(WeightsFormat) -> bool) -> Option<Instead> {
         let others = names.iter().filter_map(|name| OtherWeights::of(name));
         let found = others.filter(|found| matters(found.form)).min_by_key(|found| found.form)?;
         let (what, after, way_out) = found.way_out(self);
@@ -142,12 +142,12 @@ const SENTENCEPIECE: [&str; 4] = ["sentencepiece.bpe.model", "spiece.model", "sp
 /// Weights in a form, or under a name, that is not read here.
 struct OtherWeights<'a> {
     name: &'a str,
-    form: Form,
+    form: WeightsFormat,
 }
 
 /// The forms, from the one that says most of what is to be done.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Form {
+enum WeightsFormat {
     Adapter,
     Variant,
     TensorFlow,
@@ -160,14 +160,16 @@ impl<'a> OtherWeights<'a> {
         let name = path.rsplit('/').next().unwrap_or(path);
         let ends = |end: &str| Path::new(name).extension().is_some_and(|extension| extension == end);
         let form = match name {
-            "adapter_config.json" | "adapter_model.safetensors" | "adapter_model.bin" if name == path => Form::Adapter,
+            "adapter_config.json" | "adapter_model.safetensors" | "adapter_model.bin" if name == path => {
+                WeightsFormat::Adapter
+            }
             // `model.fp16.safetensors`: transformers' `variant`.
-            _ if name == path && is_variant(name) => Form::Variant,
+            _ if name == path && is_variant(name) => WeightsFormat::Variant,
             // With shards and their index.
-            _ if name.starts_with("tf_model") => Form::TensorFlow,
-            _ if name.starts_with("flax_model") => Form::Flax,
+            _ if name.starts_with("tf_model") => WeightsFormat::TensorFlow,
+            _ if name.starts_with("flax_model") => WeightsFormat::Flax,
             // Often in a folder of their own.
-            _ if ends("onnx") => Form::Onnx,
+            _ if ends("onnx") => WeightsFormat::Onnx,
             _ => return None,
         };
         Some(Self { name: path, form })
@@ -176,18 +178,18 @@ impl<'a> OtherWeights<'a> {
     /// What they are, and what to do with them, after these characters.
     fn way_out(&self, place: &Place) -> (&'static str, &'static str, String) {
         let (what, load) = match self.form {
-            Form::Adapter => {
+            WeightsFormat::Adapter => {
                 let way_out = "merge it into its base model with merge_and_unload() and save that";
                 return ("which belongs to an adapter (PEFT), not a model", ": ", way_out.to_owned());
             }
-            Form::Variant => {
+            WeightsFormat::Variant => {
                 let (stem, extension) =
                     if is_pickle(Path::new(self.name)) { ("pytorch_model", "bin") } else { ("model", "safetensors") };
                 return ("weights under another name", ": ", format!("call them {stem}.{extension}"));
             }
-            Form::TensorFlow => ("weights of TensorFlow, which are not read", ", from_tf=True"),
-            Form::Flax => ("weights of Flax, which are not read", ", from_flax=True"),
-            Form::Onnx => {
+            WeightsFormat::TensorFlow => ("weights of TensorFlow, which are not read", ", from_tf=True"),
+            WeightsFormat::Flax => ("weights of Flax, which are not read", ", from_flax=True"),
+            WeightsFormat::Onnx => {
                 let way_out = "take the model it was exported from";
                 return ("an exported graph, which is not read", ": ", way_out.to_owned());
             }

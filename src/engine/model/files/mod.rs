@@ -12,7 +12,7 @@ pub use file::ModelFile;
 pub(super) use file::sha256;
 pub(super) use gather::gather;
 #[cfg(feature = "hub")]
-pub(super) use missing::Missing;
+pub(super) use missing::MissingFile;
 pub(super) use missing::Place;
 pub(super) use store::FileStore;
 pub use store::{ModelFiles, TokenizerFiles};

@@ -13,7 +13,7 @@ use crate::system::errors::Facts;
 
 /// An entry of the archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct ArchiveEntry {
     pub name: String,
     /// Where its bytes are in the file.
     pub place: Range<u64>,
@@ -40,7 +40,7 @@ const LOCAL: u32 = 0x0403_4b50;
 const LOCAL_BYTES: u64 = 30;
 
 /// The entries of an archive.
-pub(super) fn entries(file: &ModelFile) -> Result<Vec<Entry>> {
+pub(super) fn entries(file: &ModelFile) -> Result<Vec<ArchiveEntry>> {
     let size = file.size();
     let (start, bytes) = directory(file)?;
     ensure!(start.checked_add(bytes).is_some_and(|end| end <= size), "its directory lies outside the file");
@@ -80,7 +80,7 @@ fn directory(file: &ModelFile) -> Result<(u64, u64)> {
 }
 
 /// The first entry of a directory, and how many bytes it takes there.
-fn entry(file: &ModelFile, directory: &[u8]) -> Result<(Entry, usize)> {
+fn entry(file: &ModelFile, directory: &[u8]) -> Result<(ArchiveEntry, usize)> {
     let size = file.size();
     let damaged = || "its directory is damaged";
     ensure!(u32_at(directory, 0)? == ENTRY, damaged());
@@ -102,7 +102,7 @@ fn entry(file: &ModelFile, directory: &[u8]) -> Result<(Entry, usize)> {
     ensure!(u32_at(&header, 0)? == LOCAL, "`{}` is not where the directory says", name.escape_debug());
     let start = local + LOCAL_BYTES + u64::from(u16_at(&header, 26)?) + u64::from(u16_at(&header, 28)?);
     let stop = start.checked_add(compressed).filter(|stop| *stop <= size).ok_or_else(outside)?;
-    Ok((Entry { name, place: start..stop }, end))
+    Ok((ArchiveEntry { name, place: start..stop }, end))
 }
 
 /// Sizes and offset of an entry: those that do not fit into 32 bits are in its extra field, in this order.
@@ -166,7 +166,7 @@ mod tests {
         archive.finish().unwrap().into_inner()
     }
 
-    fn read(bytes: &[u8]) -> Result<Vec<Entry>, String> {
+    fn read(bytes: &[u8]) -> Result<Vec<ArchiveEntry>, String> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(bytes).unwrap();
         entries(&ModelFile::open(file.path()).unwrap()).map_err(|error| format!("{error:#}"))
@@ -184,7 +184,7 @@ mod tests {
     fn entries_of_an_archive() {
         let bytes = archive();
         let start = bytes.windows(3).position(|window| window == b"xyz").unwrap() as u64;
-        assert_eq!(read(&bytes).unwrap(), [Entry { name: "model/data.pkl".into(), place: start..start + 3 }]);
+        assert_eq!(read(&bytes).unwrap(), [ArchiveEntry { name: "model/data.pkl".into(), place: start..start + 3 }]);
     }
 
     #[test]

@@ -89,7 +89,7 @@ fn ensure_of_one_run<'a>(first: &mut Option<(&'a Path, Identity)>, path: &'a Pat
 }
 
 /// The shards that a set of partials lacks.
-pub struct Missing {
+pub struct MissingShards {
     /// Their numbers, ascending.
     pub numbers: Vec<u32>,
     /// What is wrong with files that are there and no whole partials, so that their shards are missing.
@@ -99,7 +99,7 @@ pub struct Missing {
 /// Looks for the shards that partials of one stage of one run lack of all `of`; sums are not looked at.
 /// Fails if two are not of one run or stage or are the same shard, one is of another number of shards, or a file was never a
 /// partial.
-pub fn missing(paths: &[PathBuf], of: u32) -> Result<Missing> {
+pub fn missing(paths: &[PathBuf], of: u32) -> Result<MissingShards> {
     let (mut shards, mut first, mut damaged): (Option<Shards<'_>>, _, _) = (None, None, Vec::new());
     for path in paths {
         let header = match partial::read_header(path) {
@@ -134,7 +134,7 @@ pub fn missing(paths: &[PathBuf], of: u32) -> Result<Missing> {
         }
     }
     let numbers = shards.map_or_else(|| (1..=of).collect(), |shards| shards.missing());
-    Ok(Missing { numbers, damaged })
+    Ok(MissingShards { numbers, damaged })
 }
 
 /// The partials of one stage, and their sum.

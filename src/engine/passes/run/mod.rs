@@ -29,7 +29,7 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::sequences::counts::TokenCounts;
 use crate::sequences::derived::corrupted::{Corrupted, Corruption, Noise, PERIOD};
-use crate::sequences::derived::pairs::Pairs;
+use crate::sequences::derived::pairs::PairPacker;
 use crate::sequences::derived::repeats::Repeats;
 use crate::sequences::derived::sentence_pairs::SentencePairs;
 use crate::sequences::derived::shuffle::shuffled;
@@ -68,7 +68,7 @@ pub struct Runner<'a> {
 }
 
 /// A corpus that passes were run over.
-pub struct Outcome {
+pub struct RunOutcome {
     /// The corpus in numbers.
     pub tally: Tally,
     /// Its identity.
@@ -81,14 +81,14 @@ impl Runner<'_> {
     /// Runs each pass once, with all its observers. `opened` is the corpus for the first pass.
     /// Fails if the corpus cannot be read, is not the same each time, or a forward pass fails.
     /// Panics if there is no pass.
-    pub fn run(&self, opened: Corpus, passes: Vec<(Pass, Vec<Box<dyn Observer>>)>) -> Result<Outcome> {
+    pub fn run(&self, opened: Corpus, passes: Vec<(Pass, Vec<Box<dyn Observer>>)>) -> Result<RunOutcome> {
         let mut passes = passes.into_iter();
         let (pass, observers) = passes.next().expect("at least one pass");
         let variants = Variants::once(pass.gates());
         let (first, tally, corpus) = self.over_corpus(opened, self.everything(), pass, observers, &variants)?;
         let mut done = vec![first];
         done.extend(self.run_again(&corpus, passes)?);
-        Ok(Outcome { tally, corpus, passes: done })
+        Ok(RunOutcome { tally, corpus, passes: done })
     }
 
     /// Runs further passes over the corpus, whose identity the first pass found.
@@ -172,7 +172,7 @@ impl Runner<'_> {
     fn again(
         &self,
         corpus: &CorpusIdentity,
-        part: Part,
+        part: CorpusPart,
         pass: Pass,
         observers: Vec<Box<dyn Observer>>,
         variants: &Variants,
@@ -184,12 +184,12 @@ impl Runner<'_> {
     }
 
     /// All sentences of the shard.
-    fn everything(&self) -> Part {
-        Part { shard: self.shard, sample: Sample::ALL, odd_only: false, sequences: self.protocol.limit }
+    fn everything(&self) -> CorpusPart {
+        CorpusPart { shard: self.shard, sample: Sample::ALL, odd_only: false, sequences: self.protocol.limit }
     }
 
     /// The sentences of a shard that are in the sample.
-    fn sampled(&self, corpus: &CorpusIdentity, shard: Shard, pass: &Pass) -> Part {
+    fn sampled(&self, corpus: &CorpusIdentity, shard: Shard, pass: &Pass) -> CorpusPart {
         let sample = Sample::new(self.ablation().sample, corpus.repeats.read);
         let odd_only = pass.portion == Portion::OddSample;
         // A family has the number of its first sentence and mostly one sentence, so about half of the families are odd.
@@ -199,7 +199,7 @@ impl Runner<'_> {
             Sequences::Corrupted(phases) => self.phases(phases),
             _ => 1,
         };
-        Part { shard, sample, odd_only, sequences: Some(sentences as u64 * u64::from(variants)) }
+        CorpusPart { shard, sample, odd_only, sequences: Some(sentences as u64 * u64::from(variants)) }
     }
 
     /// How heads are removed.
@@ -219,7 +219,7 @@ impl Runner<'_> {
     fn over_corpus(
         &self,
         corpus: Corpus,
-        Part { shard, sample, odd_only, sequences }: Part,
+        CorpusPart { shard, sample, odd_only, sequences }: CorpusPart,
         pass: Pass,
         observers: Vec<Box<dyn Observer>>,
         variants: &Variants,
@@ -240,7 +240,7 @@ impl Runner<'_> {
             }
             Sequences::Pairs { max_tokens } => {
                 let max_tokens = max_tokens.min(model.architecture.config.positions());
-                let mut pairs = Pairs::new(sentences.by_ref(), max_tokens);
+                let mut pairs = PairPacker::new(sentences.by_ref(), max_tokens);
                 (sum(&mut pairs)?, pairs.dropped())
             }
             Sequences::Windows => (sum(&mut Windows::new(sentences.by_ref(), protocol.max_tokens))?, 0),
@@ -338,7 +338,7 @@ const NO_DERIVATIVES: &str = "derivatives are needed, but the encoder that has t
 
 /// The part of a corpus that is run: the sentences in all of these.
 #[derive(Clone, Copy)]
-struct Part {
+struct CorpusPart {
     shard: Shard,
     sample: Sample,
     /// Whether they are in blocks of odd number.

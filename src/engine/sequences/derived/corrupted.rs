@@ -6,7 +6,7 @@ use std::vec;
 use anyhow::Result;
 use sha2::{Digest, Sha256};
 
-use crate::corpus::Family;
+use crate::corpus::SentenceFamily;
 use crate::sequences::counts::Unigrams;
 use crate::sequences::sequence::{PredictedToken, Sequence, Shown};
 
@@ -70,7 +70,7 @@ impl Corruption {
     fn variants(&self, sentence: &Sequence) -> Vec<Sequence> {
         let mut variants: Vec<_> = (0..self.phases).filter_map(|phase| self.variant(sentence, phase)).collect();
         for variant in variants.iter_mut().skip(1) {
-            variant.family = Family { is_first: false, ..variant.family };
+            variant.family = SentenceFamily { is_first: false, ..variant.family };
         }
         variants
     }

@@ -24,18 +24,18 @@ pub enum FromToken {
 pub struct WordAttention {
     words: usize,
     weights: Vec<f64>,
-    runs: Vec<Run>,
+    runs: Vec<WordRun>,
 }
 
 /// Words that follow each other, as do their tokens: any number of words of one token each, or one word of several.
 #[derive(Clone, Debug)]
-struct Run {
+struct WordRun {
     words: Range<usize>,
     tokens: Range<usize>,
 }
 
 /// Cuts words into as few runs as there can be, into `runs`.
-fn cut_into_runs(spans: &[Range<usize>], runs: &mut Vec<Run>) {
+fn cut_into_runs(spans: &[Range<usize>], runs: &mut Vec<WordRun>) {
     runs.clear();
     for (word, span) in spans.iter().enumerate() {
         match runs.last_mut() {
@@ -43,7 +43,7 @@ fn cut_into_runs(spans: &[Range<usize>], runs: &mut Vec<Run>) {
                 run.words.end += 1;
                 run.tokens.end += 1;
             }
-            _ => runs.push(Run { words: word..word + 1, tokens: span.clone() }),
+            _ => runs.push(WordRun { words: word..word + 1, tokens: span.clone() }),
         }
     }
 }
@@ -87,8 +87,8 @@ impl WordAttention {
 
 /// Adds `share` times a token's attention to each word.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn add_folded(row: &mut [f64], runs: &[Run], weights: &[f32], share: f64) {
-    for Run { words, tokens } in runs {
+fn add_folded(row: &mut [f64], runs: &[WordRun], weights: &[f32], share: f64) {
+    for WordRun { words, tokens } in runs {
         let (cells, weights) = (&mut row[words.clone()], &weights[tokens.clone()]);
         if let [cell] = cells {
             *cell += weights.iter().map(|&weight| f64::from(weight)).sum::<f64>() * share;

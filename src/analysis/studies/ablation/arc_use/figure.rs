@@ -2,15 +2,15 @@
 
 use super::section::LabelUse;
 use crate::model::grid::head_name;
-use crate::study::show::figure::{Chart, Figure, Forest, Mark, Row};
+use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 
 pub(super) fn figures(labels: &[LabelUse]) -> Vec<Figure> {
-    let row = |LabelUse { layer, head, label, direction, test }: &LabelUse| Row {
+    let row = |LabelUse { layer, head, label, direction, test }: &LabelUse| ForestRow {
         name: format!("{} {label}", head_name(*layer, *head)),
         note: format!("{} {}", direction.name(), if test.used == Some(true) { "used" } else { "not shown" }),
         marks: vec![Mark::of(test.loss, test.ci95)],
     };
-    let tested: Vec<Row> = labels.iter().filter(|label| label.test.used.is_some()).map(row).collect();
+    let tested: Vec<ForestRow> = labels.iter().filter(|label| label.test.used.is_some()).map(row).collect();
     if tested.is_empty() {
         return Vec::new();
     }

@@ -14,7 +14,7 @@ use crate::system::parallel::in_parallel;
 
 /// One edge.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Measured {
+pub struct EdgeEstimate {
     /// The mean squared Hellinger distance of the target's rows with the source and without.
     pub shift: f64,
     /// Its 95 % interval.
@@ -30,7 +30,7 @@ pub struct Measured {
 }
 
 /// All edges, in their order; none where no sentence was seen.
-pub fn measured(sums: &DependenceSums, context: &EstimationContext) -> Vec<Measured> {
+pub fn measured(sums: &DependenceSums, context: &EstimationContext) -> Vec<EdgeEstimate> {
     let total = sums.blocks().total();
     if total.rows == 0 {
         return Vec::new();
@@ -45,7 +45,7 @@ pub fn measured(sums: &DependenceSums, context: &EstimationContext) -> Vec<Measu
 }
 
 /// The edges between two layers, of which the first is at this place of the list of all.
-fn between(sums: &DependenceSums, total: &Shifts, first: usize, resamples: &Resamples) -> Vec<Measured> {
+fn between(sums: &DependenceSums, total: &Shifts, first: usize, resamples: &Resamples) -> Vec<EdgeEstimate> {
     let heads = sums.grid().heads;
     let edges = || first..first + heads * heads;
     let shifts: Vec<f64> = edges().map(|edge| total.mean(edge)).collect();
@@ -68,7 +68,7 @@ fn between(sums: &DependenceSums, total: &Shifts, first: usize, resamples: &Resa
         let (excess_ci95, p) =
             excess.map_or((None, None), |excess| tested(excess, &left_out.collect::<Vec<_>>(), resamples));
         let shift_ci95 = (!resamples.is_empty()).then(|| resamples.sums(&shifted).over(&rows)).flatten();
-        Measured { shift: shifts[place], shift_ci95, excess, excess_ci95, p, q: None }
+        EdgeEstimate { shift: shifts[place], shift_ci95, excess, excess_ci95, p, q: None }
     };
     excesses(&shifts, heads).into_iter().enumerate().map(measure).collect()
 }

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::edges::Edges;
-use super::measure::{Measured, measured};
+use super::measure::{EdgeEstimate, measured};
 use super::strongest::{Edge, HeadEdges, chains};
 use super::sums::DependenceSums;
 use crate::model::grid::{HeadGrid, HeadPlace};
@@ -108,7 +108,7 @@ impl Dependence {
         for between in edges.layers().filter(|_| !found.is_empty()) {
             let found = &found[edges.between(between)];
             layers.push(LayerPair::new(between, found, context.grid.heads));
-            let edge = |(place, measured): (usize, &Measured)| Edge::new(edges.ends(between, place), measured);
+            let edge = |(place, measured): (usize, &EdgeEstimate)| Edge::new(edges.ends(between, place), measured);
             ranked.extend(found.iter().enumerate().filter_map(edge));
         }
         ranked.sort_by(|a: &Edge, b| b.surely().total_cmp(&a.surely()));
@@ -210,7 +210,7 @@ impl LayerPair {
         })
     }
 
-    fn new((source, target): (usize, usize), found: &[Measured], heads: usize) -> Self {
+    fn new((source, target): (usize, usize), found: &[EdgeEstimate], heads: usize) -> Self {
         Self {
             source,
             target,
@@ -229,7 +229,7 @@ impl LayerPair {
 }
 
 /// One thing of each edge between two layers, `[sources, targets]`.
-fn rows<T>(found: &[Measured], heads: usize, of: fn(&Measured) -> T) -> Vec<Vec<T>> {
+fn rows<T>(found: &[EdgeEstimate], heads: usize, of: fn(&EdgeEstimate) -> T) -> Vec<Vec<T>> {
     found.chunks_exact(heads).map(|row| row.iter().map(of).collect()).collect()
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::measure::Measured;
+use super::measure::EdgeEstimate;
 use crate::model::grid::HeadPlace;
 use crate::stats::bootstrap::Interval;
 
@@ -57,8 +57,8 @@ impl Edge {
     }
 
     /// An edge that was measured; `None` where nothing shifts.
-    pub fn new([source, target]: [HeadPlace; 2], measured: &Measured) -> Option<Self> {
-        let Measured { shift, shift_ci95, excess, excess_ci95, p, q } = *measured;
+    pub fn new([source, target]: [HeadPlace; 2], measured: &EdgeEstimate) -> Option<Self> {
+        let EdgeEstimate { shift, shift_ci95, excess, excess_ci95, p, q } = *measured;
         Some(Self { source, target, shift, shift_ci95, excess: excess?, excess_ci95, p, q, above: false })
     }
 }

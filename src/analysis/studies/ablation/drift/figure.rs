@@ -2,7 +2,7 @@
 
 use super::section::{DriftReport, HeadDrift, MovedBy};
 use crate::model::grid::head_name;
-use crate::study::show::figure::{Chart, Figure, Forest, Mark, Row};
+use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::system::counted::counted;
 
 pub(super) fn figures(drift: &DriftReport) -> Vec<Figure> {
@@ -11,7 +11,7 @@ pub(super) fn figures(drift: &DriftReport) -> Vec<Figure> {
     let row = |HeadDrift { layer, head, moved }: &HeadDrift| {
         let MovedBy { output_drift, output_ci95, pooled_drift, pooled_ci95 } = *moved;
         let marks = vec![Mark::of(output_drift, output_ci95), Mark::of(pooled_drift, pooled_ci95)];
-        Row { name: head_name(*layer, *head), note: String::new(), marks }
+        ForestRow { name: head_name(*layer, *head), note: String::new(), marks }
     };
     let chart = Chart::Forest(Forest {
         scale: "1 - cosine of the output with and without the head".to_owned(),

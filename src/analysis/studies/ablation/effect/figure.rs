@@ -2,7 +2,7 @@
 
 use super::section::{Effects, HeadEffect};
 use crate::model::grid::head_name;
-use crate::study::show::figure::{Chart, Figure, Forest, Mark, Row};
+use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::system::counted::{counted, plural};
 
 /// Heads that are shown from either end.
@@ -18,7 +18,7 @@ pub(super) fn figures(effects: &Effects) -> Vec<Figure> {
     order.sort_by(|a, b| b.0.total_cmp(&a.0));
     let (count, last) = (order.len(), order.len().saturating_sub(SHOWN).max(SHOWN));
     let shown = order.iter().enumerate().filter(|(rank, _)| *rank < SHOWN || *rank >= last);
-    let row = |head: &HeadEffect| Row {
+    let row = |head: &HeadEffect| ForestRow {
         name: head_name(head.layer, head.head),
         note: head.verdict.map_or_else(String::new, |verdict| verdict.name().to_owned()),
         marks: vec![Mark::of(head.effect, head.ci95)],

@@ -1,6 +1,6 @@
 //! The metrics of removed heads: one table.
 
-use super::sums::{ByGroup, Group, Losses};
+use super::sums::{ByGroup, Losses, TokenGroup};
 use crate::corpus::Upos;
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
@@ -11,7 +11,7 @@ pub fn values(losses: &ByGroup, head: Option<usize>) -> Vec<Fraction> {
 }
 
 /// The loss without a head less that with it, per masked token of a group; nothing for chance.
-pub fn effect(losses: &ByGroup, head: Option<usize>, group: &Group) -> Fraction {
+pub fn effect(losses: &ByGroup, head: Option<usize>, group: &TokenGroup) -> Fraction {
     let Some(Losses { tokens, sentences, whole, without, .. }) = losses.get(group) else { return Fraction::NONE };
     let more = head.map_or(0.0, |head| without[head].value() - whole.value());
     Fraction::new(more, *tokens as f64).resting_on(*tokens, *sentences)
@@ -39,7 +39,7 @@ pub const METRICS: &[EffectMetric] = &[
                 may matter of which no head does. It depends on what stands for the head.",
         },
         keys: Keys::Single,
-        value: |losses, head, _| effect(losses, head, &Group::All),
+        value: |losses, head, _| effect(losses, head, &TokenGroup::All),
         chance: None,
     },
     Metric {
@@ -52,7 +52,7 @@ pub const METRICS: &[EffectMetric] = &[
             caveats: "Null where the corpus has no word classes.",
         },
         keys: BY_CLASS,
-        value: |losses, head, cell| effect(losses, head, &Group::Class(Upos::ALL[cell])),
+        value: |losses, head, cell| effect(losses, head, &TokenGroup::Class(Upos::ALL[cell])),
         chance: None,
     },
 ];

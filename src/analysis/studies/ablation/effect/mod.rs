@@ -23,7 +23,7 @@ use crate::study::upstream::{Ranking, UpstreamResults};
 use crate::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
 use metrics::{METRICS, effect, values};
 use section::{EffectSection, Effects};
-use sums::{EffectSums, Group};
+use sums::{EffectSums, TokenGroup};
 
 /// What the model loses without each head.
 pub struct Effect;
@@ -66,8 +66,8 @@ impl Study for Effect {
         let of_chance = |number: Option<usize>| values(blocks.at(number), None);
         let by_block = ByBlock::new(
             context.grid.count(),
-            |head, block| effect(blocks.at(Some(block)), Some(head), &Group::All).numerator(),
-            |block| effect(blocks.at(Some(block)), None, &Group::All).denominator(),
+            |head, block| effect(blocks.at(Some(block)), Some(head), &TokenGroup::All).numerator(),
+            |block| effect(blocks.at(Some(block)), None, &TokenGroup::All).denominator(),
         );
         let mut estimates = Estimates::new(&columns(self), context, of_head, of_chance);
         if sums.measures_all() {
@@ -80,7 +80,7 @@ impl Study for Effect {
     fn found(&self, observed: &[Observed<'_>], judged: &Judged<'_>) -> UpstreamResults {
         let sums: &EffectSums = observer::sums(observed[0].sums);
         let even = &sums.blocks().folds()[0];
-        let of_head = |head| effect(even, Some(head), &Group::All).value();
+        let of_head = |head| effect(even, Some(head), &TokenGroup::All).value();
         let scores: Option<Vec<f64>> =
             (0..sums.heads()).map(|head| of_head(head).filter(|_| sums.measures(head))).collect();
         let rankings = scores.map(|scores| Ranking::rising("effect", &scores)).into_iter().collect();

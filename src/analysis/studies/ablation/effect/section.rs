@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::metrics::effect;
-use super::sums::{ByGroup, EffectSums, Group};
+use super::sums::{ByGroup, EffectSums, TokenGroup};
 use crate::model::grid::{HeadGrid, HeadPlace, head_name};
 use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement};
@@ -134,7 +134,7 @@ impl Effects {
     /// What these sums come to; `estimates` are the metrics of the same.
     pub fn new(sums: &EffectSums, sentences_left_out: u64, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = sums.blocks().total();
-        let all = total.get(&Group::All);
+        let all = total.get(&TokenGroup::All);
         let mean = |sum: f64| all.map(|all| sum / all.tokens as f64);
         let (loss, bare) = (all.and_then(|all| mean(all.whole.value())), all.and_then(|all| mean(all.bare.value())));
         let known = estimates.denominators.get("loss_effect", None).copied().unwrap_or_default();
@@ -292,8 +292,8 @@ impl Verdict {
 /// The effects on the words of each relation.
 fn relations(total: &ByGroup, sums: &EffectSums, context: &EstimationContext) -> Vec<RelationEffects> {
     let named = total.iter().filter_map(|(group, losses)| match group {
-        Group::Relation(relation) => Some((group, relation, losses)),
-        Group::All | Group::Class(_) => None,
+        TokenGroup::Relation(relation) => Some((group, relation, losses)),
+        TokenGroup::All | TokenGroup::Class(_) => None,
     });
     in_parallel(context.threads, named, |(group, relation, losses)| {
         let of_blocks = |head: usize, part: fn(&Fraction) -> f64| {

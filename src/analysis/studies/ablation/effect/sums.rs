@@ -21,7 +21,7 @@ use crate::stats::surprisal::surprisal;
 /// Masked tokens that losses are summed over.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
-pub enum Group {
+pub enum TokenGroup {
     /// All of them.
     All,
     /// Those of words of a class.
@@ -33,18 +33,18 @@ pub enum Group {
 /// Before the tag of a class, and before the name of a relation, in a partial.
 const PREFIXES: [&str; 2] = ["upos:", "relation:"];
 
-impl From<Group> for String {
-    fn from(group: Group) -> Self {
+impl From<TokenGroup> for String {
+    fn from(group: TokenGroup) -> Self {
         let [class, relation] = PREFIXES;
         match group {
-            Group::All => "all".to_owned(),
-            Group::Class(upos) => format!("{class}{}", upos.tag()),
-            Group::Relation(name) => format!("{relation}{name}"),
+            TokenGroup::All => "all".to_owned(),
+            TokenGroup::Class(upos) => format!("{class}{}", upos.tag()),
+            TokenGroup::Relation(name) => format!("{relation}{name}"),
         }
     }
 }
 
-impl TryFrom<String> for Group {
+impl TryFrom<String> for TokenGroup {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -81,7 +81,7 @@ impl Losses {
 merge_fields!(Losses { tokens, sentences, whole, bare, without });
 
 /// The losses of a block, or of all of them.
-pub type ByGroup = BTreeMap<Group, Losses>;
+pub type ByGroup = BTreeMap<TokenGroup, Losses>;
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -139,11 +139,11 @@ pub struct EffectState {
 struct Scored {
     position: usize,
     truth: u32,
-    groups: Vec<Group>,
+    groups: Vec<TokenGroup>,
 }
 
 /// The groups of a word.
-fn groups(sequence: &Sequence, word: usize) -> Vec<Group> {
+fn groups(sequence: &Sequence, word: usize) -> Vec<TokenGroup> {
     let class = sequence.annotations.get(word).and_then(|annotation| annotation.upos);
     let arc = sequence.tree.as_ref().and_then(|tree| tree.get(word)).filter(|arc| match arc.head {
         // Words whose distance is a multiple of the period are always masked together: what the head does for the
@@ -152,8 +152,8 @@ fn groups(sequence: &Sequence, word: usize) -> Vec<Group> {
         TreeHead::Root => true,
         TreeHead::Unknown => false,
     });
-    let relation = arc.map(|arc| Group::Relation(relation::base(&arc.relation).to_owned()));
-    [Some(Group::All), class.map(Group::Class), relation].into_iter().flatten().collect()
+    let relation = arc.map(|arc| TokenGroup::Relation(relation::base(&arc.relation).to_owned()));
+    [Some(TokenGroup::All), class.map(TokenGroup::Class), relation].into_iter().flatten().collect()
 }
 
 impl Sums for EffectSums {

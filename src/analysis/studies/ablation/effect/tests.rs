@@ -1,5 +1,5 @@
 use super::section::{Effects, Verdict, Verdicts};
-use super::sums::{Group, Losses};
+use super::sums::{Losses, TokenGroup};
 use super::*;
 use crate::corpus::{Annotation, Upos};
 use crate::model::grid::HeadGrid;
@@ -72,16 +72,16 @@ fn losses_are_summed_by_group_and_turn() {
     let variants = [[1.0, 2.0], [1.5, 2.25], [0.5, 2.0], [3.0; 2]];
     show(&mut sums, 5, &variants);
     let total = sums.blocks().total();
-    let of = |group: &Group| {
+    let of = |group: &TokenGroup| {
         let Losses { tokens, sentences, whole, bare, without } = &total[group];
         let sums = [*whole, *bare, without[0], without[1]].map(|sum| (sum.value() * 1e4).round() / 1e4);
         (*tokens, *sentences, sums)
     };
-    assert_eq!(of(&Group::All), (2, 1, [3.0, 6.0, 3.75, 2.5]));
-    assert_eq!(of(&Group::Class(Upos::Noun)), (1, 1, [1.0, 3.0, 1.5, 0.5]));
-    assert_eq!(of(&Group::Class(Upos::Verb)), (1, 1, [2.0, 3.0, 2.25, 2.0]));
+    assert_eq!(of(&TokenGroup::All), (2, 1, [3.0, 6.0, 3.75, 2.5]));
+    assert_eq!(of(&TokenGroup::Class(Upos::Noun)), (1, 1, [1.0, 3.0, 1.5, 0.5]));
+    assert_eq!(of(&TokenGroup::Class(Upos::Verb)), (1, 1, [2.0, 3.0, 2.25, 2.0]));
     // By its base name, and without the word that is always masked together with its head.
-    assert_eq!(of(&Group::Relation("obl".to_owned())), (1, 1, [1.0, 3.0, 1.5, 0.5]));
+    assert_eq!(of(&TokenGroup::Relation("obl".to_owned())), (1, 1, [1.0, 3.0, 1.5, 0.5]));
     assert_eq!(total.len(), 4);
 
     let (estimates, found) = measured(sums, GRID);

@@ -2,7 +2,7 @@ use super::drawn::{Drawn, MOST_WORDS};
 use super::report::{Examples, HeadExamples};
 use super::section::ExamplesSection;
 use super::sums::{ExampleSums, Rank};
-use crate::corpus::Family;
+use crate::corpus::SentenceFamily;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::observer::{Event, Folder, Sums};
@@ -82,7 +82,7 @@ fn of_equal_sentences_the_one_with_more_queries_counts_and_then_the_first() {
     let mut alone = sums_of_one();
     assert_eq!(chosen(&alone), [(Rank::Best, 9)], "one sentence is not shown three times");
     // DuplicateArcs ones of a family, and sentences too long or too short to draw, are not taken.
-    let again = Sequence { family: Family { number: 9, is_first: false }, ..named(10, 5) };
+    let again = Sequence { family: SentenceFamily { number: 9, is_first: false }, ..named(10, 5) };
     for sequence in [again, named(11, MOST_WORDS + 1), named(12, 4)] {
         assert!(alone.begin(&sequence).is_none());
     }

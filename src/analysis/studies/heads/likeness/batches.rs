@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use multiversion::multiversion;
 
-use super::pairs::Pairs;
+use super::pairs::HeadPairs;
 use crate::linalg::lanes::dot;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 
@@ -143,7 +143,7 @@ impl Outputs {
     }
 
     fn compare(&self, heads: usize) -> Batches {
-        let covariances = vec![0.0; Pairs(heads).count_with_self()];
+        let covariances = vec![0.0; HeadPairs(heads).count_with_self()];
         let mut sums = Batches { block: self.block, covariances, ..Batches::default() };
         let mut gram = vec![0.0_f32; heads * heads];
         for (batch, centred) in self.deal.batches().zip(&self.centred) {

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use kodama::{Method, Step, linkage};
 
-use super::pairs::Pairs;
+use super::pairs::HeadPairs;
 use crate::stats::bootstrap::{PerBlock, Resamples};
 use crate::study::show::figure::Join;
 use crate::system::parallel::in_parallel;
@@ -17,7 +17,7 @@ pub const DRAWS: usize = 200;
 
 /// Heads that attend alike.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Group {
+pub struct HeadCluster {
     /// Their places, ascending.
     pub places: Vec<usize>,
     /// The share of the draws in which all of them are in one cluster; `None` where nothing was drawn.
@@ -36,7 +36,7 @@ pub fn median(distances: &[f64]) -> Option<f64> {
 /// All heads joined by average linkage, the closest first.
 pub fn joins(distances: &[f64], heads: usize) -> Vec<Join> {
     // The crate has the pairs row by row.
-    let rows = (0..heads).flat_map(|row| (row + 1..heads).map(move |column| Pairs::index(row, column)));
+    let rows = (0..heads).flat_map(|row| (row + 1..heads).map(move |column| HeadPairs::index(row, column)));
     let mut condensed: Vec<f64> = rows.map(|place| distances[place]).collect();
     let joined = linkage(&mut condensed, heads, Method::Average);
     let join = |step: &Step<f64>| Join { of: [step.cluster1, step.cluster2], height: step.dissimilarity };
@@ -76,7 +76,7 @@ pub fn drawn(
     distances: &[f64],
     heads: usize,
     (resamples, threads): (&Resamples, NonZeroUsize),
-) -> Vec<Group> {
+) -> Vec<HeadCluster> {
     let groups = groups(distances, heads);
     let draws = if resamples.is_empty() || groups.is_empty() { 0 } else { DRAWS };
     let found = in_parallel(threads, 0..draws, |draw| {
@@ -89,7 +89,7 @@ pub fn drawn(
     });
     let group = |(number, places): (usize, Vec<usize>)| {
         let together = found.iter().filter(|together| together[number]).count();
-        Group { places, together: (draws > 0).then(|| together as f64 / draws as f64) }
+        HeadCluster { places, together: (draws > 0).then(|| together as f64 / draws as f64) }
     };
     groups.into_iter().enumerate().map(group).collect()
 }
@@ -107,7 +107,7 @@ mod tests {
     fn clusters_by_hand() {
         // Heads on a line at 0, 1, 10, 12, 30: of ten distances the median is 11.5, so what is joined is at most 5.75 apart.
         let at = [0.0, 1.0, 10.0, 12.0, 30.0_f64];
-        let distances: Vec<f64> = Pairs(5).all().map(|[a, b]| (at[a] - at[b]).abs()).collect();
+        let distances: Vec<f64> = HeadPairs(5).all().map(|[a, b]| (at[a] - at[b]).abs()).collect();
         assert_eq!(median(&distances), Some(11.5));
         assert_eq!(assignment(&distances, 5), [0, 0, 2, 2, 4]);
         assert_eq!(groups(&distances, 5), [vec![0, 1], vec![2, 3]]);

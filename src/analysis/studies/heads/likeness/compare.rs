@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::pairs::Pairs;
+use super::pairs::HeadPairs;
 
 /// The ways in which heads are dealt out to groups anew: with the real one ten thousand.
 const PERMUTATIONS: usize = 9999;
@@ -38,11 +38,11 @@ pub enum HeadSimilarity {
     High,
 }
 
-/// Holds pairs of heads of one group against the others; `values` are in the order of [`Pairs`], heads without a group have
+/// Holds pairs of heads of one group against the others; `values` are in the order of [`HeadPairs`], heads without a group have
 /// none in common. `None` where there are no pairs of the one or of the other kind, or a pair has no value.
 pub fn compare(values: &[Option<f64>], groups: &[Option<usize>], alike: HeadSimilarity) -> Option<Comparison> {
     let values: Vec<f64> = values.iter().copied().collect::<Option<_>>()?;
-    let pairs = Pairs(groups.len());
+    let pairs = HeadPairs(groups.len());
     let is_same = |groups: &[Option<usize>], [a, b]: [usize; 2]| groups[a].is_some() && groups[a] == groups[b];
     let same: Vec<[usize; 2]> = pairs.all().filter(|&pair| is_same(groups, pair)).collect();
     let (count, others) = (same.len(), values.len() - same.len());
@@ -50,7 +50,7 @@ pub fn compare(values: &[Option<f64>], groups: &[Option<usize>], alike: HeadSimi
         return None;
     }
     // Dealing out heads to groups is dealing out the places of groups to heads.
-    let sum = |heads: &[usize]| same.iter().map(|&[a, b]| values[Pairs::index(heads[a], heads[b])]).sum::<f64>();
+    let sum = |heads: &[usize]| same.iter().map(|&[a, b]| values[HeadPairs::index(heads[a], heads[b])]).sum::<f64>();
     let mut heads: Vec<usize> = (0..groups.len()).collect();
     let (found, total) = (sum(&heads), values.iter().sum::<f64>());
     // What only the order of addition makes less alike is as much alike.
@@ -75,7 +75,7 @@ mod tests {
     fn groups_that_are_alike_are_told() {
         let groups: Vec<Option<usize>> = (0..12).map(|head| Some(head / 4)).collect();
         let near = |[a, b]: [usize; 2]| Some(if a / 4 == b / 4 { 0.1 } else { 0.5 + 0.001 * (a + b) as f64 });
-        let values: Vec<_> = Pairs(12).all().map(near).collect();
+        let values: Vec<_> = HeadPairs(12).all().map(near).collect();
         let found = compare(&values, &groups, HeadSimilarity::Low).unwrap();
         assert_eq!((found.pairs, found.p), (18, 1e-4));
         assert!((found.same - 0.1).abs() < 1e-12 && found.others > 0.5);

@@ -1,13 +1,13 @@
 //! From sums to distances, likeness of outputs, clusters and comparisons, with intervals over blocks of sentences.
 
-use super::clusters::{Group, distance, drawn, median};
-use super::pairs::Pairs;
+use super::clusters::{HeadCluster, distance, drawn, median};
+use super::pairs::HeadPairs;
 use super::sums::{HeadSimilarity, LikenessSums};
 use crate::stats::bootstrap::{Interval, PerBlock};
 use crate::study::metrics::estimates::EstimationContext;
 
-/// All pairs of heads, in the order of [`Pairs`].
-pub struct Measured {
+/// All pairs of heads, in the order of [`HeadPairs`].
+pub struct MeasuredPairs {
     /// The Hellinger distance of their attention; none without a token of text.
     pub distances: Vec<f64>,
     /// The debiased linear CKA of what they write; `None` where one of the two has no variance, or there is no batch.
@@ -15,15 +15,15 @@ pub struct Measured {
     /// The median distance.
     pub median: Option<f64>,
     /// The clusters of heads that attend alike.
-    pub groups: Vec<Group>,
+    pub groups: Vec<HeadCluster>,
 }
 
 /// Pairs with their blocks.
-pub struct ByBlock<'a> {
+pub struct PairsByBlock<'a> {
     sums: &'a LikenessSums,
 }
 
-impl<'a> ByBlock<'a> {
+impl<'a> PairsByBlock<'a> {
     /// The blocks of these sums.
     pub fn new(sums: &'a LikenessSums) -> Self {
         Self { sums }
@@ -42,13 +42,13 @@ impl<'a> ByBlock<'a> {
     }
 
     fn covariances(&self, a: usize, b: usize) -> PerBlock {
-        let place = Pairs::index_with_self(a, b);
+        let place = HeadPairs::index_with_self(a, b);
         self.of(|block| block.covariances.get(place).map_or(0.0, |sum| sum.value()))
     }
 
     /// The 95 % interval of the distance of two heads.
     pub fn distance_ci95(&self, [a, b]: [usize; 2], context: &EstimationContext) -> Option<Interval> {
-        let squares = context.resamples.sums(&self.squares(Pairs::index(a, b)));
+        let squares = context.resamples.sums(&self.squares(HeadPairs::index(a, b)));
         let rows = context.resamples.sums(&self.rows());
         let enough = rows.blocks() > 1;
         let drawn = |draw: usize| (rows.at(draw) > 0.0).then(|| distance(squares.at(draw), rows.at(draw)));
@@ -70,19 +70,19 @@ fn cka(covariance: f64, a: f64, b: f64) -> Option<f64> {
     (a > 0.0 && b > 0.0).then(|| covariance / (a * b).sqrt())
 }
 
-impl Measured {
+impl MeasuredPairs {
     /// What these sums come to.
     pub fn new(sums: &LikenessSums, context: &EstimationContext) -> Self {
         let (total, heads) = (sums.blocks().total(), sums.grid().count());
-        let pairs = Pairs(heads);
+        let pairs = HeadPairs(heads);
         if total.rows == 0 {
             return Self { distances: Vec::new(), cka: Vec::new(), median: None, groups: Vec::new() };
         }
         let distances: Vec<f64> =
             total.distances.iter().map(|square| distance(square.value(), total.rows as f64)).collect();
-        let covariance = |a, b| total.covariances.get(Pairs::index_with_self(a, b)).map_or(0.0, |sum| sum.value());
+        let covariance = |a, b| total.covariances.get(HeadPairs::index_with_self(a, b)).map_or(0.0, |sum| sum.value());
         let cka = pairs.all().map(|[a, b]| cka(covariance(a, b), covariance(a, a), covariance(b, b))).collect();
-        let by_block = ByBlock::new(sums);
+        let by_block = PairsByBlock::new(sums);
         let squares: Vec<PerBlock> = (0..pairs.count()).map(|pair| by_block.squares(pair)).collect();
         let groups = drawn((&squares, &by_block.rows()), &distances, heads, (&context.resamples, context.threads));
         Self { median: median(&distances), distances, cka, groups }

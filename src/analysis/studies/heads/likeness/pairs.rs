@@ -2,9 +2,9 @@
 
 /// The pairs of so many heads, in the order of all lists of them: by the later head, then by the earlier.
 #[derive(Clone, Copy, Debug)]
-pub struct Pairs(pub usize);
+pub struct HeadPairs(pub usize);
 
-impl Pairs {
+impl HeadPairs {
     /// The number of pairs of two different heads.
     pub fn count(self) -> usize {
         self.0 * self.0.saturating_sub(1) / 2
@@ -39,11 +39,11 @@ mod tests {
 
     #[test]
     fn every_pair_has_a_place() {
-        let pairs = Pairs(5);
-        let places: Vec<usize> = pairs.all().map(|[a, b]| Pairs::index(b, a)).collect();
+        let pairs = HeadPairs(5);
+        let places: Vec<usize> = pairs.all().map(|[a, b]| HeadPairs::index(b, a)).collect();
         assert_eq!(places, (0..pairs.count()).collect::<Vec<_>>());
         let with_self = (0..5).flat_map(|later| (0..=later).map(move |earlier| (earlier, later)));
-        let places: Vec<usize> = with_self.map(|(a, b)| Pairs::index_with_self(a, b)).collect();
+        let places: Vec<usize> = with_self.map(|(a, b)| HeadPairs::index_with_self(a, b)).collect();
         assert_eq!(places, (0..pairs.count_with_self()).collect::<Vec<_>>());
     }
 }

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::compare::{Comparison, HeadSimilarity, compare};
-use super::measure::{ByBlock, Measured};
-use super::pairs::Pairs;
+use super::measure::{MeasuredPairs, PairsByBlock};
+use super::pairs::HeadPairs;
 use super::show::map::Map;
 use super::sums::LikenessSums;
 use super::weights::Weighed;
@@ -149,7 +149,7 @@ pub struct LayerDisagreement {
 
 /// The rows of a triangle of pairs.
 fn triangle<T: Clone>(values: &[T], heads: usize) -> Vec<Vec<T>> {
-    let row = |head: usize| values.get(Pairs::index(0, head)..).and_then(|from| from.get(..head));
+    let row = |head: usize| values.get(HeadPairs::index(0, head)..).and_then(|from| from.get(..head));
     if values.is_empty() { Vec::new() } else { (0..heads).map(|head| row(head).unwrap_or_default().to_vec()).collect() }
 }
 
@@ -166,10 +166,10 @@ impl Likeness {
     pub fn new(sums: &LikenessSums, context: &EstimationContext) -> Self {
         let (total, grid) = (sums.blocks().total(), sums.grid());
         let heads = grid.count();
-        let pairs = Pairs(heads);
-        let Measured { distances, cka, median, groups } = Measured::new(sums, context);
-        let by_block = ByBlock::new(sums);
-        let index = |[a, b]: [usize; 2]| Pairs::index(a, b);
+        let pairs = HeadPairs(heads);
+        let MeasuredPairs { distances, cka, median, groups } = MeasuredPairs::new(sums, context);
+        let by_block = PairsByBlock::new(sums);
+        let index = |[a, b]: [usize; 2]| HeadPairs::index(a, b);
         let places = |pair: [usize; 2]| pair.map(|place| grid.place(place));
         let mut ranked: Vec<[usize; 2]> = if distances.is_empty() { Vec::new() } else { pairs.all().collect() };
         ranked.sort_by(|&a, &b| distances[index(a)].total_cmp(&distances[index(b)]));
@@ -183,7 +183,7 @@ impl Likeness {
         let clusters = groups.into_iter().map(|group| {
             let within = || {
                 let places = &group.places;
-                Pairs(places.len()).all().map(|[a, b]| Pairs::index(places[a], places[b]))
+                HeadPairs(places.len()).all().map(|[a, b]| HeadPairs::index(places[a], places[b]))
             };
             Cluster {
                 heads: group.places.iter().map(|&place| grid.place(place)).collect(),

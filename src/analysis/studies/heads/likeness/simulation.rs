@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 
 use super::batches::Outputs;
-use super::measure::ByBlock;
+use super::measure::PairsByBlock;
 use super::sums::LikenessSums;
 use crate::model::grid::HeadGrid;
 use crate::stats::bootstrap::{Interval, Resamples};
@@ -67,7 +67,7 @@ fn intervals_cover_what_is_true() {
     let (mut distances, mut likeness) = (0, 0);
     for _ in 0..CORPORA {
         let sums = corpus(&mut random);
-        let by_block = ByBlock::new(&sums);
+        let by_block = PairsByBlock::new(&sums);
         let has = |interval: Option<Interval>, truth: f64| {
             interval.is_some_and(|interval| interval.low() <= truth && truth <= interval.high())
         };

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::batches::{Batches, Outputs};
 use super::disagreement::{Disagreement, LayerSums};
-use super::pairs::Pairs;
+use super::pairs::HeadPairs;
 use super::weights::Weighed;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::visitor::Needs;
@@ -82,7 +82,7 @@ impl LikenessSums {
     pub(super) fn add_distances(&mut self, block: usize, rows: usize, squares: &[f64]) {
         let sums = &mut self.blocks[block];
         sums.rows += rows as u64;
-        sums.distances.resize(Pairs(self.grid.count()).count(), Component::default());
+        sums.distances.resize(HeadPairs(self.grid.count()).count(), Component::default());
         sums.disagreement.resize(self.grid.layers, Disagreement::default());
         add_each(&mut sums.distances, squares);
     }
@@ -128,7 +128,7 @@ fn distances(roots: &[f32], heads: usize) -> Vec<f64> {
         sums.iter_mut().zip(&part).for_each(|(sum, &part)| *sum += f64::from(part));
     }
     let own = |head: usize| sums[head * heads + head];
-    Pairs(heads).all().map(|[a, b]| f64::midpoint(own(a), own(b)) - sums[b * heads + a]).collect()
+    HeadPairs(heads).all().map(|[a, b]| f64::midpoint(own(a), own(b)) - sums[b * heads + a]).collect()
 }
 
 impl Sums for LikenessSums {
@@ -198,7 +198,7 @@ impl Sums for LikenessSums {
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
-        let pairs = Pairs(grid.count());
+        let pairs = HeadPairs(grid.count());
         let has = |there: bool, length: usize, expected: usize| length == if there { expected } else { 0 };
         let fits = |block: &HeadSimilarity| {
             has(block.rows > 0, block.distances.len(), pairs.count())

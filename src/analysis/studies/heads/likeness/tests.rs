@@ -5,7 +5,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 
 use super::*;
-use crate::corpus::Family;
+use crate::corpus::SentenceFamily;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadView, Output, Values};
@@ -215,7 +215,7 @@ fn a_repeated_sentence_is_in_no_batch() {
     let sentences = (0..8).map(|index| {
         let mut sentence = sentence(index, 2, "dep");
         if index >= 4 {
-            sentence.family = Family { number: 0, is_first: false };
+            sentence.family = SentenceFamily { number: 0, is_first: false };
         }
         let n = sentence.ids.len();
         let looks = [0.2, 0.4, 0.6, 0.8].map(|first| looking(n, first, normal(&mut random, n)));

@@ -1,6 +1,6 @@
 //! Trained classifiers at work: scores of words, and the class of the largest.
 
-use super::discriminant::Linear;
+use super::discriminant::LinearClassifier;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply, multiply_add};
 
 /// Classifiers of several tasks on the same features.
@@ -18,7 +18,7 @@ pub struct Stack {
 impl Stack {
     /// Of the tasks, the classes of the columns of each, and its classifier.
     #[expect(clippy::cast_possible_truncation, reason = "scores are of float32 features")]
-    pub fn new(features: usize, parts: Vec<(usize, Vec<usize>, Linear)>) -> Self {
+    pub fn new(features: usize, parts: Vec<(usize, Vec<usize>, LinearClassifier)>) -> Self {
         let columns: usize = parts.iter().map(|(_, classes, _)| classes.len()).sum();
         let mut stack = Self { features, weights: Vec::with_capacity(features * columns), ..Self::default() };
         for feature in 0..features {

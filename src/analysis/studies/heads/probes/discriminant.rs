@@ -51,7 +51,7 @@ impl Counts {
 
 /// A linear classifier: the score of a class is `x · weights + bias`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Linear {
+pub struct LinearClassifier {
     /// `[features, classes]`, of the features as they are.
     pub weights: Vec<f64>,
     /// `[classes]`
@@ -102,7 +102,7 @@ impl Block {
     }
 
     /// The discriminant of this block alone.
-    pub fn alone(self, counts: &Counts) -> Option<Linear> {
+    pub fn alone(self, counts: &Counts) -> Option<LinearClassifier> {
         Some(Anchor::new(self, counts)?.alone(counts))
     }
 
@@ -149,13 +149,13 @@ impl Anchor {
     }
 
     /// The discriminant of the block alone: `x Σ⁻¹ μ - μ Σ⁻¹ μ / 2 + ln prior`, all from the mean of all words on.
-    pub fn alone(&self, counts: &Counts) -> Linear {
+    pub fn alone(&self, counts: &Counts) -> LinearClassifier {
         let classes = counts.classes.len();
         let mut weights = self.half.clone();
         self.factor.solve_upper(&mut weights, classes);
         let weights = self.block.unscaled(weights);
         let offsets = self.block.offset(&weights, classes);
-        Linear { weights, bias: bias(counts, &squares(&self.half, classes), &[offsets]) }
+        LinearClassifier { weights, bias: bias(counts, &squares(&self.half, classes), &[offsets]) }
     }
 
     /// What stands beside other blocks: `U⁻ᵀ` of their covariance within classes, `[size, columns]`, of the products of this
@@ -190,7 +190,12 @@ impl Anchor {
     /// The discriminant of this block and another together: the weights of this one's features, and the classifier of the
     /// other's, whose bias is that of both. `beside` are the columns of the other one of what [`Anchor::beside`] gives,
     /// `[size, other.size]` with `stride`. Of numbers that are none it knows the classes' shares alone.
-    pub fn with(&self, other: &Block, (beside, stride): (&[f64], usize), counts: &Counts) -> (Vec<f64>, Linear) {
+    pub fn with(
+        &self,
+        other: &Block,
+        (beside, stride): (&[f64], usize),
+        counts: &Counts,
+    ) -> (Vec<f64>, LinearClassifier) {
         let (size, classes) = (self.block.size, counts.classes.len());
         let beside = Matrix::strided(beside, size, other.size, stride);
         // What is left of the other block's covariance and means when this one's part is taken away.
@@ -200,7 +205,7 @@ impl Anchor {
         let mut half = vec![0.0; other.size * classes];
         let Some(factor) = Cholesky::new(left, other.size) else {
             let bias = bias(counts, &vec![0.0; classes], &[]);
-            return (vec![0.0; size * classes], Linear { weights: half, bias });
+            return (vec![0.0; size * classes], LinearClassifier { weights: half, bias });
         };
         let own = Matrix::new(&self.half, size, classes);
         multiply(MatrixMut::new(&mut half, other.size, classes), beside.transposed(), own);
@@ -215,7 +220,7 @@ impl Anchor {
         self.factor.solve_upper(&mut weights, classes);
         let (weights, others) = (self.block.unscaled(weights), other.unscaled(half));
         let offsets = [self.block.offset(&weights, classes), other.offset(&others, classes)];
-        (weights, Linear { weights: others, bias: bias(counts, &both, &offsets) })
+        (weights, LinearClassifier { weights: others, bias: bias(counts, &both, &offsets) })
     }
 }
 

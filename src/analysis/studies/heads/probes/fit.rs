@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
 
 use super::classifiers::{HeadProbes, LayerProbes, Stack};
-use super::discriminant::{Anchor, Block, Counts, Linear};
+use super::discriminant::{Anchor, Block, Counts, LinearClassifier};
 use super::moments::{Moments, Widths};
 use super::sums::{FoldSums, ProbeSums};
 use super::task::{BUCKETS, Form};
@@ -244,7 +244,7 @@ impl Training<'_> {
         }
     }
 
-    fn input(&self, task: &Task, layer: usize) -> Option<Linear> {
+    fn input(&self, task: &Task, layer: usize) -> Option<LinearClassifier> {
         let width = self.widths.hidden;
         let squares = self
             .products(task.number, width * width, |moments, into| moments.inputs[layer].add_squares_to(into, width));
@@ -265,7 +265,7 @@ impl Training<'_> {
     }
 
     /// The classifier of the control task.
-    fn control(&self, task: usize, layer: usize, head: usize) -> Option<(usize, Vec<usize>, Linear)> {
+    fn control(&self, task: usize, layer: usize, head: usize) -> Option<(usize, Vec<usize>, LinearClassifier)> {
         let (width, place) = (self.widths.head, layer * self.sums.grid().heads + head);
         let TaskClasses { names, control, .. } = &self.tasks[task];
         let (mut words, mut sums) = (vec![0; names.len()], vec![vec![0.0; width]; names.len()]);

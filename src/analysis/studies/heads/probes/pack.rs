@@ -26,7 +26,7 @@ pub struct Placed {
 
 /// Words of a pack that are summed, or scored, together: the vectors of each are the means over its tokens.
 #[derive(Clone, Debug)]
-pub struct Group<K> {
+pub struct WordGroup<K> {
     /// What they have in common.
     pub key: K,
     /// How many there are.
@@ -47,7 +47,7 @@ pub struct Group<K> {
 #[derive(Clone, Debug)]
 pub struct Pack<K> {
     /// In groups.
-    pub groups: Vec<Group<K>>,
+    pub groups: Vec<WordGroup<K>>,
     state: usize,
 }
 
@@ -57,7 +57,7 @@ impl<K> Default for Pack<K> {
     }
 }
 
-impl<K> Group<K> {
+impl<K> WordGroup<K> {
     /// How many kinds of words there are.
     pub fn count_kinds(&self) -> usize {
         self.known.len()
@@ -76,7 +76,7 @@ impl<K: PartialEq> Pack<K> {
         let group = self.groups.iter().position(|group| group.key == key).unwrap_or_else(|| {
             let (embeddings, kinds, known) = (Vec::new(), Vec::new(), HashMap::new());
             let (inputs, contexts) = (Vec::new(), Vec::new());
-            self.groups.push(Group { key, words: 0, embeddings, kinds, known, inputs, contexts });
+            self.groups.push(WordGroup { key, words: 0, embeddings, kinds, known, inputs, contexts });
             self.groups.len() - 1
         });
         self.groups[group].words += 1;
@@ -85,7 +85,7 @@ impl<K: PartialEq> Pack<K> {
 
     /// Keeps the embedding of a word that was placed last.
     pub fn embed(&mut self, at: At, embeddings: &WordEmbeddings, ids: &[u32]) {
-        let Group { embeddings: all, kinds, known, .. } = &mut self.groups[at.group];
+        let WordGroup { embeddings: all, kinds, known, .. } = &mut self.groups[at.group];
         let kind = known.get(ids).copied().unwrap_or_else(|| {
             let start = all.len();
             all.resize(start + embeddings.width(), 0.0);
@@ -99,7 +99,7 @@ impl<K: PartialEq> Pack<K> {
     /// Keeps what goes into a layer.
     pub fn input(&mut self, words: &[Placed], states: Rows<'_>) {
         for Placed { at, tokens } in words {
-            let Group { words, inputs, .. } = &mut self.groups[at.group];
+            let WordGroup { words, inputs, .. } = &mut self.groups[at.group];
             let width = states.width();
             inputs.resize(*words * width, 0.0);
             mean(&mut inputs[at.row * width..][..width], tokens.clone().map(|token| states.row(token)));
@@ -110,7 +110,7 @@ impl<K: PartialEq> Pack<K> {
     pub fn context(&mut self, words: &[Placed], (head, heads): (usize, usize), context: Rows<'_>) {
         let width = context.width();
         for Placed { at, tokens } in words {
-            let Group { words, contexts, .. } = &mut self.groups[at.group];
+            let WordGroup { words, contexts, .. } = &mut self.groups[at.group];
             contexts.resize(*words * heads * width, 0.0);
             let own = &mut contexts[(at.row * heads + head) * width..][..width];
             mean(own, tokens.clone().map(|token| context.row(token)));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::moments::{ClassSums, Moments, Widths};
-use super::pack::{At, Group, Pack, Placed};
+use super::pack::{At, Pack, Placed, WordGroup};
 use super::task::{Form, classes, tasks};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::WordEmbeddings;
@@ -189,7 +189,7 @@ impl ProbeSums {
 /// Adds the products of the vectors of a group.
 fn add_products<K>(
     moments: &mut Moments,
-    group: &Group<K>,
+    group: &WordGroup<K>,
     (layer, heads): (usize, usize),
     &Widths { embedding, hidden, head }: &Widths,
     products: &mut Vec<f64>,
@@ -223,7 +223,7 @@ fn add_products<K>(
 }
 
 /// The sums of the rows of the words of each kind, `[kinds, width]`.
-fn by_kind<K>(rows: &[f64], width: usize, group: &Group<K>) -> Vec<f64> {
+fn by_kind<K>(rows: &[f64], width: usize, group: &WordGroup<K>) -> Vec<f64> {
     let mut sums = vec![0.0; group.count_kinds() * width];
     for (row, kind) in rows.chunks_exact(width).zip(&group.kinds) {
         sums[kind * width..][..width].iter_mut().zip(row).for_each(|(sum, value)| *sum += value);

@@ -3,7 +3,7 @@
 use anstyle::AnsiColor;
 
 use crate::study::labels::policy::Threshold;
-use crate::study::labels::{Bound, Detector, Parameter, Shown, assess};
+use crate::study::labels::{Bound, Detector, LabelStyle, Parameter, assess};
 use crate::study::metrics::explanation::Explanation;
 
 const ENTROPY_RATIO: Threshold = Threshold::rule(
@@ -24,7 +24,7 @@ pub(super) const BROAD: Detector = Detector {
     },
     thresholds: &[&ENTROPY_RATIO],
     parameter: Parameter::None,
-    shown: Shown { code: None, colour: AnsiColor::Magenta, in_controls: false },
+    shown: LabelStyle { code: None, colour: AnsiColor::Magenta, in_controls: false },
     assess: |evidence, policy| {
         let measured = evidence.metric("entropy_ratio", None);
         assess("broad", "entropy_ratio", measured, Bound::Above, policy.rule(&ENTROPY_RATIO)).into_iter().collect()

@@ -3,7 +3,7 @@
 use anstyle::AnsiColor;
 
 use crate::study::labels::policy::Threshold;
-use crate::study::labels::{Bound, Detector, Parameter, Shown, assess};
+use crate::study::labels::{Bound, Detector, LabelStyle, Parameter, assess};
 use crate::study::metrics::explanation::Explanation;
 
 const SEPARATOR_MASS: Threshold = Threshold::rule(
@@ -25,8 +25,8 @@ const PUNCTUATION_MASS: Threshold = Threshold::rule(
 /// The labels of attention to special tokens, which may do nothing.
 pub(super) const TO_SPECIAL: [&str; 2] = [SEPARATOR.explanation.name, FIRST_SPECIAL.explanation.name];
 
-const fn shown(code: Option<&'static str>) -> Shown {
-    Shown { code, colour: AnsiColor::Yellow, in_controls: false }
+const fn shown(code: Option<&'static str>) -> LabelStyle {
+    LabelStyle { code, colour: AnsiColor::Yellow, in_controls: false }
 }
 
 const SOURCE: &str = "0.6: the released notebook of Clark et al. 2019.";

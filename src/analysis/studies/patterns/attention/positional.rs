@@ -5,7 +5,7 @@ use anstyle::AnsiColor;
 
 use crate::sequences::fold::roles::MAX_OFFSET;
 use crate::study::labels::policy::{Policy, Threshold};
-use crate::study::labels::{Assessment, Bound, Detector, Evidence, Parameter, Shown, assess, best};
+use crate::study::labels::{Assessment, Bound, Detector, Evidence, LabelStyle, Parameter, assess, best};
 use crate::study::metrics::explanation::Explanation;
 
 const OFFSET_ARGMAX: Threshold = Threshold::rule(
@@ -24,8 +24,8 @@ const WINDOW_MASS: Threshold = Threshold::rule("window_mass", 0.5, "`window_mass
 /// The thresholds of every label at one offset.
 const AT_OFFSET: &[&Threshold] = &[&OFFSET_ARGMAX, &OFFSET_MASS];
 
-const fn shown(code: Option<&'static str>, colour: AnsiColor) -> Shown {
-    Shown { code, colour, in_controls: false }
+const fn shown(code: Option<&'static str>, colour: AnsiColor) -> LabelStyle {
+    LabelStyle { code, colour, in_controls: false }
 }
 
 const OFFSET_FORMULA: &str = "offset_argmax[k] >= {offset_argmax} or offset_mass[k] > {offset_mass}";

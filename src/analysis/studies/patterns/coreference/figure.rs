@@ -2,7 +2,7 @@
 
 use super::section::{Coreference, KindMetrics};
 use crate::model::grid::head_name;
-use crate::study::show::figure::{Chart, Figure, Forest, Mark, Row};
+use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 
 pub(super) fn figures(coreference: &Coreference) -> Vec<Figure> {
     if coreference.kinds.is_empty() {
@@ -11,7 +11,7 @@ pub(super) fn figures(coreference: &Coreference) -> Vec<Figure> {
     let row = |kind: &KindMetrics| {
         let alone = |value: f64| Mark::of(Some(value), None);
         let rules = kind.baselines;
-        Row {
+        ForestRow {
             name: format!("{} ({})", kind.kind, kind.count),
             note: head_name(kind.layer, kind.head),
             marks: vec![

@@ -7,7 +7,7 @@ use super::metrics::key;
 use super::sums::WAYS;
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::Threshold;
-use crate::study::labels::{Detector, Parameter, Shown, assess_tested};
+use crate::study::labels::{Detector, LabelStyle, Parameter, assess_tested};
 use crate::study::metrics::explanation::Explanation;
 
 const MARGIN: Threshold = Threshold::rule(
@@ -33,7 +33,7 @@ pub(super) const COREFERENCE: Detector = Detector {
     },
     thresholds: &[&MARGIN, &LABEL_Q],
     parameter: Parameter::OneOf("coreference", || [ALL, OTHER_LEMMA].map(|kind| KINDS[kind].to_owned()).to_vec()),
-    shown: Shown { code: Some("coref"), colour: AnsiColor::Green, in_controls: false },
+    shown: LabelStyle { code: Some("coref"), colour: AnsiColor::Green, in_controls: false },
     assess: |evidence, policy| {
         let cells = [ALL, OTHER_LEMMA].into_iter().flat_map(|kind| (0..WAYS.len()).map(move |way| (kind, way)));
         let tested = cells.filter_map(|(kind, way)| {

@@ -227,9 +227,9 @@ impl KindMetrics {
 }
 
 /// A column: its name, whether it holds text, and what it says of a kind.
-type Column = (&'static str, bool, fn(&KindMetrics) -> String);
+type KindColumn = (&'static str, bool, fn(&KindMetrics) -> String);
 
-const COLUMNS: [Column; 11] = [
+const COLUMNS: [KindColumn; 11] = [
     ("anaphors", true, |kind| printable(&kind.kind)),
     ("number", false, |kind| kind.count.to_string()),
     ("head", true, |kind| head_name(kind.layer, kind.head)),

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use super::anaphors::Window;
 use super::sums::Met;
 use super::*;
-use crate::corpus::{Annotation, Family, Upos};
+use crate::corpus::{Annotation, SentenceFamily, Upos};
 use crate::evaluation::results::Results;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
@@ -266,8 +266,8 @@ fn a_corpus_without_entities_says_so() {
 #[test]
 fn a_window_is_in_the_block_of_its_family_and_counts_once() {
     let mut sums = empty(1);
-    add(&mut sums, &Sequence { index: 9, family: Family { number: 70, is_first: false }, ..example() }, 0, &[]);
-    add(&mut sums, &Sequence { index: 8, family: Family { number: 70, is_first: true }, ..example() }, 0, &[]);
+    add(&mut sums, &Sequence { index: 9, family: SentenceFamily { number: 70, is_first: false }, ..example() }, 0, &[]);
+    add(&mut sums, &Sequence { index: 8, family: SentenceFamily { number: 70, is_first: true }, ..example() }, 0, &[]);
     let all = &sums.blocks()[70 % BLOCKS][0];
     assert_eq!((all.anaphors, all.windows), (4, 1));
     assert_eq!(&sums.blocks().total()[0], all);
@@ -312,7 +312,7 @@ proptest! {
             prop_assert!(anaphor.kinds[0] && anaphor.kinds[1..4].iter().filter(|&&kind| kind).count() == 1);
         }
         // Sums of parts are those of the whole.
-        let sequences: Vec<Sequence> = (0..12).map(|index| Sequence { index, family: Family::alone(index), ..sequence.clone() }).collect();
+        let sequences: Vec<Sequence> = (0..12).map(|index| Sequence { index, family: SentenceFamily::alone(index), ..sequence.clone() }).collect();
         let sum = |sequences: &[Sequence]| {
             let mut sums = empty(1);
             sequences.iter().for_each(|sequence| add(&mut sums, sequence, 0, &[]));

@@ -7,7 +7,7 @@ use super::section::Relations;
 use super::thresholds::MIN_COUNT;
 use crate::model::grid::head_name;
 use crate::study::labels::policy::Policy;
-use crate::study::show::figure::{Chart, Figure, Forest, Mark, Row};
+use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::system::counted::counted;
 
 pub(super) fn figures(relations: &Relations, policy: &Policy) -> Vec<Figure> {
@@ -41,10 +41,10 @@ pub(super) fn figures(relations: &Relations, policy: &Policy) -> Vec<Figure> {
     }]
 }
 
-fn row(relation: &RelationMetrics) -> Row {
+fn row(relation: &RelationMetrics) -> ForestRow {
     let RelationMetrics { relation: name, count, layer, head, direction, ci95, baseline, tag_baseline, .. } = relation;
     let tags = tag_baseline.as_ref().zip(ci95.tag_baseline.as_ref());
-    Row {
+    ForestRow {
         name: format!("{name} ({count})"),
         note: format!("{} {}", head_name(*layer, *head), direction.name()),
         marks: vec![

@@ -237,7 +237,7 @@ impl Sums for DependencySums {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::corpus::Family;
+    use crate::corpus::SentenceFamily;
     use crate::model::forward::attention::AttentionView;
     use crate::passes::observer::Folder;
     use crate::sequences::test_support::sentence;
@@ -278,7 +278,7 @@ mod tests {
         let mut weights = [0.125; 36];
         (2..5).for_each(|token| weights[token * 6 + token - 1] = 0.5);
         let first = sentence(3, 4, "nsubj");
-        let again = Sequence { index: 70, family: Family { number: 3, is_first: false }, ..first.clone() };
+        let again = Sequence { index: 70, family: SentenceFamily { number: 3, is_first: false }, ..first.clone() };
         let mut both = empty();
         add(&mut sums, &first, &weights);
         add(&mut both, &again, &weights);

@@ -5,7 +5,7 @@ use anstyle::AnsiColor;
 use super::assessment::of_relation;
 use super::section::Relations;
 use super::thresholds::{BEYOND_MARGIN, MARGIN, MIN_COUNT, Q};
-use crate::study::labels::{Detector, Parameter, Shown};
+use crate::study::labels::{Detector, LabelStyle, Parameter};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::section::section;
 
@@ -44,7 +44,7 @@ pub(super) const SYNTACTIC: Detector = Detector {
     },
     thresholds: &[&MARGIN, &MIN_COUNT, &Q, &BEYOND_MARGIN],
     parameter: Parameter::Any("syntactic", is_universal),
-    shown: Shown { code: None, colour: AnsiColor::Green, in_controls: true },
+    shown: LabelStyle { code: None, colour: AnsiColor::Green, in_controls: true },
     assess: |evidence, policy| {
         let Relations { relations, .. } = section(evidence.section);
         relations.iter().filter_map(|relation| of_relation(relation, evidence.place, policy)).collect()

@@ -9,12 +9,12 @@ use crate::study::show::wording::{percent, plain_table, plus_minus, significance
 use crate::system::terminal::printable;
 
 /// A column: its name, whether it holds text, and what it says of a relation.
-type Column = (&'static str, bool, fn(&RelationMetrics) -> String);
+type RelationColumn = (&'static str, bool, fn(&RelationMetrics) -> String);
 
 const TEXT: bool = true;
 const NUMBER: bool = false;
 
-const COLUMNS: [Column; 11] = [
+const COLUMNS: [RelationColumn; 11] = [
     ("relation", TEXT, |relation| printable(&relation.relation)),
     ("words", NUMBER, |relation| relation.count.to_string()),
     ("head", TEXT, |relation| head_name(relation.layer, relation.head)),

@@ -57,20 +57,20 @@ pub fn name(cue: usize) -> String {
 
 /// A group of cues.
 #[derive(Clone, Copy, Debug)]
-pub struct Group {
+pub struct CueGroup {
     /// Its name in the report.
     pub name: &'static str,
     has: fn(usize) -> bool,
 }
 
-const fn group(name: &'static str, has: fn(usize) -> bool) -> Group {
-    Group { name, has }
+const fn group(name: &'static str, has: fn(usize) -> bool) -> CueGroup {
+    CueGroup { name, has }
 }
 
 const PUNCTUATION: usize = TAG + Upos::Punct as usize;
 
 /// The groups; each cue is in one of them.
-pub const GROUPS: [Group; 7] = [
+pub const GROUPS: [CueGroup; 7] = [
     group("position", |cue| cue <= FAR_LEFT),
     group("sinks", |cue| matches!(cue, FIRST_SPECIAL | SEPARATOR | PUNCTUATION)),
     group("identity", |cue| cue == SAME_TOKEN),
@@ -80,7 +80,7 @@ pub const GROUPS: [Group; 7] = [
     group("syntax", |cue| matches!(cue, HEAD | DEPENDENT | SIBLING)),
 ];
 
-impl Group {
+impl CueGroup {
     /// Its cues.
     pub fn cues(self) -> impl Iterator<Item = usize> {
         (0..CUES).filter(move |&cue| (self.has)(cue))

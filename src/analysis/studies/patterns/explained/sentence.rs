@@ -74,17 +74,17 @@ pub struct Lexicon {
 }
 
 /// The cues that a key has for a query, in ascending order.
-type Cell = Vec<(usize, f64)>;
+type CueWeights = Vec<(usize, f64)>;
 
 impl SentenceCues {
     /// The cues of a sentence, and their products in both forms, as far as it has them.
     pub fn new(sequence: &Sequence, lexicon: &Lexicon) -> (Self, [Option<Products>; FORMS]) {
         let mut cues = Self::without_pairs(sequence, lexicon);
-        let words = Words::new(sequence);
+        let words = SentenceWords::new(sequence);
         let (n, count) = (sequence.ids.len(), cues.text.len());
         let mut sums = [vec![0.0; PAIRS], vec![0.0; PAIRS]];
         let keys = [n, count.saturating_sub(1)];
-        let mut cell = Cell::new();
+        let mut cell = CueWeights::new();
         for (row, &query) in cues.text.clone().iter().enumerate() {
             let mut row_sums = [[0.0; CUES]; FORMS];
             for key in 0..n {
@@ -151,7 +151,13 @@ impl SentenceCues {
     }
 
     /// Fills in the cues that a key has for the query of a row, and lists those that are listed.
-    fn fill(&mut self, cell: &mut Cell, words: &Words, sequence: &Sequence, (row, query, key): (usize, usize, usize)) {
+    fn fill(
+        &mut self,
+        cell: &mut CueWeights,
+        words: &SentenceWords,
+        sequence: &Sequence,
+        (row, query, key): (usize, usize, usize),
+    ) {
         cell.clear();
         match sequence.kinds[key] {
             kind if kind.is_special() => cell.extend(special(kind).map(|cue| (cue, 1.0))),
@@ -222,7 +228,7 @@ fn spread(cosines: &[f64], ids: &[u32], text: &[usize], width: usize) -> Vec<f32
 }
 
 /// Adds the cues of one cell.
-fn add_cell(cell: &Cell, products: &mut [f64], row: &mut [f64; CUES]) {
+fn add_cell(cell: &CueWeights, products: &mut [f64], row: &mut [f64; CUES]) {
     for (place, &(cue, value)) in cell.iter().enumerate() {
         row[cue] += value;
         cell[..=place].iter().for_each(|&(other, more)| products[pair(cue, other)] += value * more);
@@ -239,12 +245,12 @@ fn centre(products: &mut [f64], means: &[f64; CUES], keys: f64) {
 }
 
 /// The words of tokens, and their tree.
-struct Words {
+struct SentenceWords {
     of: Vec<Option<usize>>,
     heads: Vec<Option<usize>>,
 }
 
-impl Words {
+impl SentenceWords {
     fn new(sequence: &Sequence) -> Self {
         let mut of = vec![None; sequence.ids.len()];
         for (word, span) in sequence.words.iter().enumerate() {

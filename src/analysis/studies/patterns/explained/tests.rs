@@ -111,7 +111,7 @@ fn a_head_of_one_cue_is_explained_by_its_group() {
     let of = |head: usize, metric: &str, key: &str| estimates.heads[head].get(metric, Some(key)).unwrap().unwrap();
     for (head, group) in ["position", "sinks", "identity", "classes", "syntax"].into_iter().enumerate() {
         let most = |metric: &str| {
-            let value = |group: &&super::cues::Group| of(head, metric, group.name);
+            let value = |group: &&super::cues::CueGroup| of(head, metric, group.name);
             GROUPS.iter().max_by(|a, b| value(a).total_cmp(&value(b))).unwrap().name
         };
         assert_eq!([most("explained_alone"), most("explained_unique")], [group; 2]);

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::passes::observer::{self, Observer, observer_of, sums};
 use crate::study::labels::content::{assess_content, thresholds};
 use crate::study::labels::policy::{Policy, Threshold};
-use crate::study::labels::{Detector, Parameter, Shown};
+use crate::study::labels::{Detector, LabelStyle, Parameter};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric;
@@ -46,7 +46,7 @@ const RARE_WORDS: Detector = Detector {
     },
     thresholds: &thresholds(&RARE_ARGMAX),
     parameter: Parameter::None,
-    shown: Shown { code: Some("rare"), colour: AnsiColor::BrightMagenta, in_controls: false },
+    shown: LabelStyle { code: Some("rare"), colour: AnsiColor::BrightMagenta, in_controls: false },
     assess: |evidence, policy| {
         assess_content("rare-words", "rare_argmax", None, &RARE_ARGMAX, (evidence, policy)).into_iter().collect()
     },

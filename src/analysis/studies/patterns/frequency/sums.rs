@@ -17,7 +17,7 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of};
 use crate::stats::exact::ExactSum;
-use crate::study::instruments::position::{ByBin, Pair, Pairs, Profile, ProfileSums};
+use crate::study::instruments::position::{ByBin, Pair, PositionPairs, Profile, ProfileSums};
 
 /// The rank that the rarest tokens of a sentence must be beyond: those of Voita et al. 2019, section 5.3, are not among
 /// the 500 most frequent.
@@ -45,7 +45,7 @@ pub struct FrequencyHeadSums {
 }
 
 impl FrequencyHeadSums {
-    fn add(&mut self, seen: &Observed) {
+    fn add(&mut self, seen: &SentenceSums) {
         self.argmax += seen.argmax;
         self.mass += seen.mass;
         self.shift += seen.shift;
@@ -130,9 +130,9 @@ pub struct FrequencySums {
     grid: HeadGrid,
     blocks: Blocks<FrequencyBlock>,
     /// The pairs of queries that are not among the rarest, each key as likely to be the most attended.
-    argmax_pairs: Pairs,
+    argmax_pairs: PositionPairs,
     /// The same pairs as uniform attention weights them.
-    mass_pairs: Pairs,
+    mass_pairs: PositionPairs,
     #[serde(skip)]
     counts: Option<Arc<TokenCounts>>,
 }
@@ -141,7 +141,7 @@ impl FrequencySums {
     /// Empty sums for a model with `grid` heads.
     pub fn new(grid: HeadGrid) -> Self {
         let blocks = Blocks::new(FrequencyBlock::new(grid));
-        let pairs = || Pairs::new(1);
+        let pairs = || PositionPairs::new(1);
         Self { grid, blocks, argmax_pairs: pairs(), mass_pairs: pairs(), counts: None }
     }
 
@@ -203,7 +203,7 @@ impl Commonness {
 
 /// One head's sums in one sentence.
 #[derive(Debug, Default)]
-struct Observed {
+struct SentenceSums {
     argmax: u64,
     mass: f64,
     shift: f64,
@@ -215,8 +215,8 @@ struct Observed {
 }
 
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn observe<'a>(sentence: &'a Commonness, text: &'a TextAttention, view: AttentionView<'a>) -> Observed {
-    let mut seen = Observed::default();
+fn observe<'a>(sentence: &'a Commonness, text: &'a TextAttention, view: AttentionView<'a>) -> SentenceSums {
+    let mut seen = SentenceSums::default();
     for &query in &sentence.text {
         let (row, mass) = (text.row(query), text.mass(query));
         if mass > 0.0 {

@@ -1,7 +1,7 @@
 //! The metrics of the study: one table.
 
 use super::head_sums::{NormSums, SINK_KINDS, SINKS};
-use super::shares::{ByBlock, Shares};
+use super::shares::{FractionsByBlock, Shares};
 use super::sums::{NormBlock, NormExposure};
 use crate::model::grid::HeadGrid;
 use crate::stats::blocks::BLOCKS;
@@ -87,7 +87,7 @@ impl<'a> NormInputs<'a> {
     }
 
     /// The cell of a share that is no ratio of sums.
-    fn share(&self, share: &ByBlock) -> Fraction {
+    fn share(&self, share: &FractionsByBlock) -> Fraction {
         self.resting(share[self.block])
     }
 }

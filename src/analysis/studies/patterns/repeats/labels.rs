@@ -4,7 +4,7 @@ use anstyle::AnsiColor;
 
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::{Policy, Threshold};
-use crate::study::labels::{Assessment, Detector, Evidence, Parameter, Shown, assess_tested};
+use crate::study::labels::{Assessment, Detector, Evidence, LabelStyle, Parameter, assess_tested};
 use crate::study::metrics::explanation::Explanation;
 
 const SCORE: Threshold = Threshold::rule(
@@ -16,8 +16,8 @@ const SCORE: Threshold = Threshold::rule(
 
 const THRESHOLDS: &[&Threshold] = &[&SCORE, &LABEL_Q];
 
-const fn shown(code: &'static str) -> Shown {
-    Shown { code: Some(code), colour: AnsiColor::Magenta, in_controls: false }
+const fn shown(code: &'static str) -> LabelStyle {
+    LabelStyle { code: Some(code), colour: AnsiColor::Magenta, in_controls: false }
 }
 
 fn scored(label: &str, metric: &str, evidence: &Evidence<'_>, policy: &Policy) -> Vec<Assessment> {

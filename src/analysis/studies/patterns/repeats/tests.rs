@@ -1,6 +1,6 @@
 use super::sums::{NEXT, PREVIOUS, SAME};
 use super::*;
-use crate::corpus::Family;
+use crate::corpus::SentenceFamily;
 use crate::evaluation::results::Results;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::HeadView;
@@ -23,7 +23,14 @@ fn sequence(index: u64, length: u32, filler: u32, masked: Option<usize>) -> Sequ
     }
     let mut kinds = vec![TokenKind::Text; ids.len()];
     (kinds[0], kinds[ids.len() - 1]) = (TokenKind::FirstSpecial, TokenKind::Separator);
-    Sequence { index, family: Family::alone(index), segments: vec![0; ids.len()], ids, kinds, ..Sequence::default() }
+    Sequence {
+        index,
+        family: SentenceFamily::alone(index),
+        segments: vec![0; ids.len()],
+        ids,
+        kinds,
+        ..Sequence::default()
+    }
 }
 
 /// A head that gives `most` to the key that `wanted` names, and the rest evenly to all.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::corpus::Family;
+use crate::corpus::SentenceFamily;
 use crate::evaluation::presets;
 use crate::evaluation::results::Results;
 use crate::model::forward::attention::AttentionView;
@@ -17,7 +17,7 @@ const GRID: HeadGrid = HeadGrid { layers: 1, heads: 1 };
 fn pair(index: u64, first: usize, second: usize) -> Sequence {
     let text = |tokens: usize| vec![Token { id: 10, kind: TokenKind::Text }; tokens];
     let pair = Frame::of_bert(2).around(&[text(first), text(second)]);
-    Sequence { index, family: Family::alone(index), ..pair }
+    Sequence { index, family: SentenceFamily::alone(index), ..pair }
 }
 
 /// Rows over the keys that a head wants of a query, each as much as the head says, and evenly over all where it wants

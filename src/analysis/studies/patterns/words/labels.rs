@@ -5,7 +5,7 @@ use anstyle::AnsiColor;
 use crate::corpus::Upos;
 use crate::study::labels::content::{assess_content, thresholds};
 use crate::study::labels::policy::Threshold;
-use crate::study::labels::{Detector, Parameter, Shown};
+use crate::study::labels::{Detector, LabelStyle, Parameter};
 use crate::study::metrics::explanation::Explanation;
 
 const CONTENT_MASS: Threshold = Threshold::rule(
@@ -22,8 +22,8 @@ const SIMILARITY_GAIN: Threshold = Threshold::rule(
 
 const MASS_THRESHOLDS: &[&Threshold] = &thresholds(&CONTENT_MASS);
 
-const fn shown(code: Option<&'static str>) -> Shown {
-    Shown { code, colour: AnsiColor::BrightMagenta, in_controls: false }
+const fn shown(code: Option<&'static str>) -> LabelStyle {
+    LabelStyle { code, colour: AnsiColor::BrightMagenta, in_controls: false }
 }
 
 /// The classes of words that a head can be labelled by: punctuation has a label of its own.

@@ -50,11 +50,11 @@ const OURS: &str = "Defined here.";
 const LIKENESS_CAVEATS: &str = "The model's own word embeddings are the only likeness that needs no other resource: \
     they are not everybody's, and alike in spelling and frequency, too.";
 
-/// All metrics of words and meaning, in the order of the report.
-#[expect(clippy::redundant_closure_for_method_calls, reason = "the methods are of one lifetime, the table is of all")]
 /// A metric, cell by cell.
 type WordMetric = Metric<for<'a> fn(&WordInputs<'a>, usize) -> Fraction>;
 
+/// All metrics of words and meaning, in the order of the report.
+#[expect(clippy::redundant_closure_for_method_calls, reason = "the methods are of one lifetime, the table is of all")]
 pub(super) const METRICS: &[WordMetric] = &[
     Metric {
         explanation: Explanation {

@@ -56,7 +56,7 @@ pub fn queries_of(mass: usize) -> Queries {
 
 /// One head's masses in one sentence.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Observed {
+pub struct SentenceMasses {
     /// The summed attention of the eligible queries.
     pub masses: [f64; MASSES],
     /// Queries with any attention on the keys that likeness is about.
@@ -74,7 +74,7 @@ pub struct Room {
 
 /// Adds the attention between words.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub(super) fn words(words: &TaggedWords, attention: &WordAttention, room: &mut Room, seen: &mut Observed) {
+pub(super) fn words(words: &TaggedWords, attention: &WordAttention, room: &mut Room, seen: &mut SentenceMasses) {
     let columns = &mut room.columns;
     columns.clear();
     columns.resize(words.tags.len(), 0.0);
@@ -101,7 +101,12 @@ pub(super) fn words(words: &TaggedWords, attention: &WordAttention, room: &mut R
 
 /// Adds the attention between tokens.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub(super) fn tokens<'a>(tokens: &'a Tokens, text: &'a TextAttention, room: &'a mut Room, seen: &'a mut Observed) {
+pub(super) fn tokens<'a>(
+    tokens: &'a Tokens,
+    text: &'a TextAttention,
+    room: &'a mut Room,
+    seen: &'a mut SentenceMasses,
+) {
     for token in &tokens.text {
         let row = text.row(token.place);
         let mut rest = text.mass(token.place);

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::observe::{
-    self, LIKENESS, MASSES, Observed, QUERIES, Queries, Room, SAME_TAG, SAME_TOKEN, SAME_WORD, TAGS, queries_of,
+    self, LIKENESS, MASSES, QUERIES, Queries, Room, SAME_TAG, SAME_TOKEN, SAME_WORD, SentenceMasses, TAGS, queries_of,
 };
 use super::sentence::{TaggedWords, Text, Tokens};
 use crate::model::forward::WordEmbeddings;
@@ -14,7 +14,7 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of};
 use crate::stats::exact::ExactSum;
-use crate::study::instruments::position::{BINS, ByBin, Pair, Pairs, ProfileSums};
+use crate::study::instruments::position::{BINS, ByBin, Pair, PositionPairs, ProfileSums};
 
 /// The sums of one head in a block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ pub struct WordHeadSums {
 }
 
 impl WordHeadSums {
-    fn add(&mut self, seen: &Observed, met: [bool; QUERIES]) {
+    fn add(&mut self, seen: &SentenceMasses, met: [bool; QUERIES]) {
         let masses = self.masses.iter_mut().zip(&seen.masses);
         masses.filter(|(_, mass)| **mass != 0.0).for_each(|(sum, &mass)| *sum += mass);
         self.likened += seen.likened;
@@ -95,7 +95,7 @@ pub struct WordsSums {
     from: FromToken,
     blocks: Blocks<WordsBlock>,
     /// The pairs of each set of queries, with the targets that [`targets`] says.
-    pairs: [Pairs; QUERIES],
+    pairs: [PositionPairs; QUERIES],
     #[serde(skip)]
     embeddings: Option<WordEmbeddings>,
     #[serde(skip)]
@@ -114,7 +114,7 @@ impl WordsSums {
             grid,
             from,
             blocks: Blocks::new(WordsBlock::new(grid)),
-            pairs: std::array::from_fn(|queries| Pairs::new(targets(queries))),
+            pairs: std::array::from_fn(|queries| PositionPairs::new(targets(queries))),
             embeddings: None,
             room: Room::default(),
         }
@@ -259,7 +259,7 @@ impl Sums for WordsSums {
         let Event::Head(input) = event else { return };
         let view = input.attention();
         let head = self.grid.index(view.layer, view.head);
-        let mut seen = Observed::default();
+        let mut seen = SentenceMasses::default();
         if let Some(words) = &state.words {
             observe::words(words, input.words(self.from), &mut self.room, &mut seen);
         }

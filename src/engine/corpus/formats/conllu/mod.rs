@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail, ensure};
 
-use super::reader::{Context, Entry, FileContext, Parsed};
+use super::reader::{Context, FileContext, FormatReader, Parsed};
 use crate::corpus::annotation::{Annotation, Upos, value_of};
 use crate::corpus::bounds::{MAX_GENERATOR_BYTES, MAX_ID_BYTES, SentenceSize};
 use crate::corpus::lines::Lines;
@@ -19,8 +19,8 @@ use crate::system::errors::Facts;
 #[cfg(test)]
 mod tests;
 
-pub(super) const ENTRY: Entry =
-    Entry { name: "conllu", extensions: &["conllu", "conll"], may_have_text: false, read: next };
+pub(super) const ENTRY: FormatReader =
+    FormatReader { name: "conllu", extensions: &["conllu", "conll"], may_have_text: false, read: next };
 
 /// ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC.
 const COLUMNS: usize = 10;

@@ -5,14 +5,14 @@ use candle_core::{CpuStorage, CustomOp1, Layout, Module, Shape, Storage, Tensor,
 
 /// A linear layer that a step backward goes through without differentiating its weights: nobody moves them, and candle's own
 /// product would keep a gradient of every one.
-pub(super) struct Linear {
+pub(super) struct LinearLayer {
     /// `[outputs, inputs]`
     weight: Tensor,
     /// `[outputs]`
     bias: Tensor,
 }
 
-impl Linear {
+impl LinearLayer {
     pub fn new(weight: Tensor, bias: Tensor) -> Self {
         Self { weight, bias }
     }
@@ -28,7 +28,7 @@ impl Linear {
     }
 }
 
-impl Module for Linear {
+impl Module for LinearLayer {
     /// `[rows, inputs]` to `[rows, outputs]`.
     fn forward(&self, rows: &Tensor) -> candle_core::Result<Tensor> {
         rows.apply_op1(TimesConstant(self.weight.t()?))?.broadcast_add(&self.bias)

@@ -17,7 +17,7 @@ use super::visitor::Visitor;
 use super::{Encoder, NO_PREDICTION, Pass, Scratch, Start, check_finite, check_input};
 use crate::model::config::{Activation, Config};
 use crate::model::parameters::{self, Parameters};
-use linear::Linear;
+use linear::LinearLayer;
 use parts::{Layer, LayerNorm, Loader, PredictionHead};
 
 /// The readable encoder.
@@ -29,7 +29,7 @@ pub struct TensorEncoder {
     positions: Option<Tensor>,
     segments: Option<Tensor>,
     norm: Option<LayerNorm>,
-    projection: Option<Linear>,
+    projection: Option<LinearLayer>,
     /// `[buckets, heads]`
     position_bias: Option<Tensor>,
     layers: Vec<Layer>,

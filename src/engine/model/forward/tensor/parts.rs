@@ -4,28 +4,28 @@ use anyhow::Result;
 use candle_core::{D, DType, Device, Tensor};
 use candle_nn::Module;
 
-use super::linear::Linear;
+use super::linear::LinearLayer;
 use crate::model::config::Activation;
 use crate::model::parameters;
 
 /// One layer.
 pub(super) struct Layer {
-    pub query_key_value: Linear,
+    pub query_key_value: LinearLayer,
     /// `[2 * max_positions - 1, head_dim]`
     pub distances: Option<Tensor>,
-    pub attention_output: Linear,
+    pub attention_output: LinearLayer,
     pub attention_norm: LayerNorm,
-    pub intermediate: Linear,
-    pub output: Linear,
+    pub intermediate: LinearLayer,
+    pub output: LinearLayer,
     pub output_norm: LayerNorm,
 }
 
 /// The prediction head.
 pub(super) struct PredictionHead {
-    pub dense: Linear,
+    pub dense: LinearLayer,
     pub activation: Activation,
     pub norm: Option<LayerNorm>,
-    pub decoder: Linear,
+    pub decoder: LinearLayer,
     pub classes: usize,
 }
 
@@ -63,9 +63,9 @@ impl Loader<'_> {
         Ok(Tensor::from_slice(values, values.len(), self.device)?.to_dtype(self.precision)?)
     }
 
-    pub fn linear(&self, part: &parameters::Linear) -> Result<Linear> {
+    pub fn linear(&self, part: &parameters::Linear) -> Result<LinearLayer> {
         let inputs = part.weight.len() / part.bias.len();
-        Ok(Linear::new(self.table(&part.weight, inputs)?, self.row(&part.bias)?))
+        Ok(LinearLayer::new(self.table(&part.weight, inputs)?, self.row(&part.bias)?))
     }
 
     pub fn norm(&self, part: &parameters::LayerNorm) -> Result<LayerNorm> {
@@ -94,7 +94,7 @@ impl Loader<'_> {
             dense: self.linear(&head.dense)?,
             activation: head.activation,
             norm: head.norm.as_ref().map(|norm| self.norm(norm)).transpose()?,
-            decoder: Linear::new(decoder, self.row(&head.bias)?),
+            decoder: LinearLayer::new(decoder, self.row(&head.bias)?),
             classes: head.bias.len(),
         })
     }

@@ -16,7 +16,7 @@ use anyhow::{Context, Error, Result};
 
 use super::environment::Environment;
 use super::promise::Digest;
-use crate::model::files::{FileStore, Missing, ModelFile, ModelFiles, Place, gather};
+use crate::model::files::{FileStore, MissingFile, ModelFile, ModelFiles, Place, gather};
 use crate::system::errors::{Facts, causes};
 use crate::system::files::input;
 use crate::system::progress::DownloadProgress;
@@ -74,7 +74,7 @@ impl Cache {
             .collect();
         let snapshot = Snapshot { cache: self, folder, names };
         gather(id.to_owned(), Some(commit), &Place::Hub { id, revision }, &snapshot).map_err(|error| {
-            if !causes(error.as_ref()).any(<dyn std::error::Error>::is::<Missing>) {
+            if !causes(error.as_ref()).any(<dyn std::error::Error>::is::<MissingFile>) {
                 return Unusable::Wrong(error);
             }
             let names = snapshot.names;

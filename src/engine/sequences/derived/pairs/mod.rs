@@ -26,13 +26,13 @@ const SEED: u64 = 0;
 /// Packs sentences into pairs.
 ///
 /// A document of the released code is one of the corpus here ([`Sequence::document`]): sentences of two are in no pair.
-pub struct Pairs<I: Iterator> {
+pub struct PairPacker<I: Iterator> {
     sentences: Peekable<I>,
     max_tokens: usize,
     dropped: u64,
 }
 
-impl<I: Iterator<Item = Result<Sequence>>> Pairs<I> {
+impl<I: Iterator<Item = Result<Sequence>>> PairPacker<I> {
     /// Packs `sentences` into sequences of at most `max_tokens` tokens.
     pub fn new(sentences: I, max_tokens: usize) -> Self {
         Self { sentences: sentences.peekable(), max_tokens, dropped: 0 }
@@ -111,7 +111,7 @@ impl<I: Iterator<Item = Result<Sequence>>> Pairs<I> {
     }
 }
 
-impl<I: Iterator<Item = Result<Sequence>>> Iterator for Pairs<I> {
+impl<I: Iterator<Item = Result<Sequence>>> Iterator for PairPacker<I> {
     type Item = Result<Sequence>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -13,7 +13,7 @@ fn sentence(index: u64, tokens: usize) -> Sequence {
 
 fn pairs(lengths: &[(u64, usize)]) -> (Vec<Sequence>, u64) {
     let sentences = lengths.iter().map(|&(index, tokens)| Ok(sentence(index, tokens)));
-    let mut pairs = Pairs::new(sentences, MAX_TOKENS);
+    let mut pairs = PairPacker::new(sentences, MAX_TOKENS);
     let packed = pairs.by_ref().map(Result::unwrap).collect();
     (packed, pairs.dropped())
 }
@@ -68,7 +68,7 @@ fn no_pair_reaches_over_the_end_of_a_document() {
     // Documents of two, one and three sentences, all of which one sequence would hold.
     let documents = [(0, 0), (1, 0), (2, 2), (3, 3), (4, 3), (5, 3)];
     let sentences = documents.map(|(index, document)| Ok(Sequence { document, ..sentence(index, 10) }));
-    let mut pairs = Pairs::new(sentences.into_iter(), MAX_TOKENS);
+    let mut pairs = PairPacker::new(sentences.into_iter(), MAX_TOKENS);
     let packed: Vec<Sequence> = pairs.by_ref().map(Result::unwrap).collect();
     assert_eq!(
         packed.iter().map(|pair| (pair.index, pair.document, pair.ids.len())).collect::<Vec<_>>(),

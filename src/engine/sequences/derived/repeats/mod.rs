@@ -9,7 +9,7 @@
 use anyhow::Result;
 use sha2::{Digest, Sha256};
 
-use crate::corpus::Family;
+use crate::corpus::SentenceFamily;
 use crate::model::tokenizer::ModelTokenizer;
 use crate::sequences::frame::Frame;
 use crate::sequences::sequence::{Sequence, Token, TokenKind};
@@ -94,7 +94,7 @@ fn copied(frame: &Frame, draw: &Draw, tokens: &[u32]) -> Sequence {
     let sequence = frame.around(&[text]);
     Sequence {
         index: draw.number as u64,
-        family: Family::alone(draw.number as u64),
+        family: SentenceFamily::alone(draw.number as u64),
         words: sequence.texts[0].clone().map(|token| token..token + 1).collect(),
         ..sequence
     }

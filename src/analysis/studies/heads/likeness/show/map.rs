@@ -4,7 +4,7 @@ use nalgebra::{DMatrix, SymmetricEigen};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::studies::heads::likeness::pairs::Pairs;
+use crate::studies::heads::likeness::pairs::HeadPairs;
 
 /// Heads as points of the plane, by classical scaling (Torgerson 1952).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -16,12 +16,12 @@ pub struct Map {
 }
 
 impl Map {
-    /// The map of these distances, in the order of [`Pairs`]; `None` of fewer than three heads, or where none differ.
+    /// The map of these distances, in the order of [`HeadPairs`]; `None` of fewer than three heads, or where none differ.
     pub fn new(distances: &[f64], heads: usize) -> Option<Self> {
         if heads < 3 {
             return None;
         }
-        let square = |a: usize, b: usize| if a == b { 0.0 } else { distances[Pairs::index(a, b)].powi(2) };
+        let square = |a: usize, b: usize| if a == b { 0.0 } else { distances[HeadPairs::index(a, b)].powi(2) };
         let squares = DMatrix::from_fn(heads, heads, square);
         let (means, mean) = (squares.row_mean(), squares.mean());
         let centred = DMatrix::from_fn(heads, heads, |a, b| (means[a] + means[b] - mean - squares[(a, b)]) / 2.0);
@@ -55,9 +55,9 @@ mod tests {
         let at = [[0.0, 0.0], [4.0, 0.0], [0.0, 1.0], [4.0, 1.0], [9.0, 0.5_f64]];
         let apart =
             |points: &[[f64; 2]], [a, b]: [usize; 2]| (points[a][0] - points[b][0]).hypot(points[a][1] - points[b][1]);
-        let distances: Vec<f64> = Pairs(5).all().map(|pair| apart(&at, pair)).collect();
+        let distances: Vec<f64> = HeadPairs(5).all().map(|pair| apart(&at, pair)).collect();
         let map = Map::new(&distances, 5).unwrap();
-        for (pair, distance) in Pairs(5).all().zip(distances) {
+        for (pair, distance) in HeadPairs(5).all().zip(distances) {
             assert!((apart(&map.points, pair) - distance).abs() < 1e-9);
         }
         assert!(map.points[4][0] > 5.0 && (map.shown[0] + map.shown[1] - 1.0).abs() < 1e-9);

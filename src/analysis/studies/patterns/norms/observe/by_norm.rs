@@ -13,7 +13,7 @@ const SLOTS: usize = OFFSETS.next_multiple_of(LANES / 2);
 
 /// Room for norms and rows, reused from head to head.
 #[derive(Clone, Debug, Default)]
-pub struct Buffers {
+pub struct NormBuffers {
     /// `[TOGETHER, REACH + width + SLOTS]`: rows of attention, with room before and after them.
     rows: Vec<f32>,
     /// `|f_j|`, rounded up to whole vectors by zeros, `[width]`.
@@ -26,7 +26,7 @@ pub struct Buffers {
 
 /// The shares of a head's own attention; leaves the norms in the buffers.
 #[inline(always)]
-pub fn add(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &Written<'_>, buffers: &mut Buffers) {
+pub fn add(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &Written<'_>, buffers: &mut NormBuffers) {
     let (n, width) = (roles.tokens, roles.is_text.len());
     let stride = REACH + width + SLOTS;
     let rows = sized(&mut buffers.rows, TOGETHER * stride);
@@ -104,8 +104,8 @@ fn window(by_offset: &[f64; OFFSETS]) -> f64 {
 
 /// The same of a head that attends uniformly and has the same values: each key has the share of its norm.
 #[inline(always)]
-pub fn add_uniform(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &Written<'_>, buffers: &mut Buffers) {
-    let Buffers { norms, before, .. } = buffers;
+pub fn add_uniform(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &Written<'_>, buffers: &mut NormBuffers) {
+    let NormBuffers { norms, before, .. } = buffers;
     let (all, queries) = (total(norms), queries(roles));
     if all <= 0.0 {
         return;

@@ -49,8 +49,8 @@ impl<'a> Written<'a> {
 /// Room for what is worked out of one head, reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct Buffers {
-    by_norm: by_norm::Buffers,
-    outputs: outputs::Buffers,
+    by_norm: by_norm::NormBuffers,
+    outputs: outputs::OutputBuffers,
     /// `[VECTORS, head_dim]`: the sums of `z°_i`, and of the part of it from each kind of sink.
     vectors: Vec<f64>,
     /// The same of their products with `W_O W_Oᵀ`.

@@ -7,7 +7,7 @@ use crate::sequences::fold::roles::TokenRoles;
 
 /// Room for lengths and vectors, reused from head to head.
 #[derive(Clone, Debug, Default)]
-pub struct Buffers {
+pub struct OutputBuffers {
     /// `[3, queries]`, rounded up to whole vectors: `|o°_i|²`, `|o_i|²` and `|x_i|`.
     lengths: Vec<f32>,
     /// `[head_dim]`: the mean of all values, and its product with `W_O W_Oᵀ`.
@@ -17,7 +17,7 @@ pub struct Buffers {
 
 /// The lengths over all text queries.
 #[inline(always)]
-pub fn add(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &Written<'_>, buffers: &mut Buffers) {
+pub fn add(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &Written<'_>, buffers: &mut OutputBuffers) {
     let Written { output, values, norms, .. } = head;
     let room = roles.tokens.next_multiple_of(LANES);
     let (bare, rest) = sized(&mut buffers.lengths, 3 * room).split_at_mut(room);
@@ -63,8 +63,8 @@ pub fn add(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &Written<'_>, buf
 
 /// Outputs and sinks of a head that attends uniformly and has the same values.
 #[inline(always)]
-pub fn add_uniform(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &Written<'_>, buffers: &mut Buffers) {
-    let Buffers { mean, product, .. } = buffers;
+pub fn add_uniform(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &Written<'_>, buffers: &mut OutputBuffers) {
+    let OutputBuffers { mean, product, .. } = buffers;
     let Written { values, norms, .. } = head;
     let (all, queries) = (0..roles.tokens, queries(roles));
     let share = (roles.tokens as f64).recip();

@@ -31,7 +31,7 @@ pub fn add(
             continue;
         }
         let mut dots = Dots { square: [0.0; LANES], with_output: [0.0; LANES] };
-        let part = Part { head, text: &roles.text, places };
+        let part = SinkPart { head, text: &roles.text, places };
         let whole = width - width % LANES;
         for column in (0..whole).step_by(LANES) {
             part.add_columns::<LANES>(column, &mut dots, vector, product);
@@ -58,13 +58,13 @@ struct Dots {
 }
 
 /// The part that comes from the sinks of one kind.
-struct Part<'a> {
+struct SinkPart<'a> {
     head: &'a Written<'a>,
     text: &'a [Range<usize>],
     places: &'a [usize],
 }
 
-impl Part<'_> {
+impl SinkPart<'_> {
     /// Adds `C` columns of `s_i` to the dot products and to the sums of vectors, `[head_dim]`.
     #[inline(always)]
     fn add_columns<const C: usize>(&self, column: usize, dots: &mut Dots, vector: &mut [f64], product: &mut [f64]) {

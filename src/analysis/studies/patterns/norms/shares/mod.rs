@@ -10,17 +10,17 @@ use crate::study::metrics::pseudo_values::{Without, fractions};
 #[derive(Clone, Debug)]
 pub struct Shares {
     /// `constant_share`
-    pub constant: ByBlock,
+    pub constant: FractionsByBlock,
     /// `sentence_share`
-    pub sentence: ByBlock,
+    pub sentence: FractionsByBlock,
     /// `sink_constant_share`
-    pub sink_constant: [ByBlock; SINK_KINDS],
+    pub sink_constant: [FractionsByBlock; SINK_KINDS],
     /// `sink_sentence_share`
-    pub sink_sentence: [ByBlock; SINK_KINDS],
+    pub sink_sentence: [FractionsByBlock; SINK_KINDS],
 }
 
 /// A fraction for each block and, last, one for the whole corpus.
-pub type ByBlock = Vec<Fraction>;
+pub type FractionsByBlock = Vec<Fraction>;
 
 /// The sums of squares of vectors, and what they are of.
 #[derive(Clone, Copy, Debug, Default)]
@@ -73,12 +73,12 @@ fn number(value: f64) -> Option<f64> {
 }
 
 /// A symmetric matrix as a form on vectors; `[width, width]`.
-struct Form<'a> {
+struct QuadraticForm<'a> {
     gram: &'a [f32],
     width: usize,
 }
 
-impl Form<'_> {
+impl QuadraticForm<'_> {
     fn of(&self, a: &[f64], b: &[f64]) -> f64 {
         let row = |row: &[f32]| row.iter().zip(b).map(|(&entry, b)| f64::from(entry) * b).sum::<f64>();
         a.iter().zip(self.gram.chunks_exact(self.width)).map(|(a, entries)| a * row(entries)).sum()
@@ -89,7 +89,7 @@ impl Shares {
     /// Those of the head at `place`; `total` is all blocks in one.
     pub fn new(sums: &AllNorms, total: &NormBlock, place: usize) -> Self {
         let gram = sums.gram(place);
-        let form = Form { gram, width: gram.len().isqrt().max(1) };
+        let form = QuadraticForm { gram, width: gram.len().isqrt().max(1) };
         let all: Vec<f64> = total.vectors(place).collect();
         let by_block: Vec<Vec<f64>> = sums.blocks().iter().map(|block| block.vectors(place).collect()).collect();
         let [output, sinks @ ..] = std::array::from_fn::<_, VECTORS, _>(|vector| {
@@ -155,7 +155,7 @@ impl Squares {
 }
 
 /// A share as fractions of blocks, whose weights are their queries.
-fn pseudo_values(whole: &Squares, without: &[Option<Squares>], share: fn(&Squares) -> Option<f64>) -> ByBlock {
+fn pseudo_values(whole: &Squares, without: &[Option<Squares>], share: fn(&Squares) -> Option<f64>) -> FractionsByBlock {
     let left = |without: &Option<Squares>| {
         let without = without.as_ref()?;
         Some(Without { value: share(without)?, rest: without.count / whole.count })

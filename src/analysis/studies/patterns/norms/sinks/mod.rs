@@ -6,7 +6,7 @@ use anstyle::AnsiColor;
 use super::head_sums::SINKS;
 use crate::stats::bootstrap::Interval;
 use crate::study::labels::policy::{Policy, Threshold};
-use crate::study::labels::{Assessment, Detector, Evidence, Measured, Parameter, Shown, assess_all_tested};
+use crate::study::labels::{Assessment, Detector, Evidence, LabelStyle, Measured, Parameter, assess_all_tested};
 use crate::study::metrics::explanation::Explanation;
 
 /// The beginning of every label of this file.
@@ -40,8 +40,8 @@ const PART: &str = "chance.sink_part of the head: uniform attention over its own
 const NOT_NEEDED: &str = "It does not say that the model can do without the head (docs/LIMITS.md).";
 const BARE: &str = "The value bias, which is written whatever is attended to, is left out.";
 
-const fn shown(code: &'static str) -> Shown {
-    Shown { code: Some(code), colour: AnsiColor::Yellow, in_controls: false }
+const fn shown(code: &'static str) -> LabelStyle {
+    LabelStyle { code: Some(code), colour: AnsiColor::Yellow, in_controls: false }
 }
 
 pub(super) const NO_OP: Detector = Detector {

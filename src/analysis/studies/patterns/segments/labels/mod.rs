@@ -4,7 +4,9 @@ use anstyle::AnsiColor;
 
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::{Policy, Range, Threshold, Value};
-use crate::study::labels::{Assessment, Bound, Detector, Evidence, Measured, Parameter, Shown, assess, assess_tested};
+use crate::study::labels::{
+    Assessment, Bound, Detector, Evidence, LabelStyle, Measured, Parameter, assess, assess_tested,
+};
 use crate::study::metrics::explanation::Explanation;
 
 const SEGMENT: Threshold = Threshold::rule(
@@ -14,8 +16,8 @@ const SEGMENT: Threshold = Threshold::rule(
         has 0.41 or more with sentences of 3 tokens and more, though offsets come first",
 );
 
-const fn shown(code: Option<&'static str>) -> Shown {
-    Shown { code, colour: AnsiColor::Green, in_controls: false }
+const fn shown(code: Option<&'static str>) -> LabelStyle {
+    LabelStyle { code, colour: AnsiColor::Green, in_controls: false }
 }
 
 pub(super) const SEGMENT_BLOCK: Detector = Detector {
