@@ -57,10 +57,8 @@ fn forward_pass_and_statistics_need_no_more_room_once_warm() {
     let model = Model::load(ModelRef::Folder(tiny_bert()).resolve(&()).unwrap()).unwrap();
     let grid = model.grid();
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
-    let everybody = registry::by_default().flat_map(|study| {
-        let places = 0..study.passes().len();
-        places.map(|place| study.observer(place, &subject)).collect::<Vec<_>>()
-    });
+    let everybody = registry::by_default()
+        .flat_map(|study| study.passes().iter().map(|spec| spec.observer(&subject)).collect::<Vec<_>>());
     let (mut panel, mut scratch) = (ObserverSet::new(everybody.collect()), Scratch::default());
     let mut counting = Counting::default();
     counting.add(&sentence(&model, 30));

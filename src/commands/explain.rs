@@ -13,7 +13,7 @@ use crate::study::labels::{BORDERLINE, TIED};
 use crate::study::metrics::explanation::Entry;
 use crate::study::show::terms;
 use crate::study::show::terms::{TERMS, Term};
-use crate::study::{Card, Study, columns};
+use crate::study::{AnyStudy, Card, columns};
 use crate::system::counted::counted;
 use crate::system::errors::Facts;
 
@@ -43,8 +43,8 @@ pub fn list() -> String {
 }
 
 /// When a study runs.
-fn runs(study: &dyn Study) -> &'static str {
-    match (study.card().by_default, study.in_first_run()) {
+fn runs(study: &dyn AnyStudy) -> &'static str {
+    match (study.card().by_default, study.card().runs_first()) {
         (true, _) => "by default",
         (false, true) => "where no corpus is named, on others with `--with`",
         (false, false) => "with `--with`",
@@ -57,7 +57,7 @@ pub fn one(name: &str) -> Result<String> {
     if let Some(study) = registry::named(name) {
         let Card { name, question, needs, by_default, .. } = study.card();
         let metrics: Vec<&str> = columns(study).into_iter().map(|(id, _)| id).collect();
-        let labels: Vec<&str> = study.detectors().iter().map(|detector| detector.explanation.name).collect();
+        let labels: Vec<&str> = study.card().labels.iter().map(|detector| detector.explanation.name).collect();
         let or_none = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         let switch = if *by_default { "--without" } else { "--with" };
         let runs = runs(study);

@@ -15,10 +15,9 @@ use crate::model::grid::HeadPlace;
 use crate::model::source::ModelRef;
 use crate::passes::ablation::Ablation;
 use crate::passes::control::Control;
-use crate::passes::observation::identity::Studies;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::shard::Shard;
-use crate::study::Study;
+use crate::study::AnyStudy;
 use crate::study::labels::policy::{Policy, Value};
 use crate::study::metrics::number::Part;
 use crate::system::errors::ErrorFormat;
@@ -63,11 +62,11 @@ pub struct AnalyzeOptions {
     /// The columns or keys of the corpus that are probed for, beside those that always are.
     pub probes: Vec<String>,
     /// The studies that are run.
-    pub studies: Vec<&'static dyn Study>,
+    pub studies: Vec<&'static dyn AnyStudy>,
     /// The names of those that were asked for.
     pub with: Vec<String>,
     /// Studies that would run, but for a corpus that can be read only once.
-    pub left_out: Vec<&'static dyn Study>,
+    pub left_out: Vec<&'static dyn AnyStudy>,
     /// A file with the counts of tokens, in place of those of the corpus.
     pub counts: Option<PathBuf>,
     /// The index of the corpus, by which a shard reads its own part alone.
@@ -131,7 +130,7 @@ pub struct PolicyOptions {
 impl PolicyOptions {
     /// Makes sure that these studies measured what the presets label.
     /// Fails if one that a preset needs is not among them.
-    pub fn ensure_measured(&self, studies: &Studies) -> Result<()> {
+    pub fn ensure_measured(&self, studies: &[String]) -> Result<()> {
         match presets::missing(&self.presets, &plan::studies(studies)?) {
             Some((preset, study)) => {
                 Err(anyhow!("--preset {preset} labels what the study `{study}` measures, which was not run")

@@ -51,7 +51,7 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
     }
     let place = HeadPlace { layer: head.layer, head: head.head };
     for (study, section) in &report.sections.0 {
-        for line in section.of_head(place, &report.settings.policy) {
+        for line in section.of_head(place, &report.settings.policy).lines {
             writeln!(out, "\n{}: {}", study.card().name, printable(&line))?;
         }
     }
@@ -166,7 +166,7 @@ pub fn head_data(report: &Report, head: &HeadReport) -> Result<Value> {
     let place = HeadPlace { layer: head.layer, head: head.head };
     let mut studies = Map::new();
     for (study, section) in &report.sections.0 {
-        let lines = section.of_head(place, &report.settings.policy);
+        let lines = section.of_head(place, &report.settings.policy).lines;
         if !lines.is_empty() {
             studies.insert(study.card().name.to_owned(), json!(lines));
         }

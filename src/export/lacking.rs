@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::report::Report;
 use crate::study::labels::evidence::Lack;
-use crate::study::{Study, columns};
+use crate::study::{AnyStudy, columns};
 
 /// A line for each reason, with all studies that have it.
 pub fn lines(report: &Report) -> Vec<String> {
@@ -27,9 +27,9 @@ pub fn lines(report: &Report) -> Vec<String> {
 }
 
 /// What all metrics of a study have too little of for any of its labels; of the metric that has most.
-fn of_study(report: &Report, study: &dyn Study) -> Option<Lack> {
+fn of_study(report: &Report, study: &dyn AnyStudy) -> Option<Lack> {
     let policy = &report.settings.policy;
-    let detectors = study.detectors();
+    let detectors = study.card().labels;
     if !detectors.iter().any(|detector| detector.is_on(policy)) {
         return None;
     }
@@ -38,6 +38,6 @@ fn of_study(report: &Report, study: &dyn Study) -> Option<Lack> {
     let rest_on = report.denominators.cells().filter(|(name, _)| is_own(name)).map(|(_, rests_on)| *rests_on);
     let most = rest_on.max_by_key(|rests_on| (rests_on.sentences, rests_on.count))?;
     // Not every corpus has what a study is about that runs unasked: such a one says itself that there was nothing.
-    let is_said = most.count == 0 && study.in_first_run();
+    let is_said = most.count == 0 && study.card().runs_first();
     Lack::of(&most, policy).filter(|_| !is_said)
 }

@@ -34,7 +34,7 @@ use headscope::studies::ablation::effect::Effect;
 use headscope::studies::ablation::gradient::Gradient;
 use headscope::study::metrics::estimates::{Estimates, EstimationContext};
 use headscope::study::section::Section;
-use headscope::study::{Observed, Study, Subject};
+use headscope::study::{AnyStudy, Observed, ObservedPass, Subject};
 use headscope::system::progress::Analysis;
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -253,7 +253,7 @@ proptest! {
 
 /// What a study finds in these sequences, by the variants that it needs or by derivatives.
 fn found(
-    study: &dyn Study,
+    study: &dyn AnyStudy,
     parameters: &Parameters,
     sequences: &[Sequence],
     removal: Replacement,
@@ -265,12 +265,12 @@ fn found(
         Replacement::Zero => vec![Gate::scale(0.0); grid.count()],
     };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
-    let mut observers = ObserverSet::new(vec![study.observer(0, &subject)]);
+    let mut observers = ObserverSet::new(vec![study.passes()[0].observer(&subject)]);
     observers.begin_pass(&Beforehand {
         conditions: Conditions { removal: Some(removal), objective: None },
         ..Beforehand::default()
     });
-    let seen = if study.passes()[0].derivatives {
+    let seen = if study.passes()[0].pass.derivatives {
         let encoder = TensorEncoder::new(parameters, &Device::Cpu).unwrap();
         let (variants, threads) = (Variants::default().towards(grid, &gates), NonZeroUsize::new(2).unwrap());
         let (sequences, progress) = (sequences.iter().cloned().map(Ok), Analysis::new(None, None, Arc::default()));
@@ -280,7 +280,7 @@ fn found(
     };
     let context =
         EstimationContext { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
-    study.measure(&[Observed { sums: &*seen.into_observers()[0], left_out: 0 }], &context)
+    study.measure(&Observed(&[ObservedPass { sums: &*seen.into_observers()[0], left_out: 0 }]), &context)
 }
 
 /// A metric of every head.
@@ -289,7 +289,7 @@ fn of_heads(estimates: &Estimates, metric: &str) -> Vec<f64> {
 }
 
 /// A metric of every head, of a study that masks words.
-fn measured(parameters: &Parameters, removal: Replacement, study: &dyn Study, metric: &str) -> Vec<f64> {
+fn measured(parameters: &Parameters, removal: Replacement, study: &dyn AnyStudy, metric: &str) -> Vec<f64> {
     of_heads(&found(study, parameters, &masked(&[13, 8, 30, 9, 21]), removal).0, metric)
 }
 
@@ -301,7 +301,7 @@ fn plain() -> Vec<Sequence> {
 /// The section `dependence` of the report.
 fn dependence(parameters: &Parameters, removal: Replacement) -> Value {
     let (_, section) = found(&LaterHeads, parameters, &plain(), removal);
-    let (key, dependence) = section.entries().remove(0);
+    let (key, dependence) = AnyStudy::entries(&LaterHeads, &*section).remove(0);
     assert_eq!(key, "dependence");
     serde_json::to_value(dependence).unwrap()
 }

@@ -63,7 +63,7 @@ pub fn check_metrics(report: &Value, reference: &Value) {
 
 /// Whether a label is of a study that this reference is about.
 fn is_checked(label: &str) -> bool {
-    let detectors = ["attention", "dependency"].into_iter().flat_map(|study| named(study).unwrap().detectors());
+    let detectors = ["attention", "dependency"].into_iter().flat_map(|study| named(study).unwrap().card().labels);
     detectors.into_iter().any(|detector| detector.gives(label))
 }
 

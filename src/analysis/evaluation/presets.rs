@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::studies::registry;
-use crate::study::Study;
+use crate::study::AnyStudy;
 use crate::study::labels::Label;
 use crate::study::labels::policy::{Policy, Value};
 use crate::study::metrics::metric::Values;
@@ -93,7 +93,7 @@ pub fn policy(presets: &[&Preset]) -> Policy {
 }
 
 /// The first study that a preset needs and that is not among `studies`, with the preset.
-pub fn missing(presets: &[&'static Preset], studies: &[&'static dyn Study]) -> Option<(&'static str, &'static str)> {
+pub fn missing(presets: &[&'static Preset], studies: &[&'static dyn AnyStudy]) -> Option<(&'static str, &'static str)> {
     let ran = |name: &str| studies.iter().any(|study| study.card().name == name);
     let needs = presets.iter().flat_map(|preset| preset.studies.iter().map(|study| (preset.name, *study)));
     needs.into_iter().find(|(_, study)| !ran(study))

@@ -24,7 +24,7 @@ use crate::studies::patterns::dependency::arcs::{Agreement, BASELINE_OFFSETS, PL
 use crate::studies::patterns::dependency::section::Relations;
 use crate::studies::patterns::dependency::sums::DependencySums;
 use crate::studies::registry::{default_policy, named};
-use crate::study::Observed;
+use crate::study::ObservedPass;
 use crate::study::labels::evidence::{Comparison, Direction};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
@@ -120,7 +120,7 @@ fn corpus(sentences: u64, accuracies: &[Vec<[f64; 2]>], policy: &Policy, rng: &m
     let names: BTreeMap<String, usize> = (0..accuracies.len()).map(|place| (format!("r{place}"), place)).collect();
     let attention = observer_of(AttentionSums::of(grid, attention));
     let dependency = observer_of(DependencySums::of(grid, FromToken::Mean, names, relations, agreements));
-    let seen = |sums| vec![Observed { sums, left_out: 0 }];
+    let seen = |sums| vec![ObservedPass { sums, left_out: 0 }];
     let observed =
         [(named("attention").unwrap(), seen(&*attention)), (named("dependency").unwrap(), seen(&*dependency))];
     let context =

@@ -24,11 +24,11 @@ impl RunFacts<'_> {
 type ConditionalCaveat = (Known, fn(&RunFacts<'_>) -> bool);
 
 const fn meaning(id: &'static str, text: &'static str) -> Known {
-    Known { id, text, about: About::Meaning }
+    Known { id, text, about: About::Meaning, applies: |_| true }
 }
 
 const fn certainty(id: &'static str, text: &'static str) -> Known {
-    Known { id, text, about: About::Certainty }
+    Known { id, text, about: About::Certainty, applies: |_| true }
 }
 
 const GENERAL: &[ConditionalCaveat] = &[

@@ -9,7 +9,7 @@ use super::schema;
 use crate::model::grid::{HeadGrid, head_name};
 use crate::passes::control::Control;
 use crate::studies::registry;
-use crate::study::Study;
+use crate::study::AnyStudy;
 use crate::study::labels::Verdict;
 
 /// Labels found in a control (docs/METHODOLOGY.md, "Controls").
@@ -52,7 +52,7 @@ pub struct Controlled {
     /// Which control, with its seed.
     pub control: Control,
     /// The studies that it says something of.
-    pub studies: Vec<&'static dyn Study>,
+    pub studies: Vec<&'static dyn AnyStudy>,
     /// One for each head, layer by layer.
     pub verdicts: Vec<Verdict>,
 }

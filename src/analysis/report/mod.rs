@@ -27,8 +27,8 @@ use crate::study::labels::policy::Policy;
 use crate::study::labels::{Label, Near, Verdict};
 use crate::study::metrics::estimates::Estimates;
 use crate::study::metrics::metric::{Denominator, Intervals, Metrics, StandardErrors, Values};
-use crate::study::section::Section;
-use crate::study::{Study, columns};
+use crate::study::section::{Completion, Section};
+use crate::study::{AnyStudy, columns};
 
 pub use control::{ControlHead, ControlReport, Controlled};
 pub use corpus::{CorpusFileInfo, CorpusInfo};
@@ -81,12 +81,12 @@ pub struct Report {
 
 /// The sections of the studies that were run, in the order of the table.
 #[derive(Default)]
-pub struct Sections(pub Vec<(&'static dyn Study, Box<dyn Section>)>);
+pub struct Sections(pub Vec<(&'static dyn AnyStudy, Box<dyn Section>)>);
 
 impl Serialize for Sections {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        for (key, value) in self.0.iter().flat_map(|(_, section)| section.entries()) {
+        for (key, value) in self.0.iter().flat_map(|(study, section)| study.entries(&**section)) {
             map.serialize_entry(key, value)?;
         }
         map.end()
@@ -203,7 +203,7 @@ impl Report {
         let controls = controls.into_iter().map(|there| ControlReport::new(there, &verdicts, grid)).collect();
         let Results { estimates, mut sections } = findings;
         let first: Vec<String> = verdicts.iter().map(|verdict| verdict.primary.clone()).collect();
-        sections.iter_mut().for_each(|(_, section)| section.name_heads(&first));
+        sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::Labels(&first)));
         let Estimates { heads, ci95, standard_errors, own_chance, chance, chance_ci95, denominators, .. } = estimates;
         let measured = heads.into_iter().zip(ci95).zip(standard_errors).zip(own_chance);
         let head = |(place, ((((metrics, ci95), standard_errors), chance), verdict))| {
@@ -269,7 +269,7 @@ impl Report {
         let sections = studies.into_iter().map(|study| Ok((study, study.read(text)?)));
         report.sections = Sections(sections.collect::<serde_json::Result<_>>()?);
         let first: Vec<String> = report.heads.iter().map(|head| head.primary.clone()).collect();
-        report.sections.0.iter_mut().for_each(|(_, section)| section.name_heads(&first));
+        report.sections.0.iter_mut().for_each(|(_, section)| section.complete(&Completion::Labels(&first)));
         Ok(report)
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::studies::registry;
 use crate::studies::registry::{STUDIES, default_policy};
-use crate::study::Study;
+use crate::study::AnyStudy;
 use crate::study::labels::{Detector, Label, Near, Parameter, UNLABELLED};
 use crate::study::metrics::metric::{Denominator, Keys};
 
@@ -61,9 +61,9 @@ fn metrics(value: impl Fn(&RangeInclusive<f64>) -> Schema) -> Schema {
             })
         }
     };
-    let of_study = |study: &'static dyn Study| {
-        let metrics = study.metrics().into_iter();
-        metrics.map(move |(explanation, keys)| (study.range(explanation.name), explanation, keys))
+    let of_study = |study: &'static dyn AnyStudy| {
+        let metrics = (study.card().metrics)().into_iter();
+        metrics.map(move |(explanation, keys)| ((study.card().range)(explanation.name), explanation, keys))
     };
     let all = STUDIES.iter().flat_map(|study| of_study(*study));
     let properties: Map<String, Value> =

@@ -23,7 +23,7 @@ use super::patterns::segments::Segments;
 use super::patterns::trees::Trees;
 use super::patterns::words::Words;
 use super::replication::clark2019::Clark2019;
-use crate::study::Study;
+use crate::study::AnyStudy;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::{Policy, Threshold};
 use crate::study::labels::{Detector, NO_LABEL, UNLABELLED, UNLABELLED_SHOWN};
@@ -31,7 +31,7 @@ use crate::study::metrics::explanation::Entry;
 use crate::study::show::terms::TERMS;
 
 /// Every study, in the order of reports: of metrics, of labels with equal margins, of sections, of the summary.
-pub const STUDIES: &[&dyn Study] = &[
+pub const STUDIES: &[&dyn AnyStudy] = &[
     &Attention,
     &Norms,
     &Trees,
@@ -57,18 +57,18 @@ pub const STUDIES: &[&dyn Study] = &[
 ];
 
 /// The study of this name.
-pub fn named(name: &str) -> Option<&'static dyn Study> {
+pub fn named(name: &str) -> Option<&'static dyn AnyStudy> {
     STUDIES.iter().copied().find(|study| study.card().name == name)
 }
 
 /// The studies that run unless something else is asked for.
-pub fn by_default() -> impl Iterator<Item = &'static dyn Study> {
+pub fn by_default() -> impl Iterator<Item = &'static dyn AnyStudy> {
     STUDIES.iter().copied().filter(|study| study.card().by_default)
 }
 
 /// Every detector, in the order in which ties between labels are broken.
 pub fn detectors() -> impl Iterator<Item = &'static Detector> {
-    STUDIES.iter().flat_map(|study| study.detectors())
+    STUDIES.iter().flat_map(|study| study.card().labels)
 }
 
 /// The detector that gives a label of this name.
@@ -94,8 +94,8 @@ pub fn default_policy() -> Policy {
 /// How many labels of each family there are among those that these studies gave, by the name under which it is explained;
 /// a family without any has 0.
 /// Panics if a label is of no detector of theirs.
-pub fn count<'a>(studies: &[&'static dyn Study], labels: impl Iterator<Item = &'a str>) -> BTreeMap<String, u64> {
-    let families = studies.iter().flat_map(|study| study.detectors());
+pub fn count<'a>(studies: &[&'static dyn AnyStudy], labels: impl Iterator<Item = &'a str>) -> BTreeMap<String, u64> {
+    let families = studies.iter().flat_map(|study| study.card().labels);
     let mut counts: BTreeMap<String, u64> =
         families.map(|detector| (detector.explanation.name.to_owned(), 0)).collect();
     for label in labels {
@@ -114,7 +114,7 @@ pub fn labels() -> impl Iterator<Item = Entry> {
 
 /// The metrics with what is told of them.
 pub fn metrics() -> impl Iterator<Item = Entry> {
-    let metrics = STUDIES.iter().flat_map(|study| study.metrics());
+    let metrics = STUDIES.iter().flat_map(|study| (study.card().metrics)());
     metrics.map(|(explanation, _)| Entry { explanation, thresholds: None })
 }
 

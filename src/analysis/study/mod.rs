@@ -1,205 +1,104 @@
 //! A study: one question asked of every head.
 
 pub mod aim;
+pub mod card;
 pub mod instruments;
 pub mod labels;
 pub mod metrics;
+pub mod pass_spec;
 pub mod section;
 pub mod show;
 pub mod tracked;
 pub mod upstream;
 
-use std::num::NonZeroUsize;
-use std::ops::RangeInclusive;
-
-use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 
-use crate::model::grid::HeadGrid;
-use crate::passes::control::ControlKind;
-use crate::passes::observer::Observer;
-use crate::passes::pass::Pass;
-use crate::sequences::fold::words::FromToken;
-use aim::Aim;
+use labels::Verdict;
 use labels::policy::Policy;
-use labels::{Detector, Label, Verdict};
 use metrics::estimates::{Estimates, EstimationContext};
-use metrics::explanation::Explanation;
-use metrics::metric::{Column, Keys};
-use section::{Nothing, Section};
-use show::figure::Figure;
-use show::table::Table;
-use upstream::{NOTHING, UpstreamResults};
+use metrics::metric::Column;
+use section::{Entry, Section, Stored};
+use upstream::UpstreamResults;
+
+pub use card::{About, Card, Caveat, Counts};
+pub use pass_spec::{Observed, ObservedPass, PassSpec, Subject};
 
 /// One question asked of every head: what it looks at, and what it makes of that.
 ///
 /// A study is a folder of [`crate::studies`] and a line of [`crate::studies::registry::STUDIES`]; nothing else names it.
 pub trait Study: Sync {
-    /// Its name, its question and its needs.
-    fn card(&self) -> &'static Card;
+    /// Its section of the report; [`section::Nothing`] if it has none.
+    type Section: Stored;
 
-    /// Whether it runs on the corpus in the box, where no corpus is named, unless it is switched off.
-    fn in_first_run(&self) -> bool {
-        self.card().by_default
-    }
+    /// Its name, its question, its needs, and all else that is data.
+    const CARD: Card;
 
-    /// The passes that it looks at, each with sums of its own; by default the corpus as it is.
-    fn passes(&self) -> Vec<Pass> {
-        vec![Pass::PLAIN]
-    }
+    /// The passes that it looks at, each with sums of its own.
+    fn passes(&self) -> Vec<PassSpec>;
 
-    /// Whether its pass at `place` follows: it begins when those that do not are over, and its observer knows what was found
-    /// in them, and this study's own sums.
-    fn follows(&self, _place: usize) -> bool {
-        false
-    }
+    /// Metrics with intervals and chance, and its section of the report.
+    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section);
 
-    /// The studies that run as well where it does, by their names: it asks about what they find.
-    fn builds_on(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    /// Whether it runs wherever all those do, without being asked for.
-    fn joins(&self) -> bool {
-        false
-    }
-
-    /// Whether it is run in controls of this kind as well: by default if there are labels for them to count.
-    fn is_controlled(&self, _kind: ControlKind) -> bool {
-        !self.detectors().is_empty()
-    }
-
-    /// Its need to know how often each token is in the whole corpus before any pass over it begins.
-    fn counts(&self) -> Counts {
-        Counts::Unused
-    }
-
-    /// Empty sums for the pass at `place` of [`Study::passes`].
-    fn observer(&self, place: usize, subject: &Subject<'_>) -> Box<dyn Observer>;
-
-    /// The sums for the pass at `place`, from the bytes of a partial.
-    /// Fails if they are no such sums.
-    fn restore(&self, place: usize, bytes: &[u8]) -> Result<Box<dyn Observer>>;
-
-    /// Its metrics, in the order of its table.
-    fn metrics(&self) -> Vec<(&'static Explanation, Keys)> {
-        Vec::new()
-    }
-
-    /// The least and the most that a metric of its can be, for the schema of the report; by default nothing is said.
-    fn range(&self, _metric: &str) -> RangeInclusive<f64> {
-        f64::NEG_INFINITY..=f64::INFINITY
-    }
-
-    /// Its labels, in the order in which ties between them are broken.
-    fn detectors(&self) -> &'static [Detector] {
-        &[]
-    }
-
-    /// What one of its labels says that the head looks at, where that can be seen in a sentence; and the metric that is the mean
-    /// of it over the corpus, if that is not the label's score.
-    fn aim(&self, _label: &Label) -> Option<(Aim, Option<String>)> {
-        None
-    }
-
-    /// Ratios with intervals and chance, and its section of the report; `observed` are by the places of its passes.
-    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>);
-
-    /// What it found, for the studies that follow.
-    fn found(&self, _observed: &[Observed<'_>], _judged: &Judged<'_>) -> UpstreamResults {
+    /// Its results for the studies that follow.
+    fn found(&self, _observed: &Observed<'_>, _section: &Self::Section, _judged: &Judged<'_>) -> UpstreamResults {
         UpstreamResults::default()
     }
+}
 
-    /// The figures of what it found; none where there is nothing to draw.
-    fn figures(&self, _found: &dyn Section, _policy: &Policy) -> Vec<Figure> {
-        Vec::new()
-    }
+/// A [`Study`] whose section can be of any type.
+pub trait AnyStudy: Sync {
+    /// [`Study::CARD`]
+    fn card(&self) -> &'static Card;
 
-    /// The flat tables of what it found, under the names of the report; none where its section has no rows.
-    fn tables(&self, _found: &dyn Section) -> Vec<Table> {
-        Vec::new()
-    }
+    /// [`Study::passes`]
+    fn passes(&self) -> Vec<PassSpec>;
+
+    /// [`Study::measure`]
+    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Box<dyn Section>);
+
+    /// [`Study::found`]
+    fn found(&self, observed: &Observed<'_>, judged: &Judged<'_>) -> UpstreamResults;
+
+    /// The keys of its section in the report with their values.
+    fn entries<'a>(&self, section: &'a dyn Section) -> Vec<Entry<'a>>;
 
     /// The keys of its section in the report, with the schema of each.
-    fn schema(&self, _generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
-        Vec::new()
-    }
+    fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)>;
 
     /// Its section of a saved report.
     /// Fails if `report` lacks it, or it is another.
-    fn read(&self, _report: &str) -> serde_json::Result<Box<dyn Section>> {
-        Ok(Box::new(Nothing))
+    fn read(&self, report: &str) -> serde_json::Result<Box<dyn Section>>;
+}
+
+impl<S: Study> AnyStudy for S {
+    fn card(&self) -> &'static Card {
+        &S::CARD
     }
 
-    /// Whether reports that list no studies, as those of 0.1.0, have it.
-    fn in_unlisted_reports(&self) -> bool {
-        false
+    fn passes(&self) -> Vec<PassSpec> {
+        Study::passes(self)
     }
 
-    /// Its caveats that apply to a run: what its labels do not show.
-    fn caveats(&self, _judged: &Judged<'_>) -> Vec<&'static Caveat> {
-        Vec::new()
+    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
+        let (estimates, section) = Study::measure(self, observed, context);
+        (estimates, Box::new(section))
     }
-}
 
-/// The name of a study, its question and its needs.
-#[derive(Debug)]
-pub struct Card {
-    /// Its name: on the command line, in reports, in partials.
-    pub name: &'static str,
-    /// The question, as a sentence.
-    pub question: &'static str,
-    /// Its needs of the corpus, and its cost.
-    pub needs: &'static str,
-    /// Whether it runs unless it is switched off.
-    pub by_default: bool,
-    /// The key of `settings` that says by itself whether it ran: reports had it before they listed their studies.
-    pub settings_key: Option<&'static str>,
-}
-
-/// The need of a study for the counts of the tokens of a whole corpus.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counts {
-    /// It does not ask for them.
-    Unused,
-    /// It says more where there are any.
-    Useful,
-    /// It cannot do without.
-    Needed,
-}
-
-/// The model and the settings that sums must know beforehand.
-pub struct Subject<'a> {
-    /// The heads.
-    pub grid: HeadGrid,
-    /// The token that speaks for a split word.
-    pub from: FromToken,
-    /// The id of a token in the model's vocabulary.
-    pub token_id: &'a dyn Fn(&str) -> Option<u32>,
-    /// The columns and keys of the corpus that are probed for, beside those that always are.
-    pub probes: &'a [String],
-    /// What the studies found, for passes that follow; nothing before the others are over.
-    pub found: &'a UpstreamResults,
-    /// The study's own sums over its passes that do not follow, for those that do; by their places.
-    pub own: &'a [Observed<'a>],
-    /// Threads, for what is worked out before a pass.
-    pub threads: NonZeroUsize,
-}
-
-impl<'a> Subject<'a> {
-    /// A model and settings before anything was observed; no columns are probed for.
-    pub fn new(grid: HeadGrid, from: FromToken, token_id: &'a dyn Fn(&str) -> Option<u32>) -> Self {
-        Self { grid, from, token_id, probes: &[], found: &NOTHING, own: &[], threads: NonZeroUsize::MIN }
+    fn found(&self, observed: &Observed<'_>, judged: &Judged<'_>) -> UpstreamResults {
+        Study::found(self, observed, section::section(judged.section), judged)
     }
-}
 
-/// The sums of a study over one of its passes.
-#[derive(Clone, Copy)]
-pub struct Observed<'a> {
-    /// Its sums.
-    pub sums: &'a dyn Observer,
-    /// Sentences of the corpus that are in none of the pass's sequences, though they could be encoded.
-    pub left_out: u64,
+    fn entries<'a>(&self, section: &'a dyn Section) -> Vec<Entry<'a>> {
+        section::section::<S::Section>(section).entries()
+    }
+
+    fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
+        S::Section::schema(generator)
+    }
+
+    fn read(&self, report: &str) -> serde_json::Result<Box<dyn Section>> {
+        Ok(Box::new(S::Section::read(report)?))
+    }
 }
 
 /// The findings that decide which caveats apply.
@@ -219,27 +118,7 @@ impl Judged<'_> {
     }
 }
 
-/// A limit of what labels show. docs/LIMITS.md has the argument and the full references.
-#[derive(Debug)]
-pub struct Caveat {
-    /// A short name that does not change.
-    pub id: &'static str,
-    /// The caveat.
-    pub text: &'static str,
-    /// Its subject: caveats are listed in this order.
-    pub about: About,
-}
-
-/// The subject of a caveat.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum About {
-    /// The meaning of a label.
-    Meaning,
-    /// How sure it is.
-    Certainty,
-}
-
 /// The columns of a study's metrics.
-pub fn columns(study: &dyn Study) -> Vec<Column> {
-    study.metrics().into_iter().map(|(explanation, keys)| (explanation.name, keys)).collect()
+pub fn columns(study: &dyn AnyStudy) -> Vec<Column> {
+    (study.card().metrics)().into_iter().map(|(explanation, keys)| (explanation.name, keys)).collect()
 }

@@ -2,63 +2,52 @@
 
 use std::any::Any;
 
+use schemars::{Schema, SchemaGenerator};
+
 use super::labels::evidence::{Direction, UseTest};
 use super::labels::policy::Policy;
 use super::metrics::estimates::{Estimates, EstimationContext};
 use super::metrics::number::Number;
 use super::show::figure::Figure;
 use super::show::summary::Summary;
+use super::show::table::Table;
 use super::tracked::Tracked;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::control::ControlKind;
 
 /// The part that a study adds to a report beside metrics and labels.
 pub trait Section: Any + Send + Sync {
-    /// Its keys in the report, and what stands under them.
-    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
-        Vec::new()
-    }
-
-    /// Makes what depends on the policy that of `policy`.
-    fn correct(&mut self, _policy: &Policy) {}
-
-    /// Holds it against the metrics of all studies, as soon as all are there.
-    fn compare_with(&mut self, _all: &Estimates, _bench: &EstimationContext) {}
-
-    /// Is told its like in a control with each seed, of the studies that are [controlled](super::Study::is_controlled).
-    fn control(&mut self, _kind: ControlKind, _seeds: &[&dyn Section]) {}
-
-    /// Is told the first label of every head, `[layers * heads]`, to say it where it names heads.
-    fn name_heads(&mut self, _labels: &[String]) {}
+    /// Takes up what is known only after all studies have measured.
+    fn complete(&mut self, _known: &Completion<'_>) {}
 
     /// Its words for the summary, in whole lines; empty if it has none.
     fn summary(&self, _policy: &Policy) -> Summary {
         Summary::default()
     }
 
-    /// Lines on one head for its card, none if it has nothing to say of it beside metrics and labels.
-    fn of_head(&self, _head: HeadPlace, _policy: &Policy) -> Vec<String> {
+    /// The figures of its results; none where there is nothing to draw.
+    fn figures(&self, _policy: &Policy) -> Vec<Figure> {
         Vec::new()
     }
 
-    /// The figures for a head's card.
-    fn figures_of(&self, _head: HeadPlace) -> Vec<Figure> {
+    /// The flat tables of its results, under the names of the report; none where it has no rows.
+    fn tables(&self) -> Vec<Table> {
         Vec::new()
     }
 
-    /// How well each head follows each relation that it knows.
-    fn tracked(&self) -> Vec<Tracked> {
-        Vec::new()
+    /// Its part of the card of a head, beside metrics and labels.
+    fn of_head(&self, _head: HeadPlace, _policy: &Policy) -> OnHead {
+        OnHead::default()
+    }
+
+    /// The results that other parts of the program ask for.
+    fn exports(&self) -> Exports {
+        Exports::default()
     }
 
     /// The numbers beside the metrics by which two analyses can be compared.
     fn numbers(&self, _policy: &Policy) -> Vec<Number<'_>> {
         Vec::new()
-    }
-
-    /// The test of whether the model uses the arcs that a label of a head is about, if it was made.
-    fn use_of(&self, _head: HeadPlace, _label: &str, _direction: Option<Direction>) -> Option<UseTest> {
-        None
     }
 
     /// The first thing that is missing for it to be whole, if anything.
@@ -67,11 +56,110 @@ pub trait Section: Any + Send + Sync {
     }
 }
 
+/// One fact that is known only after all studies have measured.
+pub enum Completion<'a> {
+    /// The metrics of all studies.
+    Estimates(&'a Estimates, &'a EstimationContext),
+    /// The thresholds: what depends on them is corrected.
+    Policy(&'a Policy),
+    /// The section of the same study in a control of this kind with each seed.
+    Control(ControlKind, &'a [&'a dyn Section]),
+    /// The first label of every head, `[layers * heads]`, for places that name heads.
+    Labels(&'a [String]),
+}
+
+/// The part of a section on the card of one head.
+#[derive(Default)]
+pub struct OnHead {
+    /// Lines, one after the other.
+    pub lines: Vec<String>,
+    /// Figures.
+    pub figures: Vec<Figure>,
+}
+
+impl FromIterator<String> for OnHead {
+    fn from_iter<I: IntoIterator<Item = String>>(lines: I) -> Self {
+        Self { lines: lines.into_iter().collect(), figures: Vec::new() }
+    }
+}
+
+/// The results of a section that other parts of the program ask for.
+#[derive(Default)]
+pub struct Exports {
+    /// How well each head follows each relation that the study knows.
+    pub tracked: Vec<Tracked>,
+    /// The tests of whether the model uses the arcs that labels are about.
+    pub tests_of_use: Vec<TestOfUse>,
+}
+
+/// The test of whether the model uses the arcs that a label of a head is about.
+pub struct TestOfUse {
+    /// The head.
+    pub head: HeadPlace,
+    /// The label.
+    pub label: String,
+    /// The end of the arcs at which the head's attention starts.
+    pub direction: Direction,
+    /// The test.
+    pub test: UseTest,
+}
+
+/// A key of a section in the report with its value.
+pub type Entry<'a> = (&'static str, &'a dyn erased_serde::Serialize);
+
+/// A section as it stands in a report: under keys of its own. [`stored!`](crate::stored) implements it.
+pub trait Stored: Section + Sized {
+    /// The keys with their values.
+    fn entries(&self) -> Vec<Entry<'_>>;
+
+    /// The keys with their schemas.
+    fn schema(generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)>;
+
+    /// The section of a report.
+    /// Fails if `report` lacks it, or it is another.
+    fn read(report: &str) -> serde_json::Result<Self>;
+}
+
+/// Implements [`Stored`] for a struct each of whose fields is a key of the report.
+#[macro_export]
+macro_rules! stored {
+    ($section:ty { $($key:ident: $value:ty),+ $(,)? }) => {
+        impl $crate::study::section::Stored for $section {
+            fn entries(&self) -> Vec<$crate::study::section::Entry<'_>> {
+                vec![$((stringify!($key), &self.$key)),+]
+            }
+
+            fn schema(generator: &mut schemars::SchemaGenerator) -> Vec<(&'static str, schemars::Schema)> {
+                vec![$((stringify!($key), generator.subschema_for::<$value>())),+]
+            }
+
+            fn read(report: &str) -> serde_json::Result<Self> {
+                serde_json::from_str(report)
+            }
+        }
+    };
+}
+pub use crate::stored;
+
 /// The section of a study that has none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nothing;
 
 impl Section for Nothing {}
+
+impl Stored for Nothing {
+    fn entries(&self) -> Vec<Entry<'_>> {
+        Vec::new()
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
+        Vec::new()
+    }
+
+    fn read(_: &str) -> serde_json::Result<Self> {
+        Ok(Self)
+    }
+}
 
 /// The section as what the study made it.
 /// Panics if it is of another study.

@@ -17,7 +17,7 @@ use crate::model::grid::HeadPlace;
 use crate::passes::ablation::Choice;
 use crate::sequences::shard::Shard;
 use crate::studies::registry::STUDIES;
-use crate::study::Study;
+use crate::study::AnyStudy;
 use crate::system::errors::Class;
 
 /// Say what each attention head of a pretrained BERT does, with the evidence.
@@ -556,7 +556,7 @@ fn policies() -> PossibleValuesParser {
 
 /// The names of all studies.
 fn studies() -> PossibleValuesParser {
-    let value = |study: &&dyn Study| PossibleValue::new(study.card().name).help(study.card().question);
+    let value = |study: &&dyn AnyStudy| PossibleValue::new(study.card().name).help(study.card().question);
     PossibleValuesParser::new(STUDIES.iter().map(value))
 }
 

@@ -14,7 +14,7 @@ use crate::passes::control::{Control, ControlKind};
 use crate::passes::pass::{Pass, Portion};
 use crate::studies::registry;
 use crate::studies::registry::STUDIES;
-use crate::study::{Counts, Study};
+use crate::study::{AnyStudy, Counts};
 use crate::system::errors::Facts;
 
 /// The presets of these names, each once; clap has checked the names. Of those that have no labels but their own there can be
@@ -40,50 +40,52 @@ pub(super) fn studies(
     with: &[String],
     without: &[String],
     may_join: bool,
-) -> Result<Vec<&'static dyn Study>, Usage> {
+) -> Result<Vec<&'static dyn AnyStudy>, Usage> {
     if let Some(both) = with.iter().find(|name| without.contains(name)) {
         return Err(anyhow!("--with {both} and --without {both}: which of them?").of_option("with"));
     }
     let presets = presets(presets_named)?;
     let by_preset = |name: &str| presets.iter().any(|preset| preset.studies.contains(&name));
-    let named = |study: &dyn Study, names: &[String]| names.iter().any(|name| name == study.card().name);
-    let wanted = |study: &dyn Study| {
+    let named = |study: &dyn AnyStudy, names: &[String]| names.iter().any(|name| name == study.card().name);
+    let wanted = |study: &dyn AnyStudy| {
         let card = study.card();
-        let by_default = if is_first_run { study.in_first_run() } else { card.by_default };
+        let by_default = if is_first_run { study.card().runs_first() } else { card.by_default };
         by_default || by_preset(card.name) || named(study, with)
     };
-    let runs = |study: &dyn Study| wanted(study) && !named(study, without);
+    let runs = |study: &dyn AnyStudy| wanted(study) && !named(study, without);
     for study in STUDIES.iter().filter(|study| runs(**study)) {
-        if let Some(needed) = study.builds_on().iter().find(|needed| without.iter().any(|name| name == *needed)) {
+        if let Some(needed) = study.card().builds_on.iter().find(|needed| without.iter().any(|name| name == *needed)) {
             let asks = study.card().name;
             return Err(anyhow!("--without {needed}: the study {asks} asks about what it finds").of_option("without"));
         }
     }
-    let is_needed =
-        |study: &dyn Study| STUDIES.iter().any(|other| runs(*other) && other.builds_on().contains(&study.card().name));
-    let is_there = |study: &dyn Study| runs(study) || is_needed(study);
-    let joins = |study: &dyn Study| {
+    let is_needed = |study: &dyn AnyStudy| {
+        STUDIES.iter().any(|other| runs(*other) && other.card().builds_on.contains(&study.card().name))
+    };
+    let is_there = |study: &dyn AnyStudy| runs(study) || is_needed(study);
+    let joins = |study: &dyn AnyStudy| {
         let there = |name: &&str| registry::named(name).is_some_and(is_there);
-        may_join && study.joins() && !named(study, without) && study.builds_on().iter().all(there)
+        may_join && study.card().joins && !named(study, without) && study.card().builds_on.iter().all(there)
     };
     Ok(STUDIES.iter().filter(|study| is_there(**study) || joins(**study)).copied().collect())
 }
 
 /// Studies that are run, and those that are left out.
-pub(super) type Chosen = (Vec<&'static dyn Study>, Vec<&'static dyn Study>);
+pub(super) type Chosen = (Vec<&'static dyn AnyStudy>, Vec<&'static dyn AnyStudy>);
 
 /// The studies without those that must know the counts of a corpus that can be read only once, unless there is a file of
 /// counts, and those; one that was asked for by name is refused.
 pub(super) fn can_count(
     corpus: &[Input],
-    studies: Vec<&'static dyn Study>,
+    studies: Vec<&'static dyn AnyStudy>,
     with: &[String],
     given: bool,
 ) -> Result<Chosen, Usage> {
     if given || corpus.iter().all(Input::can_be_read_again) {
         return Ok((studies, Vec::new()));
     }
-    let (left_out, kept): (Vec<_>, Vec<_>) = studies.into_iter().partition(|study| study.counts() == Counts::Needed);
+    let (left_out, kept): (Vec<_>, Vec<_>) =
+        studies.into_iter().partition(|study| study.card().counts == Counts::Needed);
     match left_out.iter().map(|study| study.card().name).find(|name| with.iter().any(|wanted| wanted == name)) {
         Some(name) => Err(anyhow!("--with {name}: {ONLY_ONCE}").of_option("with").hint(GIVE_COUNTS)),
         None => Ok((kept, left_out)),
@@ -95,7 +97,7 @@ const EFFECT: &str = "effect";
 
 /// How heads are removed in turn by those of the studies that do; refuses the options of that where none does.
 pub(super) fn ablation(
-    studies: &[&'static dyn Study],
+    studies: &[&'static dyn AnyStudy],
     removal: Option<RemovalArgument>,
     phases: Option<u8>,
     sample: Option<u64>,
@@ -107,14 +109,14 @@ pub(super) fn ablation(
                 .of_option("effect-of")
                 .hint(format!("give --with {EFFECT} as well")));
         }
-        if let Some(study) = studies.iter().find(|study| study.builds_on().contains(&EFFECT)) {
+        if let Some(study) = studies.iter().find(|study| study.card().builds_on.contains(&EFFECT)) {
             let asks = study.card().name;
             return Err(
                 anyhow!("--effect-of: the study {asks} asks about the effect of every head").of_option("effect-of")
             );
         }
     }
-    let removes = |study: &dyn Study| study.passes().iter().any(|pass| pass.portion != Portion::All);
+    let removes = |study: &dyn AnyStudy| study.passes().iter().any(|spec| spec.pass.portion != Portion::All);
     if !studies.iter().any(|study| removes(*study)) {
         let given = [("removal", removal.is_some()), ("phases", phases.is_some()), ("sample", sample.is_some())];
         let names = STUDIES.iter().filter(|study| removes(**study)).map(|study| study.card().name);
@@ -146,7 +148,7 @@ const PROBES: &str = "probes";
 const MOST_PROBES: usize = 4;
 
 /// The columns that are probed for, each once; refuses more than there is room for, and any where nothing is probed.
-pub(super) fn probes(studies: &[&'static dyn Study], named: Vec<String>) -> Result<Vec<String>, Usage> {
+pub(super) fn probes(studies: &[&'static dyn AnyStudy], named: Vec<String>) -> Result<Vec<String>, Usage> {
     let mut probes: Vec<String> = Vec::new();
     for name in named {
         if !probes.contains(&name) {
@@ -172,11 +174,11 @@ pub(super) fn probes(studies: &[&'static dyn Study], named: Vec<String>) -> Resu
 /// Refuses a corpus that can be read only once where it would be read again.
 pub(super) fn refuse_reading_again(
     corpus: &[Input],
-    studies: &[&'static dyn Study],
+    studies: &[&'static dyn AnyStudy],
     others: [(&str, bool); 2],
 ) -> Result<(), Usage> {
     let Some(once) = corpus.iter().find(|input| !input.can_be_read_again()) else { return Ok(()) };
-    let more = studies.iter().filter(|study| study.passes() != [Pass::PLAIN]);
+    let more = studies.iter().filter(|study| !matches!(&study.passes()[..], [spec] if spec.pass == Pass::PLAIN));
     let mut readers: Vec<String> = more.map(|study| format!("the study {}", study.card().name)).collect();
     let others: Vec<&str> = others.into_iter().filter(|(_, given)| *given).map(|(option, _)| option).collect();
     readers.extend(others.iter().map(|option| format!("--{option}")));

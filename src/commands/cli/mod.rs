@@ -37,7 +37,7 @@ use crate::export::{TableWriter, Target, Writer};
 use crate::passes::observation::partial;
 use crate::report;
 use crate::sequences::shard::Shard;
-use crate::study::Study;
+use crate::study::AnyStudy;
 use crate::study::metrics::number::Part;
 use crate::system::errors::Facts;
 use crate::system::parallel::all_cores;
@@ -279,8 +279,8 @@ impl MergeArguments {
 }
 
 /// Whether some study looks at the corpus again when it knows what was found.
-fn follow(studies: &[&'static dyn Study]) -> bool {
-    studies.iter().any(|study| (0..study.passes().len()).any(|place| study.follows(place)))
+fn follow(studies: &[&'static dyn AnyStudy]) -> bool {
+    studies.iter().any(|study| study.passes().iter().any(|spec| spec.follows))
 }
 
 impl RelabelArguments {

@@ -241,7 +241,7 @@ impl<'a> Ready<'a> {
 fn predicting(options: &AnalyzeOptions) -> Option<&'static str> {
     let asked = options.studies.iter().filter(|study| options.with.iter().any(|name| name == study.card().name));
     let mut all = asked.chain(&options.studies);
-    all.find(|study| study.passes().iter().any(Pass::predicts)).map(|study| study.card().name)
+    all.find(|study| study.passes().iter().any(|spec| spec.pass.predicts())).map(|study| study.card().name)
 }
 
 /// Loads the model, with the head by which it was trained if a study needs that.
@@ -266,7 +266,9 @@ pub enum Demand {
 impl Demand {
     /// The parts that a run needs.
     pub fn of(options: &AnalyzeOptions) -> Self {
-        let any = |wanted: fn(&Pass) -> bool| options.studies.iter().any(|study| study.passes().iter().any(wanted));
+        let any = |wanted: fn(&Pass) -> bool| {
+            options.studies.iter().any(|study| study.passes().iter().any(|spec| wanted(&spec.pass)))
+        };
         let chooses = options.ablation.is_some_and(|ablation| ablation.effect_of.is_some());
         match (any(Pass::predicts), chooses || any(|pass| pass.derivatives)) {
             (false, _) => Self::Attention,
@@ -313,7 +315,7 @@ fn known(options: &AnalyzeOptions, model: &Model, max_tokens: usize) -> Result<K
     }
     // What stands for replaced words is drawn by how often each token is there.
     let replaces = model.objective == Some(Objective::ReplacedTokens) && predicting(options).is_some();
-    if !replaces && options.studies.iter().all(|study| study.counts() == Counts::Unused) {
+    if !replaces && options.studies.iter().all(|study| study.card().counts == Counts::Unused) {
         return Ok(KnownCounts::default());
     }
     if let Some(file) = &options.counts {
@@ -321,7 +323,7 @@ fn known(options: &AnalyzeOptions, model: &Model, max_tokens: usize) -> Result<K
         return Ok(KnownCounts { counts: Some(Arc::new(counts.finish())), sha256: Some(sha256), counted: None });
     }
     if !options.corpus.iter().all(Input::can_be_read_again) {
-        for study in options.studies.iter().filter(|study| study.counts() == Counts::Useful) {
+        for study in options.studies.iter().filter(|study| study.card().counts == Counts::Useful) {
             say(&format!(
                 "the study {} does without how common tokens are: {ONLY_ONCE}: {GIVE_COUNTS}",
                 study.card().name

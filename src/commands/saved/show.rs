@@ -61,7 +61,7 @@ fn head(report: &Report, place: HeadPlace) -> Result<&HeadReport> {
 
 /// The relation of this name.
 fn relation(report: &Report, name: &str) -> Result<Tracked> {
-    let tracked: Vec<Tracked> = report.sections.0.iter().flat_map(|(_, section)| section.tracked()).collect();
+    let tracked: Vec<Tracked> = report.sections.0.iter().flat_map(|(_, section)| section.exports().tracked).collect();
     ensure!(
         !tracked.is_empty(),
         anyhow!("the report has no relations")

@@ -35,12 +35,12 @@ pub const HEATMAP: &str = "heatmap";
 
 /// The figures that the studies of a report have.
 pub fn of_studies(report: &Report) -> Vec<Figure> {
-    report.sections.0.iter().flat_map(|(study, section)| study.figures(&**section, &report.settings.policy)).collect()
+    report.sections.0.iter().flat_map(|(_, section)| section.figures(&report.settings.policy)).collect()
 }
 
 /// The figures that the studies of a report have of one head: `examples:L2H8`.
 pub fn of_head(report: &Report, head: HeadPlace) -> Vec<Figure> {
-    report.sections.0.iter().flat_map(|(_, section)| section.figures_of(head)).collect()
+    report.sections.0.iter().flat_map(|(_, section)| section.of_head(head, &report.settings.policy).figures).collect()
 }
 
 /// The figure of this name.

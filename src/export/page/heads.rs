@@ -147,10 +147,10 @@ pub fn cards(report: &Report) -> Vec<Card> {
 /// What each study says of a head: its effect, whom it feeds, what it carries, as far as that was run. Studies that draw it
 /// are on its card with that.
 fn studies(report: &Report, head: &HeadReport) -> Vec<StudyLine> {
-    let speaks = report.sections.0.iter().filter(|(_, section)| section.figures_of(head.place()).is_empty());
-    let said = speaks.flat_map(|(study, section)| {
-        let lines = section.of_head(head.place(), &report.settings.policy);
-        lines.into_iter().map(|line| StudyLine { study: study.card().name, line })
+    let policy = &report.settings.policy;
+    let on_head = report.sections.0.iter().map(|(study, section)| (study, section.of_head(head.place(), policy)));
+    let said = on_head.filter(|(_, on_head)| on_head.figures.is_empty()).flat_map(|(study, on_head)| {
+        on_head.lines.into_iter().map(|line| StudyLine { study: study.card().name, line })
     });
     said.collect()
 }

@@ -10,7 +10,7 @@ use crate::studies::registry::STUDIES;
 use crate::study::labels::Verdict;
 use crate::study::section::Section;
 use crate::study::show::figure::Figure;
-use crate::study::{Judged, Study};
+use crate::study::{AnyStudy, Judged};
 
 /// What a study found.
 #[derive(Serialize)]
@@ -59,9 +59,9 @@ pub fn of(report: &Report) -> Vec<StudySection> {
             nearest: head.nearest.clone(),
         })
         .collect();
-    let section = |(study, section): &(&'static dyn Study, Box<dyn Section>)| {
+    let section = |(study, section): &(&'static dyn AnyStudy, Box<dyn Section>)| {
         let judged = Judged { verdicts: &verdicts, policy, section: &**section };
-        let ids: Vec<&str> = study.caveats(&judged).iter().map(|caveat| caveat.id).collect();
+        let ids: Vec<&str> = study.card().caveats_of(&judged).iter().map(|caveat| caveat.id).collect();
         let caveats = report.caveats.iter().filter(|caveat| ids.contains(&caveat.id.as_str())).cloned().collect();
         let drawn = |figure: Figure| {
             let (columns, rows) = figures::table(report, &figure);
@@ -73,7 +73,7 @@ pub fn of(report: &Report) -> Vec<StudySection> {
             name: study.card().name,
             question: study.card().question,
             caveats,
-            figures: study.figures(&**section, policy).into_iter().map(drawn).collect(),
+            figures: section.figures(policy).into_iter().map(drawn).collect(),
             summary: section.summary(policy).fit(Some(WIDTH)).trim_end().to_owned(),
         }
     };

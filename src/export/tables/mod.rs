@@ -23,8 +23,7 @@ pub fn named(report: &Report, name: &str) -> Result<Table> {
     if let Some((_, make)) = OF_EVERY_REPORT.iter().find(|(known, _)| *known == name) {
         return Ok(make(report));
     }
-    let of_studies: Vec<Table> =
-        report.sections.0.iter().flat_map(|(study, section)| study.tables(&**section)).collect();
+    let of_studies: Vec<Table> = report.sections.0.iter().flat_map(|(_, section)| section.tables()).collect();
     let names: Vec<&str> =
         OF_EVERY_REPORT.iter().map(|(name, _)| *name).chain(of_studies.iter().map(|table| table.name)).collect();
     let names = names.join(", ");

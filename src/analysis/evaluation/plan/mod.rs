@@ -6,19 +6,20 @@ use anyhow::{Result, ensure};
 
 use crate::model::config::MOST_HEADS;
 use crate::passes::control::Control;
-use crate::passes::observation::identity::{Identity, Protocol, Studies};
+use crate::passes::observation::identity::{Identity, Protocol};
 use crate::passes::observation::partial::PassBytes;
 use crate::passes::observation::{PassSums, Stage};
 use crate::passes::observer::Observer;
 use crate::passes::pass::{Pass, shared};
 use crate::studies::registry;
 use crate::studies::registry::STUDIES;
-use crate::study::{Observed, Study, Subject};
+use crate::study::{AnyStudy, Observed, ObservedPass, PassSpec, Subject};
 
 /// One study's interest in a pass.
 struct Want {
-    study: &'static dyn Study,
-    /// The place of the pass in [`Study::passes`].
+    study: &'static dyn AnyStudy,
+    /// The pass as the study asks for it, and its place among those of the study.
+    spec: PassSpec,
     place: usize,
     /// The control that the pass belongs to, if it is not the analysis itself.
     control: Option<Control>,
@@ -31,32 +32,20 @@ pub struct Plan {
     followers: usize,
 }
 
-/// The names of these studies for a protocol.
-pub fn names(studies: &[&'static dyn Study]) -> Studies {
-    let ran = |name: &str| studies.iter().any(|study| study.card().name == name);
-    let flags = STUDIES.iter().filter_map(|study| {
-        let card = study.card();
-        Some((card.settings_key?.to_owned(), ran(card.name)))
-    });
-    Studies {
-        names: STUDIES.iter().map(|study| study.card().name).filter(|name| ran(name)).map(str::to_owned).collect(),
-        flags: flags.collect(),
-    }
+/// The names of these studies for a protocol, in the order of the table.
+pub fn names(studies: &[&'static dyn AnyStudy]) -> Vec<String> {
+    let ran = |name: &&str| studies.iter().any(|study| study.card().name == *name);
+    STUDIES.iter().map(|study| study.card().name).filter(ran).map(str::to_owned).collect()
 }
 
 /// The studies of a protocol, in the order of the table.
 /// Fails if one of them is not known.
-pub fn studies(names: &Studies) -> Result<Vec<&'static dyn Study>> {
-    if let Some(unknown) = names.names.iter().find(|name| registry::named(name).is_none()) {
+pub fn studies(names: &[String]) -> Result<Vec<&'static dyn AnyStudy>> {
+    if let Some(unknown) = names.iter().find(|name| registry::named(name).is_none()) {
         let known: Vec<&str> = STUDIES.iter().map(|study| study.card().name).collect();
         anyhow::bail!("there is no study `{}`: there are {}", unknown.escape_debug(), known.join(", "));
     }
-    let flag = |study: &dyn Study| study.card().settings_key.is_some_and(|key| names.flags.get(key) == Some(&true));
-    let ran = |study: &&&'static dyn Study| {
-        let listed = names.names.iter().any(|name| name == study.card().name);
-        listed || (names.names.is_empty() && (study.in_unlisted_reports() || flag(**study)))
-    };
-    Ok(STUDIES.iter().filter(ran).copied().collect())
+    Ok(STUDIES.iter().copied().filter(|study| names.iter().any(|name| name == study.card().name)).collect())
 }
 
 impl Plan {
@@ -64,23 +53,23 @@ impl Plan {
     /// Fails if a study is not known.
     pub fn new(protocol: &Protocol) -> Result<Self> {
         let (studies, removed) = (studies(&protocol.studies)?, &protocol.removed);
-        let wants = |study: &'static dyn Study, control: Option<Control>| {
-            let pass = |pass: Pass| match control {
-                Some(control) => Some(pass.under(control)?.without(removed)),
-                None => Some(pass.without(removed)),
+        let wants = |study: &'static dyn AnyStudy, control: Option<Control>| {
+            let want = |(place, spec): (usize, PassSpec)| {
+                let pass = match control {
+                    Some(control) => spec.pass.clone().under(control)?,
+                    None => spec.pass.clone(),
+                };
+                Some((pass.without(removed), Some(Want { study, spec, place, control })))
             };
             // A control that takes nothing away from some pass of a study says nothing of the study.
-            let passes: Option<Vec<Pass>> = study.passes().into_iter().map(pass).collect();
-            let wanted = passes.unwrap_or_default().into_iter().enumerate();
-            wanted.map(|(place, pass)| (pass, Some(Want { study, place, control }))).collect::<Vec<_>>()
+            study.passes().into_iter().enumerate().map(want).collect::<Option<Vec<_>>>().unwrap_or_default()
         };
         let analysis = studies.iter().flat_map(|study| wants(*study, None));
         let controls = protocol.controls.iter().flat_map(|control| {
-            let controlled = studies.iter().filter(|study| study.is_controlled(control.kind));
+            let controlled = studies.iter().filter(|study| study.card().controls.contains(&control.kind));
             controlled.flat_map(|study| wants(*study, Some(*control)))
         });
-        let follows =
-            |(_, want): &(Pass, Option<Want>)| want.as_ref().is_some_and(|want| want.study.follows(want.place));
+        let follows = |(_, want): &(Pass, Option<Want>)| want.as_ref().is_some_and(|want| want.spec.follows);
         let all = [(Pass::PLAIN.without(removed), None)].into_iter().chain(analysis).chain(controls);
         let (later, first): (Vec<_>, Vec<_>) = all.partition(follows);
         let (first, later) = (shared(first), shared(later));
@@ -91,7 +80,7 @@ impl Plan {
 
     /// Empty sums for the passes that follow nothing.
     pub fn observers(&self, subject: &Subject<'_>) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
-        let observer = |want: &Want| want.study.observer(want.place, subject);
+        let observer = |want: &Want| want.spec.observer(subject);
         Self::for_each(self.of_stage(&Stage::First), observer)
     }
 
@@ -99,7 +88,7 @@ impl Plan {
     pub fn followers(&self, passes: &[PassSums], subject: &Subject<'_>) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
         let observer = |want: &Want| {
             let own = self.of_studies(passes, want.control).remove(want.study.card().name).unwrap_or_default();
-            want.study.observer(want.place, &Subject { own: &own, ..*subject })
+            want.spec.observer(&Subject { own: Observed(&own), ..*subject })
         };
         Self::for_each(&self.wanted[self.followers..], observer)
     }
@@ -155,7 +144,7 @@ impl Plan {
         let restored = wanted.iter().zip(passes).map(|((pass, wants), PassBytes { left_out, sums })| {
             ensure!(wants.len() == sums.len(), unfit);
             let restore = |(want, bytes): (&Want, Vec<u8>)| -> Result<Box<dyn Observer>> {
-                let sums = want.study.restore(want.place, &bytes)?;
+                let sums = want.spec.restore(&bytes)?;
                 ensure!(sums.fits(grid, from), unfit);
                 Ok(sums)
             };
@@ -171,9 +160,9 @@ impl Plan {
         &self,
         passes: &'a [PassSums],
         control: Option<Control>,
-    ) -> Vec<(&'static dyn Study, Vec<Observed<'a>>)> {
+    ) -> Vec<(&'static dyn AnyStudy, Vec<ObservedPass<'a>>)> {
         let mut found = self.of_studies(passes, control);
-        let of_study = |study: &&'static dyn Study| {
+        let of_study = |study: &&'static dyn AnyStudy| {
             let observed = found.remove(study.card().name)?;
             (observed.len() == study.passes().len()).then_some((*study, observed))
         };
@@ -185,11 +174,11 @@ impl Plan {
         &self,
         passes: &'a [PassSums],
         control: Option<Control>,
-    ) -> BTreeMap<&'static str, Vec<Observed<'a>>> {
-        let mut found: BTreeMap<&'static str, BTreeMap<usize, Observed<'a>>> = BTreeMap::new();
+    ) -> BTreeMap<&'static str, Vec<ObservedPass<'a>>> {
+        let mut found: BTreeMap<&'static str, BTreeMap<usize, ObservedPass<'a>>> = BTreeMap::new();
         for ((_, wants), pass) in self.wanted.iter().zip(passes) {
             for (want, sums) in wants.iter().zip(&pass.sums).filter(|(want, _)| want.control == control) {
-                let observed = Observed { sums: &**sums, left_out: pass.left_out };
+                let observed = ObservedPass { sums: &**sums, left_out: pass.left_out };
                 found.entry(want.study.card().name).or_default().insert(want.place, observed);
             }
         }

@@ -10,40 +10,40 @@ use crate::study::labels::{Assessment, Evidence, Label, Measured, Verdict};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::{Denominator, Metrics};
 use crate::study::metrics::number::{Number, Part, most_blocks};
-use crate::study::section::Section;
+use crate::study::section::{Completion, Section, TestOfUse};
 use crate::study::upstream::{Aimed, UpstreamResults};
-use crate::study::{Caveat, Judged, Observed, Study};
+use crate::study::{AnyStudy, Caveat, Judged, Observed, ObservedPass};
 
 /// Ratios, and whatever else studies find.
 pub struct Results {
     /// The metrics of all studies.
     pub estimates: Estimates,
     /// Each study's own section, in the order of the table.
-    pub sections: Vec<(&'static dyn Study, Box<dyn Section>)>,
+    pub sections: Vec<(&'static dyn AnyStudy, Box<dyn Section>)>,
 }
 
 impl Results {
     /// The findings of the studies on what they saw, made right for `policy`.
     pub fn new(
-        observed: &[(&'static dyn Study, Vec<Observed<'_>>)],
+        observed: &[(&'static dyn AnyStudy, Vec<ObservedPass<'_>>)],
         context: &EstimationContext,
         policy: &Policy,
     ) -> Self {
         let mut findings = Self { estimates: Estimates::none(context.grid.count()), sections: Vec::new() };
         for (study, observed) in observed {
-            let (estimates, section) = study.measure(observed, context);
+            let (estimates, section) = study.measure(&Observed(observed), context);
             findings.estimates.extend(estimates);
             findings.sections.push((*study, section));
         }
         let Self { estimates, sections } = &mut findings;
-        sections.iter_mut().for_each(|(_, section)| section.compare_with(estimates, context));
+        sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::Estimates(estimates, context)));
         findings.correct(policy);
         findings
     }
 
     /// Makes what depends on the policy that of `policy`.
     pub fn correct(&mut self, policy: &Policy) {
-        self.sections.iter_mut().for_each(|(_, section)| section.correct(policy));
+        self.sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::Policy(policy)));
     }
 
     /// The verdict on every head; `[layers * heads]`.
@@ -53,21 +53,29 @@ impl Results {
 
     /// The verdicts with the tests of their labels beside them.
     pub fn tested(&self, mut verdicts: Vec<Verdict>, grid: HeadGrid) -> Vec<Verdict> {
-        for (place, verdict) in grid.places().zip(&mut verdicts) {
-            for label in &mut verdict.labels {
-                let test = |(_, section): &(_, Box<dyn Section>)| section.use_of(place, &label.label, label.direction);
-                label.use_of_arcs = self.sections.iter().find_map(test);
+        for TestOfUse { head, label, direction, test } in
+            self.sections.iter().flat_map(|(_, section)| section.exports().tests_of_use)
+        {
+            let labels = &mut verdicts[grid.index(head.layer, head.head)].labels;
+            if let Some(tested) = labels.iter_mut().find(|one| (&one.label, one.direction) == (&label, Some(direction)))
+            {
+                tested.use_of_arcs = Some(test);
             }
         }
         verdicts
     }
 
     /// What the studies found, by `policy`, on what they saw.
-    pub fn found(&self, observed: &[(&'static dyn Study, Vec<Observed<'_>>)], policy: &Policy) -> UpstreamResults {
+    pub fn found(
+        &self,
+        observed: &[(&'static dyn AnyStudy, Vec<ObservedPass<'_>>)],
+        policy: &Policy,
+    ) -> UpstreamResults {
         let verdicts = self.verdicts(policy);
         let mut found = UpstreamResults { aims: self.aims(&verdicts), ..UpstreamResults::default() };
         for ((study, section), (_, observed)) in self.sections.iter().zip(observed) {
-            found = found.and(study.found(observed, &Judged { verdicts: &verdicts, policy, section: &**section }));
+            found = found
+                .and(study.found(&Observed(observed), &Judged { verdicts: &verdicts, policy, section: &**section }));
         }
         found
     }
@@ -76,7 +84,7 @@ impl Results {
     fn aims(&self, verdicts: &[Verdict]) -> Vec<Aimed> {
         let aimed = |(place, verdict): (usize, &Verdict)| {
             let of_label = |label: &Label| {
-                let (aim, metric) = self.sections.iter().find_map(|(study, _)| study.aim(label))?;
+                let (aim, metric) = self.sections.iter().find_map(|(study, _)| (study.card().aim)(label))?;
                 let mean =
                     metric.map_or(Some(label.score), |metric| *self.estimates.heads[place].by_name()[&metric])?;
                 Some(Aimed { place, label: label.label.clone(), aim, mean })
@@ -99,7 +107,7 @@ impl Results {
                     .filter_map(|(_, found)| Some(&*found.sections[of_study(found)?].1))
                     .collect();
                 if !seeds.is_empty() {
-                    section.control(kind, &seeds);
+                    section.complete(&Completion::Control(kind, &seeds));
                 }
             }
         }
@@ -134,7 +142,7 @@ impl Results {
         let measured: Vec<Metrics<Measured>> = (0..heads.len()).map(measured).collect();
         let mut assessed: Vec<Vec<Assessment>> = heads.iter().map(|_| Vec::new()).collect();
         for (study, section) in &self.sections {
-            for detector in study.detectors() {
+            for detector in study.card().labels {
                 let of_head = |(place, metrics)| {
                     let given = &assessed[place];
                     (detector.assess)(&Evidence { place, metrics, section: &**section, given }, policy)
@@ -148,14 +156,14 @@ impl Results {
     }
 
     /// The studies that found all this.
-    pub fn studies(&self) -> Vec<&'static dyn Study> {
+    pub fn studies(&self) -> Vec<&'static dyn AnyStudy> {
         self.sections.iter().map(|(study, _)| *study).collect()
     }
 
     /// The caveats that apply, as each study says it.
     pub fn caveats(&self, verdicts: &[Verdict], policy: &Policy) -> Vec<&'static Caveat> {
-        let of = |(study, section): &(&'static dyn Study, Box<dyn Section>)| {
-            study.caveats(&Judged { verdicts, policy, section: &**section })
+        let of = |(study, section): &(&'static dyn AnyStudy, Box<dyn Section>)| {
+            study.card().caveats_of(&Judged { verdicts, policy, section: &**section })
         };
         self.sections.iter().flat_map(of).collect()
     }

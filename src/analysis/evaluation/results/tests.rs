@@ -8,6 +8,7 @@ use crate::studies::patterns::dependency::{
     HeadAccuracy, OffsetBaseline, RelationIntervals, RelationMetrics, SingleRule, TagBaseline,
 };
 use crate::studies::registry::{default_policy, find, named};
+use crate::study::AnyStudy;
 use crate::study::columns;
 use crate::study::labels::UNLABELLED;
 use crate::study::labels::evidence::{ByDirection, Comparison, Direction, Reach, TagComparison};
@@ -58,7 +59,7 @@ fn verdict_by(
     relations: Vec<RelationMetrics>,
 ) -> Verdict {
     let relations = Relations { relations, tests: Tests::default() };
-    let sections: Vec<(&'static dyn Study, Box<dyn Section>)> =
+    let sections: Vec<(&'static dyn AnyStudy, Box<dyn Section>)> =
         vec![(named("attention").unwrap(), Box::new(Nothing)), (named("dependency").unwrap(), Box::new(relations))];
     let mut findings = Results { estimates: estimates(metrics, ci95), sections };
     findings.correct(policy);
@@ -145,7 +146,7 @@ fn every_detector_fires_at_its_threshold_and_not_below() {
         assert_eq!(labels(does_not), [""; 0], "{name} just below");
     }
     covered.push("syntactic:obj");
-    for detector in ["attention", "dependency"].into_iter().flat_map(|study| named(study).unwrap().detectors()) {
+    for detector in ["attention", "dependency"].into_iter().flat_map(|study| named(study).unwrap().card().labels) {
         let name = detector.explanation.name;
         assert!(covered.iter().any(|case| detector.gives(case)), "{name} has no case here");
         assert_eq!(find(name).unwrap().name(), name);
@@ -319,7 +320,7 @@ fn a_label_rests_on_enough_queries_of_enough_sentences() {
         let little = Denominator { count, sentences, blocks: 30 };
         let of = |(name, all): (&String, &Denominator)| if name == "offset_mass.5" { little } else { *all };
         given.denominators = Metrics::new(&columns(named("attention").unwrap()), names.iter().zip(&all).map(of));
-        let sections: Vec<(&'static dyn Study, Box<dyn Section>)> =
+        let sections: Vec<(&'static dyn AnyStudy, Box<dyn Section>)> =
             vec![(named("attention").unwrap(), Box::new(Nothing))];
         let findings = Results { estimates: given, sections };
         let verdict = findings.verdicts(&default_policy()).remove(0);

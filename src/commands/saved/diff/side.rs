@@ -121,7 +121,10 @@ impl Side {
         let policy = &self.circumstances.settings.policy;
         let sections = self.findings.sections.iter().filter(|(_, section)| section.numbers(policy).is_empty());
         let value = |entry: &dyn erased_serde::Serialize| serde_json::to_value(entry).expect("a section is JSON");
-        sections.flat_map(|(_, section)| section.entries()).map(|(key, entry)| (key, value(entry))).collect()
+        sections
+            .flat_map(|(study, section)| study.entries(&**section))
+            .map(|(key, entry)| (key, value(entry)))
+            .collect()
     }
 }
 

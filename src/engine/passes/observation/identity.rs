@@ -1,13 +1,10 @@
 //! Of what something was observed, by what and how: what shards of one whole have in common.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::num::NonZeroUsize;
 use std::time::{Duration, SystemTime};
 
 use schemars::JsonSchema;
-use serde::de::{Deserializer, MapAccess, Visitor};
-use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -69,70 +66,8 @@ pub struct Protocol {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub left_out: Vec<String>,
-    /// The studies that were run.
-    #[serde(flatten)]
-    pub studies: Studies,
-}
-
-/// The studies of a run, by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Studies {
-    /// Those that were run, in the order of the table of studies.
-    pub names: Vec<String>,
-    /// For those that have a key of their own in `settings`, whether they were run.
-    pub flags: BTreeMap<String, bool>,
-}
-
-/// The key of [`Studies::names`].
-const STUDIES: &str = "studies";
-
-impl Serialize for Studies {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.flags.len() + 1))?;
-        for (key, flag) in &self.flags {
-            map.serialize_entry(key, flag)?;
-        }
-        map.serialize_entry(STUDIES, &self.names)?;
-        map.end()
-    }
-}
-
-impl<'de> Deserialize<'de> for Studies {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Keys;
-        impl<'de> Visitor<'de> for Keys {
-            type Value = Studies;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            /// Reports of 0.1 have the flags alone.
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Studies, A::Error> {
-                let mut studies = Studies::default();
-                while let Some(key) = map.next_key::<String>()? {
-                    if key == STUDIES {
-                        studies.names = map.next_value()?;
-                    } else if let Value::Bool(flag) = map.next_value()? {
-                        studies.flags.insert(key, flag);
-                    }
-                }
-                Ok(studies)
-            }
-        }
-        deserializer.deserialize_map(Keys)
-    }
-}
-
-impl JsonSchema for Studies {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Studies".into()
-    }
-
-    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        let names = generator.subschema_for::<Vec<String>>();
-        schemars::json_schema!({ "type": "object", "properties": { STUDIES: names }, "required": [STUDIES] })
-    }
+    /// The studies that were run, by name, in the order of the table of studies.
+    pub studies: Vec<String>,
 }
 
 /// The program that wrote the report.

@@ -14,8 +14,10 @@ use crate::stats::significance::benjamini_hochberg;
 use crate::study::labels::evidence::{Direction, LABEL_Q, MIN_QUERIES, UseTest};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::study::section::Section;
+use crate::study::section::{Completion, Exports, Section, TestOfUse, stored};
+use crate::study::show::figure::Figure;
 use crate::study::show::summary::Summary;
+use crate::study::show::table::Table;
 use crate::study::show::wording::{plain_table, significance};
 use crate::study::upstream::ArcClaim;
 use crate::system::counted::{counted, plural};
@@ -137,11 +139,47 @@ fn table(labels: &[LabelUse]) -> comfy_table::Table {
     table
 }
 
+stored!(UseSection { use_of_arcs: Vec<LabelUse> });
+
 impl Section for UseSection {
-    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
-        vec![("use_of_arcs", &self.use_of_arcs)]
+    fn complete(&mut self, known: &Completion<'_>) {
+        if let Completion::Policy(policy) = known {
+            self.correct(policy);
+        }
     }
 
+    fn summary(&self, policy: &Policy) -> Summary {
+        let mut summary = Summary::default();
+        self.write_summary(&mut summary, policy).expect("writing to a string does not fail");
+        summary
+    }
+
+    fn exports(&self) -> Exports {
+        let exported = |LabelUse { layer, head, label, direction, test, .. }: &LabelUse| TestOfUse {
+            head: HeadPlace { layer: *layer, head: *head },
+            label: label.clone(),
+            direction: *direction,
+            test: *test,
+        };
+        Exports { tests_of_use: self.use_of_arcs.iter().map(exported).collect(), ..Exports::default() }
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let beyond = |label: &&LabelUse| label.layer >= grid.layers || label.head >= grid.heads;
+        let stray = self.use_of_arcs.iter().find(beyond)?;
+        Some(format!("`use_of_arcs` has {}, which the model has not", head_name(stray.layer, stray.head)))
+    }
+
+    fn figures(&self, _: &Policy) -> Vec<Figure> {
+        super::figure::figures(&self.use_of_arcs)
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        vec![Table::of("use", &self.use_of_arcs)]
+    }
+}
+
+impl UseSection {
     fn correct(&mut self, policy: &Policy) {
         let least = policy.count(&MIN_QUERIES);
         let mut tested: Vec<&mut UseTest> = Vec::new();
@@ -159,25 +197,5 @@ impl Section for UseSection {
             let significant = policy.rule(&LABEL_Q).is_none_or(|most| q <= most);
             test.used = Some(significant && test.loss.is_some_and(|loss| loss > 0.0));
         }
-    }
-
-    fn summary(&self, policy: &Policy) -> Summary {
-        let mut summary = Summary::default();
-        self.write_summary(&mut summary, policy).expect("writing to a string does not fail");
-        summary
-    }
-
-    fn use_of(&self, head: HeadPlace, label: &str, direction: Option<Direction>) -> Option<UseTest> {
-        let is_it = |tested: &&LabelUse| {
-            (tested.layer, tested.head, tested.label.as_str(), Some(tested.direction))
-                == (head.layer, head.head, label, direction)
-        };
-        self.use_of_arcs.iter().find(is_it).map(|tested| tested.test)
-    }
-
-    fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let beyond = |label: &&LabelUse| label.layer >= grid.layers || label.head >= grid.heads;
-        let stray = self.use_of_arcs.iter().find(beyond)?;
-        Some(format!("`use_of_arcs` has {}, which the model has not", head_name(stray.layer, stray.head)))
     }
 }

@@ -3,7 +3,7 @@ use super::*;
 use crate::corpus::TreeHead;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::HeadView;
-use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, Folder, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{GoldArc, PredictedToken, Sequence};
@@ -13,6 +13,8 @@ use crate::stats::bootstrap::Resamples;
 use crate::studies::registry::default_policy;
 use crate::study::labels::evidence::Direction;
 use crate::study::labels::policy::Policy;
+use crate::study::section::Completion;
+use crate::study::section::Section;
 use crate::study::upstream::ArcClaim;
 use crate::system::parallel::all_cores;
 
@@ -90,7 +92,7 @@ fn measured(sums: &UseSums, policy: &Policy) -> UseSection {
     let context =
         EstimationContext { grid: GRID, threads: all_cores(), resamples: Resamples::new(), leaves_out: false };
     let mut section = UseSection::new(sums, &context);
-    section.correct(policy);
+    section.complete(&Completion::Policy(policy));
     section
 }
 
@@ -126,7 +128,13 @@ fn used_is_what_is_surely_above_an_equal_weight_elsewhere() {
     assert!(first.q.unwrap() < 1e-6 && first.ci95.unwrap().low() > 0.0 && second.loss.unwrap() < 0.0);
     let summary = section.summary(&policy).to_string();
     assert!(summary.contains("1 of 2 labels tested is of arcs that"), "{summary}");
-    let of = |head, direction| section.use_of(HeadPlace { layer: 0, head }, "syntactic:obj", Some(direction));
+    let of = |head, direction| {
+        let exported = section.exports().tests_of_use.into_iter();
+        exported
+            .filter(|one| (one.head.head, one.label.as_str(), one.direction) == (head, "syntactic:obj", direction))
+            .map(|one| one.test)
+            .next()
+    };
     assert_eq!(of(1, Direction::DependentToHead).as_ref(), Some(first));
     assert_eq!(of(1, Direction::HeadToDependent), None);
 }

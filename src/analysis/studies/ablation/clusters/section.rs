@@ -13,7 +13,7 @@ use crate::model::parameters::Objective;
 use crate::stats::bootstrap::{Interval, PerBlock};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::study::section::Section;
+use crate::study::section::{Section, stored};
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::plain_table;
 use crate::system::counted::counted;
@@ -258,11 +258,9 @@ fn defect<'a>(name: &str, mut clusters: impl Iterator<Item = &'a Removed>, grid:
         .map(|_| format!("a cluster of `{name}` is not one of heads of the model, each removed and kept"))
 }
 
-impl Section for EffectSection {
-    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
-        vec![("cluster_effect", &self.cluster_effect)]
-    }
+stored!(EffectSection { cluster_effect: Effects });
 
+impl Section for EffectSection {
     fn summary(&self, _: &Policy) -> Summary {
         let mut text = Summary::default();
         effects(&self.cluster_effect, &mut text).expect("writing to a string does not fail");
@@ -274,11 +272,9 @@ impl Section for EffectSection {
     }
 }
 
-impl Section for DriftSection {
-    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
-        vec![("cluster_drift", &self.cluster_drift)]
-    }
+stored!(DriftSection { cluster_drift: Drifts });
 
+impl Section for DriftSection {
     fn summary(&self, _: &Policy) -> Summary {
         let mut text = Summary::default();
         drifts(&self.cluster_drift, &mut text).expect("writing to a string does not fail");

@@ -17,8 +17,10 @@ use crate::stats::bootstrap::Interval;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::study::section::Section;
+use crate::study::section::{Completion, OnHead, Section, stored};
+use crate::study::show::figure::Figure;
 use crate::study::show::summary::Summary;
+use crate::study::show::table::Table;
 use crate::study::show::wording::{plain_table, significance};
 use crate::system::counted::{counted, plural};
 
@@ -257,18 +259,18 @@ fn table<'a>(edges: impl Iterator<Item = &'a Edge>, labels: &BTreeMap<HeadPlace,
     table
 }
 
+stored!(DependenceSection { dependence: Dependence });
+
 impl Section for DependenceSection {
-    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
-        vec![("dependence", &self.dependence)]
-    }
-
-    fn correct(&mut self, policy: &Policy) {
-        self.dependence.judge(policy);
-    }
-
-    fn name_heads(&mut self, labels: &[String]) {
-        let heads = self.dependence.heads.iter().map(|edges| edges.head);
-        self.labels = heads.zip(labels.iter().cloned()).collect();
+    fn complete(&mut self, known: &Completion<'_>) {
+        match known {
+            Completion::Policy(policy) => self.dependence.judge(policy),
+            Completion::Labels(labels) => {
+                let heads = self.dependence.heads.iter().map(|edges| edges.head);
+                self.labels = heads.zip(labels.iter().cloned()).collect();
+            }
+            Completion::Estimates(..) | Completion::Control(..) => {}
+        }
     }
 
     fn summary(&self, _: &Policy) -> Summary {
@@ -277,11 +279,11 @@ impl Section for DependenceSection {
         summary
     }
 
-    fn of_head(&self, place: HeadPlace, _: &Policy) -> Vec<String> {
+    fn of_head(&self, place: HeadPlace, _: &Policy) -> OnHead {
         let Some(HeadEdges { upstream, downstream, .. }) =
             self.dependence.heads.iter().find(|edges| edges.head == place)
         else {
-            return Vec::new();
+            return OnHead::default();
         };
         let label = |head: &HeadPlace| self.labels.get(head).map_or("-", String::as_str);
         let line = |ends: &str, other: &HeadPlace, edge: &Edge| {
@@ -308,5 +310,14 @@ impl Section for DependenceSection {
             return Some("`dependence.heads` does not have each head of the model once, layer by layer".to_owned());
         }
         None
+    }
+
+    fn figures(&self, _: &Policy) -> Vec<Figure> {
+        super::figure::figures(&self.dependence)
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        let dependence = &self.dependence;
+        vec![Table::of("edges", dependence.layers.iter().flat_map(LayerPair::edges))]
     }
 }

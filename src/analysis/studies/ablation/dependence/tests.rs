@@ -6,12 +6,16 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::{Conditions, Replacement};
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{Event, Folder, Sums};
+use crate::passes::observer::{Event, Folder, Sums, observer_of};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
 use crate::stats::bootstrap::Resamples;
 use crate::studies::registry::default_policy;
+use crate::study::AnyStudy;
+use crate::study::ObservedPass;
+use crate::study::section::Completion;
+use crate::study::section::Section;
 use crate::system::parallel::all_cores;
 
 fn place(layer: usize, head: usize) -> HeadPlace {
@@ -77,8 +81,9 @@ fn show_shifts(sums: &mut DependenceSums, grid: HeadGrid, index: u64, shift: imp
 fn measured(sums: DependenceSums, grid: HeadGrid) -> Dependence {
     let observer = observer_of(sums);
     let context = EstimationContext { grid, threads: all_cores(), resamples: Resamples::new(), leaves_out: false };
-    let (_, mut found) = LaterHeads.measure(&[Observed { sums: &*observer, left_out: 0 }], &context);
-    found.correct(&default_policy());
+    let (_, mut found) =
+        AnyStudy::measure(&LaterHeads, &Observed(&[ObservedPass { sums: &*observer, left_out: 0 }]), &context);
+    found.complete(&Completion::Policy(&default_policy()));
     section::<DependenceSection>(&*found).dependence.clone()
 }
 
@@ -178,7 +183,7 @@ fn planted_edges_are_the_strongest_and_make_a_chain() {
     assert_eq!((pair.source, pair.target, &pair.shift[0], &pair.excess[0]), (0, 1, &vec![0.0; 3], &vec![None; 3]));
     assert!(pair.q[0].iter().all(Option::is_none) && pair.q[1][2].unwrap() < 1e-9);
     let mut section = DependenceSection::new(found);
-    section.name_heads(&["broad".to_owned(), "separator".to_owned()]);
+    section.complete(&Completion::Labels(&["broad".to_owned(), "separator".to_owned()]));
     let summary = section.summary(&default_policy()).to_string();
     assert!(
         summary.contains("L0H1 -> L1H2  separator -> -  0.") && summary.contains("L0H1 -> L1H2 -> L2H0"),
@@ -256,8 +261,8 @@ fn sums_of_parts_are_those_of_the_whole() {
     right.merge(&left);
     assert_eq!(right, whole);
     assert!(whole.fits(grid, FromToken::Mean) && !whole.fits(HeadGrid { layers: 4, heads: 1 }, FromToken::Mean));
-    let restored = LaterHeads.restore(0, &observer_of(whole).to_bytes().unwrap()).unwrap();
-    assert_eq!(*observer::sums::<DependenceSums>(&*restored), right);
+    let restored = AnyStudy::passes(&LaterHeads)[0].restore(&observer_of(whole).to_bytes().unwrap()).unwrap();
+    assert_eq!(*crate::passes::observer::sums::<DependenceSums>(&*restored), right);
 }
 
 #[test]

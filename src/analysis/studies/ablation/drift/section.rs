@@ -15,7 +15,8 @@ use crate::studies::ablation::drifts::Drifts;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::Fraction;
-use crate::study::section::Section;
+use crate::study::section::{Section, stored};
+use crate::study::show::figure::Figure;
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::plain_table;
 use crate::system::counted::counted;
@@ -155,11 +156,9 @@ fn table<'a>(heads: impl Iterator<Item = &'a HeadDrift>, without: &MovedBy) -> c
     table
 }
 
-impl Section for DriftSection {
-    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
-        vec![("drift", &self.drift)]
-    }
+stored!(DriftSection { drift: DriftReport });
 
+impl Section for DriftSection {
     fn summary(&self, _: &Policy) -> Summary {
         let mut summary = Summary::default();
         self.drift.write_summary(&mut summary).expect("writing to a string does not fail");
@@ -171,5 +170,9 @@ impl Section for DriftSection {
         let strange = |head: &&HeadDrift| head.layer >= grid.layers || head.head >= grid.heads;
         let head = most.iter().chain(least).find(strange)?;
         Some(format!("`drift` has {}, which the model has not", head_name(head.layer, head.head)))
+    }
+
+    fn figures(&self, _: &Policy) -> Vec<Figure> {
+        super::figure::figures(&self.drift)
     }
 }

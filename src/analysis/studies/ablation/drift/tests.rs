@@ -3,12 +3,15 @@ use crate::model::forward::rows::Rows;
 use crate::model::grid::HeadGrid;
 use crate::passes::ablation::{Conditions, Replacement};
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{Event, Sums};
+use crate::passes::observer::{Event, Sums, observer_of};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::test_support::sentence;
 use crate::stats::bootstrap::Resamples;
 use crate::studies::ablation::drifts::{Drifts, one_less_cosine};
 use crate::studies::registry::default_policy;
+use crate::study::AnyStudy;
+use crate::study::ObservedPass;
+use crate::study::section::Section;
 use crate::system::parallel::all_cores;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
@@ -45,7 +48,8 @@ fn state(grid: HeadGrid) -> DriftSums {
 fn measured(sums: DriftSums, grid: HeadGrid) -> (Estimates, DriftReport) {
     let observer = observer_of(sums);
     let context = EstimationContext { grid, threads: all_cores(), resamples: Resamples::new(), leaves_out: false };
-    let (estimates, found) = OutputDrift.measure(&[Observed { sums: &*observer, left_out: 0 }], &context);
+    let (estimates, found) =
+        AnyStudy::measure(&OutputDrift, &Observed(&[ObservedPass { sums: &*observer, left_out: 0 }]), &context);
     (estimates, section::<DriftSection>(&*found).drift.clone())
 }
 
@@ -124,8 +128,8 @@ fn sums_of_parts_are_those_of_the_whole() {
     right.merge(&left);
     assert_eq!(right, whole);
     assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean));
-    let restored = OutputDrift.restore(0, &observer_of(whole).to_bytes().unwrap()).unwrap();
-    assert_eq!(*observer::sums::<DriftSums>(&*restored), right);
+    let restored = AnyStudy::passes(&OutputDrift)[0].restore(&observer_of(whole).to_bytes().unwrap()).unwrap();
+    assert_eq!(*crate::passes::observer::sums::<DriftSums>(&*restored), right);
     assert_ne!(right.blocks()[3].without[0], Drifts::default());
 }
 

@@ -18,8 +18,10 @@ use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::Fraction;
-use crate::study::section::Section;
+use crate::study::section::{Completion, OnHead, Section, stored};
+use crate::study::show::figure::Figure;
 use crate::study::show::summary::Summary;
+use crate::study::show::table::Table;
 use crate::study::show::wording::{plain_table, significance};
 use crate::system::counted::{counted, plural};
 use crate::system::parallel::in_parallel;
@@ -341,13 +343,13 @@ fn table<'a>(heads: impl Iterator<Item = &'a HeadEffect>) -> comfy_table::Table 
     table
 }
 
-impl Section for EffectSection {
-    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
-        vec![("effect", &self.effect)]
-    }
+stored!(EffectSection { effect: Effects });
 
-    fn correct(&mut self, policy: &Policy) {
-        self.effect.judge(policy);
+impl Section for EffectSection {
+    fn complete(&mut self, known: &Completion<'_>) {
+        if let Completion::Policy(policy) = known {
+            self.effect.judge(policy);
+        }
     }
 
     fn summary(&self, _: &Policy) -> Summary {
@@ -356,17 +358,19 @@ impl Section for EffectSection {
         summary
     }
 
-    fn of_head(&self, place: HeadPlace, _: &Policy) -> Vec<String> {
+    fn of_head(&self, place: HeadPlace, _: &Policy) -> OnHead {
         let is_it = |head: &&HeadEffect| (head.layer, head.head) == (place.layer, place.head);
         let Some(HeadEffect { effect: Some(effect), ci95, q, verdict, .. }) = self.effect.heads.iter().find(is_it)
         else {
-            return Vec::new();
+            return OnHead::default();
         };
         let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.4}", ci95.half_width()));
         let q = q.map_or_else(String::new, |q| format!(", q {}", significance(q)));
         let verdict = verdict.map_or("not judged", Verdict::name);
         let removal = self.effect.removal.map_or("", Replacement::name);
-        vec![format!("without it (by {removal}) the loss is {effect:+.4}{spread} nats a token more: {verdict}{q}")]
+        let line =
+            format!("without it (by {removal}) the loss is {effect:+.4}{spread} nats a token more: {verdict}{q}");
+        OnHead::from_iter([line])
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
@@ -379,5 +383,15 @@ impl Section for EffectSection {
             |relation: &&RelationEffects| relation.effects.len() != grid.count() || relation.ci95.len() != grid.count();
         let broken = relations.iter().find(beside);
         broken.map(|broken| format!("the relation `{}` of `effect` has not an effect of each head", broken.relation))
+    }
+
+    fn figures(&self, _: &Policy) -> Vec<Figure> {
+        super::figure::figures(&self.effect)
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        let Effects { heads, relations, .. } = &self.effect;
+        let by_relation = relations.iter().flat_map(|relation| relation.of_heads(heads));
+        vec![Table::of("effects", heads), Table::of("effects_by_relation", by_relation)]
     }
 }

@@ -12,6 +12,10 @@ use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::stats::bootstrap::Resamples;
 use crate::studies::registry::default_policy;
+use crate::study::AnyStudy;
+use crate::study::ObservedPass;
+use crate::study::section::Completion;
+use crate::study::section::Section;
 use crate::system::parallel::all_cores;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
@@ -61,8 +65,9 @@ fn context(grid: HeadGrid) -> EstimationContext {
 
 fn measured(sums: EffectSums, grid: HeadGrid) -> (Estimates, Effects) {
     let observer = observer_of(sums);
-    let (estimates, mut found) = Effect.measure(&[Observed { sums: &*observer, left_out: 3 }], &context(grid));
-    found.correct(&default_policy());
+    let (estimates, mut found) =
+        AnyStudy::measure(&Effect, &Observed(&[ObservedPass { sums: &*observer, left_out: 3 }]), &context(grid));
+    found.complete(&Completion::Policy(&default_policy()));
     (estimates, section::<EffectSection>(&*found).effect.clone())
 }
 
@@ -160,8 +165,8 @@ fn sums_of_parts_are_those_of_the_whole() {
     right.merge(&left);
     assert_eq!(right, whole);
     assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean));
-    let restored = Effect.restore(0, &observer_of(whole).to_bytes().unwrap()).unwrap();
-    assert_eq!(*observer::sums::<EffectSums>(&*restored), right);
+    let restored = AnyStudy::passes(&Effect)[0].restore(&observer_of(whole).to_bytes().unwrap()).unwrap();
+    assert_eq!(*crate::passes::observer::sums::<EffectSums>(&*restored), right);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::stats::bootstrap::Interval;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::by_block::RankCorrelation;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::section::Section;
+use crate::study::section::{Completion, Section, stored};
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::plain_table;
 use crate::system::counted::counted;
@@ -168,19 +168,13 @@ fn table<'a>(heads: impl Iterator<Item = &'a HeadGradient>) -> comfy_table::Tabl
     table
 }
 
-impl Section for GradientSection {
-    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
-        vec![("gradient", &self.gradient)]
-    }
+stored!(GradientSection { gradient: Gradients });
 
-    fn compare_with(&mut self, all: &Estimates, context: &EstimationContext) {
-        let Some(exact) = all.by_block.get(EXACT).filter(|_| self.gradient.masked_tokens > 0) else { return };
-        let agreement = |metric: &'static str| {
-            let correlation = all.by_block.get(metric)?.rank_correlation(exact, &context.resamples);
-            Some(Agreement { metric: metric.to_owned(), with: EXACT.to_owned(), correlation })
-        };
-        self.gradient.rank_correlations =
-            METRICS.iter().filter_map(|metric| agreement(metric.explanation.name)).collect();
+impl Section for GradientSection {
+    fn complete(&mut self, known: &Completion<'_>) {
+        if let Completion::Estimates(all, context) = known {
+            self.compare_with(all, context);
+        }
     }
 
     fn summary(&self, _: &Policy) -> Summary {
@@ -193,5 +187,17 @@ impl Section for GradientSection {
         let places: Vec<(usize, usize)> = (0..grid.count()).map(|place| grid.at(place)).collect();
         let other = self.gradient.heads.iter().map(|head| (head.layer, head.head)).ne(places);
         other.then(|| "`gradient.heads` does not have each head of the model once, layer by layer".to_owned())
+    }
+}
+
+impl GradientSection {
+    fn compare_with(&mut self, all: &Estimates, context: &EstimationContext) {
+        let Some(exact) = all.by_block.get(EXACT).filter(|_| self.gradient.masked_tokens > 0) else { return };
+        let agreement = |metric: &'static str| {
+            let correlation = all.by_block.get(metric)?.rank_correlation(exact, &context.resamples);
+            Some(Agreement { metric: metric.to_owned(), with: EXACT.to_owned(), correlation })
+        };
+        self.gradient.rank_correlations =
+            METRICS.iter().filter_map(|metric| agreement(metric.explanation.name)).collect();
     }
 }

@@ -5,13 +5,17 @@ use crate::model::grid::HeadGrid;
 use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement};
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{Event, Sums};
+use crate::passes::observer::{Event, Sums, observer_of};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::BLOCKS;
 use crate::stats::bootstrap::{Interval, Resamples};
 use crate::studies::registry::default_policy;
+use crate::study::AnyStudy;
+use crate::study::ObservedPass;
+use crate::study::section::Completion;
+use crate::study::section::Section;
 use crate::system::parallel::all_cores;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
@@ -45,7 +49,7 @@ fn state() -> Beforehand<'static> {
 }
 
 fn measured(sums: GradientSums, grid: HeadGrid) -> (Estimates, Box<dyn Section>) {
-    Gradient.measure(&[Observed { sums: &*observer_of(sums), left_out: 3 }], &context(grid))
+    AnyStudy::measure(&Gradient, &Observed(&[ObservedPass { sums: &*observer_of(sums), left_out: 3 }]), &context(grid))
 }
 
 fn found(section: &dyn Section) -> &Gradients {
@@ -99,12 +103,12 @@ fn the_order_of_heads_is_held_against_that_of_an_effect() {
     let (mut estimates, mut section) = measured(sums, grid);
     let alone = section.summary(&default_policy()).to_string();
     assert!(alone.contains("towards the zero") && !alone.contains("Spearman"), "{alone}");
-    section.compare_with(&estimates, &context(grid));
+    section.complete(&Completion::Estimates(&estimates, &context(grid)));
     assert!(found(&*section).rank_correlations.is_empty(), "there is nothing to hold it against");
 
     let exact = ByBlock::new(4, |head, _| [5.0, 2.0, 1.0, 0.0][head], |_| 1.0);
     estimates = estimates.with_blocks("loss_effect", exact);
-    section.compare_with(&estimates, &context(grid));
+    section.complete(&Completion::Estimates(&estimates, &context(grid)));
     let [importance, first] = &found(&*section).rank_correlations[..] else { panic!("one of each metric") };
     assert_eq!((&*importance.metric, &*importance.with), ("gradient_importance", "loss_effect"));
     assert_eq!((importance.correlation.rho, importance.correlation.ci95), (Some(1.0), Some(Interval(1.0, 1.0))));
@@ -134,8 +138,8 @@ fn sums_of_parts_are_those_of_the_whole() {
     right.merge(&left);
     assert_eq!(right, whole);
     assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean));
-    let restored = Gradient.restore(0, &observer_of(whole).to_bytes().unwrap()).unwrap();
-    assert_eq!(*observer::sums::<GradientSums>(&*restored), right);
+    let restored = AnyStudy::passes(&Gradient)[0].restore(&observer_of(whole).to_bytes().unwrap()).unwrap();
+    assert_eq!(*crate::passes::observer::sums::<GradientSums>(&*restored), right);
 }
 
 #[test]

@@ -13,8 +13,10 @@ use crate::stats::bootstrap::{Interval, PerBlock};
 use crate::studies::ablation::losses::Losses;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::study::section::Section;
+use crate::study::section::{Section, stored};
+use crate::study::show::figure::Figure;
 use crate::study::show::summary::Summary;
+use crate::study::show::table::Table;
 use crate::study::show::wording::plain_table;
 use crate::study::upstream::Ranking;
 use crate::system::counted::{counted, plural};
@@ -217,11 +219,9 @@ fn table(curves: &[Curve]) -> comfy_table::Table {
     table
 }
 
-impl Section for PruningSection {
-    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
-        vec![("pruning", &self.pruning)]
-    }
+stored!(PruningSection { pruning: Curves });
 
+impl Section for PruningSection {
     fn summary(&self, _: &Policy) -> Summary {
         let mut summary = Summary::default();
         self.pruning.write_summary(&mut summary).expect("writing to a string does not fail");
@@ -232,5 +232,14 @@ impl Section for PruningSection {
         let whole = |curve: &&Curve| [curve.heads.len(), curve.loss.len(), curve.rise_ci95.len()] != [grid.count(); 3];
         let broken = self.pruning.orders.iter().find(whole)?;
         Some(format!("the curve by `{}` of `pruning` has not a point for each head", broken.by))
+    }
+
+    fn figures(&self, _: &Policy) -> Vec<Figure> {
+        super::figure::figures(&self.pruning)
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        let pruning = &self.pruning;
+        vec![Table::of("pruning", pruning.orders.iter().flat_map(Curve::steps))]
     }
 }

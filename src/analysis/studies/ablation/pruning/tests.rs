@@ -6,6 +6,7 @@ use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::stats::bootstrap::Resamples;
 use crate::studies::registry::default_policy;
+use crate::study::section::Section;
 use crate::system::parallel::all_cores;
 use proptest::prelude::*;
 

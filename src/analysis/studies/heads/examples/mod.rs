@@ -7,13 +7,9 @@ mod report;
 mod section;
 mod sums;
 
-use anyhow::Result;
-use schemars::{Schema, SchemaGenerator};
-
-use crate::passes::observer::{self, Observer, observer_of};
+use crate::passes::pass::Pass;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::section::Section;
-use crate::study::{Card, Observed, Study, Subject};
+use crate::study::{Card, Observed, PassSpec, Study, Subject};
 use report::Examples;
 use section::ExamplesSection;
 use sums::ExampleSums;
@@ -27,42 +23,28 @@ fn written(subject: &Subject<'_>, tokens: [&str; 2], otherwise: &str) -> String 
 }
 
 impl Study for ExampleSentences {
-    fn card(&self) -> &'static Card {
-        &Card {
-            name: "examples",
-            question: "Which sentences show what the labels say?",
-            needs: "a corpus in files, read once more when the labels are known; the report then holds sentences of the corpus",
-            by_default: false,
-            settings_key: None,
-        }
+    type Section = ExamplesSection;
+
+    const CARD: Card = Card {
+        name: "examples",
+        question: "Which sentences show what the labels say?",
+        needs: "a corpus in files, read once more when the labels are known; the report then holds sentences of the corpus",
+        ..Card::NEW
+    };
+
+    fn passes(&self) -> Vec<PassSpec> {
+        let make = |subject: &Subject<'_>| {
+            let special =
+                [written(subject, ["[CLS]", "<s>"], "[first]"), written(subject, ["[SEP]", "</s>"], "[separator]")];
+            ExampleSums::new(subject.grid, subject.from, subject.found.aims.clone(), special)
+        };
+        vec![PassSpec::new(Pass::PLAIN, make).following()]
     }
 
-    fn follows(&self, _: usize) -> bool {
-        true
-    }
-
-    fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        let special =
-            [written(subject, ["[CLS]", "<s>"], "[first]"), written(subject, ["[SEP]", "</s>"], "[separator]")];
-        observer_of(ExampleSums::new(subject.grid, subject.from, subject.found.aims.clone(), special))
-    }
-
-    fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
-        observer::restored::<ExampleSums>(bytes)
-    }
-
-    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
-        let sums: &ExampleSums = observer::sums(observed[0].sums);
+    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+        let sums: &ExampleSums = observed.sums();
         let section = ExamplesSection { examples: Examples::new(sums, context.grid) };
-        (Estimates::none(context.grid.count()), Box::new(section))
-    }
-
-    fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
-        vec![("examples", generator.subschema_for::<Examples>())]
-    }
-
-    fn read(&self, report: &str) -> serde_json::Result<Box<dyn Section>> {
-        Ok(Box::new(serde_json::from_str::<ExamplesSection>(report)?))
+        (Estimates::none(context.grid.count()), section)
     }
 }
 

@@ -8,8 +8,7 @@ use super::figure;
 use super::report::{Example, Examples, HeadExamples};
 use crate::model::grid::{HeadGrid, HeadPlace, head_name};
 use crate::study::labels::policy::Policy;
-use crate::study::section::Section;
-use crate::study::show::figure::Figure;
+use crate::study::section::{OnHead, Section, stored};
 use crate::study::show::summary::Summary;
 use crate::system::counted::{counted, plural};
 
@@ -18,11 +17,9 @@ pub struct ExamplesSection {
     pub examples: Examples,
 }
 
-impl Section for ExamplesSection {
-    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
-        vec![("examples", &self.examples)]
-    }
+stored!(ExamplesSection { examples: Examples });
 
+impl Section for ExamplesSection {
     fn summary(&self, _: &Policy) -> Summary {
         let Examples { least_words, most_words, sentences, heads } = &self.examples;
         let shown: usize = heads.iter().map(|head| head.examples.len()).sum();
@@ -40,16 +37,10 @@ impl Section for ExamplesSection {
         text.into()
     }
 
-    fn of_head(&self, head: HeadPlace, _: &Policy) -> Vec<String> {
-        let line = |of: &HeadExamples, example: &Example| {
-            let about = figure::about(of, example);
-            format!("{about}: {}", example.drawn.text())
-        };
-        self.examples.of(head).map_or_else(Vec::new, |of| of.examples.iter().map(|one| line(of, one)).collect())
-    }
-
-    fn figures_of(&self, head: HeadPlace) -> Vec<Figure> {
-        self.examples.of(head).and_then(figure::figure).into_iter().collect()
+    fn of_head(&self, head: HeadPlace, _: &Policy) -> OnHead {
+        let Some(of) = self.examples.of(head) else { return OnHead::default() };
+        let line = |example: &Example| format!("{}: {}", figure::about(of, example), example.drawn.text());
+        OnHead { lines: of.examples.iter().map(line).collect(), figures: figure::figure(of).into_iter().collect() }
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

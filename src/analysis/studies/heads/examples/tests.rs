@@ -106,7 +106,7 @@ fn a_failure_is_drawn_beside_the_arc_of_the_tree() {
     };
     let place = HeadPlace { layer: 0, head: 1 };
     let drawn = |direction| {
-        let figure = section(direction).figures_of(place).remove(0);
+        let figure = section(direction).of_head(place, &default_policy()).figures.remove(0);
         let Chart::Arcs(mut arcs) = figure.chart else { panic!("arcs") };
         arcs.sentences.remove(0)
     };
@@ -117,11 +117,11 @@ fn a_failure_is_drawn_beside_the_arc_of_the_tree() {
     let wrong = drawn(Direction::HeadToDependent);
     assert_eq!(wrong.gold, [[1, 2], [2, 3], [3, 4], [4, 5]]);
     assert_eq!(wrong.arcs[0].stand, Stand::Wrong);
-    let lines = section(Direction::DependentToHead).of_head(place, &default_policy());
+    let lines = section(Direction::DependentToHead).of_head(place, &default_policy()).lines;
     assert_eq!(lines[0], "best, 4 of 4 arcs, sentence 0: w0 w1 w2 w3 w4");
     let other = HeadPlace { layer: 0, head: 0 };
     let nothing = section(Direction::DependentToHead);
-    assert!(nothing.figures_of(other).is_empty() && nothing.of_head(other, &default_policy()).is_empty());
+    assert!(nothing.of_head(other, &default_policy()).lines.is_empty());
     assert!(nothing.summary(&default_policy()).to_string().starts_with("2 sentences of the corpus"));
 }
 

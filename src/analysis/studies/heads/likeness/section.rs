@@ -7,7 +7,8 @@ use super::show::summary;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::labels::UNLABELLED;
 use crate::study::labels::policy::Policy;
-use crate::study::section::Section;
+use crate::study::section::{Completion, OnHead, Section, stored};
+use crate::study::show::figure::Figure;
 use crate::study::show::summary::Summary;
 
 #[derive(Deserialize)]
@@ -15,21 +16,12 @@ pub struct LikenessSection {
     pub likeness: Likeness,
 }
 
-impl Section for LikenessSection {
-    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
-        vec![("likeness", &self.likeness)]
-    }
+stored!(LikenessSection { likeness: Likeness });
 
-    fn name_heads(&mut self, labels: &[String]) {
-        let grid = self.grid();
-        let Likeness { distance, cka, clusters, same_label, .. } = &mut self.likeness;
-        let grouped = |label: &String| labels.iter().position(|other| other == label).filter(|_| label != UNLABELLED);
-        let groups: Vec<Option<usize>> = labels.iter().map(grouped).collect();
-        *same_label = comparisons(&distance.concat(), &cka.concat(), &groups);
-        let Some(heads) = grid else { return };
-        for cluster in clusters.iter_mut() {
-            let label = |head: &HeadPlace| labels.get(heads.index(head.layer, head.head)).cloned().unwrap_or_default();
-            cluster.labels = cluster.heads.iter().map(label).collect();
+impl Section for LikenessSection {
+    fn complete(&mut self, known: &Completion<'_>) {
+        if let Completion::Labels(labels) = known {
+            self.name_heads(labels);
         }
     }
 
@@ -37,8 +29,8 @@ impl Section for LikenessSection {
         summary::of(&self.likeness)
     }
 
-    fn of_head(&self, place: HeadPlace, _: &Policy) -> Vec<String> {
-        let Some(grid) = self.grid() else { return Vec::new() };
+    fn of_head(&self, place: HeadPlace, _: &Policy) -> OnHead {
+        let Some(grid) = self.grid() else { return OnHead::default() };
         let own = grid.index(place.layer, place.head);
         let distance = |other: &usize| self.likeness.distance[own.max(*other)][own.min(*other)];
         let others = (0..grid.count()).filter(|&other| other != own);
@@ -73,6 +65,25 @@ impl Section for LikenessSection {
             && (disagreement.is_empty() || layers.eq(0..grid.layers))
             && weights.as_ref().is_none_or(|weights| weights.fits(grid));
         (!fits).then(|| "`likeness` does not have each layer and head of the model once".to_owned())
+    }
+
+    fn figures(&self, _: &Policy) -> Vec<Figure> {
+        self.grid().map_or_else(Vec::new, |grid| super::show::figure::figures(&self.likeness, grid))
+    }
+}
+
+impl LikenessSection {
+    fn name_heads(&mut self, labels: &[String]) {
+        let grid = self.grid();
+        let Likeness { distance, cka, clusters, same_label, .. } = &mut self.likeness;
+        let grouped = |label: &String| labels.iter().position(|other| other == label).filter(|_| label != UNLABELLED);
+        let groups: Vec<Option<usize>> = labels.iter().map(grouped).collect();
+        *same_label = comparisons(&distance.concat(), &cka.concat(), &groups);
+        let Some(heads) = grid else { return };
+        for cluster in clusters.iter_mut() {
+            let label = |head: &HeadPlace| labels.get(heads.index(head.layer, head.head)).cloned().unwrap_or_default();
+            cluster.labels = cluster.heads.iter().map(label).collect();
+        }
     }
 }
 

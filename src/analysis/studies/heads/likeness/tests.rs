@@ -10,12 +10,15 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadView, Output, Values};
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::passes::observer::{Event, Folder, Sums};
+use crate::passes::observer::{Event, Folder, Sums, observer_of};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
 use crate::stats::bootstrap::{Interval, Resamples};
 use crate::studies::registry::default_policy;
+use crate::study::AnyStudy;
+use crate::study::section::Completion;
+use crate::study::section::Section;
 
 /// One head over one sentence: its weights, `[n, n]`, and its contexts, `[n, width]`.
 struct Shown {
@@ -171,7 +174,7 @@ fn planted_heads_are_a_cluster_at_distance_0() {
     assert_eq!(section.defect(grid), None);
     assert!(section.defect(HeadGrid { layers: 2, heads: 2 }).is_some());
     let labels = ["broad", "broad", "unlabelled", "unlabelled", "local", "local"].map(str::to_owned);
-    section.name_heads(&labels);
+    section.complete(&Completion::Labels(&labels));
     let cluster = section.likeness.clusters.iter().find(|cluster| cluster.heads.contains(&place(0, 0))).unwrap();
     assert_eq!(cluster.labels, ["broad", "broad"]);
     // Heads without a label have none in common.
@@ -180,7 +183,7 @@ fn planted_heads_are_a_cluster_at_distance_0() {
     assert!(summary.contains("L0H0 L0H1  broad x2"), "{summary}");
     assert!(summary.contains("Pairs of heads of one layer: distance"), "{summary}");
     let text = serde_json::to_string(&serde_json::json!({ "likeness": section.likeness })).unwrap();
-    let again = HeadLikeness.read(&text).unwrap();
+    let again = AnyStudy::read(&HeadLikeness, &text).unwrap();
     assert_eq!(crate::study::section::section::<LikenessSection>(&*again).likeness, section.likeness);
 }
 
@@ -203,8 +206,8 @@ fn sums_of_parts_are_those_of_the_whole() {
     assert_eq!(right.blocks(), whole.blocks());
     assert!(whole.blocks().total().batches > 0);
     assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(HeadGrid { layers: 4, heads: 1 }, FromToken::Mean));
-    let restored = HeadLikeness.restore(0, &observer_of(whole).to_bytes().unwrap()).unwrap();
-    assert_eq!(observer::sums::<LikenessSums>(&*restored).blocks(), right.blocks());
+    let restored = AnyStudy::passes(&HeadLikeness)[0].restore(&observer_of(whole).to_bytes().unwrap()).unwrap();
+    assert_eq!(crate::passes::observer::sums::<LikenessSums>(&*restored).blocks(), right.blocks());
 }
 
 /// A sentence that is there again is no other one: what is written there is in no batch.

@@ -12,7 +12,7 @@ use crate::stats::bootstrap::Interval;
 use crate::stats::significance::benjamini_hochberg;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
-use crate::study::section::{Section, section};
+use crate::study::section::{Completion, OnHead, Section, section, stored};
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{percent, plain_table, plus_minus, significance};
 use crate::system::counted::{counted, plural};
@@ -213,28 +213,14 @@ fn table(heads: &[&HeadProbe]) -> comfy_table::Table {
     table
 }
 
+stored!(ProbesSection { probes: Vec<TaskProbes> });
+
 impl Section for ProbesSection {
-    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
-        vec![("probes", &self.probes)]
-    }
-
-    fn correct(&mut self, policy: &Policy) {
-        self.probes.iter_mut().for_each(|task| task.correct(policy));
-    }
-
-    fn control(&mut self, kind: ControlKind, seeds: &[&dyn Section]) {
-        if kind != ControlKind::RandomInit {
-            return;
-        }
-        for (number, task) in self.probes.iter_mut().enumerate() {
-            let place_in = |seed: &&dyn Section, place: usize| section::<Self>(*seed).probes[number].heads[place];
-            for (place, head) in task.heads.iter_mut().enumerate() {
-                let mean = |of: fn(&HeadProbe) -> Option<f64>| {
-                    let values: Option<Vec<f64>> = seeds.iter().map(|seed| of(&place_in(seed, place))).collect();
-                    values.map(|values| values.iter().sum::<f64>() / values.len() as f64)
-                };
-                head.untrained = Some(Untrained { gain: mean(|head| head.gain), accuracy: mean(|head| head.accuracy) });
-            }
+    fn complete(&mut self, known: &Completion<'_>) {
+        match known {
+            Completion::Policy(policy) => self.probes.iter_mut().for_each(|task| task.correct(policy)),
+            Completion::Control(ControlKind::RandomInit, seeds) => self.compare_with_untrained(seeds),
+            Completion::Estimates(..) | Completion::Control(..) | Completion::Labels(_) => {}
         }
     }
 
@@ -248,7 +234,7 @@ impl Section for ProbesSection {
         summary
     }
 
-    fn of_head(&self, place: HeadPlace, _: &Policy) -> Vec<String> {
+    fn of_head(&self, place: HeadPlace, _: &Policy) -> OnHead {
         let of_task = |task: &TaskProbes| {
             let head = task.heads.iter().find(|head| head.place == place)?;
             let adds = if head.adds? {
@@ -274,5 +260,21 @@ impl Section for ProbesSection {
         };
         let task = self.probes.iter().find(strange)?;
         Some(format!("`probes` of `{}` does not have each layer and each head of the model once", task.task))
+    }
+}
+
+impl ProbesSection {
+    /// Puts the means over untrained models beside each head.
+    fn compare_with_untrained(&mut self, seeds: &[&dyn Section]) {
+        for (number, task) in self.probes.iter_mut().enumerate() {
+            let place_in = |seed: &&dyn Section, place: usize| section::<Self>(*seed).probes[number].heads[place];
+            for (place, head) in task.heads.iter_mut().enumerate() {
+                let mean = |of: fn(&HeadProbe) -> Option<f64>| {
+                    let values: Option<Vec<f64>> = seeds.iter().map(|seed| of(&place_in(seed, place))).collect();
+                    values.map(|values| values.iter().sum::<f64>() / values.len() as f64)
+                };
+                head.untrained = Some(Untrained { gain: mean(|head| head.gain), accuracy: mean(|head| head.accuracy) });
+            }
+        }
     }
 }

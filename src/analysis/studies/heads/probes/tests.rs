@@ -15,12 +15,18 @@ use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::HeadView;
 use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
+use crate::passes::observer::Observer;
 use crate::passes::observer::{Event, ObserverSet};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
 use crate::stats::bootstrap::Resamples;
+use crate::studies::heads::probes::section::TaskProbes;
 use crate::studies::registry::default_policy;
+use crate::study::AnyStudy;
+use crate::study::ObservedPass;
+use crate::study::section::Completion;
+use crate::study::section::Section;
 
 pub(super) const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 
@@ -90,19 +96,20 @@ pub(super) fn shown(observer: Box<dyn Observer>, first: u64, sentences: &[Vec<Ma
 /// The sums of sentences, and the scores that follow.
 fn run(sentences: &[Vec<Made>], asked: &[String]) -> [Box<dyn Observer>; 2] {
     let subject = Subject { probes: asked, ..Subject::new(GRID, FromToken::Mean, &|_| None) };
-    let sums = shown(LinearProbes.observer(SUMS, &subject), 0, sentences);
-    let own = [Observed { sums: &*sums, left_out: 0 }];
-    let scores = shown(LinearProbes.observer(SCORES, &Subject { own: &own, ..subject }), 0, sentences);
+    let sums = shown(AnyStudy::passes(&LinearProbes)[0].observer(&subject), 0, sentences);
+    let own = [ObservedPass { sums: &*sums, left_out: 0 }];
+    let scores =
+        shown(AnyStudy::passes(&LinearProbes)[1].observer(&Subject { own: Observed(&own), ..subject }), 0, sentences);
     [sums, scores]
 }
 
 /// What the probes of all tasks come to.
 pub(super) fn probed(sentences: &[Vec<Made>], asked: &[String], resamples: Resamples) -> Vec<TaskProbes> {
     let both = run(sentences, asked);
-    let observed = both.each_ref().map(|sums| Observed { sums: &**sums, left_out: 0 });
+    let observed = both.each_ref().map(|sums| ObservedPass { sums: &**sums, left_out: 0 });
     let context = EstimationContext { grid: GRID, threads: NonZeroUsize::MIN, resamples, leaves_out: false };
-    let (_, mut found) = LinearProbes.measure(&observed, &context);
-    found.correct(&default_policy());
+    let (_, mut found) = AnyStudy::measure(&LinearProbes, &Observed(&observed), &context);
+    found.complete(&Completion::Policy(&default_policy()));
     assert_eq!(found.defect(GRID), None);
     section::<ProbesSection>(&*found).probes.clone()
 }
@@ -199,7 +206,7 @@ fn classes_of_a_control_task_have_the_shares_of_the_task() {
     let tags = [Some(Upos::Adj), Some(Upos::Noun), Some(Upos::Noun), Some(Upos::Noun), None];
     let words: Vec<Made> = tags.into_iter().map(|upos| counted("x", upos)).collect();
     let [sums, _] = run(&[words], &[]);
-    let known = fit::TaskClasses::all(observer::sums(&*sums)).remove(0);
+    let known = fit::TaskClasses::all(crate::passes::observer::sums(&*sums)).remove(0);
     assert_eq!((known.names, known.words), (vec!["ADJ".to_owned(), "NOUN".to_owned()], [4, 0]));
     let adjectives = known.control.iter().filter(|&&class| class == 0).count();
     assert_eq!((adjectives, known.control.len()), (BUCKETS / 4, BUCKETS));
@@ -325,14 +332,14 @@ fn sums_and_scores_of_parts_are_those_of_the_whole() {
     let (sentences, asked) = (corpus(60, &mut rng, word), ["x".to_owned()]);
     let whole = run(&sentences, &asked);
     let subject = Subject { probes: &asked, ..Subject::new(GRID, FromToken::Mean, &|_| None) };
-    let own = [Observed { sums: &*whole[SUMS], left_out: 0 }];
-    let subject = Subject { own: &own, ..subject };
+    let own = [ObservedPass { sums: &*whole[0], left_out: 0 }];
+    let subject = Subject { own: Observed(&own), ..subject };
     for (place, whole) in whole.iter().enumerate() {
-        let empty = || LinearProbes.observer(place, &subject);
+        let empty = || AnyStudy::passes(&LinearProbes)[place].observer(&subject);
         let mut parts = shown(empty(), 30, &sentences[30..]);
         parts.merge(&*shown(empty(), 0, &sentences[..30]));
         assert!(parts.to_bytes().unwrap() == whole.to_bytes().unwrap(), "{place}");
-        let restored = LinearProbes.restore(place, &whole.to_bytes().unwrap()).unwrap();
+        let restored = AnyStudy::passes(&LinearProbes)[place].restore(&whole.to_bytes().unwrap()).unwrap();
         assert!(restored.fits(GRID, FromToken::Mean) && restored.to_bytes().unwrap() == whole.to_bytes().unwrap());
         assert!(!restored.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean));
     }

@@ -8,19 +8,12 @@ mod positional;
 pub mod sums;
 pub mod tokens;
 
-use std::ops::RangeInclusive;
-
-use anyhow::Result;
-
-use crate::passes::observer::{self, Observer, observer_of, sums};
-use crate::study::aim::Aim;
-use crate::study::labels::{Detector, Label};
+use crate::passes::control::ControlKind;
+use crate::passes::pass::Pass;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric;
-use crate::study::metrics::metric::Keys;
-use crate::study::section::{Nothing, Section};
-use crate::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
+use crate::study::section::Nothing;
+use crate::study::{About, Card, Caveat, Observed, PassSpec, Study, columns};
 use metrics::{AttentionInputs, METRICS};
 use sums::AttentionSums;
 
@@ -28,59 +21,39 @@ use sums::AttentionSums;
 pub struct Attention;
 
 impl Study for Attention {
-    fn card(&self) -> &'static Card {
-        &Card {
-            name: "attention",
-            question: "Where does each head attend: to an offset, to special tokens or punctuation, or broadly?",
-            needs: "any corpus",
-            by_default: true,
-            settings_key: None,
-        }
+    type Section = Nothing;
+
+    const CARD: Card = Card {
+        name: "attention",
+        question: "Where does each head attend: to an offset, to special tokens or punctuation, or broadly?",
+        needs: "any corpus",
+        by_default: true,
+        controls: &ControlKind::ALL,
+        metrics: || metric::listed(METRICS),
+        labels: &[
+            positional::PREVIOUS_TOKEN,
+            positional::NEXT_TOKEN,
+            positional::OFFSET,
+            positional::SELF,
+            positional::LOCAL,
+            delimiter::SEPARATOR,
+            delimiter::FIRST_SPECIAL,
+            delimiter::PUNCTUATION,
+            broad::BROAD,
+        ],
+        caveats: CAVEATS,
+        // Shares of mass are not bounded by 1: a row of f32 weights sums to 1 but for rounding.
+        range: |metric| 0.0..=if metric == "offset_argmax" { 1.0 } else { f64::INFINITY },
+        aim: |label| aims::of(&label.label).map(|(aim, metric)| (aim, Some(metric))),
+        ..Card::NEW
+    };
+
+    fn passes(&self) -> Vec<PassSpec> {
+        vec![PassSpec::new(Pass::PLAIN, |subject| AttentionSums::new(subject.grid))]
     }
 
-    fn in_unlisted_reports(&self) -> bool {
-        true
-    }
-
-    fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        observer_of(AttentionSums::new(subject.grid))
-    }
-
-    fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
-        observer::restored::<AttentionSums>(bytes)
-    }
-
-    fn metrics(&self) -> Vec<(&'static Explanation, Keys)> {
-        metric::listed(METRICS)
-    }
-
-    /// Shares of mass are not bounded by 1: a row of f32 weights sums to 1 but for rounding.
-    fn range(&self, metric: &str) -> RangeInclusive<f64> {
-        0.0..=if metric == "offset_argmax" { 1.0 } else { f64::INFINITY }
-    }
-
-    fn detectors(&self) -> &'static [Detector] {
-        const {
-            &[
-                positional::PREVIOUS_TOKEN,
-                positional::NEXT_TOKEN,
-                positional::OFFSET,
-                positional::SELF,
-                positional::LOCAL,
-                delimiter::SEPARATOR,
-                delimiter::FIRST_SPECIAL,
-                delimiter::PUNCTUATION,
-                broad::BROAD,
-            ]
-        }
-    }
-
-    fn aim(&self, label: &Label) -> Option<(Aim, Option<String>)> {
-        aims::of(&label.label).map(|(aim, metric)| (aim, Some(metric)))
-    }
-
-    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
-        let sums: &AttentionSums = sums(observed[0].sums);
+    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+        let sums: &AttentionSums = observed.sums();
         let blocks = sums.blocks().with_total();
         let of_head = |number: Option<usize>, place: usize| {
             let block = blocks.at(number);
@@ -90,17 +63,15 @@ impl Study for Attention {
             let block = blocks.at(number);
             AttentionInputs::new(&block.exposure, &blocks.total().exposure, &block.uniform).chances()
         };
-        (Estimates::new(&columns(self), context, of_head, of_chance), Box::new(Nothing))
-    }
-
-    fn caveats(&self, judged: &Judged<'_>) -> Vec<&'static Caveat> {
-        const NO_OP: Caveat = Caveat {
-            id: "no-op",
-            text: "Attention to special tokens may be a way of doing nothing \
-                (Clark et al. 2019; Kobayashi et al. 2020).",
-            about: About::Meaning,
-        };
-        let to_special = judged.has_label(|label| delimiter::TO_SPECIAL.contains(&label));
-        if to_special { vec![&NO_OP] } else { Vec::new() }
+        (Estimates::new(&columns(self), context, of_head, of_chance), Nothing)
     }
 }
+
+/// The limits of what the study shows.
+const CAVEATS: &[Caveat] = &[Caveat {
+    id: "no-op",
+    text: "Attention to special tokens may be a way of doing nothing \
+            (Clark et al. 2019; Kobayashi et al. 2020).",
+    about: About::Meaning,
+    applies: |judged| judged.has_label(|label| delimiter::TO_SPECIAL.contains(&label)),
+}];

@@ -14,8 +14,10 @@ use crate::stats::bootstrap::{Interval, PerBlock};
 use crate::study::labels::evidence::MIN_QUERIES;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::study::section::Section;
+use crate::study::section::{Section, stored};
+use crate::study::show::figure::Figure;
 use crate::study::show::summary::Summary;
+use crate::study::show::table::Table;
 use crate::study::show::wording::{percent, plain_table, plus_minus};
 use crate::system::counted::{counted, plural};
 use crate::system::terminal::printable;
@@ -260,11 +262,9 @@ fn table(kinds: &[&KindMetrics]) -> comfy_table::Table {
     table
 }
 
-impl Section for CoreferenceSection {
-    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
-        vec![("coreference", &self.coreference)]
-    }
+stored!(CoreferenceSection { coreference: Coreference });
 
+impl Section for CoreferenceSection {
     fn summary(&self, policy: &Policy) -> Summary {
         let mut summary = Summary::default();
         self.coreference.write_summary(&mut summary, policy).expect("writing to a string does not fail");
@@ -275,5 +275,13 @@ impl Section for CoreferenceSection {
         let is_beside = |kind: &&KindMetrics| kind.layer >= grid.layers || kind.head >= grid.heads;
         let broken = self.coreference.kinds.iter().find(is_beside);
         broken.map(|kind| format!("the best head for anaphors of the kind `{}` is none of the model's", kind.kind))
+    }
+
+    fn figures(&self, _: &Policy) -> Vec<Figure> {
+        super::figure::figures(&self.coreference)
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        vec![Table::of("coreference", &self.coreference.kinds)]
     }
 }

@@ -19,6 +19,7 @@ use crate::sequences::test_support::sentence;
 use crate::stats::blocks::BLOCKS;
 use crate::stats::bootstrap::Resamples;
 use crate::studies::registry::{default_policy, named};
+use crate::study::ObservedPass;
 use crate::study::section::section;
 
 /// A word: lemma, UPOS, features, `Entity=`.
@@ -185,7 +186,7 @@ fn found(planted_in: &[Sequence], labelled: &[Sequence]) -> Results {
     let context =
         EstimationContext { grid, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: false };
     let sums = observer_of(sums);
-    let observed = vec![Observed { sums: &*sums, left_out: 0 }];
+    let observed = vec![ObservedPass { sums: &*sums, left_out: 0 }];
     Results::new(&[(named("coreference").unwrap(), observed)], &context, &default_policy())
 }
 

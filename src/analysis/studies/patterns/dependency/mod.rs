@@ -13,26 +13,17 @@ mod table;
 pub mod tags;
 mod thresholds;
 
-use std::ops::RangeInclusive;
-
-use anyhow::Result;
-use schemars::{Schema, SchemaGenerator};
-
 use crate::corpus::relation::ALL;
-use crate::passes::observer::{self, Observer, observer_of, sums};
+use crate::passes::control::ControlKind;
+use crate::passes::pass::Pass;
 use crate::study::aim::Aim;
 use crate::study::labels::evidence::Direction;
-use crate::study::labels::policy::Policy;
-use crate::study::labels::{Detector, Label};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
-use crate::study::section::{Section, section};
-use crate::study::show::figure::Figure;
-use crate::study::show::table::Table;
 use crate::study::upstream::UpstreamResults;
-use crate::study::{Card, Caveat, Judged, Observed, Study, Subject, columns};
+use crate::study::{Card, Judged, Observed, PassSpec, Study, columns};
 use crate::system::parallel::in_parallel;
 use arcs::RelationSums;
 use section::{Relations, Tests};
@@ -67,43 +58,32 @@ const METRICS: &[ArcMetric] = &[Metric {
 }];
 
 impl Study for Dependency {
-    fn card(&self) -> &'static Card {
-        &Card {
-            name: "dependency",
-            question: "Which dependency relations does each head's attention follow, and better than a fixed offset or word \
-                classes do?",
-            needs: "a corpus with dependency trees",
-            by_default: true,
-            settings_key: None,
-        }
+    type Section = Relations;
+
+    const CARD: Card = Card {
+        name: "dependency",
+        question: "Which dependency relations does each head's attention follow, and better than a fixed offset or word \
+            classes do?",
+        needs: "a corpus with dependency trees",
+        by_default: true,
+        controls: &ControlKind::ALL,
+        metrics: || metric::listed(METRICS),
+        labels: &[syntactic::SYNTACTIC],
+        caveats: section::CAVEATS,
+        range: |_| 0.0..=1.0,
+        aim: |label| {
+            let (relation, direction) = (label.label.strip_prefix("syntactic:")?.to_owned(), label.direction?);
+            Some((Aim::Partner { relation, direction }, None))
+        },
+        ..Card::NEW
+    };
+
+    fn passes(&self) -> Vec<PassSpec> {
+        vec![PassSpec::new(Pass::PLAIN, |subject| DependencySums::new(subject.grid, subject.from))]
     }
 
-    fn in_unlisted_reports(&self) -> bool {
-        true
-    }
-
-    fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        observer_of(DependencySums::new(subject.grid, subject.from))
-    }
-
-    fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
-        observer::restored::<DependencySums>(bytes)
-    }
-
-    fn metrics(&self) -> Vec<(&'static Explanation, Keys)> {
-        metric::listed(METRICS)
-    }
-
-    fn range(&self, _metric: &str) -> RangeInclusive<f64> {
-        0.0..=1.0
-    }
-
-    fn detectors(&self) -> &'static [Detector] {
-        const { &[syntactic::SYNTACTIC] }
-    }
-
-    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
-        let sums: &DependencySums = sums(observed[0].sums);
+    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+        let sums: &DependencySums = observed.sums();
         let relations = in_parallel(context.threads, sums.relations(), |(name, &place)| {
             let blocks = sums.blocks().iter().map(|block| block.get(place)).collect::<Vec<_>>();
             RelationMetrics::new(name, &blocks, (&sums.agreements()[place], &sums.later()[place]), context)
@@ -131,39 +111,10 @@ impl Study for Dependency {
                 .collect()
         };
         let estimates = Estimates::new(&columns(self), context, of_head, of_chance);
-        (estimates, Box::new(Relations { relations, tests: Tests::default() }))
+        (estimates, Relations { relations, tests: Tests::default() })
     }
 
-    fn found(&self, _: &[Observed<'_>], judged: &Judged<'_>) -> UpstreamResults {
-        UpstreamResults {
-            claims: section::<Relations>(judged.section).claims(judged.verdicts),
-            ..UpstreamResults::default()
-        }
-    }
-
-    fn aim(&self, label: &Label) -> Option<(Aim, Option<String>)> {
-        let (relation, direction) = (label.label.strip_prefix("syntactic:")?.to_owned(), label.direction?);
-        Some((Aim::Partner { relation, direction }, None))
-    }
-
-    fn figures(&self, found: &dyn Section, policy: &Policy) -> Vec<Figure> {
-        figure::figures(section::<Relations>(found), policy)
-    }
-
-    fn tables(&self, found: &dyn Section) -> Vec<Table> {
-        section::<Relations>(found).tables()
-    }
-
-    fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
-        let relations = generator.subschema_for::<Vec<RelationMetrics>>();
-        vec![("relations", relations), ("tests", generator.subschema_for::<Tests>())]
-    }
-
-    fn read(&self, report: &str) -> serde_json::Result<Box<dyn Section>> {
-        Ok(Box::new(serde_json::from_str::<Relations>(report)?))
-    }
-
-    fn caveats(&self, judged: &Judged<'_>) -> Vec<&'static Caveat> {
-        section::<Relations>(judged.section).caveats(judged)
+    fn found(&self, _: &Observed<'_>, section: &Self::Section, judged: &Judged<'_>) -> UpstreamResults {
+        UpstreamResults { claims: section.claims(judged.verdicts), ..UpstreamResults::default() }
     }
 }

@@ -11,19 +11,19 @@ use super::shares::{FormShares, Shares};
 use crate::stats::blocks::BLOCKS;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::metric::Fraction;
-use crate::study::section::Section;
+use crate::study::section::{Section, stored};
 use crate::study::show::summary::Summary;
 
 /// The section of the report.
 #[derive(Deserialize)]
-pub(super) struct ExplainedSection {
+pub struct ExplainedSection {
     /// Under the key `explained`.
     pub explained: Summed,
 }
 
 /// The two forms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub(super) struct Summed {
+pub struct Summed {
     /// Over all keys.
     #[serde(rename = "all-keys")]
     all_keys: FormSummed,
@@ -81,11 +81,9 @@ impl FormSummed {
     }
 }
 
-impl Section for ExplainedSection {
-    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
-        vec![("explained", &self.explained)]
-    }
+stored!(ExplainedSection { explained: Summed });
 
+impl Section for ExplainedSection {
     fn summary(&self, _: &Policy) -> Summary {
         let Summed { all_keys, text } = &self.explained;
         let forms = [all_keys.words("all keys"), text.words("other tokens of text")];

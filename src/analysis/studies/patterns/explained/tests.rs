@@ -17,6 +17,10 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
 use crate::stats::bootstrap::Resamples;
+use crate::study::AnyStudy;
+use crate::study::ObservedPass;
+use crate::study::Subject;
+use crate::study::section::Section;
 
 /// How much of its attention the query at a place gives each place of a sentence, but for a common factor.
 type Head = fn(&Sequence, usize, usize) -> f32;
@@ -52,7 +56,7 @@ fn explained(corpus: &[Sequence], heads: &[Head]) -> (Estimates, Box<dyn Section
     corpus.iter().for_each(|sequence| counting.add(sequence));
     let grid = HeadGrid { layers: 1, heads: heads.len() };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
-    let mut panel = ObserverSet::new(vec![Explained.observer(0, &subject)]);
+    let mut panel = ObserverSet::new(vec![AnyStudy::passes(&Explained)[0].observer(&subject)]);
     let counts = Some(Arc::new(counting.finish()));
     panel.begin_pass(&Beforehand { embeddings: Some(embeddings()), counts, ..Beforehand::default() });
     for sequence in corpus {
@@ -71,7 +75,7 @@ fn explained(corpus: &[Sequence], heads: &[Head]) -> (Estimates, Box<dyn Section
     let observers = panel.into_observers();
     let context =
         EstimationContext { grid, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: false };
-    Explained.measure(&[Observed { sums: &*observers[0], left_out: 0 }], &context)
+    AnyStudy::measure(&Explained, &Observed(&[ObservedPass { sums: &*observers[0], left_out: 0 }]), &context)
 }
 
 /// Without any preference a row has nothing to explain, so each head here has a little noise.
@@ -149,7 +153,7 @@ fn what_the_corpus_lacks_is_no_cue() {
         assert_eq!(of("explained_text_unique", missing), None);
     }
     assert!(of("explained_alone", "sinks").is_some() && of("explained_text_alone", "sinks").is_none());
-    let shown = serde_json::to_value(section.entries()[0].1).unwrap();
+    let shown = serde_json::to_value(AnyStudy::entries(&Explained, &*section)[0].1).unwrap();
     let cues = shown["text"]["cues"].as_array().unwrap();
     assert!(cues.iter().all(|cue| !cue.as_str().unwrap().starts_with("upos")));
     assert!(cues.iter().any(|cue| cue == "commonness") && cues.iter().any(|cue| cue == "cosine"));

@@ -6,21 +6,21 @@ mod sums;
 mod tests;
 
 use anstyle::AnsiColor;
-use anyhow::Result;
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::passes::observer::{self, Observer, observer_of, sums};
+use crate::passes::control::ControlKind;
+use crate::passes::pass::Pass;
 use crate::study::labels::content::{assess_content, thresholds};
 use crate::study::labels::policy::{Policy, Threshold};
 use crate::study::labels::{Detector, LabelStyle, Parameter};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric;
-use crate::study::metrics::metric::{Fraction, Keys};
-use crate::study::section::Section;
+use crate::study::metrics::metric::Fraction;
+use crate::study::section::{Section, stored};
 use crate::study::show::summary::Summary;
-use crate::study::{Card, Counts, Observed, Study, Subject, columns};
+use crate::study::{Card, Counts, Observed, PassSpec, Study, columns};
 use metrics::{FrequencyInputs, METRICS};
 use sums::{FrequencyBlock, FrequencyHeadSums, FrequencySums};
 
@@ -54,7 +54,7 @@ const RARE_WORDS: Detector = Detector {
 
 /// The section `frequency` of the report.
 #[derive(Deserialize)]
-struct FrequencySection {
+pub struct FrequencySection {
     frequency: Counted,
 }
 
@@ -66,11 +66,9 @@ struct Counted {
     queries: u64,
 }
 
-impl Section for FrequencySection {
-    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
-        vec![("frequency", &self.frequency)]
-    }
+stored!(FrequencySection { frequency: Counted });
 
+impl Section for FrequencySection {
     fn summary(&self, _: &Policy) -> Summary {
         match self.frequency.queries {
             0 => "No sentence has a token beyond the 500 commonest: no label of rare words was tested.\n".into(),
@@ -80,39 +78,27 @@ impl Section for FrequencySection {
 }
 
 impl Study for Frequency {
-    fn card(&self) -> &'static Card {
-        &Card {
-            name: "frequency",
-            question: "Does each head go to rare words, or from rare words to common ones?",
-            needs: "any corpus of more than 500 different tokens, whose tokens are counted beforehand; with --counts standard \
-                input, too",
-            by_default: true,
-            settings_key: None,
-        }
+    type Section = FrequencySection;
+
+    const CARD: Card = Card {
+        name: "frequency",
+        question: "Does each head go to rare words, or from rare words to common ones?",
+        needs: "any corpus of more than 500 different tokens, whose tokens are counted beforehand; with --counts standard \
+            input, too",
+        by_default: true,
+        counts: Counts::Needed,
+        controls: &ControlKind::ALL,
+        metrics: || metric::listed(METRICS),
+        labels: &[RARE_WORDS],
+        ..Card::NEW
+    };
+
+    fn passes(&self) -> Vec<PassSpec> {
+        vec![PassSpec::new(Pass::PLAIN, |subject| FrequencySums::new(subject.grid))]
     }
 
-    fn counts(&self) -> Counts {
-        Counts::Needed
-    }
-
-    fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        observer_of(FrequencySums::new(subject.grid))
-    }
-
-    fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
-        observer::restored::<FrequencySums>(bytes)
-    }
-
-    fn metrics(&self) -> Vec<(&'static Explanation, Keys)> {
-        metric::listed(METRICS)
-    }
-
-    fn detectors(&self) -> &'static [Detector] {
-        const { &[RARE_WORDS] }
-    }
-
-    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
-        let sums: &FrequencySums = sums(observed[0].sums);
+    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+        let sums: &FrequencySums = observed.sums();
         let (blocks, rates, uniform) = (sums.blocks().with_total(), sums.rates(), FrequencyHeadSums::default());
         let seen = |block: &FrequencyBlock, sums: &FrequencyHeadSums, of_chance: bool| -> Vec<Fraction> {
             let seen = FrequencyInputs { exposure: &block.exposure, sums, rates: &rates };
@@ -127,14 +113,6 @@ impl Study for Frequency {
         };
         let of_chance = |number: Option<usize>| seen(blocks.at(number), &uniform, true);
         let frequency = Counted { queries: blocks.total().exposure.others };
-        (Estimates::new(&columns(self), context, of_head, of_chance), Box::new(FrequencySection { frequency }))
-    }
-
-    fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
-        vec![("frequency", generator.subschema_for::<Counted>())]
-    }
-
-    fn read(&self, report: &str) -> serde_json::Result<Box<dyn Section>> {
-        Ok(Box::new(serde_json::from_str::<FrequencySection>(report)?))
+        (Estimates::new(&columns(self), context, of_head, of_chance), FrequencySection { frequency })
     }
 }

@@ -16,6 +16,9 @@ use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
 use crate::stats::bootstrap::Resamples;
 use crate::studies::registry::{default_policy, named};
+use crate::study::AnyStudy;
+use crate::study::ObservedPass;
+use crate::study::Subject;
 use crate::study::labels::Verdict;
 
 /// A head: how much the query at a place wants each place of a sentence. The rest of its attention is on the first
@@ -56,7 +59,7 @@ fn findings(corpus: &[Sequence], heads: &[Head]) -> Results {
     counting.add(&elsewhere);
     let grid = HeadGrid { layers: 1, heads: heads.len() };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
-    let mut panel = ObserverSet::new(vec![Frequency.observer(0, &subject)]);
+    let mut panel = ObserverSet::new(vec![AnyStudy::passes(&Frequency)[0].observer(&subject)]);
     panel.begin_pass(&Beforehand { counts: Some(Arc::new(counting.finish())), ..Beforehand::default() });
     for sequence in corpus {
         let n = sequence.ids.len();
@@ -75,7 +78,7 @@ fn findings(corpus: &[Sequence], heads: &[Head]) -> Results {
     let observers = panel.into_observers();
     let context =
         EstimationContext { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
-    let seen = vec![Observed { sums: &*observers[0], left_out: 0 }];
+    let seen = vec![ObservedPass { sums: &*observers[0], left_out: 0 }];
     Results::new(&[(named("frequency").unwrap(), seen)], &context, &default_policy())
 }
 
@@ -162,7 +165,7 @@ fn shares_by_hand() {
     // 1200 places in a row have each of the 600 kinds twice: 1203 tokens with the three.
     let grid = HeadGrid { layers: 1, heads: 1 };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
-    let mut panel = ObserverSet::new(vec![Frequency.observer(0, &subject)]);
+    let mut panel = ObserverSet::new(vec![AnyStudy::passes(&Frequency)[0].observer(&subject)]);
     panel.begin_pass(&Beforehand { counts: Some(Arc::new(counting.finish())), ..Beforehand::default() });
     panel.begin([&sequence].into_iter());
     panel.head(0, &sequence, AttentionView::new(0, 0, 5, &weights).into());
@@ -170,7 +173,8 @@ fn shares_by_hand() {
     let observers = panel.into_observers();
     let context =
         EstimationContext { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
-    let (estimates, _) = Frequency.measure(&[Observed { sums: &*observers[0], left_out: 0 }], &context);
+    let (estimates, _) =
+        AnyStudy::measure(&Frequency, &Observed(&[ObservedPass { sums: &*observers[0], left_out: 0 }]), &context);
     let close = |of: &crate::study::metrics::metric::Values, name: &str, by_hand: f64| {
         let value = of.get(name, None).unwrap().unwrap();
         assert!((value - by_hand).abs() < 1e-6, "{name}: {value}, not {by_hand}");

@@ -6,22 +6,18 @@ mod labels;
 mod metrics;
 mod sums;
 
-use anyhow::Result;
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::passes::observer::{self, Observer, observer_of};
+use crate::passes::control::ControlKind;
 use crate::passes::pass::{Pass, Sequences};
 use crate::sequences::derived::repeats::Repeats;
-use crate::study::labels::Detector;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric;
-use crate::study::metrics::metric::Keys;
-use crate::study::section::{Section, section};
+use crate::study::section::{Section, section, stored};
 use crate::study::show::summary::Summary;
-use crate::study::{About, Card, Caveat, Judged, Observed, Study, Subject, columns};
+use crate::study::{About, Card, Caveat, Observed, PassSpec, Study, Subject, columns};
 use crate::system::counted::counted;
 use metrics::{METRICS, RepeatInputs};
 use sums::RepeatSums;
@@ -33,40 +29,33 @@ pub struct RepeatedTokens;
 const PASSES: [Repeats; 2] = [Repeats { masked: false }, Repeats { masked: true }];
 
 impl Study for RepeatedTokens {
-    fn card(&self) -> &'static Card {
-        &Card {
-            name: "repeats",
-            question: "Which heads find the same token again, what came after or before it, or what a mask stands for?",
-            needs: "no corpus: 64 sequences of random tokens of the vocabulary, and 512 with a mask, about 31,000 tokens",
-            by_default: false,
-            settings_key: None,
-        }
+    type Section = RepeatsSection;
+
+    const CARD: Card = Card {
+        name: "repeats",
+        question: "Which heads find the same token again, what came after or before it, or what a mask stands for?",
+        needs: "no corpus: 64 sequences of random tokens of the vocabulary, and 512 with a mask, about 31,000 tokens",
+        controls: &ControlKind::ALL,
+        metrics: || metric::listed(METRICS),
+        labels: &[labels::DUPLICATE_TOKEN, labels::INDUCTION, labels::INDUCTION_MIRROR, labels::MASKED_COPY],
+        caveats: CAVEATS,
+        ..Card::NEW
+    };
+
+    fn passes(&self) -> Vec<PassSpec> {
+        let pass = |repeats: Repeats| {
+            // The weights are the same in both passes.
+            let make = move |subject: &Subject<'_>| {
+                let sums = RepeatSums::new(subject.grid);
+                if repeats.masked { sums } else { sums.weighing() }
+            };
+            PassSpec::new(Pass { sequences: Sequences::Repeats(repeats), ..Pass::PLAIN }, make)
+        };
+        PASSES.map(pass).into()
     }
 
-    fn passes(&self) -> Vec<Pass> {
-        PASSES.map(|repeats| Pass { sequences: Sequences::Repeats(repeats), ..Pass::PLAIN }).to_vec()
-    }
-
-    fn observer(&self, place: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        let sums = RepeatSums::new(subject.grid);
-        // The weights are the same in both passes.
-        observer_of(if PASSES[place].masked { sums } else { sums.weighing() })
-    }
-
-    fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
-        observer::restored::<RepeatSums>(bytes)
-    }
-
-    fn metrics(&self) -> Vec<(&'static Explanation, Keys)> {
-        metric::listed(METRICS)
-    }
-
-    fn detectors(&self) -> &'static [Detector] {
-        const { &[labels::DUPLICATE_TOKEN, labels::INDUCTION, labels::INDUCTION_MIRROR, labels::MASKED_COPY] }
-    }
-
-    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
-        let both = RepeatSums::both(observed.iter().map(|observed| observer::sums::<RepeatSums>(observed.sums)));
+    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+        let both = RepeatSums::both(observed.each());
         let blocks = both.blocks().with_total();
         let of_head = |number: Option<usize>, place: usize| {
             let block = blocks.at(number);
@@ -80,32 +69,13 @@ impl Study for RepeatedTokens {
         let of_chance = |number: Option<usize>| RepeatInputs::chances(&blocks.at(number).exposure, number.is_none());
         let [plain, masked] = blocks.total().exposure.sequences;
         let section = RepeatsSection { repeats: Made { plain, masked } };
-        (Estimates::new(&columns(self), context, of_head, of_chance), Box::new(section))
-    }
-
-    fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
-        vec![("repeats", generator.subschema_for::<Made>())]
-    }
-
-    fn read(&self, report: &str) -> serde_json::Result<Box<dyn Section>> {
-        Ok(Box::new(serde_json::from_str::<RepeatsSection>(report)?))
-    }
-
-    fn caveats(&self, judged: &Judged<'_>) -> Vec<&'static Caveat> {
-        const IDENTITY: Caveat = Caveat {
-            id: "repeats-identity",
-            text: "Random tokens that come twice test whether a head finds the same token; \
-                only with the token masked does it take the context to find it.",
-            about: About::Meaning,
-        };
-        let made = section::<RepeatsSection>(judged.section).repeats.plain > 0;
-        if made { vec![&IDENTITY] } else { Vec::new() }
+        (Estimates::new(&columns(self), context, of_head, of_chance), section)
     }
 }
 
 /// The section `repeats` of the report.
 #[derive(Deserialize)]
-struct RepeatsSection {
+pub struct RepeatsSection {
     repeats: Made,
 }
 
@@ -118,11 +88,9 @@ struct Made {
     masked: u64,
 }
 
-impl Section for RepeatsSection {
-    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
-        vec![("repeats", &self.repeats)]
-    }
+stored!(RepeatsSection { repeats: Made });
 
+impl Section for RepeatsSection {
     fn summary(&self, _: &Policy) -> Summary {
         let Made { plain, masked } = self.repeats;
         match (plain, masked) {
@@ -143,6 +111,15 @@ impl Section for RepeatsSection {
         }
     }
 }
+
+/// The limits of what the study shows.
+const CAVEATS: &[Caveat] = &[Caveat {
+    id: "repeats-identity",
+    text: "Random tokens that come twice test whether a head finds the same token; \
+            only with the token masked does it take the context to find it.",
+    about: About::Meaning,
+    applies: |judged| section::<RepeatsSection>(judged.section).repeats.plain > 0,
+}];
 
 #[cfg(test)]
 mod tests;

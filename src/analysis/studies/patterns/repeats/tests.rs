@@ -5,11 +5,13 @@ use crate::evaluation::results::Results;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::HeadView;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Event, Folder, Sums};
+use crate::passes::observer::{Event, Folder, Sums, observer_of};
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::stats::blocks::BLOCKS;
 use crate::stats::bootstrap::Resamples;
 use crate::studies::registry::default_policy;
+use crate::study::AnyStudy;
+use crate::study::ObservedPass;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 1 };
 
@@ -72,8 +74,8 @@ fn labels(most: f32, wanted: impl Fn(usize, usize, usize) -> Option<usize>) -> V
         }
     }
     let (plain, masked) = (observer_of(plain), observer_of(masked));
-    let observed = |sums| Observed { sums, left_out: 0 };
-    let study: &'static dyn Study = &RepeatedTokens;
+    let observed = |sums| ObservedPass { sums, left_out: 0 };
+    let study: &'static dyn AnyStudy = &RepeatedTokens;
     let context = EstimationContext {
         grid: GRID,
         threads: std::num::NonZeroUsize::MIN,

@@ -5,11 +5,14 @@ use crate::evaluation::results::Results;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::HeadView;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Event, Folder, Sums};
+use crate::passes::observer::{Event, Folder, Sums, observer_of};
 use crate::sequences::frame::Frame;
 use crate::sequences::sequence::{Sequence, Token, TokenKind};
 use crate::stats::blocks::BLOCKS;
 use crate::stats::bootstrap::Resamples;
+use crate::study::AnyStudy;
+use crate::study::ObservedPass;
+use crate::study::labels::policy::Policy;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 1 };
 
@@ -40,7 +43,7 @@ fn see(sums: &mut SegmentSums, pair: &Sequence, weights: &[f32]) {
 }
 
 fn findings(sums: &SegmentSums, policy: &Policy) -> Results {
-    let study: &'static dyn Study = &Segments;
+    let study: &'static dyn AnyStudy = &Segments;
     let context = EstimationContext {
         grid: GRID,
         threads: std::num::NonZeroUsize::MIN,
@@ -48,7 +51,7 @@ fn findings(sums: &SegmentSums, policy: &Policy) -> Results {
         leaves_out: false,
     };
     let sums = observer_of(sums.clone());
-    Results::new(&[(study, vec![Observed { sums: &*sums, left_out: 0 }])], &context, policy)
+    Results::new(&[(study, vec![ObservedPass { sums: &*sums, left_out: 0 }])], &context, policy)
 }
 
 /// The labels of a head over 64 pairs of sentences of 12 to 20 tokens, by default and by the preset.

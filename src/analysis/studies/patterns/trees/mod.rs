@@ -3,17 +3,13 @@
 pub mod spanning;
 mod sums;
 
-use std::ops::RangeInclusive;
-
-use anyhow::Result;
-
-use crate::passes::observer::{self, Observer, observer_of, sums};
+use crate::passes::pass::Pass;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
-use crate::study::section::{Nothing, Section};
-use crate::study::{Card, Observed, Study, Subject, columns};
+use crate::study::section::Nothing;
+use crate::study::{Card, Observed, PassSpec, Study, columns};
 use sums::{TreeCounts, TreeSums};
 
 /// How much of the gold tree is in each head's attention.
@@ -39,38 +35,24 @@ const METRICS: &[TreeMetric] = &[Metric {
 }];
 
 impl Study for Trees {
-    fn card(&self) -> &'static Card {
-        &Card {
-            name: "trees",
-            question: "How much of the gold tree is in the spanning tree of each head's attention?",
-            needs: "a corpus with dependency trees",
-            by_default: true,
-            settings_key: None,
-        }
+    type Section = Nothing;
+
+    const CARD: Card = Card {
+        name: "trees",
+        question: "How much of the gold tree is in the spanning tree of each head's attention?",
+        needs: "a corpus with dependency trees",
+        by_default: true,
+        metrics: || metric::listed(METRICS),
+        range: |_| 0.0..=1.0,
+        ..Card::NEW
+    };
+
+    fn passes(&self) -> Vec<PassSpec> {
+        vec![PassSpec::new(Pass::PLAIN, |subject| TreeSums::new(subject.grid, subject.from))]
     }
 
-    fn in_unlisted_reports(&self) -> bool {
-        true
-    }
-
-    fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        observer_of(TreeSums::new(subject.grid, subject.from))
-    }
-
-    fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
-        observer::restored::<TreeSums>(bytes)
-    }
-
-    fn metrics(&self) -> Vec<(&'static Explanation, Keys)> {
-        metric::listed(METRICS)
-    }
-
-    fn range(&self, _metric: &str) -> RangeInclusive<f64> {
-        0.0..=1.0
-    }
-
-    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
-        let sums: &TreeSums = sums(observed[0].sums);
+    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+        let sums: &TreeSums = observed.sums();
         let blocks = sums.blocks().with_total();
         let of_head = |number: Option<usize>, place: usize| {
             METRICS.iter().map(|metric| (metric.value)(blocks.at(number), place)).collect()
@@ -78,6 +60,6 @@ impl Study for Trees {
         let of_chance = |number: Option<usize>| {
             METRICS.iter().map(|metric| metric.chance.unwrap_or(metric.value)(blocks.at(number), 0)).collect()
         };
-        (Estimates::new(&columns(self), context, of_head, of_chance), Box::new(Nothing))
+        (Estimates::new(&columns(self), context, of_head, of_chance), Nothing)
     }
 }

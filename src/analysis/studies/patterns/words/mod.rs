@@ -6,24 +6,36 @@ mod metrics;
 mod observe;
 mod sentence;
 pub mod sums;
+/// What a label says that the head looks at, and the metric that is the mean of it.
+fn aim(label: &Label) -> Option<(Aim, Option<String>)> {
+    let (aim, metric) = match label.label.as_str() {
+        "same-tag" => (Aim::SameTag, "same_tag_mass".to_owned()),
+        "same-token" => (Aim::SameToken, "same_token_mass".to_owned()),
+        other => {
+            let tag = other.strip_prefix("tag:")?;
+            (Aim::Tag(tag.to_owned()), format!("tag_mass.{tag}"))
+        }
+    };
+    Some((aim, Some(metric)))
+}
+
 #[cfg(test)]
 mod tests;
 
-use anyhow::Result;
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::passes::observer::{self, Observer, observer_of, sums};
+use crate::passes::control::ControlKind;
+use crate::passes::pass::Pass;
 use crate::study::aim::Aim;
+use crate::study::labels::Label;
 use crate::study::labels::policy::Policy;
-use crate::study::labels::{Detector, Label};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric;
-use crate::study::metrics::metric::{Fraction, Keys};
-use crate::study::section::Section;
+use crate::study::metrics::metric::Fraction;
+use crate::study::section::{Section, stored};
 use crate::study::show::summary::Summary;
-use crate::study::{Card, Observed, Study, Subject, columns};
+use crate::study::{Card, Observed, PassSpec, Study, columns};
 use metrics::METRICS;
 use observe::Queries;
 use sums::{WordHeadSums, WordInputs, WordsBlock, WordsSums};
@@ -33,7 +45,7 @@ pub struct Words;
 
 /// The section `words` of the report.
 #[derive(Deserialize)]
-struct WordsSection {
+pub struct WordsSection {
     words: Looked,
 }
 
@@ -46,11 +58,9 @@ struct Looked {
     repeated: u64,
 }
 
-impl Section for WordsSection {
-    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
-        vec![("words", &self.words)]
-    }
+stored!(WordsSection { words: Looked });
 
+impl Section for WordsSection {
     fn summary(&self, _: &Policy) -> Summary {
         match self.words.tagged {
             0 => "No word has a part of speech (UPOS): no label of word classes was tested.\n".into(),
@@ -60,47 +70,27 @@ impl Section for WordsSection {
 }
 
 impl Study for Words {
-    fn card(&self) -> &'static Card {
-        &Card {
-            name: "words",
-            question: "Which words does each head attend to: of a part of speech, of the query's own, like the query, or the \
-                same again?",
-            needs: "any corpus; for parts of speech one with universal tags",
-            by_default: true,
-            settings_key: None,
-        }
+    type Section = WordsSection;
+
+    const CARD: Card = Card {
+        name: "words",
+        question: "Which words does each head attend to: of a part of speech, of the query's own, like the query, or the \
+            same again?",
+        needs: "any corpus; for parts of speech one with universal tags",
+        by_default: true,
+        controls: &ControlKind::ALL,
+        metrics: || metric::listed(METRICS),
+        labels: &[labels::TAG, labels::SAME_TAG, labels::SIMILAR_WORDS, labels::SAME_TOKEN],
+        aim,
+        ..Card::NEW
+    };
+
+    fn passes(&self) -> Vec<PassSpec> {
+        vec![PassSpec::new(Pass::PLAIN, |subject| WordsSums::new(subject.grid, subject.from))]
     }
 
-    fn observer(&self, _: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        observer_of(WordsSums::new(subject.grid, subject.from))
-    }
-
-    fn restore(&self, _: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
-        observer::restored::<WordsSums>(bytes)
-    }
-
-    fn metrics(&self) -> Vec<(&'static Explanation, Keys)> {
-        metric::listed(METRICS)
-    }
-
-    fn detectors(&self) -> &'static [Detector] {
-        const { &[labels::TAG, labels::SAME_TAG, labels::SIMILAR_WORDS, labels::SAME_TOKEN] }
-    }
-
-    fn aim(&self, label: &Label) -> Option<(Aim, Option<String>)> {
-        let (aim, metric) = match label.label.as_str() {
-            "same-tag" => (Aim::SameTag, "same_tag_mass".to_owned()),
-            "same-token" => (Aim::SameToken, "same_token_mass".to_owned()),
-            other => {
-                let tag = other.strip_prefix("tag:")?;
-                (Aim::Tag(tag.to_owned()), format!("tag_mass.{tag}"))
-            }
-        };
-        Some((aim, Some(metric)))
-    }
-
-    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
-        let sums: &WordsSums = sums(observed[0].sums);
+    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+        let sums: &WordsSums = observed.sums();
         let (blocks, rates) = (sums.blocks().with_total(), sums.rates());
         let cells = |block: &WordsBlock, sums: &WordHeadSums, of_chance: bool| -> Vec<Fraction> {
             let (corpus, uniform) = (&blocks.total().exposure, &block.uniform);
@@ -125,14 +115,6 @@ impl Study for Words {
         };
         let queries = |queries: Queries| blocks.total().exposure.queries[queries as usize];
         let words = Looked { tagged: queries(Queries::Words), repeated: queries(Queries::Repeated) };
-        (Estimates::new(&columns(self), context, of_head, of_chance), Box::new(WordsSection { words }))
-    }
-
-    fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
-        vec![("words", generator.subschema_for::<Looked>())]
-    }
-
-    fn read(&self, report: &str) -> serde_json::Result<Box<dyn Section>> {
-        Ok(Box::new(serde_json::from_str::<WordsSection>(report)?))
+        (Estimates::new(&columns(self), context, of_head, of_chance), WordsSection { words })
     }
 }

@@ -17,6 +17,9 @@ use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::sequences::test_support::sentence;
 use crate::stats::bootstrap::Resamples;
 use crate::studies::registry::{default_policy, named};
+use crate::study::AnyStudy;
+use crate::study::ObservedPass;
+use crate::study::Subject;
 
 /// A head: how much the query at a place wants each place of a sentence. The rest of its attention is on the first
 /// special token.
@@ -65,7 +68,7 @@ fn random() -> Vec<Sequence> {
 fn labels(corpus: &[Sequence], heads: &[Head]) -> Vec<Vec<String>> {
     let grid = HeadGrid { layers: 1, heads: heads.len() };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
-    let mut panel = ObserverSet::new(vec![Words.observer(0, &subject)]);
+    let mut panel = ObserverSet::new(vec![AnyStudy::passes(&Words)[0].observer(&subject)]);
     panel.begin_pass(&Beforehand { embeddings: Some(embeddings()), ..Beforehand::default() });
     for sequence in corpus {
         let n = sequence.ids.len();
@@ -84,7 +87,7 @@ fn labels(corpus: &[Sequence], heads: &[Head]) -> Vec<Vec<String>> {
     let observers = panel.into_observers();
     let context =
         EstimationContext { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
-    let seen = vec![Observed { sums: &*observers[0], left_out: 0 }];
+    let seen = vec![ObservedPass { sums: &*observers[0], left_out: 0 }];
     let policy = default_policy();
     let findings = Results::new(&[(named("words").unwrap(), seen)], &context, &policy);
     let names = |verdict: crate::study::labels::Verdict| verdict.labels.into_iter().map(|label| label.label).collect();
@@ -164,10 +167,11 @@ fn a_corpus_without_tags_has_no_metrics_of_them() {
     let grid = HeadGrid { layers: 1, heads: 1 };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
     let (observer, context) = (
-        Words.observer(0, &subject),
+        AnyStudy::passes(&Words)[0].observer(&subject),
         EstimationContext { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false },
     );
-    let (estimates, section) = Words.measure(&[Observed { sums: &*observer, left_out: 0 }], &context);
+    let (estimates, section) =
+        AnyStudy::measure(&Words, &Observed(&[ObservedPass { sums: &*observer, left_out: 0 }]), &context);
     assert!(estimates.heads[0].cells().all(|(_, value)| value.is_none()));
     assert!(section.summary(&default_policy()).to_string().starts_with("No word has a part of speech"));
 }
@@ -189,7 +193,7 @@ fn masses_by_hand() {
     ];
     let grid = HeadGrid { layers: 1, heads: 1 };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
-    let mut panel = ObserverSet::new(vec![Words.observer(0, &subject)]);
+    let mut panel = ObserverSet::new(vec![AnyStudy::passes(&Words)[0].observer(&subject)]);
     // The cosines of a: 0 with b, 1 with the comma; of b: 0 and 0.
     let rows = [[0.0_f32; 2], [0.0; 2], [0.0; 2], [0.0; 2], [0.0; 2], [1.0, 0.0], [0.0, 1.0], [2.0, 0.0]];
     let embeddings = Some(WordEmbeddings::new(Arc::new(rows.concat()), 2));
@@ -200,7 +204,8 @@ fn masses_by_hand() {
     let observers = panel.into_observers();
     let context =
         EstimationContext { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
-    let (estimates, _) = Words.measure(&[Observed { sums: &*observers[0], left_out: 0 }], &context);
+    let (estimates, _) =
+        AnyStudy::measure(&Words, &Observed(&[ObservedPass { sums: &*observers[0], left_out: 0 }]), &context);
     let close = |metrics: &crate::study::metrics::metric::Values, name: &str, key: Option<&str>, by_hand: f64| {
         let value = metrics.get(name, key).unwrap().unwrap();
         assert!((value - by_hand).abs() < 1e-6, "{name} {key:?}: {value}, not {by_hand}");

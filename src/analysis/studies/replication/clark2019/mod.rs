@@ -11,22 +11,20 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use anyhow::Result;
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::corpus::relation::{ALL, PUNCT};
 use crate::model::grid::{HeadGrid, head_name};
-use crate::passes::observer::{self, Observer, observer_of, sums};
 use crate::passes::pass::{Pass, Sequences};
 use crate::sequences::derived::pairs::MAX_TOKENS;
 use crate::stats::exact::ExactSum;
 use crate::study::labels::evidence::Direction;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::section::Section;
+use crate::study::section::{Section, stored};
 use crate::study::show::summary::Summary;
-use crate::study::{Card, Observed, Study, Subject};
+use crate::study::{Card, Observed, PassSpec, Study, Subject};
 use crate::system::counted::plural;
 use distances::{Distances, HeadDistances};
 use syntax::{OFFSETS, Relation, SyntaxHits};
@@ -38,81 +36,46 @@ pub struct Clark2019;
 /// Pairs of segments.
 const PAIRS: Sequences = Sequences::Pairs { max_tokens: MAX_TOKENS };
 
-/// What is summed.
-#[derive(Clone, Copy)]
-enum Part {
-    Tokens,
-    Syntax,
-    Distances,
-}
-
-impl Part {
-    /// All of them, with the sequences of the pass of each.
-    const ALL: [(Self, Sequences); 3] =
-        [(Self::Tokens, PAIRS), (Self::Syntax, Sequences::Sentences), (Self::Distances, PAIRS)];
-}
-
 impl Study for Clark2019 {
-    fn card(&self) -> &'static Card {
-        &Card {
-            name: "clark2019",
-            question: "What does the analysis of Clark et al. 2019 find, as its released code does it?",
-            needs: "any corpus, read twice; its relations need dependency trees",
-            by_default: false,
-            settings_key: Some("clark2019"),
-        }
+    type Section = Clark2019Section;
+
+    const CARD: Card = Card {
+        name: "clark2019",
+        question: "What does the analysis of Clark et al. 2019 find, as its released code does it?",
+        needs: "any corpus, read twice; its relations need dependency trees",
+        ..Card::NEW
+    };
+
+    fn passes(&self) -> Vec<PassSpec> {
+        let tokens = |subject: &Subject<'_>| {
+            let marks = [".", ","].into_iter().filter_map(subject.token_id).collect();
+            TokenMeans::new(subject.grid, marks)
+        };
+        let pairs = Pass { sequences: PAIRS, ..Pass::PLAIN };
+        vec![
+            PassSpec::new(pairs.clone(), tokens),
+            PassSpec::new(Pass::PLAIN, |subject| SyntaxHits::new(subject.grid)),
+            PassSpec::new(pairs, |subject| HeadDistances::new(subject.grid)),
+        ]
     }
 
-    fn passes(&self) -> Vec<Pass> {
-        Part::ALL.map(|(_, sequences)| Pass { sequences, ..Pass::PLAIN }).to_vec()
-    }
-
-    fn observer(&self, place: usize, subject: &Subject<'_>) -> Box<dyn Observer> {
-        match Part::ALL[place].0 {
-            Part::Tokens => {
-                let marks = [".", ","].into_iter().filter_map(subject.token_id).collect();
-                observer_of(TokenMeans::new(subject.grid, marks))
-            }
-            Part::Syntax => observer_of(SyntaxHits::new(subject.grid)),
-            Part::Distances => observer_of(HeadDistances::new(subject.grid)),
-        }
-    }
-
-    fn restore(&self, place: usize, bytes: &[u8]) -> Result<Box<dyn Observer>> {
-        match Part::ALL[place].0 {
-            Part::Tokens => observer::restored::<TokenMeans>(bytes),
-            Part::Syntax => observer::restored::<SyntaxHits>(bytes),
-            Part::Distances => observer::restored::<HeadDistances>(bytes),
-        }
-    }
-
-    fn measure(&self, observed: &[Observed<'_>], context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
-        let (tokens, syntax) = (sums::<TokenMeans>(observed[0].sums), sums::<SyntaxHits>(observed[1].sums));
-        let distances = sums::<HeadDistances>(observed[2].sums).distances();
-        let found = Findings::new(context.grid, tokens, syntax, (distances, observed[0].left_out));
-        (Estimates::none(context.grid.count()), Box::new(Clark2019Section { clark2019: found }))
-    }
-
-    fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
-        vec![("clark2019", generator.subschema_for::<Findings>())]
-    }
-
-    fn read(&self, report: &str) -> serde_json::Result<Box<dyn Section>> {
-        Ok(Box::new(serde_json::from_str::<Clark2019Section>(report)?))
+    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+        let (tokens, syntax) = (observed.sums::<TokenMeans>(), observed.sums::<SyntaxHits>());
+        let distances = observed.sums::<HeadDistances>().distances();
+        let found = Findings::new(context.grid, tokens, syntax, (distances, observed.left_out()));
+        (Estimates::none(context.grid.count()), Clark2019Section { clark2019: found })
     }
 }
 
 /// The section `clark2019` of the report.
 #[derive(Deserialize)]
-struct Clark2019Section {
+pub struct Clark2019Section {
     clark2019: Findings,
 }
 
-impl Section for Clark2019Section {
-    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
-        vec![("clark2019", &self.clark2019)]
-    }
+stored!(Clark2019Section { clark2019: Findings });
 
+impl Section for Clark2019Section {
     /// How many heads have which of its labels.
     fn summary(&self, _: &Policy) -> Summary {
         let found = &self.clark2019;

@@ -2,7 +2,7 @@ use super::*;
 use crate::corpus::{CorpusIdentity, FileIdentity, Format, Repeats};
 use crate::model::grid::HeadGrid;
 use crate::passes::control::{Control, ControlKind};
-use crate::passes::observation::identity::{ModelInfo, Protocol, Studies, Tool};
+use crate::passes::observation::identity::{ModelInfo, Protocol, Tool};
 use crate::passes::observer::{Event, Sums, observer_of, restored, sums};
 use crate::passes::pass::Pass;
 use crate::sequences::fold::words::FromToken;
@@ -74,7 +74,7 @@ fn observation() -> Observation {
         counts: None,
         probes: Vec::new(),
         left_out: Vec::new(),
-        studies: Studies { names: vec![text("attention")], flags: [(text("clark2019"), false)].into() },
+        studies: vec![text("attention")],
     };
     let corpus = CorpusIdentity {
         name: text("corpus"),

@@ -16,10 +16,10 @@ use crate::study::labels::evidence::{Direction, Reach};
 use crate::study::labels::policy::Policy;
 use crate::study::labels::{Label, Verdict};
 use crate::study::metrics::number::{Number, Part, most_blocks};
-use crate::study::section::Section;
+use crate::study::section::{Completion, Exports, OnHead, Section, section, stored};
+use crate::study::show::figure::Figure;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
-use crate::study::tracked::Tracked;
 use crate::study::upstream::ArcClaim;
 use crate::study::{About, Caveat, Judged};
 use crate::system::counted::{counted, plural};
@@ -171,46 +171,42 @@ impl Relations {
         let p: Vec<f64> = tested.iter().filter_map(|comparison| comparison.p).collect();
         tested.into_iter().zip(benjamini_hochberg(&p)).for_each(|(comparison, q)| comparison.q = Some(q));
     }
-
-    /// The caveats that apply to a run.
-    pub fn caveats(&self, judged: &Judged<'_>) -> Vec<&'static Caveat> {
-        let has_trees = !self.relations.is_empty();
-        let untested = judged.policy.rule(&Q).is_none() && judged.has_label(|label| label.starts_with("syntactic:"));
-        let all = [
-            (&WORDS_OF_A_SENTENCE, has_trees),
-            (&SIGNIFICANCE_NOT_ASKED, untested),
-            (&SELECTION, has_trees),
-            (&NO_TREES, !has_trees),
-        ];
-        all.into_iter().filter(|(_, applies)| *applies).map(|(caveat, _)| caveat).collect()
-    }
 }
 
-static WORDS_OF_A_SENTENCE: Caveat = Caveat {
-    id: "words-of-a-sentence",
-    text: "The significance tests take words as independent, which those of one sentence are not; \
-        the intervals of the differences do not.",
-    about: About::Certainty,
-};
+/// The limits of what the study shows.
+pub(super) const CAVEATS: &[Caveat] = &[
+    Caveat {
+        id: "words-of-a-sentence",
+        text: "The significance tests take words as independent, which those of one sentence are not; \
+            the intervals of the differences do not.",
+        about: About::Certainty,
+        applies: has_trees,
+    },
+    Caveat {
+        id: "significance-not-asked",
+        text: "The policy asks no significance of syntactic labels: some may be there by chance.",
+        about: About::Certainty,
+        applies: |judged| judged.policy.rule(&Q).is_none() && judged.has_label(|label| label.starts_with("syntactic:")),
+    },
+    Caveat {
+        id: "selection",
+        text: "The best head of a relation is the best of many tried: its `accuracy` is biased upwards, \
+            `heldout_accuracy` is not.",
+        about: About::Certainty,
+        applies: has_trees,
+    },
+    Caveat {
+        id: "no-trees",
+        text: "No word of the corpus has an annotated head: no syntactic label could be tested.",
+        about: About::Certainty,
+        applies: |judged| !has_trees(judged),
+    },
+];
 
-static SIGNIFICANCE_NOT_ASKED: Caveat = Caveat {
-    id: "significance-not-asked",
-    text: "The policy asks no significance of syntactic labels: some may be there by chance.",
-    about: About::Certainty,
-};
-
-static SELECTION: Caveat = Caveat {
-    id: "selection",
-    text: "The best head of a relation is the best of many tried: its `accuracy` is biased upwards, \
-        `heldout_accuracy` is not.",
-    about: About::Certainty,
-};
-
-static NO_TREES: Caveat = Caveat {
-    id: "no-trees",
-    text: "No word of the corpus has an annotated head: no syntactic label could be tested.",
-    about: About::Certainty,
-};
+/// Whether some word has a head.
+fn has_trees(judged: &Judged<'_>) -> bool {
+    !section::<Relations>(judged.section).relations.is_empty()
+}
 
 impl RelationMetrics {
     /// The accuracy of each head in each direction.
@@ -239,25 +235,13 @@ impl RelationMetrics {
     }
 }
 
-impl Section for Relations {
-    fn entries(&self) -> Vec<(&'static str, &dyn erased_serde::Serialize)> {
-        vec![("relations", &self.relations), ("tests", &self.tests)]
-    }
+stored!(Relations { tests: Tests });
 
-    /// Corrects for the number of tests: sets the q-values of all relations with at least as many words as the policy
-    /// asks for, and takes away those of the others, which are not tested.
-    fn correct(&mut self, policy: &Policy) {
-        let min_count = policy.count(&MIN_COUNT);
-        let tested = self.relations.iter().filter(|relation| relation.count >= min_count);
-        let p: Vec<f64> = tested.flat_map(RelationMetrics::comparisons).map(|comparison| comparison.p).collect();
-        let mut q = benjamini_hochberg(&p).into_iter();
-        for relation in &mut self.relations {
-            let tested = relation.count >= min_count;
-            relation.comparisons_mut().for_each(|comparison| comparison.q = if tested { q.next() } else { None });
+impl Section for Relations {
+    fn complete(&mut self, known: &Completion<'_>) {
+        if let Completion::Policy(policy) = known {
+            self.correct(policy);
         }
-        self.correct_beyond(policy);
-        self.relations.iter_mut().for_each(RelationMetrics::compare_best);
-        self.tests = self.tests(policy.rule(&Q));
     }
 
     fn summary(&self, policy: &Policy) -> Summary {
@@ -272,7 +256,7 @@ impl Section for Relations {
         self.relations.iter().flat_map(|relation| relation.numbers(policy.count(&MIN_COUNT))).collect()
     }
 
-    fn of_head(&self, place: HeadPlace, policy: &Policy) -> Vec<String> {
+    fn of_head(&self, place: HeadPlace, policy: &Policy) -> OnHead {
         let least = policy.count(&MIN_COUNT);
         let is_best = |relation: &&RelationMetrics| (relation.layer, relation.head) == (place.layer, place.head);
         let mut best: Vec<&RelationMetrics> =
@@ -281,8 +265,8 @@ impl Section for Relations {
         best.into_iter().map(|relation| relation.of_best_head(place)).collect()
     }
 
-    fn tracked(&self) -> Vec<Tracked> {
-        self.relations.iter().map(RelationMetrics::tracked).collect()
+    fn exports(&self) -> Exports {
+        Exports { tracked: self.relations.iter().map(RelationMetrics::tracked).collect(), ..Exports::default() }
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
@@ -292,6 +276,32 @@ impl Section for Relations {
             !best_is_listed || !listed.eq((0..grid.count()).map(|place| grid.at(place)))
         });
         broken.map(|relation| format!("the relation `{}` does not list every head", relation.relation))
+    }
+
+    fn figures(&self, policy: &Policy) -> Vec<Figure> {
+        super::figure::figures(self, policy)
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        self.tables()
+    }
+}
+
+impl Relations {
+    /// Corrects for the number of tests: sets the q-values of all relations with at least as many words as the policy
+    /// asks for, and takes away those of the others, which are not tested.
+    fn correct(&mut self, policy: &Policy) {
+        let min_count = policy.count(&MIN_COUNT);
+        let tested = self.relations.iter().filter(|relation| relation.count >= min_count);
+        let p: Vec<f64> = tested.flat_map(RelationMetrics::comparisons).map(|comparison| comparison.p).collect();
+        let mut q = benjamini_hochberg(&p).into_iter();
+        for relation in &mut self.relations {
+            let tested = relation.count >= min_count;
+            relation.comparisons_mut().for_each(|comparison| comparison.q = if tested { q.next() } else { None });
+        }
+        self.correct_beyond(policy);
+        self.relations.iter_mut().for_each(RelationMetrics::compare_best);
+        self.tests = self.tests(policy.rule(&Q));
     }
 }
 

@@ -61,7 +61,7 @@ fn q_values_go_to_the_tests_they_are_of() {
         let values = [(MIN_COUNT.name, Value::Count(min_count)), (Q.name, most)];
         Policy::of([&MIN_COUNT, &Q]).with(values)
     };
-    found.correct(&policy(10, Value::Share(0.4)));
+    found.complete(&Completion::Policy(&policy(10, Value::Share(0.4))));
     let q: Vec<Option<f64>> =
         found.relations.iter().flat_map(RelationMetrics::comparisons).map(|comparison| comparison.q).collect();
     // Four tests: 0.01 x 4, 0.125 x 2, 0.25 x 4/3, 0.5.
@@ -71,7 +71,7 @@ fn q_values_go_to_the_tests_they_are_of() {
     assert_eq!(found.relations[1].versus_offset.q, Some(0.04));
     assert_eq!(found.relations[0].versus_offset.q, None);
     assert_eq!(found.tests, Tests { count: 4, significant: Some(3) });
-    found.correct(&policy(10, Value::Off));
+    found.complete(&Completion::Policy(&policy(10, Value::Off)));
     assert_eq!(found.tests, Tests { count: 4, significant: None });
     let label = serde_json::json!({
         "label": "syntactic:many", "score": 0.5, "ci95": null, "baseline": null, "threshold": 0.4, "margin": 0.1,
@@ -79,15 +79,15 @@ fn q_values_go_to_the_tests_they_are_of() {
     });
     let labels = vec![serde_json::from_value(label).unwrap()];
     let verdicts = [Verdict { primary: String::new(), labels, nearest: Vec::new() }];
-    let caveats = |found: &Relations, verdicts: &[Verdict]| -> Vec<&str> {
+    let caveats = |_found: &Relations, verdicts: &[Verdict]| -> Vec<&str> {
         let policy = policy(10, Value::Off);
         let judged = Judged { verdicts, policy: &policy, section: &Nothing };
-        found.caveats(&judged).iter().map(|caveat| caveat.id).collect()
+        CAVEATS.iter().filter(|caveat| (caveat.applies)(&judged)).map(|caveat| caveat.id).collect()
     };
     assert_eq!(caveats(&found, &verdicts), ["words-of-a-sentence", "significance-not-asked", "selection"]);
     assert_eq!(caveats(&found, &[]), ["words-of-a-sentence", "selection"]);
     let without_trees = Relations { relations: Vec::new(), tests: Tests::default() };
     assert_eq!(caveats(&without_trees, &[]), ["no-trees"]);
-    found.correct(&policy(12, Value::Share(1.0)));
+    found.complete(&Completion::Policy(&policy(12, Value::Share(1.0))));
     assert_eq!(found.tests, Tests { count: 0, significant: Some(0) });
 }

@@ -1,0 +1,106 @@
+//! The card of a study: its name, its question and everything else about it that is data.
+
+use std::ops::RangeInclusive;
+
+use super::Judged;
+use super::aim::Aim;
+use super::labels::{Detector, Label};
+use super::metrics::explanation::Explanation;
+use super::metrics::metric::Keys;
+use crate::passes::control::ControlKind;
+
+/// The name of a study, its question, its needs, its metrics and its labels.
+#[derive(Clone, Copy)]
+pub struct Card {
+    /// Its name: on the command line, in reports, in partials.
+    pub name: &'static str,
+    /// The question, as a sentence.
+    pub question: &'static str,
+    /// Its needs of the corpus, and its cost.
+    pub needs: &'static str,
+    /// Whether it runs unless it is switched off.
+    pub by_default: bool,
+    /// Whether it runs on the corpus in the box, where no corpus is named, though it does not run by default.
+    pub in_first_run: bool,
+    /// The studies that run as well where it does, by their names: it asks about what they find.
+    pub builds_on: &'static [&'static str],
+    /// Whether it runs wherever all those do, without being asked for.
+    pub joins: bool,
+    /// Its need to know how often each token is in the whole corpus before any pass over it begins.
+    pub counts: Counts,
+    /// The kinds of controls in which it is run as well: by default those that have labels of its to count.
+    pub controls: &'static [ControlKind],
+    /// Its metrics, in the order of its table.
+    pub metrics: fn() -> Vec<(&'static Explanation, Keys)>,
+    /// The least and the most that a metric can be, by its name, for the schema of the report.
+    pub range: fn(&str) -> RangeInclusive<f64>,
+    /// Its labels, in the order in which ties between them are broken.
+    pub labels: &'static [Detector],
+    /// What one of its labels says that the head looks at, where that can be seen in a sentence; and the metric that is the
+    /// mean of it over the corpus, if that is not the label's score.
+    pub aim: fn(&Label) -> Option<(Aim, Option<String>)>,
+    /// The limits of what its labels and its section show.
+    pub caveats: &'static [Caveat],
+}
+
+impl Card {
+    /// A card with nothing on it: a study on request, without metrics, labels or caveats.
+    pub const NEW: Self = Self {
+        name: "",
+        question: "",
+        needs: "",
+        by_default: false,
+        in_first_run: false,
+        builds_on: &[],
+        joins: false,
+        counts: Counts::Unused,
+        controls: &[],
+        metrics: Vec::new,
+        range: |_| f64::NEG_INFINITY..=f64::INFINITY,
+        labels: &[],
+        aim: |_| None,
+        caveats: &[],
+    };
+
+    /// The caveats that apply to a run.
+    pub fn caveats_of(&self, judged: &Judged<'_>) -> Vec<&'static Caveat> {
+        self.caveats.iter().filter(|caveat| (caveat.applies)(judged)).collect()
+    }
+
+    /// Whether the study runs on the corpus in the box, where no corpus is named, unless it is switched off.
+    pub fn runs_first(&self) -> bool {
+        self.by_default || self.in_first_run
+    }
+}
+
+/// The need of a study for the counts of the tokens of a whole corpus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counts {
+    /// It does not ask for them.
+    Unused,
+    /// It says more where there are any.
+    Useful,
+    /// It cannot do without.
+    Needed,
+}
+
+/// A limit of what labels show. docs/LIMITS.md has the argument and the full references.
+pub struct Caveat {
+    /// A short name that does not change.
+    pub id: &'static str,
+    /// The caveat.
+    pub text: &'static str,
+    /// Its subject: caveats are listed in this order.
+    pub about: About,
+    /// Whether it applies to a run.
+    pub applies: fn(&Judged<'_>) -> bool,
+}
+
+/// The subject of a caveat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum About {
+    /// The meaning of a label.
+    Meaning,
+    /// How sure it is.
+    Certainty,
+}

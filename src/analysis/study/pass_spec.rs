@@ -1,0 +1,102 @@
+//! The passes of a study: each with the sums that it makes for it, and as they are when the pass is over.
+
+use std::num::NonZeroUsize;
+
+use anyhow::Result;
+
+use super::upstream::{NOTHING, UpstreamResults};
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::{self, Observer, Sums, observer_of};
+use crate::passes::pass::Pass;
+use crate::sequences::fold::words::FromToken;
+
+/// A pass that a study looks at, with sums of its own.
+pub struct PassSpec {
+    /// The pass.
+    pub pass: Pass,
+    /// Whether it begins when the passes that do not follow are over: its sums are made of their results.
+    pub follows: bool,
+    make: Box<dyn Fn(&Subject<'_>) -> Box<dyn Observer>>,
+    restore: fn(&[u8]) -> Result<Box<dyn Observer>>,
+}
+
+impl PassSpec {
+    /// A pass with the empty sums that `make` gives for a subject.
+    pub fn new<S: Sums>(pass: Pass, make: impl Fn(&Subject<'_>) -> S + 'static) -> Self {
+        let make = Box::new(move |subject: &Subject<'_>| observer_of(make(subject)));
+        Self { pass, follows: false, make, restore: observer::restored::<S> }
+    }
+
+    /// The same pass, after those that do not follow.
+    pub fn following(self) -> Self {
+        Self { follows: true, ..self }
+    }
+
+    /// An observer with empty sums.
+    pub fn observer(&self, subject: &Subject<'_>) -> Box<dyn Observer> {
+        (self.make)(subject)
+    }
+
+    /// An observer with the sums of a partial.
+    /// Fails if the bytes are no such sums.
+    pub fn restore(&self, bytes: &[u8]) -> Result<Box<dyn Observer>> {
+        (self.restore)(bytes)
+    }
+}
+
+/// The model and the settings that sums must know beforehand.
+#[derive(Clone, Copy)]
+pub struct Subject<'a> {
+    /// The heads.
+    pub grid: HeadGrid,
+    /// The token that speaks for a split word.
+    pub from: FromToken,
+    /// The id of a token in the model's vocabulary.
+    pub token_id: &'a dyn Fn(&str) -> Option<u32>,
+    /// The columns and keys of the corpus that are probed for, beside those that always are.
+    pub probes: &'a [String],
+    /// The results of the studies, for passes that follow; nothing before the others are over.
+    pub found: &'a UpstreamResults,
+    /// The study's own sums over its passes that do not follow, for those that do.
+    pub own: Observed<'a>,
+    /// Threads, for what is worked out before a pass.
+    pub threads: NonZeroUsize,
+}
+
+impl<'a> Subject<'a> {
+    /// A model and settings before anything was observed; no columns are probed for.
+    pub fn new(grid: HeadGrid, from: FromToken, token_id: &'a dyn Fn(&str) -> Option<u32>) -> Self {
+        Self { grid, from, token_id, probes: &[], found: &NOTHING, own: Observed(&[]), threads: NonZeroUsize::MIN }
+    }
+}
+
+/// The sums of a study over its passes that are over, in the order of the passes.
+#[derive(Clone, Copy)]
+pub struct Observed<'a>(pub &'a [ObservedPass<'a>]);
+
+/// The sums of a study over one of its passes.
+#[derive(Clone, Copy)]
+pub struct ObservedPass<'a> {
+    /// Its sums.
+    pub sums: &'a dyn Observer,
+    /// Sentences of the corpus that are in none of the pass's sequences, though they could be encoded.
+    pub left_out: u64,
+}
+
+impl<'a> Observed<'a> {
+    /// The sums of this type, of each pass that has such.
+    pub fn each<S: Sums>(&self) -> impl Iterator<Item = &'a S> {
+        self.0.iter().filter_map(|pass| observer::sums_if(pass.sums))
+    }
+
+    /// The sums of this type.
+    /// Panics if no pass has such.
+    pub fn sums<S: Sums>(&self) -> &'a S {
+        self.each().next().expect("a study gets back the sums that it gave")
+    }
+
+    /// Sentences that are in no sequence of the first pass, though they could be encoded.
+    pub fn left_out(&self) -> u64 {
+        self.0.first().map_or(0, |pass| pass.left_out)
+    }
+}
