@@ -2,7 +2,7 @@
 //!
 //! The pipeline, one direction, each stage's output the next one's input:
 //!
-//! 1. [`commands::cli`] turns arguments into validated [`commands::options`].
+//! 1. [`commands::cli`] turns arguments into the validated options of a command, which stand next to it.
 //! 2. [`model`] finds the files, reads the weights and the tokenizer, and says which model this is.
 //! 3. [`studies::plan`] lists the passes that the studies want, each once.
 //! 4. [`corpus`] reads sentences, with words, gold trees and annotations where the format has them.

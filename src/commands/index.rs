@@ -1,9 +1,10 @@
 //! `headscope index`: where each segment of a corpus stands, for shards that read their own part alone.
 
+use std::path::Path;
+
 use anyhow::Result;
 
-use super::options::IndexOptions;
-use crate::corpus::{Indexed, write_index};
+use crate::corpus::{Indexed, Input, write_index};
 use crate::system::counted::counted;
 use crate::system::files::output::Output;
 use crate::system::progress;
@@ -11,10 +12,10 @@ use crate::system::terminal::print;
 
 /// Reads a corpus to its end and writes its index.
 /// Fails if the corpus or the output cannot be used.
-pub fn index(options: &IndexOptions) -> Result<()> {
-    let mut output = Output::open(&options.output)?;
+pub fn index(corpus: &[Input], path: &Path) -> Result<()> {
+    let mut output = Output::open(path)?;
     let indexing = progress::step("indexing");
-    let Indexed { files, sentences, segments } = write_index(&options.corpus, |bytes| output.write(bytes))?;
+    let Indexed { files, sentences, segments } = write_index(corpus, |bytes| output.write(bytes))?;
     indexing.finish_and_clear();
     output.commit()?;
     let (sentences, segments) = (counted(sentences, "sentence"), counted(segments, "segment"));

@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, ensure};
 
-use super::options::{MergeOptions, Merged};
-use super::run::outputs;
-use super::run::write_report::write_report;
+use super::reporting::outputs;
+use super::reporting::write_report::{ReportOptions, write_report};
 use crate::evaluation::plan::Plan;
 use crate::passes::observation::{Observation, Stage};
 use crate::passes::observation::{merge, partial};
@@ -17,6 +16,28 @@ use crate::system::counted::{counted, plural};
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::terminal::{print, say};
+
+/// Partials, and what is made of them.
+#[derive(Clone)]
+pub struct MergeOptions {
+    /// The partials of all shards, or folders that have them.
+    pub parts: Vec<PathBuf>,
+    /// Whether the report says when, how long and where the shards ran.
+    pub run_info: bool,
+    /// What is made of them.
+    pub outcome: Merged,
+}
+
+/// What `headscope merge` makes of partials.
+#[derive(Clone)]
+pub enum Merged {
+    /// Reports.
+    Report(ReportOptions),
+    /// One partial, for shards to be run after it.
+    Partial(PathBuf),
+    /// Nothing: it is said which of so many shards are missing.
+    Missing(u32),
+}
 
 /// Adds up the partials of all shards and writes what one run over everything would have written, or says which are missing.
 /// Fails if a partial cannot be used, they are not all of one whole, or an output cannot be written.

@@ -8,7 +8,6 @@ pub mod explain;
 pub mod files;
 pub mod index;
 pub mod merge;
-pub mod options;
-pub mod run;
+pub mod reporting;
 pub mod saved;
 pub mod sentences;

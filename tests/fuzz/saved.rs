@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
-use headscope::commands::merge::merge;
-use headscope::commands::options::{DiffOptions, MergeOptions, Merged, PolicyOptions, ReportOptions};
-use headscope::commands::saved::diff::diff;
+use headscope::commands::merge::{MergeOptions, Merged, merge};
+use headscope::commands::reporting::policy::PolicyOptions;
+use headscope::commands::reporting::write_report::ReportOptions;
+use headscope::commands::saved::diff::{DiffOptions, diff};
 use headscope::corpus::{Content, Corpus, Index, Input, SEGMENT_SENTENCES};
 use headscope::export::summary::Detail;
 use headscope::export::{Target, Writer, json, summary};

@@ -6,9 +6,9 @@ use anyhow::{Result, anyhow};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::commands::cli::table::TableRun;
-use crate::commands::options::AnalyzeOptions;
-use crate::commands::run::observe;
+use super::table::TableRun;
+use crate::commands::analyze::observe;
+use crate::commands::analyze::options::AnalyzeOptions;
 use crate::corpus::{CorpusIdentity, Input};
 use crate::model::Hashes;
 use crate::model::files::ModelFiles;

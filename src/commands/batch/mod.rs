@@ -6,6 +6,7 @@
 mod inputs;
 mod ledger;
 mod overview;
+mod table;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,23 +14,46 @@ use std::path::PathBuf;
 
 use anyhow::{Error, Result, anyhow, ensure};
 
-use super::cli::table::{self, TableRun};
-use super::options::{BatchOptions, Outcome, ReportOptions};
-use super::run::observe;
-use super::run::observe::{Demand, Loaded, Ready};
-use super::run::outputs;
-use super::run::write_report::write_report;
-use crate::export::Target;
+use super::analyze::observe;
+use super::analyze::observe::{Demand, Loaded, Ready};
+use super::analyze::options::Outcome;
+use super::reporting::outputs;
+use super::reporting::write_report::{ReportOptions, write_report};
+use crate::export::{Target, Writer};
 use crate::model::files::ModelFiles;
 use crate::model::source::ModelRef;
 use crate::model::{Fingerprint, Hashes};
 use crate::system::counted::counted;
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{Class, ErrorFormat, Facts};
 use crate::system::progress::Downloads;
 use crate::system::terminal::{print, printable};
 use inputs::{Corpora, Inputs};
 use ledger::{Found, Ledger, LedgerEntry};
 use overview::{RunRow, Status};
+use table::TableRun;
+
+/// A table, and what of it is run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchOptions {
+    /// The table of runs.
+    pub table: PathBuf,
+    /// The folder of the reports.
+    pub folder: PathBuf,
+    /// Patterns of the names of runs; empty for all of them.
+    pub only: Vec<String>,
+    /// Whether the others are run after one has failed.
+    pub keep_going: bool,
+    /// Whether it is only said what would be run.
+    pub dry_run: bool,
+    /// The formats of each report.
+    pub writers: Vec<(&'static str, Writer)>,
+    /// Whether the Hub may not be asked.
+    pub offline: bool,
+    /// Whether nothing is printed.
+    pub quiet: bool,
+    /// How the errors of runs are printed.
+    pub errors: ErrorFormat,
+}
 
 /// Runs what a table asks for and is not there yet, and writes an overview.
 /// Fails if the table or the folder cannot be used, or a run failed; the others are done then, unless that was not wanted.

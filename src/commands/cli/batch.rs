@@ -6,8 +6,9 @@ use clap::builder::PossibleValuesParser;
 use clap::{ArgAction, Args};
 
 use super::errors::error_format;
-use super::statuses::{RUNNING, statuses};
-use crate::commands::options::BatchOptions;
+use super::shared::command::Command;
+use super::shared::statuses::{RUNNING, statuses};
+use crate::commands::batch::{BatchOptions, batch};
 use crate::export::Writer;
 
 const EXAMPLES: &str = "\
@@ -39,15 +40,15 @@ const EACH: &str = "0 every report is there, else that of what failed, or 1 if t
 /// an option names, or the version of the program.
 #[derive(Args)]
 #[command(after_help = format!("{EXAMPLES}\n{}", statuses(EACH, &RUNNING[1..])))]
-pub(super) struct BatchArguments {
+pub struct BatchArguments {
     /// The table: a TOML file
-    pub(super) table: PathBuf,
+    table: PathBuf,
     /// The folder to write to; it is made if it is not there
     #[arg(short, long, value_name = "FOLDER")]
-    pub(super) output: PathBuf,
+    output: PathBuf,
     /// Run only these: names of runs as MODEL.CORPUS or MODEL.CORPUS.OPTIONS, in which `*` stands for anything. May be repeated
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    pub(super) only: Vec<String>,
+    only: Vec<String>,
     /// Whether to go on after a run that failed
     #[arg(
         long,
@@ -58,19 +59,19 @@ pub(super) struct BatchArguments {
         default_value_t = true,
         default_missing_value = "true"
     )]
-    pub(super) keep_going: bool,
+    keep_going: bool,
     /// Say what would be run and why, and run nothing
     #[arg(long)]
-    pub(super) dry_run: bool,
+    dry_run: bool,
     /// Write each report in these formats, beside JSON [default: html, where it can be written]
     #[arg(long = "as", value_name = "FORMAT", value_delimiter = ',', value_parser = formats())]
-    pub(super) formats: Option<Vec<String>>,
+    formats: Option<Vec<String>>,
     /// Do not ask the Hub: take models from its cache
     #[arg(long)]
-    pub(super) offline: bool,
+    offline: bool,
     /// Do not print what is done
     #[arg(short, long)]
-    pub(super) quiet: bool,
+    quiet: bool,
 }
 
 /// The report's own format, which is always written.
@@ -84,12 +85,13 @@ fn formats() -> PossibleValuesParser {
 }
 
 impl BatchArguments {
-    pub(super) fn options(self) -> BatchOptions {
+    /// The command.
+    pub fn command(self) -> Command {
         let Self { table, output, only, keep_going, dry_run, formats, offline, quiet } = self;
         let wanted = formats.unwrap_or_else(|| vec![PAGE.to_owned()]);
         let writers =
             Writer::ALL.iter().filter(|(name, _)| *name == JSON || wanted.iter().any(|format| format == name));
-        BatchOptions {
+        let options = BatchOptions {
             table,
             folder: output,
             only,
@@ -99,6 +101,7 @@ impl BatchArguments {
             offline,
             quiet,
             errors: error_format(),
-        }
+        };
+        Command::new(move || batch(&options))
     }
 }

@@ -1,4 +1,4 @@
-//! How wrong usage is said.
+//! How wrong usage is told.
 
 use std::error::Error;
 
@@ -6,12 +6,10 @@ use anyhow::anyhow;
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::arguments::Arguments;
+use super::Arguments;
+use super::shared::command::Usage;
 use crate::system::errors::{self, Class, Described, ErrorFormat, Facts};
 use crate::system::terminal::{is_obeyed, one_line, say};
-
-/// Wrong usage.
-pub(super) type Usage = anyhow::Error;
 
 /// How errors are printed, as far as the arguments say: also where they cannot be read otherwise.
 pub fn error_format() -> ErrorFormat {

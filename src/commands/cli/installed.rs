@@ -3,44 +3,71 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::Command;
+use clap::Args;
+use clap_complete::Shell;
 use clap_mangen::Man;
 
-use super::arguments::{CompletionsArguments, ManArguments};
-use super::errors::Usage;
-use crate::commands::files::OutputFile;
+use super::shared::command::{Command, Usage};
+use super::shared::statuses::{DONE, WRITING, statuses};
+use crate::commands::files::{self, OutputFile};
 use crate::passes::observation::identity::Tool;
 use crate::passes::observation::partial;
 use crate::report;
 use crate::system::processor;
+use crate::system::terminal::print;
+
+/// Print completions for a shell
+///
+/// Bash: `headscope completions bash > ~/.local/share/bash-completion/completions/headscope`. Zsh: to a file `_headscope` in a
+/// folder of `fpath`. Fish: `headscope completions fish > ~/.config/fish/completions/headscope.fish`.
+#[derive(Args)]
+#[command(after_help = statuses(DONE, WRITING))]
+pub struct CompletionsArguments {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// Write the manual pages
+///
+/// One page for the program and one for each command: headscope.1, headscope-analyze.1 and so on. To read one without
+/// installing it: `man -l FOLDER/headscope-analyze.1`.
+#[derive(Args)]
+#[command(after_help = statuses(DONE, WRITING))]
+pub struct ManArguments {
+    /// The folder to write to; it is made if it is not there
+    #[arg(short, long, value_name = "FOLDER")]
+    output: PathBuf,
+}
 
 impl CompletionsArguments {
-    /// The script for all commands, which are those of `root`.
-    pub(super) fn text(&self, mut root: Command) -> String {
+    /// The command; the script is for all commands, which are those of `root`.
+    pub fn command(&self, mut root: clap::Command) -> Command {
         let (name, mut bytes) = (root.get_name().to_owned(), Vec::new());
         clap_complete::generate(self.shell, &mut root, name, &mut bytes);
-        String::from_utf8(bytes).expect("completions are text")
+        let text = String::from_utf8(bytes).expect("completions are text");
+        Command::new(move || print(&text))
     }
 }
 
 impl ManArguments {
-    /// The folder and the pages of `root` and its commands.
-    pub(super) fn files(self, mut root: Command) -> Result<(PathBuf, Vec<OutputFile>), Usage> {
+    /// The command; the pages are of `root` and its commands.
+    pub fn command(self, mut root: clap::Command) -> Result<Command, Usage> {
         root.build();
         let commands = root.get_subcommands().filter(|command| command.get_name() != "help").cloned();
-        let page = |command: Command| {
+        let page = |command: clap::Command| {
             let name = command.get_display_name().unwrap_or_else(|| command.get_name());
             let (name, mut bytes) = (format!("{name}.1"), Vec::new());
             Man::new(command).render(&mut bytes).with_context(|| format!("cannot make the page {name}"))?;
             Ok(OutputFile { name, bytes })
         };
-        let files = [root.clone()].into_iter().chain(commands).map(page).collect::<Result<_, Usage>>()?;
-        Ok((self.output, files))
+        let files = [root.clone()].into_iter().chain(commands).map(page).collect::<Result<Vec<_>, Usage>>()?;
+        Ok(Command::new(move || files::write(&self.output, &files)))
     }
 }
 
 /// The version, with what the program was built with and what it uses of this machine.
-pub(super) fn version() -> String {
+pub fn version() -> String {
     let Tool { name, version } = Tool::default();
     let features = [("hub", cfg!(feature = "hub")), ("parquet", cfg!(feature = "parquet"))];
     let features: Vec<&str> = features.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name).collect();

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
+use std::path::Path;
 
 use anyhow::Result;
 
-use crate::commands::options::CiteOptions;
 use crate::export::json;
 use crate::report::Report;
 use crate::studies::registry;
@@ -22,8 +22,8 @@ const CITATION: &str = include_str!("../../../CITATION.cff");
 
 /// Prints how to cite the program, and the papers behind the labels and metrics of a report if there is one.
 /// Fails if the report cannot be read.
-pub fn cite(options: &CiteOptions) -> Result<()> {
-    let Some(path) = &options.report else { return print(CITATION) };
+pub fn cite(report: Option<&Path>) -> Result<()> {
+    let Some(path) = report else { return print(CITATION) };
     let name = path.display().to_string();
     let report = json::parse_as_far_as_it_goes(&name, &json::read_text(path)?)?;
     print(&of(&report))

@@ -4,12 +4,33 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::commands::options::{ExportOptions, Exported};
-use crate::commands::run::outputs;
-use crate::export::{figures, json, page, svg, tables};
+use crate::commands::reporting::outputs;
+use crate::export::{TableWriter, Target, figures, json, page, svg, tables};
 use crate::report::Report;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
+
+/// Saved reports, and what is written of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportOptions {
+    /// The saved reports, one or several; `-` is standard input.
+    pub reports: Vec<PathBuf>,
+    /// What is written of them, and where.
+    pub wanted: Exported,
+}
+
+/// What is written of a saved report, or of several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exported {
+    /// The whole of it, in any format.
+    Report(Vec<Target>),
+    /// A page of several reports side by side.
+    SideBySide(Vec<PathBuf>),
+    /// The figure of this name, as SVG.
+    Figure(String, Vec<PathBuf>),
+    /// The table of this name, in the format of each file.
+    Table(String, Vec<(PathBuf, TableWriter)>),
+}
 
 /// Writes what is wanted of a saved report.
 /// Fails if the report cannot be read or has no such part, or an output cannot be written.

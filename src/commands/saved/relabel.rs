@@ -2,16 +2,28 @@
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
+use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::commands::options::RelabelOptions;
-use crate::commands::run::outputs;
+use crate::commands::reporting::outputs;
+use crate::commands::reporting::policy::PolicyOptions;
 use crate::export::{Target, json, summary};
 use crate::report::{HeadReport, Report};
 use crate::system::counted::{counted, plural};
 use crate::system::errors::Facts;
 use crate::system::terminal::{print, printable};
+
+/// A saved report and another policy.
+#[derive(Clone)]
+pub struct RelabelOptions {
+    /// The saved report; `-` is standard input.
+    pub report: PathBuf,
+    /// The policy by which labels are given.
+    pub policy: PolicyOptions,
+    /// Where the new report goes.
+    pub outputs: Vec<Target>,
+}
 
 /// Labels the heads of a saved report by another policy, says what changes, and writes the new report.
 /// Fails if the report or the policy cannot be used, or an output cannot be written.

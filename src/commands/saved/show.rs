@@ -1,12 +1,13 @@
 //! `headscope show`: a saved report for a person, without the model: the summary, a head, a relation, a label.
 
 use std::fmt::Write;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use crate::commands::explain::unknown;
-use crate::commands::options::{ShowOptions, ShownPart};
 use crate::evaluation::presets::Preset;
+use crate::export::summary::Detail;
 use crate::export::{card, json, summary};
 use crate::model::grid::HeadPlace;
 use crate::report::{HeadReport, Report};
@@ -15,6 +16,35 @@ use crate::study::labels::Label;
 use crate::study::tracked::Tracked;
 use crate::system::errors::{Class, Facts};
 use crate::system::terminal::{self, print, shortened};
+
+/// A saved report, and what of it is shown.
+#[derive(Clone, Debug)]
+pub struct ShowOptions {
+    /// The saved report; `-` is standard input.
+    pub report: PathBuf,
+    /// What of it.
+    pub shown: ShownPart,
+    /// Whether as JSON.
+    pub json: bool,
+}
+
+/// What of a report is shown.
+#[derive(Clone, Debug)]
+pub enum ShownPart {
+    /// The summary.
+    Summary(Detail),
+    /// All on one head.
+    Head(HeadPlace),
+    /// The heads that follow a relation best.
+    Relation {
+        /// Its name.
+        name: String,
+        /// So many of them.
+        top: usize,
+    },
+    /// The heads that have a label, or one of a family.
+    Label(String),
+}
 
 /// Shows a saved report, or a part of it.
 /// Fails if the report cannot be read, or has no such part.

@@ -1,15 +1,16 @@
 //! `headscope maps`: the attention of chosen sentences, as tensors for a notebook.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use anyhow::Result;
 use serde_json::json;
 
-use super::{Chosen, attention, chosen, heads, load};
-use crate::commands::options::{HeadChoice, MapsOptions};
+use super::{Chosen, HeadChoice, SentenceChoice, attention, chosen, heads, load};
 use crate::model::Model;
 use crate::model::forward::Scratch;
 use crate::model::grid::HeadPlace;
+use crate::model::source::ModelRef;
 use crate::passes::observation::identity::ModelInfo;
 use crate::passes::pass::Pass;
 use crate::passes::run::{heads_of, token_limit};
@@ -17,6 +18,25 @@ use crate::sequences::sequence::Sequence;
 use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
+
+/// Sentences, heads, and the file of their attention.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MapsOptions {
+    /// The model.
+    pub model: ModelRef,
+    /// The sentences to write maps of.
+    pub sentences: SentenceChoice,
+    /// The heads.
+    pub heads: HeadChoice,
+    /// The safetensors file.
+    pub output: PathBuf,
+    /// Longer sentences are skipped, or are an error if they were asked for by number.
+    pub max_tokens: Option<usize>,
+    /// Whether a sentence that must be left out is an error.
+    pub strict: bool,
+    /// The heads that are removed from the model, ascending.
+    pub removed: Vec<HeadPlace>,
+}
 
 /// Writes the attention of each chosen sentence as `attentions.<index>` f32: `[layers, heads, tokens, tokens]` of all heads or
 /// of whole layers, `[heads, tokens, tokens]` of heads that were named.

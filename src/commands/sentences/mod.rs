@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail, ensure};
 
-use super::options::{HeadChoice, SentenceChoice};
-use crate::corpus::{Content, Corpus, Sentence};
+use crate::corpus::{Content, Corpus, Input, Sentence};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::gates::Gates;
 use crate::model::forward::visitor::{HeadView, Needs, Visitor};
@@ -24,6 +23,35 @@ use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
 use crate::system::errors::{Class, Facts};
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::{one_line, say, shortened};
+
+/// The heads of `headscope maps`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeadChoice {
+    /// All of them.
+    All,
+    /// Those of these layers, ascending.
+    Layers(Vec<usize>),
+    /// These, in this order.
+    Heads(Vec<HeadPlace>),
+}
+
+/// The sentences of `headscope maps` and `headscope view`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SentenceChoice {
+    /// Texts from the command line: the first is sentence 0.
+    Texts(Vec<String>),
+    /// Sentences of a corpus by their 0-based index; all of them if none are named.
+    Corpus {
+        /// The corpus, in the order it is read.
+        inputs: Vec<Input>,
+        /// Indices, ascending.
+        indices: Vec<u64>,
+        /// A word that each of them has, in capitals or not.
+        find: Option<String>,
+        /// No more than so many.
+        limit: Option<u64>,
+    },
+}
 
 /// A sentence with the name that the corpus gives it.
 #[derive(Clone, Debug)]

@@ -4,20 +4,48 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use super::{Chosen, attention, chosen, heads, load, view_of};
-use crate::commands::options::{Drawing, HeadChoice, ViewOptions};
+use super::{Chosen, HeadChoice, SentenceChoice, attention, chosen, heads, load, view_of};
 use crate::export::attention::{Viewed, figure, grid, page};
 use crate::model::Model;
 use crate::model::forward::Scratch;
 use crate::model::grid::HeadPlace;
+use crate::model::source::ModelRef;
 use crate::passes::pass::Pass;
 use crate::passes::run::token_limit;
 use crate::sequences::fold::units::Units;
-use crate::sequences::fold::words::WordAttention;
+use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::terminal::{self, print};
+
+/// Sentences, heads, and how their attention is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewOptions {
+    /// The model.
+    pub model: ModelRef,
+    /// The sentences that are shown.
+    pub sentences: SentenceChoice,
+    /// The heads that are shown, in this order.
+    pub heads: Vec<HeadPlace>,
+    /// Whether weights are shown as numbers.
+    pub numbers: bool,
+    /// Longer sentences are skipped, or are an error if they were asked for by number.
+    pub max_tokens: Option<usize>,
+    /// The token that speaks for a split word.
+    pub from_token: FromToken,
+    /// Files that are written in place of the terminal.
+    pub outputs: Vec<(PathBuf, Drawing)>,
+}
+
+/// A format of what `headscope view` draws.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drawing {
+    /// A figure.
+    Svg,
+    /// A page.
+    Html,
+}
 
 /// Shows the attention of heads, or draws it.
 /// Fails if the model, a sentence or an output cannot be used.

@@ -10,9 +10,12 @@ mod page;
 mod pairs;
 mod side;
 
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
 use anyhow::Result;
 
-use crate::commands::options::DiffOptions;
+use crate::commands::reporting::policy::PolicyOptions;
 use crate::export::json;
 use crate::study::metrics::number::Part;
 use crate::system::errors::{Class, Facts};
@@ -21,6 +24,31 @@ use crate::system::terminal::print;
 use labels::Labels;
 use outcome::{Compared, DiffOutcome, Method, SCHEMA_VERSION};
 use pairs::NumberPairs;
+
+/// Two analyses, and what a change is.
+#[derive(Clone, Debug)]
+pub struct DiffOptions {
+    /// The first report or partial.
+    pub a: PathBuf,
+    /// The second.
+    pub b: PathBuf,
+    /// The largest q-value of a change.
+    pub rate: f64,
+    /// Differences up to this are none.
+    pub tolerance: f64,
+    /// The parts that are told of and decide; empty for all.
+    pub only: Vec<Part>,
+    /// The policy that both are labelled by; what it does not set stays as each report has it.
+    pub policy: PolicyOptions,
+    /// Whether everything that changed is printed.
+    pub full: bool,
+    /// Whether the outcome is printed as JSON.
+    pub json: bool,
+    /// Where a page of it goes.
+    pub outputs: Vec<PathBuf>,
+    /// Threads that work out the numbers of partials.
+    pub threads: NonZeroUsize,
+}
 
 /// Compares two analyses and prints what changed; whether nothing did.
 /// Fails if either cannot be read, or an output cannot be written.
@@ -36,7 +64,7 @@ pub fn diff(options: &DiffOptions) -> Result<bool> {
 }
 
 fn compare(options: &DiffOptions) -> Result<DiffOutcome> {
-    let [a, b] = side::read(options).class(Class::Input)?;
+    let [a, b] = side::read([&options.a, &options.b], &options.policy, options.threads).class(Class::Input)?;
     let method = if a.same_sentences(&b) { Method::PairedByBlock } else { Method::ByIntervals };
     let pairs = NumberPairs::new(&a, &b, method, options.tolerance);
     let labels = Labels::new(&a, &b, &pairs, options.rate);

@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::outcome::{Described, LeftAside};
-use crate::commands::options::DiffOptions;
-use crate::commands::run::write_report::measure;
+use crate::commands::reporting::policy::PolicyOptions;
+use crate::commands::reporting::write_report::measure;
 use crate::evaluation::plan::Plan;
 use crate::evaluation::results::Results;
 use crate::export::json;
@@ -43,17 +43,14 @@ enum SavedFile {
 /// A report has a policy; a partial has none, so it takes that of the other side, or else the default. Options have the
 /// last word on both.
 /// Fails if one of them is no report and no partial, or the policy cannot be used.
-pub fn read(options: &DiffOptions) -> Result<[Side; 2]> {
-    let files = [read_file(&options.a)?, read_file(&options.b)?];
+pub fn read(paths: [&Path; 2], options: &PolicyOptions, threads: NonZeroUsize) -> Result<[Side; 2]> {
+    let files = [read_file(paths[0])?, read_file(paths[1])?];
     let policies = [0, 1].map(|place| [&files[place], &files[1 - place]].into_iter().find_map(policy_of));
     let [first, second] = files;
-    let [ours, theirs] = policies.map(|policy| options.policy.over(policy.unwrap_or_else(registry::default_policy)));
-    let sides = [
-        Side::new(first, &options.a, ours?, options.threads)?,
-        Side::new(second, &options.b, theirs?, options.threads)?,
-    ];
+    let [ours, theirs] = policies.map(|policy| options.over(policy.unwrap_or_else(registry::default_policy)));
+    let sides = [Side::new(first, paths[0], ours?, threads)?, Side::new(second, paths[1], theirs?, threads)?];
     for side in &sides {
-        let measured = options.policy.ensure_measured(&side.circumstances.settings.protocol.studies);
+        let measured = options.ensure_measured(&side.circumstances.settings.protocol.studies);
         measured.cannot("label", &side.file)?;
     }
     Ok(sides)

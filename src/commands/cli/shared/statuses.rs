@@ -5,26 +5,26 @@ use std::fmt::Write;
 use crate::system::errors::Class;
 
 /// Of what prints or writes.
-pub(super) const WRITING: &[Class] = &[Class::Other, Class::Usage, Class::Output];
+pub const WRITING: &[Class] = &[Class::Other, Class::Usage, Class::Output];
 
 /// Of what reads something as well.
-pub(super) const READING: &[Class] = &[Class::Other, Class::Usage, Class::Input, Class::Output];
+pub const READING: &[Class] = &[Class::Other, Class::Usage, Class::Input, Class::Output];
 
 /// Of what adds shards up.
-pub(super) const MERGING: &[Class] = &[Class::Other, Class::Usage, Class::Input, Class::Output, Class::Incomplete];
+pub const MERGING: &[Class] = &[Class::Other, Class::Usage, Class::Input, Class::Output, Class::Incomplete];
 
 /// Of what runs a model.
-pub(super) const RUNNING: &[Class] =
+pub const RUNNING: &[Class] =
     &[Class::Other, Class::Usage, Class::Input, Class::Model, Class::Output, Class::Temporary];
 
 /// Of the first, where a command says no more of them.
-pub(super) const DONE: &str = "0 done";
+pub const DONE: &str = "0 done";
 
 /// What ends any command: 128 and the number of the signal.
 const SIGNALS: &str = "129 hung up, 130 interrupted, 143 terminated";
 
 /// The end of a help: `first`, then each class that a command can fail with and `first` does not tell, then signals.
-pub(super) fn statuses(first: &str, classes: &[Class]) -> String {
+pub fn statuses(first: &str, classes: &[Class]) -> String {
     let mut text = format!("Exit status: {first}");
     for class in classes {
         write!(text, ", {} {}", class.status(), class.about()).expect("writing to a string does not fail");
@@ -33,6 +33,6 @@ pub(super) fn statuses(first: &str, classes: &[Class]) -> String {
 }
 
 /// A help that ends with the statuses of [`DONE`] and these classes.
-pub(super) fn help(text: &str, classes: &[Class]) -> String {
+pub fn help(text: &str, classes: &[Class]) -> String {
     format!("{text}\n{}", statuses(DONE, classes))
 }

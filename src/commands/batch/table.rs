@@ -8,13 +8,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow};
-use clap::error::{ContextKind, ContextValue};
-use clap::{ArgAction, Args, Command, Parser};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::arguments::{Action, AnalyzeArguments, Arguments};
-use crate::commands::options::{AnalyzeOptions, Outcome};
+use crate::commands::analyze::options::{AnalyzeOptions, Outcome};
+use crate::commands::cli::analyze::words;
+use crate::commands::cli::analyze::words::Takes;
 use crate::corpus::Input;
 use crate::system::errors::{self, Class, Facts};
 use crate::system::files::input;
@@ -110,7 +109,7 @@ fn parse(text: &str, offline: bool) -> Result<Vec<TableRun>, Wrong> {
         };
         parts.insert(known, TableSection { at: key.span().start, table });
     }
-    let known = known();
+    let known = words::options();
     let mut defaults = Settings::new();
     if let Some(part) = parts.get(PARTS[0]) {
         add(&mut defaults, part.table, &known, &[])?;
@@ -135,7 +134,7 @@ fn parse(text: &str, offline: bool) -> Result<Vec<TableRun>, Wrong> {
                 }
                 let names = [Some(model), Some(corpus), set.as_ref()];
                 let name = names.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(".");
-                runs.push(run(name, &settings, &known, offline)?);
+                runs.push(run(name, &settings, offline)?);
             }
         }
     }
@@ -164,17 +163,15 @@ fn shown(name: &str) -> String {
     format!("`{}`", shortened(name).escape_debug())
 }
 
-/// `headscope analyze`, as clap knows it.
-fn known() -> Command {
-    AnalyzeArguments::augment_args(Command::new("analyze"))
-}
+/// The options of `headscope analyze`.
+type Known = [(String, Takes)];
 
 /// The entries of [models] or [corpora]: the value that names it, or a table with that value and options.
 fn entries(
     part: Option<&TableSection<'_>>,
     key: &'static str,
     title: &str,
-    known: &Command,
+    known: &Known,
 ) -> Result<Vec<(String, Settings)>, Wrong> {
     let Some(part) = part.filter(|part| !part.table.is_empty()) else {
         let at = part.map_or(0, |part| part.at);
@@ -200,7 +197,7 @@ fn entries(
 }
 
 /// The sets of options.
-fn sets(part: &TableSection<'_>, known: &Command) -> Result<Vec<(Option<String>, Settings)>, Wrong> {
+fn sets(part: &TableSection<'_>, known: &Known) -> Result<Vec<(Option<String>, Settings)>, Wrong> {
     let mut all = Vec::new();
     for (name, value) in ordered(part.table) {
         let Some(table) = value.get_ref().as_table() else {
@@ -231,7 +228,7 @@ fn checked_name(name: &Spanned<DeString<'_>>) -> Result<String, Wrong> {
 }
 
 /// Adds the options of a table; `also` are keys that are no options.
-fn add(settings: &mut Settings, table: &DeTable<'_>, known: &Command, also: &[&str]) -> Result<(), Wrong> {
+fn add(settings: &mut Settings, table: &DeTable<'_>, known: &Known, also: &[&str]) -> Result<(), Wrong> {
     for (key, value) in ordered(table) {
         let (name, at) = (key.get_ref().as_ref(), key.span().start);
         if also.contains(&name) {
@@ -241,11 +238,11 @@ fn add(settings: &mut Settings, table: &DeTable<'_>, known: &Command, also: &[&s
         if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
             return wrong(at, anyhow!("`{name}` has no place here").hint(why));
         }
-        let option = known.get_arguments().find(|option| option.get_long() == Some(name));
-        let Some(option) = option else {
+        let Some((_, takes)) = known.iter().find(|(known, _)| known == name) else {
             let similar = |known: &&str| strsim::jaro_winkler(known, name);
-            let names = known.get_arguments().filter_map(clap::Arg::get_long);
-            let close = names
+            let close = known
+                .iter()
+                .map(|(known, _)| known.as_str())
                 .max_by(|a, b| similar(a).total_cmp(&similar(b)))
                 .filter(|known| name != CORPUS && similar(known) > 0.8);
             let unknown = anyhow!("there is no option {} of `headscope analyze`", shown(name));
@@ -255,12 +252,12 @@ fn add(settings: &mut Settings, table: &DeTable<'_>, known: &Command, also: &[&s
             };
             return wrong(at, unknown);
         };
-        let values = match option.get_action() {
-            ArgAction::SetTrue => match value.get_ref().as_bool() {
+        let values = match takes {
+            Takes::Nothing => match value.get_ref().as_bool() {
                 Some(on) => on.then(Vec::new),
                 None => return wrong(value.span().start, anyhow!("`{name}` is a switch").hint("write true or false")),
             },
-            action => Some(texts(name, value, matches!(action, ArgAction::Append))?),
+            Takes::One | Takes::Several => Some(texts(name, value, *takes == Takes::Several)?),
         };
         settings.insert(name.to_owned(), (values, key.span()));
     }
@@ -291,7 +288,7 @@ fn texts(name: &str, value: &Spanned<DeValue<'_>>, several: bool) -> Result<Vec<
 }
 
 /// Reads the settings of a run as the command line that they stand for.
-fn run(name: String, settings: &Settings, known: &Command, offline: bool) -> Result<TableRun, Wrong> {
+fn run(name: String, settings: &Settings, offline: bool) -> Result<TableRun, Wrong> {
     let option = |name: &str, values: &[String]| -> Vec<String> {
         let valued = |value: &String| format!("--{name}={value}");
         if values.is_empty() { vec![format!("--{name}")] } else { values.iter().map(valued).collect() }
@@ -301,26 +298,19 @@ fn run(name: String, settings: &Settings, known: &Command, offline: bool) -> Res
         kept.filter_map(|(name, (values, _))| Some(option(name, values.as_ref()?))).flatten().collect()
     };
     let model = settings[MODEL].0.clone().unwrap_or_default();
-    let mut words = vec!["headscope".to_owned(), "analyze".to_owned()];
-    words.extend(command_line(&[]));
-    words.extend(offline.then(|| "--offline".to_owned()));
-    words.push("--".to_owned());
-    words.extend(model);
-    let place = |option: Option<&str>| {
-        let named = option.and_then(|name| settings.get(name));
-        named.unwrap_or(&settings[CORPUS]).1.start
+    let mut line = command_line(&[]);
+    line.extend(offline.then(|| "--offline".to_owned()));
+    line.push("--".to_owned());
+    line.extend(model);
+    let refused = |why: Error| {
+        let named = errors::option(why.as_ref()).and_then(|name| settings.get(name));
+        let (_, span) = named.unwrap_or(&settings[CORPUS]);
+        Wrong { at: span.start, why: why.context(format!("in run `{name}`")) }
     };
-    let refused = |at: usize, why: Error| Wrong { at, why: why.context(format!("in run `{name}`")) };
-    let Action::Analyze(arguments) = Arguments::try_parse_from(words)
-        .map_err(|error| refused(place(option_of(&error, known).as_deref()), anyhow!(sentence(&error))))?
-        .action
-    else {
-        unreachable!("that is the command in the words above");
-    };
-    let options = arguments.validate().map_err(|usage| refused(place(errors::option(usage.as_ref())), usage))?;
+    let options = words::read(line).map_err(refused)?;
     if options.corpus.iter().any(|corpus| matches!(corpus, Input::Stdin(_))) {
         let once = anyhow!("--corpus -: standard input can be read once, and a table again and again");
-        return Err(refused(place(None), once.hint("name a file")));
+        return Err(refused(once.hint("name a file")));
     }
     let named: Vec<(&'static str, PathBuf)> = match &options.outcome {
         Outcome::Report { wanted, .. } => {
@@ -331,25 +321,6 @@ fn run(name: String, settings: &Settings, known: &Command, offline: bool) -> Res
     };
     let left_out: Vec<&str> = [&OF_THE_RUN[..], &[CORPUS, "policy", "counts"]].concat();
     Ok(TableRun { name, options, given: command_line(&left_out), files: named.into_iter().collect() })
-}
-
-/// The option that clap's error is about.
-fn option_of(error: &clap::Error, known: &Command) -> Option<String> {
-    let about = match error.get(ContextKind::InvalidArg)? {
-        ContextValue::String(about) => about,
-        ContextValue::Strings(all) => all.first()?,
-        _ => return None,
-    };
-    known.get_arguments().find(|option| option.to_string() == *about)?.get_long().map(str::to_owned)
-}
-
-/// What clap says is wrong, without its advice on the command line.
-fn sentence(error: &clap::Error) -> String {
-    let text = error.render().to_string();
-    let text = text.strip_prefix("error: ").unwrap_or(&text);
-    let end = ["\n\nUsage:", "\n\nFor more information"].iter().filter_map(|mark| text.find(mark)).min();
-    let lines = text[..end.unwrap_or(text.len())].lines().map(str::trim).filter(|line| !line.is_empty());
-    lines.collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

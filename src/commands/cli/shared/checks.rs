@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 
-use super::errors::Usage;
+use super::command::Usage;
 use crate::corpus::Input;
 use crate::model::grid::HeadPlace;
 use crate::system::errors::Facts;
 use crate::system::files::output;
 
 /// Refuses outputs that would overwrite one another or a corpus, however they are spelt.
-pub(super) fn refuse_overlap(outputs: &[PathBuf], corpora: &[Input]) -> Result<(), Usage> {
+pub fn refuse_overlap(outputs: &[PathBuf], corpora: &[Input]) -> Result<(), Usage> {
     let mut seen = BTreeSet::new();
     for output in outputs {
         let destination = output::destination(output);
@@ -28,7 +28,7 @@ pub(super) fn refuse_overlap(outputs: &[PathBuf], corpora: &[Input]) -> Result<(
 }
 
 /// Refuses outputs that are no pages.
-pub(super) fn refuse_other_than_pages(outputs: &[PathBuf], of: &str) -> Result<(), Usage> {
+pub fn refuse_other_than_pages(outputs: &[PathBuf], of: &str) -> Result<(), Usage> {
     match outputs.iter().find(|path| lower_extension(path) != "html") {
         Some(other) => Err(unfit(&format!("write {of} as"), other, "name a file .html")),
         None => Ok(()),
@@ -36,16 +36,16 @@ pub(super) fn refuse_other_than_pages(outputs: &[PathBuf], of: &str) -> Result<(
 }
 
 /// The error of an output whose name tells another format.
-pub(super) fn unfit(what: &str, output: &Path, way_out: &str) -> Usage {
+pub fn unfit(what: &str, output: &Path, way_out: &str) -> Usage {
     let shown = output.display();
     anyhow!("cannot {what} `{shown}`").about(shown).hint(way_out)
 }
 
 /// Each head once, ascending.
-pub(super) fn heads(named: Vec<HeadPlace>) -> Vec<HeadPlace> {
+pub fn heads(named: Vec<HeadPlace>) -> Vec<HeadPlace> {
     BTreeSet::from_iter(named).into_iter().collect()
 }
 
-pub(super) fn lower_extension(path: &Path) -> String {
+pub fn lower_extension(path: &Path) -> String {
     path.extension().map(|extension| extension.to_string_lossy().to_lowercase()).unwrap_or_default()
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Error, anyhow};
+use clap::builder::{PossibleValue, PossibleValuesParser};
 
-use super::arguments::{ControlArgument, RemovalArgument};
-use super::errors::Usage;
-use crate::commands::options::{GIVE_COUNTS, ONLY_ONCE};
+use crate::commands::analyze::options::{GIVE_COUNTS, ONLY_ONCE};
+use crate::commands::cli::shared::command::Usage;
+use crate::commands::cli::shared::presets;
 use crate::corpus::Input;
-use crate::evaluation::presets::{PRESETS, Preset};
 use crate::passes::ablation::{Ablation, Choice, Replacement};
 use crate::passes::control::{Control, ControlKind};
 use crate::passes::pass::{Pass, Portion};
@@ -17,19 +17,10 @@ use crate::studies::registry::STUDIES;
 use crate::study::{AnyStudy, Counts};
 use crate::system::errors::Facts;
 
-/// The presets of these names, each once; clap has checked the names. Of those that have no labels but their own there can be
-/// one.
-pub(super) fn presets(names: &[String]) -> Result<Vec<&'static Preset>, Usage> {
-    let presets: Vec<&Preset> = PRESETS.iter().filter(|preset| names.iter().any(|name| name == preset.name)).collect();
-    let alone: Vec<&str> = presets.iter().filter(|preset| preset.alone).map(|preset| preset.name).collect();
-    match alone[..] {
-        [one, other, ..] => {
-            Err(anyhow!("--preset {one} and --preset {other}: each gives its own labels and no others")
-                .of_option("preset")
-                .hint("give one of them"))
-        }
-        _ => Ok(presets),
-    }
+/// Reads the name of a study.
+pub(super) fn names() -> PossibleValuesParser {
+    let value = |study: &&dyn AnyStudy| PossibleValue::new(study.card().name).help(study.card().question);
+    PossibleValuesParser::new(STUDIES.iter().map(value))
 }
 
 /// The studies that run by default, or where no corpus is named, those that presets and `--with` switch on, less those that
@@ -44,7 +35,7 @@ pub(super) fn studies(
     if let Some(both) = with.iter().find(|name| without.contains(name)) {
         return Err(anyhow!("--with {both} and --without {both}: which of them?").of_option("with"));
     }
-    let presets = presets(presets_named)?;
+    let presets = presets::named(presets_named)?;
     let by_preset = |name: &str| presets.iter().any(|preset| preset.studies.contains(&name));
     let named = |study: &dyn AnyStudy, names: &[String]| names.iter().any(|name| name == study.card().name);
     let wanted = |study: &dyn AnyStudy| {
@@ -98,7 +89,7 @@ const EFFECT: &str = "effect";
 /// How heads are removed in turn by those of the studies that do; refuses the options of that where none does.
 pub(super) fn ablation(
     studies: &[&'static dyn AnyStudy],
-    removal: Option<RemovalArgument>,
+    removal: Option<Replacement>,
     phases: Option<u8>,
     sample: Option<u64>,
     effect_of: Option<Choice>,
@@ -129,10 +120,6 @@ pub(super) fn ablation(
         };
     }
     let default = Ablation::default();
-    let removal = removal.map(|removal| match removal {
-        RemovalArgument::Mean => Replacement::Mean,
-        RemovalArgument::Zero => Replacement::Zero,
-    });
     Ok(Some(Ablation {
         removal: removal.unwrap_or(default.removal),
         phases: phases.unwrap_or(default.phases),
@@ -193,23 +180,8 @@ pub(super) fn refuse_reading_again(
     Err(others.into_iter().rev().fold(error, Error::of_option))
 }
 
-/// Refuses presets that only measure more where nothing is measured; `instead` takes them.
-pub(super) fn refuse_studies(names: &[String], instead: &str) -> Result<(), Usage> {
-    match presets(names)?.iter().find(|preset| !preset.is_policy()) {
-        Some(preset) => {
-            Err(anyhow!("--preset {} is no policy, it measures more", preset.name)
-                .hint(format!("give it to {instead}")))
-        }
-        None => Ok(()),
-    }
-}
-
 /// Each control that was named, once, with each seed.
-pub(super) fn controls(named: &[ControlArgument], seeds: u64) -> Vec<Control> {
-    let kind = |control: &ControlArgument| match control {
-        ControlArgument::RandomInit => ControlKind::RandomInit,
-        ControlArgument::ShuffledWords => ControlKind::ShuffledWords,
-    };
-    let kinds: BTreeSet<ControlKind> = named.iter().map(kind).collect();
+pub(super) fn controls(named: &[ControlKind], seeds: u64) -> Vec<Control> {
+    let kinds: BTreeSet<ControlKind> = named.iter().copied().collect();
     kinds.into_iter().flat_map(|kind| (0..seeds).map(move |seed| Control { kind, seed })).collect()
 }

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 /// Reads a whole number in these bounds.
-pub(super) fn whole<N: TryFrom<u64>>(bounds: RangeInclusive<u64>) -> impl Fn(&str) -> Result<N, String> + Clone {
+pub fn whole<N: TryFrom<u64>>(bounds: RangeInclusive<u64>) -> impl Fn(&str) -> Result<N, String> + Clone {
     move |text| {
         let number = text.parse().ok().filter(|number| bounds.contains(number));
         number.and_then(|number| N::try_from(number).ok()).ok_or_else(|| expected(text, &bounds))
@@ -11,7 +11,7 @@ pub(super) fn whole<N: TryFrom<u64>>(bounds: RangeInclusive<u64>) -> impl Fn(&st
 }
 
 /// The same of a number that has no largest.
-pub(super) fn from<N: TryFrom<u64>>(least: u64) -> impl Fn(&str) -> Result<N, String> + Clone {
+pub fn from<N: TryFrom<u64>>(least: u64) -> impl Fn(&str) -> Result<N, String> + Clone {
     whole(least..=u64::MAX)
 }
 
@@ -27,7 +27,7 @@ fn expected(text: &str, bounds: &RangeInclusive<u64>) -> String {
 }
 
 /// Reads a number.
-pub(super) fn number(text: &str) -> Result<f64, String> {
+pub fn number(text: &str) -> Result<f64, String> {
     text.parse().map_err(|_| "a number is expected".to_owned())
 }
 

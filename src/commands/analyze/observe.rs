@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-use crate::commands::options::{AnalyzeOptions, GIVE_COUNTS, ONLY_ONCE, Outcome};
+use super::options::{AnalyzeOptions, GIVE_COUNTS, ONLY_ONCE, Outcome};
 use crate::corpus::{Corpus, CorpusIdentity, Index, Input};
 use crate::evaluation::plan;
 use crate::evaluation::plan::Plan;

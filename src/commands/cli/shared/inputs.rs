@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use super::errors::Usage;
+use super::command::Usage;
+use super::values::{Named, one_of};
 use crate::corpus::{Format, Input};
 use crate::model::source::ModelRef;
 use crate::sequences::fold::words::FromToken;
@@ -13,46 +14,39 @@ use crate::system::errors::Facts;
 
 /// Where models may come from.
 #[derive(Args)]
-pub(super) struct NetworkArguments {
+pub struct NetworkArguments {
     /// Do not ask the Hub: take the model from its cache
     #[arg(long)]
-    pub(super) offline: bool,
+    pub offline: bool,
 }
 
 /// Which sentences.
 #[derive(Args)]
-pub(super) struct CorpusArguments {
+pub struct CorpusArguments {
     /// A corpus: a file, also compressed (.gz, .zst), a folder, or `-` for standard input. May be repeated; sentences
     /// are numbered through [default: box:gold, which is in the binary]
     #[arg(short, long = "corpus", value_name = "PATH")]
-    pub(super) corpus: Vec<PathBuf>,
+    pub corpus: Vec<PathBuf>,
     /// How to read every corpus; of a folder only the files of this format [default: by extension: .conllu, .conll,
     /// .txt, .text, .jsonl or .ndjson]
-    #[arg(long, value_enum, requires = "corpus")]
-    pub(super) format: Option<FormatArgument>,
+    #[arg(long, value_parser = one_of(FORMATS), requires = "corpus")]
+    pub format: Option<Format>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-pub(super) enum FormatArgument {
-    /// CoNLL-U
-    Conllu,
-    /// One sentence per line, a blank line between documents
-    Text,
-    /// One JSON object per line
-    Jsonl,
-}
+/// The formats of corpora.
+pub const FORMATS: &[Named<Format>] = &[
+    (Format::Conllu, "conllu", "CoNLL-U"),
+    (Format::Text, "text", "One sentence per line, a blank line between documents"),
+    (Format::Jsonl, "jsonl", "One JSON object per line"),
+];
 
-#[derive(Clone, Copy, ValueEnum)]
-pub(super) enum FromTokenArgument {
-    /// The mean over its tokens
-    Mean,
-    /// Its first token
-    First,
-}
+/// The tokens that can speak for a split word.
+pub const FROM_TOKEN: &[Named<FromToken>] =
+    &[(FromToken::Mean, "mean", "The mean over its tokens"), (FromToken::First, "first", "Its first token")];
 
 impl NetworkArguments {
     /// The model that is named; a name that is not in the box is refused as a corpus's is.
-    pub(super) fn model(&self, argument: Option<&str>) -> Result<ModelRef, Usage> {
+    pub fn model(&self, argument: Option<&str>) -> Result<ModelRef, Usage> {
         let model = ModelRef::parse(argument.unwrap_or(boxed::MODEL));
         if let ModelRef::InTheBox(name) = &model {
             boxed::model(name).of_option("model")?;
@@ -63,23 +57,8 @@ impl NetworkArguments {
 
 impl CorpusArguments {
     /// The corpora that are named, or the one in the box.
-    pub(super) fn validate(self) -> Result<Vec<Input>, Usage> {
-        let format = self.format.map(|format| match format {
-            FormatArgument::Conllu => Format::Conllu,
-            FormatArgument::Text => Format::Text,
-            FormatArgument::Jsonl => Format::Jsonl,
-        });
+    pub fn validate(self) -> Result<Vec<Input>, Usage> {
         let corpora = if self.corpus.is_empty() { vec![boxed::CORPUS.into()] } else { self.corpus };
-        corpora.iter().map(|path| Input::parse(path, format)).collect()
-    }
-}
-
-impl FromTokenArgument {
-    /// The same without clap.
-    pub(super) fn value(self) -> FromToken {
-        match self {
-            Self::Mean => FromToken::Mean,
-            Self::First => FromToken::First,
-        }
+        corpora.iter().map(|path| Input::parse(path, self.format)).collect()
     }
 }

@@ -1,16 +1,17 @@
 //! `headscope analyze`: a model over a corpus, to a report, or to the partial of one shard.
 
+pub mod observe;
+pub mod options;
+mod parts;
+mod resume;
+
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
 
 use super::merge;
-use super::options::{AnalyzeOptions, Outcome};
-use super::run::observe::{Loaded, Ready};
-use super::run::parts;
-use super::run::parts::Wanted;
-use super::run::write_report::write_report;
-use super::run::{outputs, resume};
+use super::reporting::outputs;
+use super::reporting::write_report::write_report;
 use crate::export::summary;
 use crate::passes::observation::partial;
 use crate::passes::observation::partial::Header;
@@ -19,6 +20,9 @@ use crate::sequences::shard::Shard;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::terminal::{print, say};
+use observe::{Loaded, Ready};
+use options::{AnalyzeOptions, Outcome};
+use parts::Wanted;
 
 /// Runs a model over a corpus and writes what each head does, or what one shard adds to that.
 /// Fails if the model, the corpus or an output cannot be used; each error says which and what to do.

@@ -6,10 +6,11 @@ use std::time::Instant;
 use anyhow::{Result, anyhow, ensure};
 
 use super::outputs::{self, Opened};
-use crate::commands::options::ReportOptions;
+use super::policy::PolicyOptions;
 use crate::evaluation::plan::Plan;
 use crate::evaluation::results::Results;
-use crate::export::summary;
+use crate::export::summary::Detail;
+use crate::export::{Target, summary};
 use crate::passes::control::Control;
 use crate::passes::observation::Observation;
 use crate::passes::observation::identity::Identity;
@@ -19,6 +20,19 @@ use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::system::errors::{Class, Facts};
 use crate::system::terminal::{self, print};
+
+/// How observations are labelled, and where the report goes.
+#[derive(Clone)]
+pub struct ReportOptions {
+    /// Where reports go.
+    pub outputs: Vec<Target>,
+    /// How much the summary that is printed says; `None`: there is none.
+    pub summary: Option<Detail>,
+    /// The policy by which labels are given.
+    pub policy: PolicyOptions,
+    /// Threads that work out intervals.
+    pub threads: NonZeroUsize,
+}
 
 /// Measures, labels and reports an observation; the report that was written.
 /// Fails if nothing was observed, or an output cannot be written.

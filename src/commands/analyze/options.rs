@@ -1,0 +1,92 @@
+//! The options of `headscope analyze`.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use crate::commands::reporting::policy::PolicyOptions;
+use crate::commands::reporting::write_report::ReportOptions;
+use crate::corpus::Input;
+use crate::model::grid::HeadPlace;
+use crate::model::source::ModelRef;
+use crate::passes::ablation::Ablation;
+use crate::passes::control::Control;
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::shard::Shard;
+use crate::study::AnyStudy;
+
+/// Why a study that must know the whole corpus beforehand is left out.
+pub const ONLY_ONCE: &str = "it must count the tokens of the corpus beforehand, which can be read only once";
+
+/// The way out where it is.
+pub const GIVE_COUNTS: &str = "name a file, or give --counts FILE, which `headscope counts` writes";
+
+/// A model, a corpus, what is asked of them, and the form in which that ends.
+#[derive(Clone)]
+pub struct AnalyzeOptions {
+    /// The model.
+    pub model: ModelRef,
+    /// The corpus, in the order it is read.
+    pub corpus: Vec<Input>,
+    /// Longer sentences are skipped, or cut with `truncate`; the model's limit if `None`.
+    pub max_tokens: Option<usize>,
+    /// Whether longer sentences of plain text are cut.
+    pub truncate: bool,
+    /// Whether a sentence that must be left out is an error.
+    pub strict: bool,
+    /// Read only the first so many sentences.
+    pub limit: Option<u64>,
+    /// Worker threads.
+    pub threads: NonZeroUsize,
+    /// Which token speaks for a split word.
+    pub from_token: FromToken,
+    /// Whether it is recorded when, how long and where it ran.
+    pub run_info: bool,
+    /// The controls that are run beside the analysis.
+    pub controls: Vec<Control>,
+    /// The heads that are removed from the model, ascending.
+    pub removed: Vec<HeadPlace>,
+    /// How heads are removed in turn, if a study asks for that.
+    pub ablation: Option<Ablation>,
+    /// The columns or keys of the corpus that are probed for, beside those that always are.
+    pub probes: Vec<String>,
+    /// The studies that are run.
+    pub studies: Vec<&'static dyn AnyStudy>,
+    /// The names of those that were asked for.
+    pub with: Vec<String>,
+    /// Studies that would run, but for a corpus that can be read only once.
+    pub left_out: Vec<&'static dyn AnyStudy>,
+    /// A file with the counts of tokens, in place of those of the corpus.
+    pub counts: Option<PathBuf>,
+    /// The index of the corpus, by which a shard reads its own part alone.
+    pub index: Option<PathBuf>,
+    /// The form in which the analysis ends.
+    pub outcome: Outcome,
+}
+
+/// The form in which `headscope analyze` ends.
+#[derive(Clone)]
+pub enum Outcome {
+    /// Reports on the whole corpus.
+    Report {
+        /// Which, and how heads are labelled.
+        wanted: ReportOptions,
+        /// The folder in which the parts of the run are kept, if they are.
+        parts: Option<PathBuf>,
+    },
+    /// The sums of one shard, for `headscope merge`.
+    Partial {
+        /// Which shard.
+        shard: Shard,
+        /// The file.
+        path: PathBuf,
+        /// Whether it is one of those in a folder of parts, which is made, and in which nothing else is replaced.
+        in_folder: bool,
+        /// The sums over the whole corpus that the passes of this shard follow; without it, it is run in those that follow
+        /// nothing.
+        after: Option<PathBuf>,
+        /// How heads are labelled where passes follow from labels.
+        policy: PolicyOptions,
+        /// Whether a line is printed when it is done.
+        summary: bool,
+    },
+}

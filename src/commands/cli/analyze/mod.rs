@@ -1,0 +1,238 @@
+//! The arguments of `headscope analyze`.
+
+mod chosen;
+mod shard;
+pub mod words;
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use anyhow::anyhow;
+
+use super::shared::checks::{heads, lower_extension, refuse_overlap};
+use super::shared::command::{Command, Usage};
+use super::shared::inputs::{CorpusArguments, FROM_TOKEN, NetworkArguments};
+use super::shared::report::ReportArguments;
+use super::shared::statuses::{RUNNING, help};
+use super::shared::values::{Named, one_of};
+use super::shared::{numbers, presets};
+use crate::commands::analyze::analyze;
+use crate::commands::analyze::options::{AnalyzeOptions, Outcome};
+use crate::commands::reporting::policy::PolicyOptions;
+use crate::corpus::Input;
+use crate::model::grid::HeadPlace;
+use crate::passes::ablation::{Choice, Replacement};
+use crate::passes::control::ControlKind;
+use crate::passes::observation::partial;
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::shard::Shard;
+use crate::study::AnyStudy;
+use crate::system::errors::Facts;
+use chosen::{ablation, can_count, controls, probes, refuse_reading_again, studies};
+use shard::ShardArgument;
+
+const EXAMPLES: &str = "\
+Examples:
+  headscope analyze                    # the model and the corpus that are in the binary: needs no file, no network
+  headscope analyze google-bert/bert-base-uncased --corpus treebank.conllu -o report.json
+  headscope analyze ./my-model --corpus sentences.txt --truncate -o report.json -o heads.csv
+  headscope analyze ./my-model --corpus UD_English-EWT --format conllu --corpus more.jsonl.gz -o report.json
+  cat treebank.conllu | headscope analyze ./my-model --corpus - --format conllu -o - | jq .heads
+
+A corpus in CoNLL-U gives all metrics; plain text has no trees, so it gives those of the token level only. \
+A line of JSON lines is {\"text\": \"...\"}, or {\"words\": [...]} with or without \"heads\" and \"relations\" as in CoNLL-U. \
+Sentences that cannot be analysed whole are skipped, counted and reported with the reason.
+";
+
+/// Label every head of a model from its attention over a corpus
+///
+/// Runs the model over every sentence, measures where each head attends, and labels each head by a policy over
+/// these metrics (see `headscope explain`). Prints a summary and writes reports.
+#[derive(Args)]
+#[command(after_help = help(EXAMPLES, RUNNING))]
+pub struct AnalyzeArguments {
+    /// A Hub id (`google-bert/bert-base-uncased`, `org/name@revision`) or its address, a folder with config.json, tokenizer.json and
+    /// weights, or a model in the binary: `box:small`, which was trained, or `box:planted`, whose heads are known
+    /// [default: box:small]
+    model: Option<String>,
+    #[command(flatten)]
+    network: NetworkArguments,
+    #[command(flatten)]
+    corpora: CorpusArguments,
+    /// Skip sentences of more tokens [default: as many as the model has positions]
+    #[arg(long, value_name = "N", value_parser = numbers::from::<u32>(1))]
+    max_tokens: Option<u32>,
+    /// Cut longer sentences of plain text instead of skipping them
+    #[arg(long)]
+    truncate: bool,
+    /// Fail at the first sentence that would be skipped, and write nothing
+    #[arg(long)]
+    strict: bool,
+    /// Read only the first N sentences
+    #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1))]
+    limit: Option<u64>,
+    /// Which token speaks for a word that the tokenizer split
+    #[arg(long, value_parser = one_of(FROM_TOKEN), default_value = "mean")]
+    from_token: FromToken,
+    /// Also label an untrained model, or sentences with their words in random order, and say which labels heads keep; not of
+    /// a corpus on standard input. May be repeated
+    #[arg(long = "control", value_name = "CONTROL", value_parser = one_of(CONTROLS))]
+    controls: Vec<ControlKind>,
+    /// Run each control so many times, with seeds from 0
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "controls", value_parser = numbers::whole::<u64>(1..=1000))]
+    control_seeds: u64,
+    /// Remove heads from the model: at every position zeros stand for what they write, before the output projection.
+    /// Several are separated by commas
+    #[arg(long = "remove", value_name = "L0H3", value_delimiter = ',')]
+    removed: Vec<HeadPlace>,
+    /// Switch a study on that does not run by default. Several are separated by commas
+    #[arg(long, value_name = "STUDY", value_delimiter = ',', value_parser = chosen::names())]
+    with: Vec<String>,
+    /// Switch a study off. Several are separated by commas
+    #[arg(long, value_name = "STUDY", value_delimiter = ',', value_parser = chosen::names())]
+    without: Vec<String>,
+    /// Of studies that remove each head in turn: what stands for the context of a removed head [default: mean]
+    #[arg(long, value_name = "REPLACEMENT", value_parser = one_of(REPLACEMENTS))]
+    removal: Option<Replacement>,
+    /// Of studies that mask words: mask a seventh of the words, N times, each time others; with 7 every word is masked once
+    /// [default: 1]
+    #[arg(long, value_name = "N", value_parser = numbers::whole::<u8>(1..=7))]
+    phases: Option<u8>,
+    /// Of studies that remove each head in turn: take at most N sentences, chosen evenly over the corpus [default: 500]
+    #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1))]
+    sample: Option<u64>,
+    /// Of the study `effect`: remove only some heads by themselves, those that the loss depends on most and least to first order
+    /// and some of the others: top:20,bottom:20,random:20
+    #[arg(long, value_name = "HEADS")]
+    effect_of: Option<Choice>,
+    /// Of the study `probes`: probe for a column of CoNLL-U or a key of JSON lines as well, as in xpos, feats.Number or misc.Gloss;
+    /// of JSON lines any key with an entry for each word. May be repeated
+    #[arg(long = "probe", value_name = "COLUMN")]
+    probes: Vec<String>,
+    /// Take how often each token is from this file, and not from the corpus: JSON, as `headscope counts` writes it
+    #[arg(long, value_name = "FILE")]
+    counts: Option<PathBuf>,
+    /// Read of the corpus what this shard needs and no more, by what `headscope index` wrote of that corpus: its own segments, and
+    /// all that the sample is in where heads are removed by their mean or chosen by --effect-of
+    #[arg(long, value_name = "FILE", conflicts_with = "limit")]
+    index: Option<PathBuf>,
+    /// Follow a published analysis. May be repeated
+    #[arg(long = "preset", value_name = "PRESET", value_parser = presets::any())]
+    presets: Vec<String>,
+    /// Run shard I of N, counted from 1, and write what `headscope merge` makes the report of: with `-o FILE.headscope`, or with
+    /// `-o FOLDER/` to a file there with a name of its own. `auto/N` takes I from the job's number in a Slurm array, a Kubernetes
+    /// Indexed Job or an AWS Batch array. A shard that is there already, whole and of this analysis, is not run again
+    #[arg(long, value_name = "I/N")]
+    shard: Option<ShardArgument>,
+    /// Run a shard of studies that look at the corpus twice (`probes`, `examples`, `use`, `pruning`) for the second time, after what
+    /// `headscope merge -o FILE.headscope` made of all shards of the first
+    #[arg(long, value_name = "FILE", requires = "shard")]
+    after: Option<PathBuf>,
+    /// Keep what is done in this folder, in sixteen parts of each stage, and take what is there already: a run that was cut off goes on where
+    /// it was
+    #[arg(long, value_name = "FOLDER", conflicts_with = "shard")]
+    resume: Option<PathBuf>,
+    #[command(flatten)]
+    report: ReportArguments,
+}
+
+/// The controls.
+const CONTROLS: &[Named<ControlKind>] = &[
+    (ControlKind::RandomInit, "random-init", "The architecture with fresh weights, as before training"),
+    (ControlKind::ShuffledWords, "shuffled-words", "Each sentence's words in random order, their arcs with them"),
+];
+
+/// What can stand for the context of a removed head.
+const REPLACEMENTS: &[Named<Replacement>] = &[
+    (Replacement::Mean, "mean", "Its mean over the tokens of the same class: first special, other special, mask, text"),
+    (Replacement::Zero, "zero", "Zeros"),
+];
+
+impl AnalyzeArguments {
+    /// The command.
+    pub fn command(self) -> Result<Command, Usage> {
+        let options = self.validate()?;
+        Ok(Command::new(move || analyze(&options)))
+    }
+
+    /// The options.
+    fn validate(self) -> Result<AnalyzeOptions, Usage> {
+        let model = self.network.model(self.model.as_deref())?;
+        let is_first_run = self.corpora.corpus.is_empty();
+        let corpus = self.corpora.validate()?;
+        if self.truncate && !corpus.iter().any(Input::may_have_text) {
+            return Err(anyhow!("--truncate is for plain text: a sentence without its end has another tree")
+                .of_option("truncate"));
+        }
+        refuse_overlap(&self.report.outputs, &corpus)?;
+        // What follows the others runs over all of the corpus, and removes heads that may not be chosen.
+        let may_join = self.shard.is_none() && self.resume.is_none() && self.effect_of.is_none();
+        let studies = studies(is_first_run, &self.presets, &self.with, &self.without, may_join)?;
+        let (studies, left_out) = can_count(&corpus, studies, &self.with, self.counts.is_some())?;
+        let others = [("control", !self.controls.is_empty()), ("resume", self.resume.is_some())];
+        refuse_reading_again(&corpus, &studies, others)?;
+        let ablation = ablation(&studies, self.removal, self.phases, self.sample, self.effect_of)?;
+        let probes = probes(&studies, self.probes)?;
+        let (run_info, threads) = (!self.report.no_run_info, self.report.threads());
+        let controls = controls(&self.controls, self.control_seeds);
+        if let Some(after) = self.after.as_ref().filter(|_| !follow(&studies)) {
+            return Err(anyhow!("--after {}: no study of this run looks at the corpus twice", after.display())
+                .about(after.display()));
+        }
+        let outcome = match self.shard {
+            None => Outcome::Report { wanted: self.report.validate(&self.presets)?, parts: self.resume },
+            Some(shard) => {
+                let shard = shard.shard(|name| std::env::var(name).ok())?;
+                of_shard(self.report, shard, self.after, &self.presets)?
+            }
+        };
+        Ok(AnalyzeOptions {
+            model,
+            corpus,
+            max_tokens: self.max_tokens.map(|tokens| tokens as usize),
+            truncate: self.truncate,
+            strict: self.strict,
+            limit: self.limit,
+            threads,
+            from_token: self.from_token,
+            run_info,
+            controls,
+            removed: heads(self.removed),
+            ablation,
+            probes,
+            studies,
+            with: self.with,
+            left_out,
+            counts: self.counts,
+            index: self.index,
+            outcome,
+        })
+    }
+}
+
+/// Whether some study looks at the corpus again when it knows what was found.
+fn follow(studies: &[&'static dyn AnyStudy]) -> bool {
+    studies.iter().any(|study| study.passes().iter().any(|spec| spec.follows))
+}
+
+/// The outcome of a shard: it has no labels yet, so options of labels are refused, unless it is run after what gives some.
+fn of_shard(report: ReportArguments, shard: Shard, after: Option<PathBuf>, named: &[String]) -> Result<Outcome, Usage> {
+    let wanted = || {
+        let way_out = format!("give one -o FILE.{} or -o FOLDER/", partial::EXTENSION);
+        anyhow!("--shard {shard} writes a partial").hint(way_out)
+    };
+    // One that measures more is about that here; its labels are given where all are.
+    let preset = presets::named(named)?.into_iter().find(|preset| preset.is_policy() && preset.studies.is_empty());
+    if let Some(option) = report.of_labels(preset).filter(|_| after.is_none()) {
+        return Err(anyhow!("{option} is about labels, and a shard has none yet").hint("give it to headscope merge"));
+    }
+    let [path] = <[PathBuf; 1]>::try_from(report.outputs).map_err(|_| wanted())?;
+    let of_folder = shard::in_folder(&path, shard, after.is_some());
+    if of_folder.is_none() && lower_extension(&path) != partial::EXTENSION {
+        return Err(wanted().context(format!("`{}` is no partial", path.display())).about(path.display()));
+    }
+    let (in_folder, path) = (of_folder.is_some(), of_folder.unwrap_or(path));
+    let policy = PolicyOptions { presets: presets::named(named)?, file: report.policy, min_count: report.min_count };
+    Ok(Outcome::Partial { shard, path, in_folder, after, policy, summary: !report.quiet })
+}

@@ -1,0 +1,74 @@
+//! The arguments of `headscope analyze` where they stand on no command line, as in the table of `headscope batch`.
+
+use anyhow::anyhow;
+use clap::error::{ContextKind, ContextValue};
+use clap::{ArgAction, Args, Command, FromArgMatches};
+
+use super::AnalyzeArguments;
+use crate::commands::analyze::options::AnalyzeOptions;
+use crate::commands::cli::shared::command::Usage;
+use crate::system::errors::Facts;
+
+/// The values that an option takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// None: it is a switch.
+    Nothing,
+    /// One.
+    One,
+    /// One or several.
+    Several,
+}
+
+fn known() -> Command {
+    AnalyzeArguments::augment_args(Command::new("headscope analyze"))
+}
+
+/// Every option by its long name.
+pub fn options() -> Vec<(String, Takes)> {
+    let takes = |action: &ArgAction| match action {
+        ArgAction::SetTrue => Takes::Nothing,
+        ArgAction::Append => Takes::Several,
+        _ => Takes::One,
+    };
+    let known = known();
+    let long =
+        known.get_arguments().filter_map(|option| Some((option.get_long()?.to_owned(), takes(option.get_action()))));
+    long.collect()
+}
+
+/// The options that these words stand for.
+/// Fails, in words without advice on the command line, if they are wrong usage.
+pub fn read(words: Vec<String>) -> Result<AnalyzeOptions, Usage> {
+    let mut known = known().no_binary_name(true);
+    let matches = known.try_get_matches_from_mut(words);
+    let arguments = matches.and_then(|mut matches| AnalyzeArguments::from_arg_matches_mut(&mut matches));
+    let arguments = arguments.map_err(|error| {
+        let error = error.format(&mut known);
+        let usage = anyhow!(sentence(&error));
+        match option_of(&error, &known) {
+            Some(option) => usage.of_option(option),
+            None => usage,
+        }
+    });
+    arguments?.validate()
+}
+
+/// The option that clap's error is about.
+fn option_of(error: &clap::Error, known: &Command) -> Option<String> {
+    let about = match error.get(ContextKind::InvalidArg)? {
+        ContextValue::String(about) => about,
+        ContextValue::Strings(all) => all.first()?,
+        _ => return None,
+    };
+    known.get_arguments().find(|option| option.to_string() == *about)?.get_long().map(str::to_owned)
+}
+
+/// What clap says is wrong, without its advice on the command line.
+fn sentence(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let end = ["\n\nUsage:", "\n\nFor more information"].iter().filter_map(|mark| text.find(mark)).min();
+    let lines = text[..end.unwrap_or(text.len())].lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,36 @@
+//! The arguments of `headscope explain`.
+
+use clap::Args;
+
+use super::shared::command::{Command, Usage};
+use super::shared::statuses::{DONE, WRITING, statuses};
+use crate::commands::explain;
+use crate::system::terminal::print;
+
+/// Say what a label, a metric, a study or another word of a report is
+///
+/// Prints what it measures, its formula, its chance level, its threshold and where that comes from, and what it does
+/// not show. Without a name, lists all of them.
+#[derive(Args)]
+#[command(after_help = statuses(DONE, WRITING))]
+pub struct ExplainArguments {
+    /// A label (`previous-token`, `offset:-2`, `syntactic:nsubj`), a metric (`separator_mass`), a study (`dependency`), a
+    /// threshold (`min_queries`), another word of a report or a summary (`primary`, `held-out`, `q`) or a cell of the grid (`case~+7`)
+    #[arg(allow_negative_numbers = true)]
+    name: Option<String>,
+    /// Print all explanations as the page docs/detectors.md
+    #[arg(long, conflicts_with = "name")]
+    markdown: bool,
+}
+
+impl ExplainArguments {
+    /// The command.
+    pub fn command(self) -> Result<Command, Usage> {
+        let text = match self.name {
+            _ if self.markdown => explain::markdown(),
+            Some(name) => explain::one(&name)?,
+            None => explain::list(),
+        };
+        Ok(Command::new(move || print(&text)))
+    }
+}

@@ -1,0 +1,110 @@
+//! The arguments of `headscope diff`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use anyhow::anyhow;
+
+use crate::commands::cli::shared::checks::{refuse_other_than_pages, refuse_overlap};
+use crate::commands::cli::shared::command::{Command, Usage};
+use crate::commands::cli::shared::report::threads_or_all;
+use crate::commands::cli::shared::statuses::statuses;
+use crate::commands::cli::shared::values::{Named, one_of};
+use crate::commands::cli::shared::{numbers, presets};
+use crate::commands::reporting::policy::PolicyOptions;
+use crate::commands::saved::diff::{DiffOptions, diff};
+use crate::study::metrics::number::Part;
+use crate::system::errors::{Class, Facts};
+
+/// The statuses of `diff` that mean something else.
+const CHANGED: &str = "0 nothing changed, 1 something did, 2 wrong usage or trouble";
+
+const EXAMPLES: &str = "\
+Examples:
+  headscope diff before.json after.json
+  headscope diff before.json after.json --only labels --json
+  headscope analyze ./before -c treebank.conllu --shard 1/1 -o before.headscope
+  headscope analyze ./after -c treebank.conllu --shard 1/1 -o after.headscope
+  headscope diff before.headscope after.headscope    # the same sentences, pairwise: sees the most
+
+Every metric of every head is tested, and its accuracy on every relation with enough words, as one family corrected by \
+Benjamini & Hochberg: if nothing changed, something is said to have in at most RATE of all comparisons. A label changes \
+where it is firm on one side and out of reach on the other, over the whole of both intervals, and the number that it rests \
+on differs. What the two do not share (model, corpus, settings, versions), and what could not be tested, is said and is no \
+change; models with other numbers of heads are one.
+";
+
+/// Say what changed between two analyses, beyond chance
+///
+/// Takes reports, and partials of `headscope analyze --shard`. Partials of the same shard of the same files are compared
+/// pairwise, sentence block by sentence block; anything else by the intervals of both.
+#[derive(Args)]
+#[command(after_help = format!("{EXAMPLES}\n{}", statuses(CHANGED, &[Class::Input, Class::Output])))]
+pub struct DiffArguments {
+    /// A report in JSON, or a partial (.headscope); `-` reads a report from standard input
+    a: PathBuf,
+    /// Another
+    b: PathBuf,
+    /// The rate of false discoveries: the largest q-value of a change
+    #[arg(long, value_name = "RATE", default_value_t = 0.01, value_parser = numbers::number)]
+    rate: f64,
+    /// Differences up to T are none: numbers are tested for being farther apart. The default is above what the arithmetic
+    /// of another processor does
+    #[arg(long, value_name = "T", default_value_t = 1e-5, value_parser = numbers::number)]
+    tolerance: f64,
+    /// Tell of these parts alone, which then decide the exit status; the correction is for all numbers still
+    #[arg(long, value_name = "PART", value_parser = one_of(PARTS), value_delimiter = ',')]
+    only: Vec<Part>,
+    /// Print everything that changed, not one page
+    #[arg(long, conflicts_with = "json")]
+    full: bool,
+    /// Print everything that changed as JSON (`headscope schema diff`)
+    #[arg(long)]
+    json: bool,
+    /// Label both sides by a published analysis. May be repeated
+    #[arg(long = "preset", value_name = "PRESET", value_parser = presets::any())]
+    presets: Vec<String>,
+    /// Set thresholds of both sides: a TOML file; what it leaves out stays as each report has it, or has its default
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// Fewest words of a relation, on either side, for it to be compared [default: that of the policy, 100]
+    #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(0))]
+    min_count: Option<u64>,
+    /// Write a page of everything that changed (.html) as well
+    #[arg(short, long = "output", value_name = "FILE")]
+    outputs: Vec<PathBuf>,
+    /// Threads that work out the numbers of partials [default: one per core]
+    #[arg(long, value_name = "N", value_parser = numbers::whole::<u16>(1..=1024))]
+    threads: Option<u16>,
+}
+
+/// The parts of an analysis.
+const PARTS: &[Named<Part>] = &[
+    (Part::Labels, "labels", "Labels of heads"),
+    (Part::Relations, "relations", "Accuracies on relations"),
+    (Part::Metrics, "metrics", "Metrics of heads"),
+];
+
+impl DiffArguments {
+    /// The command: its status says whether analyses differ, as that of diff(1) does: 0 same, 1 different, more for trouble.
+    pub fn command(self) -> Result<Command, Usage> {
+        let Self { a, b, rate, tolerance, only, full, json, presets, policy, min_count, outputs, threads } = self;
+        refuse_overlap(&outputs, &[])?;
+        refuse_other_than_pages(&outputs, "what changed")?;
+        if !tolerance.is_finite() || tolerance < 0.0 {
+            return Err(anyhow!("--tolerance {tolerance} is no distance").hint("give a number of 0 or more"));
+        }
+        if !(rate > 0.0 && rate < 1.0) {
+            return Err(anyhow!("--rate {rate} is no rate of false discoveries").hint("give a number between 0 and 1"));
+        }
+        if a == Path::new("-") && a == b {
+            return Err(anyhow!("standard input can be one of the reports, not both"));
+        }
+        presets::refuse_studies(&presets, "headscope analyze")?;
+        let policy = PolicyOptions { presets: presets::named(&presets)?, file: policy, min_count };
+        let threads = threads_or_all(threads);
+        let options = DiffOptions { a, b, rate, tolerance, only, policy, full, json, outputs, threads };
+        Ok(Command { run: Box::new(move || diff(&options).map(|same| u8::from(!same))), other: Class::Usage })
+    }
+}

@@ -1,0 +1,87 @@
+//! The arguments of `headscope export`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use anyhow::anyhow;
+
+use crate::commands::cli::shared::checks::{lower_extension, refuse_other_than_pages, refuse_overlap, unfit};
+use crate::commands::cli::shared::command::{Command, Usage};
+use crate::commands::cli::shared::report::targets;
+use crate::commands::cli::shared::statuses::{READING, help};
+use crate::commands::saved::export::{ExportOptions, Exported, export};
+use crate::export::TableWriter;
+use crate::system::errors::Facts;
+
+const EXAMPLES: &str = "\
+Examples:
+  headscope export report.json -o report.html -o heads.csv
+  headscope export before.json after.json -o side-by-side.html
+  headscope export report.json --figure grid -o grid.svg
+  headscope export report.json --figure heatmap:entropy_ratio -o entropy.svg
+  headscope export report.json --table labels -o labels.csv
+
+Figures: grid, layers, heatmap:METRIC with any metric of the report, and those of the studies that were run: relations, \
+coreference, effects, use, pruning, drift, dependence.
+
+Tables: heads, labels, metrics, controls, files, and those of the studies that were run: relations, by_head, by_distance, \
+coreference, effects, effects_by_relation, use, pruning, edges. Columns have the names of the report.
+";
+
+/// Write a saved report in other formats, or a part of it, without the model
+#[derive(Args)]
+#[command(after_help = help(EXAMPLES, READING))]
+pub struct ExportArguments {
+    /// A report in JSON; `-` reads standard input. Of several reports a page (.html) has them side by side
+    #[arg(required = true, value_name = "REPORT")]
+    reports: Vec<PathBuf>,
+    /// Write this figure alone, as SVG
+    #[arg(long, value_name = "FIGURE")]
+    figure: Option<String>,
+    /// Write this flat table alone, as CSV or as Parquet
+    #[arg(long, value_name = "TABLE", conflicts_with = "figure")]
+    table: Option<String>,
+    /// Write to this file, in the format of its extension: .html (a page), .json, .csv (a row for each head), .svg (a
+    /// figure), .parquet (a table). May be repeated
+    #[arg(short, long = "output", value_name = "FILE", required = true)]
+    outputs: Vec<PathBuf>,
+}
+
+impl ExportArguments {
+    /// The command.
+    pub fn command(self) -> Result<Command, Usage> {
+        refuse_overlap(&self.outputs, &[])?;
+        let figure = |name| match self.outputs.iter().find(|path| lower_extension(path) != "svg") {
+            Some(other) => Err(unfit("draw", other, "name a file .svg")),
+            None => Ok::<_, Usage>(Exported::Figure(name, self.outputs.clone())),
+        };
+        let table = |name| -> Result<Exported, Usage> {
+            let known = |path: &PathBuf| TableWriter::ALL.iter().find(|(known, _)| *known == lower_extension(path));
+            let writer = |path: &PathBuf| match known(path) {
+                Some((_, writer)) => Ok((path.clone(), *writer)),
+                None if lower_extension(path) == "parquet" => {
+                    Err(anyhow!("`{}`: this headscope was built without Parquet", path.display())
+                        .about(path.display())
+                        .hint("build it with `--features parquet`, or write .csv"))
+                }
+                None => Err(unfit("write a table as", path, "name a file .csv or .parquet")),
+            };
+            Ok(Exported::Table(name, self.outputs.iter().map(writer).collect::<Result<_, Usage>>()?))
+        };
+        let wanted = match (self.figure, self.table) {
+            (Some(name), _) => figure(name)?,
+            (None, Some(name)) => table(name)?,
+            (None, None) if self.reports.len() > 1 => {
+                refuse_other_than_pages(&self.outputs, "several reports")?;
+                Exported::SideBySide(self.outputs)
+            }
+            (None, None) => Exported::Report(targets(&self.outputs)?),
+        };
+        if self.reports.len() > 1 && !matches!(wanted, Exported::SideBySide(_)) {
+            return Err(anyhow!("a figure or a table is of one report"));
+        }
+        let options = ExportOptions { reports: self.reports, wanted };
+        Ok(Command::new(move || export(&options)))
+    }
+}

@@ -1,0 +1,7 @@
+//! The arguments of commands on saved reports.
+
+pub mod cite;
+pub mod diff;
+pub mod export;
+pub mod relabel;
+pub mod show;

@@ -1,0 +1,57 @@
+//! The arguments of `headscope relabel`.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args};
+
+use crate::commands::cli::shared::checks::refuse_overlap;
+use crate::commands::cli::shared::command::{Command, Usage};
+use crate::commands::cli::shared::presets;
+use crate::commands::cli::shared::report::targets;
+use crate::commands::cli::shared::statuses::{READING, help};
+use crate::commands::reporting::policy::PolicyOptions;
+use crate::commands::saved::relabel::{RelabelOptions, relabel};
+
+const EXAMPLES: &str = "\
+Examples:
+  headscope relabel report.json --policy strict.toml
+  headscope relabel report.json --policy strict.toml -o strict.json -o strict.csv
+  headscope relabel report.json --preset voita2019
+
+A policy file is TOML and sets any of the keys that a report lists under `settings.policy`; what it leaves out has its \
+default, or the preset's value. For example:
+  syntactic_margin = 0.2
+  separator_mass = 0.7
+  entropy_ratio = \"off\"
+";
+
+/// Apply another policy to a saved report, without the model
+///
+/// Labels every head anew from the evidence in the report, and says which labels change.
+#[derive(Args)]
+#[command(after_help = help(EXAMPLES, READING), group = ArgGroup::new("labels").required(true).multiple(true))]
+pub struct RelabelArguments {
+    /// A report in JSON; `-` reads standard input
+    report: PathBuf,
+    /// The thresholds: a TOML file
+    #[arg(long, value_name = "FILE", group = "labels")]
+    policy: Option<PathBuf>,
+    /// The thresholds of a published analysis; the policy file changes them
+    #[arg(long = "preset", value_name = "PRESET", value_parser = presets::policies(), group = "labels")]
+    presets: Vec<String>,
+    /// Write the new report, as JSON, as CSV or as a page (.html) by the extension; `-` writes JSON to standard output. May be
+    /// repeated
+    #[arg(short, long = "output", value_name = "FILE")]
+    outputs: Vec<PathBuf>,
+}
+
+impl RelabelArguments {
+    /// The command.
+    pub fn command(self) -> Result<Command, Usage> {
+        refuse_overlap(&self.outputs, &[])?;
+        presets::refuse_studies(&self.presets, "headscope analyze")?;
+        let policy = PolicyOptions { presets: presets::named(&self.presets)?, file: self.policy, min_count: None };
+        let options = RelabelOptions { report: self.report, policy, outputs: targets(&self.outputs)? };
+        Ok(Command::new(move || relabel(&options)))
+    }
+}

@@ -1,0 +1,65 @@
+//! The arguments of `headscope show`.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args};
+
+use crate::commands::cli::shared::command::Command;
+use crate::commands::cli::shared::numbers;
+use crate::commands::cli::shared::report::DETAILS;
+use crate::commands::cli::shared::statuses::{READING, help};
+use crate::commands::cli::shared::values::one_of;
+use crate::commands::saved::show::{ShowOptions, ShownPart, show};
+use crate::export::summary::Detail;
+use crate::model::grid::HeadPlace;
+
+const EXAMPLES: &str = "\
+Examples:
+  headscope show report.json                         # the summary
+  headscope show report.json L2H8                    # all on one head
+  headscope show report.json --relation obj --top 5  # the heads that follow a relation best
+  headscope show report.json --label first-special   # the heads that have a label
+";
+
+/// Show a saved report, or what it has on a head, a relation or a label
+///
+/// Needs neither the model nor the corpus.
+#[derive(Args)]
+#[command(after_help = help(EXAMPLES, READING), group = ArgGroup::new("part"))]
+pub struct ShowArguments {
+    /// A report in JSON; `-` reads standard input
+    report: PathBuf,
+    /// All on this head: its labels with their evidence, what each study says of it, its metrics, the literature
+    #[arg(group = "part", value_name = "L2H8")]
+    head: Option<HeadPlace>,
+    /// The heads that follow this relation best, in both directions
+    #[arg(long, value_name = "RELATION", group = "part")]
+    relation: Option<String>,
+    /// So many of them
+    #[arg(long, value_name = "N", default_value_t = 10, requires = "relation", value_parser = numbers::from::<u16>(1))]
+    top: u16,
+    /// The heads that have this label, or one of this family, such as `syntactic:<relation>`
+    #[arg(long, value_name = "LABEL", group = "part")]
+    label: Option<String>,
+    /// How much the summary says
+    #[arg(long, value_parser = one_of(DETAILS), default_value = "full", conflicts_with = "part")]
+    summary: Detail,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl ShowArguments {
+    /// The command.
+    pub fn command(self) -> Command {
+        let Self { report, head, relation, top, label, summary, json } = self;
+        let shown = match (head, relation, label) {
+            (Some(place), ..) => ShownPart::Head(place),
+            (_, Some(name), _) => ShownPart::Relation { name, top: top.into() },
+            (.., Some(label)) => ShownPart::Label(label),
+            (None, None, None) => ShownPart::Summary(summary),
+        };
+        let options = ShowOptions { report, shown, json };
+        Command::new(move || show(&options))
+    }
+}

@@ -1,0 +1,39 @@
+//! The arguments of `headscope schema`.
+
+use clap::{Args, ValueEnum};
+
+use super::shared::command::Command;
+use super::shared::statuses::{DONE, WRITING, statuses};
+use crate::commands::saved::diff::outcome;
+use crate::report;
+use crate::system::terminal::print;
+
+/// Print the JSON Schema of a report, or of what `diff --json` prints
+#[derive(Args)]
+#[command(after_help = statuses(DONE, WRITING))]
+pub struct SchemaArguments {
+    /// Which of the two
+    #[arg(value_enum, default_value_t = SchemaArgument::Report)]
+    of: SchemaArgument,
+}
+
+/// What has a schema.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum SchemaArgument {
+    /// A report in JSON
+    Report,
+    /// The outcome of `headscope diff --json`
+    Diff,
+}
+
+impl SchemaArguments {
+    /// The command.
+    pub fn command(self) -> Command {
+        let schema = match self.of {
+            SchemaArgument::Report => report::schema(),
+            SchemaArgument::Diff => outcome::schema(),
+        };
+        let text = serde_json::to_string_pretty(&schema).expect("a schema is JSON") + "\n";
+        Command::new(move || print(&text))
+    }
+}

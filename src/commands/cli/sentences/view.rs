@@ -1,0 +1,92 @@
+//! The arguments of `headscope view`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use anyhow::anyhow;
+
+use super::wanted::{SentenceArguments, once, refuse_corpus};
+use crate::commands::cli::shared::checks::lower_extension;
+use crate::commands::cli::shared::command::{Command, Usage};
+use crate::commands::cli::shared::inputs::{FROM_TOKEN, NetworkArguments};
+use crate::commands::cli::shared::numbers;
+use crate::commands::cli::shared::statuses::{RUNNING, help};
+use crate::commands::cli::shared::values::one_of;
+use crate::commands::sentences::view::{Drawing, ViewOptions, view};
+use crate::model::grid::HeadPlace;
+use crate::sequences::fold::words::FromToken;
+use crate::system::errors::Facts;
+
+const EXAMPLES: &str = "\
+Examples:
+  headscope view --head L2H8 --text \"The scientist thanked the assistant because she solved the problem.\"
+  headscope view ./my-model --head L2H8,L3H1 --corpus treebank.conllu --find because
+  headscope view ./my-model --head L2H8 --corpus treebank.conllu --sentence 7 --numbers
+  headscope view ./my-model --head L2H8 --corpus treebank.conllu --sentence 7 -o sentence.svg -o sentence.html
+
+Rows attend to columns, which are numbered as the rows are. A > stands before the head of the word in the tree, where the corpus has \
+trees.
+";
+
+/// Show the attention of heads over sentences
+///
+/// In the terminal as blocks or numbers, word by word; or as a figure (.svg) or a page (.html) with arcs from each word to where
+/// it attends most.
+#[derive(Args)]
+#[command(after_help = help(EXAMPLES, RUNNING))]
+pub struct ViewArguments {
+    /// A Hub id, a folder with config.json, tokenizer.json and weights, or a model in the binary [default: box:small]
+    model: Option<String>,
+    #[command(flatten)]
+    network: NetworkArguments,
+    #[command(flatten)]
+    wanted: SentenceArguments,
+    /// Show this head. May be repeated
+    #[arg(long = "head", value_name = "L2H8", value_delimiter = ',', required = true)]
+    heads: Vec<HeadPlace>,
+    /// Only sentences of the corpus with this word, in capitals or not
+    #[arg(long, value_name = "WORD", conflicts_with_all = ["texts", "sentences"])]
+    find: Option<String>,
+    /// Show no more than so many sentences
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = numbers::from::<u64>(1))]
+    limit: u64,
+    /// Show weights as numbers
+    #[arg(long, conflicts_with = "outputs")]
+    numbers: bool,
+    /// Which token speaks for a word of several
+    #[arg(long, value_parser = one_of(FROM_TOKEN), default_value = "mean")]
+    from_token: FromToken,
+    /// Skip sentences of more tokens [default: as many as the model has positions]
+    #[arg(long, value_name = "N", value_parser = numbers::from::<u32>(1))]
+    max_tokens: Option<u32>,
+    /// Write to this file in place of the terminal: .svg or .html. May be repeated
+    #[arg(short, long = "output", value_name = "FILE")]
+    outputs: Vec<PathBuf>,
+}
+
+impl ViewArguments {
+    /// The command.
+    pub fn command(self) -> Result<Command, Usage> {
+        let model = self.network.model(self.model.as_deref())?;
+        // Sentences that are named are shown however many they are.
+        let named = self.wanted.texts.len().max(self.wanted.sentences.len());
+        let sentences = self.wanted.choice(self.find, Some(self.limit.max(named as u64)))?;
+        refuse_corpus(&self.outputs, &sentences)?;
+        let drawing = |path: &PathBuf| match lower_extension(path).as_str() {
+            "svg" => Ok((path.clone(), Drawing::Svg)),
+            "html" => Ok((path.clone(), Drawing::Html)),
+            _ => Err(anyhow!("`{}`: attention is drawn as .svg or .html", path.display()).about(path.display())),
+        };
+        let options = ViewOptions {
+            model,
+            sentences,
+            heads: once(self.heads),
+            numbers: self.numbers,
+            max_tokens: self.max_tokens.map(|tokens| tokens as usize),
+            from_token: self.from_token,
+            outputs: self.outputs.iter().map(drawing).collect::<Result<_, Usage>>()?,
+        };
+        Ok(Command::new(move || view(&options)))
+    }
+}

@@ -1,0 +1,53 @@
+//! The sentences and the heads that are wanted.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::commands::cli::shared::checks::refuse_overlap;
+use crate::commands::cli::shared::command::Usage;
+use crate::commands::cli::shared::inputs::CorpusArguments;
+use crate::commands::cli::shared::numbers;
+use crate::commands::sentences::SentenceChoice;
+use crate::model::grid::HeadPlace;
+
+/// Texts, or sentences of a corpus.
+#[derive(Args)]
+pub struct SentenceArguments {
+    /// This text; the first is sentence 0. May be repeated
+    #[arg(long = "text", value_name = "TEXT", conflicts_with_all = ["corpus", "sentences", "format"])]
+    pub texts: Vec<String>,
+    #[command(flatten)]
+    corpora: CorpusArguments,
+    /// Only this sentence of the corpus, counted from 0. May be repeated
+    #[arg(short, long = "sentence", value_name = "N", value_parser = numbers::from::<u64>(0))]
+    pub sentences: Vec<u64>,
+}
+
+impl SentenceArguments {
+    pub fn choice(self, find: Option<String>, limit: Option<u64>) -> Result<SentenceChoice, Usage> {
+        let inputs = self.corpora.validate()?;
+        if self.texts.is_empty() {
+            let indices = BTreeSet::from_iter(self.sentences).into_iter().collect();
+            return Ok(SentenceChoice::Corpus { inputs, indices, find, limit });
+        }
+        let most = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+        Ok(SentenceChoice::Texts(self.texts.into_iter().take(most).collect()))
+    }
+}
+
+/// Refuses outputs that are the corpus.
+pub fn refuse_corpus(outputs: &[PathBuf], sentences: &SentenceChoice) -> Result<(), Usage> {
+    match sentences {
+        SentenceChoice::Corpus { inputs, .. } => refuse_overlap(outputs, inputs),
+        SentenceChoice::Texts(_) => refuse_overlap(outputs, &[]),
+    }
+}
+
+/// Each head once, in the order in which they are named.
+pub fn once(mut heads: Vec<HeadPlace>) -> Vec<HeadPlace> {
+    let mut seen = BTreeSet::new();
+    heads.retain(|head| seen.insert(*head));
+    heads
+}

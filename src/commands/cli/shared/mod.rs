@@ -1,0 +1,10 @@
+//! What several commands' arguments have in common.
+
+pub mod checks;
+pub mod command;
+pub mod inputs;
+pub mod numbers;
+pub mod presets;
+pub mod report;
+pub mod statuses;
+pub mod values;

@@ -1,0 +1,112 @@
+//! Where reports go and how they are labelled, of commands that make some.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use anyhow::anyhow;
+
+use super::checks::lower_extension;
+use super::command::Usage;
+use super::values::{Named, one_of};
+use super::{numbers, presets};
+use crate::commands::reporting::policy::PolicyOptions;
+use crate::commands::reporting::write_report::ReportOptions;
+use crate::evaluation::presets::Preset;
+use crate::export::summary::Detail;
+use crate::export::{Target, Writer};
+use crate::passes::observation::partial;
+use crate::system::errors::Facts;
+use crate::system::parallel::all_cores;
+
+/// Options that `analyze` and `merge` have in common: where the report goes, and how it is labelled.
+#[derive(Args)]
+pub struct ReportArguments {
+    /// Write a report, as JSON, as CSV or as a page (.html) by the extension; `-` writes JSON to standard output. May be
+    /// repeated. `merge` also writes one partial, FILE.headscope
+    #[arg(short, long = "output", value_name = "FILE")]
+    pub outputs: Vec<PathBuf>,
+    /// Do not print the summary
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// How much the summary says
+    #[arg(long, value_parser = one_of(DETAILS), default_value = "full")]
+    pub summary: Detail,
+    /// Set thresholds of the labels: a TOML file with any of the keys of `settings.policy` in a report; "off" switches a
+    /// rule off
+    #[arg(long, value_name = "FILE")]
+    pub policy: Option<PathBuf>,
+    /// Fewest words of a relation for a syntactic label [default: that of the policy, 100]
+    #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(0))]
+    pub min_count: Option<u64>,
+    /// Worker threads [default: one per core]
+    #[arg(long, value_name = "N", value_parser = numbers::whole::<u16>(1..=1024))]
+    pub threads: Option<u16>,
+    /// Leave time, threads and host out of the report, so that equal runs give equal bytes
+    #[arg(long)]
+    pub no_run_info: bool,
+}
+
+/// How much a summary can say.
+pub const DETAILS: &[Named<Detail>] =
+    &[(Detail::Short, "short", "The labels alone"), (Detail::Full, "full", "What each study has to say as well")];
+
+impl ReportArguments {
+    /// So many threads as are asked for, or one per core.
+    pub fn threads(&self) -> NonZeroUsize {
+        threads_or_all(self.threads)
+    }
+
+    /// The reports that are asked for.
+    pub fn validate(self, named: &[String]) -> Result<ReportOptions, Usage> {
+        let outputs = targets(&self.outputs)?;
+        Ok(ReportOptions {
+            threads: self.threads(),
+            summary: Some(self.summary).filter(|_| !self.quiet && !outputs.contains(&Target::Stdout)),
+            outputs,
+            policy: PolicyOptions { presets: presets::named(named)?, file: self.policy, min_count: self.min_count },
+        })
+    }
+
+    /// The first option that is about labels, as this preset is.
+    pub fn of_labels(&self, preset: Option<&Preset>) -> Option<String> {
+        let options = [
+            self.min_count.map(|_| "--min-count".to_owned()),
+            self.policy.as_ref().map(|_| "--policy".to_owned()),
+            preset.map(|preset| format!("--preset {}", preset.name)),
+        ];
+        options.into_iter().flatten().next()
+    }
+}
+
+/// So many threads, or one per core.
+pub fn threads_or_all(threads: Option<u16>) -> NonZeroUsize {
+    threads.map_or_else(all_cores, |threads| NonZeroUsize::new(threads.into()).expect("in range"))
+}
+
+/// Where reports go, by these paths.
+pub fn targets(paths: &[PathBuf]) -> Result<Vec<Target>, Usage> {
+    paths.iter().map(|path| target(path)).collect()
+}
+
+fn target(path: &Path) -> Result<Target, Usage> {
+    if path == Path::new("-") {
+        return Ok(Target::Stdout);
+    }
+    let extension = lower_extension(path);
+    let all = || Writer::ALL.iter().map(|(extension, _)| format!(".{extension}")).collect::<Vec<_>>().join(" or ");
+    if extension == partial::EXTENSION {
+        let shown = path.display();
+        return Err(anyhow!("`{shown}` would be a partial")
+            .about(shown)
+            .hint(format!("give --shard I/N to `headscope analyze`, or use {}", all())));
+    }
+    let known = Writer::ALL.iter().find(|(known, _)| *known == extension);
+    let known = known.ok_or_else(|| {
+        let shown = path.display();
+        let unknown = anyhow!("cannot tell the format of output `{shown}` by its extension");
+        unknown.about(shown).hint(format!("use {}", all()))
+    })?;
+    Ok(Target::File(path.to_owned(), known.1))
+}
