@@ -176,8 +176,8 @@ impl Resampled {
 
     /// The 95 % percentile interval of the ratio of two quantities.
     ///
-    /// Resamples without a denominator are left out. `None` where fewer than two blocks have one: a single block
-    /// cannot show how much blocks differ.
+    /// Resamples without a denominator are left out. `None` where there are no resamples, and where fewer than two blocks
+    /// have a denominator: a single block cannot show how much blocks differ.
     pub fn over(&self, denominators: &Self) -> Option<Interval> {
         if denominators.blocks < 2 {
             return None;

@@ -133,15 +133,6 @@ pub fn add_each<S: AddAssign<V>, V: Copy>(sums: &mut [S], values: &[V]) {
     }
 }
 
-/// Adds list to list; a list that is empty has sums of 0 of any number.
-pub fn merge_each<S: AddAssign + Copy>(sums: &mut Vec<S>, others: &[S]) {
-    if sums.is_empty() {
-        sums.extend_from_slice(others);
-    } else {
-        add_each(sums, others);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,8 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::forward::rows::Rows;
-use crate::stats::blocks::Merge;
+use crate::model::forward::visitor::Needs;
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::{Merge, merge_fields};
 use crate::stats::exact::ExactSum;
+use crate::studies::ablation::removal::{PerToken, Quantity};
 
 /// `1 - cos` of vectors with all heads and without some, summed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -25,12 +28,7 @@ impl Drift {
     }
 }
 
-impl Merge for Drift {
-    fn merge(&mut self, other: &Self) {
-        self.sum += other.sum;
-        self.vectors += other.vectors;
-    }
-}
+merge_fields!(Drift { sum, vectors });
 
 /// The drift of tokens of text and of sentences when some heads are removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -41,10 +39,80 @@ pub struct Drifts {
     pub pooled: Drift,
 }
 
-impl Merge for Drifts {
-    fn merge(&mut self, other: &Self) {
-        self.output.merge(&other.output);
-        self.pooled.merge(&other.pooled);
+merge_fields!(Drifts { output, pooled });
+
+/// The drifts of some sentences without sets of heads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Moved {
+    /// Tokens of text.
+    pub tokens: u64,
+    /// Sentences with any.
+    pub sequences: u64,
+    /// The first of each family among them.
+    pub sentences: u64,
+    /// In each variant; `[variants]`.
+    pub without: Vec<Drifts>,
+}
+
+impl Moved {
+    /// The drifts without any head, where that is the last variant.
+    pub fn without_any(&self) -> &Drifts {
+        self.without.last().expect("the last variant has no head")
+    }
+}
+
+merge_fields!(Moved { tokens, sequences, sentences, without });
+
+impl PerToken for Moved {
+    fn tokens(&self) -> u64 {
+        self.tokens
+    }
+
+    fn change(&self, variant: usize) -> f64 {
+        self.without[variant].output.sum.value()
+    }
+}
+
+/// The tokens of text of a sequence, and its last hidden states with all heads, once they were shown.
+#[derive(Debug)]
+pub struct DriftState {
+    text: Vec<usize>,
+    whole: States,
+}
+
+impl Quantity for Moved {
+    type State = DriftState;
+
+    fn needs() -> Needs {
+        Needs { hidden_states: true, ..Needs::default() }
+    }
+
+    fn new(variants: usize) -> Self {
+        Self { tokens: 0, sequences: 0, sentences: 0, without: vec![Drifts::default(); variants] }
+    }
+
+    /// Without variants nothing is counted.
+    fn begin(&mut self, sequence: &Sequence, variants: usize) -> Option<DriftState> {
+        let text: Vec<usize> = sequence.text_places().collect();
+        if text.is_empty() || variants == 0 {
+            return None;
+        }
+        self.tokens += text.len() as u64;
+        self.sequences += 1;
+        self.sentences += u64::from(sequence.family.is_first);
+        Some(DriftState { text, whole: States::default() })
+    }
+
+    fn hidden_states(&mut self, state: &mut DriftState, variant: Option<usize>, states: Rows<'_>) {
+        let seen = States::new(states, &state.text);
+        match variant {
+            None => state.whole = seen,
+            Some(variant) => self.without[variant].merge(&seen.drifts(&state.whole, states.width())),
+        }
+    }
+
+    fn fits(&self, variants: usize) -> bool {
+        self.without.len() == variants
     }
 }
 

@@ -14,6 +14,7 @@ use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 
 /// The seed of those that are chosen at random.
@@ -57,6 +58,8 @@ impl Sensitivity {
     }
 }
 
+merge_fields!(Sensitivity[grid] { sums });
+
 impl Sums for Sensitivity {
     /// Masked tokens that are scored.
     type SequenceState = usize;
@@ -80,11 +83,6 @@ impl Sums for Sensitivity {
         }
     }
 
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.sums.iter_mut().zip(&other.sums).for_each(|(sum, &more)| *sum += more);
-    }
-
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
         self.grid == grid && self.sums.len() == grid.count()
     }
@@ -102,6 +100,7 @@ mod tests {
     use super::*;
     use crate::sequences::sequence::PredictedToken;
     use crate::sequences::test_support::sentence;
+    use crate::stats::blocks::Merge;
 
     #[test]
     fn heads_of_either_end_and_some_others_are_chosen() {

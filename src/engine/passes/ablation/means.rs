@@ -13,6 +13,7 @@ use crate::passes::observer::{Event, Sums};
 use crate::passes::pass::Pass;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 
 /// What stands for removed heads in each pass, once it was worked out: other passes over the same sequences, and other
@@ -65,6 +66,8 @@ impl ContextSums {
     }
 }
 
+merge_fields!(ContextSums[grid, head_dim] { tokens, sums });
+
 impl Sums for ContextSums {
     type SequenceState = Vec<TokenClass>;
 
@@ -88,12 +91,6 @@ impl Sums for ContextSums {
         }
     }
 
-    fn merge(&mut self, other: &Self) {
-        assert_eq!((self.grid, self.head_dim), (other.grid, other.head_dim), "sums of one analysis");
-        self.tokens.iter_mut().zip(other.tokens).for_each(|(count, more)| *count += more);
-        self.sums.iter_mut().zip(&other.sums).for_each(|(sum, &more)| *sum += more);
-    }
-
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
         self.grid == grid && self.sums.len() == grid.count() * TokenClass::COUNT * self.head_dim
     }
@@ -108,6 +105,7 @@ mod tests {
     use crate::passes::observer::Folder;
     use crate::sequences::sequence::PredictedToken;
     use crate::sequences::test_support::sentence;
+    use crate::stats::blocks::Merge;
 
     #[test]
     fn means_are_of_the_tokens_of_a_class() {

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::parameters::Objective;
+use crate::stats::blocks::merge_fields;
 
 /// How heads are removed in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -81,12 +82,8 @@ pub struct Conditions {
     pub objective: Option<Objective>,
 }
 
-impl Conditions {
-    /// Those of either, for sums of one pass: a worker that began none has none.
-    pub fn or(self, other: Self) -> Self {
-        Self { removal: self.removal.or(other.removal), objective: self.objective.or(other.objective) }
-    }
-}
+// A worker that began no pass knows none of them.
+merge_fields!(Conditions { removal, objective });
 
 /// What stands for the context of a removed head, at every position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

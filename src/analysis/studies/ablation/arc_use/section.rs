@@ -57,12 +57,12 @@ impl UseSection {
             let arcs = of_blocks(|cuts| cuts.arcs as f64);
             let tried = total[number].arcs;
             let left_out = LeftOut::new(&more, &arcs);
-            let ci95 = || context.resamples.sums(&more).over(&context.resamples.sums(&arcs));
+            let ci95 = context.resamples.sums(&more).over(&context.resamples.sums(&arcs));
             let test = UseTest {
                 arcs: tried,
                 blocks: left_out.blocks(),
                 loss: (tried > 0).then(|| left_out.all()),
-                ci95: (tried > 0 && !context.resamples.is_empty()).then(ci95).flatten(),
+                ci95,
                 standard_error: left_out.standard_error(),
                 ..UseTest::default()
             };

@@ -67,7 +67,7 @@ fn between(sums: &DependenceSums, total: &Shifts, first: usize, resamples: &Resa
         });
         let (excess_ci95, p) =
             excess.map_or((None, None), |excess| tested(excess, &left_out.collect::<Vec<_>>(), resamples));
-        let shift_ci95 = (!resamples.is_empty()).then(|| resamples.sums(&shifted).over(&rows)).flatten();
+        let shift_ci95 = resamples.sums(&shifted).over(&rows);
         EdgeEstimate { shift: shifts[place], shift_ci95, excess, excess_ci95, p, q: None }
     };
     excesses(&shifts, heads).into_iter().enumerate().map(measure).collect()
@@ -80,7 +80,7 @@ fn tested(excess: f64, without: &[Option<Without>], resamples: &Resamples) -> (O
     let (above, below) = (blocks(Fraction::numerator), blocks(Fraction::denominator));
     let left_out = LeftOut::new(&above, &below);
     let p = left_out.standard_error().and_then(|error| p_above(excess, error, left_out.blocks()));
-    let ci95 = (!resamples.is_empty()).then(|| resamples.sums(&above).over(&resamples.sums(&below))).flatten();
+    let ci95 = resamples.sums(&above).over(&resamples.sums(&below));
     debug_assert_eq!(fractions.len(), BLOCKS + 1, "one for each block and one for all");
     (ci95, p)
 }

@@ -12,8 +12,8 @@ use crate::passes::observer::{Event, FurtherRuns, HeadInput, Sums};
 use crate::passes::run::variants::each_head;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, Merge, block_of};
-use crate::stats::exact::{ExactSum, merge_each};
+use crate::stats::blocks::{Blocks, block_of, merge_fields};
+use crate::stats::exact::ExactSum;
 use crate::study::instruments::roots::Roots;
 
 /// The shifts in some sentences.
@@ -39,13 +39,7 @@ impl Shifts {
     }
 }
 
-impl Merge for Shifts {
-    fn merge(&mut self, other: &Self) {
-        self.rows += other.rows;
-        self.sentences += other.sentences;
-        merge_each(&mut self.edges, &other.edges);
-    }
-}
+merge_fields!(Shifts { rows, sentences, edges });
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -109,6 +103,8 @@ pub fn squared_hellinger(roots: &[f32], row: &[f32]) -> f64 {
     (across(squares.map(f64::from), |a, b| a + b) / 2.0).min(1.0)
 }
 
+merge_fields!(DependenceSums[grid] { conditions, blocks });
+
 impl Sums for DependenceSums {
     type SequenceState = DependenceState;
 
@@ -146,12 +142,6 @@ impl Sums for DependenceSums {
             Event::Head(input) => self.head(state, input),
             _ => {}
         }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.conditions = self.conditions.or(other.conditions);
-        self.blocks.merge(&other.blocks);
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {

@@ -6,6 +6,7 @@ use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Event, Sums, observer_of};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::test_support::sentence;
+use crate::stats::blocks::Merge;
 use crate::stats::bootstrap::Resamples;
 use crate::studies::ablation::drifts::{Drifts, one_less_cosine};
 use crate::studies::registry::default_policy;
@@ -40,7 +41,7 @@ fn show(sums: &mut DriftSums, index: u64, variants: &[States]) {
 }
 
 fn state(grid: HeadGrid) -> DriftSums {
-    let mut sums = DriftSums::new(grid);
+    let mut sums = DriftSums::new(grid, EachHead);
     sums.begin_pass(&Beforehand { conditions: CONDITIONS, ..Beforehand::default() });
     sums
 }

@@ -6,6 +6,7 @@ mod section;
 mod sums;
 
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
+use crate::studies::ablation::removal::EachHead;
 use crate::study::metrics::by_block::ByBlock;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
@@ -36,7 +37,7 @@ impl Study for Effect {
     fn passes(&self) -> Vec<PassSpec> {
         vec![PassSpec::new(
             Pass { sequences: Sequences::Corrupted(Phases::Asked), portion: Portion::Sample, ..Pass::PLAIN },
-            |subject| EffectSums::new(subject.grid),
+            |subject| EffectSums::new(subject.grid, EachHead),
         )]
     }
 
@@ -54,7 +55,7 @@ impl Study for Effect {
             |block| effect(blocks.at(Some(block)), None, &TokenGroup::All).denominator(),
         );
         let mut estimates = Estimates::new(&columns(self), context, of_head, of_chance);
-        if sums.measures_all() {
+        if (0..sums.heads()).all(|place| sums.measures(place)) {
             estimates = estimates.with_blocks("loss_effect", by_block);
         }
         let effect = Effects::new(sums, observed.left_out(), &estimates, context);

@@ -9,7 +9,7 @@ use crate::passes::observer::{Event, Sums, observer_of};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
-use crate::stats::blocks::BLOCKS;
+use crate::stats::blocks::{BLOCKS, Merge};
 use crate::stats::bootstrap::{Interval, Resamples};
 use crate::studies::registry::default_policy;
 use crate::study::AnyStudy;

@@ -15,7 +15,7 @@ use crate::study::section::section;
 use crate::study::upstream::Ranking;
 use crate::study::{About, Card, Caveat, Observed, PassSpec, Study};
 use section::{Curves, PruningSection};
-use sums::PruningSums;
+use sums::{Orders, PruningSums};
 
 /// How much the model loses when heads go one after the other.
 pub struct Pruning;
@@ -52,8 +52,9 @@ impl Study for Pruning {
                 Pass { sequences: Sequences::Corrupted(Phases::Asked), portion: Portion::OddSample, ..Pass::PLAIN },
                 |subject| {
                     let heads = subject.grid.count();
-                    let orders = subject.found.rankings.iter().cloned().chain(random_orders(heads)).collect();
-                    PruningSums::new(subject.grid, orders, subject.found.negligible.clone())
+                    let rankings = subject.found.rankings.iter().cloned().chain(random_orders(heads)).collect();
+                    let orders = Orders { rankings, negligible: subject.found.negligible.clone() };
+                    PruningSums::new(subject.grid, orders)
                 },
             )
             .following(),

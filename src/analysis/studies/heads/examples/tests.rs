@@ -9,6 +9,7 @@ use crate::passes::observer::{Event, Folder, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
+use crate::stats::blocks::Merge;
 use crate::studies::registry::default_policy;
 use crate::study::aim::Aim;
 use crate::study::labels::evidence::Direction;

@@ -13,8 +13,8 @@ use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, Merge, block_of};
-use crate::stats::exact::{Component, ExactSum, add_each, merge_each};
+use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
+use crate::stats::exact::{Component, ExactSum, add_each};
 use crate::study::instruments::roots::Roots;
 
 /// The sums of some sentences.
@@ -38,17 +38,7 @@ pub struct HeadSimilarity {
     pub covariances: Vec<ExactSum>,
 }
 
-impl Merge for HeadSimilarity {
-    fn merge(&mut self, other: &Self) {
-        self.rows += other.rows;
-        self.sentences += other.sentences;
-        merge_each(&mut self.distances, &other.distances);
-        merge_each(&mut self.disagreement, &other.disagreement);
-        self.batches += other.batches;
-        self.batched += other.batched;
-        merge_each(&mut self.covariances, &other.covariances);
-    }
-}
+merge_fields!(HeadSimilarity { rows, sentences, distances, disagreement, batches, batched, covariances });
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -131,6 +121,8 @@ fn distances(roots: &[f32], heads: usize) -> Vec<f64> {
     HeadPairs(heads).all().map(|[a, b]| f64::midpoint(own(a), own(b)) - sums[b * heads + a]).collect()
 }
 
+merge_fields!(LikenessSums[grid] { blocks, weighed });
+
 impl Sums for LikenessSums {
     type SequenceState = LikenessState;
 
@@ -173,7 +165,7 @@ impl Sums for LikenessSums {
         }
         layer.add(&roots.rows, view.attention, values, output.contexts);
         if view.head + 1 == heads {
-            self.blocks[*block].disagreement[view.layer] += layer.finish(heads);
+            self.blocks[*block].disagreement[view.layer].merge(&layer.finish(heads));
         }
     }
 
@@ -186,14 +178,6 @@ impl Sums for LikenessSums {
         }
         if let Some(batches) = self.outputs.end(self.grid.count()) {
             self.add_batches(&batches);
-        }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.blocks.merge(&other.blocks);
-        if self.weighed.is_none() {
-            self.weighed.clone_from(&other.weighed);
         }
     }
 

@@ -57,9 +57,6 @@ impl<'a> Measuring<'a> {
     }
 
     fn interval(&self, hits: &PerBlock) -> Option<Interval> {
-        if self.context.resamples.is_empty() {
-            return None;
-        }
         self.context.resamples.sums(hits).over(&self.resampled)
     }
 

@@ -7,7 +7,7 @@ use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 
 /// The ways attention can point from an anaphor to a candidate, by their place in all lists here: the candidate that it
@@ -41,16 +41,7 @@ impl KindSums {
     }
 }
 
-impl Merge for KindSums {
-    fn merge(&mut self, other: &Self) {
-        self.anaphors += other.anaphors;
-        self.windows += other.windows;
-        self.baselines.iter_mut().zip(other.baselines).for_each(|(sum, other)| *sum += other);
-        self.chance += other.chance;
-        let heads = self.heads.iter_mut().flatten().zip(other.heads.iter().flatten());
-        heads.for_each(|(sum, other)| *sum += other);
-    }
-}
+merge_fields!(KindSums { anaphors, windows, baselines, chance, heads });
 
 /// One block: the sums of each of [`KINDS`].
 pub type Block = [KindSums; KINDS.len()];
@@ -69,6 +60,8 @@ pub struct Met {
     /// Anaphors of which every candidate is right.
     pub unscored: u64,
 }
+
+merge_fields!(Met { windows, mentions, headless, unmatched, unscored });
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -103,6 +96,8 @@ pub struct CoreferenceState {
     block: usize,
     window: Window,
 }
+
+merge_fields!(CoreferenceSums[grid, from] { met, blocks });
 
 impl Sums for CoreferenceSums {
     type SequenceState = CoreferenceState;
@@ -152,17 +147,6 @@ impl Sums for CoreferenceSums {
                 }
             }
         }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!((self.grid, self.from), (other.grid, other.from), "sums of one analysis");
-        let (met, more) = (&mut self.met, other.met);
-        met.windows += more.windows;
-        met.mentions += more.mentions;
-        met.headless += more.headless;
-        met.unmatched += more.unmatched;
-        met.unscored += more.unscored;
-        self.blocks.merge(&other.blocks);
     }
 
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {

@@ -16,7 +16,7 @@ use crate::passes::observer::{Event, Folder, Sums, observer_of};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
-use crate::stats::blocks::BLOCKS;
+use crate::stats::blocks::{BLOCKS, Merge};
 use crate::stats::bootstrap::Resamples;
 use crate::studies::registry::{default_policy, named};
 use crate::study::ObservedPass;

@@ -16,6 +16,7 @@ mod thresholds;
 use crate::corpus::relation::ALL;
 use crate::passes::control::ControlKind;
 use crate::passes::pass::Pass;
+use crate::stats::blocks::Merge;
 use crate::study::aim::Aim;
 use crate::study::labels::evidence::Direction;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};

@@ -10,7 +10,7 @@ use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{BLOCKS, block_of};
+use crate::stats::blocks::{BLOCKS, Merge, block_of};
 
 /// The sums of all relations.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -150,6 +150,13 @@ impl<'de> Deserialize<'de> for DependencySums {
     }
 }
 
+impl Merge for DependencySums {
+    fn merge(&mut self, other: &Self) {
+        assert_eq!((self.grid, self.from), (other.grid, other.from), "sums of one analysis");
+        self.add(other, |block| block);
+    }
+}
+
 impl Sums for DependencySums {
     type SequenceState = DependencyState;
 
@@ -197,11 +204,6 @@ impl Sums for DependencySums {
                 }
             }
         }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!((self.grid, self.from), (other.grid, other.from), "sums of one analysis");
-        self.add(other, |block| block);
     }
 
     fn pooled(&self) -> Self {

@@ -10,7 +10,7 @@ use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::roles::{OFFSETS, TokenRoles};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
 use crate::stats::exact::{Component, ExactSum, add_each};
 
 /// What the metrics rest on: it depends on the sentences, not on the head.
@@ -32,6 +32,8 @@ pub struct NormExposure {
     pub sinks: [u64; SINK_KINDS],
 }
 
+merge_fields!(NormExposure { queries, sentences, families, squared, offset_queries, offset_families, sinks });
+
 impl NormExposure {
     fn add(&mut self, roles: &TokenRoles) {
         let (queries, offset_queries) = (roles.queries().count() as u64, roles.offset_queries());
@@ -46,18 +48,6 @@ impl NormExposure {
         }
         let sinks = [usize::from(roles.first_special.is_some()), roles.separators.len(), roles.punctuation.len()];
         self.sinks.iter_mut().zip(sinks).for_each(|(sum, sinks)| *sum += sinks as u64);
-    }
-
-    fn merge(&mut self, other: &Self) {
-        self.queries += other.queries;
-        self.sentences += other.sentences;
-        self.families += other.families;
-        self.squared += other.squared;
-        for slot in 0..OFFSETS {
-            self.offset_queries[slot] += other.offset_queries[slot];
-            self.offset_families[slot] += other.offset_families[slot];
-        }
-        self.sinks.iter_mut().zip(other.sinks).for_each(|(sum, sinks)| *sum += sinks);
     }
 }
 
@@ -91,16 +81,7 @@ impl NormBlock {
     }
 }
 
-impl Merge for NormBlock {
-    fn merge(&mut self, other: &Self) {
-        self.exposure.merge(&other.exposure);
-        self.heads.iter_mut().zip(&other.heads).for_each(|(sum, head)| sum.merge(head));
-        if !other.vectors.is_empty() {
-            self.vectors.resize(other.vectors.len(), Component::default());
-        }
-        add_each(&mut self.vectors, &other.vectors);
-    }
-}
+merge_fields!(NormBlock { exposure, heads, vectors });
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -142,6 +123,16 @@ pub struct NormState {
     roles: TokenRoles,
 }
 
+impl Merge for AllNorms {
+    fn merge(&mut self, other: &Self) {
+        assert_eq!(self.grid, other.grid, "sums of one analysis");
+        self.blocks.merge(&other.blocks);
+        for (own, other) in self.grams.iter_mut().zip(&other.grams).filter(|(own, _)| own.is_empty()) {
+            own.extend(other);
+        }
+    }
+}
+
 impl Sums for AllNorms {
     type SequenceState = NormState;
 
@@ -164,14 +155,6 @@ impl Sums for AllNorms {
         }
         let sums = observe(&state.roles, &head, &mut self.buffers);
         self.blocks[state.block].add(place, &sums, self.buffers.vectors());
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.blocks.merge(&other.blocks);
-        for (own, other) in self.grams.iter_mut().zip(&other.grams).filter(|(own, _)| own.is_empty()) {
-            own.extend(other);
-        }
     }
 
     fn pooled(&self) -> Self {

@@ -10,7 +10,7 @@ use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::study::instruments::head_sums::sums_of_a_head;
 
@@ -51,16 +51,7 @@ pub struct SegmentExposure {
     pub any: ExactSum,
 }
 
-impl SegmentExposure {
-    fn merge(&mut self, other: &Self) {
-        self.pairs += other.pairs;
-        self.first += other.first;
-        self.queries += other.queries;
-        self.rows += other.rows;
-        self.same += other.same;
-        self.any += other.any;
-    }
-}
+merge_fields!(SegmentExposure { pairs, first, queries, rows, same, any });
 
 /// The sums of one block of pairs, or of several pooled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,12 +68,7 @@ impl SegmentBlock {
     }
 }
 
-impl Merge for SegmentBlock {
-    fn merge(&mut self, other: &Self) {
-        self.exposure.merge(&other.exposure);
-        self.heads.iter_mut().zip(&other.heads).for_each(|(sums, other)| sums.merge(other));
-    }
-}
+merge_fields!(SegmentBlock { exposure, heads });
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -111,6 +97,8 @@ pub struct SegmentState {
     texts: Option<[Range<usize>; 2]>,
     design: Option<Design>,
 }
+
+merge_fields!(SegmentSums[grid] { blocks });
 
 impl Sums for SegmentSums {
     type SequenceState = SegmentState;
@@ -147,11 +135,6 @@ impl Sums for SegmentSums {
             (sums.offset, sums.segment) = (variation.offset, variation.segment);
         }
         self.blocks[state.block].heads[self.grid.index(view.layer, view.head)].add(&sums);
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.blocks.merge(&other.blocks);
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {

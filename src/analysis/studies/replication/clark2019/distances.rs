@@ -12,7 +12,8 @@ use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::exact::{ExactSum, merge_each};
+use crate::stats::blocks::merge_fields;
+use crate::stats::exact::ExactSum;
 
 /// Attention is mixed with this much uniform attention before it is compared.
 const SMOOTHING: f32 = 0.001;
@@ -64,6 +65,8 @@ pub struct Smoothed {
     weights: Vec<f32>,
 }
 
+merge_fields!(HeadDistances[grid] { rows, pairs });
+
 impl Sums for HeadDistances {
     type SequenceState = Smoothed;
 
@@ -100,12 +103,6 @@ impl Sums for HeadDistances {
                 *sum += f64::midpoint(*of_a, *of_b) - plogp(a, b);
             }
         }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.rows += other.rows;
-        merge_each(&mut self.pairs, &other.pairs);
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {

@@ -9,6 +9,7 @@ use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{Sequence, TokenKind};
+use crate::stats::blocks::Merge;
 use crate::stats::exact::ExactSum;
 
 /// Attention is mixed with this much uniform attention before its entropy is taken.
@@ -104,6 +105,19 @@ impl TokenMeans {
     }
 }
 
+impl Merge for TokenMeans {
+    fn merge(&mut self, other: &Self) {
+        assert_eq!((self.grid, &self.punctuation), (other.grid, &other.punctuation), "sums of one analysis");
+        self.sequences += other.sequences;
+        self.tokens += other.tokens;
+        self.uniform_entropy += other.uniform_entropy;
+        for (sums, other) in self.heads.iter_mut().zip(&other.heads) {
+            let mut other = other.clone();
+            sums.cells_mut().into_iter().zip(other.cells_mut()).for_each(|(sum, other)| *sum += *other);
+        }
+    }
+}
+
 impl Sums for TokenMeans {
     type SequenceState = Places;
 
@@ -130,17 +144,6 @@ impl Sums for TokenMeans {
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
         self.grid == grid && self.heads.len() == grid.count()
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!((self.grid, &self.punctuation), (other.grid, &other.punctuation), "sums of one analysis");
-        self.sequences += other.sequences;
-        self.tokens += other.tokens;
-        self.uniform_entropy += other.uniform_entropy;
-        for (sums, other) in self.heads.iter_mut().zip(&other.heads) {
-            let mut other = other.clone();
-            sums.cells_mut().into_iter().zip(other.cells_mut()).for_each(|(sum, other)| *sum += *other);
-        }
     }
 }
 

@@ -9,6 +9,7 @@ use super::relation::{
 };
 use super::tags::{Rules, Side, single};
 use crate::stats::block_test::{LeftOut, standard_error};
+use crate::stats::blocks::Merge;
 use crate::stats::bootstrap::{Interval, PerBlock, Resampled, Resamples};
 use crate::stats::significance::mcnemar;
 use crate::study::labels::evidence::{ByDirection, Comparison, Direction, TagComparison};
