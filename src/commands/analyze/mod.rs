@@ -87,7 +87,7 @@ fn earlier(shard: Shard, path: &Path, in_folder: bool) -> Result<Option<Header>>
         parts::make_folder(folder)?;
     }
     match parts::earlier(path, shard) {
-        // What else is there is replaced, unless nobody named it.
+        // Any other existing file is replaced, if the user named it.
         Err(_) if !in_folder => Ok(None),
         read => read,
     }

@@ -32,13 +32,13 @@ pub fn earlier(path: &Path, shard: Shard) -> Result<Option<Header>> {
     }
 }
 
-/// What a part is to be.
+/// The identity of a part.
 pub struct Wanted<'a> {
-    /// Which of all.
+    /// The number of the part.
     pub shard: Shard,
-    /// Which passes it is of.
+    /// The stage of its passes.
     pub stage: &'a Stage,
-    /// Of what, by what and how.
+    /// The identity of the analysis: its corpus, its model, its program and its settings.
     pub identity: &'a Identity,
 }
 

@@ -17,8 +17,8 @@ use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::terminal::say;
 
-/// The parts of a run: when it is cut off, a sixteenth of the work is lost at most. Each reads the corpus, and works out what
-/// stands for removed heads, once more.
+/// The number of parts of a run: an interruption loses at most a sixteenth of the work. Each part reads the corpus, and
+/// computes the replacement of removed heads, once more.
 const PARTS: u32 = 16;
 
 /// Observes a corpus part by part, but for the parts that are in `folder` already, and leaves each of the others there.

@@ -113,7 +113,7 @@ pub fn parse() -> Command {
     command.unwrap_or_else(|usage| refuse_usage(usage, matches.subcommand_name().expect("a command was given")))
 }
 
-/// Whether the arguments of this process ask for a verbose version.
+/// Whether the arguments of this process request a verbose version.
 fn asks_for_more() -> bool {
     std::env::args_os().any(|argument| argument == "--verbose")
 }

@@ -1,6 +1,6 @@
-//! `headscope cite`: the program, and the papers behind what a report says.
+//! `headscope cite`: the program, and the papers behind a report.
 //!
-//! What a label or metric rests on is in its explanation; the papers are the references of docs/METHODOLOGY.md.
+//! The explanation of a label or metric names its source; the papers are the references of docs/METHODOLOGY.md.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -32,7 +32,7 @@ pub fn cite(report: Option<&Path>) -> Result<()> {
 /// A paper that sources name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Paper {
-    /// As sources name it: `Clark et al. 2019`.
+    /// The key as sources write it: `Clark et al. 2019`.
     key: &'static str,
     /// The whole reference.
     reference: &'static str,
@@ -42,7 +42,7 @@ struct Paper {
 fn papers() -> impl Iterator<Item = Paper> {
     let section = METHODOLOGY.split("\n## References\n").nth(1).unwrap_or_default();
     let lines = section.lines().take_while(|line| !line.starts_with("## ")).filter_map(|line| line.strip_prefix("- "));
-    // Of `al. 2019.` the full stop after the year ends the key.
+    // The full stop of `al. 2019.` after the year ends the key.
     lines.filter_map(|reference| {
         let year = reference
             .as_bytes()

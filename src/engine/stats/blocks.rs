@@ -63,7 +63,7 @@ impl<K: Ord + Clone, T: Merge + Clone> Merge for BTreeMap<K, T> {
     }
 }
 
-/// What one has not yet is taken from the other: both know the same.
+/// A missing value comes from the other: both have the same facts.
 impl<T: Clone> Merge for Option<T> {
     fn merge(&mut self, other: &Self) {
         if self.is_none() {

@@ -1,4 +1,4 @@
-//! What is measured with all heads and without sets of them, summed by block.
+//! Sums with all heads and without sets of heads, by block.
 
 use std::fmt::Debug;
 
@@ -48,7 +48,7 @@ pub trait Quantity: Clone + Merge + Send + Sync + Serialize + DeserializeOwned +
     /// The part of the forward pass that it is read from.
     fn needs() -> Needs;
 
-    /// Nothing yet, with all heads and in each of so many variants.
+    /// Empty sums, with all heads and for each of this many variants.
     fn new(variants: usize) -> Self;
 
     /// Counts a sequence; `None` if there is nothing to see in it.
@@ -60,7 +60,7 @@ pub trait Quantity: Clone + Merge + Send + Sync + Serialize + DeserializeOwned +
     /// Adds what the last hidden states tell with all heads, or in the variant at this place.
     fn hidden_states(&mut self, _state: &mut Self::State, _variant: Option<usize>, _states: Rows<'_>) {}
 
-    /// Whether its lists have the length that so many variants imply.
+    /// Whether its lists have the length for this many variants.
     fn fits(&self, variants: usize) -> bool;
 }
 
@@ -98,7 +98,7 @@ impl<R: Removals, Q: Quantity> RemovalSums<R, Q> {
         self.grid.count()
     }
 
-    /// What is removed.
+    /// The removed heads.
     pub fn removals(&self) -> &R {
         &self.removals
     }

@@ -37,8 +37,7 @@ pub fn options() -> Vec<(String, Takes)> {
     long.collect()
 }
 
-/// The options that these words stand for.
-/// Fails, in words without advice on the command line, if they are wrong usage.
+/// The options of these words. Fails, in words without advice on the command line, if they are wrong usage.
 pub fn read(words: Vec<String>) -> Result<AnalyzeOptions, Usage> {
     let mut known = known().no_binary_name(true);
     let matches = known.try_get_matches_from_mut(words);
@@ -64,7 +63,7 @@ fn option_of(error: &clap::Error, known: &Command) -> Option<String> {
     known.get_arguments().find(|option| option.to_string() == *about)?.get_long().map(str::to_owned)
 }
 
-/// What clap says is wrong, without its advice on the command line.
+/// The error of clap, without its advice on the command line.
 fn sentence(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);

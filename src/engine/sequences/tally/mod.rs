@@ -56,7 +56,7 @@ pub struct Tally {
     pub tokens: u64,
     /// Tokens of text of those.
     pub text_tokens: u64,
-    /// Tokens of text of those that stand for whatever the vocabulary lacks.
+    /// Unknown tokens of text: those in the place of text outside the vocabulary.
     pub unknown: u64,
     /// Words of those.
     pub words: u64,

@@ -22,7 +22,7 @@ use crate::study::show::wording::{plain_table, significance};
 use crate::study::upstream::ArcClaim;
 use crate::system::counted::{counted, plural};
 
-/// What came of the tests.
+/// The results of the tests.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct UseSection {
     pub use_of_arcs: Vec<LabelUse>,
@@ -45,7 +45,7 @@ pub struct LabelUse {
 }
 
 impl UseSection {
-    /// What these sums come to.
+    /// The section that these sums give.
     pub fn new(sums: &UseSums, context: &EstimationContext) -> Self {
         let total = sums.blocks().total();
         let of_claim = |(number, claim): (usize, &ArcClaim)| {

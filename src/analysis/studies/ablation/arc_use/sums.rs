@@ -19,7 +19,7 @@ use crate::stats::surprisal::surprisal;
 use crate::study::labels::evidence::Direction;
 use crate::study::upstream::ArcClaim;
 
-/// What cutting does to the masked words of a claim, in a block of sentences or in all.
+/// The effect of cutting on the masked words of a claim, in a block of sentences or in all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cuts {
     /// Arcs that were tried.

@@ -165,7 +165,7 @@ fn removed(sums: &RemovalSums<Clusters, impl Quantity + PerToken>, context: &Est
 }
 
 impl Effects {
-    /// What these sums come to.
+    /// The section that these sums give.
     pub fn new(sums: &ClusterLosses, context: &EstimationContext) -> Self {
         let total = sums.blocks().total();
         let found = removed(sums, context);
@@ -188,7 +188,7 @@ impl Effects {
 }
 
 impl Drifts {
-    /// What these sums come to.
+    /// The section that these sums give.
     pub fn new(sums: &ClusterDrifts, context: &EstimationContext) -> Self {
         let total = sums.blocks().total();
         Self { sentences: total.sentences, tokens: total.tokens, clusters: removed(sums, context) }

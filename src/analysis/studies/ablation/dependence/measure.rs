@@ -19,7 +19,7 @@ pub struct EdgeEstimate {
     pub shift: f64,
     /// Its 95 % interval.
     pub shift_ci95: Option<Interval>,
-    /// What of it is beyond source and target; `None` where nothing shifts.
+    /// The excess beyond source and target; `None` if nothing shifts.
     pub excess: Option<f64>,
     /// Its 95 % interval.
     pub excess_ci95: Option<Interval>,
@@ -44,12 +44,12 @@ pub fn measured(sums: &DependenceSums, context: &EstimationContext) -> Vec<EdgeE
     found
 }
 
-/// The edges between two layers, of which the first is at this place of the list of all.
+/// The edges between two layers; the first edge is at this index.
 fn between(sums: &DependenceSums, total: &Shifts, first: usize, resamples: &Resamples) -> Vec<EdgeEstimate> {
     let heads = sums.grid().heads;
     let edges = || first..first + heads * heads;
     let shifts: Vec<f64> = edges().map(|edge| total.mean(edge)).collect();
-    // Of what is left without each block that has something.
+    // The estimates without each block that has something.
     let without = |block: &Shifts| {
         let rest = (total.rows - block.rows) as f64;
         let shift = |edge: usize| (total.sum(edge) - block.sum(edge)) / rest;

@@ -74,7 +74,7 @@ pub struct HeadDrift {
 }
 
 impl DriftReport {
-    /// What these sums come to; `estimates` are the metrics of the same.
+    /// The section that these sums give; `estimates` are the metrics of the same.
     pub fn new(sums: &DriftSums, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = sums.blocks().total();
         let head = |place: usize| {

@@ -1,4 +1,4 @@
-//! What each head is worth: the loss of masked tokens without it (METHODOLOGY, "What removal does").
+//! Effect of each head: the loss of masked tokens without it (METHODOLOGY, "What removal does").
 
 mod figure;
 mod metrics;
@@ -18,7 +18,7 @@ use metrics::{METRICS, effect, values};
 use section::{EffectSection, Effects};
 use sums::{EffectSums, TokenGroup};
 
-/// What the model loses without each head.
+/// The effect of each head: the rise of the loss without it.
 pub struct Effect;
 
 impl Study for Effect {

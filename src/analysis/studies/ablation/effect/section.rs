@@ -134,7 +134,7 @@ pub struct RelationEffects {
 }
 
 impl Effects {
-    /// What these sums come to; `estimates` are the metrics of the same.
+    /// The section that these sums give; `estimates` are the metrics of the same.
     pub fn new(sums: &EffectSums, sentences_left_out: u64, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = sums.blocks().total();
         let all = total.get(&TokenGroup::All);
@@ -281,7 +281,7 @@ impl Verdicts {
 }
 
 impl Verdict {
-    /// As the report has it.
+    /// The form of the report.
     pub fn name(self) -> &'static str {
         match self {
             Self::Helpful => "helpful",

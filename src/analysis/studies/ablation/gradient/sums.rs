@@ -57,7 +57,7 @@ impl GradientSums {
         &self.blocks
     }
 
-    /// How heads were removed, once the pass has begun.
+    /// The conditions of the ablation, once the pass has begun.
     pub fn conditions(&self) -> Conditions {
         self.conditions
     }

@@ -91,7 +91,7 @@ pub struct Interaction {
 const RISES: [f64; 3] = [0.01, 0.05, 0.10];
 
 impl Curves {
-    /// What these sums come to.
+    /// The section that these sums give.
     pub fn new(sums: &PruningSums, context: &EstimationContext) -> Self {
         let total = sums.blocks().total();
         let (tokens, loss) = (total.tokens, total.whole.value() / total.tokens as f64);

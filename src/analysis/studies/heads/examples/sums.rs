@@ -77,7 +77,7 @@ fn by_key(a: &Key, b: &Key) -> Ordering {
 pub struct Kept {
     /// Sentences that were scored.
     pub scored: u64,
-    /// By [`Rank::ALL`], each in the order of its rank.
+    /// The kept sentences by [`Rank::ALL`], each in the order of its rank.
     ranks: [Vec<Candidate>; 3],
 }
 

@@ -1,4 +1,4 @@
-//! What the report holds of likeness: distances and likeness of all pairs, clusters, comparisons.
+//! The section on similarity: distances and similarity of all pairs, clusters, comparisons.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -162,7 +162,7 @@ fn mean(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 }
 
 impl Likeness {
-    /// What these sums come to.
+    /// The section that these sums give.
     pub fn new(sums: &LikenessSums, context: &EstimationContext) -> Self {
         let (total, grid) = (sums.blocks().total(), sums.grid());
         let heads = grid.count();

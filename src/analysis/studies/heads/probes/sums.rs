@@ -1,4 +1,4 @@
-//! What is summed of the words of a corpus: all that discriminants are worked out of.
+//! The sums over the words of a corpus, from which discriminants are computed.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,8 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Merge, block_of, merge_fields};
 
-/// The most classes of a task: one with more, as lemmas have, is no task for a linear discriminant on so few words, and would
-/// fill memory with means.
+/// The most classes of a task: with more, as lemmas have, a linear discriminant has too few words of each, and its
+/// means would fill memory.
 pub const MOST_CLASSES: usize = 100;
 
 /// The tasks of a word, a bit each.
@@ -35,7 +35,7 @@ pub fn fold_of(family: u64) -> usize {
 /// The classes of a task in one fold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSums {
-    /// By name.
+    /// The classes of each task by name.
     pub classes: BTreeMap<String, ClassSums>,
     /// Whether there are more than [`MOST_CLASSES`]: none is kept then.
     pub is_crowded: bool,
@@ -78,9 +78,9 @@ impl Merge for TaskSums {
 /// The sums of one fold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoldSums {
-    /// By the tasks that words have classes of.
+    /// The tasks that words have classes of.
     pub moments: BTreeMap<Mask, Moments>,
-    /// Of each task.
+    /// The sums of each task.
     pub tasks: Vec<TaskSums>,
 }
 

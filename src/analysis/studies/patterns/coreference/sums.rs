@@ -21,11 +21,11 @@ pub struct KindSums {
     pub anaphors: u64,
     /// Windows with one, without those that only repeat others.
     pub windows: u64,
-    /// Those for which each baseline is right.
+    /// The anaphors for which each baseline is right.
     pub baselines: [u64; BASELINES.len()],
     /// The share of right candidates.
     pub chance: ExactSum,
-    /// Those for which each head is right, in each way; `[layers * heads]`.
+    /// The anaphors for which each head is right, in each way; `[layers * heads]`.
     pub heads: Vec<[u64; WAYS.len()]>,
 }
 
@@ -46,7 +46,7 @@ merge_fields!(KindSums { anaphors, windows, baselines, chance, heads });
 /// One block: the sums of each of [`KINDS`].
 pub type Block = [KindSums; KINDS.len()];
 
-/// What was met, scored or not.
+/// Counts of anaphors and mentions, scored or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Met {
     /// Windows.
@@ -79,7 +79,7 @@ impl CoreferenceSums {
         Self { grid, from, met: Met::default(), blocks }
     }
 
-    /// What was met.
+    /// The counts of anaphors and mentions.
     pub fn met(&self) -> Met {
         self.met
     }
@@ -137,7 +137,7 @@ impl Sums for CoreferenceSums {
         }
         let head = self.grid.index(input.view.layer, input.view.head);
         let words = input.words(self.from);
-        // What a word chooses does not depend on which of its mentions asks.
+        // The choice of a word does not depend on which of its mentions is considered.
         for of_word in window.anaphors.chunk_by(|a, b| a.place == b.place) {
             let chosen = choose(words, &window.heads, of_word[0].place);
             for anaphor in of_word {

@@ -35,7 +35,7 @@ pub use relation::{
     TagBaseline,
 };
 
-/// Which relations each head's attention follows.
+/// The relations that each head's attention follows.
 pub struct Dependency;
 
 /// A metric of the sums of the relation `all` in a block, and of the places of a head and of a direction.

@@ -92,7 +92,7 @@ impl ExplainedSums {
 pub struct ExplainedState {
     block: usize,
     cues: SentenceCues,
-    /// Which forms it has rows for.
+    /// Whether each form has rows.
     forms: [bool; FORMS],
 }
 

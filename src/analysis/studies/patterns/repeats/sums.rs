@@ -1,4 +1,4 @@
-//! What each head gives to the other copy of random tokens, summed by block.
+//! The attention of each head to the other copy of random tokens, summed by block.
 
 use serde::{Deserialize, Serialize};
 
@@ -50,7 +50,7 @@ pub struct RepeatExposure {
 
 merge_fields!(RepeatExposure { sequences, queries, uniform, offset_queries, offset_uniform });
 
-/// What one head gives, over the queries of [`RepeatExposure`].
+/// The sums of one head, over the queries of [`RepeatExposure`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatHeadSums {
     /// Attention to the key.
@@ -126,7 +126,7 @@ impl RepeatSums {
 /// A query with the key that is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sought {
-    /// Which kind of key.
+    /// The kind of key.
     pub kind: usize,
     /// The query.
     pub query: usize,

@@ -16,9 +16,9 @@ pub struct TreeCounts {
     pub edges: u64,
     /// Sentences with any, the first of each family alone.
     pub sentences: u64,
-    /// Those in the chain of adjacent words.
+    /// The edges in the chain of adjacent words.
     pub chain_hits: u64,
-    /// Those in each head's spanning tree; `[layers * heads]`.
+    /// The edges in each head's spanning tree; `[layers * heads]`.
     pub hits: Vec<u64>,
 }
 

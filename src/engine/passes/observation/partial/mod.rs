@@ -49,18 +49,18 @@ const LARGEST_RATIO: u64 = 256;
 /// The facts about a shard beside its sums.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// Which it is.
+    /// The shard.
     pub shard: Shard,
-    /// Which of the passes were run.
+    /// The passes that were run.
     #[serde(default, skip_serializing_if = "is_alone")]
     pub stage: Stage,
-    /// Of what, by what, and how.
+    /// The identity: the corpus, the model, the program and the settings.
     pub identity: Identity,
     tally: Tally,
     run: Option<RunInfo>,
 }
 
-/// Whether there is one stage, of which nothing need be said.
+/// Whether the run has one stage, which then needs no mention.
 fn is_alone(stage: &Stage) -> bool {
     *stage == Stage::Whole
 }
@@ -144,7 +144,7 @@ pub fn read_header(path: &Path) -> Result<Header> {
     bytes(path).and_then(|bytes| Ok(checked(&bytes)?.0)).cannot(USE, path.display())
 }
 
-/// The same of a file that is to be written, if it is there; it is no input.
+/// The same for a file that may be overwritten, if it exists; it is no input.
 /// Fails as [`read_header`].
 pub fn earlier_header(path: &Path) -> Result<Option<Header>> {
     let bytes = output::earlier_bytes(path, LONGEST).map_err(Error::new);
