@@ -17,7 +17,7 @@ use crate::passes::observation::partial;
 use crate::passes::observation::partial::Header;
 use crate::passes::observation::{Observation, Stage};
 use crate::sequences::shard::Shard;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::terminal::{print, say};
 use observe::{Loaded, Ready};
@@ -60,7 +60,8 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
                     }
                     Some(difference) if *in_folder => {
                         let shown = path.display();
-                        return Err(anyhow!("`{shown}` {difference}: remove it, or name another folder"))
+                        return Err(anyhow!("`{shown}` {difference}").about(shown))
+                            .hint("remove it, or name another folder")
                             .class(Class::Output);
                     }
                     Some(_) => {}
@@ -97,7 +98,8 @@ fn read_first(ready: &Ready<'_>, after: &Path) -> Result<Observation> {
     let first = merge::read_first(after).class(Class::Input)?;
     if let Some(difference) = first.identity.difference(&ready.identity()?) {
         let shown = after.display();
-        return Err(anyhow!("--after `{shown}`: it is of another run: {difference} (now)")).class(Class::Input);
+        let other = anyhow!("--after `{shown}`: it is of another run: {difference} (now)");
+        return Err(other.about(shown).class(Class::Input));
     }
     Ok(first)
 }

@@ -3,21 +3,20 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::passes::observation::Stage;
 use crate::passes::observation::identity::Identity;
 use crate::passes::observation::partial;
 use crate::passes::observation::partial::{Damaged, Header};
 use crate::sequences::shard::Shard;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::terminal::say;
 
 /// Makes the folder of the parts, if it is not there.
 /// Fails if it cannot be made.
 pub fn make_folder(folder: &Path) -> Result<()> {
-    let made = fs::create_dir_all(folder).with_context(|| format!("cannot make the folder `{}`", folder.display()));
-    made.class(Class::Output)
+    fs::create_dir_all(folder).cannot("make the folder", folder.display()).class(Class::Output)
 }
 
 /// The header of the part that is at `path`, if there is a whole one; of one that is not whole it is said that its shard is run

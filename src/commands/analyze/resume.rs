@@ -13,7 +13,7 @@ use crate::passes::observation::{Observation, Stage};
 use crate::sequences::shard::Shard;
 use crate::study::labels::policy::Policy;
 use crate::system::counted::{counted, plural};
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::terminal::say;
 
@@ -101,12 +101,9 @@ impl Parts<'_> {
         let names = unfit.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
         let count =
             if unfit.len() > 1 { format!("{} parts are not of this run: ", unfit.len()) } else { String::new() };
-        Err(anyhow!(
-            "{count}`{}` {difference}: remove {names}, or give --resume another folder or the \
-             options of then",
-            shown.display()
-        ))
-        .class(Class::Input)
+        let error = anyhow!("{count}`{}` {difference}", shown.display()).about(shown.display());
+        let error = error.hint(format!("remove {names}, or give --resume another folder or the options of then"));
+        Err(error.class(Class::Input))
     }
 
     /// Reads a part that was of this run when it was looked at.
@@ -115,8 +112,9 @@ impl Parts<'_> {
         let is_same = part.stage == *stage && part.identity == self.identity;
         ensure!(
             is_same,
-            "`{}` changed while the run went on: run again when no other writes to the folder",
-            path.display()
+            anyhow!("`{}` changed while the run went on", path.display())
+                .about(path.display())
+                .hint("run again when no other writes to the folder")
         );
         Ok(part)
     }
