@@ -16,7 +16,7 @@ use super::shared::statuses::{RUNNING, help};
 use super::shared::values::{Named, one_of};
 use super::shared::{numbers, presets};
 use crate::commands::analyze::analyze;
-use crate::commands::analyze::options::{AnalyzeOptions, Outcome};
+use crate::commands::analyze::options::{AnalyzeOptions, Outcome, PartialOptions};
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::corpus::Input;
 use crate::model::grid::HeadPlace;
@@ -226,5 +226,5 @@ fn of_shard(report: ReportArguments, shard: Shard, after: Option<PathBuf>, named
     }
     let (in_folder, path) = (of_folder.is_some(), of_folder.unwrap_or(path));
     let policy = PolicyOptions { presets: presets::named(named)?, file: report.policy, min_count: report.min_count };
-    Ok(Outcome::Partial { shard, path, in_folder, after, policy, summary: !report.quiet })
+    Ok(Outcome::Partial(PartialOptions { shard, path, in_folder, after, policy, summary: !report.quiet }))
 }
