@@ -80,9 +80,6 @@ pub(super) fn can_count(
     }
 }
 
-/// The study that `--effect-of` is about.
-const EFFECT: &str = "effect";
-
 /// How heads are removed in turn by those of the studies that do; refuses the options of that where none does.
 pub(super) fn ablation(
     studies: &[&'static dyn AnyStudy],
@@ -92,10 +89,11 @@ pub(super) fn ablation(
     effect_of: Option<Choice>,
 ) -> Result<Option<Ablation>, Usage> {
     if effect_of.is_some() {
-        if !studies.iter().any(|study| study.card().name == EFFECT) {
-            return Err(format!("--effect-of is about the study {EFFECT}: give --with {EFFECT} as well"));
+        let effect = registry::with_option("effect-of");
+        if !studies.iter().any(|study| study.card().name == effect) {
+            return Err(format!("--effect-of is about the study {effect}: give --with {effect} as well"));
         }
-        if let Some(study) = studies.iter().find(|study| study.card().builds_on.contains(&EFFECT)) {
+        if let Some(study) = studies.iter().find(|study| study.card().builds_on.contains(&effect)) {
             return Err(format!("--effect-of: the study {} asks about the effect of every head", study.card().name));
         }
     }
@@ -120,9 +118,6 @@ pub(super) fn ablation(
     }))
 }
 
-/// The study that `--probe` is about.
-const PROBES: &str = "probes";
-
 /// The most columns that can be probed for: the sums of words are kept by which of them a word has.
 const MOST_PROBES: usize = 4;
 
@@ -140,8 +135,9 @@ pub(super) fn probes(studies: &[&'static dyn AnyStudy], named: Vec<String>) -> R
     if probes.len() > MOST_PROBES {
         return Err(format!("--probe is given for {} columns: {MOST_PROBES} can be probed for at once", probes.len()));
     }
-    if let Some(name) = probes.first().filter(|_| studies.iter().all(|study| study.card().name != PROBES)) {
-        return Err(format!("--probe {name} is about the study {PROBES}: give --with {PROBES} as well"));
+    let about = registry::with_option("probe");
+    if let Some(name) = probes.first().filter(|_| studies.iter().all(|study| study.card().name != about)) {
+        return Err(format!("--probe {name} is about the study {about}: give --with {about} as well"));
     }
     Ok(probes)
 }
