@@ -20,6 +20,7 @@ use headscope::passes::run::variants::{HeadSet, Variant, Variants, all_heads, ea
 use headscope::passes::run::workers::sum_up;
 use headscope::sequences::fold::words::FromToken;
 use headscope::sequences::sequence::{PredictedToken, Sequence, TokenKind};
+use headscope::stats::blocks::Merge;
 use headscope::stats::surprisal::surprisal;
 use headscope::system::progress::{Analysis, Downloads};
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,12 @@ const SENTENCES: usize = 20;
 struct Losses {
     variants: Vec<HeadSet>,
     sum: f64,
+}
+
+impl Merge for Losses {
+    fn merge(&mut self, other: &Self) {
+        self.sum += other.sum;
+    }
 }
 
 impl Sums for Losses {
@@ -55,10 +62,6 @@ impl Sums for Losses {
             Event::Logits { position, logits } => self.logits(state, *position, logits),
             _ => {}
         }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        self.sum += other.sum;
     }
 
     fn fits(&self, _: HeadGrid, _: FromToken) -> bool {

@@ -12,7 +12,7 @@ use crate::system::files::output::Output;
 pub struct OutputFile {
     /// Its name, without folders.
     pub name: String,
-    /// What is in it.
+    /// Its content.
     pub bytes: Vec<u8>,
 }
 

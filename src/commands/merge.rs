@@ -23,18 +23,18 @@ pub struct MergeOptions {
     pub parts: Vec<PathBuf>,
     /// Whether the report says when, how long and where the shards ran.
     pub run_info: bool,
-    /// What is made of them.
+    /// The outcome of the merge.
     pub outcome: Merged,
 }
 
-/// What `headscope merge` makes of partials.
+/// The outcome of `headscope merge`.
 #[derive(Clone)]
 pub enum Merged {
     /// Reports.
     Report(ReportOptions),
     /// One partial, for shards to be run after it.
     Partial(PathBuf),
-    /// Nothing: it is said which of so many shards are missing.
+    /// No merge: the missing shards of this many are printed.
     Missing(u32),
 }
 
@@ -77,7 +77,7 @@ fn ensure_no_stage_is_missing(observation: &Observation) -> Result<()> {
     .class(Class::Incomplete)
 }
 
-/// Prints which of so many shards are missing, as an array of jobs takes them.
+/// Prints the missing shards of this many, in the form of job arrays.
 fn name_missing(named: &[PathBuf], of: u32) -> Result<()> {
     let files = files(named).class(Class::Input)?;
     let missing = merge::missing(&files, of).class(Class::Input)?;

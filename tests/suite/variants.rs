@@ -27,6 +27,7 @@ use headscope::sequences::derived::corrupted::{Corrupted, Corruption, Noise};
 use headscope::sequences::fold::words::FromToken;
 use headscope::sequences::pack::{Pack, Packs};
 use headscope::sequences::sequence::Sequence;
+use headscope::stats::blocks::Merge;
 use headscope::stats::bootstrap::Resamples;
 use headscope::studies::ablation::dependence::LaterHeads;
 use headscope::studies::ablation::drift::OutputDrift;
@@ -45,6 +46,12 @@ use serde_json::{Value, json};
 struct Shown {
     grid: HeadGrid,
     logits: BTreeMap<(Option<usize>, u64, usize), Vec<f32>>,
+}
+
+impl Merge for Shown {
+    fn merge(&mut self, other: &Self) {
+        self.logits.extend(other.logits.clone());
+    }
 }
 
 impl Sums for Shown {
@@ -68,10 +75,6 @@ impl Sums for Shown {
             Event::Logits { position, logits } => self.logits(state, *position, logits),
             _ => {}
         }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        self.logits.extend(other.logits.clone());
     }
 
     fn fits(&self, _: HeadGrid, _: FromToken) -> bool {
@@ -171,6 +174,12 @@ struct Tried {
     logits: BTreeMap<(u64, usize), Vec<f32>>,
 }
 
+impl Merge for Tried {
+    fn merge(&mut self, other: &Self) {
+        self.logits.extend(other.logits.clone());
+    }
+}
+
 impl Sums for Tried {
     type SequenceState = (u64, Vec<usize>);
 
@@ -192,10 +201,6 @@ impl Sums for Tried {
             Event::PatchedLogits { run, position, logits } => self.patched_logits(state, *run, *position, logits),
             _ => {}
         }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        self.logits.extend(other.logits.clone());
     }
 
     fn fits(&self, _: HeadGrid, _: FromToken) -> bool {

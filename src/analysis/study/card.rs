@@ -24,7 +24,7 @@ pub struct Card {
     pub in_first_run: bool,
     /// The studies that run as well where it does, by their names: it asks about what they find.
     pub builds_on: &'static [&'static str],
-    /// Whether it runs wherever all those do, without being asked for.
+    /// Whether it runs by default wherever all of those run.
     pub joins: bool,
     /// Its need to know how often each token is in the whole corpus before any pass over it begins.
     pub counts: Counts,
@@ -36,8 +36,8 @@ pub struct Card {
     pub range: fn(&str) -> RangeInclusive<f64>,
     /// Its labels, in the order in which ties between them are broken.
     pub labels: &'static [Detector],
-    /// What one of its labels says that the head looks at, where that can be seen in a sentence; and the metric that is the
-    /// mean of it over the corpus, if that is not the label's score.
+    /// The aim of one of its labels, if it is visible in a sentence, with the metric that is the mean of it over the
+    /// corpus, if that is not the label's score.
     pub aim: fn(&Label) -> Option<(Aim, Option<String>)>,
     /// The limits of what its labels and its section show.
     pub caveats: &'static [Caveat],
@@ -85,7 +85,7 @@ impl Card {
 /// The need of a study for the counts of the tokens of a whole corpus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counts {
-    /// It does not ask for them.
+    /// No need of them.
     Unused,
     /// It says more where there are any.
     Useful,

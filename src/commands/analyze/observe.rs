@@ -40,7 +40,7 @@ use crate::system::terminal::say;
 /// A model in memory, for any number of corpora.
 pub struct Loaded {
     model: Model,
-    /// Its files' hashes, on their way until they are needed.
+    /// The hashes of its files, in progress until they are needed.
     fingerprint: Cell<Option<Fingerprint>>,
     info: OnceCell<ModelInfo>,
     /// When it began to be loaded; the time that took is the first run's.
@@ -134,13 +134,13 @@ pub struct Ready<'a> {
     counts: Option<Arc<TokenCounts>>,
     /// The corpus that the counts are from.
     counted: Option<CorpusIdentity>,
-    /// What stands for removed heads, as far as it is known.
+    /// The mean contexts that replace removed heads, as far as they are known.
     stand_ins: MeanContexts,
 }
 
 impl<'a> Ready<'a> {
-    /// Plans the passes of a model over a corpus that was opened.
-    /// Fails if the model has not what the options ask for, or the corpus cannot be counted where that is needed.
+    /// Plans the passes of a model over an open corpus.
+    /// Fails if the model lacks something that the options need, or the corpus cannot be counted although it must be.
     pub fn new(options: &'a AnalyzeOptions, loaded: &'a Loaded, corpus: Corpus) -> Result<Self> {
         let (model, index) = (&loaded.model, corpus.index().cloned());
         let max_tokens = token_limit(model, options.max_tokens).class(Class::Usage)?;
@@ -290,7 +290,7 @@ impl<'a> Ready<'a> {
     }
 }
 
-/// The first of the studies that look at predictions, if any does: of those that were asked for, else of those that these need.
+/// The first study that needs predictions, if any does: a requested one, or else one that those need.
 fn predicting(options: &AnalyzeOptions) -> Option<&'static str> {
     let asked = options.studies.iter().filter(|study| options.with.iter().any(|name| name == study.card().name));
     let mut all = asked.chain(&options.studies);
@@ -364,7 +364,7 @@ fn known(options: &AnalyzeOptions, model: &Model, max_tokens: usize) -> Result<K
     for study in &options.left_out {
         say(&format!("the study {} is left out: {ONLY_ONCE}", study.card().name));
     }
-    // What stands for replaced words is drawn by how often each token is there.
+    // Replacements of words are drawn by the frequency of each token.
     let replaces = model.objective == Some(Objective::ReplacedTokens) && predicting(options).is_some();
     if !replaces && options.studies.iter().all(|study| study.card().counts == Counts::Unused) {
         return Ok(KnownCounts::default());

@@ -31,11 +31,11 @@ pub struct AnalyzeOptions {
     pub truncate: bool,
     /// Whether a sentence that must be left out is an error.
     pub strict: bool,
-    /// Read only the first so many sentences.
+    /// Read at most this many sentences.
     pub limit: Option<u64>,
     /// Worker threads.
     pub threads: NonZeroUsize,
-    /// Which token speaks for a split word.
+    /// The token that represents a split word.
     pub from_token: FromToken,
     /// Whether it is recorded when, how long and where it ran.
     pub run_info: bool,
@@ -43,13 +43,13 @@ pub struct AnalyzeOptions {
     pub controls: Vec<Control>,
     /// The heads that are removed from the model, ascending.
     pub removed: Vec<HeadPlace>,
-    /// How heads are removed in turn, if a study asks for that.
+    /// The ablation of heads one by one, if a study needs it.
     pub ablation: Option<Ablation>,
     /// The columns or keys of the corpus that are probed for, beside those that always are.
     pub probes: Vec<String>,
     /// The studies that are run.
     pub studies: Vec<&'static dyn AnyStudy>,
-    /// The names of those that were asked for.
+    /// The names of the requested studies.
     pub with: Vec<String>,
     /// Studies that would run, but for a corpus that can be read only once.
     pub left_out: Vec<&'static dyn AnyStudy>,
@@ -78,7 +78,7 @@ pub enum Outcome {
 /// The sums of one shard.
 #[derive(Clone)]
 pub struct PartialOptions {
-    /// Which shard.
+    /// The shard.
     pub shard: Shard,
     /// The file.
     pub path: PathBuf,

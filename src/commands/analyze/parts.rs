@@ -38,13 +38,13 @@ fn earlier(path: &Path, shard: Shard) -> Result<Option<Header>> {
     }
 }
 
-/// What a part is to be.
+/// The identity of a part.
 struct Wanted<'a> {
-    /// Which of all.
+    /// The number of the part.
     shard: Shard,
-    /// Which passes it is of.
+    /// The stage of its passes.
     stage: &'a Stage,
-    /// Of what, by what and how.
+    /// The identity of the analysis: its corpus, its model, its program and its settings.
     identity: &'a Identity,
 }
 
@@ -84,7 +84,7 @@ impl<'a> Part<'a> {
             make_folder(folder)?;
         }
         let earlier = match earlier(path, *shard) {
-            // What else is there is replaced, unless nobody named it.
+            // Any other existing file is replaced, if the user named it.
             Err(_) if !in_folder => None,
             read => read.class(Class::Output)?,
         };

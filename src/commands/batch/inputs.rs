@@ -1,4 +1,4 @@
-//! What a report of a batch is made of, by content: that it is the same is why a run is not done again.
+//! The inputs of a report of a batch, by content: a run with the same inputs is not done again.
 
 use std::collections::BTreeMap;
 
@@ -63,11 +63,11 @@ impl From<&CorpusIdentity> for CorpusInputs {
     }
 }
 
-/// The longest file that an option names, in bytes: 64 MiB, of counts. Of policies less is read when they are used.
+/// The longest file that an option names, in bytes: 64 MiB, for counts. Policies are read with a smaller bound.
 const LONGEST: u64 = 1 << 26;
 
 impl Inputs {
-    /// What a run would be made of now.
+    /// The current inputs of a run.
     /// Fails if a file that an option names cannot be read.
     pub fn new(run: &TableRun, files: &ModelFiles, hashes: &Hashes, corpus: CorpusInputs) -> Result<Self> {
         let model = ModelInputs {
@@ -94,7 +94,7 @@ impl Inputs {
         if self.corpus == corpus.into() { Ok(()) } else { Err(changed()).class(Class::Input) }
     }
 
-    /// What has changed since a report was made of `before`, in words.
+    /// The inputs that have changed since a report was made of `before`, in words.
     pub fn changed(&self, before: &Self) -> Option<String> {
         if self.tool != before.tool {
             return Some(format!("it was made by version {}, this is {}", before.tool.version, self.tool.version));

@@ -1,5 +1,5 @@
-//! What a batch has done, kept beside the reports: of what each was made, what it holds in short, and its digest; and which
-//! runs failed when they were last tried.
+//! The ledger of a batch, kept beside the reports: the inputs of each, its contents in short, and its digest; and the
+//! runs whose last attempt failed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub struct Ledger {
 /// The runs of a ledger.
 #[derive(Default, Serialize, Deserialize)]
 struct LedgerRuns {
-    /// Those that were done, by name.
+    /// The runs that are done, by name.
     runs: BTreeMap<String, LedgerEntry>,
     /// The messages of those that failed when they were last tried, by name.
     #[serde(default)]
@@ -51,11 +51,11 @@ struct LedgerFile {
 /// A run that was done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LedgerEntry {
-    /// What its report was made of.
+    /// The inputs of its report.
     pub inputs: Inputs,
     /// SHA-256 of each of its reports, by the name of the file.
     pub reports: BTreeMap<String, String>,
-    /// What was found, in short.
+    /// The results, in short.
     pub found: Found,
 }
 
@@ -141,7 +141,7 @@ impl Ledger {
         self.known.failed.get(name).map(String::as_str)
     }
 
-    /// Why a run is to be done, if it is.
+    /// The reason why a run must be done, if there is one.
     pub fn reason(&self, name: &str, inputs: &Inputs, reports: &[PathBuf]) -> Option<String> {
         let Some(entry) = self.entry(name) else { return Some("there is no report yet".to_owned()) };
         let unlike = |path: &&PathBuf| {

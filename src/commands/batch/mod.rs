@@ -1,7 +1,7 @@
-//! `headscope batch`: a table of analyses, of which it does what is missing or has changed.
+//! `headscope batch`: a table of analyses, of which it runs those that are missing or have changed.
 //!
-//! Runs of one model follow on each other, so that it is loaded once; `ledger.rs` remembers of what each report was made,
-//! and `overview.rs` shows all of them.
+//! Runs of one model follow on each other, so that it is loaded once; `ledger.rs` keeps the inputs of each report, and
+//! `overview.rs` shows all of them.
 
 mod inputs;
 mod ledger;
@@ -55,8 +55,9 @@ pub struct BatchOptions {
     pub errors: ErrorFormat,
 }
 
-/// Runs what a table asks for and is not there yet, and writes an overview.
-/// Fails if the table or the folder cannot be used, or a run failed; the others are done then, unless that was not wanted.
+/// Runs the missing analyses of a table and writes an overview.
+/// Fails if the table or the folder cannot be used, or a run failed; the others are done then, unless the run stops at
+/// the first failure.
 pub fn batch(options: &BatchOptions) -> Result<()> {
     let all = table::read(&options.table, options.offline)?;
     let wanted = chosen(&all, &options.only).class(Class::Usage)?;
@@ -93,7 +94,7 @@ fn chosen<'a>(all: &'a [TableRun], only: &[String]) -> Result<Vec<&'a TableRun>>
     Ok(all.iter().filter(is_wanted).collect())
 }
 
-/// Whether a name is what a pattern says, in which `*` stands for anything.
+/// Whether a name matches a pattern, in which `*` matches any text.
 fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
@@ -115,25 +116,25 @@ fn by_model<'a>(runs: &[&'a TableRun]) -> Vec<(&'a ModelRef, Vec<&'a TableRun>)>
     groups
 }
 
-/// A batch on its way.
+/// A batch in progress.
 struct Batch<'a> {
     options: &'a BatchOptions,
     ledger: Ledger,
     corpora: Corpora,
     /// How the runs fared that were looked at.
     statuses: BTreeMap<String, Status>,
-    /// Those that failed, with the class of the failure.
+    /// The runs that failed, with the class of the failure.
     failed: Vec<(String, Class)>,
 }
 
-/// A run that is to be done.
+/// A run that must be done.
 struct Pending<'a> {
     run: &'a TableRun,
     inputs: Inputs,
 }
 
 impl Batch<'_> {
-    /// Whether nothing more is to be run.
+    /// Whether no further run begins.
     fn stops(&self) -> bool {
         !self.options.keep_going && !self.failed.is_empty()
     }
@@ -199,7 +200,7 @@ impl Batch<'_> {
         Inputs::new(run, files, hashes, corpus)
     }
 
-    /// Where the reports of a run are.
+    /// The paths of a run's reports.
     fn paths(&self, run: &TableRun) -> Vec<PathBuf> {
         let name = |extension: &str| self.options.folder.join(format!("{}.{extension}", run.name));
         self.options.writers.iter().map(|(extension, _)| name(extension)).collect()

@@ -23,7 +23,7 @@ pub enum Status {
     Earlier,
     /// It was not run.
     Missing,
-    /// It failed when it was last tried, with this message. What an earlier run wrote stays.
+    /// Its last attempt failed with this message. Outputs of an earlier run stay.
     Failed(String),
 }
 
@@ -57,7 +57,7 @@ pub struct RunRow<'a> {
     pub run: &'a str,
     /// How it fared.
     pub status: Status,
-    /// What is known of its report, if there is one.
+    /// The ledger's entry on its report, if there is one.
     pub entry: Option<&'a LedgerEntry>,
 }
 

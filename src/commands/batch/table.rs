@@ -24,7 +24,7 @@ use crate::system::terminal::shortened;
 pub struct TableRun {
     /// `MODEL.CORPUS`, or with sets of options `MODEL.CORPUS.OPTIONS`.
     pub name: String,
-    /// What is run.
+    /// The options of the run.
     pub options: AnalyzeOptions,
     /// The options that its report depends on, as they stand on a command line, in the order of their names.
     pub given: Vec<String>,
@@ -41,7 +41,7 @@ const MOST_RUNS: usize = 10_000;
 /// The parts of a table, in the order in which the later ones override what the earlier ones say.
 const PARTS: [&str; 4] = ["defaults", "models", "corpora", "options"];
 
-/// What cannot stand among the options of a table, and why.
+/// The options that a table cannot have, and the reason.
 const REFUSED: [(&str, &str); 11] = [
     ("model", "models are named in [models]"),
     ("corpus", "corpora are named in [corpora]"),
@@ -284,7 +284,7 @@ fn texts(name: &str, value: &Spanned<DeValue<'_>>, several: bool) -> Result<Vec<
     }
 }
 
-/// Reads the settings of a run as the command line that they stand for.
+/// Reads the settings of a run as a command line.
 fn run(name: String, settings: &Settings, offline: bool) -> Result<TableRun, Wrong> {
     let option = |name: &str, values: &[String]| -> Vec<String> {
         let valued = |value: &String| format!("--{name}={value}");
@@ -322,7 +322,7 @@ fn place(settings: &Settings, message: &str) -> usize {
     named.min().map_or_else(|| settings[other].1.start, |(_, at)| at)
 }
 
-/// Where a message names an option, and not one whose name goes on.
+/// The place where a message names an option, and not a longer name.
 fn mention(message: &str, name: &str) -> Option<usize> {
     let option = format!("--{name}");
     let goes_on = |rest: &str| rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '-');

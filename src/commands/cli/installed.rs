@@ -1,4 +1,4 @@
-//! What an installed program brings for the shell: completions, manual pages, and what it was built with.
+//! The parts of an installed program for the shell: completions, manual pages, and the build information.
 
 use std::path::PathBuf;
 

@@ -119,7 +119,7 @@ pub fn parse() -> Command {
     })
 }
 
-/// Whether the arguments of this process ask for a verbose version.
+/// Whether the arguments of this process request a verbose version.
 fn asks_for_more() -> bool {
     std::env::args_os().any(|argument| argument == "--verbose")
 }

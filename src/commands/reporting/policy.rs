@@ -13,7 +13,7 @@ use crate::system::errors::failure::{Class, Classify};
 /// The threshold that `--min-count` sets.
 const MIN_COUNT: &str = "syntactic_min_count";
 
-/// Where the thresholds of the labels come from: each of these has the last word on what those before it say.
+/// The sources of the labels' thresholds; each overrides those before it.
 #[derive(Clone, Debug, Default)]
 pub struct PolicyOptions {
     /// The published analyses whose thresholds it starts from.

@@ -23,13 +23,13 @@ use crate::system::errors::failure::{Class, Classify};
 /// How observations are labelled, and where the report goes.
 #[derive(Clone)]
 pub struct ReportOptions {
-    /// Where reports go.
+    /// The destinations of reports.
     pub outputs: Vec<Target>,
     /// How much the summary that is printed says; `None`: there is none.
     pub summary: Option<Detail>,
     /// The policy by which labels are given.
     pub policy: PolicyOptions,
-    /// Threads that work out intervals.
+    /// Threads for computing intervals.
     pub threads: NonZeroUsize,
 }
 
@@ -83,7 +83,7 @@ pub fn measure(
 
     let context = EstimationContext { grid, threads, resamples: Resamples::new(), leaves_out };
     let mut findings = Results::new(&plan.observed(&passes, None), &context, &policy);
-    // Neither labels nor what else is told of a control depend on an interval.
+    // Labels and the other results of a control do not depend on an interval.
     let bare = EstimationContext { grid, threads, resamples: Resamples::none(), leaves_out: false };
     let of_control =
         |control: &Control| (*control, Results::new(&plan.observed(&passes, Some(*control)), &bare, &policy));

@@ -1,6 +1,6 @@
-//! `headscope cite`: the program, and the papers behind what a report says.
+//! `headscope cite`: the program, and the papers behind a report.
 //!
-//! What a label or metric rests on is in its explanation.
+//! The explanation of a label or metric names its source.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

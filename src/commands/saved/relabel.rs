@@ -20,7 +20,7 @@ pub struct RelabelOptions {
     pub report: PathBuf,
     /// The policy by which labels are given.
     pub policy: PolicyOptions,
-    /// Where the new report goes.
+    /// The destination of the new report.
     pub outputs: Vec<Target>,
 }
 

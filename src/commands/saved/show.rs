@@ -21,13 +21,13 @@ use crate::system::terminal::{self, print, shortened};
 pub struct ShowOptions {
     /// The saved report; `-` is standard input.
     pub report: PathBuf,
-    /// What of it.
+    /// The part of it to show.
     pub shown: ShownPart,
     /// Whether as JSON.
     pub json: bool,
 }
 
-/// What of a report is shown.
+/// The part of a report that is shown.
 #[derive(Clone, Debug)]
 pub enum ShownPart {
     /// The summary.

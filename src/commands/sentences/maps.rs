@@ -30,7 +30,7 @@ pub struct MapsOptions {
     pub heads: HeadChoice,
     /// The safetensors file.
     pub output: PathBuf,
-    /// Longer sentences are skipped, or are an error if they were asked for by number.
+    /// Longer sentences are skipped, or are an error if they were requested by number.
     pub max_tokens: Option<usize>,
     /// Whether a sentence that must be left out is an error.
     pub strict: bool,

@@ -29,7 +29,7 @@ use crate::system::terminal::{one_line, say, shortened};
 pub enum HeadChoice {
     /// All of them.
     All,
-    /// Those of these layers, ascending.
+    /// The heads of these layers, ascending.
     Layers(Vec<usize>),
     /// These, in this order.
     Heads(Vec<HeadPlace>),
@@ -48,7 +48,7 @@ pub enum SentenceChoice {
         indices: Vec<u64>,
         /// A word that each of them has, in capitals or not.
         find: Option<String>,
-        /// No more than so many.
+        /// At most this many.
         limit: Option<u64>,
     },
 }

@@ -1,4 +1,5 @@
-//! Bounds on what one sentence or one corpus may ask for, each checked before it is paid for (docs/CORPORA.md, "Bounds").
+//! Bounds on the size of one sentence and of one corpus, each checked before memory is spent (docs/CORPORA.md,
+//! "Bounds").
 
 use anyhow::{Result, ensure};
 
@@ -47,7 +48,7 @@ pub(super) struct SentenceSize {
 }
 
 impl SentenceSize {
-    /// Counts one more word, of which these pieces are kept.
+    /// Counts one more word, with these pieces of it kept.
     pub(super) fn add<'a>(&mut self, pieces: impl IntoIterator<Item = &'a str>) -> Result<()> {
         self.words += 1;
         self.bytes += pieces.into_iter().map(str::len).sum::<usize>();

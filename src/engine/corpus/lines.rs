@@ -28,7 +28,7 @@ struct Stored {
 impl Read for Stored {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.source.read(buffer).inspect_err(|error| {
-            // An interrupted read is tried again by whoever reads.
+            // The reader repeats an interrupted read.
             self.failed |= error.kind() != io::ErrorKind::Interrupted;
         })?;
         self.hash.update(&buffer[..read]);
@@ -68,7 +68,7 @@ impl Read for Decoder {
 
 /// The lines of a file, numbered from 1, without their line ends.
 pub(super) struct Lines {
-    /// Which of the corpus's files it is.
+    /// The number of the file in the corpus.
     file: usize,
     path: Arc<str>,
     source: BufReader<Decoder>,
@@ -99,7 +99,7 @@ impl Lines {
         Ok(Self { file, path, source, compression, number: 0, buffer: Vec::new(), place: 0, piece: None })
     }
 
-    /// The same where so many lines are before the first, which are not read.
+    /// The same for lines that begin after this many unread lines.
     pub(super) fn after(mut self, lines: u64) -> Self {
         self.number = lines;
         self
@@ -122,12 +122,12 @@ impl Lines {
         self.number
     }
 
-    /// Where the line is that was read last.
+    /// The place of the line that was read last.
     pub(super) fn here(&self) -> Origin {
         self.at(self.number)
     }
 
-    /// Where a line is.
+    /// The place of a line.
     pub(super) fn at(&self, line: u64) -> Origin {
         Origin { file: self.file, path: Arc::clone(&self.path), line }
     }

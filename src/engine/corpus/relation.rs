@@ -1,4 +1,4 @@
-//! The names of dependency relations: which stand for others, and how many there may be.
+//! The names of dependency relations: their synonyms, and how many there may be.
 
 use std::collections::HashSet;
 
@@ -80,7 +80,7 @@ mod tests {
         for number in 1..MAX_RELATIONS {
             check(&format!("dep:{number}")).unwrap();
         }
-        // What is known goes on; `_` is no name.
+        // A known relation passes; `_` is no name.
         assert_eq!([check("dep:1"), check(&longest), check("_")], [Ok(()), Ok(()), Ok(())]);
         let error = check("dep").unwrap_err();
         assert!(error.starts_with("is `dep`, and the corpus has 1000 other relations before it"), "{error}");

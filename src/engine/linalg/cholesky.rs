@@ -9,7 +9,7 @@ pub struct Cholesky {
 }
 
 impl Cholesky {
-    /// Factorises a symmetric matrix, `[size, size]`, of which only the upper half is read; `None` if it is not positive
+    /// Factorises a symmetric matrix, `[size, size]`, reading only its upper half; `None` if it is not positive
     /// definite.
     /// Panics if it has another size.
     pub fn new(mut matrix: Vec<f64>, size: usize) -> Option<Self> {

@@ -18,7 +18,7 @@ pub fn across<T: Copy>(mut lanes: [T; LANES], combine: impl Fn(T, T) -> T) -> T 
     lanes[0]
 }
 
-/// The sum of weights, whole vectors; of each lane in f32, of which a row of 512 has 32.
+/// The sum of weights, in whole vectors; each lane sums in f32, and a row of 512 has 32 of them.
 #[inline(always)]
 pub fn sum(weights: &[f32]) -> f64 {
     let mut partial = [0.0_f32; LANES];

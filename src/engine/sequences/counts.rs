@@ -70,14 +70,14 @@ impl Counting {
         Ok((Self(counts), hex(&Sha256::digest(text.as_bytes()))))
     }
 
-    /// What the counts say of each token.
+    /// The frequencies of all tokens.
     pub fn finish(&self) -> TokenCounts {
         let mut by_count: BTreeMap<u64, u64> = BTreeMap::new();
         for &count in self.0.values().filter(|count| **count > 0) {
             *by_count.entry(count).or_default() += 1;
         }
         let total: u64 = by_count.iter().map(|(count, types)| count * types).sum();
-        // From the rarest: occurrences of rarer tokens, and types that are at least as common.
+        // Counted from the rarest: occurrences of rarer tokens, and types that are at least as common.
         let (mut below, mut left) = (0, by_count.values().sum::<u64>());
         let mut known = BTreeMap::from([(0, Frequency { count: 0, rank: left + 1, commonness: 0.0 })]);
         for (&count, &types) in &by_count {
@@ -91,7 +91,7 @@ impl Counting {
     }
 }
 
-/// What the counts of a corpus say of one token.
+/// The frequency of one token in a corpus.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Frequency {
     /// How often it is there.
@@ -110,7 +110,7 @@ pub struct Unigrams {
 }
 
 impl Unigrams {
-    /// Of tokens with their counts, ascending by id.
+    /// Frequencies of tokens with their counts, ascending by id.
     /// Panics if there are none.
     pub fn new(counts: impl IntoIterator<Item = (u32, u64)>) -> Self {
         let mut total = 0;
@@ -134,7 +134,7 @@ impl Unigrams {
     }
 }
 
-/// What the counts of a corpus say of each token.
+/// The frequency of each token in a corpus.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenCounts {
     tokens: BTreeMap<u32, Frequency>,
@@ -142,7 +142,7 @@ pub struct TokenCounts {
 }
 
 impl TokenCounts {
-    /// That of the token of this id.
+    /// The frequency of the token of this id.
     pub fn of(&self, id: u32) -> Frequency {
         self.tokens.get(&id).copied().unwrap_or(self.unknown)
     }

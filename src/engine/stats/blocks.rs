@@ -5,7 +5,7 @@ use std::ops::{Index, IndexMut};
 
 use serde::{Deserialize, Serialize};
 
-use super::exact::ExactSum;
+use super::exact::{Component, ExactSum};
 
 /// The sentences of family `f` belong to block `f mod 64` (METHODOLOGY, "Uncertainty").
 ///
@@ -23,17 +23,18 @@ pub trait Merge {
     fn merge(&mut self, other: &Self);
 }
 
-impl Merge for u64 {
-    fn merge(&mut self, other: &Self) {
-        *self += other;
-    }
+/// Implements [`Merge`] for numbers.
+macro_rules! merge_numbers {
+    ($($number:ty),+) => {
+        $(impl Merge for $number {
+            fn merge(&mut self, other: &Self) {
+                *self += *other;
+            }
+        })+
+    };
 }
 
-impl Merge for ExactSum {
-    fn merge(&mut self, other: &Self) {
-        *self += *other;
-    }
-}
+merge_numbers!(u64, i64, ExactSum, Component);
 
 impl<T: Merge, const N: usize> Merge for [T; N] {
     fn merge(&mut self, other: &Self) {
@@ -41,10 +42,12 @@ impl<T: Merge, const N: usize> Merge for [T; N] {
     }
 }
 
-/// Lists of equal length: sums at the same place are added.
-impl<T: Merge> Merge for Vec<T> {
+/// Sums at the same place are added; what the shorter list lacks are sums of nothing.
+impl<T: Merge + Clone> Merge for Vec<T> {
     fn merge(&mut self, other: &Self) {
+        let common = self.len().min(other.len());
         self.iter_mut().zip(other).for_each(|(sums, other)| sums.merge(other));
+        self.extend_from_slice(&other[common..]);
     }
 }
 
@@ -60,12 +63,23 @@ impl<K: Ord + Clone, T: Merge + Clone> Merge for BTreeMap<K, T> {
     }
 }
 
-/// Implements [`Merge`] for a struct: each of these fields is merged.
+/// A missing value comes from the other: both have the same facts.
+impl<T: Clone> Merge for Option<T> {
+    fn merge(&mut self, other: &Self) {
+        if self.is_none() {
+            self.clone_from(other);
+        }
+    }
+}
+
+/// Implements [`Merge`] for a struct: each of these fields, by its name or number, is merged. The fields in brackets must
+/// be equal; merging panics where they are not.
 #[macro_export]
 macro_rules! merge_fields {
-    ($name:ty { $($field:ident),+ $(,)? }) => {
-        impl $crate::stats::blocks::Merge for $name {
+    ($name:ident $(<$of:ty>)? $([$($key:ident),+])? { $($field:tt),+ $(,)? }) => {
+        impl $crate::stats::blocks::Merge for $name $(<$of>)? {
             fn merge(&mut self, other: &Self) {
+                $($(assert!(self.$key == other.$key, "sums of one analysis");)+)?
                 $($crate::stats::blocks::Merge::merge(&mut self.$field, &other.$field);)+
             }
         }
@@ -116,14 +130,15 @@ impl<B: Merge + Clone> Blocks<B> {
         pooled
     }
 
-    /// Adds the blocks of another worker or shard.
-    pub fn merge(&mut self, other: &Self) {
-        self.0.iter_mut().zip(&other.0).for_each(|(block, other)| block.merge(other));
-    }
-
     /// Whether there are as many as there must be, and `fits` is true of each: what was read may be anything.
     pub fn fit(&self, fits: impl Fn(&B) -> bool) -> bool {
         self.0.len() == BLOCKS && self.0.iter().all(fits)
+    }
+}
+
+impl<B: Merge> Merge for Blocks<B> {
+    fn merge(&mut self, other: &Self) {
+        self.0.iter_mut().zip(&other.0).for_each(|(block, other)| block.merge(other));
     }
 }
 
@@ -174,7 +189,7 @@ mod tests {
 
     #[test]
     fn blocks_add_up_in_place_and_in_total() {
-        let (mut blocks, mut other) = (Blocks::new([0, 100]), Blocks::new([0, 0]));
+        let (mut blocks, mut other) = (Blocks::new([0_u64, 100]), Blocks::new([0, 0]));
         (blocks[3], other[3], other[block_of(64 + 5)]) = ([2, 100], [40, 1], [7, 0]);
         blocks.merge(&other);
         assert_eq!((blocks[3], blocks[5], blocks[6]), ([42, 101], [7, 100], [0, 100]));

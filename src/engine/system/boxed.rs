@@ -48,7 +48,7 @@ pub fn corpus(path: &Path) -> Option<Result<(&'static str, &'static [u8]), Strin
     Some(if name == CORPUS { Ok((CORPUS, GOLD)) } else { Err(unknown("corpus", name, &[CORPUS])) })
 }
 
-/// The model of the box that somebody means who leaves out or misspells [`PREFIX`].
+/// The model of the box that is nearest to a name without, or with a misspelt, [`PREFIX`].
 pub fn meant(name: &str) -> Option<&'static str> {
     let is_meant = |known: &&str| {
         let bare = known.strip_prefix(PREFIX).unwrap_or(known);

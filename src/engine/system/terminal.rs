@@ -26,8 +26,7 @@ pub fn width() -> Option<usize> {
     own.map(|(terminal_size::Width(columns), _)| usize::from(columns)).or_else(asked)
 }
 
-/// Prints a line to standard error, [`printable`]. Where that is closed or full there is nobody to tell, and no reason
-/// to stop.
+/// Prints a line to standard error, [`printable`]. A closed or full standard error is ignored.
 pub fn say(text: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{}", printable(text));
 }
@@ -35,8 +34,8 @@ pub fn say(text: &str) {
 /// Prints an error. No line after the first begins at the margin, so that a name with line ends in it cannot pass for
 /// another error.
 ///
-/// Of a message as long as a file the middle is left out, where a value of that file is: what went wrong stands before it,
-/// the way out after it.
+/// The middle of a message as long as a file is left out, where a value of that file stands: the reason comes before
+/// it, the way out after it.
 pub fn say_error(error: &Error) {
     /// Longer than any message with values of ordinary length.
     const END: usize = 3000;
@@ -59,7 +58,7 @@ pub fn printable(text: &str) -> String {
     escaped(text, |c| is_obeyed(c) && c != '\n')
 }
 
-/// The same, for what belongs on one line, as a name that somebody else gave.
+/// The same for text on one line, such as a name that somebody else gave.
 pub fn one_line(text: &str) -> String {
     escaped(text, is_obeyed)
 }

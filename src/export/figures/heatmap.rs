@@ -71,7 +71,7 @@ pub fn ends(values: &[Option<f64>]) -> [f64; 2] {
     [known().fold(f64::INFINITY, f64::min), known().fold(f64::NEG_INFINITY, f64::max)]
 }
 
-/// The name that is most like what was asked for.
+/// The name that is nearest to the given one.
 fn nearest(asked: &str, names: &[String]) -> String {
     let like = |name: &String| strsim::jaro_winkler(name, asked);
     let nearest = names.iter().max_by(|a, b| like(a).total_cmp(&like(b)));

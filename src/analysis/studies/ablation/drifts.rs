@@ -3,15 +3,18 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::forward::rows::Rows;
-use crate::stats::blocks::Merge;
+use crate::model::forward::visitor::Needs;
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::{Merge, merge_fields};
 use crate::stats::exact::ExactSum;
+use crate::studies::ablation::removal::{PerToken, Quantity};
 
 /// `1 - cos` of vectors with all heads and without some, summed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Drift {
     /// The sum.
     pub sum: ExactSum,
-    /// The vectors, of which neither is zero.
+    /// The vectors that are both not zero.
     pub vectors: u64,
 }
 
@@ -25,40 +28,105 @@ impl Drift {
     }
 }
 
-impl Merge for Drift {
-    fn merge(&mut self, other: &Self) {
-        self.sum += other.sum;
-        self.vectors += other.vectors;
-    }
-}
+merge_fields!(Drift { sum, vectors });
 
 /// The drift of tokens of text and of sentences when some heads are removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Drifts {
-    /// Of the last hidden states of tokens of text.
+    /// Drifts of the last hidden states of tokens of text.
     pub output: Drift,
-    /// Of the mean of each sentence's last hidden states, special tokens included.
+    /// Drifts of the mean of each sentence's last hidden states, special tokens included.
     pub pooled: Drift,
 }
 
-impl Merge for Drifts {
-    fn merge(&mut self, other: &Self) {
-        self.output.merge(&other.output);
-        self.pooled.merge(&other.pooled);
+merge_fields!(Drifts { output, pooled });
+
+/// The drifts of some sentences without sets of heads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Moved {
+    /// Tokens of text.
+    pub tokens: u64,
+    /// Sentences with any.
+    pub sequences: u64,
+    /// The first of each family among them.
+    pub sentences: u64,
+    /// The sums of each variant; `[variants]`.
+    pub without: Vec<Drifts>,
+}
+
+impl Moved {
+    /// The drifts without any head, where that is the last variant.
+    pub fn without_any(&self) -> &Drifts {
+        self.without.last().expect("the last variant has no head")
+    }
+}
+
+merge_fields!(Moved { tokens, sequences, sentences, without });
+
+impl PerToken for Moved {
+    fn tokens(&self) -> u64 {
+        self.tokens
+    }
+
+    fn change(&self, variant: usize) -> f64 {
+        self.without[variant].output.sum.value()
+    }
+}
+
+/// The tokens of text of a sequence, and its last hidden states with all heads, once they were shown.
+#[derive(Debug)]
+pub struct DriftState {
+    text: Vec<usize>,
+    whole: States,
+}
+
+impl Quantity for Moved {
+    type State = DriftState;
+
+    fn needs() -> Needs {
+        Needs { hidden_states: true, ..Needs::default() }
+    }
+
+    fn new(variants: usize) -> Self {
+        Self { tokens: 0, sequences: 0, sentences: 0, without: vec![Drifts::default(); variants] }
+    }
+
+    /// Nothing is counted without variants.
+    fn begin(&mut self, sequence: &Sequence, variants: usize) -> Option<DriftState> {
+        let text: Vec<usize> = sequence.text_places().collect();
+        if text.is_empty() || variants == 0 {
+            return None;
+        }
+        self.tokens += text.len() as u64;
+        self.sequences += 1;
+        self.sentences += u64::from(sequence.family.is_first);
+        Some(DriftState { text, whole: States::default() })
+    }
+
+    fn hidden_states(&mut self, state: &mut DriftState, variant: Option<usize>, states: Rows<'_>) {
+        let seen = States::new(states, &state.text);
+        match variant {
+            None => state.whole = seen,
+            Some(variant) => self.without[variant].merge(&seen.drifts(&state.whole, states.width())),
+        }
+    }
+
+    fn fits(&self, variants: usize) -> bool {
+        self.without.len() == variants
     }
 }
 
 /// The last hidden states of a sequence.
 #[derive(Debug, Default)]
 pub struct States {
-    /// Those of tokens of text, one after the other.
+    /// The hidden states of tokens of text, one after the other.
     text: Vec<f64>,
     /// The mean of all.
     pooled: Vec<f64>,
 }
 
 impl States {
-    /// Those of a sequence whose tokens of text are at these places.
+    /// The states of a sequence whose tokens of text are at these places.
     pub fn new(states: Rows<'_>, text: &[usize]) -> Self {
         let mut pooled = vec![0.0; states.width()];
         for row in states.iter() {
@@ -78,10 +146,10 @@ impl States {
     }
 }
 
-/// `1 - cos` of two vectors, from 0 to 2; `None` where one of them is zero and has no direction.
+/// `1 - cos` of two vectors, from 0 to 2; `None` if one of them is zero and has no direction.
 ///
-/// As half of the squared distance of the vectors scaled to length 1, so that it is exactly 0 of equal vectors, and what is
-/// small is not lost in the rounding of a cosine near 1.
+/// It is computed as half of the squared distance of the vectors scaled to length 1, so that it is exactly 0 for equal
+/// vectors, and small values are not lost in the rounding of a cosine near 1.
 pub fn one_less_cosine(a: &[f64], b: &[f64]) -> Option<f64> {
     let [a_length, b_length] = [a, b].map(|vector| vector.iter().map(|value| value * value).sum::<f64>().sqrt());
     if a_length == 0.0 || b_length == 0.0 {

@@ -1,17 +1,13 @@
-//! The loss of masked tokens without sets of heads, by block.
-
-use std::collections::BTreeSet;
+//! The loss of masked tokens with all heads and without sets of them.
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::grid::HeadGrid;
-use crate::passes::ablation::Conditions;
-use crate::passes::beforehand::Beforehand;
-use crate::passes::run::variants::{HeadSet, heads_at};
-use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::model::forward::visitor::Needs;
+use crate::sequences::sequence::{PredictedToken, Sequence};
+use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 use crate::stats::surprisal::surprisal;
+use crate::studies::ablation::removal::{PerToken, Quantity};
 
 /// The losses of masked tokens, `-ln p` of the true one in nats, summed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,121 +16,85 @@ pub struct Losses {
     pub tokens: u64,
     /// Sentences with any, the first of each family alone.
     pub sentences: u64,
-    /// With all heads.
+    /// The loss with all heads.
     pub whole: ExactSum,
-    /// The sums of each variant, without its heads; `[variants]`.
+    /// The sums of each variant; `[variants]`.
     pub without: Vec<ExactSum>,
 }
 
-impl Merge for Losses {
-    fn merge(&mut self, other: &Self) {
-        self.tokens += other.tokens;
-        self.sentences += other.sentences;
-        self.whole += other.whole;
-        self.without.iter_mut().zip(&other.without).for_each(|(sum, &more)| *sum += more);
+merge_fields!(Losses { tokens, sentences, whole, without });
+
+impl Losses {
+    /// The loss without any head, where that is the last variant.
+    pub fn without_any(&self) -> f64 {
+        self.without.last().expect("the last variant has no head").value()
+    }
+
+    /// Adds the loss of a token with all heads, or in the variant at this place.
+    pub fn add(&mut self, variant: Option<usize>, loss: f64) {
+        *variant.map_or(&mut self.whole, |variant| &mut self.without[variant]) += loss;
     }
 }
 
-/// The losses without each of some sets of heads.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LossesWithout {
-    grid: HeadGrid,
-    /// The sets of heads that are removed, ascending, each once.
-    variants: Vec<HeadSet>,
-    conditions: Conditions,
-    blocks: Blocks<Losses>,
+impl PerToken for Losses {
+    fn tokens(&self) -> u64 {
+        self.tokens
+    }
+
+    fn change(&self, variant: usize) -> f64 {
+        self.without[variant].value() - self.whole.value()
+    }
 }
 
-/// The state of a sequence.
+/// A masked token that is scored.
 #[derive(Debug)]
-pub struct LossState {
-    block: usize,
-    variant: Option<usize>,
-    /// The positions that are scored, ascending, with the true tokens.
-    truths: Vec<(usize, u32)>,
+pub struct Scored<T> {
+    position: usize,
+    truth: u32,
+    /// Further facts of it.
+    pub of: T,
 }
 
-impl LossState {
-    /// Whether there is anything to score.
-    pub fn is_relevant(&self) -> bool {
-        !self.truths.is_empty()
-    }
-
-    /// Begins the variant at this place of [`LossesWithout::variants`].
-    pub fn begin_variant(&mut self, number: usize) {
-        self.variant = Some(number);
-    }
+/// The masked tokens of a sequence that are scored, ascending by position, with what `of` knows of their words.
+pub fn scored<T>(sequence: &Sequence, of: impl Fn(usize) -> T) -> Vec<Scored<T>> {
+    let score = |token: &PredictedToken| {
+        token.truth.map(|truth| Scored { position: token.position, truth, of: of(token.word) })
+    };
+    sequence.predictions.iter().filter_map(score).collect()
 }
 
-impl LossesWithout {
-    /// Empty sums for a model with `grid` heads, without each of these sets.
-    pub fn new(grid: HeadGrid, removed: BTreeSet<HeadSet>) -> Self {
-        let variants: Vec<HeadSet> = removed.into_iter().collect();
+/// The loss at a position with what is known of its token, if that is scored.
+pub fn loss_at<'a, T>(scored: &'a [Scored<T>], position: usize, logits: &[f32]) -> Option<(f64, &'a T)> {
+    let at = scored.binary_search_by_key(&position, |token| token.position).ok()?;
+    Some((surprisal(logits, scored[at].truth), &scored[at].of))
+}
+
+impl Quantity for Losses {
+    type State = Vec<Scored<()>>;
+
+    fn needs() -> Needs {
+        Needs { logits: true, ..Needs::default() }
+    }
+
+    fn new(variants: usize) -> Self {
         let empty = ExactSum::default();
-        let losses = Losses { tokens: 0, sentences: 0, whole: empty, without: vec![empty; variants.len()] };
-        Self { grid, variants, conditions: Conditions::default(), blocks: Blocks::new(losses) }
+        Self { tokens: 0, sentences: 0, whole: empty, without: vec![empty; variants] }
     }
 
-    /// The sets of heads.
-    pub fn variants(&self) -> &[HeadSet] {
-        &self.variants
+    fn begin(&mut self, sequence: &Sequence, _: usize) -> Option<Self::State> {
+        let scored = scored(sequence, |_| ());
+        self.tokens += scored.len() as u64;
+        self.sentences += u64::from(sequence.family.is_first && !scored.is_empty());
+        (!scored.is_empty()).then_some(scored)
     }
 
-    /// How heads were removed, once the pass has begun.
-    pub fn conditions(&self) -> Conditions {
-        self.conditions
+    fn logits(&mut self, state: &Self::State, variant: Option<usize>, position: usize, logits: &[f32]) {
+        if let Some((loss, ())) = loss_at(state, position, logits) {
+            self.add(variant, loss);
+        }
     }
 
-    /// The sums of each block.
-    pub fn blocks(&self) -> &Blocks<Losses> {
-        &self.blocks
-    }
-
-    /// The place of the variant without these heads in [`Losses::without`].
-    /// Panics if there is no such variant.
-    pub fn variant_without(&self, places: &[usize]) -> usize {
-        self.variants.binary_search(&heads_at(self.grid, places)).expect("a turn of these sums")
-    }
-
-    /// A pass begins.
-    pub fn begin_pass(&mut self, known: &Beforehand<'_>) {
-        self.conditions = known.conditions;
-    }
-
-    /// Counts a sequence.
-    pub fn begin(&mut self, sequence: &Sequence) -> LossState {
-        let block = block_of(sequence.family.number);
-        let truths: Vec<_> =
-            sequence.predictions.iter().filter_map(|token| Some((token.position, token.truth?))).collect();
-        let losses = &mut self.blocks[block];
-        losses.tokens += truths.len() as u64;
-        losses.sentences += u64::from(sequence.family.is_first && !truths.is_empty());
-        LossState { block, variant: None, truths }
-    }
-
-    /// Adds the loss at a position, if that is scored.
-    pub fn logits(&mut self, state: &LossState, position: usize, logits: &[f32]) {
-        let Ok(at) = state.truths.binary_search_by_key(&position, |&(position, _)| position) else { return };
-        let losses = &mut self.blocks[state.block];
-        let sum = match state.variant {
-            None => &mut losses.whole,
-            Some(variant) => &mut losses.without[variant],
-        };
-        *sum += surprisal(logits, state.truths[at].1);
-    }
-
-    /// Adds another worker's sums.
-    /// Panics if they are of other sets.
-    pub fn merge(&mut self, other: &Self) {
-        assert_eq!((self.grid, &self.variants), (other.grid, &other.variants), "sums of one analysis");
-        self.conditions = self.conditions.or(other.conditions);
-        self.blocks.merge(&other.blocks);
-    }
-
-    /// Whether they are of such heads and of these sets.
-    pub fn fit(&self, grid: HeadGrid, removed: &BTreeSet<HeadSet>) -> bool {
-        self.grid == grid
-            && self.variants.iter().eq(removed)
-            && self.blocks.fit(|losses| losses.without.len() == self.variants.len())
+    fn fits(&self, variants: usize) -> bool {
+        self.without.len() == variants
     }
 }

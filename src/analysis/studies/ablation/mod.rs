@@ -9,3 +9,4 @@ pub mod effect;
 pub mod gradient;
 pub mod losses;
 pub mod pruning;
+pub mod removal;

@@ -25,13 +25,9 @@ macro_rules! sums_of_a_head {
                 $($crate::stats::exact::add_each(&mut self.$several, &sentence.$several);)*
                 $(self.$single += sentence.$single;)*
             }
-
-            /// Adds another block's or worker's sums.
-            pub fn merge(&mut self, other: &Self) {
-                $($crate::stats::exact::add_each(&mut self.$several, &other.$several);)*
-                $(self.$single += other.$single;)*
-            }
         }
+
+        $crate::stats::blocks::merge_fields!($name<$crate::stats::exact::ExactSum> { $($several,)* $($single,)* });
     };
 }
 pub(crate) use sums_of_a_head;

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::sequences::fold::roles::{OFFSETS, REACH};
 use crate::sequences::fold::text::TextAttention;
+use crate::stats::blocks::merge_fields;
 use crate::stats::exact::{ExactSum, nearest};
 
 /// The farthest offset with a bin of its own.
@@ -120,6 +121,8 @@ const ONE: f64 = 4_294_967_296.0;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProfileSums(ByBin<i64>);
 
+merge_fields!(ProfileSums { 0 });
+
 impl ProfileSums {
     /// Adds a sequence's profile.
     #[inline(always)]
@@ -127,11 +130,6 @@ impl ProfileSums {
         for (sum, &weight) in self.0.iter_mut().zip(&profile.0) {
             *sum += nearest(weight * ONE);
         }
-    }
-
-    /// Adds another block's sums.
-    pub fn merge(&mut self, other: &Self) {
-        self.0.iter_mut().zip(other.0).for_each(|(sum, other)| *sum += other);
     }
 
     /// The sum over the queries of what a head that is blind to all but offsets would score, where `rates` are those of
@@ -163,8 +161,10 @@ pub struct PositionPairs {
     targets: Vec<ByBin<ExactSum>>,
 }
 
+merge_fields!(PositionPairs { weights, targets });
+
 impl PositionPairs {
-    /// No pairs, for so many targets.
+    /// No pairs, for this many targets.
     pub fn new(targets: usize) -> Self {
         Self { weights: ByBin::default(), targets: vec![ByBin::default(); targets] }
     }
@@ -181,14 +181,6 @@ impl PositionPairs {
         }
         add(&mut self.weights, &weights);
         self.targets.iter_mut().zip(&targets).for_each(|(sums, values)| add(sums, values));
-    }
-
-    /// Adds another worker's pairs.
-    pub fn merge(&mut self, other: &Self) {
-        let ours = std::iter::once(&mut self.weights).chain(&mut self.targets);
-        for (sums, others) in ours.zip(std::iter::once(&other.weights).chain(&other.targets)) {
-            sums.iter_mut().zip(others).for_each(|(sum, &other)| *sum += other);
-        }
     }
 
     /// How many targets there are.

@@ -23,7 +23,7 @@ pub struct Threshold {
     pub name: &'static str,
     /// The values that it may have.
     pub range: Range,
-    /// Its value unless something else is asked for.
+    /// Its default.
     pub default: Value,
     /// Its meaning, and the source of its default.
     pub about: &'static str,
@@ -51,7 +51,7 @@ pub enum Value {
     Count(u64),
 }
 
-/// The value that switches a rule off in a policy file, and stands for a rule that is off.
+/// The value that switches a rule off in a policy file.
 const OFF: &str = "off";
 
 impl fmt::Display for Value {

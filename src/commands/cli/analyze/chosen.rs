@@ -1,4 +1,4 @@
-//! What is run over a corpus: studies, controls, how heads are removed and what is probed for, of what the arguments name.
+//! The choices of a run from its arguments: studies, controls, ablation, and the columns to probe for.
 
 use std::collections::BTreeSet;
 
@@ -61,8 +61,8 @@ pub(super) fn studies(
 /// Studies that are run, and those that are left out.
 pub(super) type Chosen = (Vec<&'static dyn AnyStudy>, Vec<&'static dyn AnyStudy>);
 
-/// The studies without those that must know the counts of a corpus that can be read only once, unless there is a file of
-/// counts, and those; one that was asked for by name is refused.
+/// Splits off the studies that need counts, if the corpus can be read only once and there is no file of counts; refuses
+/// one that was requested by name.
 pub(super) fn can_count(
     corpus: &[Input],
     studies: Vec<&'static dyn AnyStudy>,
@@ -80,7 +80,7 @@ pub(super) fn can_count(
     }
 }
 
-/// How heads are removed in turn by those of the studies that do; refuses the options of that where none does.
+/// The ablation of the studies that remove heads one by one; refuses its options if no study does.
 pub(super) fn ablation(
     studies: &[&'static dyn AnyStudy],
     removal: Option<Replacement>,

@@ -147,7 +147,7 @@ const CONTROLS: &[Named<ControlKind>] = &[
     (ControlKind::ShuffledWords, "shuffled-words", "Each sentence's words in random order, their arcs with them"),
 ];
 
-/// What can stand for the context of a removed head.
+/// The replacements for the context of a removed head.
 const REPLACEMENTS: &[Named<Replacement>] = &[
     (Replacement::Mean, "mean", "Its mean over the tokens of the same class: first special, other special, mask, text"),
     (Replacement::Zero, "zero", "Zeros"),
@@ -169,7 +169,7 @@ impl AnalyzeArguments {
             return Err("--truncate is for plain text: a sentence without its end has another tree".to_owned());
         }
         refuse_overlap(&self.report.outputs, &corpus)?;
-        // What follows the others runs over all of the corpus, and removes heads that may not be chosen.
+        // Joining studies run over all of the corpus, and remove heads that `--effect-of` may not choose.
         let may_join = self.shard.is_none() && self.resume.is_none() && self.effect_of.is_none();
         let studies = studies(is_first_run, &self.presets, &self.with, &self.without, may_join)?;
         let (studies, left_out) = can_count(&corpus, studies, &self.with, self.counts.is_some())?;

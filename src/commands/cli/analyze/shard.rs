@@ -1,4 +1,4 @@
-//! `--shard`: which one, in so many words or as an engine of jobs has it in the environment.
+//! `--shard`: the shard, in numbers or from the environment of a job array.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -8,12 +8,12 @@ use crate::passes::observation::partial;
 use crate::sequences::shard::Shard;
 use crate::system::terminal::{one_line, shortened};
 
-/// A shard as it was asked for.
+/// A shard as it was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShardArgument {
     /// This one.
     Named(Shard),
-    /// That of the job of an array, of so many shards, of which this is the first.
+    /// The shard of this job in an array with as many jobs as shards; the value is the first of them.
     Auto(Shard),
 }
 
@@ -35,8 +35,8 @@ const ENGINES: [Engine; 3] = [
     Engine {
         name: "Slurm array",
         variable: "SLURM_ARRAY_TASK_ID",
-        // Whoever submits an array numbers its jobs; those of one submitted later are not the first of all, so their least
-        // number says nothing. By counting from 1, the number is that of the shard, always.
+        // The user who submits an array numbers its jobs; the numbers of a later array do not begin with the first, so
+        // the least number says nothing. An array that counts from 1 always has the number of the shard.
         first: 1,
         bounds: &["SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX"],
     },
@@ -45,7 +45,7 @@ const ENGINES: [Engine; 3] = [
 ];
 
 impl Engine {
-    /// The shard of `of` that a variable's value stands for.
+    /// The shard of `of` for a variable's value.
     fn shard(&self, variable: &str, value: &str, of: u32) -> Result<Shard, Usage> {
         let number: Option<u32> = value.parse().ok();
         let shard = number.and_then(|number| number.checked_add(1)?.checked_sub(self.first));

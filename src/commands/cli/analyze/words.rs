@@ -33,8 +33,7 @@ pub fn options() -> Vec<(String, Takes)> {
     long.collect()
 }
 
-/// The options that these words stand for.
-/// Fails, in words without advice on the command line, if they are wrong usage.
+/// The options of these words. Fails, in words without advice on the command line, if they are wrong usage.
 pub fn read(words: Vec<String>) -> Result<AnalyzeOptions, String> {
     let mut known = known().no_binary_name(true);
     let matches = known.try_get_matches_from_mut(words);
@@ -42,7 +41,7 @@ pub fn read(words: Vec<String>) -> Result<AnalyzeOptions, String> {
     arguments.map_err(|error| sentence(&error.format(&mut known)))?.validate()
 }
 
-/// What clap says is wrong, without its advice on the command line.
+/// The error of clap, without its advice on the command line.
 fn sentence(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);

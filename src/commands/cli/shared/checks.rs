@@ -1,4 +1,4 @@
-//! What is asked of several commands' arguments: outputs that overwrite nothing, heads that are named once.
+//! Checks that several commands share: outputs that overwrite nothing, heads that are named once.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

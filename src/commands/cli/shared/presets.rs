@@ -17,8 +17,8 @@ pub fn policies() -> PossibleValuesParser {
     PossibleValuesParser::new(PRESETS.iter().map(value))
 }
 
-/// The presets of these names, each once; clap has checked the names. Of those that have no labels but their own there can be
-/// one.
+/// The presets of these names, each once; clap has checked the names. At most one of them may have only labels of its
+/// own.
 pub fn named(names: &[String]) -> Result<Vec<&'static Preset>, Usage> {
     let presets: Vec<&Preset> = PRESETS.iter().filter(|preset| names.iter().any(|name| name == preset.name)).collect();
     let alone: Vec<&str> = presets.iter().filter(|preset| preset.alone).map(|preset| preset.name).collect();

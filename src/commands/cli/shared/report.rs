@@ -1,4 +1,4 @@
-//! Where reports go and how they are labelled, of commands that make some.
+//! The destinations and the labels of reports, for the commands that make some.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -50,12 +50,12 @@ pub const DETAILS: &[Named<Detail>] =
     &[(Detail::Short, "short", "The labels alone"), (Detail::Full, "full", "What each study has to say as well")];
 
 impl ReportArguments {
-    /// So many threads as are asked for, or one per core.
+    /// The requested number of threads, or one per core.
     pub fn threads(&self) -> NonZeroUsize {
         threads_or_all(self.threads)
     }
 
-    /// The reports that are asked for.
+    /// The requested reports.
     pub fn validate(self, named: &[String]) -> Result<ReportOptions, Usage> {
         let outputs = targets(&self.outputs)?;
         Ok(ReportOptions {
@@ -82,7 +82,7 @@ pub fn threads_or_all(threads: Option<u16>) -> NonZeroUsize {
     threads.map_or_else(all_cores, |threads| NonZeroUsize::new(threads.into()).expect("in range"))
 }
 
-/// Where reports go, by these paths.
+/// The destinations of reports, by these paths.
 pub fn targets(paths: &[PathBuf]) -> Result<Vec<Target>, Usage> {
     paths.iter().map(|path| target(path)).collect()
 }

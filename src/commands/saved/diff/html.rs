@@ -1,4 +1,4 @@
-//! What changed, as a page: the same as on the terminal, whole, and sortable.
+//! The page of a comparison: the same as on the terminal, whole, and sortable.
 
 use anyhow::Result;
 use serde::Serialize;

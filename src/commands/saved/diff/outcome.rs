@@ -1,4 +1,4 @@
-//! What `headscope diff` finds, as `--json` prints it. docs/REPORT.md, "Comparing", explains each key.
+//! The outcome of `headscope diff`, as `--json` prints it. docs/REPORT.md, "Comparing", explains each key.
 
 use schemars::JsonSchema;
 use serde::Serialize;

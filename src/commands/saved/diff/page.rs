@@ -1,4 +1,4 @@
-//! What changed, as a page for people: the verdict, labels before numbers, the largest first.
+//! The text of a comparison, for people: the verdict, labels before numbers, the largest first.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};

@@ -25,7 +25,7 @@ pub struct Side {
     file: String,
     /// The shard of a partial.
     shard: Option<Shard>,
-    /// Of what, by what and how.
+    /// The identity of the analysis: its model, its corpus, its program and its settings.
     pub circumstances: Circumstances,
     /// The numbers and the sections of studies.
     pub findings: Results,

@@ -18,7 +18,7 @@ pub struct Repeats {
     pub read: u64,
     /// Different ones among them.
     pub different: u64,
-    /// Those whose words another one has, too.
+    /// The sentences whose words another sentence has, too.
     pub repeated: u64,
     /// Families.
     pub families: u64,
@@ -29,7 +29,7 @@ pub struct Repeats {
 /// The families met so far.
 #[derive(Default)]
 pub(super) struct Families {
-    /// By the digest of words or of a name.
+    /// The known families, by the digest of their words or of their name.
     known: HashMap<u64, KnownFamily>,
     counts: Repeats,
 }
@@ -72,7 +72,7 @@ impl Families {
             return family;
         }
         self.counts.not_remembered += 1;
-        // By its digest, so that it is in one block with whatever is equal to it all the same.
+        // The digest is the number, so that the sentence is still in one block with every sentence that is equal to it.
         if family.is_first { SentenceFamily::alone(name.unwrap_or(words)) } else { family }
     }
 

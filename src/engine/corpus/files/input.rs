@@ -41,9 +41,9 @@ pub enum Input {
 }
 
 impl Input {
-    /// Reads a path, `-` for standard input, `box:...` for what is in the box; `format` overrides what a file's extension tells.
-    /// Fails, in words, if the format cannot be told. A file that is not there is for
-    /// [`Corpus::open`](crate::corpus::Corpus::open) to find.
+    /// Reads a path: `-` is standard input, `box:...` a corpus in the box; `format` overrides the file's extension. A
+    /// missing file is an error of [`Corpus::open`](crate::corpus::Corpus::open).
+    /// Fails if the format is unknown.
     pub fn parse(path: &Path, format: Option<Format>) -> Result<Self, String> {
         if let Some(found) = boxed::corpus(path) {
             let (name, bytes) = found?;
@@ -65,7 +65,7 @@ impl Input {
         }
         let kind = match format {
             Some(format) => Some(FileKind { format, compression: Compression::of(path).0 }),
-            // What cannot be read has no format: that is said when it is opened.
+            // An unreadable file has no format here; opening it reports the error.
             None => FileKind::of(path).or_else(|| {
                 fs::metadata(path)
                     .is_err()
@@ -106,7 +106,7 @@ impl Input {
     pub fn can_be_read_again(&self) -> bool {
         match self {
             Self::Stdin(_) => false,
-            // What is not there is for `Corpus::open` to say.
+            // `Corpus::open` reports a missing file.
             Self::File(path, _) => fs::metadata(path).map_or(true, |metadata| metadata.is_file()),
             Self::Folder(..) | Self::Embedded(..) => true,
         }

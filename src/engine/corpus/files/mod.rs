@@ -1,4 +1,4 @@
-//! From corpora as they are named to the files that are read, in order.
+//! The files of a corpus, in order, from the inputs that the user named.
 
 pub mod input;
 
@@ -30,7 +30,7 @@ pub(super) struct CorpusFile {
     pub source: Source,
 }
 
-/// Where the bytes of a file come from.
+/// The source of a file's bytes.
 pub(super) enum Source {
     /// Opened when its turn comes, so that a thousand files are not open at once.
     Path(PathBuf),
@@ -48,7 +48,7 @@ impl Source {
         })
     }
 
-    /// Opens a stretch of so many bytes, or what is there of it.
+    /// Opens a stretch of this many bytes, or as much of it as the file has.
     pub(super) fn open_at(&self, start: u64, bytes: u64) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
             Self::Path(path) => {
@@ -92,10 +92,10 @@ impl Identity {
     }
 }
 
-/// All files of all inputs, in the order they are read, and how many files of folders are passed over.
+/// All files of all inputs, in reading order, and the number of files in folders that are skipped.
 ///
-/// A folder's files come by name, byte by byte. Folders within it, hidden files, pipes, and files whose extension tells
-/// no format (or another than the one asked for) are passed over.
+/// The files of a folder are ordered by name, byte by byte. Subfolders, hidden files, pipes, and files whose extension
+/// belongs to no format (or to another than the requested one) are skipped.
 pub(super) fn of(inputs: &[Input]) -> Result<(Vec<CorpusFile>, u64)> {
     let mut files = Files::default();
     let mut passed_over = 0;
@@ -139,7 +139,7 @@ pub(super) fn of(inputs: &[Input]) -> Result<(Vec<CorpusFile>, u64)> {
 #[derive(Default)]
 struct Files {
     all: Vec<CorpusFile>,
-    /// As what each was given first.
+    /// The name under which each file was given first.
     seen: HashMap<Identity, String>,
 }
 
@@ -170,7 +170,7 @@ impl Files {
             let (bytes, source) = if metadata.is_file() {
                 (Some(metadata.len()), Source::Path(path.to_owned()))
             } else {
-                // A pipe gives its bytes to whoever opens it first.
+                // A pipe gives its bytes only to its first reader.
                 (None, Source::Stream(Box::new(opened)))
             };
             let name = path.file_name().map_or_else(|| shown.clone(), |name| name.to_string_lossy().into_owned());
@@ -179,10 +179,10 @@ impl Files {
     }
 }
 
-/// The corpus files of a folder by name, and the number of entries that are none.
+/// The corpus files of a folder by name, and the number of other entries.
 ///
-/// A link that leads nowhere is taken for a file, so that it is missed when it is opened. What a run of this program is
-/// writing there is nothing to it: it comes and goes.
+/// A dangling link counts as a file, so that opening it reports the error. Outputs that this program is writing there
+/// are ignored, because they are temporary.
 fn folder(path: &Path, format: Option<Format>) -> Result<(Vec<(PathBuf, FileKind)>, u64)> {
     let shown = path.display();
     let unreadable = || format!("cannot read corpus folder `{shown}`");

@@ -133,7 +133,7 @@ impl Line {
     }
 }
 
-/// The keys that were asked for.
+/// The keys that a run keeps.
 struct Asked<'a>(Vec<AlignedList<'a>>);
 
 /// A key, the list that the line has under it, and the entry of features that is wanted.
@@ -164,7 +164,7 @@ impl<'a> Asked<'a> {
         Ok(())
     }
 
-    /// What a word has under each of them; numbers and truth values as JSON writes them.
+    /// The value of a word under each kept key; numbers and booleans are written as JSON.
     fn of_word(&self, word: usize) -> Box<[Option<Box<str>>]> {
         let value = |(_, list, entry): &AlignedList<'_>| {
             let value = match &list.as_ref()?[word] {

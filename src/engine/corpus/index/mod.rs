@@ -1,4 +1,4 @@
-//! The index of a corpus: where each segment of its sentences stands, so that a shard reads its own part alone.
+//! The index of a corpus: the place of each segment of its sentences, so that a shard reads only its own part.
 //!
 //! | bytes | what they are |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | then | `Contents` by postcard |
 //! | last 40 | SHA-256 of the contents, and their length as 8 bytes, the least first |
 //!
-//! Whoever takes some segments reads the contents and the records of these. No sequence is read before its count is held against
-//! what can be there, so that reading takes no more memory than some times the bytes of what is read.
+//! A reader of some segments reads the contents and the records of these. Each count is checked against the bytes that
+//! exist before its sequence is read, so reading takes no more memory than a few times the bytes that are read.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -31,14 +31,13 @@ use crate::system::files::input;
 #[cfg(test)]
 mod tests;
 
-/// Whatever is done to sentences in the order of the corpus stays within so many of them: packs, windows, pairs and documents
-/// never cross a multiple of it. What is computed for a segment depends on nothing outside it, and segments can be computed
-/// anywhere.
+/// The number of sentences in a segment. Packs, windows, pairs and documents never cross a multiple of it, so each
+/// segment is computed from its own sentences alone, on any machine.
 pub const SEGMENT_SENTENCES: u64 = 256;
 
 const MAGIC: &str = "headscope index ";
 
-/// Raised whenever what is written changes, or the way in which sentences and their families are told.
+/// Raised whenever the written bytes change, or the way in which sentences and families are found.
 const FORMAT_VERSION: u32 = 1;
 
 const DIGEST_BYTES: usize = 32;
@@ -57,10 +56,11 @@ const LONGEST_CONTENTS: u64 = 64 << 20;
 /// The fewest bytes of a file in the contents: its digest with its length, and five more fields.
 const SHORTEST_FILE: u64 = 65 + 5;
 
-/// The most bytes of a record of a corpus of so many files.
+/// The most bytes of a record in a corpus of this many files.
 ///
-/// Two of its pieces begin within a file, the first and the one after its last sentence, and either the fields of entities or the name
-/// of a document stand before them, in one line. It has a piece more than there are files at most, and three more numbers.
+/// Two of its pieces begin within a file, the first and the one after its last sentence; the fields of entities or the
+/// name of a document stand before them, in one line. It has at most one piece more than there are files, and three
+/// more numbers.
 fn longest_record(files: u64) -> u64 {
     const OF_KIN: u64 = 1 + NUMBER_BYTES;
     const OF_PIECE: u64 = 7 * NUMBER_BYTES + DIGEST_BYTES as u64 + 2 * (2 + NUMBER_BYTES);
@@ -69,7 +69,7 @@ fn longest_record(files: u64) -> u64 {
         .saturating_add(pieces)
 }
 
-/// What an index counts is below it, so that whatever is counted on from there stays a number.
+/// A bound on every count of an index, so that later additions cannot overflow.
 const COUNTABLE: u64 = 1 << 62;
 
 /// All but the segments.
@@ -100,7 +100,7 @@ pub(super) struct Segment {
     /// How many families begin before it.
     families_before: u64,
     kin: Vec<Kin>,
-    /// Where its sentences stand, in order.
+    /// The places of its sentences, in order.
     pub pieces: Vec<Piece>,
 }
 
@@ -132,7 +132,7 @@ pub(super) struct Piece {
     pub sha256: [u8; DIGEST_BYTES],
     /// The document under way where it begins.
     pub document: u64,
-    /// What the file has declared before it of the fields of entities.
+    /// The entity fields that the file has declared before it.
     pub entity_fields: Option<Box<str>>,
     /// The document of the sentence before it, where sentences name theirs.
     pub document_name: Option<DocumentName>,
@@ -146,7 +146,7 @@ pub(super) enum DocumentName {
 }
 
 impl Segment {
-    /// An empty one, before which so many families begin.
+    /// An empty segment, with this many families before it.
     pub(super) fn new(families_before: u64) -> Self {
         Self { families_before, ..Self::default() }
     }
@@ -170,7 +170,7 @@ impl Segment {
         families_before
     }
 
-    /// Reads one of so many sentences, of a corpus of so many files.
+    /// Reads a segment of this many sentences, in a corpus of this many files.
     fn read(bytes: &[u8], sentences: u64, files: usize) -> Result<Self> {
         let (families_before, rest) = postcard::take_from_bytes(bytes).context(DAMAGED)?;
         let (kin, rest) = sequence(rest, SEGMENT_SENTENCES)?;
@@ -180,7 +180,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Whether it can be a segment of so many sentences of a corpus of so many files.
+    /// Whether it can be a segment of this many sentences in a corpus of this many files.
     fn is_of(&self, sentences: u64, files: usize) -> bool {
         let countable =
             |piece: &Piece| [piece.sentences, piece.before, piece.lines_before].iter().all(|&count| count < COUNTABLE);
@@ -280,7 +280,7 @@ pub struct Index {
     file: Mutex<File>,
     pub(super) files: Vec<IndexedFile>,
     pub(super) repeats: Repeats,
-    /// Where each record begins, and where the last ends.
+    /// The beginning of each record, and the end of the last.
     bounds: Vec<u64>,
 }
 
@@ -341,7 +341,7 @@ impl Index {
             let at = usize::try_from(number)?;
             let (start, end) = (self.bounds[at], self.bounds[at + 1]);
             let record = stretch(&mut self.file.lock().unwrap_or_else(PoisonError::into_inner), start, end)?;
-            // All that are left, of which the last takes the rest.
+            // All remaining segments; the last takes the rest.
             let sentences = (self.repeats.read - number * SEGMENT_SENTENCES).min(SEGMENT_SENTENCES);
             Segment::read(unsealed(&record)?, sentences, self.files.len())
         };

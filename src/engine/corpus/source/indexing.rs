@@ -38,7 +38,7 @@ fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<I
     let (mut segment, mut families_before) = (Segment::new(0), 0);
     while corpus.advance()? {
         while let Some((piece, families)) = corpus.piece()? {
-            // What follows the last sentence of a file is of the segment of that sentence.
+            // The lines after the last sentence of a file belong to the segment of that sentence.
             if segment.is_full() && !families.is_empty() {
                 records.add(&std::mem::replace(&mut segment, Segment::new(families_before)))?;
             }

@@ -32,7 +32,7 @@ use selected::Selected;
 /// A corpus opened for reading: an iterator of its sentences in order. After an error it ends.
 pub struct Corpus {
     name: String,
-    /// Those whose turn has not come.
+    /// The remaining files.
     files: vec::IntoIter<CorpusFile>,
     current: Option<(FileName, Lines)>,
     done: Vec<FileIdentity>,
@@ -107,7 +107,7 @@ pub struct FileIdentity {
     pub format: Format,
     /// SHA-256 of all its bytes as they are stored, compressed or not, lower-case hexadecimal.
     pub sha256: String,
-    /// By what its sentences were generated, where it says that they were.
+    /// The generator of its sentences, if it names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generated: Option<String>,
 }
@@ -121,7 +121,7 @@ impl Corpus {
         Ok(Self::of(name, files, passed_over))
     }
 
-    /// The same as a run reads it: [`keeping`](Self::keeping) what it asks for, and [`indexed`](Self::indexed).
+    /// The same as a run reads it: [`keeping`](Self::keeping) its columns, and [`indexed`](Self::indexed).
     /// Fails as [`Corpus::open`] and [`Corpus::indexed`].
     pub fn open_with(inputs: &[Input], asked: &[String], index: Option<&Arc<Index>>) -> Result<Self> {
         Self::open(inputs)?.keeping(asked).indexed(index)
@@ -150,8 +150,8 @@ impl Corpus {
         self.index.as_ref()
     }
 
-    /// The same with only those segments that are wanted, by the numbers of their sentences, if it has an index; without one
-    /// nobody knows where they are, and all of it is read.
+    /// The same with only the requested segments, by the numbers of their sentences, if it has an index; without an
+    /// index all of it is read.
     pub fn only(mut self, wanted: impl Fn(Range<u64>) -> bool) -> Self {
         if let Some(index) = &self.index {
             let of = |segment: u64| segment * SEGMENT_SENTENCES..(segment + 1) * SEGMENT_SENTENCES;
@@ -222,8 +222,8 @@ impl Corpus {
         Arc::clone(&self.bytes_read)
     }
 
-    /// Reads whatever was not asked for, so that the hashes cover the whole corpus, and says what was read; of segments
-    /// [that are wanted](Corpus::only) the rest of them, and the index says what the corpus is.
+    /// Reads the rest of the corpus, so that the hashes cover all of it, and returns its identity. A corpus with
+    /// [requested segments](Corpus::only) reads the rest of these, and the index gives the identity.
     /// Fails if the rest cannot be read.
     pub fn into_identity(mut self) -> Result<CorpusIdentity> {
         if let Some(index) = self.index.clone().filter(|_| self.selected.is_some()) {
@@ -312,7 +312,7 @@ impl Iterator for Corpus {
     type Item = Result<Sentence>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        // What follows an error may be the middle of a broken sentence: nobody is to read on.
+        // The next line may be the middle of a broken sentence, so reading ends here.
         let read = if self.failed { None } else { self.read().class(Class::Input).transpose() };
         self.failed |= matches!(read, Some(Err(_)));
         read

@@ -18,11 +18,11 @@ use crate::system::files::digest::hex;
 pub(super) struct Selected {
     index: Arc<Index>,
     files: Vec<CorpusFile>,
-    /// The numbers of those whose turn has not come.
+    /// The numbers of the remaining segments.
     segments: vec::IntoIter<u64>,
-    /// Of the segment that is read, those whose turn has not come.
+    /// The remaining pieces of the segment that is read.
     pieces: vec::IntoIter<Piece>,
-    /// Of the same, those of the sentences to come.
+    /// The families of its remaining sentences.
     families: vec::IntoIter<SentenceFamily>,
     current: Option<Open>,
     next_index: u64,
@@ -111,7 +111,7 @@ impl Selected {
             self.close()?;
             self.open(&piece, compression, context)?;
         }
-        // Of a compressed file, what is between two pieces is read as well.
+        // A compressed file is read between two pieces, too.
         while let Some(open) = self.current.as_mut().filter(|open| open.passed < before) {
             open.left = 1;
             self.read(context)?;

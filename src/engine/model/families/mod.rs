@@ -169,9 +169,9 @@ mod tests {
         assert!(FAMILIES.iter().all(|family| family.prefix.ends_with('.')));
     }
 
-    /// A config with all the names that any family asks for.
+    /// A config with all the names that any family reads.
     fn config(model_type: &str, layers: u64) -> String {
-        // What SqueezeBERT has no way for.
+        // SqueezeBERT has no embeddings of another width.
         let embedding = if model_type == "squeezebert" { 8 } else { 4 };
         format!(
             r#"{{"model_type": "{model_type}", "vocab_size": 9, "hidden_size": 8, "dim": 8, "embedding_size": {embedding},

@@ -12,8 +12,8 @@ use crate::system::files::digest::hex;
 use crate::system::files::input;
 use crate::system::files::input::LFS_POINTER;
 
-/// A file of a model. Whoever reads it and whoever hashes it see the same file, whatever is renamed into its place
-/// meanwhile.
+/// A file of a model, opened once: its reader and its hasher see the same file even if another file is renamed into its
+/// place.
 #[derive(Clone, Debug)]
 pub struct ModelFile {
     path: PathBuf,
@@ -27,13 +27,13 @@ enum Content {
     InTheBinary(&'static [u8]),
 }
 
-/// As much as is hashed at a time, in bytes.
+/// The number of bytes that are hashed at a time.
 const CHUNK: usize = 1 << 20;
 
 impl ModelFile {
     /// Opens a file.
-    /// Fails if it cannot be opened, is no regular file, is an output of the same run, or only stands for a file that git has not
-    /// fetched.
+    /// Fails if it cannot be opened, is no regular file, is an output of the same run, or is the pointer to a file that
+    /// git has not fetched.
     pub fn open(path: &Path) -> Result<Self> {
         let unreadable = || format!("cannot read `{}`", path.display());
         let file = input::open(path).with_context(unreadable)?;
@@ -53,7 +53,7 @@ impl ModelFile {
         Self { path: name.into(), content: Content::InTheBinary(bytes), sha256: Arc::default() }
     }
 
-    /// Where it was opened, or the name that it has in the binary.
+    /// The path that was opened, or the name in the binary.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -66,8 +66,8 @@ impl ModelFile {
         }
     }
 
-    /// Fills `buffer` with the bytes from `offset` on; threads can do so side by side.
-    /// Fails if there are not so many, or they cannot be read.
+    /// Fills `buffer` with the bytes from `offset` on; threads may call it in parallel.
+    /// Fails if the file has fewer bytes, or they cannot be read.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         match &self.content {
             Content::OnDisk { file, .. } => read_exact_at(file, buffer, offset),
@@ -128,8 +128,8 @@ impl ModelFile {
         Ok(self.sha256.get_or_init(|| found).clone())
     }
 
-    /// Makes sure that nobody has written to the file since it was opened.
-    /// Fails if somebody has.
+    /// Makes sure that the file has not been written to since it was opened.
+    /// Fails if it has.
     pub(in crate::model) fn ensure_unchanged(&self) -> Result<()> {
         let Content::OnDisk { file, opened } = &self.content else { return Ok(()) };
         let now = file.metadata().with_context(|| format!("cannot read `{}`", self.path.display()))?;

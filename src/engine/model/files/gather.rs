@@ -1,4 +1,4 @@
-//! Which of a model's files are needed.
+//! The choice of the files that a model needs.
 
 use anyhow::{Context, Result, bail, ensure};
 

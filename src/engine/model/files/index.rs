@@ -20,7 +20,7 @@ const LONGEST_NAME: usize = 255;
 
 #[derive(Deserialize)]
 struct Index {
-    /// From each tensor to the file that it is in.
+    /// The file of each tensor.
     weight_map: HashMap<String, String>,
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::names::{BPE_MERGES, BPE_VOCABULARY, CONFIG, TOKENIZER, WEIGHTS, is_pickle};
 
-/// A model lacks a file that is needed: the error's text, to be told from errors with a file that is there.
+/// The error of a model that lacks a needed file, as distinct from errors with a file that exists.
 #[derive(Debug)]
 pub(in crate::model) struct MissingFile(pub(super) String);
 
@@ -19,7 +19,7 @@ impl fmt::Display for MissingFile {
 
 impl Error for MissingFile {}
 
-/// Where files are looked for, in the words of an error message.
+/// The place where files are looked for, in the words of an error message.
 pub(in crate::model) enum Place<'a> {
     Folder(&'a Path),
     #[cfg(feature = "hub")]
@@ -119,7 +119,7 @@ struct OtherWeights<'a> {
     form: WeightsFormat,
 }
 
-/// The forms, from the one that says most of what is to be done.
+/// The formats, in the order of how clearly each one shows what to do.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum WeightsFormat {
     Adapter,

@@ -27,14 +27,14 @@ pub struct ModelFiles {
     pub weights: Vec<ModelFile>,
 }
 
-/// The files of one model, wherever they lie. Each is fetched when it is asked for: which ones are needed can depend
-/// on what is in another, as an index names its shards.
+/// The files of one model, wherever they are stored. Each is fetched when it is needed, because one file can name
+/// others, as an index names its shards.
 pub(in crate::model) trait FileStore {
     /// The names of all files that the model has, as paths relative to it; none leads out of it.
     fn names(&self) -> &BTreeSet<String>;
 
-    /// Brings one of the [`names`](Self::names) to this machine and opens it. What would have to come from elsewhere and
-    /// has more than `most` bytes is refused before it comes.
+    /// Brings one of the [`names`](Self::names) to this machine and opens it. A remote file of more than `most` bytes
+    /// is refused before the download.
     fn fetch(&self, name: &str, most: u64) -> Result<ModelFile>;
 }
 

@@ -74,7 +74,7 @@ struct Cut {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gates {
     gates: BTreeMap<(usize, usize), Gate>,
-    /// By layer, head and sequence.
+    /// The gates by layer, head and sequence.
     cuts: BTreeMap<(usize, usize, usize), Vec<Cut>>,
 }
 
@@ -109,8 +109,8 @@ impl Gates {
         !self.cuts.is_empty() && (0..heads).any(|head| self.cuts.contains_key(&(layer, head, sequence)))
     }
 
-    /// Cuts one head's scores over one sequence, before the softmax: `[n, stride]`, of which the first `n` columns
-    /// count. A score of minus infinity is a weight of 0, and the softmax scales what is left.
+    /// Cuts one head's scores over one sequence, before the softmax: `[n, stride]`, whose first `n` columns count. A
+    /// score of minus infinity becomes a weight of 0, and the softmax scales the rest.
     /// Fails if a query is cut from every key.
     pub(super) fn cut_scores(
         &self,

@@ -32,7 +32,7 @@ pub(super) struct Client<'a> {
     repo: ApiRepo,
 }
 
-/// Where a file is, and what is known of it before it comes.
+/// The location of a file, and the facts that are known before its download.
 pub(super) struct Remote {
     /// Names the content; a valid file name.
     pub(super) etag: String,
@@ -71,7 +71,7 @@ impl<'a> Client<'a> {
         self.environment.piece_timeout
     }
 
-    /// The commit that the revision stands for now.
+    /// The commit of the revision now.
     pub(super) fn commit(&self) -> Result<Commit, Failure> {
         let endpoint = &self.environment.endpoint;
         let revision = self.revision.replace('/', "%2F");
@@ -100,8 +100,8 @@ impl<'a> Client<'a> {
         let (mut etag, mut linked_etag, mut linked_size) = (None, None, None);
         for _ in 0..HOPS {
             let answer = self.get(&url, 0, None)?;
-            // What the Hub says of the bytes themselves, in `X-Linked-`, goes before what it says of an
-            // answer that may be no more than a redirect.
+            // The Hub's own facts about the bytes, in `X-Linked-` headers, take precedence over those of the answer,
+            // which may be a redirect.
             let header = |name| answer.header(name).map(str::to_owned);
             etag = header("etag").or(etag);
             linked_etag = header("x-linked-etag").or(linked_etag);
@@ -173,7 +173,7 @@ impl<'a> Client<'a> {
             match answer.status {
                 200 => return Ok(Incoming { start: 0, body: answer.body }),
                 206 if answer.range_start() == Some(start) => return Ok(Incoming { start, body: answer.body }),
-                // A range that was not asked for, or none where one was: all of the file, then.
+                // An answer with a range that was not requested, or without the requested one, has the whole file.
                 206 | 416 if start > 0 => start = 0,
                 301 | 302 | 303 | 307 | 308 => url = self.next(&url, &answer)?,
                 _ if self.is_home(&url) => return Err(self.failure(&answer)),
@@ -195,7 +195,7 @@ impl<'a> Client<'a> {
         origin(url) == origin(&self.environment.endpoint)
     }
 
-    /// Where an answer leads on to.
+    /// The target of a redirect.
     fn next(&self, url: &str, answer: &Answer) -> Result<String, Failure> {
         let next = || {
             let location =

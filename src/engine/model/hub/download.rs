@@ -17,7 +17,7 @@ use crate::model::files::ModelFile;
 use crate::system::errors::failure::{Class, classed};
 use crate::system::progress::DownloadProgress;
 
-/// A file of a commit on its way into the cache.
+/// A file of a commit that is being downloaded into the cache.
 pub(super) struct Download<'a> {
     pub(super) client: &'a Client<'a>,
     pub(super) cache: &'a Cache,
@@ -31,8 +31,8 @@ pub(super) struct Download<'a> {
 impl Download<'_> {
     /// Fetches the file.
     ///
-    /// The part that has come stays when the download breaks off, in this run or for good, and the next try asks for
-    /// the rest. The file becomes a blob only if its size and its digest are right.
+    /// The bytes so far stay when the download breaks off, in this run or for good, and the next try requests the rest.
+    /// The file becomes a blob only if its size and its digest are right.
     pub(super) fn run(&self, patience: Patience) -> Result<()> {
         let mut attempts = patience.begin();
         // The most that was there so far: connections may break off again and again as long as this grows.
@@ -100,7 +100,7 @@ impl Download<'_> {
         self.check(&remote.promise, partial).map_err(|problem| {
             // An error here would show again as soon as anything is written.
             let _ = partial.clear();
-            // What came in one piece would come so again; what was put together may hold an old mistake.
+            // A download in one piece would fail the same way again; one in several pieces may hold an old mistake.
             if resumed { unavailable(anyhow!(problem)) } else { Failure::Refused(anyhow!("{problem}: try again")) }
         })
     }

@@ -69,7 +69,7 @@ fn resolve_in(
         });
     }
     let client = Client::new(environment, &cache, id, revision)?;
-    // What is in the cache can stand in at once; for anything else it is worth waiting, unless the name is a slip.
+    // A model in the cache can be used at once; otherwise waiting is worth it, unless the name is misspelt.
     let patience = if cached.is_ok() || !patient { Patience::NONE } else { environment.patience };
     let commit = match ask(&client, patience, progress) {
         Ok(commit) => commit,
@@ -103,7 +103,7 @@ fn resolve_in(
     Ok(files)
 }
 
-/// The commit that the revision stands for now.
+/// The commit of the revision now.
 fn ask(client: &Client, patience: Patience, progress: &dyn DownloadProgress) -> Result<Commit, Failure> {
     let mut attempts = patience.begin();
     loop {
@@ -114,7 +114,7 @@ fn ask(client: &Client, patience: Patience, progress: &dyn DownloadProgress) -> 
     }
 }
 
-/// A commit on the Hub; its files come into the cache as they are asked for.
+/// A commit on the Hub; its files are downloaded into the cache when they are needed.
 struct OnHub<'a> {
     patience: Patience,
     client: &'a Client<'a>,

@@ -37,7 +37,7 @@ impl Digest {
         }
     }
 
-    /// Begins to hash a content of so many bytes in the same way.
+    /// Begins to hash content of this many bytes in the same way.
     pub(super) fn begin(&self, bytes: u64) -> Hasher {
         match self {
             Self::Sha256(_) => Hasher::Sha256(Sha256::new()),
@@ -71,7 +71,7 @@ impl fmt::Display for Digest {
     }
 }
 
-/// A digest on its way.
+/// A digest in progress.
 #[derive(Clone)]
 pub(super) enum Hasher {
     Sha256(Sha256),

@@ -1,4 +1,4 @@
-//! Where a model comes from: a folder, the Hub, or the box.
+//! The source of a model: a folder, the Hub, or the box.
 
 mod address;
 mod nearby;
@@ -33,7 +33,7 @@ pub enum ModelRef {
     },
 }
 
-/// As it was given, without the revision.
+/// The name as it was given, without the revision.
 impl fmt::Display for ModelRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -112,10 +112,10 @@ impl ModelRef {
 
     /// Finds the model's files, and downloads those of a Hub model that are not in the cache yet.
     ///
-    /// The cache is the one Python's `huggingface_hub` uses, in the same place and of the same form. If
-    /// `HF_HUB_OFFLINE` is set, or the Hub does not answer, a model is taken from there.
-    /// Fails if a file is missing, the Hub refuses the model, a download breaks off, or a Hub model is asked for in a build
-    /// without the feature `hub`.
+    /// The cache is the one of Python's `huggingface_hub`, in the same place and of the same form. If `HF_HUB_OFFLINE`
+    /// is set, or the Hub does not answer, a model is taken from there.
+    /// Fails if a file is missing, the Hub refuses the model, a download breaks off, or a build without the feature
+    /// `hub` needs a Hub model.
     pub fn resolve(&self, progress: &dyn DownloadProgress) -> Result<ModelFiles> {
         let nearby = self.nearby();
         let outcome = match self {
@@ -161,7 +161,7 @@ impl ModelRef {
 
 /// Whether `text` can name a model on the Hub: `name` or `org/name`.
 fn is_hub_id(text: &str) -> bool {
-    // `--` stands for the slash in the names of cache folders, so the Hub allows it in no id.
+    // `--` is the slash in the names of cache folders, so the Hub allows it in no id.
     text.split('/').count() <= 2
         && text.split('/').all(|part| {
             part.starts_with(|first: char| first.is_ascii_alphanumeric())
@@ -183,7 +183,7 @@ fn is_revision(text: &str) -> bool {
 
 /// The files of a model in the box.
 fn in_the_box(name: &str) -> Result<ModelFiles> {
-    // As of a corpus of the box: what there is in it is known as well as the options are.
+    // An error of usage, as for a corpus of the box: the contents of the box are as fixed as the options.
     let files = boxed::model(name).map_err(|unknown| anyhow!(unknown)).class(Class::Usage)?;
     let names = files.iter().map(|(name, _)| (*name).to_owned()).collect();
     gather(name.to_owned(), None, &Place::Folder(Path::new(name)), &InTheBox { name, files, names })
@@ -208,7 +208,7 @@ fn folder(path: &Path) -> Result<ModelFiles> {
     }
     let unreadable = || format!("cannot read model folder `{shown}`");
     let mut names = files_in(path).with_context(unreadable)?;
-    // Of use for no more than to say that they are there.
+    // Exported graphs are only named in messages.
     names.extend(files_in(&path.join(ONNX)).unwrap_or_default().into_iter().map(|name| format!("{ONNX}/{name}")));
     // The given path may be `.` or end in `..`; the real one ends in the folder's name, except for the root.
     let real = path.canonicalize().with_context(unreadable)?;
@@ -217,7 +217,7 @@ fn folder(path: &Path) -> Result<ModelFiles> {
     gather(id, None, &Place::Folder(path), &Folder { path, names })
 }
 
-/// Where exported graphs lie.
+/// The folders of exported graphs.
 const ONNX: &str = "onnx";
 
 /// The names of the regular files in a folder, and of the links that lead to one.

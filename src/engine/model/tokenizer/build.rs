@@ -20,9 +20,9 @@ use crate::model::files::names::{LONGEST_TOKENIZER, TOKENIZER_CONFIG};
 
 /// A tokenizer that is in one file.
 ///
-/// As in transformers, a class that cuts words as BERT's does has its own switches, those that `tokenizer_config.json`
-/// names and the defaults of the class, whatever the file says; and, as in transformers 5, a class that puts special tokens
-/// around a text does so where the file has none.
+/// A class that cuts words as BERT's does has its own switches, as in transformers: those that `tokenizer_config.json`
+/// names and the defaults of the class, whatever the file says. A class that puts special tokens around a text does so
+/// if the file has none, as in transformers 5.
 pub(super) fn whole(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
     let at = path.display();

@@ -23,7 +23,7 @@ pub(super) struct TokenizerConfig {
     pub class: Option<String>,
     /// The model's family, by its `model_type`.
     pub model_type: String,
-    /// Where the settings are, for messages.
+    /// The file of the settings, for messages.
     path: PathBuf,
 }
 
@@ -33,7 +33,7 @@ impl TokenizerConfig {
         let mut values = object(TOKENIZER_CONFIG)?.unwrap_or_default();
         let mut added: BTreeMap<u32, AddedToken> = BTreeMap::new();
         let path = files.get(TOKENIZER_CONFIG).map_or(Path::new(TOKENIZER_CONFIG), ModelFile::path).to_owned();
-        // As in transformers: the older files count only where the newer key is not there.
+        // The older files count only if the newer key is missing, as in transformers.
         if let Some(tokens) = values.get("added_tokens_decoder") {
             added = serde_json::from_value(tokens.clone())
                 .with_context(|| format!("`{}`: added_tokens_decoder cannot be used", path.display()))?;

@@ -26,24 +26,24 @@ use config::{TokenizerConfig, named};
 pub struct ModelTokenizer {
     /// The file with its vocabulary, for messages.
     path: PathBuf,
-    /// For running text.
+    /// The tokenizer of running text.
     text: Tokenizer,
-    /// For words split beforehand, where that is another one.
+    /// The tokenizer of words that are split beforehand, if it is another one.
     words: Option<Tokenizer>,
     /// Rows of the token embedding: ids are below.
     rows: usize,
     separator: Option<u32>,
     mask: Option<u32>,
     unknown: Option<u32>,
-    /// For each id whether its surface is all Unicode punctuation.
+    /// Whether the surface of each id is all Unicode punctuation.
     punctuation: Vec<bool>,
     splits_at_spaces: bool,
 }
 
 impl ModelTokenizer {
-    /// Loads a tokenizer of a model whose family is `model_type` and whose token embedding has so many `rows`; `config` is
-    /// its `config.json`, which may name the tokenizer's class.
-    /// Fails if a file cannot be read, is of a class that is not known, the special tokens are not in the vocabulary, or a token
+    /// Loads the tokenizer of a model of the family `model_type` whose token embedding has `rows` rows; `config` is its
+    /// `config.json`, which may name the tokenizer's class.
+    /// Fails if a file cannot be read, its class is unknown, the special tokens are not in the vocabulary, or a token
     /// has no row in the embedding.
     pub fn load(files: &TokenizerFiles, config: &ModelFile, model_type: &str, rows: usize) -> Result<Self> {
         let settings = TokenizerConfig::read(files, config, model_type)?;
@@ -138,13 +138,13 @@ impl ModelTokenizer {
         self.mask
     }
 
-    /// The id of the token that stands for whatever is not in the vocabulary: `[UNK]`, `<unk>`.
+    /// The id of the token for text that is not in the vocabulary: `[UNK]`, `<unk>`.
     pub fn unknown(&self) -> Option<u32> {
         self.unknown
     }
 
-    /// The tokens of the vocabulary that begin a word and hold a letter, ascending by id; special tokens are left out,
-    /// and those in brackets such as `[unused1]`, which stand for no text.
+    /// The tokens of the vocabulary that begin a word and have a letter, ascending by id, without special tokens and
+    /// without tokens in brackets such as `[unused1]`, which have no text.
     pub fn word_beginnings(&self) -> Vec<u32> {
         let added = self.text.get_added_tokens_decoder();
         let special = |id: u32| self.unknown == Some(id) || added.get(&id).is_some_and(|token| token.special);
@@ -159,11 +159,11 @@ impl ModelTokenizer {
         self.punctuation.get(id as usize).copied().unwrap_or(false)
     }
 
-    /// A place in `text` up to which it has at least `tokens` tokens, found without encoding it; `None` if there is
-    /// none, or it cannot be told.
+    /// A place in `text` up to which it has at least `tokens` tokens, found without encoding it; `None` if no such
+    /// place is known.
     ///
-    /// Where the tokenizer splits at spaces, a part between spaces that has a letter or digit of ASCII has a token of
-    /// its own at least.
+    /// If the tokenizer splits at spaces, each part between spaces that has an ASCII letter or digit has at least one
+    /// token of its own.
     pub fn enough(&self, text: &str, tokens: usize) -> Option<usize> {
         let sure = |part: &&str| part.bytes().any(|byte| byte.is_ascii_alphanumeric());
         let parts = self.splits_at_spaces.then(|| text.split(' '))?;

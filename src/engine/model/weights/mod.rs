@@ -19,7 +19,7 @@ use super::families::Family;
 use super::files::ModelFile;
 use super::files::names::is_pickle;
 
-/// The files of a model's weights, of which all headers were read.
+/// The files of a model's weights, with all headers read.
 pub struct Checkpoint {
     files: Vec<ModelFile>,
     /// Each tensor with the number of its file.
@@ -30,13 +30,13 @@ pub struct Checkpoint {
     expanded: usize,
 }
 
-/// Where a tensor is in its file, and in which form.
+/// The place of a tensor in its file, and its form.
 struct StoredTensor {
     values: ValueType,
     shape: Vec<usize>,
-    /// For each dimension, how many values lie between one index and the next; `None`: rows follow each other.
+    /// The number of values between one index and the next, for each dimension; `None` if rows follow each other.
     strides: Option<Vec<usize>>,
-    /// From its first value to the end of what belongs to it, in bytes.
+    /// The bytes from its first value to its end.
     place: Range<u64>,
 }
 
@@ -71,12 +71,12 @@ const ALIASES: [(&str, &str); 2] = [("LayerNorm.weight", "LayerNorm.gamma"), ("L
 /// The prefix of all names of a model within `torch.nn.DataParallel`.
 const DATA_PARALLEL: &str = "module.";
 
-/// Values that a checkpoint may have beyond those in its files, in tensors that were expanded: 256 MiB of float32. A
-/// file of a few bytes could ask for any amount of memory otherwise; the embedding of segments of the largest models,
-/// expanded from one row, has some thousands.
+/// The most values that a checkpoint may have beyond those in its files, through expanded tensors: 256 MiB of float32.
+/// Without the bound, a file of a few bytes could claim any amount of memory; the segment embedding of the largest
+/// models, expanded from one row, has some thousands.
 const MOST_EXPANDED: usize = 1 << 26;
 
-/// Where parameters come from, by their names.
+/// A source of parameters by their names.
 pub trait Tensors: Sync {
     /// The values of the tensor that is called `name` and has this shape.
     /// Fails if there is no such tensor.
@@ -97,8 +97,8 @@ impl Tensors for Checkpoint {
 }
 
 impl Checkpoint {
-    /// Opens the files of a model's weights and reads their headers. In a model with a task head, the prefix of `family`
-    /// stands before every name.
+    /// Opens the files of a model's weights and reads their headers. The prefix of `family` stands before every name in
+    /// a model with a task head.
     /// Fails if a file cannot be opened, or is damaged, or a tensor is in two of them.
     pub fn open(files: Vec<ModelFile>, family: Family) -> Result<Self> {
         let mut checkpoint = Self { files: Vec::new(), tensors: HashMap::new(), family, expanded: 0 };
@@ -156,7 +156,7 @@ impl Checkpoint {
             self.expanded,
         );
         let values = stored.read(file).with_context(at)?;
-        // In chunks, for the compiler to check several values at once.
+        // Chunks let the compiler check several values at once.
         let damaged = values.chunks(1 << 12).position(|chunk| !chunk.iter().fold(true, |fine, x| fine & x.is_finite()));
         if let Some(chunk) = damaged {
             let place =

@@ -18,8 +18,8 @@ pub(super) fn with_way_out(problem: &anyhow::Error, path: &Path) -> anyhow::Erro
     let load =
         |safely: &str, part: &str| format!("torch.load({path:?}, map_location=\"cpu\", weights_only={safely}){part}");
     let (trust, lines) = match problem.downcast_ref::<Unusual>() {
-        // Python's reader of weights alone takes neither: what does take them obeys the file. So nobody is told to use it
-        // on a file that names anything but a module.
+        // Python's reader of weights alone reads neither, and a reader that does executes the file. So no message
+        // recommends one for a file that names anything but a module.
         Some(unusual) if unusual.needs_all_of_pickle() => (
             "you trust it, for this runs the code that it holds",
             vec![
@@ -42,7 +42,7 @@ pub(super) fn with_way_out(problem: &anyhow::Error, path: &Path) -> anyhow::Erro
     )
 }
 
-/// Where a header of a tar archive has this mark (POSIX.1-1988, ustar).
+/// The place of this mark in the header of a tar archive (POSIX.1-1988, ustar).
 const TAR_MARK: (u64, [u8; 5]) = (257, *b"ustar");
 
 /// The tensors of a file, by name.

@@ -1,8 +1,8 @@
-//! The directory of a zip archive of stored files, as PyTorch writes it
-//! (PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 and 4.4).
+//! The directory of a zip archive of stored files, as PyTorch writes it (PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 and
+//! 4.4).
 //!
-//! Its own reader because nothing a file says is to be believed: no allocation here follows from a number in the file
-//! alone, and what is compressed, encrypted or outside the file is refused.
+//! The reader is its own because it trusts nothing in a file: no allocation here follows from a number in the file
+//! alone, and compressed or encrypted data, or data outside the file, is refused.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::model::files::ModelFile;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ArchiveEntry {
     pub name: String,
-    /// Where its bytes are in the file.
+    /// The place of its bytes in the file.
     pub place: Range<u64>,
 }
 
@@ -55,7 +55,7 @@ pub(super) fn entries(file: &ModelFile) -> Result<Vec<ArchiveEntry>> {
     Ok(entries)
 }
 
-/// Where the directory begins, and its length.
+/// The beginning of the directory, and its length.
 fn directory(file: &ModelFile) -> Result<(u64, u64)> {
     let size = file.size();
     let missing = || "its end is missing: download it again";
@@ -108,7 +108,7 @@ fn entry(file: &ModelFile, directory: &[u8]) -> Result<(ArchiveEntry, usize)> {
 fn widened(short: [u32; 3], mut extra: &[u8]) -> Result<[u64; 3]> {
     const ZIP_64: u16 = 1;
     let mut long = short.map(u64::from);
-    // In the directory, the uncompressed size comes second, in the extra field first.
+    // The uncompressed size comes second in the directory and first in the extra field.
     let order = [1, 0, 2];
     while extra.len() >= 4 {
         let (id, length) = (u16_at(extra, 0)?, usize::from(u16_at(extra, 2)?));

@@ -1,4 +1,4 @@
-//! The heads that are removed in turn where not all are: by how much the loss depends on each to first order.
+//! The choice of the heads to ablate one by one if not all are: by the sensitivity of the loss to each, to first order.
 
 use std::collections::BTreeSet;
 
@@ -14,14 +14,15 @@ use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 
 /// The seed of those that are chosen at random.
 const SEED: u64 = 0;
 
 impl Choice {
-    /// The places of the heads that are chosen, ascending, by the sensitivity of the loss to each, `[heads]`: those at either
-    /// end, and some of the others at random. All heads if it asks for as many.
+    /// The indices of the chosen heads, ascending, by the sensitivity of the loss to each, `[heads]`: those at either
+    /// end, and some of the others at random. All heads if the choice is of as many.
     pub fn of(self, sensitivities: &[f64]) -> Vec<usize> {
         let mut order: Vec<usize> = (0..sensitivities.len()).collect();
         order.sort_by(|&a, &b| sensitivities[b].total_cmp(&sensitivities[a]));
@@ -57,6 +58,8 @@ impl Sensitivity {
     }
 }
 
+merge_fields!(Sensitivity[grid] { sums });
+
 impl Sums for Sensitivity {
     /// Masked tokens that are scored.
     type SequenceState = usize;
@@ -80,11 +83,6 @@ impl Sums for Sensitivity {
         }
     }
 
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.sums.iter_mut().zip(&other.sums).for_each(|(sum, &more)| *sum += more);
-    }
-
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
         self.grid == grid && self.sums.len() == grid.count()
     }
@@ -102,6 +100,7 @@ mod tests {
     use super::*;
     use crate::sequences::sequence::PredictedToken;
     use crate::sequences::test_support::sentence;
+    use crate::stats::blocks::Merge;
 
     #[test]
     fn heads_of_either_end_and_some_others_are_chosen() {

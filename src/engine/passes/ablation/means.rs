@@ -1,4 +1,4 @@
-//! The mean context of each head by class of token: what stands for a head that is removed.
+//! The mean context of each head by class of token, which replaces a removed head (mean-ablation).
 
 use std::sync::{Mutex, PoisonError};
 
@@ -13,15 +13,15 @@ use crate::passes::observer::{Event, Sums};
 use crate::passes::pass::Pass;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 
-/// What stands for removed heads in each pass, once it was worked out: other passes over the same sequences, and other
-/// shards, remove the same.
+/// The mean contexts of each pass, computed once: other passes over the same sequences, and other shards, use the same.
 #[derive(Debug, Default)]
 pub struct MeanContexts(Mutex<Vec<(Pass, Vec<Gate>)>>);
 
 impl MeanContexts {
-    /// The gates of all heads in a pass, `[layers * heads]`, worked out at the first time.
+    /// The gates of all heads in a pass, `[layers * heads]`, computed on the first call.
     /// Fails if `work_out` fails.
     pub fn of(&self, pass: &Pass, work_out: impl FnOnce() -> Result<Vec<Gate>>) -> Result<Vec<Gate>> {
         let known = |all: &[(Pass, Vec<Gate>)]| all.iter().find(|(of, _)| of == pass).map(|(_, gates)| gates.clone());
@@ -65,6 +65,8 @@ impl ContextSums {
     }
 }
 
+merge_fields!(ContextSums[grid, head_dim] { tokens, sums });
+
 impl Sums for ContextSums {
     type SequenceState = Vec<TokenClass>;
 
@@ -88,12 +90,6 @@ impl Sums for ContextSums {
         }
     }
 
-    fn merge(&mut self, other: &Self) {
-        assert_eq!((self.grid, self.head_dim), (other.grid, other.head_dim), "sums of one analysis");
-        self.tokens.iter_mut().zip(other.tokens).for_each(|(count, more)| *count += more);
-        self.sums.iter_mut().zip(&other.sums).for_each(|(sum, &more)| *sum += more);
-    }
-
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
         self.grid == grid && self.sums.len() == grid.count() * TokenClass::COUNT * self.head_dim
     }
@@ -108,6 +104,7 @@ mod tests {
     use crate::passes::observer::Folder;
     use crate::sequences::sequence::PredictedToken;
     use crate::sequences::test_support::sentence;
+    use crate::stats::blocks::Merge;
 
     #[test]
     fn means_are_of_the_tokens_of_a_class() {

@@ -15,9 +15,9 @@ use crate::system::errors::failure::{Class, Classify};
 /// How many missing shards a message names.
 const NAMED: usize = 10;
 
-/// Which shards there are of one stage of one run.
+/// The shards that exist of one stage of one run.
 struct Shards<'a> {
-    /// How many there are to be.
+    /// The number of shards of the run.
     of: u32,
     stage: Stage,
     /// The file of each, by its number.
@@ -84,7 +84,7 @@ fn ensure_of_one_run<'a>(first: &mut Option<(&'a Path, Identity)>, path: &'a Pat
 pub struct MissingShards {
     /// Their numbers, ascending.
     pub numbers: Vec<u32>,
-    /// What is wrong with files that are there and no whole partials, so that their shards are missing.
+    /// The faults of existing files that are no whole partials, so that their shards are missing.
     pub damaged: Vec<String>,
 }
 

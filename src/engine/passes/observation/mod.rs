@@ -19,11 +19,11 @@ use identity::{Identity, RunInfo};
 
 /// The sums of all passes, and of what they are.
 pub struct Observation {
-    /// Of what, by what, and how.
+    /// The identity: the corpus, the model, the program and the settings.
     pub identity: Identity,
     /// The corpus in numbers.
     pub tally: Tally,
-    /// Which of the passes were run.
+    /// The passes that were run.
     pub stage: Stage,
     /// The sums of each of them.
     pub passes: Vec<PassSums>,
@@ -38,16 +38,16 @@ pub enum Stage {
     /// All of them.
     #[default]
     Whole,
-    /// Those that follow nothing; others follow them.
+    /// The passes of the first stage.
     First,
-    /// Those that follow the others.
+    /// The passes of the second stage, which follow the first.
     After {
         /// The [digest](Observation::digest) of the sums of the others over the whole corpus.
         sums: String,
-        /// That of the policy by which heads had labels.
+        /// The digest of the policy by which heads had labels.
         policy: String,
     },
-    /// All of them, of which some follow the others.
+    /// All passes, some of which follow the others.
     Followed {
         /// The digest of the policy by which heads had labels that these follow from.
         policy: String,

@@ -22,13 +22,16 @@ use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::Merge;
 use countable::ensure_countable;
 pub use event::Event;
 pub use input::{Folder, HeadInput};
 pub use set::ObserverSet;
 
 /// Exact sums over every head in the sequences of a pass.
-pub trait Sums: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
+///
+/// Merged with those of another worker or shard they are as if they had seen its sequences.
+pub trait Sums: Merge + Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
     /// The facts of a sequence that the sums need, computed once for all its heads.
     type SequenceState: Send + Sync;
 
@@ -58,10 +61,6 @@ pub trait Sums: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
 
     /// Ends a pack: its sequences ran in one batch.
     fn end_pack(&mut self, _states: Vec<Self::SequenceState>) {}
-
-    /// Adds the sums of another worker or shard, as if these sums had seen its sequences.
-    /// Panics if the two are not of one analysis.
-    fn merge(&mut self, other: &Self);
 
     /// The same sums with all blocks of sentences in one, where no result depends on blocks.
     fn pooled(&self) -> Self {
@@ -252,6 +251,10 @@ mod tests {
         ended: Vec<u64>,
     }
 
+    impl Merge for Shown {
+        fn merge(&mut self, _: &Self) {}
+    }
+
     impl Sums for Shown {
         type SequenceState = u64;
 
@@ -274,8 +277,6 @@ mod tests {
         fn end_pack(&mut self, ended: Vec<u64>) {
             self.ended.extend(ended);
         }
-
-        fn merge(&mut self, _: &Self) {}
 
         fn fits(&self, _: HeadGrid, _: FromToken) -> bool {
             true

@@ -360,8 +360,8 @@ pub fn token_limit(model: &Model, asked: Option<usize>) -> Result<usize> {
     Ok(limit)
 }
 
-/// The heads that are to be removed, if the model has them.
-/// Fails if it has not.
+/// The heads to remove.
+/// Fails if the model does not have them.
 pub fn heads_of(model: &Model, removed: &[HeadPlace]) -> Result<Vec<HeadPlace>> {
     let HeadGrid { layers, heads } = model.grid();
     if let Some(head) = removed.iter().find(|place| place.layer >= layers || place.head >= heads) {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::sequence::{GoldArc, Sequence};
 use crate::corpus::TreeHead;
+use crate::stats::blocks::{Merge, merge_fields};
 
 #[cfg(test)]
 mod tests;
@@ -53,7 +54,7 @@ pub struct Tally {
     pub tokens: u64,
     /// Tokens of text of those.
     pub text_tokens: u64,
-    /// Tokens of text of those that stand for whatever the vocabulary lacks.
+    /// Unknown tokens of text: those in the place of text outside the vocabulary.
     pub unknown: u64,
     /// Words of those.
     pub words: u64,
@@ -88,6 +89,8 @@ pub struct FileTally {
     pub skipped: u64,
 }
 
+merge_fields!(FileTally { sentences, tokens, words, skipped });
+
 impl Tally {
     /// Adds what was counted over other sentences.
     pub fn merge(&mut self, other: &Self) {
@@ -101,16 +104,8 @@ impl Tally {
         self.unannotated += other.unannotated;
         self.untagged += other.untagged;
         self.passed_over = self.passed_over.min(other.passed_over);
-        for (reason, count) in &other.skipped {
-            *self.skipped.entry(*reason).or_default() += count;
-        }
-        for (number, other) in other.files.iter().enumerate() {
-            let file = self.file(number);
-            file.sentences += other.sentences;
-            file.tokens += other.tokens;
-            file.words += other.words;
-            file.skipped += other.skipped;
-        }
+        Merge::merge(&mut self.skipped, &other.skipped);
+        self.files.merge(&other.files);
     }
 
     fn file(&mut self, number: usize) -> &mut FileTally {

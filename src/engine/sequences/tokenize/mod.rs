@@ -1,4 +1,5 @@
-//! From sentences to sequences: which tokens are special, which word each belongs to, and what cannot be analysed.
+//! Sequences of tokens made of sentences: their special tokens, the word of each token, and the sentences that cannot
+//! be analysed.
 
 use std::ops::Range;
 
@@ -164,7 +165,7 @@ impl<'a> SentenceTokenizer<'a> {
     }
 }
 
-/// The same with its words as they stand in the text that they are of.
+/// The same with its words as they stand in their text.
 fn spelled(mut tokenized: Tokenized, text: &str, encoding: &Encoding) -> Tokenized {
     if let Tokenized::Sequence(sequence) = &mut tokenized {
         let offsets = encoding.get_offsets();

@@ -10,7 +10,7 @@ use anyhow::{Error, Result};
 pub enum Class {
     /// Something else: what was computed is not there.
     Other,
-    /// The command line, or a table that stands for it, is wrong.
+    /// The command line, or a table in its place, is wrong.
     Usage,
     /// A corpus, a report or another file that is read cannot be used.
     Input,
@@ -29,7 +29,7 @@ impl Class {
     pub const ALL: [Self; 7] =
         [Self::Other, Self::Usage, Self::Input, Self::Model, Self::Output, Self::Incomplete, Self::Temporary];
 
-    /// The exit status. That of trouble that passes is `EX_TEMPFAIL` of sysexits.h, which says so to mailers and schedulers.
+    /// The exit status. Temporary trouble has `EX_TEMPFAIL` of sysexits.h, which mailers and schedulers understand.
     pub fn status(self) -> u8 {
         match self {
             Self::Other => 1,
@@ -55,7 +55,7 @@ impl Class {
         }
     }
 
-    /// What goes wrong, in a word or two.
+    /// The trouble in a word or two.
     pub fn about(self) -> &'static str {
         match self {
             Self::Other => "failed",

@@ -1,6 +1,6 @@
-//! Which files this process has read and which it is going to write: no file may be both.
+//! The files that this process has read and those that it will write: no file may be both.
 //!
-//! Files are told apart by identity, not by name: a hard link or a symbolic link is the file that it leads to.
+//! Files are compared by identity, not by name: a hard link or a symbolic link is the file that it leads to.
 
 use std::collections::HashSet;
 use std::fs::Metadata;
@@ -61,7 +61,7 @@ pub(super) fn read(metadata: &Metadata) -> io::Result<()> {
 #[derive(Debug)]
 pub(super) struct Replaced(Option<FileId>);
 
-/// Notes that a file is to be replaced.
+/// Notes that a file will be replaced.
 /// Fails if this process has read it.
 pub(super) fn write(metadata: &Metadata) -> io::Result<Replaced> {
     let id = FileId::of(metadata);

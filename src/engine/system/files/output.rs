@@ -1,6 +1,6 @@
 //! Output files: opened before the work begins, written beside their place and renamed when they are whole.
 //!
-//! A file on its way has a name of its own, which [`is_temporary`] knows, and is locked as long as its process lives.
+//! An incomplete file has a temporary name, which [`is_temporary`] knows, and is locked as long as its process lives.
 //! One that a killed process left behind is removed by the next that writes to the same folder.
 
 use std::ffi::OsStr;
@@ -18,14 +18,15 @@ use super::input;
 use crate::system::errors::failure::{Class, Classify};
 use crate::system::interrupt;
 
-/// A file to be written. What is given to [`Output::write`] becomes the file's content with [`Output::commit`].
+/// A file to write. The bytes given to [`Output::write`] become the file's content with [`Output::commit`].
 #[derive(Debug)]
 pub struct Output {
     path: PathBuf,
     file: BufWriter<File>,
-    /// Where the bytes go until then, and where they belong; `None` for a device or a pipe, which is written as it is.
+    /// The temporary file of the bytes until then, and their final place; `None` for a device or a pipe, which is
+    /// written directly.
     rename: Option<(TempPath, PathBuf)>,
-    /// The file that was there before, which nobody may read meanwhile.
+    /// The file that existed before, which nobody may read meanwhile.
     _replaced: Option<Replaced>,
 }
 
@@ -50,7 +51,7 @@ impl Output {
                 let mut replaced = None;
                 if let Ok(metadata) = &existing {
                     replaced = Some(claims::write(metadata).with_context(failed)?);
-                    // What may not be written may not be replaced: a file that is made immutable, for one.
+                    // A file that may not be written may not be replaced, for example an immutable one.
                     OpenOptions::new().write(true).open(&target).with_context(failed)?;
                 }
                 let (file, temporary) = beside(&target, path)?;
@@ -152,7 +153,7 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
 }
 
-/// Where a link points to that leads to no file yet; the path itself if it is no link.
+/// The target of a link that leads to no file yet; the path itself if it is no link.
 fn link_target(path: &Path) -> PathBuf {
     match (fs::read_link(path), path.parent()) {
         (Ok(link), Some(folder)) => folder.join(link),
@@ -163,7 +164,7 @@ fn link_target(path: &Path) -> PathBuf {
 const PREFIX: &str = ".headscope-";
 const SUFFIX: &str = ".partial";
 
-/// Whether a file of this name is an output on its way, of this process or another: it is there for a time only.
+/// Whether a file of this name is an incomplete output, of this process or another; such a file is temporary.
 pub fn is_temporary(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
     name.starts_with(PREFIX.as_bytes()) && name.ends_with(SUFFIX.as_bytes())
@@ -188,8 +189,8 @@ fn beside(target: &Path, path: &Path) -> Result<(File, TempPath)> {
     let mut list = interrupt::lock();
     loop {
         let created = builder.tempfile_in(folder).with_context(|| format!("cannot write `{shown}`"))?;
-        // Between its creation and its lock another process may take it for a leftover, lock it and remove it. Where a
-        // file system has no locks, nobody takes it for one.
+        // Another process may take it for a leftover, lock it and remove it between its creation and its lock. A file
+        // system without locks has no such removal.
         let locked_by_another = matches!(created.as_file().try_lock(), Err(TryLockError::WouldBlock));
         if !locked_by_another && created.path().exists() {
             list.add(created.path());
@@ -198,7 +199,7 @@ fn beside(target: &Path, path: &Path) -> Result<(File, TempPath)> {
     }
 }
 
-/// Removes outputs of processes that are gone. What cannot be removed is no reason not to write.
+/// Removes outputs of processes that have ended. A file that cannot be removed does not stop the writing.
 fn remove_leftovers(folder: &Path) {
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
     let regular = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_file());
@@ -277,7 +278,7 @@ mod tests {
         fs::create_dir(at(".headscope-folder.partial")).unwrap();
         let first = Output::open(&at("a")).unwrap();
         let second = Output::open(&at("b")).unwrap();
-        // Two on their way, and what nobody here has made.
+        // Two incomplete outputs, and a file that no process here has made.
         assert_eq!(names(folder.path()).len(), 2 + 3);
         second.commit().unwrap();
         first.commit().unwrap();

@@ -12,7 +12,7 @@ use crate::study::{About, Card, Caveat, Observed, PassSpec, Study};
 use section::UseSection;
 use sums::UseSums;
 
-/// Which syntactic labels are of arcs that the model uses.
+/// The use of arcs: whether the model uses the arcs of syntactic labels.
 pub struct ArcUse;
 
 impl Study for ArcUse {

@@ -22,7 +22,7 @@ use crate::study::show::wording::{plain_table, significance};
 use crate::study::upstream::ArcClaim;
 use crate::system::counted::{counted, plural};
 
-/// What came of the tests.
+/// The results of the tests.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct UseSection {
     pub use_of_arcs: Vec<LabelUse>,
@@ -45,7 +45,7 @@ pub struct LabelUse {
 }
 
 impl UseSection {
-    /// What these sums come to.
+    /// The section that these sums give.
     pub fn new(sums: &UseSums, context: &EstimationContext) -> Self {
         let total = sums.blocks().total();
         let of_claim = |(number, claim): (usize, &ArcClaim)| {
@@ -57,12 +57,12 @@ impl UseSection {
             let arcs = of_blocks(|cuts| cuts.arcs as f64);
             let tried = total[number].arcs;
             let left_out = LeftOut::new(&more, &arcs);
-            let ci95 = || context.resamples.sums(&more).over(&context.resamples.sums(&arcs));
+            let ci95 = context.resamples.sums(&more).over(&context.resamples.sums(&arcs));
             let test = UseTest {
                 arcs: tried,
                 blocks: left_out.blocks(),
                 loss: (tried > 0).then(|| left_out.all()),
-                ci95: (tried > 0 && !context.resamples.is_empty()).then(ci95).flatten(),
+                ci95,
                 standard_error: left_out.standard_error(),
                 ..UseTest::default()
             };

@@ -19,7 +19,7 @@ use crate::stats::surprisal::surprisal;
 use crate::study::labels::evidence::Direction;
 use crate::study::upstream::ArcClaim;
 
-/// What cutting does to the masked words of a claim, in a block of sentences or in all.
+/// The effect of cutting on the masked words of a claim, in a block of sentences or in all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cuts {
     /// Arcs that were tried.
@@ -107,6 +107,8 @@ fn nearest_weight(attention: &WordAttention, query: usize, partner: usize) -> Op
     others.min_by(|a, b| distance(a).total_cmp(&distance(b)))
 }
 
+merge_fields!(UseSums[grid, claims] { blocks });
+
 impl Sums for UseSums {
     type SequenceState = ArcUseState;
 
@@ -151,11 +153,6 @@ impl Sums for UseSums {
 
     fn further_runs(&self) -> FurtherRuns {
         if self.claims.is_empty() { FurtherRuns::None } else { FurtherRuns::Patched }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!((self.grid, &self.claims), (other.grid, &other.claims), "sums of one analysis");
-        self.blocks.merge(&other.blocks);
     }
 
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {

@@ -1,16 +1,15 @@
-//! What is lost without a cluster of heads that look alike, and without all but one of them (METHODOLOGY, "Removal of a
+//! Ablation of clusters of heads that look alike, and of all heads of a cluster but one (METHODOLOGY, "Removal of a
 //! cluster").
 
 mod section;
 mod sets;
-mod sums;
 
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
 use crate::study::{About, Card, Caveat, Observed, PassSpec, Study};
 use section::{DriftSection, Drifts, EffectSection, Effects};
-use sums::{DriftSums, EffectSums};
+use sets::{ClusterDrifts, ClusterLosses, Clusters};
 
 /// The effect of removing clusters.
 pub struct ClusterEffect;
@@ -32,14 +31,14 @@ impl Study for ClusterEffect {
         vec![
             PassSpec::new(
                 Pass { sequences: Sequences::Corrupted(Phases::Asked), portion: Portion::Sample, ..Pass::PLAIN },
-                |subject| EffectSums::new(subject.grid, subject.found.clusters.clone()),
+                |subject| ClusterLosses::new(subject.grid, Clusters(subject.found.clusters.clone())),
             )
             .following(),
         ]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &EffectSums = observed.sums();
+        let sums: &ClusterLosses = observed.sums();
         let section = EffectSection { cluster_effect: Effects::new(sums, context) };
         (Estimates::none(context.grid.count()), section)
     }
@@ -65,14 +64,14 @@ impl Study for ClusterDrift {
     fn passes(&self) -> Vec<PassSpec> {
         vec![
             PassSpec::new(Pass { portion: Portion::Sample, ..Pass::PLAIN }, |subject| {
-                DriftSums::new(subject.grid, subject.found.clusters.clone())
+                ClusterDrifts::new(subject.grid, Clusters(subject.found.clusters.clone()))
             })
             .following(),
         ]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &DriftSums = observed.sums();
+        let sums: &ClusterDrifts = observed.sums();
         let section = DriftSection { cluster_drift: Drifts::new(sums, context) };
         (Estimates::none(context.grid.count()), section)
     }

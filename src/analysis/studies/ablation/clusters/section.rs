@@ -6,11 +6,11 @@ use comfy_table::{CellAlignment, Table};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sets::all_but;
-use super::sums::{Changes, DriftSums, EffectSums};
+use super::sets::{ClusterDrifts, ClusterLosses, Clusters, all_but};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::stats::bootstrap::{Interval, PerBlock};
+use crate::studies::ablation::removal::{PerToken, Quantity, RemovalSums};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::{Section, stored};
@@ -130,21 +130,25 @@ pub struct Removed {
 }
 
 /// The clusters of these sums.
-fn removed(sums: &impl Changes, context: &EstimationContext) -> Vec<Removed> {
-    let counts = sums.counts();
+fn removed(sums: &RemovalSums<Clusters, impl Quantity + PerToken>, context: &EstimationContext) -> Vec<Removed> {
+    let counts = sums.per_block(|block| block.tokens() as f64);
+    let without = |places: &[usize]| {
+        let variant = sums.variant_without(places);
+        sums.per_block(|block| block.change(variant))
+    };
     let (total, drawn) = (counts.iter().sum::<f64>(), context.resamples.sums(&counts));
     if total == 0.0 {
         return Vec::new();
     }
     let change = |blocks: &PerBlock| Change {
         value: blocks.iter().sum::<f64>() / total,
-        ci95: (!context.resamples.is_empty()).then(|| context.resamples.sums(blocks).over(&drawn)).flatten(),
+        ci95: context.resamples.sums(blocks).over(&drawn),
     };
     let each = |of: &dyn Fn(usize) -> f64| -> PerBlock { std::array::from_fn(of) };
     let cluster = |places: &Vec<usize>| {
-        let together = sums.without(places);
-        let alone: Vec<PerBlock> = places.iter().map(|&place| sums.without(&[place])).collect();
-        let rests: Vec<PerBlock> = (0..places.len()).map(|kept| sums.without(&all_but(places, kept))).collect();
+        let together = without(places);
+        let alone: Vec<PerBlock> = places.iter().map(|&place| without(&[place])).collect();
+        let rests: Vec<PerBlock> = (0..places.len()).map(|kept| without(&all_but(places, kept))).collect();
         let sum = each(&|block| alone.iter().map(|blocks| blocks[block]).sum());
         let mean = each(&|block| rests.iter().map(|blocks| blocks[block]).sum::<f64>() / rests.len() as f64);
         Removed {
@@ -157,16 +161,17 @@ fn removed(sums: &impl Changes, context: &EstimationContext) -> Vec<Removed> {
             all_but_one: change(&mean),
         }
     };
-    sums.clusters().iter().map(cluster).collect()
+    sums.removals().0.iter().map(cluster).collect()
 }
 
 impl Effects {
-    /// What these sums come to.
-    pub fn new(sums: &EffectSums, context: &EstimationContext) -> Self {
-        let total = sums.losses().blocks().total();
+    /// The section that these sums give.
+    pub fn new(sums: &ClusterLosses, context: &EstimationContext) -> Self {
+        let total = sums.blocks().total();
         let found = removed(sums, context);
         let all: Vec<usize> = (0..context.grid.count()).collect();
-        let band = (!found.is_empty()).then(|| BAND * sums.without(&all).iter().sum::<f64>() / total.tokens as f64);
+        let rise = |variant: usize| sums.per_block(|losses| losses.change(variant)).iter().sum::<f64>();
+        let band = (!found.is_empty()).then(|| BAND * rise(sums.variant_without(&all)) / total.tokens as f64);
         let cluster = |removed: Removed| {
             let inside = |ci95: Interval| band.is_some_and(|band| ci95.low() >= -band && ci95.high() <= band);
             let one_will_do = removed.all_but_one.ci95.is_some_and(inside);
@@ -174,7 +179,7 @@ impl Effects {
         };
         Self {
             sentences: total.sentences,
-            objective: sums.losses().conditions().objective,
+            objective: sums.conditions().objective,
             masked_tokens: total.tokens,
             band,
             clusters: found.into_iter().map(cluster).collect(),
@@ -183,8 +188,8 @@ impl Effects {
 }
 
 impl Drifts {
-    /// What these sums come to.
-    pub fn new(sums: &DriftSums, context: &EstimationContext) -> Self {
+    /// The section that these sums give.
+    pub fn new(sums: &ClusterDrifts, context: &EstimationContext) -> Self {
         let total = sums.blocks().total();
         Self { sentences: total.sentences, tokens: total.tokens, clusters: removed(sums, context) }
     }

@@ -1,5 +1,4 @@
 use super::section::{ClusterEffects, Interplay};
-use super::sums::Changes;
 use super::*;
 use crate::model::forward::rows::Rows;
 use crate::model::grid::HeadGrid;
@@ -7,6 +6,7 @@ use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
+use crate::stats::blocks::Merge;
 use crate::stats::bootstrap::Resamples;
 use crate::studies::registry::default_policy;
 use crate::study::section::Section;
@@ -14,11 +14,11 @@ use crate::system::parallel::all_cores;
 
 const GRID: HeadGrid = HeadGrid { layers: 2, heads: 3 };
 
-/// The first two heads stand in for each other, the next two do not, the last two matter to nobody.
+/// The first two heads replace each other, the next two do not, the last two have no effect.
 const CLUSTERS: [[usize; 2]; 3] = [[0, 1], [2, 3], [4, 5]];
 
-fn clusters() -> Vec<Vec<usize>> {
-    CLUSTERS.map(|cluster| cluster.to_vec()).to_vec()
+fn clusters() -> Clusters {
+    Clusters(CLUSTERS.map(|cluster| cluster.to_vec()).to_vec())
 }
 
 /// How much dearer a token becomes without these heads.
@@ -43,11 +43,11 @@ fn logits(nats: f64) -> [f32; 2] {
     [p.ln() as f32, (1.0 - p).ln() as f32]
 }
 
-fn show_losses(sums: &mut EffectSums, indices: impl Iterator<Item = u64>) {
+fn show_losses(sums: &mut ClusterLosses, indices: impl Iterator<Item = u64>) {
     for index in indices {
         let token = PredictedToken::masked(1, 0, Some(0));
         let mut state = sums.begin(&Sequence { predictions: vec![token], ..sentence(index, 2, "dep") });
-        // In some sentences all that is lost is more.
+        // Every loss is larger in some sentences.
         let scale = if index % 2 == 0 { 1.0 } else { 1.5 };
         sums.observe(&mut state, &mut Event::Logits { position: 1, logits: &logits(2.0) });
         for (number, removed) in sums.further_runs().variants().into_iter().enumerate() {
@@ -65,7 +65,7 @@ fn show_losses(sums: &mut EffectSums, indices: impl Iterator<Item = u64>) {
 
 #[test]
 fn heads_that_stand_in_for_each_other_are_told() {
-    let mut sums = EffectSums::new(GRID, clusters());
+    let mut sums = ClusterLosses::new(GRID, clusters());
     show_losses(&mut sums, 0..64);
     let found = Effects::new(&sums, &context());
     assert_eq!((found.masked_tokens, found.sentences), (64, 64));
@@ -93,7 +93,7 @@ fn heads_that_stand_in_for_each_other_are_told() {
 }
 
 /// Each head turns a vector of two dimensions by its share of a right angle.
-fn show_states(sums: &mut DriftSums, indices: impl Iterator<Item = u64>) {
+fn show_states(sums: &mut ClusterDrifts, indices: impl Iterator<Item = u64>) {
     for index in indices {
         let mut state = sums.begin(&sentence(index, 1, "dep"));
         #[expect(clippy::cast_possible_truncation, reason = "a hidden state")]
@@ -118,7 +118,7 @@ fn show_states(sums: &mut DriftSums, indices: impl Iterator<Item = u64>) {
 
 #[test]
 fn drifts_without_clusters_by_hand() {
-    let mut sums = DriftSums::new(GRID, vec![vec![0, 1, 5]]);
+    let mut sums = ClusterDrifts::new(GRID, Clusters(vec![vec![0, 1, 5]]));
     show_states(&mut sums, 0..64);
     let found = Drifts::new(&sums, &context());
     let [cluster] = &found.clusters[..] else { panic!("one cluster") };
@@ -134,7 +134,7 @@ fn drifts_without_clusters_by_hand() {
 
 #[test]
 fn sums_of_parts_are_those_of_the_whole() {
-    let [mut whole, mut left, mut right] = [0; 3].map(|_| EffectSums::new(GRID, clusters()));
+    let [mut whole, mut left, mut right] = [0; 3].map(|_| ClusterLosses::new(GRID, clusters()));
     show_losses(&mut whole, 0..6);
     show_losses(&mut left, 0..2);
     show_losses(&mut right, 2..6);
@@ -142,7 +142,7 @@ fn sums_of_parts_are_those_of_the_whole() {
     assert_eq!(left, whole);
     let other = HeadGrid { layers: 1, heads: 6 };
     assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(other, FromToken::Mean));
-    let [mut whole, mut left, mut right] = [0; 3].map(|_| DriftSums::new(GRID, clusters()));
+    let [mut whole, mut left, mut right] = [0; 3].map(|_| ClusterDrifts::new(GRID, clusters()));
     show_states(&mut whole, 0..6);
     show_states(&mut left, 0..2);
     show_states(&mut right, 2..6);
@@ -153,15 +153,13 @@ fn sums_of_parts_are_those_of_the_whole() {
 
 #[test]
 fn without_clusters_nothing_runs() {
-    let mut sums = EffectSums::new(GRID, Vec::new());
+    let mut sums = ClusterLosses::new(GRID, Clusters(Vec::new()));
     let token = PredictedToken::masked(1, 0, Some(0));
     let state = sums.begin(&Sequence { predictions: vec![token], ..sentence(1, 2, "dep") });
-    assert!(
-        !EffectSums::is_relevant(&state) && sums.further_runs().variants().is_empty() && sums.clusters().is_empty()
-    );
+    assert!(!ClusterLosses::is_relevant(&state) && sums.further_runs().variants().is_empty());
     let section = EffectSection { cluster_effect: Effects::new(&sums, &context()) };
     assert!(section.summary(&default_policy()).to_string().starts_with("No cluster of heads held"));
-    let mut sums = DriftSums::new(GRID, Vec::new());
+    let mut sums = ClusterDrifts::new(GRID, Clusters(Vec::new()));
     let state = sums.begin(&sentence(1, 2, "dep"));
-    assert!(!DriftSums::is_relevant(&state));
+    assert!(!ClusterDrifts::is_relevant(&state));
 }

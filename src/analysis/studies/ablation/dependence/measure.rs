@@ -19,7 +19,7 @@ pub struct EdgeEstimate {
     pub shift: f64,
     /// Its 95 % interval.
     pub shift_ci95: Option<Interval>,
-    /// What of it is beyond source and target; `None` where nothing shifts.
+    /// The excess beyond source and target; `None` if nothing shifts.
     pub excess: Option<f64>,
     /// Its 95 % interval.
     pub excess_ci95: Option<Interval>,
@@ -44,12 +44,12 @@ pub fn measured(sums: &DependenceSums, context: &EstimationContext) -> Vec<EdgeE
     found
 }
 
-/// The edges between two layers, of which the first is at this place of the list of all.
+/// The edges between two layers; the first edge is at this index.
 fn between(sums: &DependenceSums, total: &Shifts, first: usize, resamples: &Resamples) -> Vec<EdgeEstimate> {
     let heads = sums.grid().heads;
     let edges = || first..first + heads * heads;
     let shifts: Vec<f64> = edges().map(|edge| total.mean(edge)).collect();
-    // Of what is left without each block that has something.
+    // The estimates without each block that has something.
     let without = |block: &Shifts| {
         let rest = (total.rows - block.rows) as f64;
         let shift = |edge: usize| (total.sum(edge) - block.sum(edge)) / rest;
@@ -67,7 +67,7 @@ fn between(sums: &DependenceSums, total: &Shifts, first: usize, resamples: &Resa
         });
         let (excess_ci95, p) =
             excess.map_or((None, None), |excess| tested(excess, &left_out.collect::<Vec<_>>(), resamples));
-        let shift_ci95 = (!resamples.is_empty()).then(|| resamples.sums(&shifted).over(&rows)).flatten();
+        let shift_ci95 = resamples.sums(&shifted).over(&rows);
         EdgeEstimate { shift: shifts[place], shift_ci95, excess, excess_ci95, p, q: None }
     };
     excesses(&shifts, heads).into_iter().enumerate().map(measure).collect()
@@ -80,7 +80,7 @@ fn tested(excess: f64, without: &[Option<Without>], resamples: &Resamples) -> (O
     let (above, below) = (blocks(Fraction::numerator), blocks(Fraction::denominator));
     let left_out = LeftOut::new(&above, &below);
     let p = left_out.standard_error().and_then(|error| p_above(excess, error, left_out.blocks()));
-    let ci95 = (!resamples.is_empty()).then(|| resamples.sums(&above).over(&resamples.sums(&below))).flatten();
+    let ci95 = resamples.sums(&above).over(&resamples.sums(&below));
     debug_assert_eq!(fractions.len(), BLOCKS + 1, "one for each block and one for all");
     (ci95, p)
 }

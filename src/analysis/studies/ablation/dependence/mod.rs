@@ -1,4 +1,4 @@
-//! Which later heads depend on each head (METHODOLOGY, "Dependence between heads").
+//! Dependence of later heads on each head (METHODOLOGY, "Dependence between heads").
 
 mod edges;
 mod excess;
@@ -15,7 +15,7 @@ use crate::study::{About, Card, Caveat, Observed, PassSpec, Study};
 use section::{Dependence, DependenceSection};
 use sums::DependenceSums;
 
-/// Which later heads look elsewhere without each head.
+/// The dependence of later heads: those that look elsewhere without a head.
 pub struct LaterHeads;
 
 impl Study for LaterHeads {

@@ -102,7 +102,7 @@ fn shares_or_null(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 }
 
 impl Dependence {
-    /// What these sums come to.
+    /// The section that these sums give.
     pub fn new(sums: &DependenceSums, context: &EstimationContext) -> Self {
         let (edges, total, found) = (Edges(context.grid), sums.blocks().total(), measured(sums, context));
         let mut layers = Vec::new();

@@ -12,8 +12,8 @@ use crate::passes::observer::{Event, FurtherRuns, HeadInput, Sums};
 use crate::passes::run::variants::each_head;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, Merge, block_of};
-use crate::stats::exact::{ExactSum, merge_each};
+use crate::stats::blocks::{Blocks, block_of, merge_fields};
+use crate::stats::exact::ExactSum;
 use crate::study::instruments::roots::Roots;
 
 /// The shifts in some sentences.
@@ -39,13 +39,7 @@ impl Shifts {
     }
 }
 
-impl Merge for Shifts {
-    fn merge(&mut self, other: &Self) {
-        self.rows += other.rows;
-        self.sentences += other.sentences;
-        merge_each(&mut self.edges, &other.edges);
-    }
-}
+merge_fields!(Shifts { rows, sentences, edges });
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -71,7 +65,7 @@ impl DependenceSums {
         self.grid
     }
 
-    /// How heads were removed, once the pass has begun.
+    /// The conditions of the ablation, once the pass has begun.
     pub fn conditions(&self) -> Conditions {
         self.conditions
     }
@@ -83,7 +77,7 @@ pub struct DependenceState {
     block: usize,
     /// The variant of these sums that runs; `None` in the baseline, with all heads.
     variant: Option<usize>,
-    /// Of each head but those of the first layer, with all heads in place.
+    /// The roots of each head after the first layer, in the baseline.
     roots: Roots,
 }
 
@@ -109,6 +103,8 @@ pub fn squared_hellinger(roots: &[f32], row: &[f32]) -> f64 {
     (across(squares.map(f64::from), |a, b| a + b) / 2.0).min(1.0)
 }
 
+merge_fields!(DependenceSums[grid] { conditions, blocks });
+
 impl Sums for DependenceSums {
     type SequenceState = DependenceState;
 
@@ -118,7 +114,7 @@ impl Sums for DependenceSums {
 
     fn begin(&mut self, sequence: &Sequence) -> DependenceState {
         let block = block_of(sequence.family.number);
-        // Where no head comes after another there is nothing to see.
+        // A model of one layer has no later head.
         let edges = Edges(self.grid).count();
         let rows: Vec<usize> = if edges == 0 { Vec::new() } else { sequence.text_places().collect() };
         if !rows.is_empty() {
@@ -134,7 +130,7 @@ impl Sums for DependenceSums {
         !state.roots.rows.is_empty()
     }
 
-    /// Without each head but those of the last layer, after which none comes.
+    /// Variants without each head, except those of the last layer, which no head follows.
     fn further_runs(&self) -> FurtherRuns {
         let HeadGrid { layers, heads } = self.grid;
         FurtherRuns::Without(each_head(self.grid).take(layers.saturating_sub(1) * heads).collect())
@@ -146,12 +142,6 @@ impl Sums for DependenceSums {
             Event::Head(input) => self.head(state, input),
             _ => {}
         }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.conditions = self.conditions.or(other.conditions);
-        self.blocks.merge(&other.blocks);
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
@@ -177,7 +167,7 @@ impl DependenceSums {
                 let shift: f64 = rows.map(|(&row, roots)| squared_hellinger(roots, attention.row(row))).sum();
                 self.blocks[state.block].edges[Edges(self.grid).index(source, target)] += shift;
             }
-            // What goes into its layer is the same for every head of it.
+            // The input of its layer is the same for every head of the layer.
             Some(_) => {}
         }
     }

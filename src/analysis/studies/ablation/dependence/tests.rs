@@ -10,6 +10,7 @@ use crate::passes::observer::{Event, Folder, Sums, observer_of};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
+use crate::stats::blocks::Merge;
 use crate::stats::bootstrap::Resamples;
 use crate::studies::registry::default_policy;
 use crate::study::AnyStudy;
@@ -87,7 +88,7 @@ fn measured(sums: DependenceSums, grid: HeadGrid) -> Dependence {
     section::<DependenceSection>(&*found).dependence.clone()
 }
 
-/// From 0 to 1, evenly.
+/// Evenly distributed numbers from 0 to 1.
 fn noise(seed: u64) -> impl FnMut() -> f64 {
     let mut state = seed;
     move || {
@@ -160,7 +161,7 @@ fn planted_edges_are_the_strongest_and_make_a_chain() {
     let mut strongest: Vec<_> = found.strongest[..2].iter().map(ends).collect();
     strongest.sort();
     assert_eq!(strongest, planted);
-    // Of a matrix of three by three a factor of 8 in one cell leaves 4/9 of its logarithm there; in the first layer one
+    // A factor of 8 in one cell of a matrix of three by three leaves 4/9 of its logarithm there; in the first layer one
     // head shifts nothing, and two rows are left: (1 - 1/2)(1 - 1/3).
     let excess = |(source, target): (HeadPlace, HeadPlace)| {
         found.strongest.iter().find(|edge| ends(edge) == (source, target)).unwrap().excess

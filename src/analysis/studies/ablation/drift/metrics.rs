@@ -1,7 +1,6 @@
 //! The metrics of drift: one table.
 
-use super::sums::Moved;
-use crate::studies::ablation::drifts::{Drift, Drifts};
+use crate::studies::ablation::drifts::{Drift, Drifts, Moved};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 

@@ -3,16 +3,19 @@
 mod figure;
 mod metrics;
 mod section;
-mod sums;
 
 use crate::passes::pass::{Pass, Portion};
+use crate::studies::ablation::drifts::Moved;
+use crate::studies::ablation::removal::{EachHead, RemovalSums};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::section::section;
 use crate::study::{About, Card, Caveat, Observed, PassSpec, Study, columns};
 use metrics::{METRICS, values};
 use section::{DriftReport, DriftSection};
-use sums::DriftSums;
+
+/// The drifts without each head and without any.
+type DriftSums = RemovalSums<EachHead, Moved>;
 
 /// How far the output moves without each head.
 pub struct OutputDrift;
@@ -33,7 +36,9 @@ impl Study for OutputDrift {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::new(Pass { portion: Portion::Sample, ..Pass::PLAIN }, |subject| DriftSums::new(subject.grid))]
+        vec![PassSpec::new(Pass { portion: Portion::Sample, ..Pass::PLAIN }, |subject| {
+            DriftSums::new(subject.grid, EachHead)
+        })]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {

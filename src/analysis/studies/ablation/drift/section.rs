@@ -6,12 +6,12 @@ use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::DriftSums;
 use super::metrics::{output, pooled};
-use super::sums::{DriftSums, Moved};
 use crate::model::grid::{HeadGrid, head_name};
 use crate::passes::ablation::Replacement;
 use crate::stats::bootstrap::{Interval, PerBlock};
-use crate::studies::ablation::drifts::Drifts;
+use crate::studies::ablation::drifts::{Drifts, Moved};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::Fraction;
@@ -74,7 +74,7 @@ pub struct HeadDrift {
 }
 
 impl DriftReport {
-    /// What these sums come to; `estimates` are the metrics of the same.
+    /// The section that these sums give; `estimates` are the metrics of the same.
     pub fn new(sums: &DriftSums, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = sums.blocks().total();
         let head = |place: usize| {
@@ -126,11 +126,11 @@ fn without_heads(sums: &DriftSums, total: &Moved, context: &EstimationContext) -
     let estimate = |of: fn(&Moved, Option<&Drifts>) -> Fraction| {
         let resampled = |part: fn(&Fraction) -> f64| {
             let blocks: PerBlock =
-                std::array::from_fn(|block| part(&of(&sums.blocks()[block], Some(&sums.blocks()[block].bare))));
+                std::array::from_fn(|block| part(&of(&sums.blocks()[block], Some(sums.blocks()[block].without_any()))));
             context.resamples.sums(&blocks)
         };
-        let ci95 = || resampled(Fraction::numerator).over(&resampled(Fraction::denominator));
-        (of(total, Some(&total.bare)).value(), if context.resamples.is_empty() { None } else { ci95() })
+        let ci95 = resampled(Fraction::numerator).over(&resampled(Fraction::denominator));
+        (of(total, Some(total.without_any())).value(), ci95)
     };
     let ((output_drift, output_ci95), (pooled_drift, pooled_ci95)) = (estimate(output), estimate(pooled));
     MovedBy { output_drift, output_ci95, pooled_drift, pooled_ci95 }

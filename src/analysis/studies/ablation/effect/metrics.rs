@@ -1,7 +1,8 @@
 //! The metrics of removed heads: one table.
 
-use super::sums::{ByGroup, Losses, TokenGroup};
+use super::sums::{ByGroup, TokenGroup};
 use crate::corpus::Upos;
+use crate::studies::ablation::removal::PerToken;
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
@@ -12,9 +13,9 @@ pub fn values(losses: &ByGroup, head: Option<usize>) -> Vec<Fraction> {
 
 /// The loss without a head less that with it, per masked token of a group; nothing for chance.
 pub fn effect(losses: &ByGroup, head: Option<usize>, group: &TokenGroup) -> Fraction {
-    let Some(Losses { tokens, sentences, whole, without, .. }) = losses.get(group) else { return Fraction::NONE };
-    let more = head.map_or(0.0, |head| without[head].value() - whole.value());
-    Fraction::new(more, *tokens as f64).resting_on(*tokens, *sentences)
+    let Some(losses) = losses.get(group) else { return Fraction::NONE };
+    let more = head.map_or(0.0, |head| losses.change(head));
+    Fraction::new(more, losses.tokens as f64).resting_on(losses.tokens, losses.sentences)
 }
 
 const FORMULA: &str = "loss_effect = (sum of -ln p(t) without the head - sum of -ln p(t) with it) / masked tokens t, in nats; \

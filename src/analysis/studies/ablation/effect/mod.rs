@@ -1,4 +1,4 @@
-//! What each head is worth: the loss of masked tokens without it (METHODOLOGY, "What removal does").
+//! Effect of each head: the loss of masked tokens without it (METHODOLOGY, "What removal does").
 
 mod figure;
 mod metrics;
@@ -6,6 +6,7 @@ mod section;
 mod sums;
 
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
+use crate::studies::ablation::removal::EachHead;
 use crate::study::metrics::by_block::ByBlock;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
@@ -17,7 +18,7 @@ use metrics::{METRICS, effect, values};
 use section::{EffectSection, Effects};
 use sums::{EffectSums, TokenGroup};
 
-/// What the model loses without each head.
+/// The effect of each head: the rise of the loss without it.
 pub struct Effect;
 
 impl Study for Effect {
@@ -39,7 +40,7 @@ impl Study for Effect {
     fn passes(&self) -> Vec<PassSpec> {
         vec![PassSpec::new(
             Pass { sequences: Sequences::Corrupted(Phases::Asked), portion: Portion::Sample, ..Pass::PLAIN },
-            |subject| EffectSums::new(subject.grid),
+            |subject| EffectSums::new(subject.grid, EachHead),
         )]
     }
 
@@ -57,7 +58,7 @@ impl Study for Effect {
             |block| effect(blocks.at(Some(block)), None, &TokenGroup::All).denominator(),
         );
         let mut estimates = Estimates::new(&columns(self), context, of_head, of_chance);
-        if sums.measures_all() {
+        if (0..sums.heads()).all(|place| sums.measures(place)) {
             estimates = estimates.with_blocks("loss_effect", by_block);
         }
         let effect = Effects::new(sums, observed.left_out(), &estimates, context);

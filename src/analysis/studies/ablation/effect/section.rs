@@ -14,6 +14,7 @@ use crate::passes::ablation::{Conditions, Replacement};
 use crate::stats::block_test::p_value;
 use crate::stats::bootstrap::{Interval, PerBlock};
 use crate::stats::significance::benjamini_hochberg;
+use crate::studies::ablation::removal::PerToken;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
@@ -133,12 +134,12 @@ pub struct RelationEffects {
 }
 
 impl Effects {
-    /// What these sums come to; `estimates` are the metrics of the same.
+    /// The section that these sums give; `estimates` are the metrics of the same.
     pub fn new(sums: &EffectSums, sentences_left_out: u64, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = sums.blocks().total();
         let all = total.get(&TokenGroup::All);
         let mean = |sum: f64| all.map(|all| sum / all.tokens as f64);
-        let (loss, bare) = (all.and_then(|all| mean(all.whole.value())), all.and_then(|all| mean(all.bare.value())));
+        let (loss, bare) = (all.and_then(|all| mean(all.whole.value())), all.and_then(|all| mean(all.without_any())));
         let known = estimates.denominators.get("loss_effect", None).copied().unwrap_or_default();
         let head = |place: usize| {
             let (layer, head) = context.grid.at(place);
@@ -280,7 +281,7 @@ impl Verdicts {
 }
 
 impl Verdict {
-    /// As the report has it.
+    /// The form of the report.
     pub fn name(self) -> &'static str {
         match self {
             Self::Helpful => "helpful",
@@ -303,9 +304,7 @@ fn relations(total: &ByGroup, sums: &EffectSums, context: &EstimationContext) ->
             context.resamples.sums(&blocks)
         };
         let tokens = of_blocks(0, Fraction::denominator);
-        let interval = |head: usize| {
-            (!context.resamples.is_empty()).then(|| of_blocks(head, Fraction::numerator).over(&tokens)).flatten()
-        };
+        let interval = |head: usize| of_blocks(head, Fraction::numerator).over(&tokens);
         let mean = |sum: f64| sum / losses.tokens as f64;
         let heads = 0..context.grid.count();
         RelationEffects {
@@ -313,11 +312,8 @@ fn relations(total: &ByGroup, sums: &EffectSums, context: &EstimationContext) ->
             masked_tokens: losses.tokens,
             sentences: losses.sentences,
             loss: mean(losses.whole.value()),
-            loss_without_heads: mean(losses.bare.value()),
-            effects: heads
-                .clone()
-                .map(|head| sums.measures(head).then(|| mean(losses.without[head].value() - losses.whole.value())))
-                .collect(),
+            loss_without_heads: mean(losses.without_any()),
+            effects: heads.clone().map(|head| sums.measures(head).then(|| mean(losses.change(head)))).collect(),
             ci95: heads.map(|head| interval(head).filter(|_| sums.measures(head))).collect(),
         }
     })

@@ -1,5 +1,5 @@
 use super::section::{Effects, Verdict, Verdicts};
-use super::sums::{Losses, TokenGroup};
+use super::sums::TokenGroup;
 use super::*;
 use crate::corpus::{Annotation, Upos};
 use crate::model::grid::HeadGrid;
@@ -10,7 +10,9 @@ use crate::passes::observer::{Event, Sums, observer_of};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
+use crate::stats::blocks::Merge;
 use crate::stats::bootstrap::Resamples;
+use crate::studies::ablation::losses::Losses;
 use crate::studies::registry::default_policy;
 use crate::study::AnyStudy;
 use crate::study::ObservedPass;
@@ -24,8 +26,8 @@ const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 const CONDITIONS: Conditions =
     Conditions { removal: Some(Replacement::Mean), objective: Some(Objective::MaskedTokens) };
 
-/// A sentence of nine words, each a token and the dependent of the one before, of which the words 1 and 8 are masked, and
-/// word 3, whose token is not known: true are 1 and 2.
+/// A sentence of nine words, each a token and the dependent of the one before; words 1 and 8 are masked, and word 3,
+/// whose token is not known: true are 1 and 2.
 fn masked(index: u64) -> Sequence {
     let token = |word: usize, truth| PredictedToken::masked(word + 1, word, truth);
     let annotation = |word: usize| Annotation {
@@ -73,19 +75,19 @@ fn measured(sums: EffectSums, grid: HeadGrid) -> (Estimates, Effects) {
 
 #[test]
 fn losses_are_summed_by_group_and_turn() {
-    let mut sums = EffectSums::new(GRID);
+    let mut sums = EffectSums::new(GRID, EachHead);
     let variants = [[1.0, 2.0], [1.5, 2.25], [0.5, 2.0], [3.0; 2]];
     show(&mut sums, 5, &variants);
     let total = sums.blocks().total();
     let of = |group: &TokenGroup| {
-        let Losses { tokens, sentences, whole, bare, without } = &total[group];
-        let sums = [*whole, *bare, without[0], without[1]].map(|sum| (sum.value() * 1e4).round() / 1e4);
+        let Losses { tokens, sentences, whole, without } = &total[group];
+        let sums = [*whole, without[2], without[0], without[1]].map(|sum| (sum.value() * 1e4).round() / 1e4);
         (*tokens, *sentences, sums)
     };
     assert_eq!(of(&TokenGroup::All), (2, 1, [3.0, 6.0, 3.75, 2.5]));
     assert_eq!(of(&TokenGroup::Class(Upos::Noun)), (1, 1, [1.0, 3.0, 1.5, 0.5]));
     assert_eq!(of(&TokenGroup::Class(Upos::Verb)), (1, 1, [2.0, 3.0, 2.25, 2.0]));
-    // By its base name, and without the word that is always masked together with its head.
+    // Relations count by their base name, and a word that is always masked together with its head is left out.
     assert_eq!(of(&TokenGroup::Relation("obl".to_owned())), (1, 1, [1.0, 3.0, 1.5, 0.5]));
     assert_eq!(total.len(), 4);
 
@@ -104,10 +106,10 @@ fn losses_are_summed_by_group_and_turn() {
 #[test]
 fn verdicts_of_planted_effects() {
     let grid = HeadGrid { layers: 1, heads: 5 };
-    let mut sums = EffectSums::new(grid);
+    let mut sums = EffectSums::new(grid, EachHead);
     sums.begin_pass(&Beforehand { conditions: CONDITIONS, ..Beforehand::default() });
     for index in 0..128 {
-        // From sentence to sentence different, and as often the one as the other way.
+        // The effects differ from sentence to sentence, with either sign equally often.
         let noise = match (index % 4 < 2, index < 64) {
             (true, true) => 0.02,
             (true, false) => -0.01,
@@ -136,7 +138,7 @@ fn verdicts_of_planted_effects() {
 #[test]
 fn heads_without_an_effect_are_hardly_ever_called_helpful_or_harmful() {
     let grid = HeadGrid { layers: 10, heads: 40 };
-    let mut sums = EffectSums::new(grid);
+    let mut sums = EffectSums::new(grid, EachHead);
     let mut state = 7_u64;
     let mut noise = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -157,7 +159,8 @@ fn heads_without_an_effect_are_hardly_ever_called_helpful_or_harmful() {
 #[test]
 fn sums_of_parts_are_those_of_the_whole() {
     let variants = |first| [[first, 1.0], [2.0; 2], [1.0; 2], [3.0; 2]];
-    let (mut whole, mut left, mut right) = (EffectSums::new(GRID), EffectSums::new(GRID), EffectSums::new(GRID));
+    let (mut whole, mut left, mut right) =
+        (EffectSums::new(GRID, EachHead), EffectSums::new(GRID, EachHead), EffectSums::new(GRID, EachHead));
     for (index, first) in [(3, 0.1), (9, 0.7), (70, 1.3), (3 + 64, 0.2)] {
         show(&mut whole, index, &variants(first));
         show(if index % 2 == 0 { &mut left } else { &mut right }, index, &variants(first));
@@ -171,7 +174,7 @@ fn sums_of_parts_are_those_of_the_whole() {
 
 #[test]
 fn without_masked_words_there_is_nothing_to_say() {
-    let (_, found) = measured(EffectSums::new(GRID), GRID);
+    let (_, found) = measured(EffectSums::new(GRID, EachHead), GRID);
     assert_eq!((found.masked_tokens, found.loss, found.band), (0, None, None));
     let summary = EffectSection { effect: found }.summary(&default_policy()).to_string();
     assert_eq!(summary, "No token could be scored, so no head was removed.\n");
@@ -179,7 +182,7 @@ fn without_masked_words_there_is_nothing_to_say() {
 
 #[test]
 fn a_section_of_other_heads_is_defective() {
-    let (_, found) = measured(EffectSums::new(GRID), GRID);
+    let (_, found) = measured(EffectSums::new(GRID, EachHead), GRID);
     let section = EffectSection { effect: found };
     assert_eq!(section.defect(GRID), None);
     assert!(section.defect(HeadGrid { layers: 1, heads: 3 }).unwrap().contains("effect.heads"));

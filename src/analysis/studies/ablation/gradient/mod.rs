@@ -1,4 +1,4 @@
-//! What each head is worth to first order: derivatives of the loss of masked tokens by the heads' gates (METHODOLOGY,
+//! Effect of each head to first order: derivatives of the loss of masked tokens by the heads' gates (METHODOLOGY,
 //! "Gradients").
 
 mod metrics;

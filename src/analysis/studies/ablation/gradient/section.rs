@@ -82,7 +82,7 @@ pub struct Agreement {
 }
 
 impl Gradients {
-    /// What these sums come to; `estimates` are the metrics of the same.
+    /// The section that these sums give; `estimates` are the metrics of the same.
     pub fn new(
         sums: &GradientSums,
         sentences_left_out: u64,

@@ -10,7 +10,7 @@ use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 
 /// The derivatives of some sequences.
@@ -36,16 +36,7 @@ impl Derivatives {
     }
 }
 
-impl Merge for Derivatives {
-    fn merge(&mut self, other: &Self) {
-        self.tokens += other.tokens;
-        self.sequences += other.sequences;
-        self.sentences += other.sentences;
-        self.loss += other.loss;
-        self.sizes.iter_mut().zip(&other.sizes).for_each(|(sum, &more)| *sum += more);
-        self.signed.iter_mut().zip(&other.signed).for_each(|(sum, &more)| *sum += more);
-    }
-}
+merge_fields!(Derivatives { tokens, sequences, sentences, loss, sizes, signed });
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,7 +57,7 @@ impl GradientSums {
         &self.blocks
     }
 
-    /// How heads were removed, once the pass has begun.
+    /// The conditions of the ablation, once the pass has begun.
     pub fn conditions(&self) -> Conditions {
         self.conditions
     }
@@ -79,6 +70,8 @@ pub struct GradientState {
     /// Masked tokens that are scored.
     tokens: usize,
 }
+
+merge_fields!(GradientSums[grid] { conditions, blocks });
 
 impl Sums for GradientSums {
     type SequenceState = GradientState;
@@ -111,12 +104,6 @@ impl Sums for GradientSums {
             Event::Gradient(gradient) => self.gradient(state, gradient),
             _ => {}
         }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.conditions = self.conditions.or(other.conditions);
-        self.blocks.merge(&other.blocks);
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {

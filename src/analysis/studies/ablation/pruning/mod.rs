@@ -15,7 +15,7 @@ use crate::study::section::section;
 use crate::study::upstream::Ranking;
 use crate::study::{About, Card, Caveat, Observed, PassSpec, Study};
 use section::{Curves, PruningSection};
-use sums::PruningSums;
+use sums::{Orders, PruningSums};
 
 /// How much the model loses when heads go one after the other.
 pub struct Pruning;
@@ -23,7 +23,7 @@ pub struct Pruning;
 /// So many random orders beside the others: with three one sees whether they differ.
 const RANDOM_ORDERS: u64 = 3;
 
-/// Random orders of so many heads.
+/// Random orders of this many heads.
 fn random_orders(heads: usize) -> impl Iterator<Item = Ranking> {
     (0..RANDOM_ORDERS).map(move |seed| {
         let mut places: Vec<usize> = (0..heads).collect();
@@ -54,8 +54,9 @@ impl Study for Pruning {
                 Pass { sequences: Sequences::Corrupted(Phases::Asked), portion: Portion::OddSample, ..Pass::PLAIN },
                 |subject| {
                     let heads = subject.grid.count();
-                    let orders = subject.found.rankings.iter().cloned().chain(random_orders(heads)).collect();
-                    PruningSums::new(subject.grid, orders, subject.found.negligible.clone())
+                    let rankings = subject.found.rankings.iter().cloned().chain(random_orders(heads)).collect();
+                    let orders = Orders { rankings, negligible: subject.found.negligible.clone() };
+                    PruningSums::new(subject.grid, orders)
                 },
             )
             .following(),

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::sums::PruningSums;
 use crate::model::grid::HeadGrid;
 use crate::model::parameters::Objective;
-use crate::stats::bootstrap::{Interval, PerBlock};
+use crate::stats::bootstrap::Interval;
 use crate::studies::ablation::losses::Losses;
+use crate::studies::ablation::removal::PerToken;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::{Section, stored};
@@ -90,19 +91,20 @@ pub struct Interaction {
 const RISES: [f64; 3] = [0.01, 0.05, 0.10];
 
 impl Curves {
-    /// What these sums come to.
+    /// The section that these sums give.
     pub fn new(sums: &PruningSums, context: &EstimationContext) -> Self {
-        let total = sums.losses().blocks().total();
+        let total = sums.blocks().total();
         let (tokens, loss) = (total.tokens, total.whole.value() / total.tokens as f64);
         let scored = tokens > 0;
-        let curves = sums.orders().iter().map(|order| Curve::new(order, sums, &total, context));
+        let curves = sums.removals().rankings.iter().map(|order| Curve::new(order, sums, &total, context));
         Self {
             sentences: total.sentences,
-            objective: sums.losses().conditions().objective,
+            objective: sums.conditions().objective,
             masked_tokens: tokens,
             loss: scored.then_some(loss),
             orders: if scored { curves.collect() } else { Vec::new() },
-            interaction: (scored && !sums.negligible().is_empty()).then(|| Interaction::new(sums, &total, context)),
+            interaction: (scored && !sums.removals().negligible.is_empty())
+                .then(|| Interaction::new(sums, &total, context)),
         }
     }
 
@@ -135,21 +137,15 @@ impl Curves {
     }
 }
 
-/// A quantity of each block.
-fn per_block(sums: &PruningSums, part: impl Fn(&Losses) -> f64) -> PerBlock {
-    std::array::from_fn(|block| part(&sums.losses().blocks()[block]))
-}
-
 impl Curve {
     fn new(order: &Ranking, sums: &PruningSums, total: &Losses, context: &EstimationContext) -> Self {
         let points = 1..=order.places.len();
-        let variants: Vec<usize> = points.map(|count| sums.losses().variant_without(&order.places[..count])).collect();
+        let variants: Vec<usize> = points.map(|count| sums.variant_without(&order.places[..count])).collect();
         let mean = |sum: f64| sum / total.tokens as f64;
         let loss: Vec<f64> = variants.iter().map(|&variant| mean(total.without[variant].value())).collect();
-        let tokens = context.resamples.sums(&per_block(sums, |losses| losses.tokens as f64));
+        let tokens = context.resamples.sums(&sums.per_block(|losses| losses.tokens as f64));
         let rise_ci95 = in_parallel(context.threads, variants.iter().copied(), |variant| {
-            let rise = per_block(sums, |losses| losses.without[variant].value() - losses.whole.value());
-            (!context.resamples.is_empty()).then(|| context.resamples.sums(&rise).over(&tokens)).flatten()
+            context.resamples.sums(&sums.per_block(|losses| losses.change(variant))).over(&tokens)
         });
         let whole = mean(total.whole.value());
         let can_go = RISES.map(|rise| {
@@ -188,22 +184,19 @@ impl Curve {
 
 impl Interaction {
     fn new(sums: &PruningSums, total: &Losses, context: &EstimationContext) -> Self {
-        let places = sums.negligible();
+        let places = &sums.removals().negligible;
         let (all, each) = (
-            sums.losses().variant_without(places),
-            places.iter().map(|&place| sums.losses().variant_without(&[place])).collect::<Vec<_>>(),
+            sums.variant_without(places),
+            places.iter().map(|&place| sums.variant_without(&[place])).collect::<Vec<_>>(),
         );
-        let worth = |losses: &Losses, variant: usize| losses.without[variant].value() - losses.whole.value();
-        let of_each = |losses: &Losses| each.iter().map(|&variant| worth(losses, variant)).sum::<f64>();
+        let of_each = |losses: &Losses| each.iter().map(|&variant| losses.change(variant)).sum::<f64>();
         let mean = |sum: f64| sum / total.tokens as f64;
-        let (together, sum) = (mean(worth(total, all)), mean(of_each(total)));
-        let resampled = |part: &dyn Fn(&Losses) -> f64| context.resamples.sums(&per_block(sums, part));
-        let ci95 = (!context.resamples.is_empty()).then(|| {
-            let more = resampled(&|losses| worth(losses, all) - of_each(losses));
-            more.over(&resampled(&|losses| losses.tokens as f64))
-        });
+        let (together, sum) = (mean(total.change(all)), mean(of_each(total)));
+        let resampled = |part: &dyn Fn(&Losses) -> f64| context.resamples.sums(&sums.per_block(part));
+        let more = resampled(&|losses| losses.change(all) - of_each(losses));
+        let ci95 = more.over(&resampled(&|losses| losses.tokens as f64));
         let heads = places.iter().map(|&place| context.grid.name(place)).collect();
-        Self { heads, together, sum, difference: together - sum, ci95: ci95.flatten() }
+        Self { heads, together, sum, difference: together - sum, ci95 }
     }
 }
 

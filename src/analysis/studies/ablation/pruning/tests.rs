@@ -4,6 +4,7 @@ use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
+use crate::stats::blocks::Merge;
 use crate::stats::bootstrap::Resamples;
 use crate::studies::registry::default_policy;
 use crate::study::section::Section;
@@ -12,7 +13,7 @@ use proptest::prelude::*;
 
 const GRID: HeadGrid = HeadGrid { layers: 2, heads: 2 };
 
-/// Of the heads 0 to 3: how much dearer the token becomes without them, of two of them together more than both.
+/// The rise of the token's loss without heads 0 to 3; two of them together cost more than both alone.
 fn rise(places: &[usize]) -> f64 {
     let each = [0.0, 0.25, 0.04, 1.0];
     let pair = if places.contains(&0) && places.contains(&2) { 0.1 } else { 0.0 };
@@ -43,7 +44,8 @@ fn show(sums: &mut PruningSums, indices: impl Iterator<Item = u64>) {
 
 fn sums(negligible: &[usize]) -> PruningSums {
     let order = |by: &str, places: [usize; 4]| Ranking { by: by.to_owned(), places: places.to_vec() };
-    PruningSums::new(GRID, vec![order("effect", [0, 2, 1, 3]), order("random:0", [3, 2, 1, 0])], negligible.to_vec())
+    let rankings = vec![order("effect", [0, 2, 1, 3]), order("random:0", [3, 2, 1, 0])];
+    PruningSums::new(GRID, Orders { rankings, negligible: negligible.to_vec() })
 }
 
 fn curves(sums: &PruningSums) -> Curves {
@@ -97,7 +99,8 @@ fn sums_of_parts_are_those_of_the_whole() {
     assert_eq!(left, whole);
     assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(HeadGrid { layers: 1, heads: 4 }, FromToken::Mean));
     let short = Ranking { by: "effect".to_owned(), places: vec![0, 0, 1, 2] };
-    assert!(!PruningSums::new(GRID, vec![short], Vec::new()).fits(GRID, FromToken::Mean));
+    let orders = Orders { rankings: vec![short], negligible: Vec::new() };
+    assert!(!PruningSums::new(GRID, orders).fits(GRID, FromToken::Mean));
 }
 
 #[test]

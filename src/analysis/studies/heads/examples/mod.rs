@@ -14,7 +14,7 @@ use report::Examples;
 use section::ExamplesSection;
 use sums::ExampleSums;
 
-/// Which sentences show what labels say.
+/// Example sentences that show the aims of labels.
 pub struct ExampleSentences;
 
 /// The first of these tokens that the vocabulary has, else how it is called here.

@@ -10,6 +10,7 @@ use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::Merge;
 use crate::study::aim::{Goals, Score};
 use crate::study::upstream::Aimed;
 
@@ -76,7 +77,7 @@ fn by_key(a: &Key, b: &Key) -> Ordering {
 pub struct Kept {
     /// Sentences that were scored.
     pub scored: u64,
-    /// By [`Rank::ALL`], each in the order of its rank.
+    /// The kept sentences by [`Rank::ALL`], each in the order of its rank.
     ranks: [Vec<Candidate>; 3],
 }
 
@@ -178,6 +179,16 @@ pub struct ExampleState {
     goals: Vec<Option<Goals>>,
 }
 
+impl Merge for ExampleSums {
+    fn merge(&mut self, other: &Self) {
+        assert_eq!((self.grid, &self.aims), (other.grid, &other.aims), "sums of one analysis");
+        self.sentences += other.sentences;
+        for ((aimed, kept), more) in self.aims.iter().zip(&mut self.kept).zip(&other.kept) {
+            kept.merge(aimed.mean, more);
+        }
+    }
+}
+
 impl Sums for ExampleSums {
     type SequenceState = Option<ExampleState>;
 
@@ -205,14 +216,6 @@ impl Sums for ExampleSums {
             let score = goals.score(view, words);
             let draw = || Drawn::new(sequence, goals, view, words, self.from, &self.special);
             kept.offer(aimed.mean, sequence.index, score, draw);
-        }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!((self.grid, &self.aims), (other.grid, &other.aims), "sums of one analysis");
-        self.sentences += other.sentences;
-        for ((aimed, kept), more) in self.aims.iter().zip(&mut self.kept).zip(&other.kept) {
-            kept.merge(aimed.mean, more);
         }
     }
 

@@ -9,6 +9,7 @@ use crate::passes::observer::{Event, Folder, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
+use crate::stats::blocks::Merge;
 use crate::studies::registry::default_policy;
 use crate::study::aim::Aim;
 use crate::study::labels::evidence::Direction;
@@ -97,7 +98,7 @@ fn sums_of_one() -> ExampleSums {
 
 #[test]
 fn a_failure_is_drawn_beside_the_arc_of_the_tree() {
-    // To each word the one after it attends most: of the arcs `head->dep` none is right, of `dep->head` all.
+    // Each word receives most from the one after it: no arc `head->dep` is right, and every arc `dep->head` is.
     let section = |direction| {
         let mut sums = sums(Aim::Partner { relation: "obj".to_owned(), direction }, 0.5);
         show(&mut sums, &named(0, 5), 0.75);
@@ -135,7 +136,7 @@ fn a_section_names_heads_and_words_that_there_are() {
 }
 
 proptest! {
-    /// Whoever saw which sentences, and in whatever order: the same ones are kept.
+    /// The same sentences are kept, whichever worker saw them and in whatever order.
     #[test]
     fn what_is_kept_does_not_depend_on_who_saw_it(
         seen in prop::collection::vec((5..9_usize, 0..5_u8), 1..20),

@@ -1,7 +1,5 @@
 //! How much the heads of a layer disagree, by the three measures of Li et al. 2018 (arXiv:1810.10183, section 3.2).
 
-use std::ops::AddAssign;
-
 use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +7,7 @@ use crate::linalg::lanes::shifted_dot;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::Values;
+use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 
 /// Sums over rows of the mean over all pairs of heads of a layer, each with itself among them: of what the paper takes the
@@ -23,13 +22,7 @@ pub struct Disagreement {
     pub output: ExactSum,
 }
 
-impl AddAssign for Disagreement {
-    fn add_assign(&mut self, other: Self) {
-        self.subspace += other.subspace;
-        self.position += other.position;
-        self.output += other.output;
-    }
-}
+merge_fields!(Disagreement { subspace, position, output });
 
 /// The heads of one layer over one sequence, added up: the mean of all pairs is the squared length of the mean.
 #[derive(Debug, Default)]
@@ -60,7 +53,7 @@ impl LayerSums {
         }
     }
 
-    /// What they come to, of so many heads; afterwards they are empty.
+    /// The disagreements of this many heads; the sums are empty afterwards.
     pub fn finish(&mut self, heads: usize) -> Disagreement {
         let mut take = |of: fn(&mut Self) -> &mut Vec<f32>| {
             let sums = of(self);

@@ -1,4 +1,4 @@
-//! Which heads are the same: where they look, and what they write (METHODOLOGY, "Which heads are the same").
+//! Similarity of heads: where they look, and what they write (METHODOLOGY, "Which heads are the same").
 
 mod batches;
 mod clusters;
@@ -21,7 +21,7 @@ use report::Likeness;
 use section::LikenessSection;
 use sums::LikenessSums;
 
-/// Which heads look alike and write alike.
+/// The similarity of heads in where they look and what they write.
 pub struct HeadLikeness;
 
 impl Study for HeadLikeness {

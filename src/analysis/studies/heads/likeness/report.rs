@@ -1,4 +1,4 @@
-//! What the report holds of likeness: distances and likeness of all pairs, clusters, comparisons.
+//! The section on similarity: distances and similarity of all pairs, clusters, comparisons.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -162,7 +162,7 @@ fn mean(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 }
 
 impl Likeness {
-    /// What these sums come to.
+    /// The section that these sums give.
     pub fn new(sums: &LikenessSums, context: &EstimationContext) -> Self {
         let (total, grid) = (sums.blocks().total(), sums.grid());
         let heads = grid.count();
@@ -251,7 +251,7 @@ fn disagreement(sums: &LikenessSums, context: &EstimationContext) -> Vec<LayerDi
         let mean = |part: fn(&super::disagreement::Disagreement) -> ExactSum| {
             let of_block = |block: usize| blocks[block].disagreement.get(layer).map_or(0.0, |sums| -part(sums).value());
             let sums = context.resamples.sums(&per_block(&of_block));
-            let ci95 = (!context.resamples.is_empty()).then(|| sums.over(&rows)).flatten();
+            let ci95 = sums.over(&rows);
             // Less than 0, for a cosine with itself is 1; rounding does not take it beyond.
             ((-part(all).value() / total.rows as f64).clamp(-1.0, 0.0), ci95)
         };

@@ -13,8 +13,8 @@ use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, Merge, block_of};
-use crate::stats::exact::{Component, ExactSum, add_each, merge_each};
+use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
+use crate::stats::exact::{Component, ExactSum, add_each};
 use crate::study::instruments::roots::Roots;
 
 /// The sums of some sentences.
@@ -24,40 +24,29 @@ pub struct HeadSimilarity {
     pub rows: u64,
     /// Sentences with any, the first of each family alone.
     pub sentences: u64,
-    /// For each pair of heads the squared Hellinger distance, summed over the rows; nothing where there is no row: an empty
+    /// The squared Hellinger distance of each pair of heads, summed over the rows; empty without rows, so that an empty
     /// block is small.
     pub distances: Vec<Component>,
-    /// What the heads of each layer disagree by, summed over the rows, `[layers]`; nothing where there is no row.
+    /// The disagreement of the heads of each layer, summed over the rows, `[layers]`; empty without rows.
     pub disagreement: Vec<Disagreement>,
     /// Batches of tokens whose outputs are compared.
     pub batches: u64,
     /// Tokens in them.
     pub batched: u64,
-    /// For each pair of heads, and of each with itself, the sum over batches of `(n - 3) HSIC1`; nothing where there is no
-    /// batch.
+    /// The sum over batches of `(n - 3) HSIC1` for each pair of heads, and for each with itself; empty without a batch.
     pub covariances: Vec<ExactSum>,
 }
 
-impl Merge for HeadSimilarity {
-    fn merge(&mut self, other: &Self) {
-        self.rows += other.rows;
-        self.sentences += other.sentences;
-        merge_each(&mut self.distances, &other.distances);
-        merge_each(&mut self.disagreement, &other.disagreement);
-        self.batches += other.batches;
-        self.batched += other.batched;
-        merge_each(&mut self.covariances, &other.covariances);
-    }
-}
+merge_fields!(HeadSimilarity { rows, sentences, distances, disagreement, batches, batched, covariances });
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LikenessSums {
     grid: HeadGrid,
     blocks: Blocks<HeadSimilarity>,
-    /// What the weights tell by themselves; `None` of an encoder that does not lend them.
+    /// The similarity by the weights; `None` if the encoder gives no access to them.
     weighed: Option<Weighed>,
-    /// What is written in the pack that is running.
+    /// The outputs in the running pack.
     #[serde(skip)]
     outputs: Outputs,
 }
@@ -96,7 +85,7 @@ impl LikenessSums {
         add_each(&mut sums.covariances, &batches.covariances);
     }
 
-    /// What the weights tell by themselves.
+    /// The similarity by the weights.
     pub fn weighed(&self) -> Option<&Weighed> {
         self.weighed.as_ref()
     }
@@ -130,6 +119,8 @@ fn distances(roots: &[f32], heads: usize) -> Vec<f64> {
     let own = |head: usize| sums[head * heads + head];
     HeadPairs(heads).all().map(|[a, b]| f64::midpoint(own(a), own(b)) - sums[b * heads + a]).collect()
 }
+
+merge_fields!(LikenessSums[grid] { blocks, weighed });
 
 impl Sums for LikenessSums {
     type SequenceState = LikenessState;
@@ -173,7 +164,7 @@ impl Sums for LikenessSums {
         }
         layer.add(&roots.rows, view.attention, values, output.contexts);
         if view.head + 1 == heads {
-            self.blocks[*block].disagreement[view.layer] += layer.finish(heads);
+            self.blocks[*block].disagreement[view.layer].merge(&layer.finish(heads));
         }
     }
 
@@ -186,14 +177,6 @@ impl Sums for LikenessSums {
         }
         if let Some(batches) = self.outputs.end(self.grid.count()) {
             self.add_batches(&batches);
-        }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.blocks.merge(&other.blocks);
-        if self.weighed.is_none() {
-            self.weighed.clone_from(&other.weighed);
         }
     }
 

@@ -14,6 +14,7 @@ use crate::passes::observer::{Event, Folder, Sums, observer_of};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
+use crate::stats::blocks::Merge;
 use crate::stats::bootstrap::{Interval, Resamples};
 use crate::studies::registry::default_policy;
 use crate::study::AnyStudy;
@@ -98,7 +99,7 @@ fn what_is_turned_is_alike_and_what_is_independent_is_not() {
             let sentence = sentence(20 * pack + number, 12, "dep");
             let n = sentence.ids.len();
             let (own, other) = (normal(&mut random, 2 * n), normal(&mut random, 2 * n));
-            // By an angle whose cosine is 0.6, and three times as long.
+            // Rotated by an angle whose cosine is 0.6, and three times as long.
             let turned: Vec<f32> =
                 own.chunks_exact(2).flat_map(|v| [1.8 * v[0] - 2.4 * v[1], 2.4 * v[0] + 1.8 * v[1]]).collect();
             let shown = [own.clone(), turned, other, own].map(|contexts| looking(n, 0.25, contexts));

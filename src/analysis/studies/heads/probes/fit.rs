@@ -1,4 +1,4 @@
-//! From sums to the classifiers of all heads, in both folds.
+//! Training of the classifiers of all heads, in both folds, from sums.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
@@ -25,7 +25,7 @@ pub struct TaskClasses {
 }
 
 impl TaskClasses {
-    /// Of every task.
+    /// The classes of every task.
     pub fn all(sums: &ProbeSums) -> Vec<Self> {
         (0..sums.tasks().len()).map(|task| Self::new(sums, task)).collect()
     }
@@ -45,7 +45,8 @@ impl TaskClasses {
         }
     }
 
-    /// Whether words of both folds can train a classifier on so many features: they are enough, and more than classes.
+    /// Whether the words of both folds can train a classifier on this many features: there are enough, and more than
+    /// classes.
     pub fn can_train(&self, features: usize) -> bool {
         let least = (WORDS_A_DIMENSION * features as u64).max(self.names.len() as u64 + 1);
         features > 0 && self.words.iter().all(|&words| words >= least)
@@ -81,7 +82,7 @@ pub struct FoldProbes {
     pub forms: Vec<HashMap<Form, usize>>,
     /// On embeddings.
     pub embedding: Stack,
-    /// Of each layer.
+    /// The classifiers of each layer.
     pub layers: Vec<LayerProbes>,
 }
 
@@ -90,7 +91,7 @@ pub struct FoldProbes {
 pub struct Probes {
     /// The classes of each task.
     pub tasks: Vec<TaskClasses>,
-    /// Those trained on each fold; empty where there was no word.
+    /// The classifiers trained on each fold; empty without any word.
     pub folds: Option<[FoldProbes; 2]>,
 }
 
@@ -106,7 +107,7 @@ impl Probes {
     }
 }
 
-/// What classifiers are trained on.
+/// The features that classifiers are trained on.
 #[derive(Clone, Copy)]
 struct Training<'a> {
     sums: &'a ProbeSums,
@@ -119,7 +120,7 @@ struct Training<'a> {
 struct Task {
     number: usize,
     counts: Counts,
-    /// That of embeddings; `None` if there are none, or too few words.
+    /// The classifier on embeddings; `None` if there are none, or too few words.
     anchor: Option<Anchor>,
 }
 

@@ -1,4 +1,4 @@
-//! From hits to accuracies, gains and selectivities, with intervals and tests.
+//! Accuracies, gains and selectivities from hits, with intervals and tests.
 
 use super::fit::TaskClasses;
 use super::moments::Widths;
@@ -10,7 +10,7 @@ use crate::stats::block_test::{LeftOut, p_above};
 use crate::stats::bootstrap::{Interval, PerBlock, Resampled};
 use crate::study::metrics::estimates::EstimationContext;
 
-/// What the probes of every task come to.
+/// The probes of every task.
 pub fn tasks(sums: &ProbeSums, scores: &ProbeScores, context: &EstimationContext) -> Vec<TaskProbes> {
     let names = sums.tasks().iter();
     let crowded = |task: usize| sums.folds().iter().any(|fold| fold.tasks[task].is_crowded);
@@ -20,7 +20,7 @@ pub fn tasks(sums: &ProbeSums, scores: &ProbeScores, context: &EstimationContext
     names.zip(TaskClasses::all(sums)).enumerate().map(of_task).collect()
 }
 
-/// The hits of one task, on their way to shares of words.
+/// The hits of one task, for shares of words.
 struct Measuring<'a> {
     number: usize,
     scores: &'a ProbeScores,
@@ -57,9 +57,6 @@ impl<'a> Measuring<'a> {
     }
 
     fn interval(&self, hits: &PerBlock) -> Option<Interval> {
-        if self.context.resamples.is_empty() {
-            return None;
-        }
         self.context.resamples.sums(hits).over(&self.resampled)
     }
 

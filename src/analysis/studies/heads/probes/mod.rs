@@ -1,4 +1,4 @@
-//! What can be read out of what a head writes: linear discriminants on its contexts (METHODOLOGY, "Probes").
+//! Probes: the information in a head's output, read by linear discriminants on its contexts (METHODOLOGY, "Probes").
 
 mod classifiers;
 mod discriminant;
@@ -21,7 +21,7 @@ use scores::ProbeScores;
 use section::ProbesSection;
 use sums::ProbeSums;
 
-/// What can be read out of heads, linearly.
+/// The information that a linear probe reads from each head.
 pub struct LinearProbes;
 
 impl Study for LinearProbes {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::task::{BUCKETS, Form};
+use crate::stats::blocks::merge_fields;
 use crate::stats::exact::Component;
 
 /// Products are summed in 256ths: so the sums reach up to 5.5e11 in steps of 6e-8, where vectors with components of 50 have
@@ -14,17 +15,19 @@ const UNIT: f64 = 256.0;
 /// The widths of the vectors of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Widths {
-    /// Of word embeddings; 0 where an encoder lends none.
+    /// The width of word embeddings; 0 if the encoder gives no access to them.
     pub embedding: usize,
-    /// Of hidden states.
+    /// The width of hidden states.
     pub hidden: usize,
-    /// Of a head's contexts.
+    /// The width of a head's contexts.
     pub head: usize,
 }
 
 /// Sums of vectors or of products, empty until something is added.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exact(Vec<Component>);
+
+merge_fields!(Exact { 0 });
 
 impl Exact {
     /// Adds vectors at a place, in sums of `len` values.
@@ -45,15 +48,6 @@ impl Exact {
         let rows = products.chunks_exact(size).enumerate();
         let upper = rows.flat_map(|(row, values)| &values[row..]);
         self.0.iter_mut().zip(upper).for_each(|(sum, &value)| *sum += value / UNIT);
-    }
-
-    /// Adds other sums.
-    pub fn merge(&mut self, other: &Self) {
-        if self.0.is_empty() {
-            self.0.clone_from(&other.0);
-        } else {
-            self.0.iter_mut().zip(&other.0).for_each(|(sum, &more)| *sum += more);
-        }
     }
 
     /// Sums of vectors from a place on.
@@ -105,16 +99,9 @@ pub struct ClassSums {
     pub contexts: Exact,
 }
 
-impl ClassSums {
-    /// Adds other sums.
-    pub fn merge(&mut self, other: &Self) {
-        self.words += other.words;
-        other.forms.iter().for_each(|(&form, words)| *self.forms.entry(form).or_default() += words);
-        self.embeddings.merge(&other.embeddings);
-        self.inputs.merge(&other.inputs);
-        self.contexts.merge(&other.contexts);
-    }
+merge_fields!(ClassSums { words, forms, embeddings, inputs, contexts });
 
+impl ClassSums {
     /// Whether the lengths are those of such vectors.
     pub fn fits(&self, layers: usize, heads: usize, widths: &Widths) -> bool {
         self.embeddings.has(widths.embedding)
@@ -132,42 +119,30 @@ pub struct BucketSums {
     pub contexts: Exact,
 }
 
+merge_fields!(BucketSums { words, contexts });
+
 /// Sums over words that have classes of the same tasks, in one fold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moments {
     /// Products of embeddings with themselves: the same for all heads.
     pub embeddings: Exact,
-    /// Of each layer: products of what goes into it with itself.
+    /// The products of each layer's input with itself.
     pub inputs: Vec<Exact>,
-    /// Of each layer: products of embeddings with the contexts of all heads, `[embedding, heads * head_dim]`.
+    /// The products of embeddings with the contexts of all heads, for each layer, `[embedding, heads * head_dim]`.
     pub crosses: Vec<Exact>,
-    /// Of each head: products of its contexts with themselves.
+    /// The products of each head's contexts with themselves.
     pub contexts: Vec<Exact>,
     /// The words of each bucket of forms.
     pub buckets: BTreeMap<u8, BucketSums>,
 }
 
+merge_fields!(Moments { embeddings, inputs, crosses, contexts, buckets });
+
 impl Moments {
-    /// Empty sums for so many layers and heads.
+    /// Empty sums for this many layers and heads.
     pub fn new(layers: usize, heads: usize) -> Self {
         let none = |count| vec![Exact::default(); count];
         Self { inputs: none(layers), crosses: none(layers), contexts: none(layers * heads), ..Self::default() }
-    }
-
-    /// Adds other sums.
-    pub fn merge(&mut self, other: &Self) {
-        let each = |sums: &mut [Exact], others: &[Exact]| {
-            sums.iter_mut().zip(others).for_each(|(sums, others)| sums.merge(others));
-        };
-        self.embeddings.merge(&other.embeddings);
-        each(&mut self.inputs, &other.inputs);
-        each(&mut self.crosses, &other.crosses);
-        each(&mut self.contexts, &other.contexts);
-        for (&bucket, sums) in &other.buckets {
-            let own = self.buckets.entry(bucket).or_default();
-            own.words += sums.words;
-            own.contexts.merge(&sums.contexts);
-        }
     }
 
     /// Whether the lengths are those of such vectors.

@@ -1,10 +1,12 @@
-//! The vectors of the words of a pack, layer by layer: so many that products of matrices pay.
+//! The vectors of the words of a pack, layer by layer: enough words for efficient products of matrices.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::model::forward::WordEmbeddings;
 use crate::model::forward::rows::Rows;
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::{Event, HeadInput};
 
 /// The place of a word's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +17,16 @@ pub struct At {
     pub row: usize,
 }
 
+/// The state of a sequence: its number in the pack, and its words.
+#[derive(Debug)]
+pub struct PackState {
+    number: usize,
+    /// The words that have a row.
+    pub words: Vec<Placed>,
+}
+
 /// A word that has a row.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Placed {
     /// Where.
     pub at: At,
@@ -27,17 +37,17 @@ pub struct Placed {
 /// Words of a pack that are summed, or scored, together: the vectors of each are the means over its tokens.
 #[derive(Clone, Debug)]
 pub struct WordGroup<K> {
-    /// What they have in common.
+    /// Their common key.
     pub key: K,
     /// How many there are.
     pub words: usize,
     /// The embeddings, `[kinds, embedding]`: words of the same tokens are of one kind.
     pub embeddings: Vec<f32>,
-    /// The kind of each word; none where an encoder lends no embeddings.
+    /// The kind of each word; empty if the encoder gives no access to embeddings.
     pub kinds: Vec<usize>,
     /// The kinds by their tokens.
     known: HashMap<Box<[u32]>, usize>,
-    /// What goes into the layer, `[words, hidden]`.
+    /// The input of the layer, `[words, hidden]`.
     pub inputs: Vec<f32>,
     /// The contexts of all heads of the layer, `[words, heads * head_dim]`.
     pub contexts: Vec<f32>,
@@ -46,14 +56,15 @@ pub struct WordGroup<K> {
 /// The words of a pack.
 #[derive(Clone, Debug)]
 pub struct Pack<K> {
-    /// In groups.
+    /// The words in groups.
     pub groups: Vec<WordGroup<K>>,
-    state: usize,
+    /// Sequences.
+    begun: usize,
 }
 
 impl<K> Default for Pack<K> {
     fn default() -> Self {
-        Self { groups: Vec::new(), state: 0 }
+        Self { groups: Vec::new(), begun: 0 }
     }
 }
 
@@ -65,10 +76,10 @@ impl<K> WordGroup<K> {
 }
 
 impl<K: PartialEq> Pack<K> {
-    /// Begins a sequence, and says its number in the pack.
-    pub fn begin(&mut self) -> usize {
-        self.state += 1;
-        self.state - 1
+    /// Begins a sequence.
+    pub fn begin(&mut self) -> PackState {
+        self.begun += 1;
+        PackState { number: self.begun - 1, words: Vec::new() }
     }
 
     /// A row for a word among those with this key.
@@ -96,8 +107,23 @@ impl<K: PartialEq> Pack<K> {
         kinds.push(kind);
     }
 
+    /// Keeps the vectors of the words of a sequence; the layer if all its heads are seen in all sequences.
+    pub fn observe(&mut self, state: &PackState, event: &Event<'_>, grid: HeadGrid) -> Option<usize> {
+        match event {
+            Event::HiddenStates { layer, states } if *layer < grid.layers => self.input(&state.words, *states),
+            Event::Head(HeadInput { view, .. }) => {
+                if let Some(context) = view.context {
+                    self.context(&state.words, (view.head, grid.heads), context);
+                }
+                return (view.head + 1 == grid.heads && state.number + 1 == self.begun).then_some(view.layer);
+            }
+            _ => {}
+        }
+        None
+    }
+
     /// Keeps what goes into a layer.
-    pub fn input(&mut self, words: &[Placed], states: Rows<'_>) {
+    fn input(&mut self, words: &[Placed], states: Rows<'_>) {
         for Placed { at, tokens } in words {
             let WordGroup { words, inputs, .. } = &mut self.groups[at.group];
             let width = states.width();
@@ -106,8 +132,8 @@ impl<K: PartialEq> Pack<K> {
         }
     }
 
-    /// Keeps the contexts of one head of so many.
-    pub fn context(&mut self, words: &[Placed], (head, heads): (usize, usize), context: Rows<'_>) {
+    /// Keeps the contexts of one head of the layer's `heads`.
+    fn context(&mut self, words: &[Placed], (head, heads): (usize, usize), context: Rows<'_>) {
         let width = context.width();
         for Placed { at, tokens } in words {
             let WordGroup { words, contexts, .. } = &mut self.groups[at.group];
@@ -115,11 +141,6 @@ impl<K: PartialEq> Pack<K> {
             let own = &mut contexts[(at.row * heads + head) * width..][..width];
             mean(own, tokens.clone().map(|token| context.row(token)));
         }
-    }
-
-    /// Whether the sequence of this number is the last of the pack.
-    pub fn is_last(&self, number: usize) -> bool {
-        number + 1 == self.state
     }
 }
 

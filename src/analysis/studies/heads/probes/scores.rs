@@ -6,15 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use super::classifiers::{HeadProbes, LayerProbes};
 use super::fit::{FoldProbes, Probes, TaskClasses};
-use super::pack::{Pack, Placed};
+use super::pack::{Pack, PackState, Placed};
 use super::sums::{MOST_TASKS, fold_of};
 use super::task::{Form, classes, tasks};
 use crate::model::forward::WordEmbeddings;
-use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{Event, HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
@@ -26,7 +25,7 @@ pub struct HeadHits {
     pub alone: u64,
     /// On embedding and contexts.
     pub together: u64,
-    /// Of the control task, on its contexts.
+    /// Hits of the control task, on its contexts.
     pub control: u64,
 }
 
@@ -37,15 +36,15 @@ pub struct Hits {
     pub words: u64,
     /// Sentences with any, the first of each family alone.
     pub sentences: u64,
-    /// Those of the most frequent class.
+    /// Hits of the most frequent class.
     pub majority: u64,
-    /// Those of the most frequent class of their form.
+    /// Hits of the most frequent class of their form.
     pub form: u64,
-    /// By the classifier on embeddings.
+    /// Hits of the classifier on embeddings.
     pub embedding: u64,
-    /// By those on what goes into each layer, `[layers]`.
+    /// Hits of the classifiers on each layer's input, `[layers]`.
     pub inputs: Vec<u64>,
-    /// By those of each head, `[layers * heads]`.
+    /// Hits of the classifiers of each head, `[layers * heads]`.
     pub heads: Vec<HeadHits>,
 }
 
@@ -73,12 +72,12 @@ struct AtWork {
     embeddings: Option<WordEmbeddings>,
     /// The words of each fold, those of fold 0 under 0.
     pack: Pack<usize>,
-    /// What is known of the words of each group.
+    /// The facts of the words of each group.
     words: Vec<Vec<Word>>,
     scores: [Vec<f32>; 2],
 }
 
-/// What is known of a word.
+/// The facts of a word.
 #[derive(Clone, Debug)]
 struct Word {
     block: usize,
@@ -151,15 +150,10 @@ impl ProbeScores {
     }
 }
 
-/// A sequence as these sums see it.
-#[derive(Debug)]
-pub struct ScoringState {
-    number: usize,
-    words: Vec<Placed>,
-}
+merge_fields!(ProbeScores[grid, tasks] { blocks });
 
 impl Sums for ProbeScores {
-    type SequenceState = ScoringState;
+    type SequenceState = PackState;
 
     fn needs(&self) -> Needs {
         Needs { contexts: true, hidden_states: true, ..Needs::default() }
@@ -169,13 +163,13 @@ impl Sums for ProbeScores {
         self.at_work.embeddings.clone_from(&known.embeddings);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> ScoringState {
+    fn begin(&mut self, sequence: &Sequence) -> PackState {
         let Self { blocks, at_work, .. } = self;
         let AtWork { probes, embeddings, pack, words: known, .. } = at_work;
-        let (number, block, fold) = (pack.begin(), block_of(sequence.family.number), fold_of(sequence.family.number));
-        let mut words = Vec::new();
+        let mut state = pack.begin();
+        let (block, fold) = (block_of(sequence.family.number), fold_of(sequence.family.number));
         let Some(trained) = probes.folds.as_ref().map(|folds| &folds[1 - fold]) else {
-            return ScoringState { number, words };
+            return state;
         };
         let mut seen = vec![false; probes.tasks.len()];
         for (word, tokens) in sequence.words.iter().enumerate() {
@@ -201,57 +195,32 @@ impl Sums for ProbeScores {
             if let Some(embeddings) = embeddings {
                 pack.embed(at, embeddings, &sequence.ids[tokens.clone()]);
             }
-            words.push(Placed { at, tokens: tokens.clone() });
+            state.words.push(Placed { at, tokens: tokens.clone() });
         }
         for (hits, _) in blocks[block].iter_mut().zip(seen).filter(|(_, seen)| *seen) {
             hits.sentences += u64::from(sequence.family.is_first);
         }
-        ScoringState { number, words }
+        state
     }
 
-    fn is_relevant(state: &ScoringState) -> bool {
+    fn is_relevant(state: &PackState) -> bool {
         !state.words.is_empty()
     }
 
-    fn observe(&mut self, state: &mut ScoringState, event: &mut Event<'_>) {
-        match event {
-            Event::Head(input) => self.head(state, input),
-            Event::HiddenStates { layer, states } => self.hidden_states(state, *layer, *states),
-            _ => {}
+    fn observe(&mut self, state: &mut PackState, event: &mut Event<'_>) {
+        if let Some(layer) = self.at_work.pack.observe(state, event, self.grid) {
+            self.score_layer(layer);
         }
     }
 
-    fn end_pack(&mut self, _: Vec<ScoringState>) {
+    fn end_pack(&mut self, _: Vec<PackState>) {
         self.at_work.pack = Pack::default();
         self.at_work.words.clear();
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!((self.grid, &self.tasks), (other.grid, &other.tasks), "sums of one analysis");
-        self.blocks.merge(&other.blocks);
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
         let of_task = |hits: &Hits| (hits.inputs.len(), hits.heads.len()) == (grid.layers, grid.count());
         let of_block = |block: &ByTask| block.len() == self.tasks.len() && block.iter().all(of_task);
         self.grid == grid && self.tasks.len() <= MOST_TASKS && self.blocks.fit(of_block)
-    }
-}
-
-impl ProbeScores {
-    fn head(&mut self, state: &mut ScoringState, input: &mut HeadInput<'_>) {
-        let (layer, head, heads) = (input.view.layer, input.view.head, self.grid.heads);
-        if let Some(context) = input.view.context {
-            self.at_work.pack.context(&state.words, (head, heads), context);
-        }
-        if head + 1 == heads && self.at_work.pack.is_last(state.number) {
-            self.score_layer(layer);
-        }
-    }
-
-    fn hidden_states(&mut self, state: &mut ScoringState, layer: usize, states: Rows<'_>) {
-        if layer < self.grid.layers {
-            self.at_work.pack.input(&state.words, states);
-        }
     }
 }

@@ -1,25 +1,24 @@
-//! What is summed of the words of a corpus: all that discriminants are worked out of.
+//! The sums over the words of a corpus, from which discriminants are computed.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::moments::{ClassSums, Moments, Widths};
-use super::pack::{At, Pack, Placed, WordGroup};
+use super::pack::{At, Pack, PackState, Placed, WordGroup};
 use super::task::{Form, classes, tasks};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::WordEmbeddings;
-use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::{Event, HeadInput, Sums};
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::block_of;
+use crate::stats::blocks::{Merge, block_of, merge_fields};
 
-/// The most classes of a task: one with more, as lemmas have, is no task for a linear discriminant on so few words, and would
-/// fill memory with means.
+/// The most classes of a task: with more, as lemmas have, a linear discriminant has too few words of each, and its
+/// means would fill memory.
 pub const MOST_CLASSES: usize = 100;
 
 /// The tasks of a word, a bit each.
@@ -36,7 +35,7 @@ pub fn fold_of(family: u64) -> usize {
 /// The classes of a task in one fold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSums {
-    /// By name.
+    /// The classes of each task by name.
     pub classes: BTreeMap<String, ClassSums>,
     /// Whether there are more than [`MOST_CLASSES`]: none is kept then.
     pub is_crowded: bool,
@@ -62,28 +61,30 @@ impl TaskSums {
         }
     }
 
-    fn merge(&mut self, other: &Self) {
-        self.is_crowded |= other.is_crowded;
-        for (name, sums) in &other.classes {
-            self.classes.entry(name.clone()).or_default().merge(sums);
-        }
-        self.thin();
-    }
-
     /// How many words have a class.
     pub fn words(&self) -> u64 {
         self.classes.values().map(|class| class.words).sum()
     }
 }
 
+impl Merge for TaskSums {
+    fn merge(&mut self, other: &Self) {
+        self.is_crowded |= other.is_crowded;
+        Merge::merge(&mut self.classes, &other.classes);
+        self.thin();
+    }
+}
+
 /// The sums of one fold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoldSums {
-    /// By the tasks that words have classes of.
+    /// The tasks that words have classes of.
     pub moments: BTreeMap<Mask, Moments>,
-    /// Of each task.
+    /// The sums of each task.
     pub tasks: Vec<TaskSums>,
 }
+
+merge_fields!(FoldSums { moments, tasks });
 
 impl FoldSums {
     /// The sums of all words that have a class of a task.
@@ -256,15 +257,10 @@ fn sum_of<'a>(words: &[At], width: usize, rows: impl Fn(&At) -> (&'a Vec<f32>, u
     sum
 }
 
-/// A sequence as these sums see it.
-#[derive(Debug)]
-pub struct ProbeState {
-    number: usize,
-    words: Vec<Placed>,
-}
+merge_fields!(ProbeSums[grid, tasks] { widths, folds });
 
 impl Sums for ProbeSums {
-    type SequenceState = ProbeState;
+    type SequenceState = PackState;
 
     fn needs(&self) -> Needs {
         Needs { contexts: true, hidden_states: true, ..Needs::default() }
@@ -274,11 +270,10 @@ impl Sums for ProbeSums {
         self.at_work.embeddings.clone_from(&known.embeddings);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> ProbeState {
+    fn begin(&mut self, sequence: &Sequence) -> PackState {
         let Self { tasks, folds, at_work, .. } = self;
         let AtWork { embeddings, pack, classes: of_classes, buckets, .. } = at_work;
-        let (number, fold) = (pack.begin(), fold_of(sequence.family.number));
-        let mut words = Vec::new();
+        let (mut state, fold) = (pack.begin(), fold_of(sequence.family.number));
         for (word, tokens) in sequence.words.iter().enumerate() {
             let named: Vec<(usize, &str)> = classes(sequence, word)
                 .take(tasks.len())
@@ -300,39 +295,25 @@ impl Sums for ProbeSums {
             if let Some(embeddings) = embeddings {
                 pack.embed(at, embeddings, &sequence.ids[tokens.clone()]);
             }
-            words.push(Placed { at, tokens: tokens.clone() });
+            state.words.push(Placed { at, tokens: tokens.clone() });
         }
-        ProbeState { number, words }
+        state
     }
 
-    fn is_relevant(state: &ProbeState) -> bool {
+    fn is_relevant(state: &PackState) -> bool {
         !state.words.is_empty()
     }
 
-    fn observe(&mut self, state: &mut ProbeState, event: &mut Event<'_>) {
-        match event {
-            Event::Head(input) => self.head(state, input),
-            Event::HiddenStates { layer, states } => self.hidden_states(state, *layer, *states),
-            _ => {}
+    fn observe(&mut self, state: &mut PackState, event: &mut Event<'_>) {
+        if let Some(layer) = self.at_work.pack.observe(state, event, self.grid) {
+            self.add_layer(layer);
         }
     }
 
-    fn end_pack(&mut self, _: Vec<ProbeState>) {
+    fn end_pack(&mut self, _: Vec<PackState>) {
         self.at_work.pack = Pack::default();
         self.at_work.classes.clear();
         self.at_work.buckets.clear();
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!((self.grid, &self.tasks), (other.grid, &other.tasks), "sums of one analysis");
-        self.widths = self.widths.or(other.widths);
-        for (fold, other) in self.folds.iter_mut().zip(&other.folds) {
-            for (&mask, moments) in &other.moments {
-                let empty = || Moments::new(self.grid.layers, self.grid.heads);
-                fold.moments.entry(mask).or_insert_with(empty).merge(moments);
-            }
-            fold.tasks.iter_mut().zip(&other.tasks).for_each(|(task, other)| task.merge(other));
-        }
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
@@ -348,23 +329,5 @@ impl Sums for ProbeSums {
                 })
         };
         self.grid == grid && self.tasks.len() <= MOST_TASKS && self.folds.iter().all(of_fold)
-    }
-}
-
-impl ProbeSums {
-    fn head(&mut self, state: &mut ProbeState, input: &mut HeadInput<'_>) {
-        let (layer, head, heads) = (input.view.layer, input.view.head, self.grid.heads);
-        if let Some(context) = input.view.context {
-            self.at_work.pack.context(&state.words, (head, heads), context);
-        }
-        if head + 1 == heads && self.at_work.pack.is_last(state.number) {
-            self.add_layer(layer);
-        }
-    }
-
-    fn hidden_states(&mut self, state: &mut ProbeState, layer: usize, states: Rows<'_>) {
-        if layer < self.grid.layers {
-            self.at_work.pack.input(&state.words, states);
-        }
     }
 }

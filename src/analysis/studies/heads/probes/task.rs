@@ -7,10 +7,10 @@ use crate::corpus::relation::base;
 use crate::corpus::{TreeHead, Upos};
 use crate::sequences::sequence::Sequence;
 
-/// The tasks that every corpus is asked for.
+/// The tasks of every corpus.
 pub const ALWAYS: [&str; 2] = ["upos", "relation"];
 
-/// The names of all tasks: those of every corpus, and the columns that were asked for.
+/// The names of all tasks: those of every corpus, and the columns that a run keeps.
 pub fn tasks(asked: &[String]) -> Vec<String> {
     ALWAYS.into_iter().map(str::to_owned).chain(asked.iter().cloned()).collect()
 }

@@ -103,7 +103,7 @@ fn run(sentences: &[Vec<Made>], asked: &[String]) -> [Box<dyn Observer>; 2] {
     [sums, scores]
 }
 
-/// What the probes of all tasks come to.
+/// The results of the probes of all tasks.
 pub(super) fn probed(sentences: &[Vec<Made>], asked: &[String], resamples: Resamples) -> Vec<TaskProbes> {
     let both = run(sentences, asked);
     let observed = both.each_ref().map(|sums| ObservedPass { sums: &**sums, left_out: 0 });

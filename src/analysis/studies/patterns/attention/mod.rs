@@ -17,7 +17,7 @@ use crate::study::{About, Card, Caveat, Observed, PassSpec, Study, columns};
 use metrics::{AttentionInputs, METRICS};
 use sums::AttentionSums;
 
-/// Where each head attends, by the place and the kind of tokens.
+/// The attention of each head by the place and the kind of tokens.
 pub struct Attention;
 
 impl Study for Attention {

@@ -9,7 +9,7 @@ use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::roles::TokenRoles;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 
 /// The sums of one block of sentences, or of several pooled.
@@ -29,13 +29,7 @@ impl AttentionBlock {
     }
 }
 
-impl Merge for AttentionBlock {
-    fn merge(&mut self, other: &Self) {
-        self.exposure.merge(&other.exposure);
-        self.uniform.merge(&other.uniform);
-        self.heads.iter_mut().zip(&other.heads).for_each(|(sum, head)| sum.merge(head));
-    }
-}
+merge_fields!(AttentionBlock { exposure, uniform, heads });
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -91,6 +85,8 @@ pub struct AttentionState {
     roles: TokenRoles,
 }
 
+merge_fields!(AttentionSums[grid] { blocks });
+
 impl Sums for AttentionSums {
     type SequenceState = AttentionState;
 
@@ -107,11 +103,6 @@ impl Sums for AttentionSums {
         let view = input.attention();
         let head = self.grid.index(view.layer, view.head);
         self.blocks[state.block].heads[head].add(&tokens::observe(&state.roles, view, &mut self.row));
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.blocks.merge(&other.blocks);
     }
 
     fn pooled(&self) -> Self {

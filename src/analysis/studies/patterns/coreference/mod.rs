@@ -18,7 +18,7 @@ use metrics::{CoreferenceInputs, METRICS, best_baselines};
 use section::{Coreference, CoreferenceSection};
 use sums::CoreferenceSums;
 
-/// Which heads find what a word refers back to.
+/// The heads that find what a word refers back to.
 pub struct Antecedents;
 
 impl Study for Antecedents {

@@ -7,7 +7,7 @@ use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 
 /// The ways attention can point from an anaphor to a candidate, by their place in all lists here: the candidate that it
@@ -21,11 +21,11 @@ pub struct KindSums {
     pub anaphors: u64,
     /// Windows with one, without those that only repeat others.
     pub windows: u64,
-    /// Those for which each baseline is right.
+    /// The anaphors for which each baseline is right.
     pub baselines: [u64; BASELINES.len()],
     /// The share of right candidates.
     pub chance: ExactSum,
-    /// Those for which each head is right, in each way; `[layers * heads]`.
+    /// The anaphors for which each head is right, in each way; `[layers * heads]`.
     pub heads: Vec<[u64; WAYS.len()]>,
 }
 
@@ -41,21 +41,12 @@ impl KindSums {
     }
 }
 
-impl Merge for KindSums {
-    fn merge(&mut self, other: &Self) {
-        self.anaphors += other.anaphors;
-        self.windows += other.windows;
-        self.baselines.iter_mut().zip(other.baselines).for_each(|(sum, other)| *sum += other);
-        self.chance += other.chance;
-        let heads = self.heads.iter_mut().flatten().zip(other.heads.iter().flatten());
-        heads.for_each(|(sum, other)| *sum += other);
-    }
-}
+merge_fields!(KindSums { anaphors, windows, baselines, chance, heads });
 
 /// One block: the sums of each of [`KINDS`].
 pub type Block = [KindSums; KINDS.len()];
 
-/// What was met, scored or not.
+/// Counts of anaphors and mentions, scored or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Met {
     /// Windows.
@@ -69,6 +60,8 @@ pub struct Met {
     /// Anaphors of which every candidate is right.
     pub unscored: u64,
 }
+
+merge_fields!(Met { windows, mentions, headless, unmatched, unscored });
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -86,7 +79,7 @@ impl CoreferenceSums {
         Self { grid, from, met: Met::default(), blocks }
     }
 
-    /// What was met.
+    /// The counts of anaphors and mentions.
     pub fn met(&self) -> Met {
         self.met
     }
@@ -103,6 +96,8 @@ pub struct CoreferenceState {
     block: usize,
     window: Window,
 }
+
+merge_fields!(CoreferenceSums[grid, from] { met, blocks });
 
 impl Sums for CoreferenceSums {
     type SequenceState = CoreferenceState;
@@ -142,7 +137,7 @@ impl Sums for CoreferenceSums {
         }
         let head = self.grid.index(input.view.layer, input.view.head);
         let words = input.words(self.from);
-        // What a word chooses does not depend on which of its mentions asks.
+        // The choice of a word does not depend on which of its mentions is considered.
         for of_word in window.anaphors.chunk_by(|a, b| a.place == b.place) {
             let chosen = choose(words, &window.heads, of_word[0].place);
             for anaphor in of_word {
@@ -152,17 +147,6 @@ impl Sums for CoreferenceSums {
                 }
             }
         }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!((self.grid, self.from), (other.grid, other.from), "sums of one analysis");
-        let (met, more) = (&mut self.met, other.met);
-        met.windows += more.windows;
-        met.mentions += more.mentions;
-        met.headless += more.headless;
-        met.unmatched += more.unmatched;
-        met.unscored += more.unscored;
-        self.blocks.merge(&other.blocks);
     }
 
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {

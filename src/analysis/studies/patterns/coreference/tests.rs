@@ -16,7 +16,7 @@ use crate::passes::observer::{Event, Folder, Sums, observer_of};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
-use crate::stats::blocks::BLOCKS;
+use crate::stats::blocks::{BLOCKS, Merge};
 use crate::stats::bootstrap::Resamples;
 use crate::studies::registry::{default_policy, named};
 use crate::study::ObservedPass;
@@ -122,7 +122,7 @@ fn anaphors_have_right_candidates_and_wrong_ones() {
     assert_eq!((found.anaphors.len(), found.unscored), (1, 1));
     assert_eq!(found.anaphors[0].kinds, [true, false, true, false, false]);
     assert_eq!((found.anaphors[0].right, found.anaphors[0].chosen), (2, [2, 1, 2]));
-    // Two mentions with one head word, of which neither is before the other: "(e1(e1" on one word.
+    // Two mentions with one head word, neither before the other: "(e1(e1" on one word.
     let words = [("a", Noun, "", "(e1(e1"), ("b", Noun, "", "e1)e1)"), ("c", Noun, "", "(e2)")];
     assert_eq!(Window::of(&window(0, &words)).anaphors, []);
 }
@@ -203,7 +203,7 @@ fn heads_that_find_antecedents_have_the_label_and_near_misses_have_not() {
     let has = ["coreference:other-lemma".to_owned(), "coreference:all".to_owned()];
     assert_eq!(labels(&findings), [&has[..], &has, &[], &[], &[]]);
     let verdicts = findings.verdicts(&default_policy());
-    // Of the two directions the one that fires.
+    // The direction that fires.
     let label = &verdicts[0].labels[0];
     assert!(
         label.rule.starts_with("coreference_gain.other-lemma:anaphor") && label.rule.ends_with(" >= 0.1 and q <= 0.05"),
@@ -294,7 +294,7 @@ fn sums_that_do_not_add_up_do_not_fit() {
 }
 
 proptest! {
-    /// Of any annotation every anaphor has right candidates and wrong ones, and is of one word class.
+    /// Any annotation gives every anaphor right candidates and wrong ones, and one word class.
     #[test]
     fn anaphors_are_sound(
         words in prop::collection::vec(("[ab]?", 0..Upos::ALL.len(), "(Number=(Sing|Plur))?", "(\\(e[12]\\)?|e[12]\\)){0,2}"), 1..12),

@@ -12,6 +12,7 @@ use crate::linalg::lanes::LANES;
 use crate::linalg::search::{first_at_least, largest};
 use crate::sequences::fold::words::WordAttention;
 use crate::sequences::sequence::GoldArc;
+use crate::stats::blocks::merge_fields;
 
 /// The farthest offset of the baseline "the head is the word at `d+k`".
 pub const MAX_BASELINE_OFFSET: i32 = 10;
@@ -24,7 +25,7 @@ pub fn baseline_offsets() -> impl Iterator<Item = i32> {
     (-MAX_BASELINE_OFFSET..=MAX_BASELINE_OFFSET).filter(|&offset| offset != 0)
 }
 
-/// Where a head may be: at each of the baseline's offsets, farther to the left, farther to the right.
+/// The places of a head: at each of the baseline's offsets, farther to the left, farther to the right.
 pub const PLACES: usize = BASELINE_OFFSETS + 2;
 
 /// The place of a head: of its offset in [`baseline_offsets`], or one of the two that follow.
@@ -41,7 +42,7 @@ pub struct ScoredArc {
     pub dependent: usize,
     /// The position of its gold head.
     pub head: usize,
-    /// Where the head is, one of [`PLACES`].
+    /// The place of the head, one of [`PLACES`].
     pub place: usize,
     /// Whether the dependent has a UPOS.
     pub tagged: bool,
@@ -94,6 +95,8 @@ pub struct RelationSums {
     pub hits: Vec<[u64; 2]>,
 }
 
+merge_fields!(RelationSums { count, sentences, places, tagged, cues, hits });
+
 impl RelationSums {
     /// Counts an arc, and which baselines predict it.
     pub fn count(&mut self, arc: &ScoredArc, heads: usize) {
@@ -106,31 +109,20 @@ impl RelationSums {
         }
     }
 
-    /// Whether no part is more than the whole that it is of, as it may be in a file.
+    /// Whether no part exceeds its whole, as it may in a file.
     pub fn adds_up(&self) -> bool {
         let parts = [self.sentences, self.tagged, self.places.iter().sum()];
         parts.iter().chain(self.hits.as_flattened()).all(|&part| part <= self.count)
             && self.cues.values().sum::<u64>() <= self.tagged
     }
-
-    /// Adds another block's counts.
-    pub fn merge(&mut self, other: &Self) {
-        self.count += other.count;
-        self.sentences += other.sentences;
-        self.places.iter_mut().zip(other.places).for_each(|(sum, count)| *sum += count);
-        self.tagged += other.tagged;
-        other.cues.iter().for_each(|(cue, count)| *self.cues.entry(*cue).or_default() += count);
-        self.hits.resize(self.hits.len().max(other.hits.len()), [0; 2]);
-        add(&mut self.hits, &other.hits);
-    }
 }
 
-/// How many arcs of one relation both a head and a baseline predict.
+/// The numbers of arcs of one relation that both a head and a baseline predict.
 ///
-/// Which offset and which tags are the baseline is known only when all sentences are counted, so this is kept for each of
-/// them; an arc is right for one offset at most, and for one tag at most, so it is two counts per right prediction.
-/// Only totals are needed (for the test of a head against its baseline, and its accuracy by distance), so it is not kept
-/// by block.
+/// The baseline's offset and its tags are known only when all sentences are counted, so the counts are kept for each of
+/// them; an arc is right for one offset at most, and for one tag at most, so there are two counts per right prediction.
+/// Only totals are needed (for the test of a head against its baseline, and its accuracy by distance), so they are not
+/// kept by block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreement {
     /// Right predictions by head, direction ([`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH)) and place of the arc's head; `[layers * heads]`, empty
@@ -140,6 +132,8 @@ pub struct Agreement {
     /// there is nothing: relations have few, 20 on average and 250 of `all` in EWT dev.
     pub cues: Vec<Vec<[u64; 2]>>,
 }
+
+merge_fields!(Agreement { places, cues });
 
 impl Agreement {
     /// Makes room for `heads` heads.
@@ -186,24 +180,6 @@ impl Agreement {
     pub fn of_cue(&self, cue: Cue, head: usize, direction: usize) -> u64 {
         self.cues.get(cue.place()).and_then(|heads| heads.get(head)).map_or(0, |both| both[direction])
     }
-
-    /// Adds another worker's counts.
-    pub fn merge(&mut self, other: &Self) {
-        self.resize(self.places.len().max(other.places.len()));
-        let (sums, counts) = (self.places.as_flattened_mut(), other.places.as_flattened());
-        add(sums, counts);
-        self.cues.resize(self.cues.len().max(other.cues.len()), Vec::new());
-        for (sums, counts) in self.cues.iter_mut().zip(&other.cues) {
-            sums.resize(sums.len().max(counts.len()), [0; 2]);
-            add(sums, counts);
-        }
-    }
-}
-
-/// Adds counts to counts, place by place.
-fn add<const N: usize>(sums: &mut [[u64; N]], counts: &[[u64; N]]) {
-    let (sums, counts) = (sums.as_flattened_mut(), counts.as_flattened());
-    sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
 }
 
 /// The arcs of one relation in sentences that are not the first of their family: no independent evidence, so the test of a
@@ -215,6 +191,8 @@ pub struct DuplicateArcs {
     /// Right predictions as in [`Agreement::places`]; `[layers * heads]`, empty without such arcs.
     pub right: Vec<[[u64; PLACES]; 2]>,
 }
+
+merge_fields!(DuplicateArcs { words, right });
 
 impl DuplicateArcs {
     /// Counts an arc.
@@ -233,13 +211,6 @@ impl DuplicateArcs {
     /// The right predictions of a head in a direction: of all arcs, and of those whose head is at `place`.
     pub fn right(&self, (head, direction): (usize, usize), place: usize) -> [u64; 2] {
         self.right.get(head).map_or([0; 2], |both| [both[direction].iter().sum(), both[direction][place]])
-    }
-
-    /// Adds another worker's counts.
-    pub fn merge(&mut self, other: &Self) {
-        self.words.iter_mut().zip(other.words).for_each(|(sum, count)| *sum += count);
-        self.right.resize(self.right.len().max(other.right.len()), [[0; PLACES]; 2]);
-        add(self.right.as_flattened_mut(), other.right.as_flattened());
     }
 }
 
@@ -310,6 +281,7 @@ mod tests {
     use crate::corpus::Upos;
     use crate::model::forward::attention::AttentionView;
     use crate::sequences::fold::words::FromToken;
+    use crate::stats::blocks::Merge;
 
     fn words(weights: &[f32], count: usize) -> WordAttention {
         let mut folded = WordAttention::default();

@@ -16,6 +16,7 @@ mod thresholds;
 use crate::corpus::relation::ALL;
 use crate::passes::control::ControlKind;
 use crate::passes::pass::Pass;
+use crate::stats::blocks::Merge;
 use crate::study::aim::Aim;
 use crate::study::labels::evidence::Direction;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
@@ -34,7 +35,7 @@ pub use relation::{
     TagBaseline,
 };
 
-/// Which relations each head's attention follows.
+/// The relations that each head's attention follows.
 pub struct Dependency;
 
 /// A metric of the sums of the relation `all` in a block, and of the places of a head and of a direction.

@@ -10,7 +10,7 @@ use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{BLOCKS, block_of};
+use crate::stats::blocks::{BLOCKS, Merge, block_of};
 
 /// The sums of all relations.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -20,9 +20,9 @@ pub struct DependencySums {
     from: FromToken,
     /// The place of each relation in the lists that follow.
     relations: BTreeMap<String, usize>,
-    /// For each relation, by its place, where heads and baselines are right on the same arcs.
+    /// The arcs of each relation, by its place, on which heads and baselines are both right.
     agreements: Vec<Agreement>,
-    /// For each relation, by its place, what of it is in sentences that are not the first of their family.
+    /// The arcs of each relation, by its place, in sentences that are not the first of their family.
     later: Vec<DuplicateArcs>,
     /// `[BLOCKS]`: each block's relations by their places; shorter where the last ones were not met.
     blocks: Vec<Vec<RelationSums>>,
@@ -58,7 +58,7 @@ impl DependencySums {
         &self.blocks
     }
 
-    /// Where heads and baselines agree, over all blocks; by the places of [`DependencySums::relations`].
+    /// The agreements of heads and baselines over all blocks, by the places of [`DependencySums::relations`].
     pub fn agreements(&self) -> &[Agreement] {
         &self.agreements
     }
@@ -150,6 +150,13 @@ impl<'de> Deserialize<'de> for DependencySums {
     }
 }
 
+impl Merge for DependencySums {
+    fn merge(&mut self, other: &Self) {
+        assert_eq!((self.grid, self.from), (other.grid, other.from), "sums of one analysis");
+        self.add(other, |block| block);
+    }
+}
+
 impl Sums for DependencySums {
     type SequenceState = DependencyState;
 
@@ -197,11 +204,6 @@ impl Sums for DependencySums {
                 }
             }
         }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!((self.grid, self.from), (other.grid, other.from), "sums of one analysis");
-        self.add(other, |block| block);
     }
 
     fn pooled(&self) -> Self {
@@ -310,7 +312,7 @@ mod tests {
     #[test]
     fn a_part_that_is_more_than_its_whole_does_not_fit() {
         let mut whole = empty();
-        // Three arcs, of which the head predicts some.
+        // Three arcs; the head predicts some of them.
         add(&mut whole, &sentence(0, 4, "nsubj"), &[0.1; 36]);
         let fits = |change: &dyn Fn(&mut RelationSums, &mut Agreement)| {
             let mut sums = whole.clone();

@@ -1,5 +1,5 @@
-//! What explains a head: how much of its attention all known cues explain together, what each adds, and what is left
-//! (METHODOLOGY, "What explains a head").
+//! Explained attention: how much of a head's attention all known cues explain together, how much each adds, and the
+//! residual (METHODOLOGY, "What explains a head").
 
 mod cues;
 mod least_squares;

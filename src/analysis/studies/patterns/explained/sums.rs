@@ -10,7 +10,7 @@ use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::{Component, ExactSum};
 
 /// The sums of one head in one form.
@@ -21,6 +21,8 @@ pub struct ExplainedHeadSums {
     /// Attention squared.
     pub squares: ExactSum,
 }
+
+merge_fields!(ExplainedHeadSums { products, squares });
 
 /// The sums of one form.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,18 +61,7 @@ impl FormSums {
     }
 }
 
-impl Merge for FormSums {
-    fn merge(&mut self, other: &Self) {
-        self.rows += other.rows;
-        self.keys += other.keys;
-        self.sentences += other.sentences;
-        self.cues.iter_mut().zip(&other.cues).for_each(|(sum, &value)| *sum += value);
-        for (head, other) in self.heads.iter_mut().zip(&other.heads) {
-            head.products.iter_mut().zip(&other.products).for_each(|(sum, &value)| *sum += value);
-            head.squares += other.squares;
-        }
-    }
-}
+merge_fields!(FormSums { rows, keys, sentences, cues, heads });
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -101,9 +92,11 @@ impl ExplainedSums {
 pub struct ExplainedState {
     block: usize,
     cues: SentenceCues,
-    /// Which forms it has rows for.
+    /// Whether each form has rows.
     forms: [bool; FORMS],
 }
+
+merge_fields!(ExplainedSums[grid] { blocks });
 
 impl Sums for ExplainedSums {
     type SequenceState = ExplainedState;
@@ -133,11 +126,6 @@ impl Sums for ExplainedSums {
             head.products.iter_mut().zip(products[form]).for_each(|(sum, value)| *sum += value);
             head.squares += squares[form];
         }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.blocks.merge(&other.blocks);
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {

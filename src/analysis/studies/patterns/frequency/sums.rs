@@ -15,7 +15,7 @@ use crate::sequences::counts::TokenCounts;
 use crate::sequences::fold::text::TextAttention;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::study::instruments::position::{ByBin, Pair, PositionPairs, Profile, ProfileSums};
 
@@ -36,13 +36,24 @@ pub struct FrequencyHeadSums {
     pub shifted: u64,
     /// The same of the rarest tokens as queries.
     pub shift_rare: ExactSum,
-    /// Those with any attention on other tokens of text.
+    /// Those queries with any attention on other tokens of text.
     pub shifted_rare: u64,
     /// The most attended tokens by offset.
     pub argmax_profile: ProfileSums,
     /// Attention by offset.
     pub mass_profile: ProfileSums,
 }
+
+merge_fields!(FrequencyHeadSums {
+    argmax,
+    mass,
+    shift,
+    shifted,
+    shift_rare,
+    shifted_rare,
+    argmax_profile,
+    mass_profile,
+});
 
 impl FrequencyHeadSums {
     fn add(&mut self, seen: &SentenceSums) {
@@ -54,17 +65,6 @@ impl FrequencyHeadSums {
         self.shifted_rare += seen.shifted_rare;
         self.argmax_profile.add(&seen.argmax_profile);
         self.mass_profile.add(&seen.mass_profile);
-    }
-
-    fn merge(&mut self, other: &Self) {
-        self.argmax += other.argmax;
-        self.mass += other.mass;
-        self.shift += other.shift;
-        self.shifted += other.shifted;
-        self.shift_rare += other.shift_rare;
-        self.shifted_rare += other.shifted_rare;
-        self.argmax_profile.merge(&other.argmax_profile);
-        self.mass_profile.merge(&other.mass_profile);
     }
 }
 
@@ -85,22 +85,20 @@ pub struct FrequencyExposure {
     pub rarest_sentences: u64,
     /// How many of the queries have one of the rarest by chance: the sum of `|R|/|T|`.
     pub argmax: ExactSum,
-    /// What uniform attention gives the rarest: the sum of `|R|/n`.
+    /// The attention that a uniform head gives the rarest: the sum of `|R|/n`.
     pub mass: ExactSum,
 }
 
-impl FrequencyExposure {
-    fn merge(&mut self, other: &Self) {
-        self.others += other.others;
-        self.others_sentences += other.others_sentences;
-        self.queries += other.queries;
-        self.sentences += other.sentences;
-        self.rarest += other.rarest;
-        self.rarest_sentences += other.rarest_sentences;
-        self.argmax += other.argmax;
-        self.mass += other.mass;
-    }
-}
+merge_fields!(FrequencyExposure {
+    others,
+    others_sentences,
+    queries,
+    sentences,
+    rarest,
+    rarest_sentences,
+    argmax,
+    mass,
+});
 
 /// The sums of one block of sentences, or of all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,12 +115,7 @@ impl FrequencyBlock {
     }
 }
 
-impl Merge for FrequencyBlock {
-    fn merge(&mut self, other: &Self) {
-        self.exposure.merge(&other.exposure);
-        self.heads.iter_mut().zip(&other.heads).for_each(|(sum, head)| sum.merge(head));
-    }
-}
+merge_fields!(FrequencyBlock { exposure, heads });
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -167,7 +160,7 @@ pub struct Commonness {
     sum: f64,
     /// Whether a token is one of the sentence's rarest; nowhere where the sentence does not count.
     is_rare: Vec<bool>,
-    /// Those that are.
+    /// The tokens that are rarest.
     rare: Vec<usize>,
 }
 
@@ -263,6 +256,8 @@ pub struct FrequencyState {
     sentence: Option<Commonness>,
 }
 
+merge_fields!(FrequencySums[grid] { blocks, argmax_pairs, mass_pairs });
+
 impl Sums for FrequencySums {
     type SequenceState = FrequencyState;
 
@@ -302,13 +297,6 @@ impl Sums for FrequencySums {
         let view = input.attention();
         let head = self.grid.index(view.layer, view.head);
         self.blocks[*block].heads[head].add(&observe(sentence, input.text(), view));
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.blocks.merge(&other.blocks);
-        self.argmax_pairs.merge(&other.argmax_pairs);
-        self.mass_pairs.merge(&other.mass_pairs);
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {

@@ -10,17 +10,17 @@ use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::roles::{OFFSETS, TokenRoles};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
 use crate::stats::exact::{Component, ExactSum, add_each};
 
-/// What the metrics rest on: it depends on the sentences, not on the head.
+/// The denominators of the metrics, which depend on the sentences, not on the head.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NormExposure {
     /// Text queries.
     pub queries: u64,
     /// Sentences with any.
     pub sentences: u64,
-    /// Those of them that are the first of their family.
+    /// The sentences of those that are the first of their family.
     pub families: u64,
     /// The sum over sentences of the square of their text queries.
     pub squared: u64,
@@ -31,6 +31,8 @@ pub struct NormExposure {
     /// Tokens of each kind of sink.
     pub sinks: [u64; SINK_KINDS],
 }
+
+merge_fields!(NormExposure { queries, sentences, families, squared, offset_queries, offset_families, sinks });
 
 impl NormExposure {
     fn add(&mut self, roles: &TokenRoles) {
@@ -47,24 +49,12 @@ impl NormExposure {
         let sinks = [usize::from(roles.first_special.is_some()), roles.separators.len(), roles.punctuation.len()];
         self.sinks.iter_mut().zip(sinks).for_each(|(sum, sinks)| *sum += sinks as u64);
     }
-
-    fn merge(&mut self, other: &Self) {
-        self.queries += other.queries;
-        self.sentences += other.sentences;
-        self.families += other.families;
-        self.squared += other.squared;
-        for slot in 0..OFFSETS {
-            self.offset_queries[slot] += other.offset_queries[slot];
-            self.offset_families[slot] += other.offset_families[slot];
-        }
-        self.sinks.iter_mut().zip(other.sinks).for_each(|(sum, sinks)| *sum += sinks);
-    }
 }
 
 /// The sums of one block of sentences, or of several pooled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NormBlock {
-    /// What the metrics rest on.
+    /// The denominators.
     pub exposure: NormExposure,
     /// The sums of each head; `[layers * heads]`.
     pub heads: Vec<NormSums<ExactSum>>,
@@ -91,16 +81,7 @@ impl NormBlock {
     }
 }
 
-impl Merge for NormBlock {
-    fn merge(&mut self, other: &Self) {
-        self.exposure.merge(&other.exposure);
-        self.heads.iter_mut().zip(&other.heads).for_each(|(sum, head)| sum.merge(head));
-        if !other.vectors.is_empty() {
-            self.vectors.resize(other.vectors.len(), Component::default());
-        }
-        add_each(&mut self.vectors, &other.vectors);
-    }
-}
+merge_fields!(NormBlock { exposure, heads, vectors });
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -142,6 +123,16 @@ pub struct NormState {
     roles: TokenRoles,
 }
 
+impl Merge for AllNorms {
+    fn merge(&mut self, other: &Self) {
+        assert_eq!(self.grid, other.grid, "sums of one analysis");
+        self.blocks.merge(&other.blocks);
+        for (own, other) in self.grams.iter_mut().zip(&other.grams).filter(|(own, _)| own.is_empty()) {
+            own.extend(other);
+        }
+    }
+}
+
 impl Sums for AllNorms {
     type SequenceState = NormState;
 
@@ -164,14 +155,6 @@ impl Sums for AllNorms {
         }
         let sums = observe(&state.roles, &head, &mut self.buffers);
         self.blocks[state.block].add(place, &sums, self.buffers.vectors());
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.blocks.merge(&other.blocks);
-        for (own, other) in self.grams.iter_mut().zip(&other.grams).filter(|(own, _)| own.is_empty()) {
-            own.extend(other);
-        }
     }
 
     fn pooled(&self) -> Self {

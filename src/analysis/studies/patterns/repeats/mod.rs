@@ -22,7 +22,7 @@ use crate::system::counted::counted;
 use metrics::{METRICS, RepeatInputs};
 use sums::RepeatSums;
 
-/// Which heads find the same tokens again.
+/// The heads that find the same tokens again.
 pub struct RepeatedTokens;
 
 /// The two passes: the copies as they are, and with one token of the second masked.
@@ -60,7 +60,7 @@ impl Study for RepeatedTokens {
         let of_head = |number: Option<usize>, place: usize| {
             let block = blocks.at(number);
             let seen = RepeatInputs::new(&block.exposure, &block.heads[place]);
-            // Of weights, so that no block has a part of it.
+            // The copying score is of the weights, so no block has a part of it.
             match number {
                 None => seen.with_copying(both.copying(place)).values(),
                 Some(_) => seen.values(),

@@ -1,4 +1,4 @@
-//! What each head gives to the other copy of random tokens, summed by block.
+//! The attention of each head to the other copy of random tokens, summed by block.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use crate::passes::observer::{Event, Sums};
 use crate::sequences::derived::repeats::Copies;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 
 /// The keys that a query is held against, by their place in all lists here.
@@ -48,7 +48,9 @@ pub struct RepeatExposure {
     pub offset_uniform: [ExactSum; OFFSETS.len()],
 }
 
-/// What one head gives, over the queries of [`RepeatExposure`].
+merge_fields!(RepeatExposure { sequences, queries, uniform, offset_queries, offset_uniform });
+
+/// The sums of one head, over the queries of [`RepeatExposure`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatHeadSums {
     /// Attention to the key.
@@ -61,6 +63,8 @@ pub struct RepeatHeadSums {
     pub offset: [ExactSum; OFFSETS.len()],
 }
 
+merge_fields!(RepeatHeadSums { mass, null, argmax, offset });
+
 /// The sums of one block of sequences, or of several pooled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatBlock {
@@ -70,33 +74,13 @@ pub struct RepeatBlock {
     pub heads: Vec<RepeatHeadSums>,
 }
 
-/// Adds list to list.
-fn add<T: Copy + std::ops::AddAssign, const N: usize>(to: &mut [T; N], other: &[T; N]) {
-    to.iter_mut().zip(other).for_each(|(sum, other)| *sum += *other);
-}
-
 impl RepeatBlock {
     fn new(grid: HeadGrid) -> Self {
         Self { heads: vec![RepeatHeadSums::default(); grid.count()], ..Self::default() }
     }
 }
 
-impl Merge for RepeatBlock {
-    fn merge(&mut self, other: &Self) {
-        let (mine, more) = (&mut self.exposure, &other.exposure);
-        add(&mut mine.sequences, &more.sequences);
-        add(&mut mine.queries, &more.queries);
-        add(&mut mine.uniform, &more.uniform);
-        add(&mut mine.offset_queries, &more.offset_queries);
-        add(&mut mine.offset_uniform, &more.offset_uniform);
-        for (mine, more) in self.heads.iter_mut().zip(&other.heads) {
-            add(&mut mine.mass, &more.mass);
-            add(&mut mine.null, &more.null);
-            add(&mut mine.argmax, &more.argmax);
-            add(&mut mine.offset, &more.offset);
-        }
-    }
-}
+merge_fields!(RepeatBlock { exposure, heads });
 
 /// The sums of all blocks, of plain sequences or of those with a mask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -142,7 +126,7 @@ impl RepeatSums {
 /// A query with the key that is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sought {
-    /// Which kind of key.
+    /// The kind of key.
     pub kind: usize,
     /// The query.
     pub query: usize,
@@ -172,6 +156,16 @@ fn sought(copies: &Copies) -> Vec<Sought> {
         keys.filter(move |&(_, key)| key != query).map(move |(kind, key)| Sought { kind, query, key })
     });
     of_twins.collect()
+}
+
+impl Merge for RepeatSums {
+    fn merge(&mut self, other: &Self) {
+        assert_eq!(self.grid, other.grid, "sums of one analysis");
+        self.blocks.merge(&other.blocks);
+        if self.copying.is_empty() {
+            self.copying.clone_from(&other.copying);
+        }
+    }
 }
 
 impl Sums for RepeatSums {
@@ -228,14 +222,6 @@ impl Sums for RepeatSums {
         sums.mass.iter_mut().zip(mass).for_each(|(sum, mass)| *sum += mass);
         sums.null.iter_mut().zip(null).for_each(|(sum, null)| *sum += null);
         sums.offset.iter_mut().zip(offset).for_each(|(sum, offset)| *sum += offset);
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.blocks.merge(&other.blocks);
-        if self.copying.is_empty() {
-            self.copying.clone_from(&other.copying);
-        }
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {

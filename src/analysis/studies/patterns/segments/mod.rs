@@ -20,7 +20,7 @@ use crate::system::counted::{counted, plural};
 use metrics::{METRICS, SegmentInputs};
 use sums::SegmentSums;
 
-/// Which heads keep within a sentence, and what pattern their attention has.
+/// The heads that keep within a sentence, and the pattern of their attention.
 pub struct Segments;
 
 impl Study for Segments {
@@ -34,7 +34,7 @@ impl Study for Segments {
         metrics: || metric::listed(METRICS),
         labels: &[labels::SEGMENT_BLOCK, labels::CLASS],
         caveats: CAVEATS,
-        // What noise would explain is taken off, so that without a pattern half of them are below 0.
+        // The share that noise would explain is subtracted, so half of the heads without a pattern are below 0.
         range: |metric| if metric == "same_segment_share" { 0.0..=1.0 } else { f64::NEG_INFINITY..=1.0 },
         ..Card::NEW
     };

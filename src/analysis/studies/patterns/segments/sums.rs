@@ -1,4 +1,4 @@
-//! Where each head attends in pairs of sentences, summed by block.
+//! The attention of each head in pairs of sentences, summed by block.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::study::instruments::head_sums::sums_of_a_head;
 
@@ -25,11 +25,11 @@ sums_of_a_head! {
         any,
         /// The variation of the attention, as [`Variation`](super::design::Variation) has it.
         total,
-        /// What columns explain of it.
+        /// The part of it that columns explain.
         column,
-        /// What offsets explain beside them.
+        /// The part that offsets explain beside them.
         offset,
-        /// What the same sentence explains beside both.
+        /// The part that the same sentence explains beside both.
         segment,
     }
 }
@@ -45,22 +45,13 @@ pub struct SegmentExposure {
     pub queries: u64,
     /// Tokens of pairs with enough cells for the variation.
     pub rows: u64,
-    /// What a uniform head gives between different tokens of text of one sentence.
+    /// The attention of a uniform head between different tokens of text of one sentence.
     pub same: ExactSum,
     /// The same between any two.
     pub any: ExactSum,
 }
 
-impl SegmentExposure {
-    fn merge(&mut self, other: &Self) {
-        self.pairs += other.pairs;
-        self.first += other.first;
-        self.queries += other.queries;
-        self.rows += other.rows;
-        self.same += other.same;
-        self.any += other.any;
-    }
-}
+merge_fields!(SegmentExposure { pairs, first, queries, rows, same, any });
 
 /// The sums of one block of pairs, or of several pooled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,12 +68,7 @@ impl SegmentBlock {
     }
 }
 
-impl Merge for SegmentBlock {
-    fn merge(&mut self, other: &Self) {
-        self.exposure.merge(&other.exposure);
-        self.heads.iter_mut().zip(&other.heads).for_each(|(sums, other)| sums.merge(other));
-    }
-}
+merge_fields!(SegmentBlock { exposure, heads });
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -107,10 +93,12 @@ impl SegmentSums {
 #[derive(Debug)]
 pub struct SegmentState {
     block: usize,
-    /// Of a sequence that is no pair nothing is counted.
+    /// A sequence that is no pair is not counted.
     texts: Option<[Range<usize>; 2]>,
     design: Option<Design>,
 }
+
+merge_fields!(SegmentSums[grid] { blocks });
 
 impl Sums for SegmentSums {
     type SequenceState = SegmentState;
@@ -147,11 +135,6 @@ impl Sums for SegmentSums {
             (sums.offset, sums.segment) = (variation.offset, variation.segment);
         }
         self.blocks[state.block].heads[self.grid.index(view.layer, view.head)].add(&sums);
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        self.blocks.merge(&other.blocks);
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {

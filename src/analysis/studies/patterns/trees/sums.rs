@@ -7,7 +7,7 @@ use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::stats::blocks::{Blocks, block_of, merge_fields};
 
 /// Gold edges that were found in one block of sentences, or in several pooled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,9 +16,9 @@ pub struct TreeCounts {
     pub edges: u64,
     /// Sentences with any, the first of each family alone.
     pub sentences: u64,
-    /// Those in the chain of adjacent words.
+    /// The edges in the chain of adjacent words.
     pub chain_hits: u64,
-    /// Those in each head's spanning tree; `[layers * heads]`.
+    /// The edges in each head's spanning tree; `[layers * heads]`.
     pub hits: Vec<u64>,
 }
 
@@ -28,14 +28,7 @@ impl TreeCounts {
     }
 }
 
-impl Merge for TreeCounts {
-    fn merge(&mut self, other: &Self) {
-        self.edges += other.edges;
-        self.sentences += other.sentences;
-        self.chain_hits += other.chain_hits;
-        self.hits.iter_mut().zip(&other.hits).for_each(|(sum, hits)| *sum += hits);
-    }
-}
+merge_fields!(TreeCounts { edges, sentences, chain_hits, hits });
 
 /// The counts of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -66,6 +59,8 @@ pub struct TreeState {
     gold: GoldEdges,
 }
 
+merge_fields!(TreeSums[grid, from] { blocks });
+
 impl Sums for TreeSums {
     type SequenceState = TreeState;
 
@@ -86,11 +81,6 @@ impl Sums for TreeSums {
         }
         let head = self.grid.index(input.view.layer, input.view.head);
         self.blocks[*block].hits[head] += gold.in_spanning_tree(input.words(self.from), &mut self.buffers);
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!((self.grid, self.from), (other.grid, other.from), "sums of one analysis");
-        self.blocks.merge(&other.blocks);
     }
 
     fn pooled(&self) -> Self {

@@ -12,7 +12,7 @@ use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::study::instruments::position::{BINS, ByBin, Pair, PositionPairs, ProfileSums};
 
@@ -27,6 +27,8 @@ pub struct WordHeadSums {
     pub profiles: [ProfileSums; QUERIES],
 }
 
+merge_fields!(WordHeadSums { masses, likened, profiles });
+
 impl WordHeadSums {
     fn add(&mut self, seen: &SentenceMasses, met: [bool; QUERIES]) {
         let masses = self.masses.iter_mut().zip(&seen.masses);
@@ -34,12 +36,6 @@ impl WordHeadSums {
         self.likened += seen.likened;
         let profiles = self.profiles.iter_mut().zip(&seen.profiles);
         profiles.zip(met).filter(|(_, met)| *met).for_each(|((sums, profile), _)| sums.add(profile));
-    }
-
-    fn merge(&mut self, other: &Self) {
-        self.masses.iter_mut().zip(other.masses).for_each(|(sum, mass)| *sum += mass);
-        self.likened += other.likened;
-        self.profiles.iter_mut().zip(&other.profiles).for_each(|(sum, profile)| sum.merge(profile));
     }
 }
 
@@ -54,14 +50,7 @@ pub struct WordExposure {
     pub tags: [u64; TAGS],
 }
 
-impl WordExposure {
-    fn merge(&mut self, other: &Self) {
-        let add = |sums: &mut [u64], others: &[u64]| sums.iter_mut().zip(others).for_each(|(sum, other)| *sum += other);
-        add(&mut self.queries, &other.queries);
-        add(&mut self.sentences, &other.sentences);
-        add(&mut self.tags, &other.tags);
-    }
-}
+merge_fields!(WordExposure { queries, sentences, tags });
 
 /// The sums of one block of sentences, or of all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,13 +69,7 @@ impl WordsBlock {
     }
 }
 
-impl Merge for WordsBlock {
-    fn merge(&mut self, other: &Self) {
-        self.exposure.merge(&other.exposure);
-        self.uniform.iter_mut().zip(other.uniform).for_each(|(sum, mass)| *sum += mass);
-        self.heads.iter_mut().zip(&other.heads).for_each(|(sum, head)| sum.merge(head));
-    }
-}
+merge_fields!(WordsBlock { exposure, uniform, heads });
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -125,7 +108,7 @@ impl WordsSums {
         &self.blocks
     }
 
-    /// For each mass its mean over the pairs of each bin.
+    /// The mean of each mass over the pairs of each bin.
     pub fn rates(&self) -> Vec<ByBin<f64>> {
         let rates = |mass: usize| {
             let queries = queries_of(mass) as usize;
@@ -148,7 +131,7 @@ impl WordsSums {
             exposure.sentences[queries as usize] += u64::from(count > 0 && is_first);
         }
         tags.iter().flatten().for_each(|&tag| exposure.tags[tag] += 1);
-        // What every other word gives a word.
+        // The attention that every other word gives a word.
         let mut uniform = [0.0; MASSES];
         for (tag, share) in tags.iter().zip(shares) {
             if let Some(tag) = tag {
@@ -232,9 +215,11 @@ pub struct WordState {
     block: usize,
     words: Option<TaggedWords>,
     tokens: Tokens,
-    /// Which sets of queries have any.
+    /// Whether each set of queries has any.
     met: [bool; QUERIES],
 }
+
+merge_fields!(WordsSums[grid, from] { blocks, pairs });
 
 impl Sums for WordsSums {
     type SequenceState = WordState;
@@ -267,12 +252,6 @@ impl Sums for WordsSums {
         self.blocks[state.block].heads[head].add(&seen, state.met);
     }
 
-    fn merge(&mut self, other: &Self) {
-        assert_eq!((self.grid, self.from), (other.grid, other.from), "sums of one analysis");
-        self.blocks.merge(&other.blocks);
-        self.pairs.iter_mut().zip(&other.pairs).for_each(|(pairs, other)| pairs.merge(other));
-    }
-
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
         (self.grid, self.from) == (grid, from)
             && self.blocks.fit(|block| block.heads.len() == grid.count())
@@ -284,7 +263,7 @@ impl Sums for WordsSums {
 pub(super) struct WordInputs<'a> {
     /// The denominators of the block.
     pub exposure: &'a WordExposure,
-    /// Those of the corpus: what is nowhere in it has no share of 0, but none.
+    /// The denominators of the corpus: a class that the corpus lacks has no share, rather than a share of 0.
     pub corpus: &'a WordExposure,
     /// The sums of a head.
     pub sums: &'a WordHeadSums,

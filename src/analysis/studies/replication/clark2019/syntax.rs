@@ -12,6 +12,7 @@ use crate::passes::observer::{Event, Sums};
 use crate::sequences::derived::pairs::MAX_TOKENS;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{GoldArc, Sequence};
+use crate::stats::blocks::merge_fields;
 
 /// The offsets of the baseline: `range(-3, 3)` in the notebook.
 pub const OFFSETS: [i32; 6] = [-3, -2, -1, 0, 1, 2];
@@ -26,6 +27,8 @@ pub struct Relation {
     /// Words that each head predicts, dependent to head and head to dependent; `[layers * heads]`.
     pub hits: Vec<[u64; 2]>,
 }
+
+merge_fields!(Relation { count, offset_hits, hits });
 
 /// The sums of all heads over sentences.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -56,6 +59,8 @@ fn number(head: TreeHead) -> Option<usize> {
 fn at_offset(word: usize, offset: i32, words: usize) -> usize {
     (word + 1).saturating_add_signed(offset as isize).min(words)
 }
+
+merge_fields!(SyntaxHits[grid] { relations });
 
 impl Sums for SyntaxHits {
     /// The sentence's tree, unless the released code leaves the sentence out.
@@ -100,20 +105,6 @@ impl Sums for SyntaxHits {
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
         self.grid == grid && self.relations.values().all(|relation| relation.hits.len() == grid.count())
-    }
-
-    fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
-        for (name, other) in &other.relations {
-            let sums = self.relations.entry(name.clone()).or_default();
-            sums.hits.resize(other.hits.len(), [0; 2]);
-            sums.count += other.count;
-            sums.offset_hits.iter_mut().zip(other.offset_hits).for_each(|(sum, hits)| *sum += hits);
-            for (sum, hits) in sums.hits.iter_mut().zip(&other.hits) {
-                sum[0] += hits[0];
-                sum[1] += hits[1];
-            }
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! CoNLL-U, the format of Universal Dependencies (<https://universaldependencies.org/format.html>).
 //!
-//! Words are the lines with integer ids. Multiword-token ranges (`3-4`) and empty nodes (`5.1`) are passed over:
-//! the words they stand for have lines of their own.
+//! Words are the lines with integer ids. Multiword-token ranges (`3-4`) and empty nodes (`5.1`) are skipped, because
+//! their words have lines of their own.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The heads of a layer at work: attention, values, contexts, and what of them is lent.
+//! The heads of a layer: attention, values, contexts, and their views for the visitor.
 
 use anyhow::{Context, Result};
 
@@ -30,7 +30,7 @@ struct Projected<'a> {
 }
 
 impl<'a> Projected<'a> {
-    /// Where a head's share of a part begins in each row.
+    /// The beginning of a head's share of a part in each row.
     fn start(&self, part: usize, head: usize) -> usize {
         part * self.bias.len() / 3 + head * self.head_dim
     }
@@ -45,7 +45,7 @@ impl<'a> Projected<'a> {
         Matrix::strided(&self.rows[self.start(part, head)..], self.n, self.head_dim, self.width)
     }
 
-    /// The same rows to be lent.
+    /// The view of the same rows.
     fn lent(&self, part: usize, head: usize) -> Rows<'a> {
         Rows::strided(&self.rows[self.start(part, head)..], self.n, self.head_dim, self.width)
     }

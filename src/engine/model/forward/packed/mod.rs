@@ -27,7 +27,7 @@ pub struct PackedEncoder {
     parameters: Parameters,
     /// The term of the scores that depends on the tokens' distance, in models that have one.
     relative: Option<Relative>,
-    /// For each of the stored layers, made when first needed.
+    /// The packed weights of each stored layer, made on first use.
     output_grams: Vec<OnceLock<OutputGrams>>,
 }
 
@@ -89,8 +89,8 @@ impl PackedEncoder {
         project(input, &layer.query_key_value, outputs, projected, tokens);
     }
 
-    /// From the contexts of a layer's heads to the hidden states above it: `scratch.context` and `scratch.states` to
-    /// `scratch.states`.
+    /// Computes the hidden states above a layer from the contexts of its heads: `scratch.context` and `scratch.states`
+    /// to `scratch.states`.
     fn feed_forward(&self, layer: &Layer, scratch: &mut Scratch) {
         let Scratch { states, context, update, wide, .. } = scratch;
         let hidden = self.parameters.config.hidden_size;

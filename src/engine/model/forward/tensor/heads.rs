@@ -84,8 +84,8 @@ impl TensorEncoder {
         Ok(scores)
     }
 
-    /// The cuts of a layer in a sequence of `n` tokens, `[heads, n, n]`: minus infinity where a weight is to be 0, else
-    /// 0; `None` if there are none.
+    /// The cuts of a layer in a sequence of `n` tokens, `[heads, n, n]`: minus infinity for a weight of 0, else 0;
+    /// `None` if there are none.
     fn cuts(&self, gates: &Gates, layer: usize, sequence: usize, n: usize) -> Result<Option<Tensor>> {
         let heads = self.config.num_attention_heads;
         if !gates.cuts_in(layer, heads, sequence) {

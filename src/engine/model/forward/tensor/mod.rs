@@ -33,7 +33,7 @@ pub struct TensorEncoder {
     /// `[buckets, heads]`
     position_bias: Option<Tensor>,
     layers: Vec<Layer>,
-    /// Which of `layers` each layer of the model is.
+    /// The index in `layers` of each layer of the model.
     pub(super) order: Vec<usize>,
     final_norm: Option<LayerNorm>,
     prediction: Option<PredictionHead>,
@@ -46,7 +46,7 @@ impl TensorEncoder {
         Self::with_precision(parameters, device, DType::F32)
     }
 
-    /// The same in another floating-point type: in float64, rounding is out of the way of what is to be compared.
+    /// The same in another floating-point type; float64 keeps rounding out of comparisons.
     /// Fails if the device has no room for the parameters, or cannot compute in this type.
     pub fn with_precision(parameters: &Parameters, device: &Device, precision: DType) -> Result<Self> {
         let Parameters { config, embeddings, position_bias, layers, order, final_norm, prediction } = parameters;
@@ -206,7 +206,7 @@ fn softmax(scores: &Tensor) -> candle_core::Result<Tensor> {
     candle_nn::ops::softmax(scores, D::Minus1)
 }
 
-/// All values, as they are lent.
+/// All values, as the visitor sees them.
 fn flat(tensor: &Tensor) -> candle_core::Result<Vec<f32>> {
     tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1()
 }

@@ -153,14 +153,14 @@ impl Cache {
         input::read_to_string(&self.folder.join("refs").join(revision), LONGEST_REF)
     }
 
-    /// Notes what commit a branch or tag stands for, unless that is known.
+    /// Notes the commit of a branch or tag, unless it is known.
     pub(super) fn write_ref(&self, revision: &str, commit: &str) -> Result<()> {
         if revision == commit || self.read_ref(revision).is_ok_and(|known| known.trim() == commit) {
             return Ok(());
         }
         let path = self.folder.join("refs").join(revision);
         create_parent(&path)?;
-        // In one step, for another process may be reading it.
+        // One step, because another process may be reading it.
         let write = || {
             let mut builder = tempfile::Builder::new();
             #[cfg(unix)]
@@ -181,14 +181,14 @@ impl Cache {
         self.folder.join("blobs").join(etag)
     }
 
-    /// Where a blob lies until it is whole.
+    /// The place of an incomplete blob.
     pub(super) fn partial(&self, etag: &str, lock: Option<&File>) -> PathBuf {
-        // Without a lock, a name of its own keeps two processes apart.
+        // A name of its own keeps two processes apart without a lock.
         let owner = if lock.is_some() { String::new() } else { format!(".{}", std::process::id()) };
         self.blob(&format!("{etag}{owner}.incomplete"))
     }
 
-    /// Makes `file` of the snapshot stand for the blob.
+    /// Makes `file` of the snapshot a link to the blob.
     pub(super) fn link(&self, commit: &str, file: &str, etag: &str) -> Result<()> {
         let path = self.snapshot(commit).join(file);
         create_parent(&path)?;

@@ -24,7 +24,7 @@ pub(super) struct Environment {
     /// `HF_HUB_CACHE`, or `hub` in `HF_HOME`.
     pub(super) cache: PathBuf,
     pub(super) token: Option<Token>,
-    /// Where a token would be read from if no variable gives one.
+    /// The file of the token if no variable gives one.
     pub(super) token_file: PathBuf,
     /// `HF_HUB_DISABLE_IMPLICIT_TOKEN`: no token is sent, though there may be one.
     pub(super) token_withheld: bool,
@@ -46,7 +46,7 @@ const PROXIES: [&str; 6] = ["ALL_PROXY", "all_proxy", "HTTPS_PROXY", "https_prox
 #[derive(Clone)]
 pub(super) struct Token {
     pub(super) value: String,
-    /// For messages; the value itself must never be in one.
+    /// A name for messages, which must never show the value itself.
     pub(super) origin: String,
 }
 
@@ -56,7 +56,7 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// What forbids to ask the Hub, and how to allow it.
+/// The setting that forbids requests to the Hub, and how to allow them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offline {
     pub(super) by: &'static str,
@@ -95,7 +95,7 @@ impl Environment {
             let seconds = text.trim().parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
             seconds.ok_or_else(|| anyhow!("{name} is `{text}`: give a number of seconds"))
         };
-        // As in Python, 0 is no timeout that anybody could mean.
+        // 0 is no useful timeout, as in Python.
         let timeout = |name| seconds(name, TIMEOUT).map(|value| if value.is_zero() { TIMEOUT } else { value });
         let hf_home = path("HF_HOME")
             .or_else(|| path("XDG_CACHE_HOME").map(|cache| cache.join("huggingface")))
@@ -130,7 +130,7 @@ impl Environment {
         })
     }
 
-    /// Where a token would be read from, as the end of a sentence that says to put one there.
+    /// The place of the token, as the end of a sentence that says to put one there.
     pub(super) fn token_places(&self) -> String {
         let places = format!("HF_TOKEN or the file `{}`", self.token_file.display());
         if self.token_withheld {
@@ -173,7 +173,7 @@ impl Token {
         }
     }
 
-    /// Without the space around it; `None` if there is nothing else.
+    /// The text without the space around it; `None` if it is empty.
     fn checked(self) -> Result<Option<Self>> {
         let value = self.value.trim().to_owned();
         // It becomes part of a header (RFC 6750, section 2.1).
@@ -188,7 +188,7 @@ impl Token {
 
 #[cfg(test)]
 impl Environment {
-    /// Those of somebody whose home is `/home/ada` and who has set `variables`.
+    /// The environment of a user whose home is `/home/ada` and who has set `variables`.
     pub(super) fn of(variables: &[(&str, &str)]) -> Self {
         let variable =
             |name: &str| variables.iter().find(|(set, _)| *set == name).map(|(_, value)| OsString::from(value));

@@ -40,7 +40,7 @@ impl<'a> Bytes<'a> {
         std::str::from_utf8(line).context("a name that is not UTF-8")
     }
 
-    /// A number of so many bytes.
+    /// A number of this many bytes.
     pub(super) fn number(&mut self, length: u8, signed: bool) -> Result<i64> {
         let bytes = self.slice(length.into())?;
         ensure!(bytes.len() <= 8, "a number of {length} bytes");
@@ -50,7 +50,7 @@ impl<'a> Bytes<'a> {
         Ok(i64::from_le_bytes(value))
     }
 
-    /// Where an object is remembered: in one byte or in four.
+    /// The place of a remembered object, in one byte or in four.
     pub(super) fn place(&mut self, wide: bool) -> Result<u32> {
         if wide {
             return Ok(u32::from_le_bytes(self.take()?));

@@ -32,7 +32,7 @@ pub const EXTENSION: &str = "headscope";
 const MAGIC: &str = "headscope partial ";
 
 /// Raised whenever the header or the sums change; a test holds their layout against it.
-pub const FORMAT_VERSION: u32 = 7;
+pub const FORMAT_VERSION: u32 = 8;
 
 const CHECKSUM_BYTES: usize = 32;
 
@@ -48,18 +48,18 @@ const LARGEST_RATIO: u64 = 256;
 /// The facts about a shard beside its sums.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// Which it is.
+    /// The shard.
     pub shard: Shard,
-    /// Which of the passes were run.
+    /// The passes that were run.
     #[serde(default, skip_serializing_if = "is_alone")]
     pub stage: Stage,
-    /// Of what, by what, and how.
+    /// The identity: the corpus, the model, the program and the settings.
     pub identity: Identity,
     tally: Tally,
     run: Option<RunInfo>,
 }
 
-/// Whether there is one stage, of which nothing need be said.
+/// Whether the run has one stage, which then needs no mention.
 fn is_alone(stage: &Stage) -> bool {
     *stage == Stage::Whole
 }
@@ -141,7 +141,7 @@ pub fn read_header(path: &Path) -> Result<Header> {
     Ok(checked(&bytes).with_context(|| failed(path))?.0)
 }
 
-/// The same of a file that is to be written, if it is there; it is no input.
+/// The same for a file that may be overwritten, if it exists; it is no input.
 /// Fails as [`read_header`].
 pub fn earlier_header(path: &Path) -> Result<Option<Header>> {
     let bytes = output::earlier_bytes(path, LONGEST).with_context(|| failed(path))?;

@@ -1,4 +1,4 @@
-//! What the summary says of likeness.
+//! The summary of similarity.
 
 use std::fmt::{self, Write};
 

@@ -9,6 +9,7 @@ use crate::linalg::lanes::{LANES, across};
 use crate::linalg::search::{first_at_least, largest, largest_kept};
 use crate::model::forward::attention::AttentionView;
 use crate::sequences::fold::roles::{OFFSETS, REACH, TokenRoles, WINDOW, slot};
+use crate::stats::blocks::{Merge, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::study::instruments::head_sums::sums_of_a_head;
 
@@ -75,6 +76,19 @@ pub struct TokenExposure {
     pub first_special_max_entropy: ExactSum,
 }
 
+merge_fields!(TokenExposure {
+    queries,
+    sentences,
+    offset_queries,
+    offset_sentences,
+    first_specials,
+    first_special_sentences,
+    separators,
+    separator_sentences,
+    max_entropy,
+    first_special_max_entropy,
+});
+
 impl TokenExposure {
     /// Counts one sentence.
     pub fn add(&mut self, roles: &TokenRoles) {
@@ -83,8 +97,8 @@ impl TokenExposure {
         let any = |count: u64| u64::from(count > 0 && roles.is_first);
         self.queries += queries;
         self.sentences += any(queries);
-        add(&mut self.offset_queries, &offset_queries);
-        add(&mut self.offset_sentences, &offset_queries.map(any));
+        self.offset_queries.merge(&offset_queries);
+        self.offset_sentences.merge(&offset_queries.map(any));
         let separators = roles.separators.len() as u64;
         self.separators += separators;
         self.separator_sentences += any(separators);
@@ -95,24 +109,6 @@ impl TokenExposure {
         }
         self.max_entropy += max_entropy * queries as f64;
     }
-
-    /// Adds another block's counts.
-    pub fn merge(&mut self, other: &Self) {
-        self.queries += other.queries;
-        self.sentences += other.sentences;
-        add(&mut self.offset_queries, &other.offset_queries);
-        add(&mut self.offset_sentences, &other.offset_sentences);
-        self.first_specials += other.first_specials;
-        self.first_special_sentences += other.first_special_sentences;
-        self.separators += other.separators;
-        self.separator_sentences += other.separator_sentences;
-        self.max_entropy += other.max_entropy;
-        self.first_special_max_entropy += other.first_special_max_entropy;
-    }
-}
-
-fn add(sums: &mut [u64; OFFSETS], counts: &[u64; OFFSETS]) {
-    sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
 }
 
 /// Room for one row of attention, reused from row to row.
@@ -177,7 +173,7 @@ fn observe_query(
         sums.offset_argmax[slot(query, favourite)] += 1.0;
     }
 
-    // By itself: the compiler keeps no sums in registers while it writes.
+    // A loop of its own, because the compiler keeps no sums in registers while it writes.
     for ((text, weight), kept) in text[REACH..REACH + width].iter_mut().zip(&*row).zip(&roles.is_text) {
         *text = weight * kept;
     }

@@ -63,8 +63,8 @@ impl Squares {
     }
 }
 
-/// The least variance of which a part is told, as a share of the mean square: contexts are f32, so that their squares are
-/// good to about 1e-7.
+/// The least variance for which a part is reported, as a share of the mean square: contexts are f32, so their squares
+/// are good to about 1e-7.
 const VARIES: f64 = 1e-6;
 
 /// A number, or `None` where that is none.
@@ -86,7 +86,7 @@ impl QuadraticForm<'_> {
 }
 
 impl Shares {
-    /// Those of the head at `place`; `total` is all blocks in one.
+    /// The shares of the head at `place`; `total` is all blocks in one.
     pub fn new(sums: &AllNorms, total: &NormBlock, place: usize) -> Self {
         let gram = sums.gram(place);
         let form = QuadraticForm { gram, width: gram.len().isqrt().max(1) };

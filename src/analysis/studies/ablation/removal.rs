@@ -1,0 +1,197 @@
+//! Sums with all heads and without sets of heads, by block.
+
+use std::fmt::Debug;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::model::forward::rows::Rows;
+use crate::model::forward::visitor::Needs;
+use crate::model::grid::HeadGrid;
+use crate::passes::ablation::Conditions;
+use crate::passes::beforehand::Beforehand;
+use crate::passes::observer::{Event, FurtherRuns, Sums};
+use crate::passes::run::variants::{HeadSet, each_head_and_all, heads_at};
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::{Blocks, Merge, block_of};
+use crate::stats::bootstrap::PerBlock;
+
+/// The sets of heads that a study removes.
+pub trait Removals: Clone + Debug + PartialEq + Send + Sync + Serialize + DeserializeOwned + 'static {
+    /// The sets, each once.
+    fn variants(&self, grid: HeadGrid) -> Vec<HeadSet>;
+
+    /// Whether these are sets of such heads: what was read may be anything.
+    fn fit(&self, grid: HeadGrid) -> bool;
+}
+
+/// Each head by itself, layer by layer, and then all of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EachHead;
+
+impl Removals for EachHead {
+    fn variants(&self, grid: HeadGrid) -> Vec<HeadSet> {
+        each_head_and_all(grid)
+    }
+
+    fn fit(&self, _: HeadGrid) -> bool {
+        true
+    }
+}
+
+/// A quantity that removal changes, summed over sequences.
+pub trait Quantity: Clone + Merge + Send + Sync + Serialize + DeserializeOwned + 'static {
+    /// All that must be known of a sequence.
+    type State: Send + Sync;
+
+    /// The part of the forward pass that it is read from.
+    fn needs() -> Needs;
+
+    /// Empty sums, with all heads and for each of this many variants.
+    fn new(variants: usize) -> Self;
+
+    /// Counts a sequence; `None` if there is nothing to see in it.
+    fn begin(&mut self, sequence: &Sequence, variants: usize) -> Option<Self::State>;
+
+    /// Adds what the logits at a position tell with all heads, or in the variant at this place.
+    fn logits(&mut self, _state: &Self::State, _variant: Option<usize>, _position: usize, _logits: &[f32]) {}
+
+    /// Adds what the last hidden states tell with all heads, or in the variant at this place.
+    fn hidden_states(&mut self, _state: &mut Self::State, _variant: Option<usize>, _states: Rows<'_>) {}
+
+    /// Whether its lists have the length for this many variants.
+    fn fits(&self, variants: usize) -> bool;
+}
+
+/// A quantity whose change is a mean over tokens.
+pub trait PerToken {
+    /// The tokens.
+    fn tokens(&self) -> u64;
+
+    /// How much it changes in the variant at this place, summed.
+    fn change(&self, variant: usize) -> f64;
+}
+
+/// A quantity of each block, without each of some sets of heads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RemovalSums<R, Q> {
+    removals: R,
+    grid: HeadGrid,
+    variants: Vec<HeadSet>,
+    conditions: Conditions,
+    /// The places of the heads that are removed one by one, where not all are.
+    chosen: Option<Vec<usize>>,
+    blocks: Blocks<Q>,
+}
+
+impl<R: Removals, Q: Quantity> RemovalSums<R, Q> {
+    /// Empty sums for a model with `grid` heads.
+    pub fn new(grid: HeadGrid, removals: R) -> Self {
+        let variants = removals.variants(grid);
+        let blocks = Blocks::new(Q::new(variants.len()));
+        Self { removals, grid, variants, conditions: Conditions::default(), chosen: None, blocks }
+    }
+
+    /// The number of heads.
+    pub fn heads(&self) -> usize {
+        self.grid.count()
+    }
+
+    /// The removed heads.
+    pub fn removals(&self) -> &R {
+        &self.removals
+    }
+
+    /// Whether the head at this place is removed by itself, in a pass without each head.
+    pub fn measures(&self, place: usize) -> bool {
+        self.chosen.as_ref().is_none_or(|chosen| chosen.contains(&place))
+    }
+
+    /// How heads were removed, once the pass has state.
+    pub fn conditions(&self) -> Conditions {
+        self.conditions
+    }
+
+    /// The sums of each block.
+    pub fn blocks(&self) -> &Blocks<Q> {
+        &self.blocks
+    }
+
+    /// A number of each block.
+    pub fn per_block(&self, part: impl Fn(&Q) -> f64) -> PerBlock {
+        std::array::from_fn(|block| part(&self.blocks[block]))
+    }
+
+    /// The place of the variant without these heads.
+    /// Panics if they are not removed together.
+    pub fn variant_without(&self, places: &[usize]) -> usize {
+        let heads = heads_at(self.grid, places);
+        self.variants.iter().position(|removed| *removed == heads).expect("a variant of these sums")
+    }
+}
+
+/// A sequence as these sums see it.
+#[derive(Debug)]
+pub struct RemovalState<S> {
+    block: usize,
+    /// The variant that runs; `None` in the baseline, with all heads.
+    variant: Option<usize>,
+    seen: Option<S>,
+}
+
+impl<R: Removals, Q: Quantity> Merge for RemovalSums<R, Q> {
+    fn merge(&mut self, other: &Self) {
+        let same = (self.grid, &self.removals) == (other.grid, &other.removals);
+        assert!(same, "sums of one analysis");
+        self.conditions.merge(&other.conditions);
+        self.chosen.merge(&other.chosen);
+        self.blocks.merge(&other.blocks);
+    }
+}
+
+impl<R: Removals, Q: Quantity> Sums for RemovalSums<R, Q> {
+    type SequenceState = RemovalState<Q::State>;
+
+    fn needs(&self) -> Needs {
+        Q::needs()
+    }
+
+    fn begin_pass(&mut self, known: &Beforehand<'_>) {
+        self.conditions = known.conditions;
+        self.chosen.clone_from(&known.chosen);
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> Self::SequenceState {
+        let block = block_of(sequence.family.number);
+        let seen = self.blocks[block].begin(sequence, self.variants.len());
+        RemovalState { block, variant: None, seen: seen.filter(|_| !self.variants.is_empty()) }
+    }
+
+    fn is_relevant(state: &Self::SequenceState) -> bool {
+        state.seen.is_some()
+    }
+
+    fn further_runs(&self) -> FurtherRuns {
+        FurtherRuns::Without(self.variants.clone())
+    }
+
+    fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>) {
+        let (sums, variant) = (&mut self.blocks[state.block], state.variant);
+        match (&mut state.seen, event) {
+            (_, Event::Variant(place)) => state.variant = Some(*place),
+            (Some(seen), Event::HiddenStates { layer, states }) if *layer == self.grid.layers => {
+                sums.hidden_states(seen, variant, *states);
+            }
+            (Some(seen), Event::Logits { position, logits }) => sums.logits(seen, variant, *position, logits),
+            _ => {}
+        }
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        self.grid == grid
+            && self.removals.fit(grid)
+            && self.variants == self.removals.variants(grid)
+            && self.blocks.fit(|sums| sums.fits(self.variants.len()))
+    }
+}
