@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-use super::options::{AnalyzeOptions, ONLY_ONCE, Outcome, PartialOptions};
+use super::options::{AnalyzeOptions, GIVE_COUNTS, ONLY_ONCE, Outcome, PartialOptions};
 use super::parts::Parts;
 use crate::commands::merge;
 use crate::commands::reporting::policy::PolicyOptions;
@@ -33,7 +33,7 @@ use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::upstream::{NOTHING, UpstreamResults};
 use crate::study::{Counts, Subject};
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::say;
 
@@ -108,7 +108,8 @@ impl First {
         let observation = merge::read_first(path).class(Class::Input)?;
         if let Some(difference) = observation.identity.difference(&ready.identity()?) {
             let shown = path.display();
-            return Err(anyhow!("--after `{shown}`: it is of another run: {difference} (now)")).class(Class::Input);
+            let other = anyhow!("--after `{shown}`: it is of another run: {difference} (now)");
+            return Err(other.about(shown).class(Class::Input));
         }
         Ok(Self { sums: observation.digest()?, policy: policy.policy()?, observation })
     }
@@ -338,13 +339,15 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     let id = &model.id;
     ensure!(
         model.objective.is_some(),
-        "--with {study}: `{id}` has no masked-LM head, nor that of a discriminator, so it has no loss: name a checkpoint with \
-         the head by which it was trained. Nothing stands in for that loss here in models without one, such as sentence \
-         encoders"
+        anyhow!("--with {study}: `{id}` has no masked-LM head, nor that of a discriminator, so it has no loss").hint(
+            "name a checkpoint with the head by which it was trained. Nothing stands in for that loss here in models \
+             without one, such as sentence encoders"
+        )
     );
     ensure!(
         model.objective != Some(Objective::MaskedTokens) || model.tokenizer.mask().is_some(),
-        "--with {study}: the tokenizer of `{id}` has no mask token: name it as `mask_token` in tokenizer_config.json"
+        anyhow!("--with {study}: the tokenizer of `{id}` has no mask token")
+            .hint("name it as `mask_token` in tokenizer_config.json")
     );
     Ok(model)
 }
@@ -362,7 +365,7 @@ struct KnownCounts {
 /// Counts the tokens of the corpus, or reads the file of counts.
 fn known(options: &AnalyzeOptions, model: &Model, max_tokens: usize) -> Result<KnownCounts> {
     for study in &options.left_out {
-        say(&format!("the study {} is left out: {ONLY_ONCE}", study.card().name));
+        say(&format!("the study {} is left out: {ONLY_ONCE}: {GIVE_COUNTS}", study.card().name));
     }
     // Replacements of words are drawn by the frequency of each token.
     let replaces = model.objective == Some(Objective::ReplacedTokens) && predicting(options).is_some();
@@ -375,7 +378,10 @@ fn known(options: &AnalyzeOptions, model: &Model, max_tokens: usize) -> Result<K
     }
     if !options.corpus.iter().all(Input::can_be_read_again) {
         for study in options.studies.iter().filter(|study| study.card().counts == Counts::Useful) {
-            say(&format!("the study {} does without how common tokens are: {ONLY_ONCE}", study.card().name));
+            say(&format!(
+                "the study {} does without how common tokens are: {ONLY_ONCE}: {GIVE_COUNTS}",
+                study.card().name
+            ));
         }
         return Ok(KnownCounts::default());
     }

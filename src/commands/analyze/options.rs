@@ -14,9 +14,11 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::shard::Shard;
 use crate::study::AnyStudy;
 
-/// Why a study that must know the whole corpus beforehand is left out, and the way out.
-pub const ONLY_ONCE: &str = "it must count the tokens of the corpus beforehand, which can be read only once: name a file, or \
-    give --counts FILE, which `headscope counts` writes";
+/// Why a study that must know the whole corpus beforehand is left out.
+pub const ONLY_ONCE: &str = "it must count the tokens of the corpus beforehand, which can be read only once";
+
+/// The way out where it is.
+pub const GIVE_COUNTS: &str = "name a file, or give --counts FILE, which `headscope counts` writes";
 
 /// A model, a corpus, what is asked of them, and the form in which that ends.
 #[derive(Clone)]

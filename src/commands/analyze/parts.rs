@@ -16,14 +16,13 @@ use crate::passes::observation::partial::{Damaged, Header};
 use crate::passes::observation::{Observation, Stage};
 use crate::sequences::shard::Shard;
 use crate::system::counted::{counted, plural};
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::terminal::say;
 
 /// Makes the folder of the parts, if it is not there.
 fn make_folder(folder: &Path) -> Result<()> {
-    let made = fs::create_dir_all(folder).with_context(|| format!("cannot make the folder `{}`", folder.display()));
-    made.class(Class::Output)
+    fs::create_dir_all(folder).cannot("make the folder", folder.display()).class(Class::Output)
 }
 
 /// The header of the part that is at `path`, if there is a whole one; of one that is not whole it is said that its shard is run
@@ -100,7 +99,9 @@ impl<'a> Part<'a> {
         match &difference {
             Some(difference) if *in_folder => {
                 let shown = path.display();
-                Err(anyhow!("`{shown}` {difference}: remove it, or name another folder")).class(Class::Output)
+                Err(anyhow!("`{shown}` {difference}").about(shown))
+                    .hint("remove it, or name another folder")
+                    .class(Class::Output)
             }
             _ => Ok(difference.is_none()),
         }
@@ -194,12 +195,9 @@ impl<'a> Parts<'a> {
         let names = unfit.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
         let count =
             if unfit.len() > 1 { format!("{} parts are not of this run: ", unfit.len()) } else { String::new() };
-        Err(anyhow!(
-            "{count}`{}` {difference}: remove {names}, or give --resume another folder or the \
-             options of then",
-            shown.display()
-        ))
-        .class(Class::Input)
+        let error = anyhow!("{count}`{}` {difference}", shown.display()).about(shown.display());
+        let error = error.hint(format!("remove {names}, or give --resume another folder or the options of then"));
+        Err(error.class(Class::Input))
     }
 
     /// Reads a part that was of this run when it was looked at.
@@ -208,8 +206,9 @@ impl<'a> Parts<'a> {
         let is_same = part.stage == *stage && part.identity == self.identity;
         ensure!(
             is_same,
-            "`{}` changed while the run went on: run again when no other writes to the folder",
-            path.display()
+            anyhow!("`{}` changed while the run went on", path.display())
+                .about(path.display())
+                .hint("run again when no other writes to the folder")
         );
         Ok(part)
     }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use anyhow::anyhow;
+
 use super::shared::checks::{lower_extension, refuse_overlap};
 use super::shared::command::{Command, Usage};
 use super::shared::presets;
@@ -13,6 +15,7 @@ use crate::commands::merge::{MergeOptions, Merged, merge};
 use crate::passes::observation::partial;
 use crate::sequences::shard::Shard;
 use crate::studies::registry;
+use crate::system::errors::Facts;
 
 /// The examples; those of two stages name the studies that need them.
 fn examples() -> String {
@@ -77,14 +80,13 @@ impl MergeArguments {
         let outcome = match &self.report.outputs[..] {
             [path] if is_partial(path) => {
                 if let Some(option) = self.report.of_labels(presets::named(&self.presets)?.first().copied()) {
-                    return Err(format!(
-                        "{option} is about labels, and a partial has none: give it to the headscope merge that writes the report"
-                    ));
+                    return Err(anyhow!("{option} is about labels, and a partial has none")
+                        .hint("give it to the headscope merge that writes the report"));
                 }
                 Merged::Partial(path.clone())
             }
             outputs if outputs.iter().any(is_partial) => {
-                return Err(format!("a partial (.{}) is the one output of a merge that writes it", partial::EXTENSION));
+                return Err(anyhow!("a partial (.{}) is the one output of a merge that writes it", partial::EXTENSION));
             }
             _ => Merged::Report(self.report.validate(&self.presets)?),
         };

@@ -18,11 +18,11 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use errors::error_format;
-use errors::refuse;
+use errors::{refuse, refuse_usage};
 pub use shared::command::Command;
 
-use crate::system::errors::described::ErrorFormat;
-use crate::system::errors::failure::Class;
+use crate::system::errors::Class;
+use crate::system::errors::ErrorFormat;
 use crate::system::terminal::print;
 use shared::statuses::{DONE, statuses};
 use shared::values::{Named, one_of};
@@ -110,13 +110,7 @@ pub fn parse() -> Command {
         Action::Completions(arguments) => Ok(arguments.command(Arguments::command())),
         Action::Man(arguments) => arguments.command(Arguments::command()),
     };
-    command.unwrap_or_else(|usage| {
-        let mut root = Arguments::command();
-        root.build();
-        let name = matches.subcommand_name().expect("a command was given");
-        let subcommand = root.find_subcommand_mut(name).expect("a command by its own name");
-        refuse(&subcommand.error(ErrorKind::ValueValidation, usage), &Arguments::command())
-    })
+    command.unwrap_or_else(|usage| refuse_usage(usage, matches.subcommand_name().expect("a command was given")))
 }
 
 /// Whether the arguments of this process request a verbose version.

@@ -18,7 +18,7 @@ use crate::report::{Circumstances, Controlled, CorpusInfo, Report, Settings};
 use crate::stats::bootstrap::{BOOTSTRAP, Resamples};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 
 /// How observations are labelled, and where the report goes.
 #[derive(Clone)]
@@ -68,14 +68,14 @@ pub fn measure(
 ) -> Result<(Circumstances, Results)> {
     ensure!(
         !observation.stage.is_after(),
-        "a partial of the second of two stages says nothing by itself: merge it with the first"
+        anyhow!("a partial of the second of two stages says nothing by itself").hint("merge it with the first")
     );
     if observation.stage.policy().is_some_and(|then| then != policy.digest()) {
-        return Err(anyhow!(
-            "the parts of the second stage were run with labels by another policy than this one: give the --policy, --preset and \
-             --min-count that they were given, or run them again, `--after` the first stage, with those of now"
-        ))
-        .class(Class::Input);
+        let other = anyhow!("the parts of the second stage were run with labels by another policy than this one").hint(
+            "give the --policy, --preset and --min-count that they were given, or run them again, `--after` the \
+                 first stage, with those of now",
+        );
+        return Err(other).class(Class::Input);
     }
     observation.ensure_not_empty()?;
     let Observation { identity: Identity { tool, model, corpus, protocol }, tally, passes, run, .. } = observation;

@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 
 use super::bounds::{MAX_RELATION_BYTES, MAX_RELATIONS};
 use super::sentence::{TreeHead, excerpt};
+use crate::system::errors::Facts;
 
 /// The relation that pools all others but `punct`.
 pub const ALL: &str = "all";
@@ -49,9 +50,11 @@ impl RelationNames {
         );
         ensure!(
             self.0.len() < MAX_RELATIONS,
-            "is `{}`, and the corpus has {MAX_RELATIONS} other relations before it, no more are taken: is this where \
-             relations stand? If so, leave out their subtypes",
-            excerpt(relation),
+            anyhow!(
+                "is `{}`, and the corpus has {MAX_RELATIONS} other relations before it, no more are taken",
+                excerpt(relation)
+            )
+            .hint("is this where relations stand? If so, leave out their subtypes")
         );
         self.0.insert(relation.into());
         Ok(())

@@ -31,7 +31,7 @@ use parameters::Parameters;
 use tokenizer::ModelTokenizer;
 use weights::Checkpoint;
 
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 
 /// A model that is ready to run.
 pub struct Model {

@@ -69,8 +69,8 @@ pub fn standard_error(numerators: &[f64], denominators: &[f64]) -> Option<f64> {
     LeftOut::new(numerators, denominators).standard_error()
 }
 
-/// The two-sided p-value of an `excess` over a margin with this standard error, by Student's distribution with `blocks
-/// - 1` degrees of freedom.
+/// The two-sided p-value of an `excess` over a margin with this standard error, by Student's distribution with
+/// `blocks - 1` degrees of freedom.
 ///
 /// If the standard error is 0, the p-value is 1 without an excess, and else `None`: a constant does not show how it
 /// would vary.

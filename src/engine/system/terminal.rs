@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use anyhow::{Context, Error, Result};
 
-use super::errors::failure::{Class, Classify};
+use super::errors::{Class, Facts};
 
 /// Writes `bytes` to standard output; if its reader has left, as `head` does, that is where the output ends.
 /// Fails if they cannot be written.

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use anyhow::anyhow;
+
 use super::shared::checks::{heads, lower_extension, refuse_overlap};
 use super::shared::command::{Command, Usage};
 use super::shared::inputs::{CorpusArguments, FROM_TOKEN, NetworkArguments};
@@ -27,6 +29,7 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::shard::Shard;
 use crate::studies::registry;
 use crate::study::AnyStudy;
+use crate::system::errors::Facts;
 use chosen::{ablation, can_count, controls, probes, refuse_reading_again, studies};
 use shard::ShardArgument;
 
@@ -166,21 +169,23 @@ impl AnalyzeArguments {
         let is_first_run = self.corpora.corpus.is_empty();
         let corpus = self.corpora.validate()?;
         if self.truncate && !corpus.iter().any(Input::may_have_text) {
-            return Err("--truncate is for plain text: a sentence without its end has another tree".to_owned());
+            return Err(anyhow!("--truncate is for plain text: a sentence without its end has another tree")
+                .of_option("truncate"));
         }
         refuse_overlap(&self.report.outputs, &corpus)?;
         // Joining studies run over all of the corpus, and remove heads that `--effect-of` may not choose.
         let may_join = self.shard.is_none() && self.resume.is_none() && self.effect_of.is_none();
         let studies = studies(is_first_run, &self.presets, &self.with, &self.without, may_join)?;
         let (studies, left_out) = can_count(&corpus, studies, &self.with, self.counts.is_some())?;
-        let others = [("--control", !self.controls.is_empty()), ("--resume", self.resume.is_some())];
+        let others = [("control", !self.controls.is_empty()), ("resume", self.resume.is_some())];
         refuse_reading_again(&corpus, &studies, others)?;
         let ablation = ablation(&studies, self.removal, self.phases, self.sample, self.effect_of)?;
         let probes = probes(&studies, self.probes)?;
         let (run_info, threads) = (!self.report.no_run_info, self.report.threads());
         let controls = controls(&self.controls, self.control_seeds);
         if let Some(after) = self.after.as_ref().filter(|_| !follow(&studies)) {
-            return Err(format!("--after {}: no study of this run looks at the corpus twice", after.display()));
+            return Err(anyhow!("--after {}: no study of this run looks at the corpus twice", after.display())
+                .about(after.display()));
         }
         let outcome = match self.shard {
             None => Outcome::Report { wanted: self.report.validate(&self.presets)?, parts: self.resume },
@@ -220,16 +225,19 @@ fn follow(studies: &[&'static dyn AnyStudy]) -> bool {
 
 /// The outcome of a shard: it has no labels yet, so options of labels are refused, unless it is run after what gives some.
 fn of_shard(report: ReportArguments, shard: Shard, after: Option<PathBuf>, named: &[String]) -> Result<Outcome, Usage> {
-    let wanted = format!("--shard {shard} writes a partial: give one -o FILE.{} or -o FOLDER/", partial::EXTENSION);
+    let wanted = || {
+        let way_out = format!("give one -o FILE.{} or -o FOLDER/", partial::EXTENSION);
+        anyhow!("--shard {shard} writes a partial").hint(way_out)
+    };
     // One that measures more is about that here; its labels are given where all are.
     let preset = presets::named(named)?.into_iter().find(|preset| preset.is_policy() && preset.studies.is_empty());
     if let Some(option) = report.of_labels(preset).filter(|_| after.is_none()) {
-        return Err(format!("{option} is about labels, and a shard has none yet: give it to headscope merge"));
+        return Err(anyhow!("{option} is about labels, and a shard has none yet").hint("give it to headscope merge"));
     }
-    let [path] = <[PathBuf; 1]>::try_from(report.outputs).map_err(|_| wanted.clone())?;
+    let [path] = <[PathBuf; 1]>::try_from(report.outputs).map_err(|_| wanted())?;
     let of_folder = shard::in_folder(&path, shard, after.is_some());
     if of_folder.is_none() && lower_extension(&path) != partial::EXTENSION {
-        return Err(format!("`{}` is no partial: {wanted}", path.display()));
+        return Err(wanted().context(format!("`{}` is no partial", path.display())).about(path.display()));
     }
     let (in_folder, path) = (of_folder.is_some(), of_folder.unwrap_or(path));
     let policy = PolicyOptions { presets: presets::named(named)?, file: report.policy, min_count: report.min_count };

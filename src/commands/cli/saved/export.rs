@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::commands::cli::shared::checks::{lower_extension, refuse_other_than_pages, refuse_overlap};
+use anyhow::anyhow;
+
+use crate::commands::cli::shared::checks::{lower_extension, refuse_other_than_pages, refuse_overlap, unfit};
 use crate::commands::cli::shared::command::{Command, Usage};
 use crate::commands::cli::shared::report::targets;
 use crate::commands::cli::shared::statuses::{READING, help};
@@ -12,6 +14,7 @@ use crate::commands::saved::export::{ExportOptions, Exported, export};
 use crate::export::TableWriter;
 use crate::studies::registry::STUDIES;
 use crate::study::Card;
+use crate::system::errors::Facts;
 
 /// The examples, and the names of all figures and tables.
 fn examples() -> String {
@@ -61,18 +64,19 @@ impl ExportArguments {
     pub fn command(self) -> Result<Command, Usage> {
         refuse_overlap(&self.outputs, &[])?;
         let figure = |name| match self.outputs.iter().find(|path| lower_extension(path) != "svg") {
-            Some(other) => Err(format!("cannot draw `{}`: name a file .svg", other.display())),
+            Some(other) => Err(unfit("draw", other, "name a file .svg")),
             None => Ok::<_, Usage>(Exported::Figure(name, self.outputs.clone())),
         };
         let table = |name| -> Result<Exported, Usage> {
             let known = |path: &PathBuf| TableWriter::ALL.iter().find(|(known, _)| *known == lower_extension(path));
             let writer = |path: &PathBuf| match known(path) {
                 Some((_, writer)) => Ok((path.clone(), *writer)),
-                None if lower_extension(path) == "parquet" => Err(format!(
-                    "`{}`: this headscope was built without Parquet: build it with `--features parquet`, or write .csv",
-                    path.display()
-                )),
-                None => Err(format!("cannot write a table as `{}`: name a file .csv or .parquet", path.display())),
+                None if lower_extension(path) == "parquet" => {
+                    Err(anyhow!("`{}`: this headscope was built without Parquet", path.display())
+                        .about(path.display())
+                        .hint("build it with `--features parquet`, or write .csv"))
+                }
+                None => Err(unfit("write a table as", path, "name a file .csv or .parquet")),
             };
             Ok(Exported::Table(name, self.outputs.iter().map(writer).collect::<Result<_, Usage>>()?))
         };
@@ -86,7 +90,7 @@ impl ExportArguments {
             (None, None) => Exported::Report(targets(&self.outputs)?),
         };
         if self.reports.len() > 1 && !matches!(wanted, Exported::SideBySide(_)) {
-            return Err("a figure or a table is of one report".to_owned());
+            return Err(anyhow!("a figure or a table is of one report"));
         }
         let options = ExportOptions { reports: self.reports, wanted };
         Ok(Command::new(move || export(&options)))

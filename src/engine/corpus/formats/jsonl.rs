@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -21,6 +21,7 @@ use crate::corpus::relation::RelationNames;
 use crate::corpus::sentence::{Content, TreeHead, Word, excerpt};
 use crate::corpus::tree;
 use crate::system::counted::{counted, plural};
+use crate::system::errors::Facts;
 use crate::system::json::problem_in_line;
 
 pub(in crate::corpus) const ENTRY: FormatReader =
@@ -48,7 +49,7 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
         }
         let parsed = content(line, &mut context.relations, &context.asked);
         let origin = lines.here();
-        let (content, document, family) = parsed.with_context(|| origin.clone())?;
+        let (content, document, family) = parsed.at(&origin.path, origin.line)?;
         let begins_document = document != context.file.document;
         context.file.document = document;
         return Ok(Some(Parsed { origin, content, begins_document, family, id: None }));
@@ -66,7 +67,7 @@ fn content(
     let mut line: Line = serde_json::from_str(json)
         .map_err(|error| anyhow!("not a sentence in JSON: {}: `{}`", problem_in_line(&error), excerpt(json)))?;
     let (document, family) = (line.document.take(), line.family.take().map(Name::into_text));
-    ensure!(family.as_deref() != Some(""), "`family` is empty: give it a name, or leave it out");
+    ensure!(family.as_deref() != Some(""), anyhow!("`family` is empty").hint("give it a name, or leave it out"));
     let content = match line.words.take() {
         Some(words) => Content::Words(line.annotated(words, relations, &Asked::new(json, asked)?)?),
         None => match line.text.take() {
@@ -123,7 +124,7 @@ impl Line {
             size.add(kept.into_iter().chain(asked.iter().flatten().map(|value| &**value)))?;
             let head = tree_head(heads.next());
             let check = relations.check(head, &relation);
-            check.map_err(|problem| anyhow!("{}: its relation {problem}", nth(words.len())))?;
+            check.reworded(|problem| format!("{}: its relation {problem}", nth(words.len())))?;
             let upos = upos.next().as_deref().and_then(Upos::of);
             let annotation = Annotation { upos, lemma, features, entity: None, asked };
             words.push(Word { form, head, relation, annotation });

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::vec;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Result, anyhow};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -21,7 +21,7 @@ use super::formats::reader::{Context, FileContext, Parsed};
 use super::index::{Index, IndexedFile, SEGMENT_SENTENCES};
 use super::lines::Lines;
 use super::sentence::Sentence;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::digest::hex;
 
 pub(super) mod indexing;
@@ -75,9 +75,8 @@ impl CorpusIdentity {
     pub fn ensure_same(&self, again: &Self) -> Result<()> {
         let changed = || {
             let name = &self.name;
-            anyhow!(
-                "corpus `{name}` changed while it was analysed, which reads it several times: run again when nothing writes to it"
-            )
+            anyhow!("corpus `{name}` changed while it was analysed, which reads it several times")
+                .hint("run again when nothing writes to it")
         };
         if self == again { Ok(()) } else { Err(changed()).class(Class::Input) }
     }
@@ -257,7 +256,7 @@ impl Corpus {
         let lines = source
             .open()
             .and_then(|source| Lines::new(self.done.len(), path, source, kind.compression, self.bytes_read()))
-            .with_context(|| format!("cannot open corpus `{shown}`"))?;
+            .cannot("open corpus", &shown)?;
         self.current = Some((FileName { name, format: kind.format }, lines));
         self.document = self.next_index;
         self.first_index = self.next_index;

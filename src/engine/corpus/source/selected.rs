@@ -12,6 +12,7 @@ use crate::corpus::formats::reader::{Context, FileContext, Name, Parsed};
 use crate::corpus::index::{DocumentName, Index, Piece, SEGMENT_SENTENCES};
 use crate::corpus::lines::Lines;
 use crate::corpus::sentence::{Sentence, SentenceFamily};
+use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
 
 /// Segments of a corpus as one run of sentences.
@@ -143,7 +144,7 @@ impl Selected {
         let (path, read) = (Arc::clone(&file.path), Arc::clone(&self.bytes_read));
         let lines =
             file.source.open_at(start, bytes).and_then(|source| Lines::new(number, path, source, compression, read));
-        let lines = lines.with_context(|| format!("cannot open corpus `{}`", file.path))?;
+        let lines = lines.cannot("open corpus", &file.path)?;
         self.current = Some(if is_plain {
             let lines = lines.after(piece.lines_before);
             context.file = FileContext {

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 
 use super::batch::{Batch, TokenClass};
 use crate::model::config::Config;
+use crate::system::errors::Facts;
 
 /// The vectors that stand in for a head's context, `[head_dim]` for each token class, in the order of
 /// [`TokenClass::ALL`].
@@ -126,8 +127,8 @@ impl Gates {
                 row[keys.clone()].fill(f32::NEG_INFINITY);
                 if row.iter().all(|&score| score == f32::NEG_INFINITY) {
                     bail!(
-                        "the cuts of head L{layer}H{head} leave token {query} nothing to attend to: \
-                         leave it one key at least"
+                        anyhow!("the cuts of head L{layer}H{head} leave token {query} nothing to attend to")
+                            .hint("leave it one key at least")
                     );
                 }
             }

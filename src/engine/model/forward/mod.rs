@@ -22,7 +22,7 @@ use anyhow::{Result, anyhow, ensure};
 
 use crate::linalg::matmul::Matrix;
 use crate::model::config::Config;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use batch::{Batch, Input};
 use gates::Gates;
 use rows::Rows;

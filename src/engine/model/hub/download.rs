@@ -14,7 +14,8 @@ use super::failure::{Failure, unavailable};
 use super::patience::Patience;
 use super::promise::{Hasher, Promise};
 use crate::model::files::ModelFile;
-use crate::system::errors::failure::{Class, classed};
+use crate::system::errors::Class;
+use crate::system::errors::Facts;
 use crate::system::progress::DownloadProgress;
 
 /// A file of a commit that is being downloaded into the cache.
@@ -47,7 +48,7 @@ impl Download<'_> {
                 .failed(failure, self.progress)
                 .map_err(|failure| match failure {
                     Failure::Refused(error) => error,
-                    Failure::Unavailable { error, .. } => classed(error, Class::Temporary),
+                    Failure::Unavailable { error, .. } => error.class(Class::Temporary),
                 })
                 .with_context(|| format!("cannot download {} of `{}`", self.file, self.client.id))?;
         }
@@ -101,7 +102,7 @@ impl Download<'_> {
             // An error here would show again as soon as anything is written.
             let _ = partial.clear();
             // A download in one piece would fail the same way again; one in several pieces may hold an old mistake.
-            if resumed { unavailable(anyhow!(problem)) } else { Failure::Refused(anyhow!("{problem}: try again")) }
+            if resumed { unavailable(anyhow!(problem)) } else { Failure::Refused(anyhow!(problem).hint("try again")) }
         })
     }
 
@@ -184,7 +185,7 @@ impl Pace {
 
 /// An error with a file of the cache is not the Hub's, so that no further try helps.
 fn cannot_keep(path: &Path, error: io::Error) -> Failure {
-    Failure::Refused(anyhow!(error).context(cannot_write(path)))
+    Failure::Refused(cannot_write(path, error))
 }
 
 /// The part of a file that has come so far.

@@ -19,6 +19,7 @@ use tokenizers::{EncodeInput, Encoding, InputSequence, ModelWrapper, Tokenizer, 
 use super::files::names::{BPE_MERGES, BPE_VOCABULARY, WORDPIECE_VOCABULARY};
 use super::files::{ModelFile, TokenizerFiles};
 use crate::system::contained::contained;
+use crate::system::errors::Facts;
 use config::{TokenizerConfig, named};
 
 /// A model's tokenizer, with its own padding and truncation switched off.
@@ -57,8 +58,7 @@ impl ModelTokenizer {
                 _ => build::whole(file, &settings)?,
             };
             text.with_padding(None);
-            text.with_truncation(None)
-                .map_err(|error| anyhow!("cannot use tokenizer `{}`: {error}", path.display()))?;
+            text.with_truncation(None).map_err(|error| anyhow!("{error}").cannot("use tokenizer", path.display()))?;
             ensure_fits(&text, rows, path)?;
             let loaded = Self {
                 path: path.to_owned(),
@@ -75,7 +75,7 @@ impl ModelTokenizer {
             loaded.encode_text("", true)?;
             Ok(loaded)
         };
-        contained(build).with_context(|| format!("cannot use tokenizer `{}`", path.display()))?
+        contained(build).cannot("use tokenizer", path.display())?
     }
 
     /// Encodes running text, with the special tokens around it if `special`.
@@ -109,7 +109,8 @@ impl ModelTokenizer {
     /// The encoding that the library returns; its failures, panics too, as errors that name the file.
     fn tried(&self, work: impl FnOnce() -> tokenizers::Result<Encoding>) -> Result<Encoding> {
         let outcome = contained(work).and_then(|outcome| outcome.map_err(|error| anyhow!("{error}")));
-        let encoding = outcome.with_context(|| format!("tokenizer `{}` failed on a sentence", self.path.display()))?;
+        let shown = self.path.display();
+        let encoding = outcome.with_context(|| format!("tokenizer `{shown}` failed on a sentence")).about(&shown)?;
         // Post-processors have ids of their own, which need not be in the vocabulary.
         if let Some(place) = encoding.get_ids().iter().position(|id| *id as usize >= self.rows) {
             let token = encoding.get_tokens().get(place).map_or("", String::as_str);
@@ -188,6 +189,7 @@ fn misfit(path: &Path, token: &str, id: u32, rows: usize) -> anyhow::Error {
         path.display(),
         token.escape_debug(),
     )
+    .about(path.display())
 }
 
 /// The separator: what `sep_token` names, else the last of several special tokens around a text.

@@ -49,7 +49,7 @@ impl Study for HeadLikeness {
 
     fn found(&self, observed: &Observed<'_>, section: &Self::Section, _judged: &Judged<'_>) -> UpstreamResults {
         let sums: &LikenessSums = observed.sums();
-        let clusters = section.likeness.kept(sums.grid());
+        let clusters = section.likeness.kept(sums.grid);
         UpstreamResults { clusters, ..UpstreamResults::default() }
     }
 }

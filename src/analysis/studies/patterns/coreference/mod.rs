@@ -49,7 +49,7 @@ impl Study for Antecedents {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums = observed.sums::<CoreferenceSums>();
-        let blocks = sums.blocks().with_total();
+        let blocks = sums.blocks.with_total();
         let best = best_baselines(blocks.total());
         let of_head =
             |number: Option<usize>, place: usize| CoreferenceInputs::head(blocks.at(number), best, place).values();
