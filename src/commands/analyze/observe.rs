@@ -136,7 +136,7 @@ pub struct Ready<'a> {
     /// The corpus that the counts are from.
     counted: Option<CorpusIdentity>,
     /// The mean contexts that replace removed heads, as far as they are known.
-    stand_ins: MeanContexts,
+    mean_contexts: MeanContexts,
 }
 
 impl<'a> Ready<'a> {
@@ -172,7 +172,7 @@ impl<'a> Ready<'a> {
             plan,
             counts,
             counted,
-            stand_ins: MeanContexts::default(),
+            mean_contexts: MeanContexts::default(),
         })
     }
 
@@ -257,10 +257,10 @@ impl<'a> Ready<'a> {
     }
 
     fn runner(&self, shard: Shard) -> Runner<'_> {
-        let Self { options, model, protocol, stand_ins, .. } = self;
+        let Self { options, model, protocol, mean_contexts, .. } = self;
         let (corpus, strict, threads) = (&options.corpus[..], options.strict, options.threads);
         let index = self.index.as_ref();
-        Runner { corpus, index, shard, model, protocol, strict, threads, counts: self.counts.clone(), stand_ins }
+        Runner { corpus, index, shard, model, protocol, strict, threads, counts: self.counts.clone(), mean_contexts }
     }
 
     /// Facts about the run up to now, if they are wanted: what comes after begins now.
@@ -293,8 +293,8 @@ impl<'a> Ready<'a> {
 
 /// The first study that needs predictions, if any does: a requested one, or else one that those need.
 fn predicting(options: &AnalyzeOptions) -> Option<&'static str> {
-    let asked = options.studies.iter().filter(|study| options.with.iter().any(|name| name == study.card().name));
-    let mut all = asked.chain(&options.studies);
+    let requested = options.studies.iter().filter(|study| options.with.iter().any(|name| name == study.card().name));
+    let mut all = requested.chain(&options.studies);
     all.find(|study| study.passes().iter().any(|spec| spec.pass.predicts())).map(|study| study.card().name)
 }
 

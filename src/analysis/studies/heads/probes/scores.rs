@@ -89,8 +89,8 @@ struct Word {
 
 impl ProbeScores {
     /// No words yet, to be classified by `probes`.
-    pub fn new(grid: HeadGrid, asked: &[String], probes: Probes) -> Self {
-        let tasks = tasks(asked);
+    pub fn new(grid: HeadGrid, requested: &[String], probes: Probes) -> Self {
+        let tasks = tasks(requested);
         let none =
             Hits { inputs: vec![0; grid.layers], heads: vec![HeadHits::default(); grid.count()], ..Hits::default() };
         let blocks = Blocks::new(vec![none; tasks.len()]);

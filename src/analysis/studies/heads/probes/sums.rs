@@ -121,9 +121,9 @@ struct AtWork {
 }
 
 impl ProbeSums {
-    /// Empty sums for a model with `grid` heads; columns beside those of every corpus are `asked` for.
-    pub fn new(grid: HeadGrid, asked: &[String]) -> Self {
-        let tasks = tasks(asked);
+    /// Empty sums for a model with `grid` heads; columns beside those of every corpus are `requested` for.
+    pub fn new(grid: HeadGrid, requested: &[String]) -> Self {
+        let tasks = tasks(requested);
         let fold = || FoldSums { tasks: vec![TaskSums::default(); tasks.len()], ..FoldSums::default() };
         let folds = [fold(), fold()];
         Self { grid, tasks, widths: None, folds, at_work: AtWork::default() }

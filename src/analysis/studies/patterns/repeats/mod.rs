@@ -47,7 +47,7 @@ impl Study for RepeatedTokens {
             // The weights are the same in both passes.
             let make = move |subject: &Subject<'_>| {
                 let sums = RepeatSums::new(subject.grid);
-                if repeats.masked { sums } else { sums.weighing() }
+                if repeats.masked { sums } else { sums.with_weights() }
             };
             PassSpec::new(Pass { sequences: Sequences::Repeats(repeats), ..Pass::PLAIN }, make)
         };

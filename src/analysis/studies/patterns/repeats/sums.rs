@@ -101,7 +101,7 @@ impl RepeatSums {
     }
 
     /// The same, that look at the weights as well.
-    pub fn weighing(self) -> Self {
+    pub fn with_weights(self) -> Self {
         Self { weighs: true, ..self }
     }
 
