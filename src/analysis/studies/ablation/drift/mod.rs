@@ -31,6 +31,7 @@ impl Study for OutputDrift {
         metrics: || metric::listed(METRICS),
         caveats: CAVEATS,
         range: |_| 0.0..=2.0,
+        figures: &["drift"],
         ..Card::NEW
     };
 

@@ -31,6 +31,9 @@ impl Study for Effect {
             sentences as half of the heads, and two",
         metrics: || metric::listed(METRICS),
         caveats: CAVEATS,
+        figures: &["effects"],
+        tables: &["effects", "effects_by_relation"],
+        options: &["effect-of"],
         ..Card::NEW
     };
 

@@ -33,6 +33,7 @@ impl Study for HeadLikeness {
         needs: "any corpus; where `effect` or `drift` run, too, what happens without the heads of a cluster is measured when \
             they are over",
         caveats: CAVEATS,
+        figures: &["likeness-map", "likeness-tree"],
         ..Card::NEW
     };
 

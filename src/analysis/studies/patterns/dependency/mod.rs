@@ -76,6 +76,8 @@ impl Study for Dependency {
             let (relation, direction) = (label.label.strip_prefix("syntactic:")?.to_owned(), label.direction?);
             Some((Aim::Partner { relation, direction }, None))
         },
+        figures: &["relations"],
+        tables: &["relations", "by_head", "by_distance"],
         ..Card::NEW
     };
 

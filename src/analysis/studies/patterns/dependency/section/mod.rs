@@ -235,7 +235,7 @@ impl RelationMetrics {
     }
 }
 
-stored!(Relations { tests: Tests });
+stored!(Relations { relations: Vec<RelationMetrics>, tests: Tests });
 
 impl Section for Relations {
     fn complete(&mut self, known: &Completion<'_>) {
