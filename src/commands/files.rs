@@ -3,24 +3,23 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 
 /// A file to be written.
 pub struct OutputFile {
     /// Its name, without folders.
     pub name: String,
-    /// What is in it.
+    /// Its content.
     pub bytes: Vec<u8>,
 }
 
 /// Writes files to a folder, which is made if it is not there.
 /// Fails if one cannot be written.
 pub fn write(folder: &Path, files: &[OutputFile]) -> Result<()> {
-    let made = fs::create_dir_all(folder).with_context(|| format!("cannot make the folder `{}`", folder.display()));
-    made.class(Class::Output)?;
+    fs::create_dir_all(folder).cannot("make the folder", folder.display()).class(Class::Output)?;
     for OutputFile { name, bytes } in files {
         let mut output = Output::open(&folder.join(name))?;
         output.write(bytes)?;

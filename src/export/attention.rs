@@ -45,7 +45,7 @@ impl Viewed {
         self.heads.get(unit).copied().flatten()
     }
 
-    /// Where a unit attends most, the first of equal ones, with its weight.
+    /// The unit that each unit attends to most, the first of equal ones, with its weight.
     fn most(&self, unit: usize) -> (usize, f64) {
         let row = self.weights.row(unit).iter().copied().enumerate();
         row.reduce(|most, next| if next.1 > most.1 { next } else { most }).unwrap_or((unit, 0.0))
@@ -105,7 +105,7 @@ fn shown(viewed: &Viewed, [row, column]: [usize; 2], numbers: bool) -> String {
     let text = if numbers {
         let text = format!("{weight:.2}");
         let short = text.strip_prefix('0').map_or_else(|| "1.0".to_owned(), str::to_owned);
-        // What is next to nothing is not worth reading.
+        // A weight near 0 is not worth reading.
         format!(" {mark}{:>3}", if short == ".00" && !is_gold { "-" } else { &short })
     } else {
         let block = BLOCKS.iter().find(|(least, _)| weight >= *least).map_or(' ', |(_, block)| *block);

@@ -1,4 +1,4 @@
-//! What a report has on one head, one relation or one label, for the terminal.
+//! The cards of one head, one relation or one label of a report, for the terminal.
 
 use std::fmt::{self, Write};
 
@@ -21,8 +21,8 @@ use crate::study::tracked::{Tracked, Tracker};
 use crate::system::counted::counted;
 use crate::system::terminal::printable;
 
-/// The card of a head: its labels with their evidence, what each study says of it, its metrics, and what its labels stand
-/// for in the literature.
+/// The card of a head: its labels with their evidence, what each study says of it, its metrics, and the literature on
+/// its labels.
 pub fn of_head(report: &Report, head: &HeadReport) -> Summary {
     let mut out = Summary::default();
     write_head(&mut out, report, head).expect("writing to a string does not fail");
@@ -98,7 +98,7 @@ fn labels<'a>(labels: impl Iterator<Item = (&'a Label, Option<&'a str>)>) -> Tab
     table
 }
 
-/// What there is on a label beyond its row.
+/// The facts on a label beyond its row.
 fn more(out: &mut Summary, label: &Label) -> fmt::Result {
     let name = printable(&label.label);
     if let Some(rests_on) = &label.rests_on {

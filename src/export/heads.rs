@@ -11,7 +11,7 @@ use crate::study::labels::{BORDERLINE, Detector, TIED, UNLABELLED};
 pub struct HeadCell {
     /// Its first label, shortened.
     pub code: String,
-    /// What is to be known of it: `?` where it is borderline, `~` where another one ties with it, `+2` for two more.
+    /// The marks of the label: `?` if it is borderline, `~` if another one ties with it, `+2` for two more.
     pub marks: String,
     /// The colour of the label.
     pub hue: Hue,
@@ -19,7 +19,7 @@ pub struct HeadCell {
     pub words: String,
 }
 
-/// A label as a grid shows it, with its colour and the family that it is of.
+/// A label as a grid shows it, with its colour and its family.
 pub struct GridLabel {
     /// Shortened.
     pub code: String,

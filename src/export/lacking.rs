@@ -26,7 +26,7 @@ pub fn lines(report: &Report) -> Vec<String> {
     studies.into_iter().map(line).collect()
 }
 
-/// What all metrics of a study have too little of for any of its labels; of the metric that has most.
+/// The data that all metrics of a study lack for any of its labels, by the metric that has most.
 fn of_study(report: &Report, study: &dyn AnyStudy) -> Option<Lack> {
     let policy = &report.settings.policy;
     let detectors = study.card().labels;

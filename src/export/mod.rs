@@ -20,7 +20,7 @@ use anyhow::Result;
 use crate::report::Report;
 use crate::study::show::table::Table;
 
-/// Where a report goes, and in which format.
+/// The destination of a report, and its format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// JSON on standard output.

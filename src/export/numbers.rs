@@ -4,7 +4,7 @@ use crate::stats::bootstrap::Interval;
 use crate::study::show::figure::Mark;
 use crate::study::show::wording::decimal;
 
-/// The decimals with which numbers that differ by so much are told apart: three digits.
+/// The decimals that distinguish numbers with this difference: three digits.
 pub fn decimals(span: f64) -> usize {
     [(100.0, 0), (10.0, 1), (1.0, 2), (0.1, 3)]
         .into_iter()
@@ -12,7 +12,7 @@ pub fn decimals(span: f64) -> usize {
         .map_or(4, |(_, digits)| digits)
 }
 
-/// A number with so many decimals, without a zero before the point and without a minus before a zero.
+/// A number with this many decimals, without a zero before the point and without a minus before a zero.
 pub fn short(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");
     let (minus, text) = text.strip_prefix('-').map_or(("", text.as_str()), |rest| ("−", rest));
@@ -30,11 +30,11 @@ pub fn shown(Mark { value, ci95 }: Mark, shares: bool) -> String {
     format!("{}{unit}{}", number(value), ci95.map_or_else(String::new, interval))
 }
 
-/// A number with the half of its interval's width in brackets, in units of its last digit: `.124(9)` is 0.124 ± 0.009. Without
-/// an interval, or one without width, three decimals.
+/// A number with half of its interval's width in brackets, in units of its last digit: `.124(9)` is 0.124 ± 0.009. It
+/// has three decimals if there is no interval, or the interval has no width.
 pub fn concise(value: f64, ci95: Option<Interval>) -> String {
     let half = ci95.map_or(0.0, Interval::half_width);
-    // As many decimals as show the first digit of the half, not more than 4.
+    // The decimals that show the first digit of the half, at most 4.
     let digits = [(30.0, 0), (3.0, 0), (0.3, 1), (0.03, 2), (0.003, 3)];
     let digits = digits.into_iter().find(|(least, _)| half >= *least).map_or(4, |(_, digits)| digits);
     let (digits, units) =

@@ -15,9 +15,9 @@ pub enum Ink {
     Muted,
     /// Lines that guide the eye.
     Guide,
-    /// What all is on.
+    /// The background.
     Ground,
-    /// What stands out, and lines of curves.
+    /// Emphasis, and lines of curves.
     Accent,
     /// A second line beside that.
     Second,
@@ -32,7 +32,7 @@ pub enum Ink {
 /// The colours of labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hue {
-    /// Of what has none.
+    /// Heads without a label.
     Grey,
     Blue,
     Sky,
@@ -139,7 +139,7 @@ impl Ink {
         }
     }
 
-    /// What text on it is written with.
+    /// The colour of text on it.
     pub fn text_on(self) -> Self {
         if let Self::Step(step) = self { Self::OnStep(step) } else { Self::Text }
     }

@@ -5,16 +5,16 @@ use std::fmt::Write;
 use super::palette::Ink;
 use crate::system::terminal::printable;
 
-/// Where a figure is shown.
+/// The medium of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
     /// Alone, for a paper: its colours are in it, on white.
     Alone,
-    /// In the page, which has the colours of both themes.
+    /// The page, which has the colours of both themes.
     Page,
 }
 
-/// Where a text stands to its place.
+/// The anchor of a text at its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
     /// It begins there.
@@ -82,7 +82,7 @@ impl Svg {
         self.add(format_args!("<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" fill=\"{fill}\"/>"));
     }
 
-    /// A line, so many pixels wide.
+    /// A line of this width in pixels.
     pub fn line(&mut self, from: [f64; 2], to: [f64; 2], stroke: Ink, width: f64) {
         let stroke = self.colour(stroke);
         let ([x1, y1], [x2, y2], width) = (from.map(number), to.map(number), number(width));
@@ -160,7 +160,7 @@ impl Svg {
         self.add(format_args!("<text x=\"{x}\" y=\"{y}\" font-size=\"{size}\" fill=\"{fill}\"{anchor}>{text}</text>"));
     }
 
-    /// What `draw` draws as one thing, with a text of its own that a pointer brings up.
+    /// Draws a group with a text of its own as its tooltip.
     pub fn group(&mut self, title: &str, draw: impl FnOnce(&mut Self)) {
         let title = escaped(title);
         self.add(format_args!("<g><title>{title}</title>"));
@@ -174,14 +174,14 @@ fn joined(points: &[[f64; 2]]) -> String {
     points.iter().map(|point| point.map(number).join(",")).collect::<Vec<_>>().join(" ")
 }
 
-/// A length with at most two decimals. What no figure has, an infinite one, is 0.
+/// A length with at most two decimals. An infinite one, which no figure has, is 0.
 fn number(value: f64) -> String {
     let rounded = (value * 100.0).round() / 100.0;
     // Minus zero is zero.
     if rounded.is_finite() { format!("{}", rounded + 0.0) } else { "0".to_owned() }
 }
 
-/// Text from elsewhere, as text: nothing of it is obeyed by a browser, an editor or whoever reads the source.
+/// Foreign text, escaped: no browser, editor or reader of the source obeys any of it.
 pub fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in printable(text).chars() {

@@ -167,7 +167,7 @@ mod tests {
         let thresholds = policy.as_object().unwrap().iter();
         let on: Vec<(&str, f64)> =
             thresholds.filter_map(|(name, threshold)| Some((name.as_str(), threshold.as_f64()?))).collect();
-        // Those of the paper, and numbers that are never off.
+        // The thresholds of the paper, and numbers that are never off.
         let expected = [
             ("label_q", 0.05),
             ("min_queries", 100.0),

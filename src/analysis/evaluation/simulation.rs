@@ -46,7 +46,7 @@ struct Kind {
 const KINDS: [Kind; 2] =
     [Kind { share: 0.6, words: 0..=2, ease: 0.06 }, Kind { share: 0.4, words: 1..=5, ease: -0.03 }];
 
-/// In each sentence a head has an accuracy of its own, from a beta distribution whose two parameters add up to this:
+/// A head has an accuracy of its own in each sentence, from a beta distribution whose two parameters add up to this:
 /// the outcomes of two words of one sentence have a correlation of 1/(4 + 1).
 const CONCENTRATION: f64 = 4.0;
 
@@ -63,7 +63,7 @@ const SEPARATOR_MASS: f64 = 0.6;
 const NEXT: usize = BASELINE_OFFSETS / 2;
 const PREVIOUS: usize = NEXT - 1;
 
-/// Tokens of a sentence with so many words of a relation.
+/// Tokens of a sentence with this many words of a relation.
 fn tokens(words: u64) -> u64 {
     5 + 3 * words
 }
@@ -187,7 +187,7 @@ fn check(sentences: u64, what: &str, shares: Shares, bounds: RangeInclusive<f64>
 
 const COVERED: RangeInclusive<f64> = 0.93..=0.97;
 
-/// Of a true margin 5 % are rejected if the test is exact.
+/// An exact test rejects 5 % of true margins.
 const REJECTED: RangeInclusive<f64> = 0.03..=0.07;
 
 #[test]

@@ -49,7 +49,7 @@ pub struct ControlHead {
 
 /// The verdicts on every head in a control; `[layers * heads]`.
 pub struct Controlled {
-    /// Which control, with its seed.
+    /// The control, with its seed.
     pub control: Control,
     /// The studies that it says something of.
     pub studies: Vec<&'static dyn AnyStudy>,

@@ -231,7 +231,7 @@ impl Report {
 
     /// The same evidence under another policy: new labels, q-values and caveats.
     ///
-    /// The labels of the controls under it cannot be told from a report, so they are left out.
+    /// The labels of the controls are left out, because a report does not have the evidence for them.
     pub fn relabel(self, policy: Policy) -> Self {
         let (circumstances, mut findings) = self.apart();
         findings.correct(&policy);
@@ -239,7 +239,7 @@ impl Report {
         Self::new(Circumstances { settings, ..circumstances }, findings)
     }
 
-    /// All that the report was made of but its controls, of which it has the outcome alone.
+    /// The inputs of the report, without its controls, of which it has only the outcome.
     pub fn apart(self) -> (Circumstances, Results) {
         let Self { tool, model, corpus, settings, chance, chance_ci95, denominators, heads, .. } = self;
         let mut estimates = Estimates { chance, chance_ci95, denominators, ..Estimates::default() };
@@ -264,7 +264,7 @@ impl Report {
     pub fn parse(text: &str) -> serde_json::Result<Self> {
         let mut report: Self = serde_json::from_str(text)?;
         let studies = plan::studies(&report.settings.protocol.studies).map_err(serde_json::Error::custom)?;
-        // As a run of this version would say it.
+        // The report in the form of this version.
         report.settings.protocol.studies = plan::names(&studies);
         let sections = studies.into_iter().map(|study| Ok((study, study.read(text)?)));
         report.sections = Sections(sections.collect::<serde_json::Result<_>>()?);

@@ -1,4 +1,4 @@
-//! What kind of text a corpus is, as far as labels suffer from it.
+//! The kind of text of a corpus, as far as labels suffer from it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

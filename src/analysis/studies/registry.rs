@@ -61,9 +61,21 @@ pub fn named(name: &str) -> Option<&'static dyn AnyStudy> {
     STUDIES.iter().copied().find(|study| study.card().name == name)
 }
 
-/// The studies that run unless something else is asked for.
+/// The studies that run by default.
 pub fn by_default() -> impl Iterator<Item = &'static dyn AnyStudy> {
     STUDIES.iter().copied().filter(|study| study.card().by_default)
+}
+
+/// The names of the studies that look at the corpus again when it is known what was found.
+pub fn in_two_stages() -> impl Iterator<Item = &'static str> {
+    STUDIES.iter().filter(|study| study.passes().iter().any(|spec| spec.follows)).map(|study| study.card().name)
+}
+
+/// The name of the study that this option of the command line is about.
+/// Panics if it is about none.
+pub fn with_option(option: &str) -> &'static str {
+    let study = STUDIES.iter().find(|study| study.card().options.contains(&option));
+    study.expect("an option of a study is on its card").card().name
 }
 
 /// Every detector, in the order in which ties between labels are broken.
@@ -105,14 +117,14 @@ pub fn count<'a>(studies: &[&'static dyn AnyStudy], labels: impl Iterator<Item =
     counts
 }
 
-/// The labels with what is told of them.
+/// The labels with their documentation.
 pub fn labels() -> impl Iterator<Item = Entry> {
     let of_detectors =
         detectors().map(|detector| Entry { explanation: &detector.explanation, thresholds: Some(detector.thresholds) });
     of_detectors.chain([Entry { explanation: &NO_LABEL, thresholds: Some(&[]) }])
 }
 
-/// The metrics with what is told of them.
+/// The metrics with their documentation.
 pub fn metrics() -> impl Iterator<Item = Entry> {
     let metrics = STUDIES.iter().flat_map(|study| (study.card().metrics)());
     metrics.map(|(explanation, _)| Entry { explanation, thresholds: None })

@@ -25,7 +25,7 @@ pub struct Card {
     pub in_first_run: bool,
     /// The studies that run as well where it does, by their names: it asks about what they find.
     pub builds_on: &'static [&'static str],
-    /// Whether it runs wherever all those do, without being asked for.
+    /// Whether it runs by default wherever all of those run.
     pub joins: bool,
     /// Its need to know how often each token is in the whole corpus before any pass over it begins.
     pub counts: Counts,
@@ -37,13 +37,19 @@ pub struct Card {
     pub range: fn(&str) -> RangeInclusive<f64>,
     /// Its labels, in the order in which ties between them are broken.
     pub labels: &'static [Detector],
-    /// What one of its labels says that the head looks at, where that can be seen in a sentence; and the metric that is the
-    /// mean of it over the corpus, if that is not the label's score.
+    /// The aim of one of its labels, if it is visible in a sentence, with the metric that is the mean of it over the
+    /// corpus, if that is not the label's score.
     pub aim: fn(&Label) -> Option<(Aim, Option<String>)>,
     /// The words of its summary and its section that are neither labels nor metrics.
     pub terms: &'static [Term],
     /// The limits of what its labels and its section show.
     pub caveats: &'static [Caveat],
+    /// The names of its figures, as `headscope export --figure` takes them; that of a figure of one head ends with `:HEAD`.
+    pub figures: &'static [&'static str],
+    /// The names of its flat tables.
+    pub tables: &'static [&'static str],
+    /// The options of the command line that are about this study alone.
+    pub options: &'static [&'static str],
 }
 
 impl Card {
@@ -64,6 +70,9 @@ impl Card {
         aim: |_| None,
         terms: &[],
         caveats: &[],
+        figures: &[],
+        tables: &[],
+        options: &[],
     };
 
     /// The caveats that apply to a run.
@@ -80,7 +89,7 @@ impl Card {
 /// The need of a study for the counts of the tokens of a whole corpus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counts {
-    /// It does not ask for them.
+    /// No need of them.
     Unused,
     /// It says more where there are any.
     Useful,

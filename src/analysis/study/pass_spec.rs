@@ -59,7 +59,7 @@ pub struct Subject<'a> {
     pub found: &'a UpstreamResults,
     /// The study's own sums over its passes that do not follow, for those that do.
     pub own: Observed<'a>,
-    /// Threads, for what is worked out before a pass.
+    /// Threads for computations before a pass.
     pub threads: NonZeroUsize,
 }
 

@@ -40,7 +40,7 @@ pub trait Section: Any + Send + Sync {
         OnHead::default()
     }
 
-    /// The results that other parts of the program ask for.
+    /// The results that other parts of the program need.
     fn exports(&self) -> Exports {
         Exports::default()
     }
@@ -83,7 +83,7 @@ impl FromIterator<String> for OnHead {
     }
 }
 
-/// The results of a section that other parts of the program ask for.
+/// The results of a section that other parts of the program need.
 #[derive(Default)]
 pub struct Exports {
     /// How well each head follows each relation that the study knows.

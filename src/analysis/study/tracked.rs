@@ -28,7 +28,7 @@ pub struct Tracked {
 pub struct Tracker {
     /// The head.
     pub head: HeadPlace,
-    /// From which end.
+    /// The end of the ranking.
     pub direction: Direction,
     /// Its accuracy.
     pub accuracy: f64,

@@ -1,11 +1,11 @@
-//! What studies find, for those that follow them.
+//! The results of upstream studies, for the studies that follow them.
 
 use serde::{Deserialize, Serialize};
 
 use super::aim::Aim;
 use super::labels::evidence::Direction;
 
-/// What the studies found, for those that follow.
+/// The results of upstream studies, for the studies that follow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UpstreamResults {
     /// The arcs that labels claim heads to follow.
@@ -16,7 +16,7 @@ pub struct UpstreamResults {
     pub negligible: Vec<usize>,
     /// Heads that look alike, by their places, ascending.
     pub clusters: Vec<Vec<usize>>,
-    /// What heads look at, of those with a label that says so.
+    /// The aims of heads that have a label with an aim.
     pub aims: Vec<Aimed>,
 }
 
@@ -44,7 +44,7 @@ impl UpstreamResults {
 /// An order in which heads might go, chosen on the blocks of even number alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ranking {
-    /// What heads are ranked by.
+    /// The quantity that ranks heads.
     pub by: String,
     /// The places of all heads, the one that is missed least first.
     pub places: Vec<usize>,
@@ -81,7 +81,7 @@ pub struct Aimed {
     pub place: usize,
     /// The label: the first of the head's that says so.
     pub label: String,
-    /// What it looks at.
+    /// Its aim.
     pub aim: Aim,
     /// How much it does, over the whole corpus.
     pub mean: f64,

@@ -1,7 +1,7 @@
-//! `headscope batch`: a table of analyses, of which it does what is missing or has changed.
+//! `headscope batch`: a table of analyses, of which it runs those that are missing or have changed.
 //!
-//! Runs of one model follow on each other, so that it is loaded once; `ledger.rs` remembers of what each report was made,
-//! and `overview.rs` shows all of them.
+//! Runs of one model follow on each other, so that it is loaded once; `ledger.rs` keeps the inputs of each report, and
+//! `overview.rs` shows all of them.
 
 mod inputs;
 mod ledger;
@@ -12,20 +12,18 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Error, Result, anyhow, ensure};
+use anyhow::{Error, Result, anyhow, ensure};
 
 use super::analyze::observe;
 use super::analyze::observe::{Demand, Loaded, Ready};
 use super::analyze::options::Outcome;
-use super::reporting::outputs;
 use super::reporting::write_report::{ReportOptions, write_report};
 use crate::export::{Target, Writer};
 use crate::model::files::ModelFiles;
 use crate::model::source::ModelRef;
 use crate::model::{Fingerprint, Hashes};
 use crate::system::counted::counted;
-use crate::system::errors::described::ErrorFormat;
-use crate::system::errors::failure::{Class, Classify, classed};
+use crate::system::errors::{Class, ErrorFormat, Facts};
 use crate::system::progress::Downloads;
 use crate::system::terminal::{print, printable};
 use inputs::{Corpora, Inputs};
@@ -56,14 +54,15 @@ pub struct BatchOptions {
     pub errors: ErrorFormat,
 }
 
-/// Runs what a table asks for and is not there yet, and writes an overview.
-/// Fails if the table or the folder cannot be used, or a run failed; the others are done then, unless that was not wanted.
+/// Runs the missing analyses of a table and writes an overview.
+/// Fails if the table or the folder cannot be used, or a run failed; the others are done then, unless the run stops at
+/// the first failure.
 pub fn batch(options: &BatchOptions) -> Result<()> {
     let all = table::read(&options.table, options.offline)?;
     let wanted = chosen(&all, &options.only).class(Class::Usage)?;
     if !options.dry_run {
         let folder = options.folder.display();
-        let made = fs::create_dir_all(&options.folder).with_context(|| format!("cannot make the folder `{folder}`"));
+        let made = fs::create_dir_all(&options.folder).cannot("make the folder", &folder);
         made.class(Class::Output)?;
     }
     let mut batch = Batch {
@@ -94,7 +93,7 @@ fn chosen<'a>(all: &'a [TableRun], only: &[String]) -> Result<Vec<&'a TableRun>>
     Ok(all.iter().filter(is_wanted).collect())
 }
 
-/// Whether a name is what a pattern says, in which `*` stands for anything.
+/// Whether a name matches a pattern, in which `*` matches any text.
 fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
@@ -116,25 +115,25 @@ fn by_model<'a>(runs: &[&'a TableRun]) -> Vec<(&'a ModelRef, Vec<&'a TableRun>)>
     groups
 }
 
-/// A batch on its way.
+/// A batch in progress.
 struct Batch<'a> {
     options: &'a BatchOptions,
     ledger: Ledger,
     corpora: Corpora,
     /// How the runs fared that were looked at.
     statuses: BTreeMap<String, Status>,
-    /// Those that failed, with the class of the failure.
+    /// The runs that failed, with the class of the failure.
     failed: Vec<(String, Class)>,
 }
 
-/// A run that is to be done.
+/// A run that must be done.
 struct Pending<'a> {
     run: &'a TableRun,
     inputs: Inputs,
 }
 
 impl Batch<'_> {
-    /// Whether nothing more is to be run.
+    /// Whether no further run begins.
     fn stops(&self) -> bool {
         !self.options.keep_going && !self.failed.is_empty()
     }
@@ -150,7 +149,7 @@ impl Batch<'_> {
                 return runs.iter().try_for_each(|run| self.would(run, "its model is not in the cache of the Hub yet"));
             }
             Err(error) => {
-                self.fail(runs, &error);
+                self.fail(runs, error);
                 return Ok(());
             }
         };
@@ -162,7 +161,7 @@ impl Batch<'_> {
                     Some(reason) if dry => self.would(run, &reason)?,
                     Some(_) => pending.push(Pending { run, inputs }),
                 },
-                Err(error) => self.fail(&[run], &error),
+                Err(error) => self.fail(&[run], error),
             }
             if self.stops() {
                 return Ok(());
@@ -178,7 +177,7 @@ impl Batch<'_> {
                     for Pending { run, inputs } in pending {
                         match self.run(run, &loaded, inputs) {
                             Ok(says) => self.done(run, Status::Done, &says)?,
-                            Err(error) => self.fail(&[run], &error),
+                            Err(error) => self.fail(&[run], error),
                         }
                         if self.stops() {
                             break;
@@ -186,7 +185,7 @@ impl Batch<'_> {
                     }
                     return Ok(());
                 }
-                Err(error) => self.fail(&[pending.remove(first).run], &error),
+                Err(error) => self.fail(&[pending.remove(first).run], error),
             }
             if self.stops() {
                 break;
@@ -200,7 +199,7 @@ impl Batch<'_> {
         Inputs::new(run, files, hashes, corpus)
     }
 
-    /// Where the reports of a run are.
+    /// The paths of a run's reports.
     fn paths(&self, run: &TableRun) -> Vec<PathBuf> {
         let name = |extension: &str| self.options.folder.join(format!("{}.{extension}", run.name));
         self.options.writers.iter().map(|(extension, _)| name(extension)).collect()
@@ -213,12 +212,12 @@ impl Batch<'_> {
         let targets =
             paths.iter().zip(&self.options.writers).map(|(path, (_, writer))| Target::File(path.clone(), *writer));
         let wanted = ReportOptions { outputs: targets.collect(), summary: None, ..wanted.clone() };
-        let outputs = outputs::open(&wanted.outputs)?;
+        let outputs = wanted.open()?;
         let policy = wanted.policy.policy()?;
-        let mut ready = Ready::new(&run.options, loaded, observe::open(&run.options)?)?;
-        let observation = ready.observe(&policy)?;
+        let corpus = observe::open(&run.options)?;
+        let observation = Ready::new(&run.options, loaded, corpus)?.observe(None, &policy)?;
         inputs.ensure_same(&observation.identity.corpus).class(Class::Input)?;
-        let report = write_report(observation, policy, outputs, &wanted)?;
+        let report = write_report(observation, policy, wanted.threads, outputs)?;
         let found = Found::of(&report);
         let says = format!("done: {}", found.labelled());
         self.ledger.record(&run.name, &LedgerEntry::new(inputs, found, &paths)?)?;
@@ -234,12 +233,12 @@ impl Batch<'_> {
         if self.options.quiet { Ok(()) } else { print(&format!("{}: {}\n", run.name, printable(says))) }
     }
 
-    fn fail(&mut self, runs: &[&TableRun], error: &Error) {
-        let class = Class::of(error);
+    fn fail(&mut self, runs: &[&TableRun], error: Error) {
+        let class = Class::of(&error);
         let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
         let message = format!("{error:#}");
         let shown = if names.len() == 1 { names[0].to_owned() } else { format!("runs {}", names.join(", ")) };
-        self.options.errors.say(&classed(anyhow!("{shown}: {message}"), class));
+        self.options.errors.say(&error.context(shown));
         for name in names {
             self.statuses.insert(name.to_owned(), Status::Failed(message.clone()));
             self.failed.push((name.to_owned(), class));
@@ -270,7 +269,7 @@ impl Batch<'_> {
         let class = if self.failed.iter().all(|(_, class)| class == first) { *first } else { Class::Other };
         let names: Vec<&str> = self.failed.iter().map(|(name, _)| name.as_str()).collect();
         let (failed, all) = (names.len(), rows.len());
-        Err(classed(anyhow!("{failed} of {} failed: {}", counted(all, "run"), names.join(", ")), class))
+        Err(anyhow!("{failed} of {} failed: {}", counted(all, "run"), names.join(", ")).class(class))
     }
 }
 

@@ -1,4 +1,4 @@
-//! From an observation to reports, as `analyze`, `merge` and `batch` have it in common.
+//! Reports from an observation, for `analyze`, `merge` and `batch`.
 
 pub mod outputs;
 pub mod policy;

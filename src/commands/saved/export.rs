@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::commands::reporting::outputs;
 use crate::export::{TableWriter, Target, figures, json, page, svg, tables};
 use crate::report::Report;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 
 /// Saved reports, and what is written of them.
@@ -15,11 +15,11 @@ use crate::system::files::output::Output;
 pub struct ExportOptions {
     /// The saved reports, one or several; `-` is standard input.
     pub reports: Vec<PathBuf>,
-    /// What is written of them, and where.
+    /// The outputs, and their destinations.
     pub wanted: Exported,
 }
 
-/// What is written of a saved report, or of several.
+/// The outputs of a saved report, or of several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exported {
     /// The whole of it, in any format.
@@ -74,7 +74,7 @@ fn named(paths: &[PathBuf]) -> Result<Vec<(String, Report)>> {
     paths.iter().map(|path| Ok((name(path), read(path)?))).collect()
 }
 
-/// Opens files before any work is done, each with what it will be told of.
+/// Opens files before any work is done, each with its subject.
 fn open<'a, T>(files: impl Iterator<Item = (&'a PathBuf, T)>) -> Result<Vec<(Output, T)>> {
     files.map(|(path, how)| Ok((Output::open(path)?, how))).collect()
 }

@@ -16,7 +16,7 @@ use crate::passes::pass::Pass;
 use crate::passes::run::{heads_of, token_limit};
 use crate::sequences::sequence::Sequence;
 use crate::sequences::tokenize::SentenceTokenizer;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 
 /// Sentences, heads, and the file of their attention.
@@ -30,7 +30,7 @@ pub struct MapsOptions {
     pub heads: HeadChoice,
     /// The safetensors file.
     pub output: PathBuf,
-    /// Longer sentences are skipped, or are an error if they were asked for by number.
+    /// Longer sentences are skipped, or are an error if they were requested by number.
     pub max_tokens: Option<usize>,
     /// Whether a sentence that must be left out is an error.
     pub strict: bool,

@@ -15,7 +15,7 @@ use crate::passes::run::token_limit;
 use crate::sequences::fold::units::Units;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::tokenize::SentenceTokenizer;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::terminal::{self, print};
 
@@ -30,7 +30,7 @@ pub struct ViewOptions {
     pub heads: Vec<HeadPlace>,
     /// Whether weights are shown as numbers.
     pub numbers: bool,
-    /// Longer sentences are skipped, or are an error if they were asked for by number.
+    /// Longer sentences are skipped, or are an error if they were requested by number.
     pub max_tokens: Option<usize>,
     /// The token that speaks for a split word.
     pub from_token: FromToken,

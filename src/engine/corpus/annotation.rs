@@ -9,14 +9,15 @@ pub struct Annotation {
     pub lemma: Option<Box<str>>,
     /// Morphological features as CoNLL-U writes them: `Case=Nom|Number=Sing`.
     pub features: Option<Box<str>>,
-    /// Where mentions of entities begin and end: the value of `Entity=` in MISC
+    /// The beginnings and ends of entity mentions: the value of `Entity=` in MISC
     /// (<https://universaldependencies.org/coref-format.html>), as in `(3-abstract-new(4-person` or `4)3)`.
     pub entity: Option<Box<str>>,
-    /// The columns or keys that were [asked for](super::Corpus::keeping), in that order; empty where none were.
-    pub asked: Box<[Option<Box<str>>]>,
+    /// The values of the columns or keys that a run [keeps](super::Corpus::keeping), in that order; empty if it keeps
+    /// none.
+    pub requested: Box<[Option<Box<str>>]>,
 }
 
-/// The value of an entry in features or the like: `Sing` of `Number` in `Case=Nom|Number=Sing`.
+/// The value of an entry in features and similar lists: `Sing` of `Number` in `Case=Nom|Number=Sing`.
 pub(super) fn value_of<'a>(entry: &str, entries: &'a str) -> Option<&'a str> {
     let of_entry = |pair: &'a str| pair.split_once('=').filter(|(name, _)| *name == entry).map(|(_, value)| value);
     entries.split('|').find_map(of_entry)

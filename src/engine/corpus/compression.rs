@@ -1,4 +1,4 @@
-//! Compressed files, told by their names.
+//! Compressed files, recognised by their names.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ pub enum Compression {
 impl Compression {
     const EXTENSIONS: [(&str, Self); 2] = [("gz", Self::Gzip), ("zst", Self::Zstd)];
 
-    /// As many bytes as tell every format.
+    /// The number of bytes that identify every format.
     pub(super) const LONGEST_MAGIC: usize = 4;
 
     /// How such a file begins: RFC 1952, 2.3.1, and RFC 8878, 3.1.1.
@@ -28,7 +28,7 @@ impl Compression {
         }
     }
 
-    /// Whether a file of this kind may have these first bytes, of which there may be too few.
+    /// Whether a file of this kind may have these first bytes, which may be too few to decide.
     pub(super) fn may_begin(self, start: &[u8]) -> bool {
         self.magic().iter().zip(start).all(|(expected, byte)| expected == byte)
     }

@@ -10,10 +10,9 @@ use super::annotation::Annotation;
 pub struct Sentence {
     /// 0-based position in the corpus, over all its files, skipped sentences counted.
     pub index: u64,
-    /// Where it stands.
+    /// Its place in the corpus.
     pub origin: Origin,
-    /// The document that it is of, by the index of the first sentence of that document; no document goes on from one
-    /// file to the next.
+    /// Its document, by the index of the document's first sentence; no document continues from one file to the next.
     pub document: u64,
     /// The sentences that it is no independent evidence beside.
     pub family: SentenceFamily,
@@ -67,10 +66,10 @@ impl Default for SentenceFamily {
     }
 }
 
-/// Where a sentence stands; displayed as `FILE:LINE`, as compilers print it.
+/// The place of a sentence; displayed as `FILE:LINE`, as compilers print it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// Which of the corpus's files, counted from 0.
+    /// The file in the corpus, counted from 0.
     pub file: usize,
     /// That file as messages name it: its path.
     pub path: Arc<str>,

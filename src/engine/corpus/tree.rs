@@ -14,7 +14,7 @@ pub(super) fn check(words: &[Word]) -> Result<(), (usize, String)> {
             return Err((word, format!("is {}, but the sentence has {}", head + 1, counted(words.len(), "word"))));
         }
     }
-    // For each word the walk that met it first: a walk that meets itself has found a cycle.
+    // The walk that met each word first: a walk that meets itself has found a cycle.
     let mut met_by = vec![None; words.len()];
     for start in 0..words.len() {
         let mut at = Some(start);

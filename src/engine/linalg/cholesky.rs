@@ -4,12 +4,12 @@
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cholesky {
     size: usize,
-    /// `[size, size]`; what is below the diagonal is of no meaning.
+    /// `[size, size]`; the values below the diagonal have no meaning.
     upper: Vec<f64>,
 }
 
 impl Cholesky {
-    /// Factorises a symmetric matrix, `[size, size]`, of which only the upper half is read; `None` if it is not positive
+    /// Factorises a symmetric matrix, `[size, size]`, reading only its upper half; `None` if it is not positive
     /// definite.
     /// Panics if it has another size.
     pub fn new(mut matrix: Vec<f64>, size: usize) -> Option<Self> {

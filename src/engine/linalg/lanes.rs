@@ -18,7 +18,7 @@ pub fn across<T: Copy>(mut lanes: [T; LANES], combine: impl Fn(T, T) -> T) -> T 
     lanes[0]
 }
 
-/// The sum of weights, whole vectors; of each lane in f32, of which a row of 512 has 32.
+/// The sum of weights, in whole vectors; each lane sums in f32, and a row of 512 has 32 of them.
 #[inline(always)]
 pub fn sum(weights: &[f32]) -> f64 {
     let mut partial = [0.0_f32; LANES];
@@ -47,8 +47,8 @@ pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     across(partial, |a, b| a + b)
 }
 
-/// `(a + a_shift) · (b + b_shift)` of rows of equal length: what is left when a shift cancels most of a row is not lost in
-/// the rounding of larger terms.
+/// `(a + a_shift) · (b + b_shift)` of rows of equal length: the rest of a row that a shift mostly cancels is not lost
+/// in the rounding of larger terms.
 #[inline(always)]
 pub fn shifted_dot(a: &[f32], a_shift: &[f32], b: &[f32], b_shift: &[f32]) -> f32 {
     let mut partial = [0.0; LANES];

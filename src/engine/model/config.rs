@@ -4,6 +4,7 @@ use anyhow::{Result, anyhow, bail, ensure};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
+use crate::system::errors::Facts;
 use crate::system::json::problem;
 use crate::system::terminal::shortened;
 
@@ -139,7 +140,7 @@ pub(super) fn default_initializer_range() -> f64 {
     0.02
 }
 
-/// Null stands for the default.
+/// Null is the default.
 pub(super) fn initializer_range<'de, D: Deserializer<'de>>(value: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(value)?.unwrap_or_else(default_initializer_range))
 }
@@ -151,7 +152,9 @@ pub(super) fn fields<T: DeserializeOwned>(text: &str) -> Result<T> {
         let field = error.path().to_string();
         let problem = problem(error.inner());
         // `.` is the whole object, as where a field is missing, which the problem itself names.
-        if field == "." || problem.starts_with(&field) { anyhow!(problem) } else { anyhow!("{field}: {problem}") }
+        let named = field == "." || problem.starts_with(&field);
+        let problem = if named { anyhow!(problem) } else { anyhow!("{field}: {problem}") };
+        problem.in_line(error.inner().line() as u64)
     })
 }
 
@@ -169,14 +172,14 @@ fn default_layer_norm_eps() -> f64 {
 /// The product of two sizes and a small number then fits into 64 bits.
 pub(super) const LARGEST_SIZE: usize = 1 << 24;
 
-/// `MPNetEncoder` sorts distances into so many buckets, whatever the config says.
+/// `MPNetEncoder` always has this number of buckets, whatever the config says.
 pub(super) const DISTANCE_BUCKETS: usize = 32;
 
 /// No encoder comes near: DeepNet (Wang et al. 2022) was trained with 1000 layers to show that it can be done.
 const MOST_LAYERS: usize = 1 << 10;
 
-/// No encoder comes near: XLM-R XXL (Goyal et al. 2021) has 48 layers of 32 heads, Megatron-BERT (Shoeybi et al. 2019)
-/// 48 of 40. What is summed up for each head takes about 100 KB in each worker.
+/// A bound far above any encoder: XLM-R XXL (Goyal et al. 2021) has 48 layers of 32 heads, Megatron-BERT (Shoeybi et
+/// al. 2019) 48 of 40. The sums of each head take about 100 KB in each worker.
 pub const MOST_HEADS: usize = 1 << 12;
 
 impl Config {
@@ -277,8 +280,8 @@ impl Config {
 
     /// The row of the position embedding for each token of a sentence.
     ///
-    /// Where positions are counted from the padding index, a padding token in the text has that index for its position
-    /// and does not count.
+    /// If positions are counted from the padding index, a padding token in the text has that index for its position and
+    /// does not count.
     pub(super) fn position_rows<'a>(&self, ids: &'a [u32]) -> impl Iterator<Item = usize> + 'a {
         let padding = self.padding;
         let mut next = padding.map_or(0, |padding| padding as usize + 1);

@@ -40,7 +40,7 @@ impl Tensors for Initial {
         Ok(self.normal.sample_iter(random).take(count).collect())
     }
 
-    /// Of any name: nothing is stored.
+    /// Every name counts as present, because nothing is stored.
     fn has_tensor(&self, _name: &str) -> bool {
         true
     }

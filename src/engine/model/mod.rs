@@ -1,4 +1,4 @@
-//! A pretrained model: where it comes from, what it is, its tokenizer and its encoder.
+//! A pretrained model: its source, its identity, its tokenizer and its encoder.
 
 pub mod config;
 pub mod families;
@@ -31,7 +31,7 @@ use parameters::Parameters;
 use tokenizer::ModelTokenizer;
 use weights::Checkpoint;
 
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 
 /// A model that is ready to run.
 pub struct Model {
@@ -41,13 +41,13 @@ pub struct Model {
     pub revision: Option<String>,
     /// Its family, sizes and options.
     pub architecture: Architecture,
-    /// The task for which the checkpoint has a head beside the encoder, if it has one.
+    /// The training task of the checkpoint's head, if it has one beside the encoder.
     pub objective: Option<Objective>,
     /// The tokenizer, with its own padding and truncation switched off.
     pub tokenizer: ModelTokenizer,
     /// The forward pass.
     pub encoder: Box<dyn Encoder>,
-    /// The same weights with derivatives; `None` unless asked for, since it has a copy of them.
+    /// An encoder with derivatives for the same weights; `None` unless a run needs it, because it holds a copy of them.
     pub differentiable: Option<TensorEncoder>,
 }
 
@@ -117,11 +117,11 @@ struct Parts {
 /// SHA-256 of a model's files, lower-case hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hashes {
-    /// Of `config.json`.
+    /// The hash of `config.json`.
     pub config: String,
-    /// Of the weights; of several files, as if they were one, in the order of their names.
+    /// The hash of the weights; several files are hashed as one, in the order of their names.
     pub weights: String,
-    /// Of each file of the tokenizer, by its name.
+    /// The hash of each file of the tokenizer, by its name.
     pub tokenizer: BTreeMap<String, String>,
 }
 
@@ -133,13 +133,13 @@ impl Hashes {
     }
 }
 
-/// Hashes on their way: hundreds of megabytes of weights are hashed while the model already runs.
+/// Hashes in progress: hundreds of megabytes of weights are hashed while the model already runs.
 pub struct Fingerprint(Hashing);
 
 enum Hashing {
     /// On a thread of its own.
     Running(JoinHandle<Result<Hashes>>),
-    /// There was no thread to be had.
+    /// No thread could be started.
     ToDo(Box<ModelFiles>),
 }
 

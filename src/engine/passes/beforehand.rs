@@ -1,4 +1,4 @@
-//! The facts that observers are told before a pass begins: of the weights that it runs, and of the whole corpus.
+//! The facts that observers receive before a pass begins: about the weights that it runs, and about the whole corpus.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::sequences::counts::TokenCounts;
 pub struct Beforehand<'a> {
     /// The encoder of the pass, for studies of its weights.
     pub encoder: Option<&'a dyn Encoder>,
-    /// The word embeddings of the weights that are run; `None` of an encoder that does not lend them.
+    /// The word embeddings of the weights; `None` if the encoder gives no access to them.
     pub embeddings: Option<WordEmbeddings>,
-    /// How often each token is in the whole corpus; `None` unless somebody asked for it.
+    /// The count of each token in the whole corpus; `None` unless some study needs it.
     pub counts: Option<Arc<TokenCounts>>,
-    /// What stands for heads that are removed in turn, and what is predicted.
+    /// The replacement of ablated heads, and the kind of prediction.
     pub conditions: Conditions,
     /// The places of the heads that are removed one by one, ascending, where not all are.
     pub chosen: Option<Vec<usize>>,

@@ -1,6 +1,6 @@
-//! A pass as a value: which sequences go through which weights, and which heads are removed.
+//! A pass as a value: its sequences, its weights, and the heads that are removed.
 //!
-//! Passes that are equal run once, and whoever wants one looks at the same forward pass.
+//! Equal passes run once, and all their observers share the forward pass.
 
 use super::control::{Control, ControlKind};
 use crate::model::forward::gates::{Gate, Gates};
@@ -14,8 +14,7 @@ pub struct Pass {
     pub sequences: Sequences,
     /// The weights that they go through.
     pub weights: Weights,
-    /// The heads that are removed, ascending: at every position zeros stand for their contexts, before the output
-    /// projection.
+    /// The removed heads, ascending: zeros replace their contexts at every position, before the output projection.
     pub removed: Vec<HeadPlace>,
     /// The sentences that go through.
     pub portion: Portion,
@@ -56,7 +55,7 @@ pub enum Sequences {
 pub enum Weights {
     /// The checkpoint's.
     Trained,
-    /// Those of an untrained model.
+    /// The weights of an untrained model.
     Fresh {
         /// The seed of the initialisation.
         seed: u64,
@@ -70,16 +69,16 @@ pub enum Portion {
     All,
     /// A sample of the size that the [`Ablation`](super::ablation::Ablation) says: for what runs each of them many times.
     Sample,
-    /// Those of the sample that are in blocks of odd number: for what was chosen on the others.
+    /// The sentences of the sample in blocks of odd number, for choices that were made on the others.
     OddSample,
 }
 
 /// How many variants of each sentence have words masked or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phases {
-    /// As many as the [`Ablation`](super::ablation::Ablation) says.
+    /// As many variants as [`Ablation`](super::ablation::Ablation) says.
     Asked,
-    /// As many as it takes for every word to be masked or replaced in one.
+    /// Enough variants for every word to be masked or replaced in one.
     All,
 }
 
@@ -123,7 +122,7 @@ impl Pass {
             (ControlKind::ShuffledWords, Sequences::Sentences | Sequences::Shuffled { .. }) => {
                 Some(Self { sequences: Sequences::Shuffled { seed }, ..self })
             }
-            // Of a pair the words' sentences count, and shuffling leaves every word in its own.
+            // Only the sentence of each word matters in a pair, and shuffling leaves every word in its sentence.
             (
                 ControlKind::ShuffledWords,
                 Sequences::Pairs { .. }
@@ -136,7 +135,7 @@ impl Pass {
     }
 }
 
-/// Puts together what is wanted of equal passes, in the order in which passes are first wanted.
+/// Combines the needs of equal passes, in the order in which passes are first needed.
 pub fn shared<W>(wanted: impl IntoIterator<Item = (Pass, W)>) -> Vec<(Pass, Vec<W>)> {
     let mut passes: Vec<(Pass, Vec<W>)> = Vec::new();
     for (pass, want) in wanted {

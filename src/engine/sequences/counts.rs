@@ -7,6 +7,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 
 use super::sequence::Sequence;
 use crate::model::tokenizer::ModelTokenizer;
+use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
 use crate::system::files::input;
 use crate::system::json::problem;
@@ -49,35 +50,40 @@ impl Counting {
     /// Fails if it cannot be read, is something else, or has a token that is not in the vocabulary.
     pub fn read(path: &Path, tokenizer: &ModelTokenizer) -> Result<(Self, String)> {
         let file = path.display();
-        let text = input::read_to_string(path, LONGEST).with_context(|| format!("cannot read the counts `{file}`"))?;
-        let named: BTreeMap<String, u64> = serde_json::from_str(&text).map_err(|error| {
+        let text = input::read_to_string(path, LONGEST).cannot("read the counts", &file)?;
+        let counts = Self::parsed(&text, path, tokenizer).about(&file)?;
+        Ok((counts, hex(&Sha256::digest(text.as_bytes()))))
+    }
+
+    fn parsed(text: &str, path: &Path, tokenizer: &ModelTokenizer) -> Result<Self> {
+        let file = path.display();
+        let named: BTreeMap<String, u64> = serde_json::from_str(text).map_err(|error| {
             anyhow!("the counts `{file}` are no JSON object from tokens to whole numbers: {}", problem(&error))
+                .in_line(error.line() as u64)
         })?;
         let mut counts = BTreeMap::new();
         let mut sum = 0_u64;
         for (token, count) in named {
             let shown = token.escape_debug();
-            let id = tokenizer.id(&token).ok_or_else(|| {
-                anyhow!(
-                    "the counts `{file}` have the token `{shown}`, which is not in the model's vocabulary: \
-                     `headscope counts` writes those of a model's own tokens"
-                )
-            })?;
+            let id = tokenizer.id(&token).with_context(|| {
+                format!("the counts `{file}` have the token `{shown}`, which is not in the model's vocabulary")
+            });
+            let id = id.hint("`headscope counts` writes those of a model's own tokens")?;
             sum = sum.checked_add(count).with_context(|| format!("the counts `{file}` add up to more than 2^64"))?;
             counts.insert(id, count);
         }
         ensure!(sum > 0, "the counts `{file}` count nothing");
-        Ok((Self(counts), hex(&Sha256::digest(text.as_bytes()))))
+        Ok(Self(counts))
     }
 
-    /// What the counts say of each token.
+    /// The frequencies of all tokens.
     pub fn finish(&self) -> TokenCounts {
         let mut by_count: BTreeMap<u64, u64> = BTreeMap::new();
         for &count in self.0.values().filter(|count| **count > 0) {
             *by_count.entry(count).or_default() += 1;
         }
         let total: u64 = by_count.iter().map(|(count, types)| count * types).sum();
-        // From the rarest: occurrences of rarer tokens, and types that are at least as common.
+        // Counted from the rarest: occurrences of rarer tokens, and types that are at least as common.
         let (mut below, mut left) = (0, by_count.values().sum::<u64>());
         let mut known = BTreeMap::from([(0, Frequency { count: 0, rank: left + 1, commonness: 0.0 })]);
         for (&count, &types) in &by_count {
@@ -91,7 +97,7 @@ impl Counting {
     }
 }
 
-/// What the counts of a corpus say of one token.
+/// The frequency of one token in a corpus.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Frequency {
     /// How often it is there.
@@ -110,7 +116,7 @@ pub struct Unigrams {
 }
 
 impl Unigrams {
-    /// Of tokens with their counts, ascending by id.
+    /// Frequencies of tokens with their counts, ascending by id.
     /// Panics if there are none.
     pub fn new(counts: impl IntoIterator<Item = (u32, u64)>) -> Self {
         let mut total = 0;
@@ -134,7 +140,7 @@ impl Unigrams {
     }
 }
 
-/// What the counts of a corpus say of each token.
+/// The frequency of each token in a corpus.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenCounts {
     tokens: BTreeMap<u32, Frequency>,
@@ -142,7 +148,7 @@ pub struct TokenCounts {
 }
 
 impl TokenCounts {
-    /// That of the token of this id.
+    /// The frequency of the token of this id.
     pub fn of(&self, id: u32) -> Frequency {
         self.tokens.get(&id).copied().unwrap_or(self.unknown)
     }

@@ -20,13 +20,13 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The frame of one text; `None` if it cannot be told.
+    /// The frame of one text; `None` if it is not clear.
     /// Fails if the tokenizer fails.
     pub fn of_text(tokenizer: &ModelTokenizer) -> Result<Option<Self>> {
         Ok(Self::of(tokenizer, &tokenizer.encode_text(SHORT, true)?, 1))
     }
 
-    /// The frame of two texts as a pair, `[CLS] A [SEP] B [SEP]` or `<s> A </s></s> B </s>`; `None` if it cannot be told.
+    /// The frame of two texts as a pair, `[CLS] A [SEP] B [SEP]` or `<s> A </s></s> B </s>`; `None` if it is not clear.
     /// Fails if the tokenizer fails.
     pub fn of_pair(tokenizer: &ModelTokenizer) -> Result<Option<Self>> {
         Ok(Self::of(tokenizer, &tokenizer.encode_pair(SHORT, SHORT)?, 2))
@@ -51,7 +51,7 @@ impl Frame {
         self.special.iter().map(Vec::len).sum()
     }
 
-    /// The same for a model with so many segments, if it has any: where there is no such segment it is the last.
+    /// The same for a model with this many segments, if it has any: a missing segment becomes the last one.
     pub fn with_segments(mut self, count: usize) -> Self {
         let last = u32::try_from(count).unwrap_or(u32::MAX).saturating_sub(1);
         let all = self.special.iter_mut().flatten().map(|(_, segment)| segment).chain(&mut self.segments);

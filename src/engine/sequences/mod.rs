@@ -1,4 +1,4 @@
-//! From sentences of a corpus to what goes through the model, and which part of it a shard takes.
+//! The sequences that go through the model, made of the sentences of a corpus, and the part of them that a shard takes.
 
 pub mod counts;
 pub mod derived;

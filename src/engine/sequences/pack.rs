@@ -40,7 +40,7 @@ impl Pack {
         self.sentences.iter().flat_map(Sequence::classes).collect()
     }
 
-    /// The positions at which masked tokens are to be predicted, for each sentence, for [`Batch::with_predicted`].
+    /// The positions of predicted tokens for each sentence, for [`Batch::with_predicted`].
     pub fn predicted(&self) -> Vec<Vec<usize>> {
         self.sentences.iter().map(|sentence| sentence.predicted().collect()).collect()
     }
@@ -59,7 +59,7 @@ impl<I> Packs<I> {
         Self { sentences, held: None }
     }
 
-    /// The iterator that was packed, for whoever wants to know how it ended.
+    /// The packed iterator, for callers that check how it ended.
     pub fn into_inner(self) -> I {
         self.sentences
     }

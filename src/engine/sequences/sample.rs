@@ -1,6 +1,7 @@
 //! Some of the sentences of a corpus, chosen evenly over it.
 
-/// At most so many sentences of a corpus, at even distances: by their numbers alone, so that shards choose the same.
+/// At most this many sentences of a corpus, at even distances: chosen by their numbers alone, so that all shards choose
+/// the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     most: u64,

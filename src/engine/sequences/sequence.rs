@@ -12,9 +12,9 @@ use crate::model::forward::batch::TokenClass;
 pub struct Sequence {
     /// 0-based position in the corpus, skipped sentences counted.
     pub index: u64,
-    /// The document that it is of, by the index of the first sentence of that document in the same segment of
-    /// [`SEGMENT_SENTENCES`](crate::corpus::SEGMENT_SENTENCES) sentences: documents end there, so that shards can be made
-    /// apart.
+    /// Its document, by the index of the document's first sentence in the same segment of
+    /// [`SEGMENT_SENTENCES`](crate::corpus::SEGMENT_SENTENCES) sentences: documents end there, so that shards can be
+    /// made apart.
     pub document: u64,
     /// The sentences that it is no independent evidence beside: they are in one block.
     pub family: SentenceFamily,
@@ -38,7 +38,7 @@ pub struct Sequence {
     pub annotations: Vec<Annotation>,
     /// The fields of [`Annotation::entity`] as the corpus declares them.
     pub entity_fields: Option<Arc<str>>,
-    /// The tokens of which something is to be predicted, ascending by position; empty for a sentence as it is.
+    /// The tokens with a prediction, ascending by position; empty for an uncorrupted sentence.
     pub predictions: Vec<PredictedToken>,
 }
 
@@ -69,28 +69,28 @@ impl Sequence {
         classes
     }
 
-    /// The positions at which something is to be predicted and scored, ascending.
+    /// The positions with a scored prediction, ascending.
     pub fn predicted(&self) -> impl Iterator<Item = usize> {
         self.predictions.iter().filter(|token| token.truth.is_some()).map(|token| token.position)
     }
 
-    /// The classes that are to be predicted there.
+    /// The true classes there.
     pub fn targets(&self) -> impl Iterator<Item = u32> {
         self.predictions.iter().filter_map(|token| token.truth)
     }
 }
 
-/// A token of which something is to be predicted.
+/// A token with a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PredictedToken {
     /// Its place in the sequence.
     pub position: usize,
-    /// The word that it is of.
+    /// Its word.
     pub word: usize,
-    /// What the model is shown there.
+    /// The input of the model there.
     pub shown: Shown,
-    /// The class that is to be predicted: the id of the token behind a mask, or whether the token was replaced (1) or not
-    /// (0). `None` where that is not scored, since the true token stands for whatever is not in the vocabulary.
+    /// The true class: the id of the token behind a mask, or whether the token was replaced (1) or not (0). `None` if
+    /// it is not scored, because the true token is not in the vocabulary.
     pub truth: Option<u32>,
 }
 
@@ -101,7 +101,7 @@ impl PredictedToken {
     }
 }
 
-/// What a model is shown at the place of a token.
+/// The input of the model at the place of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
     /// The mask.

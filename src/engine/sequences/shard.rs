@@ -1,4 +1,4 @@
-//! Which part of a corpus one run of many takes.
+//! The part of a corpus that one run of several takes.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -32,7 +32,7 @@ impl Shard {
         text.parse().ok().filter(|of| (1..=MOST).contains(of)).ok_or_else(no_count)
     }
 
-    /// Which of the shards this is, from 1.
+    /// The number of this shard, from 1.
     pub fn number(self) -> u32 {
         self.number.get()
     }

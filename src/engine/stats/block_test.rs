@@ -10,7 +10,7 @@ pub const FEWEST_BLOCKS: usize = 20;
 /// The largest difference that is one of rounding: ratios of counts below 10^9 that differ at all differ by more.
 pub(super) const ROUNDING: f64 = 1e-12;
 
-/// A ratio over all blocks of sentences, or a difference of two, and the same without each block in turn.
+/// A ratio over all blocks of sentences, or a difference of two, and the same without each block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeftOut {
     all: f64,
@@ -31,7 +31,7 @@ impl LeftOut {
     /// This ratio less another over the same sentences in the same blocks.
     pub fn minus(&self, other: &Self) -> Self {
         let difference = |(here, there): (&Option<f64>, &Option<f64>)| {
-            // Where only one of the two has something to leave out, the other stays what it is.
+            // If only one of the two has something to leave out, the other stays as it is.
             (here.is_some() || there.is_some()).then(|| here.unwrap_or(self.all) - there.unwrap_or(other.all))
         };
         let without = self.without.iter().zip(&other.without).map(difference).collect();
@@ -72,8 +72,8 @@ pub fn standard_error(numerators: &[f64], denominators: &[f64]) -> Option<f64> {
 /// The two-sided p-value of an `excess` over a margin with this standard error, by Student's distribution with
 /// `blocks - 1` degrees of freedom.
 ///
-/// Without any standard error it is 1 if there is no excess either, and else `None`: what never varies shows nothing of
-/// how it would.
+/// If the standard error is 0, the p-value is 1 without an excess, and else `None`: a constant does not show how it
+/// would vary.
 pub fn p_value(excess: f64, standard_error: f64, blocks: usize) -> Option<f64> {
     if standard_error <= ROUNDING {
         return (excess.abs() <= ROUNDING).then_some(1.0);
@@ -82,17 +82,17 @@ pub fn p_value(excess: f64, standard_error: f64, blocks: usize) -> Option<f64> {
     Some(student(excess / standard_error, freedom))
 }
 
-/// `P(|T| > |t|)` of Student's distribution with so many degrees of freedom, above 0.
+/// `P(|T| > |t|)` of Student's distribution with this many degrees of freedom, above 0.
 pub fn student(t: f64, freedom: f64) -> f64 {
-    // As an incomplete beta function it keeps small chances exact where 1 - cdf would not.
+    // An incomplete beta function keeps small chances exact where 1 - cdf would not.
     beta_reg(freedom / 2.0, 0.5, freedom / (freedom + t * t))
 }
 
-/// The one-sided p-value of [`p_value`]: the chance of at least such an excess where there is none.
+/// The one-sided p-value of [`p_value`]: the chance of at least such an excess if there is none.
 ///
-/// A family of tests for what is above a margin is corrected by these: of two-sided ones those that are surely below it
-/// would count among the discoveries, and the correction would be none. Without any standard error it is 1 if there is
-/// no excess, and else `None`.
+/// Families of tests for values above a margin are corrected with these p-values. With two-sided ones, values that are
+/// surely below the margin would count among the discoveries, and the correction would have no effect. If the standard
+/// error is 0, the p-value is 1 without an excess, and else `None`.
 pub fn p_above(excess: f64, standard_error: f64, blocks: usize) -> Option<f64> {
     if standard_error <= ROUNDING && excess <= ROUNDING {
         return Some(1.0);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     proptest! {
-        /// Of blocks of one size it is the standard error of their mean.
+        /// With blocks of one size it is the standard error of their mean.
         #[test]
         fn equal_blocks_have_the_standard_error_of_a_mean(values in prop::collection::vec(-9.0..9.0_f64, 20..64)) {
             let count = values.len() as f64;

@@ -38,7 +38,7 @@ const _: () = assert!(RESAMPLES.is_multiple_of(CHUNK));
 pub struct Interval(pub f64, pub f64);
 
 impl<'de> Deserialize<'de> for Interval {
-    /// What was read from a file may be anything: an interval begins before it ends.
+    /// An interval from a file may be invalid: it must begin before it ends.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (low, high) = Deserialize::deserialize(deserializer)?;
         if low > high {
@@ -59,7 +59,7 @@ impl Interval {
         self.1
     }
 
-    /// The interval of what is larger by `amount`.
+    /// The interval of a quantity that is larger by `amount`.
     pub fn moved(self, amount: f64) -> Self {
         Self(self.0 + amount, self.1 + amount)
     }
@@ -135,8 +135,8 @@ impl Resamples {
         Resampled { sums, blocks: occupied.len() }
     }
 
-    /// The 95 % percentile interval of a statistic that is worked out in each resample, given its number; resamples in
-    /// which it has no value are left out. `None` where fewer than half of them have one.
+    /// The 95 % percentile interval of a statistic that is computed in each resample, given its number; resamples
+    /// without a value are left out. `None` if fewer than half of them have one.
     pub fn interval(&self, statistic: impl Fn(usize) -> Option<f64>) -> Option<Interval> {
         let drawn = if self.is_empty() { 0 } else { RESAMPLES };
         let values: Vec<f64> = (0..drawn).filter_map(statistic).collect();
@@ -318,7 +318,7 @@ mod tests {
         let resamples = Resamples::new();
         let in_blocks = |count: usize| resamples.sums(&per_block(|block| f64::from(u8::from(block < count))));
         assert_eq!(in_blocks(1).over(&in_blocks(1)), None);
-        // Of two blocks one is right and one is wrong; many resamples have one of the two only.
+        // One of two blocks is right and one is wrong; many resamples have one of the two only.
         assert_eq!(in_blocks(1).over(&in_blocks(2)), Some(Interval(0.0, 1.0)));
         assert_eq!(in_blocks(0).over(&in_blocks(0)), None);
     }

@@ -28,7 +28,7 @@ pub struct Estimate {
     pub blocks: usize,
     /// How often the blocks were drawn.
     pub resamples: usize,
-    /// Of how many things, each right or wrong, the number is the share; `None` if it is no such share.
+    /// The number of things, each right or wrong, whose share the number is; `None` if it is no such share.
     pub trials: Option<u64>,
 }
 
@@ -91,12 +91,12 @@ const NORMAL_975: f64 = 1.959_963_984_540_054;
 const DENSITY_975: f64 = 0.058_445_069_805_035_4;
 
 impl Estimate {
-    /// The standard error that half of its interval stands for.
+    /// The standard error that half of its interval implies.
     ///
     /// The variance of a bootstrap mean over `m` blocks is `(m - 1)/m` of the unbiased one (Efron & Tibshirani 1993,
-    /// chapter 5).
-    /// A share has at least that of as many independent trials: words of one sentence depend on each other, and that adds
-    /// to it. Less is luck, and among thousands of shares some have much of it.
+    /// chapter 5). A share has at least the variance of as many independent trials, because the words of one sentence
+    /// depend on each other, which adds to it. A smaller value is luck, and some of thousands of shares have much of
+    /// it.
     fn standard_error(&self, half: f64) -> f64 {
         let blocks = self.blocks as f64;
         let of_trials = |trials: u64| self.value * (1.0 - self.value) / trials as f64;
@@ -106,8 +106,8 @@ impl Estimate {
 
     /// The degrees of freedom of that standard error: `1 / (2 v)`, `v` its relative variance.
     ///
-    /// `v` is `1 / (2 (m - 1))` for the `m` blocks, and `.025 · .975 / (resamples · density² · quantile²)` for the end of
-    /// the interval, which is a percentile of so many draws.
+    /// `v` is `1 / (2 (m - 1))` for the `m` blocks, and `.025 · .975 / (resamples · density² · quantile²)` for the end
+    /// of the interval, which is a percentile of the resamples.
     fn freedom(&self) -> f64 {
         let of_blocks = 1.0 / (2.0 * (self.blocks as f64 - 1.0));
         let of_draws = 0.025 * 0.975 / (self.resamples.max(1) as f64 * (DENSITY_975 * NORMAL_975).powi(2));
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn pairs_cancel_what_both_have() {
-        // Blocks of one item; b is a and 0.1 or 0.3 more, in turn: the mean is 0.2, its variance 0.01 * 20/19 / 20.
+        // Blocks of one item; b is a and 0.1 or 0.3 more, alternating: the mean is 0.2, its variance 0.01 * 20/19 / 20.
         let a: Vec<f64> = (0..20).map(f64::from).collect();
         let b: Vec<f64> = (0..20).map(|block| f64::from(block) + if block % 2 == 0 { 0.1 } else { 0.3 }).collect();
         let [a, b] = [a, b].map(|blocks| LeftOut::new(&blocks, &[1.0; 20]));
@@ -169,8 +169,8 @@ mod tests {
         let found = by_intervals(&a, &b, 0.0).unwrap();
         close(found.difference, 0.1);
         close(found.standard_error, 0.05 / NORMAL_975 * (64.0_f64 / 63.0).sqrt());
-        // Of each side 1 / (2 (1/126 + 0.000928771)) = 56.4 degrees of freedom; of both, with 9 and 16 parts of the
-        // variance, 625 / (81 + 256) times as many; t = 3.889: by scipy 1.17 2 * t.sf(t, 104.6).
+        // Each side has 1 / (2 (1/126 + 0.000928771)) = 56.4 degrees of freedom; both together, with 9 and 16 parts of
+        // the variance, have 625 / (81 + 256) times as many; t = 3.889: by scipy 1.17 2 * t.sf(t, 104.6).
         close(a.freedom(), 56.399_613_65);
         let back = by_intervals(&b, &a, 0.0).unwrap();
         assert_eq!((back.difference, back.p), (-found.difference, found.p));

@@ -44,7 +44,7 @@ fn fixed(value: f64) -> i128 {
     /// The exponent as it is stored, of a number whose last binary digit is 2^-64.
     const UNIT: i64 = 1023 + 52 - 64;
     let bits = value.to_bits();
-    // Without its first digit a subnormal number would be smaller still: it is 0 either way.
+    // A subnormal number without its first digit would be smaller still: it is 0 either way.
     let digits = i128::from((bits & (MANTISSA - 1)) | MANTISSA);
     let shift = ((bits >> 52) & 0x7ff).cast_signed() - UNIT;
     let magnitude = match shift {
@@ -120,7 +120,7 @@ fn rounded(scaled: f64) -> i64 {
 }
 
 impl AddAssign for Component {
-    /// Without a check: sums of a damaged file may be anything.
+    /// No check: the sums of a damaged file may be anything.
     fn add_assign(&mut self, other: Self) {
         self.0 = self.0.wrapping_add(other.0);
     }

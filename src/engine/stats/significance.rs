@@ -2,12 +2,12 @@
 
 use statrs::distribution::{Binomial, Discrete};
 
-/// The exact one-sided McNemar test (McNemar 1947): how likely a head is right on at least `head_only` of the words
-/// on which just one of head and baseline is right, if both are equally good.
+/// The exact one-sided McNemar test (McNemar 1947): the chance that a head is right on at least `head_only` of the
+/// words on which just one of head and baseline is right, if both are equally good.
 ///
-/// `P(X >= head_only)` for `X` of a binomial with `head_only + baseline_only` trials and chance 1/2.
-/// The tail is summed from its largest term, which keeps small values exact down to the smallest f64, where statrs'
-/// own tail stops after 140 terms of its continued fraction.
+/// `P(X >= head_only)` for `X` of a binomial with `head_only + baseline_only` trials and chance 1/2. The tail is summed
+/// from its largest term, which keeps small values exact down to the smallest f64, where statrs' own tail stops after
+/// 140 terms of its continued fraction.
 pub fn mcnemar(head_only: u64, baseline_only: u64) -> f64 {
     if head_only > baseline_only {
         upper_tail(head_only, baseline_only)

@@ -1,4 +1,4 @@
-//! Libraries that read what somebody else wrote: a panic of theirs is an error here, and nothing is printed.
+//! Containment of libraries that read foreign files: a panic of theirs becomes an error, and nothing is printed.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -16,8 +16,8 @@ thread_local! {
 /// No message needs more, and what a panic says may be taken from the file.
 const LONGEST_REASON: usize = 200;
 
-/// Runs `work` and returns what it returns.
-/// Fails if it panics. What `work` was changing may then be half done: it is not to be used again.
+/// Runs `work` and returns its result. The values that `work` was changing must not be used after a panic.
+/// Fails if it panics.
 pub fn contained<T>(work: impl FnOnce() -> T) -> Result<T, Error> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

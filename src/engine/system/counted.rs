@@ -1,4 +1,4 @@
-//! Numbers of things in words, so that one of them is not told of in the plural.
+//! Counted things in words, with singular and plural.
 
 use std::fmt::Display;
 
@@ -8,7 +8,7 @@ pub fn counted<N: Copy + Display + PartialEq + From<u8>>(number: N, one: &str) -
     format!("{number} {one}{ending}")
 }
 
-/// The words that go with so many things: a noun with another plural than -s, a verb, or several of these.
+/// The words for this many things: a noun with another plural than -s, a verb, or several of these.
 pub fn plural<N: PartialEq + From<u8>, W>(number: &N, one: W, many: W) -> W {
     if *number == N::from(1) { one } else { many }
 }

@@ -6,15 +6,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
 
-/// Temporary files. Whoever makes one or makes it permanent holds the lock meanwhile.
+/// Temporary files. The lock is held while one is made or becomes permanent.
 static TEMPORARY: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// On Ctrl-C, a hang-up, a request to quit or one to terminate: removes what is temporary and ends the process with
-/// the status that a shell reports of a program that the signal ended, 128 and its number.
+/// Removes temporary files on Ctrl-C, a hang-up, a request to quit or one to terminate, and ends the process with the
+/// exit status that a shell reports for that signal: 128 and its number.
 ///
-/// A signal that is ignored by whoever started the program, as `nohup` does with a hang-up and a script with Ctrl-C for
-/// what it runs in the background, stays ignored. A file that grows beyond the limit of its size (`ulimit -f`) is an
-/// error of the write, and no longer the end of the process.
+/// A signal that the parent process ignores, as `nohup` does with a hang-up and a script with Ctrl-C for its background
+/// jobs, stays ignored. A file that grows beyond the limit of its size (`ulimit -f`) becomes an error of the write and
+/// no longer ends the process.
 /// Fails if the handlers cannot be installed.
 pub fn clean_up_when_interrupted() -> Result<()> {
     watch().context("cannot watch for Ctrl-C")
@@ -45,7 +45,7 @@ fn watch() -> Result<()> {
     let (tell, told) = mpsc::channel();
     let watch = move || match Signals::new(watched) {
         Ok(mut signals) => {
-            // Nobody listens any more if the process ends meanwhile.
+            // The send fails only if the process is ending.
             let _ = tell.send(Ok(()));
             if let Some(signal) = signals.forever().next() {
                 clean_up(128 + signal);
@@ -53,14 +53,14 @@ fn watch() -> Result<()> {
         }
         Err(error) => drop(tell.send(Err(error))),
     };
-    // Without a thread to be had signals end the process as ever, and the next run cleans up.
+    // If no thread can be started, signals end the process as usual, and the next run cleans up.
     if thread::Builder::new().spawn(watch).is_ok() {
         told.recv().context("the thread that watches is gone")??;
     }
     Ok(())
 }
 
-/// The set of signals that this process ignores, signal `n` as bit `n - 1`; a hang-up where that cannot be told, since
+/// The set of signals that this process ignores, signal `n` as bit `n - 1`; a hang-up where the set is unknown, because
 /// `nohup` must work. The next run then cleans up.
 #[cfg(unix)]
 fn ignored_signals() -> u64 {
@@ -73,12 +73,12 @@ fn ignored_signals() -> u64 {
 
 #[cfg(not(unix))]
 fn watch() -> Result<()> {
-    /// As on Unix: 128 and the number of SIGINT.
+    /// 128 and the number of SIGINT, as on Unix.
     const INTERRUPTED: i32 = 130;
     Ok(ctrlc::set_handler(|| clean_up(INTERRUPTED))?)
 }
 
-/// The list of what is temporary, locked: as long as this is held, an interrupt waits.
+/// The list of temporary files, locked: an interrupt waits as long as this is held.
 pub struct Temporary(MutexGuard<'static, Vec<PathBuf>>);
 
 /// Locks the list.

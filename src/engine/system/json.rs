@@ -1,4 +1,4 @@
-//! What is wrong with a JSON text, in words of files and not of Rust.
+//! Errors in JSON text, in the words of files and not of Rust.
 
 /// The words of an error for Rust's types, and those of everybody.
 const TYPES: [(&str, &str); 8] = [
@@ -12,7 +12,7 @@ const TYPES: [(&str, &str); 8] = [
     ("f32", "a number"),
 ];
 
-/// What serde's error says, with the place at its end.
+/// The error of serde, with the place at its end.
 pub fn problem(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let Some((before, after)) = text.rsplit_once("expected ") else { return text };

@@ -31,10 +31,10 @@ pub fn in_parallel<T: Send, R: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Runs `work` on each of several threads, this one being the first, and returns their results.
+/// Runs `work` on several threads, the current one being the first, and returns their results.
 ///
-/// There are fewer where the system has no more to give (`ulimit -u`): whoever shares work among them is to let each
-/// take what is left. A panic on any goes on here.
+/// The system may start fewer threads (`ulimit -u`), so callers let each thread take the next piece of work. A panic on
+/// any thread continues here.
 pub fn on_threads<R: Send>(threads: NonZeroUsize, work: impl Fn() -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let spawn = |_| thread::Builder::new().spawn_scoped(scope, &work).ok();
@@ -54,7 +54,7 @@ pub fn on_threads<R: Send>(threads: NonZeroUsize, work: impl Fn() -> R + Sync) -
 pub struct OneCore(Option<ThreadPool>);
 
 impl Default for OneCore {
-    /// Where the system has no thread to give, work is shared after all.
+    /// The work is shared after all if the system has no thread left.
     fn default() -> Self {
         Self(ThreadPoolBuilder::new().num_threads(1).build().ok())
     }

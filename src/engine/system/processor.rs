@@ -1,4 +1,4 @@
-//! Which of the instruction sets that the program is compiled for this machine has.
+//! The instruction set of this machine, among those that the program is compiled for.
 
 /// The widest vectors that matrix products use here; `gemm` chooses in the same way, when it runs.
 pub fn path() -> &'static str {

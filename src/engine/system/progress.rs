@@ -19,14 +19,14 @@ pub fn step(message: &'static str) -> ProgressBar {
     bar
 }
 
-/// Lets a bar move without news, by a thread of its own: not where nobody sees it.
+/// Lets a bar move between updates, on a thread of its own; not if the bar is hidden.
 fn keep_moving(bar: &ProgressBar) {
     if !bar.is_hidden() {
         bar.enable_steady_tick(TICK);
     }
 }
 
-/// Told how a download goes on, one file after the other.
+/// A listener for the progress of downloads, one file after the other.
 pub trait DownloadProgress {
     /// A file of `bytes` bytes begins (0: the server did not say how many).
     fn start(&self, file: &str, bytes: u64);
@@ -34,11 +34,11 @@ pub trait DownloadProgress {
     fn advance(&self, bytes: u64);
     /// The file is over, whole or broken off.
     fn finish(&self);
-    /// Something the user may want to know meanwhile, such as what is waited for.
+    /// A note for the user meanwhile, such as the reason of a pause.
     fn note(&self, text: &str);
 }
 
-/// Nobody watches.
+/// No listener.
 impl DownloadProgress for () {
     fn start(&self, _file: &str, _bytes: u64) {}
     fn advance(&self, _bytes: u64) {}
@@ -83,7 +83,7 @@ impl DownloadProgress for Downloads {
 
 /// Sentences done, tokens per second, time left.
 ///
-/// With a limit the end is known in sentences; else in bytes of the corpus, and the bar moves by those.
+/// With a limit the end is known in sentences; without one the bar moves by the bytes of the corpus.
 pub struct Analysis {
     bar: ProgressBar,
     by_sentences: bool,

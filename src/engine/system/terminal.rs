@@ -1,10 +1,10 @@
-//! Text for a terminal: what it would obey is shown and not obeyed.
+//! Text for a terminal: control characters are shown and not obeyed.
 
 use std::io::{self, Write};
 
 use anyhow::{Context, Error, Result};
 
-use super::errors::failure::{Class, Classify};
+use super::errors::{Class, Facts};
 
 /// Writes `bytes` to standard output; if its reader has left, as `head` does, that is where the output ends.
 /// Fails if they cannot be written.
@@ -21,13 +21,12 @@ pub fn print(text: &str) -> Result<()> {
 /// The columns that standard output has: of a terminal its own, otherwise what `COLUMNS` says; `None` of a file or a pipe,
 /// whose reader sees to its lines.
 pub fn width() -> Option<usize> {
-    let asked = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|&columns| columns > 0);
+    let requested = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|&columns| columns > 0);
     let own = terminal_size::terminal_size_of(io::stdout());
-    own.map(|(terminal_size::Width(columns), _)| usize::from(columns)).or_else(asked)
+    own.map(|(terminal_size::Width(columns), _)| usize::from(columns)).or_else(requested)
 }
 
-/// Prints a line to standard error, [`printable`]. Where that is closed or full there is nobody to tell, and no reason
-/// to stop.
+/// Prints a line to standard error, [`printable`]. A closed or full standard error is ignored.
 pub fn say(text: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{}", printable(text));
 }
@@ -35,8 +34,8 @@ pub fn say(text: &str) {
 /// Prints an error. No line after the first begins at the margin, so that a name with line ends in it cannot pass for
 /// another error.
 ///
-/// Of a message as long as a file the middle is left out, where a value of that file is: what went wrong stands before it,
-/// the way out after it.
+/// The middle of a message as long as a file is left out, where a value of that file stands: the reason comes before
+/// it, the way out after it.
 pub fn say_error(error: &Error) {
     /// Longer than any message with values of ordinary length.
     const END: usize = 3000;
@@ -59,7 +58,7 @@ pub fn printable(text: &str) -> String {
     escaped(text, |c| is_obeyed(c) && c != '\n')
 }
 
-/// The same, for what belongs on one line, as a name that somebody else gave.
+/// The same for text on one line, such as a name that somebody else gave.
 pub fn one_line(text: &str) -> String {
     escaped(text, is_obeyed)
 }

@@ -76,7 +76,7 @@ fn bow(middles: &[f64], [from, to]: [usize; 2], base: f64, side: f64) -> String 
     // A cubic curve reaches three quarters of the way to its control points.
     let bend = base + side * height(from, to) / 0.75;
     let (base, bend, tip) = (base.round(), bend.round(), 4.0 * side);
-    // What a word gives itself is a loop.
+    // The attention of a word to itself is a loop.
     let (left, right) = if from == to { (start - 9.0, end + 9.0) } else { (start, end) };
     format!("M{start} {base}C{left} {bend} {right} {bend} {end} {base}m-3 {tip} 3 {0} 3 {tip}", -tip)
 }

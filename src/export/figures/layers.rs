@@ -1,4 +1,4 @@
-//! Where labels are in depth: of each family, how many heads of each layer have one.
+//! Labels by depth: the number of heads of each layer that have a label of each family.
 
 use crate::export::heads::{LabelFamily, families};
 use crate::export::palette::Ink;

@@ -15,7 +15,7 @@ const RADIUS: f64 = 6.0;
 pub fn draw(report: &Report, figure: &Figure, map: &Points, medium: Medium) -> String {
     let mut svg = Svg::new(medium);
     let axis = |of: usize| map.points.iter().map(move |point| point[of]);
-    // Both axes alike, as distances are: so many pixels a unit.
+    // The pixels of a unit, the same on both axes, because distances are.
     let extent = |of: usize| Extent::new(axis(of));
     let (across, upward) = (extent(0), extent(1));
     let unit = ((WIDTH - 2.0 * EDGE) / across.width()).min((HEIGHT - 2.0 * EDGE) / upward.width());
@@ -45,10 +45,10 @@ pub fn draw(report: &Report, figure: &Figure, map: &Points, medium: Medium) -> S
     svg.finish([WIDTH, HEIGHT + 24.0], &figure.title, &figure.reading)
 }
 
-/// Where the name of each point stands: right of it, left, above or below, the first place where it meets no point and no
-/// name; none where there is no such place.
+/// The place of each point's name: right of it, left, above or below, the first place without overlap with a point or a
+/// name; `None` if there is no such place.
 fn beside(points: &[[f64; 2]], names: &[&str]) -> Vec<Option<([f64; 2], Anchor)>> {
-    // What is taken, by its left, top, right and bottom.
+    // The occupied boxes, by their left, top, right and bottom.
     let mut taken: Vec<[f64; 4]> = points.iter().map(|[x, y]| around([*x, *y], [2.0 * RADIUS, 2.0 * RADIUS])).collect();
     let place = |(&[x, y], name): (&[f64; 2], &&str)| {
         let width = width_of(name, SMALL);
@@ -74,7 +74,7 @@ fn meet(a: &[f64; 4], b: &[f64; 4]) -> bool {
     a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3]
 }
 
-/// From the least number to the most.
+/// The range from the least number to the largest.
 struct Extent([f64; 2]);
 
 impl Extent {

@@ -41,11 +41,11 @@ impl Scale {
     /// The ticks, as pixels and texts.
     pub fn ticks(&self, show: impl Fn(f64, usize) -> String) -> Vec<(f64, String)> {
         let digits = digits(self.step);
-        // Half a step more than the most, for sums are not exact; a scale has no more ticks than were asked for, and two.
+        // Half a step beyond the end, because sums are not exact; a scale has at most the requested ticks, plus two.
         let numbers = (0_u32..64).map(|place| self.least + f64::from(place) * self.step);
         let numbers = numbers.take_while(|number| *number < self.most + self.step / 2.0);
         let tick = |number: f64| {
-            // Without a minus before a zero.
+            // No minus before a zero.
             let number = if number.abs() < self.step / 2.0 { 0.0 } else { number };
             (self.at(number), show(number, digits))
         };

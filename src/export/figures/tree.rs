@@ -25,7 +25,7 @@ pub fn draw(report: &Report, figure: &Figure, tree: &Tree, medium: Medium) -> St
     if let Some(cut) = tree.cut {
         svg.polyline(&[[scale.at(cut), TOP], [scale.at(cut), bottom]], Ink::Second, 1.5, "6 3");
     }
-    // Where each head and each join is.
+    // The place of each head and each join.
     let mut at = vec![[0.0; 2]; heads];
     for (row, &place) in order.iter().enumerate() {
         let y = TOP + (row as f64 + 0.5) * ROW;

@@ -50,7 +50,7 @@ pub struct Card {
     figures: Vec<CardFigure>,
 }
 
-/// What a study says of a head beside its labels.
+/// The remarks of a study on a head beside its labels.
 #[derive(Serialize)]
 struct StudyLine {
     study: &'static str,
@@ -144,8 +144,8 @@ pub fn cards(report: &Report) -> Vec<Card> {
     report.heads.iter().map(card).collect()
 }
 
-/// What each study says of a head: its effect, whom it feeds, what it carries, as far as that was run. Studies that draw it
-/// are on its card with that.
+/// The remarks of each study on a head: its effect, the heads that it feeds, the information that it carries. Studies
+/// that draw the head are on its card with their drawing.
 fn studies(report: &Report, head: &HeadReport) -> Vec<StudyLine> {
     let policy = &report.settings.policy;
     let on_head = report.sections.0.iter().map(|(study, section)| (study, section.of_head(head.place(), policy)));
@@ -155,7 +155,7 @@ fn studies(report: &Report, head: &HeadReport) -> Vec<StudyLine> {
     said.collect()
 }
 
-/// What the studies draw of a head.
+/// The drawings of a head by the studies.
 fn figures(report: &Report, head: &HeadReport) -> Vec<CardFigure> {
     let drawn = |figure: Figure| {
         let svg = Value::from_safe_string(figures::draw(report, &figure, Medium::Page));

@@ -110,7 +110,7 @@ fn by_family(reports: &[(String, Report)]) -> Vec<FamilyCounts> {
             found[at].counts[place] = family.by_layer.iter().sum();
         }
     }
-    // What is no label stands last.
+    // Families that are no labels come last.
     found.sort_by_key(|family| family.name == UNLABELLED);
     found
 }

@@ -12,7 +12,7 @@ use crate::study::section::Section;
 use crate::study::show::figure::Figure;
 use crate::study::{AnyStudy, Judged};
 
-/// What a study found.
+/// The results of a study.
 #[derive(Serialize)]
 pub struct StudySection {
     name: &'static str,

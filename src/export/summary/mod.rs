@@ -29,13 +29,13 @@ use crate::system::terminal::printable;
 pub enum Detail {
     /// The labels alone.
     Short,
-    /// What each study has to say as well.
+    /// The remarks of each study.
     Full,
 }
 
-/// The summary of a report, with terminal colours; whoever prints it strips them where they do not belong.
+/// The summary of a report, with terminal colours, which the printer strips where they do not belong.
 ///
-/// The presets that its labels are by have their lines. `width` is in columns; without it tables have all theirs.
+/// The presets of its labels have their lines. `width` is in columns; without it tables have their full width.
 pub fn render(report: &Report, presets: &[&Preset], detail: Detail, width: Option<usize>) -> String {
     let mut summary = Summary::default();
     write_summary(&mut summary, report, presets, (detail, width)).expect("writing to a string does not fail");
@@ -175,7 +175,7 @@ fn code(label: &str) -> Code {
     Code { text: printable(&detector.code(label)), style, meaning: detector.explanation.name.to_owned() }
 }
 
-/// The grid, in as many parts as it takes, each of so many heads that it fits.
+/// The grid, in parts with as many heads as fit.
 fn grids(out: &mut Summary, report: &Report, width: Option<usize>) {
     let heads = report.model.heads;
     let fits = |shown: &usize| {

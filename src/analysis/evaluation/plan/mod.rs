@@ -18,7 +18,7 @@ use crate::study::{AnyStudy, Observed, ObservedPass, PassSpec, Subject};
 /// One study's interest in a pass.
 struct Want {
     study: &'static dyn AnyStudy,
-    /// The pass as the study asks for it, and its place among those of the study.
+    /// The pass of the study, and its place among the study's passes.
     spec: PassSpec,
     place: usize,
     /// The control that the pass belongs to, if it is not the analysis itself.
@@ -28,7 +28,7 @@ struct Want {
 /// The passes of a run, each with those who want it.
 pub struct Plan {
     wanted: Vec<(Pass, Vec<Want>)>,
-    /// From here on the passes begin when those before are over: they are of studies that follow the others.
+    /// The passes from here on begin when the earlier ones are over: their studies follow others.
     followers: usize,
 }
 

@@ -201,7 +201,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
     let sentence_pairs = |pass: &Pass| (Pass { sequences: Sequences::SentencePairs, ..pass.clone() }, 1);
     // Nine studies look at the sentences, and the preset's syntax is the tenth.
     let sampled = Pass { sequences: Sequences::Corrupted(Phases::Asked), portion: Portion::Sample, ..Pass::PLAIN };
-    // What follows the others comes last, whichever study it is of.
+    // Passes that follow others come last, whichever study they belong to.
     let last = [
         (Pass { sequences: Sequences::Corrupted(Phases::All), ..sampled.clone() }, 1),
         (Pass { portion: Portion::OddSample, ..sampled.clone() }, 1),
@@ -221,7 +221,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
         (pairs.clone(), 2),
     ];
     assert_eq!(passes(&protocol(STUDIES, Vec::new())), [&all[..], &last].concat());
-    // A control is for the studies that have labels, or ask for it; without studies the sentences are read all the same.
+    // A control is for the studies that have labels, or need it; without studies the sentences are read all the same.
     let control = Control { kind: ControlKind::RandomInit, seed: 1 };
     let fresh = Pass { weights: Weights::Fresh { seed: 1 }, ..Pass::PLAIN };
     let controlled = [

@@ -65,7 +65,7 @@ impl Results {
         verdicts
     }
 
-    /// What the studies found, by `policy`, on what they saw.
+    /// The results of the studies, by `policy`, from their sums.
     pub fn found(
         &self,
         observed: &[(&'static dyn AnyStudy, Vec<ObservedPass<'_>>)],
@@ -80,7 +80,7 @@ impl Results {
         found
     }
 
-    /// What each head looks at, by the first of its labels that says so.
+    /// The aim of each head, by the first of its labels that has one.
     fn aims(&self, verdicts: &[Verdict]) -> Vec<Aimed> {
         let aimed = |(place, verdict): (usize, &Verdict)| {
             let of_label = |label: &Label| {
@@ -116,7 +116,7 @@ impl Results {
     /// How every head stands to every label that it could have, in the order of the tables; `[layers * heads]`.
     pub fn assessments(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
         let Estimates { heads, ci95, standard_errors, own_chance, chance, denominators, .. } = &self.estimates;
-        // What rests on too little gives no label. Reports of 0.1 do not say on how much.
+        // A score with too little evidence gives no label. Reports of 0.1 do not have the amount of evidence.
         let enough = |known: Option<&Denominator>| known.is_none_or(|known| Lack::of(known, policy).is_none());
         let measured = |place: usize| {
             heads[place]

@@ -123,8 +123,8 @@ fn syntactic(count: u64, baseline: u64, hits: [u64; 2]) -> Vec<String> {
     verdict(&[], vec![relation]).labels.into_iter().map(|label| label.label).collect()
 }
 
-/// For every detector of these studies metrics on which it fires, and metrics just short of that; labels that are tested
-/// by blocks have their planted heads in the folders of their studies.
+/// Metrics on which each detector of these studies fires, and metrics just short of that; labels that are tested by
+/// blocks have their planted heads in the folders of their studies.
 #[test]
 fn every_detector_fires_at_its_threshold_and_not_below() {
     let cases: [(&str, Given<'_>, Given<'_>); 11] = [
@@ -172,7 +172,7 @@ fn a_syntactic_label_is_significant() {
     let Comparison { head_only, offset_only, p, q, .. } = label.versus_offset.unwrap();
     assert_eq!((head_only, offset_only), (10, 0));
     assert!((p * 1024.0 - 1.0).abs() < 1e-12);
-    // Of two tests, one for each direction.
+    // Two tests, one for each direction.
     assert!((q.unwrap() * 512.0 - 1.0).abs() < 1e-12);
     assert_eq!(labels(0), []);
 }
@@ -204,7 +204,7 @@ fn a_rule_that_is_off_gives_neither_a_label_nor_a_near_one() {
     assert_eq!(rule(by_voita2019(&[(ARGMAX_PREVIOUS, 0.9)], Vec::new())), "offset_argmax[-1] >= 0.9");
     let near = by_voita2019(&[(ARGMAX_PREVIOUS, 0.89), (MASS_PREVIOUS, 0.99)], Vec::new()).nearest;
     assert_eq!(near.iter().map(|near| near.rule.as_str()).collect::<Vec<_>>(), ["offset_argmax[-1] >= 0.9"]);
-    // With the other rule alone it is the other way round.
+    // The other rule alone gives the opposite.
     let policy = default_policy().with([("offset_argmax", Value::Off)]);
     let by_mass = |mass| verdict_by(&policy, &[(ARGMAX_NEXT, 1.0), (MASS_NEXT, mass)], &[], Vec::new());
     assert_eq!(by_mass(0.5).primary, UNLABELLED);
@@ -237,7 +237,7 @@ fn a_label_is_borderline_unless_its_whole_interval_is_on_its_side() {
     };
     assert!(!separator(0.61));
     assert!(separator(0.6));
-    // Without an interval nothing is sure.
+    // Nothing is certain without an interval.
     assert!(verdict(&[(ARGMAX_PREVIOUS, 0.95)], Vec::new()).labels[0].borderline);
     // 45 against 30 of 100 words: the difference is 0.1 to 0.2. 44: 0.09 to 0.19.
     let syntactic = |hits: u64| {
@@ -327,7 +327,7 @@ fn a_label_rests_on_enough_queries_of_enough_sentences() {
         verdict.labels.into_iter().map(|label| label.label).collect::<Vec<_>>()
     };
     assert_eq!(labels(100, 30), ["offset:5", "separator"]);
-    // Without a label at one offset the head is `local`.
+    // The head is `local` without a label at one offset.
     for (count, sentences) in [(99, 30), (100, 29)] {
         assert_eq!(labels(count, sentences), ["local", "separator"]);
     }
@@ -411,7 +411,7 @@ fn a_syntactic_label_reaches_beyond_tags_if_the_head_is_surely_above_both_baseli
     // The interval comes too near, or the test does not show it.
     assert_eq!(reach(tagged(40, Interval(0.019, 0.3), 0.05)).0, Reach::Offset);
     assert_eq!(reach(tagged(40, Interval(0.1, 0.3), 0.1)).0, Reach::Offset);
-    // Where the offset is the better baseline, the lead over it decides: its interval is 0.25 to 0.35.
+    // The lead over the offset decides if that is the better baseline: its interval is 0.25 to 0.35.
     let mut worse = tagged(20, Interval(0.0, 0.3), 9.0);
     worse.by_head[0].versus_offset.dependent_to_head.standard_error = Some(0.01);
     assert_eq!(reach(worse.clone()).0, Reach::Tags);

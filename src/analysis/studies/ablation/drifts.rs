@@ -14,7 +14,7 @@ use crate::studies::ablation::removal::{PerToken, Quantity};
 pub struct Drift {
     /// The sum.
     pub sum: ExactSum,
-    /// The vectors, of which neither is zero.
+    /// The vectors that are both not zero.
     pub vectors: u64,
 }
 
@@ -33,9 +33,9 @@ merge_fields!(Drift { sum, vectors });
 /// The drift of tokens of text and of sentences when some heads are removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Drifts {
-    /// Of the last hidden states of tokens of text.
+    /// Drifts of the last hidden states of tokens of text.
     pub output: Drift,
-    /// Of the mean of each sentence's last hidden states, special tokens included.
+    /// Drifts of the mean of each sentence's last hidden states, special tokens included.
     pub pooled: Drift,
 }
 
@@ -50,7 +50,7 @@ pub struct Moved {
     pub sequences: u64,
     /// The first of each family among them.
     pub sentences: u64,
-    /// In each variant; `[variants]`.
+    /// The sums of each variant; `[variants]`.
     pub without: Vec<Drifts>,
 }
 
@@ -91,7 +91,7 @@ impl Quantity for Moved {
         Self { tokens: 0, sequences: 0, sentences: 0, without: vec![Drifts::default(); variants] }
     }
 
-    /// Without variants nothing is counted.
+    /// Nothing is counted without variants.
     fn begin(&mut self, sequence: &Sequence, variants: usize) -> Option<DriftState> {
         let text: Vec<usize> = sequence.text_places().collect();
         if text.is_empty() || variants == 0 {
@@ -119,14 +119,14 @@ impl Quantity for Moved {
 /// The last hidden states of a sequence.
 #[derive(Debug, Default)]
 pub struct States {
-    /// Those of tokens of text, one after the other.
+    /// The hidden states of tokens of text, one after the other.
     text: Vec<f64>,
     /// The mean of all.
     pooled: Vec<f64>,
 }
 
 impl States {
-    /// Those of a sequence whose tokens of text are at these places.
+    /// The states of a sequence whose tokens of text are at these places.
     pub fn new(states: Rows<'_>, text: &[usize]) -> Self {
         let mut pooled = vec![0.0; states.width()];
         for row in states.iter() {
@@ -146,10 +146,10 @@ impl States {
     }
 }
 
-/// `1 - cos` of two vectors, from 0 to 2; `None` where one of them is zero and has no direction.
+/// `1 - cos` of two vectors, from 0 to 2; `None` if one of them is zero and has no direction.
 ///
-/// As half of the squared distance of the vectors scaled to length 1, so that it is exactly 0 of equal vectors, and what is
-/// small is not lost in the rounding of a cosine near 1.
+/// It is computed as half of the squared distance of the vectors scaled to length 1, so that it is exactly 0 for equal
+/// vectors, and small values are not lost in the rounding of a cosine near 1.
 pub fn one_less_cosine(a: &[f64], b: &[f64]) -> Option<f64> {
     let [a_length, b_length] = [a, b].map(|vector| vector.iter().map(|value| value * value).sum::<f64>().sqrt());
     if a_length == 0.0 || b_length == 0.0 {

@@ -16,9 +16,9 @@ pub struct Losses {
     pub tokens: u64,
     /// Sentences with any, the first of each family alone.
     pub sentences: u64,
-    /// With all heads.
+    /// The loss with all heads.
     pub whole: ExactSum,
-    /// In each variant; `[variants]`.
+    /// The sums of each variant; `[variants]`.
     pub without: Vec<ExactSum>,
 }
 
@@ -51,7 +51,7 @@ impl PerToken for Losses {
 pub struct Scored<T> {
     position: usize,
     truth: u32,
-    /// What else is known of it.
+    /// Further facts of it.
     pub of: T,
 }
 

@@ -1,4 +1,4 @@
-//! What is measured with all heads and without sets of them, summed by block.
+//! Sums with all heads and without sets of heads, by block.
 
 use std::fmt::Debug;
 
@@ -48,7 +48,7 @@ pub trait Quantity: Clone + Merge + Send + Sync + Serialize + DeserializeOwned +
     /// The part of the forward pass that it is read from.
     fn needs() -> Needs;
 
-    /// Nothing yet, with all heads and in each of so many variants.
+    /// Empty sums, with all heads and for each of this many variants.
     fn new(variants: usize) -> Self;
 
     /// Counts a sequence; `None` if there is nothing to see in it.
@@ -60,7 +60,7 @@ pub trait Quantity: Clone + Merge + Send + Sync + Serialize + DeserializeOwned +
     /// Adds what the last hidden states tell with all heads, or in the variant at this place.
     fn hidden_states(&mut self, _state: &mut Self::State, _variant: Option<usize>, _states: Rows<'_>) {}
 
-    /// Whether its lists have the length that so many variants imply.
+    /// Whether its lists have the length for this many variants.
     fn fits(&self, variants: usize) -> bool;
 }
 
@@ -76,13 +76,16 @@ pub trait PerToken {
 /// A quantity of each block, without each of some sets of heads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RemovalSums<R, Q> {
-    removals: R,
+    /// What is removed.
+    pub removals: R,
     grid: HeadGrid,
     variants: Vec<HeadSet>,
-    conditions: Conditions,
+    /// How heads were removed, once the pass has state.
+    pub conditions: Conditions,
     /// The places of the heads that are removed one by one, where not all are.
     chosen: Option<Vec<usize>>,
-    blocks: Blocks<Q>,
+    /// The sums of each block.
+    pub blocks: Blocks<Q>,
 }
 
 impl<R: Removals, Q: Quantity> RemovalSums<R, Q> {
@@ -98,24 +101,9 @@ impl<R: Removals, Q: Quantity> RemovalSums<R, Q> {
         self.grid.count()
     }
 
-    /// What is removed.
-    pub fn removals(&self) -> &R {
-        &self.removals
-    }
-
     /// Whether the head at this place is removed by itself, in a pass without each head.
     pub fn measures(&self, place: usize) -> bool {
         self.chosen.as_ref().is_none_or(|chosen| chosen.contains(&place))
-    }
-
-    /// How heads were removed, once the pass has state.
-    pub fn conditions(&self) -> Conditions {
-        self.conditions
-    }
-
-    /// The sums of each block.
-    pub fn blocks(&self) -> &Blocks<Q> {
-        &self.blocks
     }
 
     /// A number of each block.

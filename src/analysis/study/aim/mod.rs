@@ -1,4 +1,4 @@
-//! What labels say that heads look at, in one sentence: how much a head does so there, and where it should look.
+//! The aims of labels in one sentence: the tokens that a head with the label should look at, and how much it does.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::sequences::fold::units::Units;
 use crate::sequences::fold::words::WordAttention;
 use crate::sequences::sequence::{Sequence, TokenKind};
 
-/// What a label says that its head looks at.
+/// The tokens that a label says its head looks at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Aim {
     /// The other end of the arcs of a relation, by a name under which they are [scored](scored_as).
@@ -22,7 +22,7 @@ pub enum Aim {
         /// The end at which the head's attention starts.
         direction: Direction,
     },
-    /// The token so many places away.
+    /// The token at this distance.
     Offset(i32),
     /// The two tokens on either side.
     Window,
@@ -66,7 +66,7 @@ pub struct Score {
 }
 
 impl Aim {
-    /// The goals in a sentence; `None` if it has nothing to look at, or nobody to do so.
+    /// The goals in a sentence; `None` if it has no goal, or no query.
     pub fn in_sentence(&self, sequence: &Sequence) -> Option<Goals> {
         let text: Vec<usize> = sequence.text_places().collect();
         let kind = |wanted: TokenKind| -> Vec<usize> {

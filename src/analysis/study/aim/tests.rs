@@ -65,7 +65,7 @@ fn arcs_are_right_where_the_other_end_is_attended_to_most() {
     let aim = |direction| Aim::Partner { relation: "obj".to_owned(), direction };
     // The head of b is a, that of c is b: of b a has 0.3, of c b 0.4.
     assert_eq!(scored(&aim(Direction::DependentToHead), &three(), ROWS), Some((1.0, 2)));
-    // To b attends a with 0.4, c with 0.4: the first; to c a with 0.2, b with 0.1.
+    // b receives 0.4 from a and from c: a is the first; c receives 0.2 from a and 0.1 from b.
     assert_eq!(scored(&aim(Direction::HeadToDependent), &three(), ROWS), Some((0.5, 2)));
     let other = Aim::Partner { relation: "nsubj".to_owned(), direction: Direction::DependentToHead };
     assert_eq!(scored(&other, &three(), ROWS), None);

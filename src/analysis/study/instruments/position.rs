@@ -164,7 +164,7 @@ pub struct PositionPairs {
 merge_fields!(PositionPairs { weights, targets });
 
 impl PositionPairs {
-    /// No pairs, for so many targets.
+    /// No pairs, for this many targets.
     pub fn new(targets: usize) -> Self {
         Self { weights: ByBin::default(), targets: vec![ByBin::default(); targets] }
     }

@@ -32,14 +32,14 @@ impl Roots {
         }
     }
 
-    /// Those of the head that was shown at this place, `[rows, tokens]`.
+    /// The roots of the head that was shown at this place, `[rows, tokens]`.
     /// Panics if it was not shown.
     pub fn of_head(&self, place: usize, tokens: usize) -> &[f32] {
         let size = self.rows.len() * tokens;
         &self.values[place * size..][..size]
     }
 
-    /// Those of all heads, `[heads, rows * tokens]`.
+    /// The roots of all heads, `[heads, rows * tokens]`.
     pub fn values(&self) -> &[f32] {
         &self.values
     }

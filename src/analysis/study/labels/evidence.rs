@@ -25,17 +25,17 @@ pub const MIN_SENTENCES: Threshold = Threshold {
         few they are too narrow",
 };
 
-/// What evidence has too little of for a label.
+/// The kind of evidence that a label lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lack {
-    /// It has so many sentences, fewer than [`MIN_SENTENCES`].
+    /// This many sentences, fewer than [`MIN_SENTENCES`].
     Sentences(u64),
-    /// It has so many queries, fewer than [`MIN_QUERIES`].
+    /// This many queries, fewer than [`MIN_QUERIES`].
     Queries(u64),
 }
 
 impl Lack {
-    /// What there is too little of for a label by `policy`, if anything.
+    /// The evidence that a label lacks by `policy`, if any.
     pub fn of(rests_on: &Denominator, policy: &Policy) -> Option<Self> {
         let Denominator { count, sentences, .. } = *rests_on;
         if sentences < policy.count(&MIN_SENTENCES) {
@@ -53,7 +53,7 @@ impl Lack {
     }
 }
 
-/// Largest q-value of a label that asks for a block test against its threshold.
+/// The largest q-value of a label with a block test against its threshold.
 pub const LABEL_Q: Threshold = Threshold::rule(
     "label_q",
     0.05,

@@ -56,7 +56,7 @@ pub struct Detector {
     pub assess: fn(&Evidence<'_>, &Policy) -> Vec<Assessment>,
 }
 
-/// How the labels of a detector are told from those of others.
+/// The parameter that distinguishes the labels of a detector.
 #[derive(Clone, Copy)]
 pub enum Parameter {
     /// There is one label, of the detector's own name.
@@ -133,7 +133,7 @@ pub struct Evidence<'a> {
     pub metrics: &'a Metrics<Measured>,
     /// Its study's other findings.
     pub section: &'a dyn Section,
-    /// What the detectors before this one in the table came to on it.
+    /// The assessments of the head by earlier detectors of the table.
     pub given: &'a [Assessment],
 }
 
@@ -150,7 +150,7 @@ impl Evidence<'_> {
     }
 }
 
-/// A number with what it is to be read beside.
+/// A number with the numbers that put it into context.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
     /// The score that was measured.
@@ -251,7 +251,7 @@ pub struct Verdict {
     pub nearest: Vec<Near>,
 }
 
-/// How many labels an unlabelled head is told to be near to.
+/// The number of labels that an unlabelled head is listed as near to.
 const NEAREST: usize = 2;
 
 impl Verdict {
@@ -349,7 +349,7 @@ pub fn assess(
         threshold,
         margin: margin(score, threshold),
         rule: format!("{metric} {sign} {threshold}"),
-        // Without an interval there is nothing to be sure by.
+        // No interval, no certainty.
         borderline: ci95.is_none_or(|interval| !bound.holds(interval.low(), threshold)),
         tied: false,
         rests_on: None,
@@ -365,9 +365,9 @@ pub fn assess(
     Some(Assessment { label, fires, may_fire, attainable, metric: metric.to_owned() })
 }
 
-/// Holds a score against `threshold` as [`assess`] does, and tests by blocks of sentences whether it is above it.
+/// Compares a score with `threshold` as [`assess`] does, and tests by blocks of sentences whether it is above it.
 ///
-/// The label then asks for a q-value of at most [`LABEL_Q`], which [`correct`] knows once all heads are assessed.
+/// The label then needs a q-value of at most [`LABEL_Q`], which [`correct`] computes once all heads are assessed.
 pub fn assess_tested(
     label: &str,
     metric: &str,
@@ -435,8 +435,8 @@ pub fn one_of_each(assessed: Vec<Assessment>) -> Vec<Assessment> {
     labels.into_iter().filter_map(|(_, same)| best(same)).collect()
 }
 
-/// Of several rules for one label the one with the largest margin: a rule that fires before one that does not, and one that
-/// could before one that never does.
+/// The rule with the largest margin among several rules for one label: a rule that fires comes before one that does
+/// not, and one that could fire before one that never does.
 ///
 /// The label is borderline only if none of its rules fires over the whole of its interval.
 pub fn best(assessments: impl IntoIterator<Item = Assessment>) -> Option<Assessment> {

@@ -33,7 +33,7 @@ impl ByBlock {
 
     /// How far the order of the heads by this metric is that by another.
     pub fn rank_correlation(&self, other: &Self, resamples: &Resamples) -> RankCorrelation {
-        // With the same denominator for all heads, their order is that of the numerators.
+        // All heads have the same denominator, so their order is that of the numerators.
         let whole = |of: &Self| of.numerators.iter().map(|blocks| blocks.iter().sum()).collect::<Vec<f64>>();
         let drawn = |of: &Self| of.numerators.iter().map(|blocks| resamples.sums(blocks)).collect::<Vec<Resampled>>();
         let (here, there) = (drawn(self), drawn(other));
@@ -59,7 +59,7 @@ mod tests {
         let (resamples, rising) = (Resamples::new(), of([1.0, 2.0, 3.0], [0.0; 3]));
         let found = rising.rank_correlation(&of([-3.0, 0.0, 4.0], [0.0; 3]), &resamples);
         assert_eq!(found, RankCorrelation { rho: Some(1.0), ci95: Some(Interval(1.0, 1.0)) });
-        // Which of the last two is larger depends on how many odd blocks are drawn; the first is the least of all.
+        // The order of the last two depends on how many odd blocks are drawn; the first is always the least.
         let found = rising.rank_correlation(&of([0.0, 1.0, 2.0], [0.0, 2.0, 0.0]), &resamples);
         let Interval(low, high) = found.ci95.unwrap();
         assert!((low - 0.5).abs() < 1e-12 && (high - 1.0).abs() < 1e-12, "{low} to {high}");

@@ -1,4 +1,5 @@
-//! Estimates: the metrics of all heads, worked out of the sums of blocks, with chance levels, intervals and standard errors.
+//! Estimates: the metrics of all heads, computed from the sums of blocks, with chance levels, intervals and standard
+//! errors.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -11,7 +12,7 @@ use crate::stats::blocks::BLOCKS;
 use crate::stats::bootstrap::{Interval, PerBlock, Resampled, Resamples};
 use crate::system::parallel::in_parallel;
 
-/// The tools that ratios are worked out with.
+/// The context for computing ratios.
 pub struct EstimationContext {
     /// The heads.
     pub grid: HeadGrid,
@@ -19,7 +20,7 @@ pub struct EstimationContext {
     pub threads: NonZeroUsize,
     /// The resamples that intervals are made by; empty where none are wanted.
     pub resamples: Resamples,
-    /// Whether every ratio is also worked out without each block, for the block test of two analyses.
+    /// Whether every ratio is also computed without each block, for the block test of two analyses.
     pub leaves_out: bool,
 }
 
@@ -32,7 +33,7 @@ pub struct Estimates {
     pub ci95: Vec<Intervals>,
     /// Their standard errors, `[layers * heads]`.
     pub standard_errors: Vec<StandardErrors>,
-    /// What is chance for one head and not for another, `[layers * heads]`: of the studies that have such metrics, all.
+    /// The chance levels that differ between heads, `[layers * heads]`, from all studies that have such metrics.
     pub own_chance: Vec<Values>,
     /// The metrics of a head without any preference.
     pub chance: Values,
@@ -47,7 +48,7 @@ pub struct Estimates {
 }
 
 impl Estimates {
-    /// No metrics of so many heads.
+    /// No metrics of this many heads.
     pub fn none(heads: usize) -> Self {
         Self {
             heads: vec![Values::default(); heads],

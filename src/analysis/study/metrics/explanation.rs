@@ -11,22 +11,22 @@ pub struct Explanation {
     pub name: &'static str,
     /// Its meaning for a head, as a sentence.
     pub measures: &'static str,
-    /// How it is computed; symbols as in docs/METHODOLOGY.md. A threshold's name in braces stands for its default.
+    /// The formula; symbols as in docs/METHODOLOGY.md. A threshold's name in braces is replaced by its default.
     pub formula: &'static str,
     /// The value of a head without any preference.
     pub chance: &'static str,
-    /// Where the definition or the threshold comes from.
+    /// The source of the definition or of the threshold.
     pub source: &'static str,
     /// Warnings of what it does not say; empty if there are none.
     pub caveats: &'static str,
 }
 
-/// A label's or metric's documentation with all that is told of it.
+/// The documentation of a label or a metric.
 #[derive(Clone, Copy)]
 pub struct Entry {
     /// The text.
     pub explanation: &'static Explanation,
-    /// Of a label, its thresholds; `None` for a metric.
+    /// The thresholds of a label; `None` for a metric.
     pub thresholds: Option<&'static [&'static Threshold]>,
 }
 

@@ -183,9 +183,9 @@ impl<T> Metrics<T> {
         self.0.0.extend(other.0.0);
     }
 
-    /// The same values in the order of `columns`; `None` unless they are those of just these columns.
+    /// The same values in the order of `columns`; `None` unless they are exactly those columns.
     ///
-    /// JSON objects have no order, so whoever saved a report anew may have changed it.
+    /// JSON objects have no order, so another program may have changed it.
     pub fn in_order(mut self, columns: &[Column]) -> Option<Self> {
         let mut take = |(id, keys): &Column| {
             let cells = match (self.0.take(id)?, keys) {

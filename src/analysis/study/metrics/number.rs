@@ -14,7 +14,7 @@ pub struct Number<'a> {
     pub part: Part,
     /// The place of its head in lists of all heads.
     pub head: usize,
-    /// The metric or the relation that it is of.
+    /// Its metric or relation.
     pub of: String,
     /// Its name: of a metric that of the report (`offset_mass.-1`), else the one that rules have.
     pub name: String,
@@ -24,11 +24,11 @@ pub struct Number<'a> {
     pub ci95: Option<Interval>,
     /// Blocks of sentences with a denominator; if that is not known, the most that there can be.
     pub blocks: usize,
-    /// Of how many things, each right or wrong, it is the share; `None` if it is no such share.
+    /// The number of things, each right or wrong, whose share it is; `None` if it is no such share.
     pub trials: Option<u64>,
-    /// Whether it rests on as much as the policy asks for.
+    /// Whether it has as much evidence as the policy requires.
     pub enough: bool,
-    /// The same without each block, where that was worked out.
+    /// The same without each block, if that was computed.
     pub left_out: Option<&'a LeftOut>,
 }
 
@@ -54,7 +54,7 @@ impl Number<'_> {
     }
 }
 
-/// The most blocks that so many sentences can be in.
+/// The most blocks that this many sentences can be in.
 pub fn most_blocks(sentences: u64) -> usize {
     usize::try_from(sentences).map_or(BLOCKS, |sentences| sentences.min(BLOCKS))
 }

@@ -12,11 +12,11 @@ pub struct Figure {
     pub title: String,
     /// How to read it: in which unit, over how much, and beside what.
     pub reading: String,
-    /// What is drawn.
+    /// The drawing.
     pub chart: Chart,
 }
 
-/// What is drawn.
+/// The contents of the drawing.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Chart {
     /// Rows of numbers with their intervals, on one scale.
@@ -36,13 +36,13 @@ pub enum Chart {
 /// Rows of numbers with their intervals.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forest {
-    /// What the scale measures, with its unit.
+    /// The quantity of the scale, with its unit.
     pub scale: String,
     /// Whether the numbers are shares, shown in per cent.
     pub shares: bool,
     /// The number that says that there is nothing, if one does: a line.
     pub nothing: Option<f64>,
-    /// What the marks of a row are, in their order; each has a shape of its own.
+    /// The meanings of the marks of a row, in their order; each has a shape of its own.
     pub marks: Vec<String>,
     /// The rows.
     pub rows: Vec<ForestRow>,
@@ -51,9 +51,9 @@ pub struct Forest {
 /// A row of a forest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForestRow {
-    /// What it is about.
+    /// Its subject.
     pub name: String,
-    /// What else is to be known of it: the head, the count.
+    /// Further facts: the head, the count.
     pub note: String,
     /// A mark for each of the forest's, or none.
     pub marks: Vec<Option<Mark>>,
@@ -78,9 +78,9 @@ impl Mark {
 /// Numbers over how many heads are gone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curves {
-    /// What the horizontal scale counts.
+    /// The quantity of the horizontal scale.
     pub across: String,
-    /// What the vertical scale measures, with its unit.
+    /// The quantity of the vertical scale, with its unit.
     pub upward: String,
     /// The lines.
     pub curves: Vec<Curve>,
@@ -89,7 +89,7 @@ pub struct Curves {
 /// A line: a point for 0, 1, 2 and so on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
-    /// What it is of.
+    /// Its subject.
     pub name: String,
     /// Whether it is there for the others to be held against.
     pub beside: bool,
@@ -100,7 +100,7 @@ pub struct Curve {
 /// Edges between heads of layers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edges {
-    /// What the width of an edge measures.
+    /// The quantity of an edge's width.
     pub width: String,
     /// The edges.
     pub edges: Vec<Edge>,
@@ -122,7 +122,7 @@ pub struct Edge {
 /// Heads as points of the plane: as far apart as they are different, as far as that goes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Points {
-    /// What their distance measures.
+    /// The quantity of their distance.
     pub distance: String,
     /// The point of each head, layer by layer.
     pub points: Vec<[f64; 2]>,
@@ -133,7 +133,7 @@ pub struct Points {
 /// Heads joined one after the other: a dendrogram.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
-    /// What the height of a join measures.
+    /// The quantity of a join's height.
     pub height: String,
     /// The height at which groups are cut off, if they are.
     pub cut: Option<f64>,
@@ -161,7 +161,7 @@ pub struct Arcs {
 /// A sentence with arcs between its words.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArcSentence {
-    /// What is to be known of it.
+    /// Further facts.
     pub about: String,
     /// Its words and special tokens.
     pub units: Vec<String>,
@@ -187,7 +187,7 @@ pub struct Arc {
 /// How an arc stands to what is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stand {
-    /// As it is expected.
+    /// The expected relation.
     Right,
     /// Not so.
     Wrong,

@@ -24,6 +24,13 @@ enum Passage {
 const WIDEST_LINE: usize = 100;
 
 impl Summary {
+    /// The summary that `write` writes.
+    pub fn written(write: impl FnOnce(&mut Self) -> fmt::Result) -> Self {
+        let mut summary = Self::default();
+        write(&mut summary).expect("writing to a string does not fail");
+        summary
+    }
+
     /// Adds a table, which has its own lines.
     pub fn table(&mut self, table: Table) {
         self.table_without(table, &[]);
@@ -49,7 +56,7 @@ impl Summary {
         self.0.is_empty()
     }
 
-    /// The text for a terminal of so many columns; without a number as wide as it is.
+    /// The text for a terminal of this many columns; without a number it is as wide as it needs.
     pub fn fit(&self, width: Option<usize>) -> String {
         self.0.iter().map(|passage| passage.fit(width)).collect()
     }
@@ -114,10 +121,10 @@ fn wrapped(line: &str, width: usize) -> String {
     wrap(line, options.word_splitter(WordSplitter::NoHyphenation)).join("\n")
 }
 
-/// The table as it has room, and the columns that went for it.
+/// The table in the available width, and the columns that were dropped for it.
 ///
-/// What is still too wide without those that may go has its cells wrapped between words; where a line has not even room for
-/// the longest word of each column, others go, from the right, all but the first two.
+/// If it is still too wide without the optional columns, its cells are wrapped between words; if a line has no room for
+/// the longest word of each column, further columns are dropped from the right, all but the first two.
 fn fitted(mut table: Table, may_go: &[usize], width: Option<usize>) -> (Table, Vec<usize>) {
     let Some(width) = width else { return (table, Vec::new()) };
     let mut gone = Vec::new();
@@ -163,7 +170,7 @@ pub fn width_of(table: &Table) -> usize {
     table.lines().map(|line| display_width(line.trim_end())).max().unwrap_or(0)
 }
 
-/// What stands above a column.
+/// The heading of a column.
 fn title(table: &Table, column: usize) -> Option<String> {
     Some(table.header()?.cell_iter().nth(column)?.content())
 }
@@ -224,7 +231,7 @@ mod tests {
                 assert!(words.contains(&word), "{word} in {width} columns:\n{text}");
             }
         }
-        // With less room a column goes, from the right, and is named.
+        // With less room a column is dropped, from the right, and named.
         assert!(shown(26).ends_with("(no room for: over offset)\n"), "{}", shown(26));
         assert!(!shown(26).contains("+1.2") && shown(26).contains(" nsubj:pass, "), "{}", shown(26));
         // The first two columns stay, and no word is broken.

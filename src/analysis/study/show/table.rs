@@ -19,7 +19,7 @@ pub struct Table {
 /// A cell of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// What could not be computed.
+    /// A value that could not be computed.
     Empty,
     /// Yes or no.
     Flag(bool),
@@ -37,7 +37,7 @@ impl From<Option<f64>> for Cell {
     }
 }
 
-/// What stands in a report, in its order.
+/// A value of a report, in its order.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Found {

@@ -9,7 +9,7 @@ pub fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}", share * 100.0))
 }
 
-/// A number with so many decimals, without a minus before a zero.
+/// A number with this many decimals, without a minus before a zero.
 pub fn decimal(value: f64, digits: usize) -> String {
     let shown = format!("{value:.digits$}");
     match shown.strip_prefix('-') {

@@ -1,4 +1,4 @@
-//! What several commands' arguments have in common.
+//! The arguments that several commands share.
 
 pub mod checks;
 pub mod command;

@@ -1,9 +1,11 @@
-//! Where reports go and how they are labelled, of commands that make some.
+//! The destinations and the labels of reports, for the commands that make some.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+
+use anyhow::anyhow;
 
 use super::checks::lower_extension;
 use super::command::Usage;
@@ -15,6 +17,7 @@ use crate::evaluation::presets::Preset;
 use crate::export::summary::Detail;
 use crate::export::{Target, Writer};
 use crate::passes::observation::partial;
+use crate::system::errors::Facts;
 use crate::system::parallel::all_cores;
 
 /// Options that `analyze` and `merge` have in common: where the report goes, and how it is labelled.
@@ -50,12 +53,12 @@ pub const DETAILS: &[Named<Detail>] =
     &[(Detail::Short, "short", "The labels alone"), (Detail::Full, "full", "What each study has to say as well")];
 
 impl ReportArguments {
-    /// So many threads as are asked for, or one per core.
+    /// The requested number of threads, or one per core.
     pub fn threads(&self) -> NonZeroUsize {
         threads_or_all(self.threads)
     }
 
-    /// The reports that are asked for.
+    /// The requested reports.
     pub fn validate(self, named: &[String]) -> Result<ReportOptions, Usage> {
         let outputs = targets(&self.outputs)?;
         Ok(ReportOptions {
@@ -82,7 +85,7 @@ pub fn threads_or_all(threads: Option<u16>) -> NonZeroUsize {
     threads.map_or_else(all_cores, |threads| NonZeroUsize::new(threads.into()).expect("in range"))
 }
 
-/// Where reports go, by these paths.
+/// The destinations of reports, by these paths.
 pub fn targets(paths: &[PathBuf]) -> Result<Vec<Target>, Usage> {
     paths.iter().map(|path| target(path)).collect()
 }
@@ -95,11 +98,15 @@ fn target(path: &Path) -> Result<Target, Usage> {
     let all = || Writer::ALL.iter().map(|(extension, _)| format!(".{extension}")).collect::<Vec<_>>().join(" or ");
     if extension == partial::EXTENSION {
         let shown = path.display();
-        return Err(format!("`{shown}` would be a partial: give --shard I/N to `headscope analyze`, or use {}", all()));
+        return Err(anyhow!("`{shown}` would be a partial")
+            .about(shown)
+            .hint(format!("give --shard I/N to `headscope analyze`, or use {}", all())));
     }
     let known = Writer::ALL.iter().find(|(known, _)| *known == extension);
     let known = known.ok_or_else(|| {
-        format!("cannot tell the format of output `{}` by its extension: use {}", path.display(), all())
+        let shown = path.display();
+        let unknown = anyhow!("cannot tell the format of output `{shown}` by its extension");
+        unknown.about(shown).hint(format!("use {}", all()))
     })?;
     Ok(Target::File(path.to_owned(), known.1))
 }

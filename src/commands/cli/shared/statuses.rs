@@ -2,25 +2,25 @@
 
 use std::fmt::Write;
 
-use crate::system::errors::failure::Class;
+use crate::system::errors::Class;
 
-/// Of what prints or writes.
+/// Commands that print or write.
 pub const WRITING: &[Class] = &[Class::Other, Class::Usage, Class::Output];
 
-/// Of what reads something as well.
+/// Commands that read something as well.
 pub const READING: &[Class] = &[Class::Other, Class::Usage, Class::Input, Class::Output];
 
-/// Of what adds shards up.
+/// Commands that add up shards.
 pub const MERGING: &[Class] = &[Class::Other, Class::Usage, Class::Input, Class::Output, Class::Incomplete];
 
-/// Of what runs a model.
+/// Commands that run a model.
 pub const RUNNING: &[Class] =
     &[Class::Other, Class::Usage, Class::Input, Class::Model, Class::Output, Class::Temporary];
 
-/// Of the first, where a command says no more of them.
+/// The first status, if a command says no more about it.
 pub const DONE: &str = "0 done";
 
-/// What ends any command: 128 and the number of the signal.
+/// The signals that end any command: 128 and the number of the signal.
 const SIGNALS: &str = "129 hung up, 130 interrupted, 143 terminated";
 
 /// The end of a help: `first`, then each class that a command can fail with and `first` does not tell, then signals.

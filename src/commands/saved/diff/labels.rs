@@ -11,11 +11,11 @@ use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 
 /// The labels of two sides.
 pub struct Labels {
-    /// Those that changed, largest difference of scores first.
+    /// The labels that changed, largest difference of scores first.
     pub changes: Vec<LabelChange>,
     /// How many are firm on either side and were compared.
     pub compared: usize,
-    /// Those that were not.
+    /// The labels that did not.
     pub left_aside: Vec<LeftAside>,
 }
 

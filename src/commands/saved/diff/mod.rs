@@ -18,7 +18,7 @@ use anyhow::Result;
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::export::json;
 use crate::study::metrics::number::Part;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::terminal::print;
 use labels::Labels;
@@ -36,7 +36,7 @@ pub struct DiffOptions {
     pub rate: f64,
     /// Differences up to this are none.
     pub tolerance: f64,
-    /// The parts that are told of and decide; empty for all.
+    /// The parts that are printed and decide the status; empty for all.
     pub only: Vec<Part>,
     /// The policy that both are labelled by; what it does not set stays as each report has it.
     pub policy: PolicyOptions,
@@ -44,9 +44,9 @@ pub struct DiffOptions {
     pub full: bool,
     /// Whether the outcome is printed as JSON.
     pub json: bool,
-    /// Where a page of it goes.
+    /// The destination of a page of it.
     pub outputs: Vec<PathBuf>,
-    /// Threads that work out the numbers of partials.
+    /// Threads for computing the numbers of partials.
     pub threads: NonZeroUsize,
 }
 

@@ -13,18 +13,18 @@ use crate::system::counted::plural;
 
 /// The numbers of two sides.
 pub struct NumberPairs<'a> {
-    /// Those that were tested, in the order of reports.
+    /// The pairs that were tested, in the order of reports.
     pub tested: Vec<Pair<'a>>,
-    /// Those that were not.
+    /// The numbers that were not.
     pub left_aside: Vec<LeftAside>,
     grid: HeadGrid,
 }
 
 /// A number of both sides, with its test.
 pub struct Pair<'a> {
-    /// In the first.
+    /// The number of the first side.
     pub a: Number<'a>,
-    /// In the second.
+    /// The number of the second side.
     pub b: Number<'a>,
     test: Tested,
     /// The q-value of the difference.
@@ -78,7 +78,7 @@ impl<'a> NumberPairs<'a> {
         let mut leave = |number: &Number<'_>, reason: Reason| {
             let (count, of) = aside.entry(reason).or_default();
             *count += 1;
-            // Where all numbers are left aside, the heads are why, not what the numbers are of.
+            // If all numbers are left aside, the reason is the heads, not the kind of numbers.
             if reason != Reason::OtherHeads {
                 of.insert(number.of.clone());
             }

@@ -18,7 +18,7 @@ pub struct Repeats {
     pub read: u64,
     /// Different ones among them.
     pub different: u64,
-    /// Those whose words another one has, too.
+    /// The sentences whose words another sentence has, too.
     pub repeated: u64,
     /// Families.
     pub families: u64,
@@ -29,7 +29,7 @@ pub struct Repeats {
 /// The families met so far.
 #[derive(Default)]
 pub(super) struct Families {
-    /// By the digest of words or of a name.
+    /// The known families, by the digest of their words or of their name.
     known: HashMap<u64, KnownFamily>,
     counts: Repeats,
 }
@@ -72,7 +72,7 @@ impl Families {
             return family;
         }
         self.counts.not_remembered += 1;
-        // By its digest, so that it is in one block with whatever is equal to it all the same.
+        // The digest is the number, so that the sentence is still in one block with every sentence that is equal to it.
         if family.is_first { SentenceFamily::alone(name.unwrap_or(words)) } else { family }
     }
 
@@ -89,12 +89,12 @@ impl Families {
     }
 }
 
-/// Kinds of what is digested: a text is not equal to words.
+/// The kinds of digests: a text is not equal to words.
 const TEXT: u8 = 0;
 const WORDS: u8 = 1;
 const NAME: u8 = 2;
 
-/// The digest of a sentence's words, without annotations; of running text that of what is between white space.
+/// The digest of a sentence's words, without annotations; running text is split at white space.
 fn digest_of(content: &Content) -> u64 {
     match content {
         Content::Text(text) => digest(TEXT, text.split_whitespace()),

@@ -90,7 +90,7 @@ proptest! {
         prop_assert_eq!((counts.families, counts.different), (begun, of_words.len() as u64));
     }
 
-    /// Where no sentence occurs again and none is named, its family is its number.
+    /// A sentence's family is its own number if no sentence occurs again and none is named.
     #[test]
     fn sentences_of_their_own_are_families_of_their_own(count in 0..80_u64) {
         let mut families = Families::default();

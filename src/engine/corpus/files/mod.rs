@@ -1,4 +1,4 @@
-//! From corpora as they are named to the files that are read, in order.
+//! The files of a corpus, in order, from the inputs that the user named.
 
 pub mod input;
 
@@ -15,6 +15,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use super::compression::Compression;
 use super::formats::Format;
 use crate::system::counted::plural;
+use crate::system::errors::Facts;
 use crate::system::files::{input as opened, output};
 use input::{FileKind, Input, why_not};
 
@@ -30,7 +31,7 @@ pub(super) struct CorpusFile {
     pub source: Source,
 }
 
-/// Where the bytes of a file come from.
+/// The source of a file's bytes.
 pub(super) enum Source {
     /// Opened when its turn comes, so that a thousand files are not open at once.
     Path(PathBuf),
@@ -48,7 +49,7 @@ impl Source {
         })
     }
 
-    /// Opens a stretch of so many bytes, or what is there of it.
+    /// Opens a stretch of this many bytes, or as much of it as the file has.
     pub(super) fn open_at(&self, start: u64, bytes: u64) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
             Self::Path(path) => {
@@ -92,10 +93,10 @@ impl Identity {
     }
 }
 
-/// All files of all inputs, in the order they are read, and how many files of folders are passed over.
+/// All files of all inputs, in reading order, and the number of files in folders that are skipped.
 ///
-/// A folder's files come by name, byte by byte. Folders within it, hidden files, pipes, and files whose extension tells
-/// no format (or another than the one asked for) are passed over.
+/// The files of a folder are ordered by name, byte by byte. Subfolders, hidden files, pipes, and files whose extension
+/// belongs to no format (or to another than the requested one) are skipped.
 pub(super) fn of(inputs: &[Input]) -> Result<(Vec<CorpusFile>, u64)> {
     let mut files = Files::default();
     let mut passed_over = 0;
@@ -139,7 +140,7 @@ pub(super) fn of(inputs: &[Input]) -> Result<(Vec<CorpusFile>, u64)> {
 #[derive(Default)]
 struct Files {
     all: Vec<CorpusFile>,
-    /// As what each was given first.
+    /// The name under which each file was given first.
     seen: HashMap<Identity, String>,
 }
 
@@ -147,10 +148,12 @@ impl Files {
     fn add(&mut self, identity: Identity, shown: &str, open: impl FnOnce() -> Result<CorpusFile>) -> Result<()> {
         match self.seen.entry(identity) {
             Entry::Occupied(first) if first.get() == shown => {
-                bail!("{shown} is given twice, and its sentences would count twice: name it once")
+                bail!(anyhow!("{shown} is given twice, and its sentences would count twice").hint("name it once"))
             }
             Entry::Occupied(first) => {
-                bail!("{shown} is given twice, for it is the same file as {}: name it once", first.get())
+                bail!(
+                    anyhow!("{shown} is given twice, for it is the same file as {}", first.get()).hint("name it once")
+                )
             }
             Entry::Vacant(place) => place.insert(shown.to_owned()),
         };
@@ -160,17 +163,16 @@ impl Files {
 
     fn add_path(&mut self, path: &Path, kind: FileKind) -> Result<()> {
         let shown = path.display().to_string();
-        let unusable = || format!("cannot open corpus `{shown}`");
-        let metadata = fs::metadata(path).map_err(|error| anyhow!(why_not(path, &error)))?;
-        ensure!(!metadata.is_dir(), "corpus `{shown}` is a folder");
-        let identity = Identity::of(path, &metadata).with_context(unusable)?;
+        let metadata = fs::metadata(path).map_err(|error| why_not(path, error))?;
+        ensure!(!metadata.is_dir(), anyhow!("corpus `{shown}` is a folder").about(&shown));
+        let identity = Identity::of(path, &metadata).cannot("open corpus", &shown)?;
         self.add(identity, &format!("corpus `{shown}`"), || {
             // Opened before any other work, to see whether it can be.
-            let opened = opened::open(path).with_context(unusable)?;
+            let opened = opened::open(path).cannot("open corpus", &shown)?;
             let (bytes, source) = if metadata.is_file() {
                 (Some(metadata.len()), Source::Path(path.to_owned()))
             } else {
-                // A pipe gives its bytes to whoever opens it first.
+                // A pipe gives its bytes only to its first reader.
                 (None, Source::Stream(Box::new(opened)))
             };
             let name = path.file_name().map_or_else(|| shown.clone(), |name| name.to_string_lossy().into_owned());
@@ -179,16 +181,15 @@ impl Files {
     }
 }
 
-/// The corpus files of a folder by name, and the number of entries that are none.
+/// The corpus files of a folder by name, and the number of other entries.
 ///
-/// A link that leads nowhere is taken for a file, so that it is missed when it is opened. What a run of this program is
-/// writing there is nothing to it: it comes and goes.
+/// A dangling link counts as a file, so that opening it reports the error. Outputs that this program is writing there
+/// are ignored, because they are temporary.
 fn folder(path: &Path, format: Option<Format>) -> Result<(Vec<(PathBuf, FileKind)>, u64)> {
     let shown = path.display();
-    let unreadable = || format!("cannot read corpus folder `{shown}`");
     let (mut found, mut passed_over) = (Vec::new(), 0);
-    for entry in fs::read_dir(path).with_context(unreadable)? {
-        let entry = entry.with_context(unreadable)?;
+    for entry in fs::read_dir(path).cannot("read corpus folder", &shown)? {
+        let entry = entry.cannot("read corpus folder", &shown)?;
         if output::is_temporary(&entry.file_name()) {
             continue;
         }
@@ -204,12 +205,13 @@ fn folder(path: &Path, format: Option<Format>) -> Result<(Vec<(PathBuf, FileKind
         let formats = format.map_or(Format::ALL.to_vec(), |format| vec![format]);
         let known: Vec<String> =
             formats.iter().flat_map(|format| format.extensions()).map(|known| format!(".{known}")).collect();
-        bail!(
+        let error = anyhow!(
             "corpus folder `{shown}` has no file whose extension is one of {} (also with .gz or .zst): it has \
              {passed_over} other {}, and folders within a folder are not looked into",
             known.join(", "),
             plural(&passed_over, "file or folder", "files or folders"),
         );
+        return Err(error.about(shown));
     }
     found.sort_by(|(a, _), (b, _)| a.file_name().cmp(&b.file_name()));
     Ok((found, passed_over))

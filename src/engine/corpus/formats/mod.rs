@@ -33,7 +33,7 @@ impl Format {
         }
     }
 
-    /// The file extensions that a format is told by, in lower case.
+    /// The file extensions of a format, in lower case.
     pub fn extensions(self) -> &'static [&'static str] {
         self.entry().extensions
     }

@@ -1,4 +1,4 @@
-//! The index of a corpus: where each segment of its sentences stands, so that a shard reads its own part alone.
+//! The index of a corpus: the place of each segment of its sentences, so that a shard reads only its own part.
 //!
 //! | bytes | what they are |
 //! |---|---|
@@ -7,15 +7,15 @@
 //! | then | `Contents` by postcard |
 //! | last 40 | SHA-256 of the contents, and their length as 8 bytes, the least first |
 //!
-//! Whoever takes some segments reads the contents and the records of these. No sequence is read before its count is held against
-//! what can be there, so that reading takes no more memory than some times the bytes of what is read.
+//! A reader of some segments reads the contents and the records of these. Each count is checked against the bytes that
+//! exist before its sequence is read, so reading takes no more memory than a few times the bytes that are read.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Error, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -26,19 +26,19 @@ use super::files::CorpusFile;
 use super::formats::Format;
 use super::sentence::SentenceFamily;
 use crate::system::counted::counted;
+use crate::system::errors::Facts;
 use crate::system::files::input;
 
 #[cfg(test)]
 mod tests;
 
-/// Whatever is done to sentences in the order of the corpus stays within so many of them: packs, windows, pairs and documents
-/// never cross a multiple of it. What is computed for a segment depends on nothing outside it, and segments can be computed
-/// anywhere.
+/// The number of sentences in a segment. Packs, windows, pairs and documents never cross a multiple of it, so each
+/// segment is computed from its own sentences alone, on any machine.
 pub const SEGMENT_SENTENCES: u64 = 256;
 
 const MAGIC: &str = "headscope index ";
 
-/// Raised whenever what is written changes, or the way in which sentences and their families are told.
+/// Raised whenever the written bytes change, or the way in which sentences and families are found.
 const FORMAT_VERSION: u32 = 1;
 
 const DIGEST_BYTES: usize = 32;
@@ -57,10 +57,11 @@ const LONGEST_CONTENTS: u64 = 64 << 20;
 /// The fewest bytes of a file in the contents: its digest with its length, and five more fields.
 const SHORTEST_FILE: u64 = 65 + 5;
 
-/// The most bytes of a record of a corpus of so many files.
+/// The most bytes of a record in a corpus of this many files.
 ///
-/// Two of its pieces begin within a file, the first and the one after its last sentence, and either the fields of entities or the name
-/// of a document stand before them, in one line. It has a piece more than there are files at most, and three more numbers.
+/// Two of its pieces begin within a file, the first and the one after its last sentence; the fields of entities or the
+/// name of a document stand before them, in one line. It has at most one piece more than there are files, and three
+/// more numbers.
 fn longest_record(files: u64) -> u64 {
     const OF_KIN: u64 = 1 + NUMBER_BYTES;
     const OF_PIECE: u64 = 7 * NUMBER_BYTES + DIGEST_BYTES as u64 + 2 * (2 + NUMBER_BYTES);
@@ -69,7 +70,7 @@ fn longest_record(files: u64) -> u64 {
         .saturating_add(pieces)
 }
 
-/// What an index counts is below it, so that whatever is counted on from there stays a number.
+/// A bound on every count of an index, so that later additions cannot overflow.
 const COUNTABLE: u64 = 1 << 62;
 
 /// All but the segments.
@@ -100,7 +101,7 @@ pub(super) struct Segment {
     /// How many families begin before it.
     families_before: u64,
     kin: Vec<Kin>,
-    /// Where its sentences stand, in order.
+    /// The places of its sentences, in order.
     pub pieces: Vec<Piece>,
 }
 
@@ -132,7 +133,7 @@ pub(super) struct Piece {
     pub sha256: [u8; DIGEST_BYTES],
     /// The document under way where it begins.
     pub document: u64,
-    /// What the file has declared before it of the fields of entities.
+    /// The entity fields that the file has declared before it.
     pub entity_fields: Option<Box<str>>,
     /// The document of the sentence before it, where sentences name theirs.
     pub document_name: Option<DocumentName>,
@@ -146,7 +147,7 @@ pub(super) enum DocumentName {
 }
 
 impl Segment {
-    /// An empty one, before which so many families begin.
+    /// An empty segment, with this many families before it.
     pub(super) fn new(families_before: u64) -> Self {
         Self { families_before, ..Self::default() }
     }
@@ -170,17 +171,17 @@ impl Segment {
         families_before
     }
 
-    /// Reads one of so many sentences, of a corpus of so many files.
+    /// Reads a segment of this many sentences, in a corpus of this many files.
     fn read(bytes: &[u8], sentences: u64, files: usize) -> Result<Self> {
-        let (families_before, rest) = postcard::take_from_bytes(bytes).context(DAMAGED)?;
+        let (families_before, rest) = postcard::take_from_bytes(bytes).map_err(|_| damaged())?;
         let (kin, rest) = sequence(rest, SEGMENT_SENTENCES)?;
         let (pieces, rest) = sequence(rest, files as u64 + 1)?;
         let segment = Self { families_before, kin, pieces };
-        ensure!(rest.is_empty() && segment.is_of(sentences, files), DAMAGED);
+        ensure!(rest.is_empty() && segment.is_of(sentences, files), damaged());
         Ok(segment)
     }
 
-    /// Whether it can be a segment of so many sentences of a corpus of so many files.
+    /// Whether it can be a segment of this many sentences in a corpus of this many files.
     fn is_of(&self, sentences: u64, files: usize) -> bool {
         let countable =
             |piece: &Piece| [piece.sentences, piece.before, piece.lines_before].iter().all(|&count| count < COUNTABLE);
@@ -232,9 +233,12 @@ impl<W: FnMut(&[u8]) -> Result<()>> Records<W> {
         let length = (contents.len() - DIGEST_BYTES) as u64;
         ensure!(
             length <= LONGEST_CONTENTS,
-            "of {} files and {segments} segments an index would have {length} bytes beside its records, and {LONGEST_CONTENTS} are \
-             read: put several files into one",
-            about.files.len()
+            anyhow!(
+                "of {} files and {segments} segments an index would have {length} bytes beside its records, and \
+                 {LONGEST_CONTENTS} are read",
+                about.files.len()
+            )
+            .hint("put several files into one")
         );
         contents.extend(length.to_le_bytes());
         (self.write)(&contents)?;
@@ -252,25 +256,29 @@ fn sealed(value: &impl Serialize) -> Result<Vec<u8>> {
 
 /// The bytes of the value, if their digest is right.
 fn unsealed(bytes: &[u8]) -> Result<&[u8]> {
-    let (value, digest) = bytes.split_last_chunk::<DIGEST_BYTES>().context(DAMAGED)?;
-    ensure!(Sha256::digest(value)[..] == *digest, DAMAGED);
+    let (value, digest) = bytes.split_last_chunk::<DIGEST_BYTES>().ok_or_else(damaged)?;
+    ensure!(Sha256::digest(value)[..] == *digest, damaged());
     Ok(value)
 }
 
 /// A sequence by postcard, and what follows it. One of more than `most` is refused before there is room for any of it.
 fn sequence<'a, T: Deserialize<'a>>(bytes: &'a [u8], most: u64) -> Result<(Vec<T>, &'a [u8])> {
-    let (count, mut rest) = postcard::take_from_bytes::<u64>(bytes).context(DAMAGED)?;
-    ensure!(count <= most, DAMAGED);
+    let (count, mut rest) = postcard::take_from_bytes::<u64>(bytes).map_err(|_| damaged())?;
+    ensure!(count <= most, damaged());
     let mut items = Vec::with_capacity(usize::try_from(count)?);
     for _ in 0..count {
         let item;
-        (item, rest) = postcard::take_from_bytes(rest).context(DAMAGED)?;
+        (item, rest) = postcard::take_from_bytes(rest).map_err(|_| damaged())?;
         items.push(item);
     }
     Ok((items, rest))
 }
 
-const DAMAGED: &str = "it is damaged or cut short: make it again with `headscope index`";
+fn damaged() -> Error {
+    anyhow!("it is damaged or cut short").hint(AGAIN)
+}
+
+const AGAIN: &str = "make it again with `headscope index`";
 
 /// An index that is open.
 #[derive(Debug)]
@@ -280,7 +288,7 @@ pub struct Index {
     file: Mutex<File>,
     pub(super) files: Vec<IndexedFile>,
     pub(super) repeats: Repeats,
-    /// Where each record begins, and where the last ends.
+    /// The beginning of each record, and the end of the last.
     bounds: Vec<u64>,
 }
 
@@ -289,7 +297,7 @@ impl Index {
     /// Fails if it cannot be read, is none, is damaged, or another version of the program made it.
     pub fn open(path: &Path) -> Result<Self> {
         let shown = path.display().to_string();
-        Self::read(path, shown.clone()).with_context(|| format!("cannot use the index `{shown}`"))
+        Self::read(path, shown.clone()).cannot("use the index", &shown)
     }
 
     fn read(path: &Path, shown: String) -> Result<Self> {
@@ -300,33 +308,33 @@ impl Index {
             "it is not what `headscope index` writes"
         );
         let expected = format!("{MAGIC}{FORMAT_VERSION}\n");
-        ensure!(beginning == *expected.as_bytes(), "it has another format: make it again with `headscope index`");
-        let end = file.seek(SeekFrom::End(0))?.checked_sub(LENGTH_BYTES as u64).context(DAMAGED)?;
+        ensure!(beginning == *expected.as_bytes(), anyhow!("it has another format").hint(AGAIN));
+        let end = file.seek(SeekFrom::End(0))?.checked_sub(LENGTH_BYTES as u64).ok_or_else(damaged)?;
         file.seek(SeekFrom::Start(end))?;
         let mut length = [0; LENGTH_BYTES];
         file.read_exact(&mut length)?;
         let length = Some(u64::from_le_bytes(length)).filter(|length| *length <= LONGEST_CONTENTS);
-        let start = length.and_then(|length| end.checked_sub(length + DIGEST_BYTES as u64)).context(DAMAGED)?;
-        let records = start.checked_sub(beginning.len() as u64).context(DAMAGED)?;
+        let start = length.and_then(|length| end.checked_sub(length + DIGEST_BYTES as u64)).ok_or_else(damaged)?;
+        let records = start.checked_sub(beginning.len() as u64).ok_or_else(damaged)?;
         let contents: Vec<u8> = stretch(&mut file, start, end)?;
         let contents = unsealed(&contents)?;
-        let (program, rest) = postcard::take_from_bytes::<String>(contents).context(DAMAGED)?;
+        let (program, rest) = postcard::take_from_bytes::<String>(contents).map_err(|_| damaged())?;
         let this = env!("CARGO_PKG_VERSION");
-        ensure!(program == this, "version {program} made it, and this is {this}: make it again with `headscope index`");
+        ensure!(program == this, anyhow!("version {program} made it, and this is {this}").hint(AGAIN));
         let (files, rest) = sequence::<IndexedFile>(rest, rest.len() as u64 / SHORTEST_FILE)?;
-        let (repeats, rest) = postcard::take_from_bytes::<Repeats>(rest).context(DAMAGED)?;
+        let (repeats, rest) = postcard::take_from_bytes::<Repeats>(rest).map_err(|_| damaged())?;
         let (lengths, rest) = sequence::<u64>(rest, records / SHORTEST_RECORD)?;
         // Files without a sentence have a segment all the same.
         let segments = lengths.len() as u64;
         let has_all = segments == repeats.read.div_ceil(SEGMENT_SENTENCES) || repeats.read == 0 && segments == 1;
-        ensure!(rest.is_empty() && has_all, DAMAGED);
+        ensure!(rest.is_empty() && has_all, damaged());
         let mut bounds = vec![beginning.len() as u64];
         let possible = SHORTEST_RECORD..=longest_record(files.len() as u64);
         for length in lengths {
             let end = bounds.last().and_then(|end| end.checked_add(length)).filter(|_| possible.contains(&length));
-            bounds.push(end.context(DAMAGED)?);
+            bounds.push(end.ok_or_else(damaged)?);
         }
-        ensure!(bounds.last() == Some(&start), DAMAGED);
+        ensure!(bounds.last() == Some(&start), damaged());
         Ok(Self { shown, file: Mutex::new(file), files, repeats, bounds })
     }
 
@@ -341,32 +349,31 @@ impl Index {
             let at = usize::try_from(number)?;
             let (start, end) = (self.bounds[at], self.bounds[at + 1]);
             let record = stretch(&mut self.file.lock().unwrap_or_else(PoisonError::into_inner), start, end)?;
-            // All that are left, of which the last takes the rest.
+            // All remaining segments; the last takes the rest.
             let sentences = (self.repeats.read - number * SEGMENT_SENTENCES).min(SEGMENT_SENTENCES);
             Segment::read(unsealed(&record)?, sentences, self.files.len())
         };
-        read().with_context(|| format!("cannot use the index `{}`", self.shown))
+        read().cannot("use the index", &self.shown)
     }
 
     /// Makes sure that these are the files that were indexed, as far as their names and sizes tell.
     pub(super) fn ensure_of(&self, files: &[CorpusFile]) -> Result<()> {
         let (shown, of) = (&self.shown, self.files.len());
+        let other = |error: Error| error.about(shown).hint(ANEW);
         ensure!(
             files.len() == of,
-            "the index `{shown}` is of {}, and the corpus has {}: {ANEW}",
-            counted(of, "file"),
-            files.len()
+            other(anyhow!("the index `{shown}` is of {}, and the corpus has {}", counted(of, "file"), files.len()))
         );
         for (known, file) in self.files.iter().zip(files) {
             let is_compressed = file.kind.compression != Compression::None;
             if (&known.name, known.format, known.is_compressed) != (&file.name, file.kind.format, is_compressed) {
-                bail!(
-                    "the index `{shown}` has `{}` ({}) where the corpus has `{}` ({}): {ANEW}",
+                bail!(other(anyhow!(
+                    "the index `{shown}` has `{}` ({}) where the corpus has `{}` ({})",
                     known.name,
                     known.format,
                     file.path,
                     file.kind.format
-                );
+                )));
             }
             if file.bytes != Some(known.bytes) {
                 return Err(self.changed(&file.path));
@@ -375,9 +382,10 @@ impl Index {
         Ok(())
     }
 
-    /// The error of a file that is not what was indexed.
-    pub(super) fn changed(&self, path: &str) -> anyhow::Error {
-        anyhow!("corpus `{path}` has changed since the index `{}` was made of it: {ANEW}", self.shown)
+    /// The error of a file that has changed since it was indexed.
+    pub(super) fn changed(&self, path: &str) -> Error {
+        let changed = anyhow!("corpus `{path}` has changed since the index `{}` was made of it", self.shown);
+        changed.about(path).hint(ANEW)
     }
 }
 
@@ -387,6 +395,6 @@ const ANEW: &str = "make the index again with `headscope index`";
 fn stretch(file: &mut File, start: u64, end: u64) -> Result<Vec<u8>> {
     file.seek(SeekFrom::Start(start))?;
     let mut bytes = vec![0; usize::try_from(end - start)?];
-    file.read_exact(&mut bytes).context(DAMAGED)?;
+    file.read_exact(&mut bytes).map_err(|_| damaged())?;
     Ok(bytes)
 }

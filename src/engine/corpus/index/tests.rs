@@ -41,7 +41,7 @@ fn what_is_no_index_is_refused() {
     assert!(format!("{other:#}").ends_with("it has another format: make it again with `headscope index`"));
 }
 
-/// A piece of so many sentences.
+/// A piece of this many sentences.
 fn piece(sentences: u64) -> Piece {
     Piece {
         file: 0,
@@ -57,14 +57,15 @@ fn piece(sentences: u64) -> Piece {
     }
 }
 
-/// The record of a segment of so many sentences, each a family.
+/// The record of a segment of this many sentences, each its own family.
 fn record(sentences: u64) -> Vec<u8> {
     let mut segment = Segment::new(0);
     segment.add(piece(sentences), &(0..sentences).map(SentenceFamily::alone).collect::<Vec<_>>(), 0);
     sealed(&segment).unwrap()
 }
 
-/// The path of an index as anyone can seal one: of a file with so many sentences, with these records, and lengths that it says they have.
+/// The path of an index as anyone can seal one: for a file with this many sentences, with these records and the lengths
+/// that it claims.
 fn forged(folder: &Path, read: u64, records: &[Vec<u8>], lengths: Vec<u64>) -> PathBuf {
     let file = IndexedFile {
         name: "a.txt".to_owned(),
@@ -87,7 +88,7 @@ fn forged(folder: &Path, read: u64, records: &[Vec<u8>], lengths: Vec<u64>) -> P
 #[test]
 fn segments_have_all_sentences_together() {
     let folder = tempfile::tempdir().unwrap();
-    // Which of the segments, each of so many sentences, can be read of a corpus of 257; `None` if there is no index.
+    // The segments, each of this many sentences, that can be read from a corpus of 257; `None` if there is no index.
     let readable = |sentences: &[u64]| {
         let records: Vec<Vec<u8>> = sentences.iter().map(|&sentences| record(sentences)).collect();
         let lengths = records.iter().map(|record| record.len() as u64).collect();

@@ -33,7 +33,7 @@ pub struct Mention<'a> {
 /// The mentions of a text, in the order in which they end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mentions<'a> {
-    /// Those that are whole.
+    /// The complete mentions.
     pub mentions: Vec<Mention<'a>>,
     /// Brackets and parts that open or close nothing.
     pub unmatched: u64,
@@ -47,7 +47,7 @@ struct Fields {
 }
 
 impl Fields {
-    /// Those that are declared; the entity alone where none are.
+    /// The declared fields; the entity alone if none are declared.
     fn new(declared: Option<&str>) -> Self {
         let names: Vec<&str> = declared.unwrap_or_default().split('-').collect();
         let place = |wanted: &[&str]| names.iter().position(|name| wanted.contains(name));
@@ -78,9 +78,9 @@ struct Unfinished<'a> {
 /// Finds mentions while words go by.
 struct Finder<'a> {
     fields: Fields,
-    /// By what stands in the bracket: the entity, with its part if any.
+    /// The open mentions by the text in the bracket: the entity, with its part if any.
     open: BTreeMap<&'a str, Vec<Open<'a>>>,
-    /// By the entity and its number of parts.
+    /// The parts of discontinuous mentions, by the entity and its number of parts.
     unfinished: BTreeMap<(&'a str, u32), Unfinished<'a>>,
     found: Mentions<'a>,
 }

@@ -8,7 +8,7 @@ const COREFUD: &str = "eid-etype-head-other";
 /// Entity, parts and named head.
 type Found<'a> = (&'a str, Vec<Range<usize>>, Option<usize>);
 
-/// The mentions of these words, and what is unmatched.
+/// The mentions of these words, and the unmatched brackets.
 fn found<'a>(words: &[&'a str], fields: Option<&str>) -> (Vec<Found<'a>>, u64) {
     let given = words.iter().map(|value| (!value.is_empty()).then_some(*value));
     let Mentions { mentions, unmatched } = Mentions::of(given, fields);
@@ -46,7 +46,7 @@ fn a_head_that_is_not_one_word_of_the_mention_is_none() {
 
 #[test]
 fn mentions_cross_and_nest() {
-    // Of one entity inside itself the inner one ends first.
+    // The inner one of two nested mentions of one entity ends first.
     let (mentions, unmatched) = found(&["(a", "(b", "a)", "(b", "b)", "b)"], None);
     assert_eq!(mentions, [whole("a", 0..3, None), whole("b", 3..5, None), whole("b", 1..6, None)]);
     assert_eq!(unmatched, 0);
@@ -102,7 +102,7 @@ fn the_head_of_a_mention_is_named_or_leads_out_of_it() {
 }
 
 proptest! {
-    /// Of any text: no panic, words that there are, and a mention or an unmatched bracket for whatever opens.
+    /// Any text gives no panic, words that exist, and a mention or an unmatched bracket for each opening.
     #[test]
     fn anything_is_read(
         words in prop::collection::vec("[()e1\\[\\]/2-]{0,9}|\\PC{0,6}", 0..9),
@@ -124,7 +124,7 @@ proptest! {
     /// Any nesting of mentions is read back.
     #[test]
     fn balanced_brackets_are_all_read(lengths in prop::collection::vec((0..8_usize, 1..4_usize), 1..8)) {
-        // At each word what ends stands before what is one word, and that before what begins.
+        // The mentions of each word in order: those that end, those of one word, those that begin.
         let [mut ends, mut singles, mut begins] = [(); 3].map(|()| vec![String::new(); 12]);
         for (name, &(start, length)) in lengths.iter().enumerate() {
             if length == 1 {

@@ -8,7 +8,7 @@ use crate::corpus::files::input::Input;
 use crate::corpus::formats::reader::Name;
 use crate::corpus::index::{DocumentName, IndexedFile, Piece, Records, SEGMENT_SENTENCES, Segment};
 use crate::corpus::sentence::SentenceFamily;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 
 /// An index in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,14 +31,14 @@ pub fn write_index(inputs: &[Input], write: impl FnMut(&[u8]) -> Result<()>) -> 
 fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<Indexed> {
     let about = corpus.files.as_slice().iter().map(|file| {
         let only_once = || format!("`{}` can be read only once: an index is of files", file.path);
-        Ok((file.bytes.with_context(only_once)?, file.kind.compression != Compression::None))
+        Ok((file.bytes.with_context(only_once).about(&file.path)?, file.kind.compression != Compression::None))
     });
     let about: Vec<(u64, bool)> = about.collect::<Result<_>>()?;
     let mut records = Records::new(write)?;
     let (mut segment, mut families_before) = (Segment::new(0), 0);
     while corpus.advance()? {
         while let Some((piece, families)) = corpus.piece()? {
-            // What follows the last sentence of a file is of the segment of that sentence.
+            // The lines after the last sentence of a file belong to the segment of that sentence.
             if segment.is_full() && !families.is_empty() {
                 records.add(&std::mem::replace(&mut segment, Segment::new(families_before)))?;
             }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::vec;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Result, anyhow};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -21,7 +21,7 @@ use super::formats::reader::{Context, FileContext, Parsed};
 use super::index::{Index, IndexedFile, SEGMENT_SENTENCES};
 use super::lines::Lines;
 use super::sentence::Sentence;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::digest::hex;
 
 pub(super) mod indexing;
@@ -32,7 +32,7 @@ use selected::Selected;
 /// A corpus opened for reading: an iterator of its sentences in order. After an error it ends.
 pub struct Corpus {
     name: String,
-    /// Those whose turn has not come.
+    /// The remaining files.
     files: vec::IntoIter<CorpusFile>,
     current: Option<(FileName, Lines)>,
     done: Vec<FileIdentity>,
@@ -61,7 +61,7 @@ struct FileName {
 /// The identity of a corpus in a report: nothing of it is a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CorpusIdentity {
-    /// The names of what was given, joined by ` + `: of files, of folders, `-` for standard input.
+    /// The names of the inputs, joined by ` + `: of files, of folders, `-` for standard input.
     pub name: String,
     /// Its files in order.
     pub files: Vec<FileIdentity>,
@@ -75,9 +75,8 @@ impl CorpusIdentity {
     pub fn ensure_same(&self, again: &Self) -> Result<()> {
         let changed = || {
             let name = &self.name;
-            anyhow!(
-                "corpus `{name}` changed while it was analysed, which reads it several times: run again when nothing writes to it"
-            )
+            anyhow!("corpus `{name}` changed while it was analysed, which reads it several times")
+                .hint("run again when nothing writes to it")
         };
         if self == again { Ok(()) } else { Err(changed()).class(Class::Input) }
     }
@@ -107,7 +106,7 @@ pub struct FileIdentity {
     pub format: Format,
     /// SHA-256 of all its bytes as they are stored, compressed or not, lower-case hexadecimal.
     pub sha256: String,
-    /// By what its sentences were generated, where it says that they were.
+    /// The generator of its sentences, if it names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generated: Option<String>,
 }
@@ -121,17 +120,17 @@ impl Corpus {
         Ok(Self::of(name, files, passed_over))
     }
 
-    /// The same as a run reads it: [`keeping`](Self::keeping) what it asks for, and [`indexed`](Self::indexed).
+    /// The same as a run reads it: [`keeping`](Self::keeping) its columns, and [`indexed`](Self::indexed).
     /// Fails as [`Corpus::open`] and [`Corpus::indexed`].
-    pub fn open_with(inputs: &[Input], asked: &[String], index: Option<&Arc<Index>>) -> Result<Self> {
-        Self::open(inputs)?.keeping(asked).indexed(index)
+    pub fn open_with(inputs: &[Input], requested: &[String], index: Option<&Arc<Index>>) -> Result<Self> {
+        Self::open(inputs)?.keeping(requested).indexed(index)
     }
 
-    /// The same with these columns of CoNLL-U, or keys of JSON lines, in [`Annotation::asked`](super::Annotation::asked) of
+    /// The same with these columns of CoNLL-U, or keys of JSON lines, in [`Annotation::requested`](super::Annotation::asked) of
     /// each word: `xpos`, `lemma`, `deprel`, `deps`, `feats` or `misc`, or one feature or entry of these, `feats.Number`; of
     /// JSON lines any key with an entry for each word.
-    pub fn keeping(mut self, asked: &[String]) -> Self {
-        self.context.asked = asked.into();
+    pub fn keeping(mut self, requested: &[String]) -> Self {
+        self.context.requested = requested.into();
         self
     }
 
@@ -150,8 +149,8 @@ impl Corpus {
         self.index.as_ref()
     }
 
-    /// The same with only those segments that are wanted, by the numbers of their sentences, if it has an index; without one
-    /// nobody knows where they are, and all of it is read.
+    /// The same with only the requested segments, by the numbers of their sentences, if it has an index; without an
+    /// index all of it is read.
     pub fn only(mut self, wanted: impl Fn(Range<u64>) -> bool) -> Self {
         if let Some(index) = &self.index {
             let of = |segment: u64| segment * SEGMENT_SENTENCES..(segment + 1) * SEGMENT_SENTENCES;
@@ -201,7 +200,7 @@ impl Corpus {
         }
     }
 
-    /// The names of what was given, without folders.
+    /// The names of the inputs, without folders.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -222,8 +221,8 @@ impl Corpus {
         Arc::clone(&self.bytes_read)
     }
 
-    /// Reads whatever was not asked for, so that the hashes cover the whole corpus, and says what was read; of segments
-    /// [that are wanted](Corpus::only) the rest of them, and the index says what the corpus is.
+    /// Reads the rest of the corpus, so that the hashes cover all of it, and returns its identity. A corpus with
+    /// [requested segments](Corpus::only) reads the rest of these, and the index gives the identity.
     /// Fails if the rest cannot be read.
     pub fn into_identity(mut self) -> Result<CorpusIdentity> {
         if let Some(index) = self.index.clone().filter(|_| self.selected.is_some()) {
@@ -257,7 +256,7 @@ impl Corpus {
         let lines = source
             .open()
             .and_then(|source| Lines::new(self.done.len(), path, source, kind.compression, self.bytes_read()))
-            .with_context(|| format!("cannot open corpus `{shown}`"))?;
+            .cannot("open corpus", &shown)?;
         self.current = Some((FileName { name, format: kind.format }, lines));
         self.document = self.next_index;
         self.first_index = self.next_index;
@@ -265,7 +264,7 @@ impl Corpus {
         Ok(true)
     }
 
-    /// Closes the file that is open, if there is one, and remembers what it was.
+    /// Closes the open file, if there is one, and keeps its identity.
     fn close(&mut self) -> Result<()> {
         if let Some((FileName { name, format }, lines)) = self.current.take() {
             let generated = self.context.file.generated.take().map(String::from);
@@ -312,7 +311,7 @@ impl Iterator for Corpus {
     type Item = Result<Sentence>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        // What follows an error may be the middle of a broken sentence: nobody is to read on.
+        // The next line may be the middle of a broken sentence, so reading ends here.
         let read = if self.failed { None } else { self.read().class(Class::Input).transpose() };
         self.failed |= matches!(read, Some(Err(_)));
         read

@@ -59,7 +59,7 @@ fn read(text: &str) -> Result<(Config, Names)> {
     let layers = passes.saturating_mul(inner);
     let config = Config { embedding_size: Some(embedding_size), num_hidden_layers: layers, ..config }.checked()?;
     let name = |layer: usize| {
-        // As transformers computes it, in floating point: rounding is to fall where it falls there.
+        // The floating-point computation of transformers, so that rounding is the same.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below the number of groups")]
         let group = ((layer / inner) as f64 / (passes as f64 / groups as f64)) as usize;
         format!("encoder.albert_layer_groups.{group}.albert_layers.{}", layer % inner)

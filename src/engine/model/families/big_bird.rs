@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn attention_is_full_up_to_eleven_blocks() {
         let of = |text: &str| fields::<BigBirdConfig>(text).unwrap().full_attention();
-        // As transformers says of google/bigbird-roberta-base.
+        // The limit that transformers states for google/bigbird-roberta-base.
         assert_eq!(of("{}").unwrap(), Some(704));
         assert_eq!(of(r#"{"block_size": 2, "num_random_blocks": 1}"#).unwrap(), Some(14));
         assert_eq!(of(r#"{"attention_type": "original_full"}"#).unwrap(), None);

@@ -40,7 +40,7 @@ fn read(text: &str) -> Result<(Config, Names)> {
     let Embedding { embedding_size } = fields(text)?;
     let config = Config { embedding_size: Some(embedding_size), ..Config::parse(text)? }.checked()?;
     let names = Names::numbered(&bert::LAYER, "encoder.layer", &config);
-    // Where there is nothing to widen, there is no such layer.
+    // A model with equal widths has no such layer.
     let projection = (embedding_size != config.hidden_size).then_some("embeddings_project");
     Ok((config, Names { projection, ..names }))
 }

@@ -80,7 +80,7 @@ pub struct DiscriminatorNames {
 /// whose outputs see the inputs of their own group alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Groups {
-    /// Those to queries, keys and values.
+    /// The names of the projections to queries, keys and values.
     pub query_key_value: [usize; 3],
     /// The one after the heads.
     pub attention_output: usize,
@@ -90,8 +90,8 @@ pub struct Groups {
     pub output: usize,
 }
 
-/// The sum that a family adds to the embeddings of every token where a text is plain: the embeddings of a feature at the value
-/// that transformers gives it if it is not told.
+/// The sum that a family adds to the embedding of every token of plain text: the embeddings of a feature at the default
+/// value of transformers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlainText {
     /// The sum of rows of tables, as often as they are here.
@@ -107,7 +107,7 @@ pub struct TableRow {
     pub table: String,
     /// How many rows it has.
     pub rows: usize,
-    /// Which of them it is.
+    /// The index of the row.
     pub row: usize,
 }
 
@@ -115,7 +115,7 @@ pub struct TableRow {
 /// of a subscript, one after the other, then a linear layer, ReLU and a linear layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Markup {
-    /// At each depth the rows of the tag and the subscript that stand for none.
+    /// The rows of the empty tag and the empty subscript at each depth.
     pub none: Vec<[TableRow; 2]>,
     /// Width of a row.
     pub width: usize,

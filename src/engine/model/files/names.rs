@@ -22,12 +22,12 @@ const TOKENIZERS: [&[&str]; 3] = [&[TOKENIZER], &[WORDPIECE_VOCABULARY], &[BPE_V
 /// Files that may stand beside them.
 const BESIDE_TOKENIZERS: [&str; 3] = [TOKENIZER_CONFIG, SPECIAL_TOKENS, ADDED_TOKENS];
 
-/// The longest `config.json` that is read, in bytes: 16 MiB. Those of models have a few kilobytes, or a megabyte where
-/// they name thousands of classes.
+/// The longest `config.json` that is read, in bytes: 16 MiB. Published ones have a few kilobytes, or a megabyte if they
+/// name thousands of classes.
 pub(in crate::model) const LONGEST_CONFIG: u64 = 1 << 24;
 
-/// The longest file of a tokenizer that is read, in bytes: 256 MiB. That of the largest vocabulary, a million tokens
-/// (XLM-V, Liang et al. 2023), has 61 MB.
+/// The longest file of a tokenizer that is read, in bytes: 256 MiB. The largest vocabulary, a million tokens (XLM-V,
+/// Liang et al. 2023), has 61 MB.
 pub(in crate::model) const LONGEST_TOKENIZER: u64 = 1 << 28;
 
 /// The longest index of shards that is read, in bytes: 16 MiB. An entry has about 100 bytes, and 1024 layers of sixteen
@@ -44,15 +44,14 @@ pub(in crate::model) fn is_pickle(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "bin")
 }
 
-/// Which of the files that a model has, `names`, are its tokenizer; the one that holds the vocabulary comes first.
-/// `None` if none are.
+/// The files of the tokenizer among `names`, the one with the vocabulary first. `None` if there are none.
 pub(in crate::model) fn tokenizer(names: &BTreeSet<String>) -> Option<Vec<&'static str>> {
     let there = |name: &&&'static str| names.contains(**name);
     let set = TOKENIZERS.iter().find(|set| set.iter().all(|name| names.contains(*name)))?;
     Some(set.iter().chain(BESIDE_TOKENIZERS.iter().filter(there)).copied().collect())
 }
 
-/// Which of the files that a model has are its weights, or their index.
+/// The files of the weights, or their index, among the files of a model.
 pub(in crate::model) fn weights(names: &BTreeSet<String>) -> Option<&'static str> {
     WEIGHTS.into_iter().find(|name| names.contains(*name))
 }

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use super::file::ModelFile;
 use super::names::{self, LONGEST_TOKENIZER};
 use crate::model::families::Architecture;
+use crate::system::errors::Facts;
 
 /// The files of one model, all on this machine, and what its `config.json` says.
 #[derive(Debug, Clone)]
@@ -27,14 +28,14 @@ pub struct ModelFiles {
     pub weights: Vec<ModelFile>,
 }
 
-/// The files of one model, wherever they lie. Each is fetched when it is asked for: which ones are needed can depend
-/// on what is in another, as an index names its shards.
+/// The files of one model, wherever they are stored. Each is fetched when it is needed, because one file can name
+/// others, as an index names its shards.
 pub(in crate::model) trait FileStore {
     /// The names of all files that the model has, as paths relative to it; none leads out of it.
     fn names(&self) -> &BTreeSet<String>;
 
-    /// Brings one of the [`names`](Self::names) to this machine and opens it. What would have to come from elsewhere and
-    /// has more than `most` bytes is refused before it comes.
+    /// Brings one of the [`names`](Self::names) to this machine and opens it. A remote file of more than `most` bytes
+    /// is refused before the download.
     fn fetch(&self, name: &str, most: u64) -> Result<ModelFile>;
 }
 
@@ -52,11 +53,12 @@ impl TokenizerFiles {
     /// Fails if there are none, or one cannot be opened.
     pub fn find(folder: &Path) -> Result<Self> {
         let names = fs::read_dir(folder)
-            .with_context(|| format!("cannot read `{}`", folder.display()))?
+            .cannot("read", folder.display())?
             .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
             .collect();
         let wanted =
-            names::tokenizer(&names).with_context(|| format!("there is no tokenizer in `{}`", folder.display()))?;
+            names::tokenizer(&names).with_context(|| format!("there is no tokenizer in `{}`", folder.display()));
+        let wanted = wanted.about(folder.display())?;
         wanted.iter().map(|name| Ok((*name, ModelFile::open(&folder.join(name))?))).collect::<Result<_>>().map(Self)
     }
 

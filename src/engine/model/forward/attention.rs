@@ -26,8 +26,8 @@ impl<'a> AttentionView<'a> {
         Self { layer, head, weights: Rows::new(weights, tokens), entropies: None }
     }
 
-    /// Views rows that begin `stride` weights apart, by an encoder that knows the entropy of each row, in nats, from
-    /// its softmax: `weights` is `[tokens, stride]`, of which the first `tokens` columns count.
+    /// Views rows that begin `stride` weights apart, with the entropy of each row, in nats, from the encoder's softmax:
+    /// `weights` is `[tokens, stride]`, and only its first `tokens` columns count.
     /// Panics if the lengths do not fit, or there are no tokens.
     pub fn strided(layer: usize, head: usize, stride: usize, weights: &'a [f32], entropies: &'a [f32]) -> Self {
         let tokens = entropies.len();

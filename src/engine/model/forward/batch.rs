@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-/// The class of a token, by which a gate chooses what stands in for a head's context.
+/// The class of a token, by which a gate chooses the replacement of a head's context.
 ///
 /// The mean context of a head differs most between these classes: special tokens hardly depend on the sentence, and a
-/// mask stands for a word that is not there.
+/// mask hides its word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TokenClass {
     /// The first special token of the sequence: `[CLS]`, `<s>`.
@@ -26,7 +26,7 @@ impl TokenClass {
     pub const COUNT: usize = Self::ALL.len();
 }
 
-/// One sequence on its way through an encoder.
+/// One sequence of a batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Input<'a> {
     /// The number of its sentence, for messages.

@@ -1,7 +1,8 @@
-//! The forward pass: a batch in, each head's attention over each sequence out, and whatever else is asked for.
+//! The forward pass: it takes a batch and shows each head's attention over each sequence, and every other activation
+//! that a visitor needs.
 //!
-//! One definition of the parameters ([`parameters`](crate::model::parameters)), two encoders that run it:
-//! [`packed`] is the fast one, [`tensor`] the readable one, the other's oracle, and the one with derivatives.
+//! One definition of the parameters ([`parameters`](crate::model::parameters)) has two encoders: [`packed`] is the fast
+//! one; [`tensor`] is the readable one, the oracle of the other in tests, and the one with derivatives.
 
 pub mod attention;
 pub mod batch;
@@ -21,7 +22,7 @@ use anyhow::{Result, anyhow, ensure};
 
 use crate::linalg::matmul::Matrix;
 use crate::model::config::Config;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use batch::{Batch, Input};
 use gates::Gates;
 use rows::Rows;
@@ -31,10 +32,10 @@ use visitor::{Needs, Visitor};
 /// The place where a forward pass starts.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Start<'a> {
-    /// With the embeddings of the tokens.
+    /// The embeddings of the tokens.
     #[default]
     Embeddings,
-    /// With what goes into a layer, kept from an earlier pass over the same batch.
+    /// The hidden states that entered a layer in an earlier pass over the same batch.
     Layer {
         /// The first layer that runs; with the number of layers there are, only the prediction head does.
         layer: usize,
@@ -53,7 +54,7 @@ impl Start<'_> {
     }
 }
 
-/// An encoder that lends out what it computes.
+/// An encoder that shows its activations to a visitor.
 pub trait Encoder: Send + Sync {
     /// Runs a batch through all layers. `scratch` keeps buffers from one batch of a worker to its next.
     /// Fails if a token id, a segment or a position has no embedding, logits are needed of an encoder that was loaded without its
@@ -62,8 +63,8 @@ pub trait Encoder: Send + Sync {
         self.forward_from(Start::Embeddings, batch, &Gates::default(), scratch, visitor)
     }
 
-    /// The same from a chosen place on and with interventions. A pass that starts from the hidden states of a layer,
-    /// as lent by a whole pass over the same batch, is equal to the rest of that pass, bit for bit.
+    /// The same from a chosen start and with interventions. A pass that starts from the hidden states of a layer, as a
+    /// whole pass over the same batch showed them, is equal to the rest of that pass, bit for bit.
     /// Fails as [`Encoder::forward`], and if the start or the gates do not fit the model and the batch.
     fn forward_from(
         &self,
@@ -74,18 +75,18 @@ pub trait Encoder: Send + Sync {
         visitor: &mut dyn Visitor,
     ) -> Result<()>;
 
-    /// The word embeddings, if it lends them.
+    /// The word embeddings, if the encoder gives access to them.
     fn word_embeddings(&self) -> Option<WordEmbeddings> {
         None
     }
 
-    /// The linear layer from word embeddings to hidden states, `[width, hidden]`, without its bias, if there is one and it is
-    /// lent.
+    /// The linear layer from word embeddings to hidden states, `[width, hidden]`, without its bias, if there is one and
+    /// the encoder gives access to it.
     fn embedding_projection(&self) -> Option<Matrix<'_>> {
         None
     }
 
-    /// The weights of the heads of a layer, if it lends them.
+    /// The weights of the heads of a layer, if the encoder gives access to them.
     fn head_weights(&self, _layer: usize) -> Option<HeadWeights<'_>> {
         None
     }
@@ -150,7 +151,7 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     /// Lends hidden states, `[tokens, hidden]`, sequence by sequence, if they are needed.
-    fn lend_states(&mut self, layer: usize, states: &[f32], hidden: usize) {
+    fn show_states(&mut self, layer: usize, states: &[f32], hidden: usize) {
         if !self.needs.hidden_states {
             return;
         }

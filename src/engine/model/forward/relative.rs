@@ -31,7 +31,7 @@ impl Relative {
             return None;
         }
         let head_dim = config.head_dim();
-        // In the checkpoint, distances are query less key, and by rows.
+        // The checkpoint has distances as query less key, and by rows.
         let turned = |table: Vec<f32>| {
             let column = |dimension: usize| table[dimension..].iter().step_by(head_dim).rev().copied();
             (0..head_dim).flat_map(column).collect()
@@ -43,8 +43,8 @@ impl Relative {
 
     /// Adds to the scores of one head of the `place`-th stored layer over a sentence.
     ///
-    /// `scores` are `[n, stride]`, of which the first `n` columns count. `query` and `key` are `[n, head_dim]`;
-    /// queries carry the `scale` of the scores already, keys do not.
+    /// `scores` are `[n, stride]`, and their first `n` columns count. `query` and `key` are `[n, head_dim]`; queries
+    /// are multiplied by the `scale` of the scores already, keys are not.
     pub fn add(&self, place: usize, head: usize, scores: Scores<'_>, query: Matrix, key: Matrix, work: &mut Vec<f32>) {
         let Scores { values, n, stride, scale } = scores;
         let rows = values.chunks_exact_mut(stride).enumerate();
@@ -75,7 +75,7 @@ impl Relative {
     }
 }
 
-/// The scores of one head over a sentence, on their way to the softmax.
+/// The scores of one head over a sentence, before the softmax.
 pub(super) struct Scores<'a> {
     /// `[n, stride]`
     pub values: &'a mut [f32],

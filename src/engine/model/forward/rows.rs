@@ -1,6 +1,6 @@
 //! Rows of a matrix, borrowed from where they were computed.
 
-/// Rows of equal width that begin equally far apart; what lies between them is nobody's business.
+/// Rows of equal width that begin equally far apart; the values between them are not part of the view.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
     values: &'a [f32],

@@ -21,7 +21,7 @@ pub struct Scratch {
     pub(super) key: Vec<f32>,
     /// `[n, 2n - 1]`: products with the embeddings of distances, in models that have them.
     pub(super) distances: Vec<f32>,
-    /// For the norms of its values.
+    /// A buffer for the norms of its values.
     pub(super) values: ValueScratch,
     /// `[n, head_dim]`: its contexts without the value bias.
     pub(super) bare: Vec<f32>,

@@ -1,11 +1,11 @@
-//! The visitor of a forward pass: what it needs, and what it is lent.
+//! The visitor of a forward pass: its needs, and the activations that it sees.
 
 use std::ops::{BitOr, BitOrAssign};
 
 use super::attention::AttentionView;
 use super::rows::Rows;
 
-/// The parts of a forward pass that a visitor wants to see; what nobody needs is not computed.
+/// The activations that a visitor needs; those that no visitor needs are not computed.
 ///
 /// Needs of several visitors are combined with `|`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Needs {
     pub value_norms: bool,
     /// Each head's context vectors.
     pub contexts: bool,
-    /// What each head writes, as far as norms and projections go.
+    /// The norms and projections of each head's output.
     pub outputs: bool,
     /// The hidden states below and above each layer.
     pub hidden_states: bool,
@@ -38,17 +38,17 @@ impl Needs {
         logits: false,
     };
 
-    /// Whether [`Visitor::head`] is to be called.
+    /// Whether [`Visitor::head`] is called.
     pub fn heads(self) -> bool {
         self.attention || self.values || self.value_norms || self.contexts || self.outputs
     }
 
-    /// Whether heads are to be shown with more than their attention, so that the last layer needs values, too.
+    /// Whether visitors see more of a head than its attention, so that the last layer needs values, too.
     pub(super) fn beyond_attention(self) -> bool {
         self.values || self.value_norms || self.contexts || self.outputs || self.last_states()
     }
 
-    /// Whether the last layer is to be computed to its end, beyond its heads.
+    /// Whether the last layer is computed to its end, beyond its heads.
     pub(super) fn last_states(self) -> bool {
         self.hidden_states || self.logits
     }
@@ -95,7 +95,7 @@ pub struct HeadView<'a> {
     /// `[n, head_dim]`, if needed: the rows that go into the output projection, `z_i = sum_j A[i,j] v_j`, the value
     /// bias included, after the head's gate.
     pub context: Option<Rows<'a>>,
-    /// What it writes, if needed.
+    /// The output of the head, if needed.
     pub output: Option<Output<'a>>,
 }
 
@@ -126,14 +126,14 @@ pub struct ValueNorms<'a> {
     /// `[head_dim]`: the same of the value bias.
     pub bias_product: &'a [f32],
     /// `[head_dim, head_dim]`: `W_O W_Oᵀ`, where `W_O`, `[head_dim, hidden]`, is the head's part of the output
-    /// projection. With it `x W_O · y W_O = x (W_O W_Oᵀ) yᵀ` for any vectors of the head.
+    /// projection. It gives `x W_O · y W_O = x (W_O W_Oᵀ) yᵀ` for any vectors of the head.
     pub gram: &'a [f32],
 }
 
-/// What one head writes to the residual stream, `o_i = z_i W_O`, told without vectors as wide as the hidden states.
+/// The output of one head to the residual stream, `o_i = z_i W_O`, without vectors as wide as the hidden states.
 ///
-/// The value bias is left out (`°`): weights sum to 1, so it is the same in every row, whatever is attended to.
-/// The head's gate has not acted: this is what attention and values come to.
+/// The value bias is left out (`°`): weights sum to 1, so it is the same in every row, whatever is attended to. The
+/// head's gate has not acted yet: this is the product of attention and values.
 #[derive(Clone, Copy, Debug)]
 pub struct Output<'a> {
     /// `[n, head_dim]`: `z°_i = sum_j A[i,j] v°_j`.
@@ -151,22 +151,22 @@ pub struct Output<'a> {
 /// Calls come layer by layer, within a layer sequence by sequence, within those head by head. Sequences are numbered
 /// as in the batch, layers and heads from 0.
 pub trait Visitor {
-    /// The parts of the forward pass that are to be computed and lent.
+    /// The activations to compute and to show.
     fn needs(&self) -> Needs;
 
     /// One head over one sequence; called if any part of a head is needed.
     fn head(&mut self, _sequence: usize, _view: &HeadView<'_>) {}
 
-    /// The hidden states of one sequence, `[n, hidden]`; called if they are needed. Those of layer `l` go into layer
-    /// `l`, those of the last number come out of the last layer, as in transformers' `hidden_states`, and out of the
-    /// layer normalisation after it, if there is one, as its `last_hidden_state`.
-    /// A pass that starts from a layer begins with the states it was given.
+    /// The hidden states of one sequence, `[n, hidden]`; called if they are needed. The states of number `l` enter
+    /// layer `l`; the last ones leave the last layer, as in transformers' `hidden_states`, and the layer normalisation
+    /// after it, if there is one, as its `last_hidden_state`. A pass that starts from a layer begins with the states it
+    /// was given.
     fn hidden_states(&mut self, _sequence: usize, _layer: usize, _states: Rows<'_>) {}
 
     /// The logits at one of the sequence's predicted positions, `[classes]`; called if they are needed.
     fn logits(&mut self, _sequence: usize, _position: usize, _logits: &[f32]) {}
 
-    /// The end of a sequence: all that was needed of it has been lent.
+    /// The end of a sequence: everything that was needed of it has been shown.
     fn end(&mut self, _sequence: usize) {}
 }
 

@@ -27,7 +27,7 @@ impl Answer {
         after.or_else(reset).map(Duration::from_secs)
     }
 
-    /// Which byte an answer to a request for a range begins with.
+    /// The first byte of an answer to a request for a range.
     pub(super) fn range_start(&self) -> Option<u64> {
         self.header("content-range")?.strip_prefix("bytes ")?.split('-').next()?.trim().parse().ok()
     }

@@ -13,7 +13,7 @@ use super::promise::{Digest, Promise};
 /// The longest description of a model that is read, in bytes; one with ten thousand files has about three megabytes.
 const LONGEST_INFO: u64 = 1 << 24;
 
-/// The commit that a revision stands for, and the names of its files.
+/// The commit of a revision, and the names of its files.
 #[derive(Debug)]
 pub(super) struct Commit {
     pub(super) sha: String,
@@ -45,7 +45,7 @@ impl Commit {
         self.promises.get(file)
     }
 
-    /// The digest that the file of this name is to have, if it is known before the file is asked for.
+    /// The expected digest of the file of this name, if it is known before the request.
     pub(super) fn digest(&self, file: &str) -> Option<&Digest> {
         self.promise(file).map(|promise| &promise.digest)
     }
@@ -74,7 +74,7 @@ struct LargeFile {
 }
 
 impl Sibling {
-    /// Of a large file, `blobId` is the hash of a pointer to it.
+    /// The `blobId` of a large file is the hash of a pointer to it.
     fn promise(&self) -> Option<Promise> {
         let (name, bytes) = match &self.lfs {
             Some(LargeFile { sha256, size }) => (sha256, *size),

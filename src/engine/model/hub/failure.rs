@@ -1,10 +1,10 @@
-//! Why the Hub did not give what it was asked for.
+//! The reasons why a request to the Hub fails.
 
 use std::time::Duration;
 
 use anyhow::Error;
 
-/// Why the Hub did not give what it was asked for.
+/// The reason why a request to the Hub failed.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// No answer, or one that says "not now": to ask again may help, and the cache may stand in.

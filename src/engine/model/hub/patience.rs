@@ -3,23 +3,22 @@
 use std::thread;
 use std::time::Duration;
 
-use anyhow::anyhow;
-
 use super::failure::Failure;
+use crate::system::errors::Facts;
 use crate::system::progress::DownloadProgress;
 
 /// Bounded exponential backoff: pauses of 1, 2, 4, ... times the first one, and then an end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Patience {
-    /// How often the same thing is asked for.
+    /// The most tries of one request.
     pub(super) tries: u32,
     /// The pause after the first failure.
     pub(super) first: Duration,
 }
 
-/// A pause grows up to so many times the first one.
+/// A pause grows to at most this many times the first one.
 const GROWTH: u32 = 8;
-/// The longest that a server may ask to wait. Whoever waits longer had better come back later.
+/// The longest pause that a server may request; after a longer one the user had better come back later.
 const LONGEST_ASKED: Duration = Duration::from_secs(60);
 
 impl Patience {
@@ -51,9 +50,12 @@ impl Attempts {
         let Some(pause) = self.pause(wait) else {
             let error = match wait {
                 Some(wait) if wait > LONGEST_ASKED => {
-                    anyhow!("{error:#}, and asks to be left alone for {} s: try again then", wait.as_secs())
+                    let asks = |problem| format!("{problem}, and asks to be left alone for {} s", wait.as_secs());
+                    error.reworded(asks).hint("try again then")
                 }
-                _ if self.failures > 1 => anyhow!("{error:#} (tried {} times)", self.failures),
+                _ if self.failures > 1 => {
+                    error.reworded(|problem| format!("{problem} (tried {} times)", self.failures))
+                }
                 _ => error,
             };
             return Err(Failure::Unavailable { error, wait });
@@ -69,7 +71,7 @@ impl Attempts {
         self.failures = 0;
     }
 
-    /// How long to wait before the next try, if there is one. A server that knows better may ask for longer.
+    /// The pause before the next try, if there is one. A server may request a longer one.
     fn pause(&self, asked: Option<Duration>) -> Option<Duration> {
         let asked = asked.unwrap_or_default();
         if self.failures >= self.patience.tries || asked > LONGEST_ASKED {
@@ -82,6 +84,8 @@ impl Attempts {
 
 #[cfg(test)]
 mod tests {
+    use anyhow::anyhow;
+
     use super::*;
 
     fn pauses(asked: Option<Duration>) -> Vec<Option<u64>> {

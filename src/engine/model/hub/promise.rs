@@ -2,11 +2,12 @@
 
 use std::fmt;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 
 use crate::model::files::ModelFile;
+use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
 
 /// A digest that names the content of a file, in lower-case hexadecimal.
@@ -37,7 +38,7 @@ impl Digest {
         }
     }
 
-    /// Begins to hash a content of so many bytes in the same way.
+    /// Begins to hash content of this many bytes in the same way.
     pub(super) fn begin(&self, bytes: u64) -> Hasher {
         match self {
             Self::Sha256(_) => Hasher::Sha256(Sha256::new()),
@@ -57,7 +58,9 @@ impl Digest {
                 hasher.finish()
             }
         };
-        ensure!(found == *self, "`{}` has {found}, and not {self} by which it is called", file.path().display());
+        let shown = file.path().display();
+        let other = || anyhow!("`{shown}` has {found}, and not {self} by which it is called").about(&shown);
+        ensure!(found == *self, other());
         Ok(())
     }
 }
@@ -71,7 +74,7 @@ impl fmt::Display for Digest {
     }
 }
 
-/// A digest on its way.
+/// A digest in progress.
 #[derive(Clone)]
 pub(super) enum Hasher {
     Sha256(Sha256),

@@ -26,8 +26,8 @@ pub use prediction::{Objective, PredictionHead};
 pub struct Embeddings {
     /// `[vocab, embedding width]`
     pub words: Arc<Vec<f32>>,
-    /// `[max_positions, embedding width]`; `None` where positions are relative. What a family adds to every token of
-    /// plain text is in each row.
+    /// `[max_positions, embedding width]`; `None` if positions are relative. Each row includes the constant that a
+    /// family adds to every token of plain text.
     pub positions: Option<Vec<f32>>,
     /// `[segments, embedding width]`; `None` in a family without segments.
     pub segments: Option<Vec<f32>>,
@@ -132,7 +132,7 @@ pub struct PositionBias {
 }
 
 impl PositionBias {
-    /// Distances are sorted into so many.
+    /// The number of buckets that distances are sorted into.
     pub const BUCKETS: usize = DISTANCE_BUCKETS;
 
     /// The bucket of a distance, key less query (Raffel et al. 2020, as in MPNet): half of the buckets for each
@@ -151,7 +151,7 @@ impl PositionBias {
     }
 }
 
-/// The parameters of an encoder, without pooler; of task heads the masked-LM head, if asked for.
+/// The parameters of an encoder, without pooler, and with the masked-LM head if a run needs it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameters {
     /// The sizes that the parameters have.
@@ -162,11 +162,11 @@ pub struct Parameters {
     pub position_bias: Option<PositionBias>,
     /// The layers; one that several layers of the model share is here once.
     pub layers: Vec<Layer>,
-    /// Which of `layers` each layer of the model is, bottom-up.
+    /// The index in `layers` of each layer of the model, bottom-up.
     pub order: Vec<usize>,
-    /// After the last layer, where layers are pre-norm; `None`: they are not, but normalise what comes out of them.
+    /// The normalisation after the last layer, if layers are pre-norm; `None` if each layer normalises its output.
     pub final_norm: Option<LayerNorm>,
-    /// The head by which the model was trained; `None` unless it was asked for.
+    /// The head by which the model was trained; `None` unless a run needs it.
     pub prediction: Option<PredictionHead>,
 }
 

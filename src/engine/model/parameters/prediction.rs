@@ -21,7 +21,7 @@ pub enum Objective {
 }
 
 impl Objective {
-    /// That of the head that a checkpoint of `family` has, of the names beginning so.
+    /// The objective of the head that a checkpoint of `family` has; `has` says whether tensor names begin so.
     pub fn of(family: &Family, has: impl Fn(&str) -> bool) -> Option<Self> {
         let discriminates = || family.discriminator.is_some_and(|names| has(names.dense));
         if has(family.masked_lm.dense) {
@@ -43,7 +43,7 @@ impl Objective {
 /// A prediction head: `logits = norm(activation(dense(h))) Eᵀ + bias`, with `E` a vector for each class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PredictionHead {
-    /// From the hidden states to the width of the classes' vectors.
+    /// The layer from the hidden states to the width of the classes' vectors.
     pub dense: Linear,
     /// After `dense`.
     pub activation: Activation,
@@ -82,7 +82,7 @@ impl PredictionHead {
         })
     }
 
-    /// One logit, of a token being replaced, is a softmax over two, of which that of an original is always 0.
+    /// One logit, for a replaced token, is a softmax over two, of which the logit of an original token is always 0.
     fn discriminator(
         tensors: &impl Tensors,
         Architecture { config, .. }: &Architecture,

@@ -1,4 +1,4 @@
-//! Where a model comes from: a folder, the Hub, or the box.
+//! The source of a model: a folder, the Hub, or the box.
 
 mod address;
 mod nearby;
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use crate::model::files::names::{CONFIG, TOKENIZER, WEIGHTS};
 use crate::model::files::{FileStore, ModelFile, ModelFiles, Place, gather};
 use crate::system::boxed::{self, BoxedFiles};
-use crate::system::errors::failure::{Class, Classify, classed};
+use crate::system::errors::{Class, Facts};
 use crate::system::progress::DownloadProgress;
 
 /// A model as it is named on the command line.
@@ -33,7 +33,7 @@ pub enum ModelRef {
     },
 }
 
-/// As it was given, without the revision.
+/// The name as it was given, without the revision.
 impl fmt::Display for ModelRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -112,10 +112,10 @@ impl ModelRef {
 
     /// Finds the model's files, and downloads those of a Hub model that are not in the cache yet.
     ///
-    /// The cache is the one Python's `huggingface_hub` uses, in the same place and of the same form. If
-    /// `HF_HUB_OFFLINE` is set, or the Hub does not answer, a model is taken from there.
-    /// Fails if a file is missing, the Hub refuses the model, a download breaks off, or a Hub model is asked for in a build
-    /// without the feature `hub`.
+    /// The cache is the one of Python's `huggingface_hub`, in the same place and of the same form. If `HF_HUB_OFFLINE`
+    /// is set, or the Hub does not answer, a model is taken from there.
+    /// Fails if a file is missing, the Hub refuses the model, a download breaks off, or a build without the feature
+    /// `hub` needs a Hub model.
     pub fn resolve(&self, progress: &dyn DownloadProgress) -> Result<ModelFiles> {
         let nearby = self.nearby();
         let outcome = match self {
@@ -132,20 +132,16 @@ impl ModelRef {
             #[cfg(not(feature = "hub"))]
             Self::Hub { .. } => {
                 let _ = progress;
-                Err(anyhow!("built without the Hub client (feature `hub`): give a model folder"))
+                Err(anyhow!("built without the Hub client (feature `hub`)").hint("give a model folder"))
             }
         };
-        let outcome = outcome.class(Class::Model);
-        outcome.map_err(|error| {
-            let meant = match (boxed::meant(&self.to_string()), nearby) {
-                (Some(meant), _) => format!("`{meant}` meant, which is in the binary"),
-                (None, Some(meant)) => format!("the folder `{meant}` meant"),
-                (None, None) => return error,
-            };
-            let misspelt = self.to_string().to_ascii_lowercase().starts_with(boxed::PREFIX);
-            let class = if misspelt { Class::Usage } else { Class::of(&error) };
-            classed(anyhow!("{error:#}; or is {meant}?"), class)
-        })
+        let meant = match (boxed::meant(&self.to_string()), nearby) {
+            (Some(meant), _) => format!("or is `{meant}` meant, which is in the binary?"),
+            (None, Some(meant)) => format!("or is the folder `{meant}` meant?"),
+            (None, None) => return outcome.class(Class::Model),
+        };
+        let misspelt = self.to_string().to_ascii_lowercase().starts_with(boxed::PREFIX);
+        outcome.class(if misspelt { Class::Usage } else { Class::Model }).hint_after("; ", meant)
     }
 
     /// A model folder of much the same name as one that is not there.
@@ -161,7 +157,7 @@ impl ModelRef {
 
 /// Whether `text` can name a model on the Hub: `name` or `org/name`.
 fn is_hub_id(text: &str) -> bool {
-    // `--` stands for the slash in the names of cache folders, so the Hub allows it in no id.
+    // `--` is the slash in the names of cache folders, so the Hub allows it in no id.
     text.split('/').count() <= 2
         && text.split('/').all(|part| {
             part.starts_with(|first: char| first.is_ascii_alphanumeric())
@@ -183,8 +179,8 @@ fn is_revision(text: &str) -> bool {
 
 /// The files of a model in the box.
 fn in_the_box(name: &str) -> Result<ModelFiles> {
-    // As of a corpus of the box: what there is in it is known as well as the options are.
-    let files = boxed::model(name).map_err(|unknown| anyhow!(unknown)).class(Class::Usage)?;
+    // An error of usage, as for a corpus of the box: the contents of the box are as fixed as the options.
+    let files = boxed::model(name).class(Class::Usage)?;
     let names = files.iter().map(|(name, _)| (*name).to_owned()).collect();
     gather(name.to_owned(), None, &Place::Folder(Path::new(name)), &InTheBox { name, files, names })
 }
@@ -195,29 +191,30 @@ fn folder(path: &Path) -> Result<ModelFiles> {
     let metadata = match path.metadata() {
         Ok(metadata) => metadata,
         Err(_) if address::is_address(&shown.to_string()) => bail!(
-            "`{shown}` is an address, and no model on the Hub: models are folders, or are named `org/name` or \
-             `org/name@revision`"
+            anyhow!("`{shown}` is an address, and no model on the Hub")
+                .hint("models are folders, or are named `org/name` or `org/name@revision`")
         ),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            bail!("no such model folder: `{shown}`; name a model on the Hub as `org/name` or `org/name@revision`")
+            let missing = anyhow!("no such model folder: `{shown}`").about(shown);
+            return Err(missing.hint_after("; ", "name a model on the Hub as `org/name` or `org/name@revision`"));
         }
-        Err(error) => return Err(error).with_context(|| format!("cannot open model folder `{shown}`")),
+        Err(error) => return Err(error).cannot("open model folder", &shown),
     };
     if !metadata.is_dir() {
-        bail!("`{shown}` is a file: give the folder that holds {CONFIG}, {TOKENIZER} and {}", WEIGHTS[0]);
+        let way_out = format!("give the folder that holds {CONFIG}, {TOKENIZER} and {}", WEIGHTS[0]);
+        return Err(anyhow!("`{shown}` is a file").about(shown).hint(way_out));
     }
-    let unreadable = || format!("cannot read model folder `{shown}`");
-    let mut names = files_in(path).with_context(unreadable)?;
-    // Of use for no more than to say that they are there.
+    let mut names = files_in(path).cannot("read model folder", &shown)?;
+    // Exported graphs are only named in messages.
     names.extend(files_in(&path.join(ONNX)).unwrap_or_default().into_iter().map(|name| format!("{ONNX}/{name}")));
     // The given path may be `.` or end in `..`; the real one ends in the folder's name, except for the root.
-    let real = path.canonicalize().with_context(unreadable)?;
+    let real = path.canonicalize().cannot("read model folder", &shown)?;
     let name = path.file_name().or(real.file_name());
     let id = name.map_or_else(|| "model".to_owned(), |name| name.to_string_lossy().into_owned());
     gather(id, None, &Place::Folder(path), &Folder { path, names })
 }
 
-/// Where exported graphs lie.
+/// The folders of exported graphs.
 const ONNX: &str = "onnx";
 
 /// The names of the regular files in a folder, and of the links that lead to one.

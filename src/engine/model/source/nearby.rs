@@ -7,7 +7,7 @@ use crate::model::files::names::CONFIG;
 /// Below it two names have little in common: `tiny-bert` and `small-gpt` have 0.41.
 const ALIKE: f64 = 0.85;
 
-/// The model folder that somebody means who misspells one of the names in `path`.
+/// The model folder whose name is nearest to a misspelt part of `path`.
 pub(super) fn folder(path: &Path) -> Option<PathBuf> {
     let there = path.ancestors().skip(1).find(|folder| folder.as_os_str().is_empty() || folder.is_dir())?;
     let mut rest = path.strip_prefix(there).ok()?.components();
@@ -21,7 +21,7 @@ pub(super) fn folder(path: &Path) -> Option<PathBuf> {
         folder.extend(rest.clone());
         (likeness >= ALIKE && folder.join(CONFIG).is_file()).then_some((likeness, folder))
     });
-    // Of equals the one that comes first by name.
+    // The first by name of equally near ones.
     let best = folders.max_by(|(a, first), (b, second)| a.total_cmp(b).then_with(|| second.cmp(first)));
     best.map(|(_, folder)| folder)
 }

@@ -1,4 +1,4 @@
-//! The text that a token stands for, the vocabulary's marks left out.
+//! The text of a token, without the marks of the vocabulary.
 
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
@@ -9,11 +9,11 @@ use super::each;
 
 /// How a vocabulary writes where in a word a token stands.
 enum Marks {
-    /// `##` and the like before what continues a word.
+    /// `##` and similar marks before a token that continues a word.
     Continuation(String),
     /// Bytes as letters, a space among them before what begins a word.
     ByteLevel,
-    /// `▁` or the like before what begins a word.
+    /// `▁` and similar marks before a token that begins a word.
     Begin(char),
     None,
 }
@@ -44,7 +44,7 @@ impl Marks {
         }
     }
 
-    /// The text that a token stands for.
+    /// The text of a token.
     fn surface(&self, token: &str) -> String {
         match self {
             Self::Continuation(mark) => {
@@ -61,7 +61,7 @@ impl Marks {
     }
 }
 
-/// A space among the letters that stand for bytes.
+/// The letter that encodes the byte of a space.
 const BYTE_LEVEL_SPACE: char = 'Ġ';
 
 /// The ids of the tokens that begin a word and hold a letter, ascending; none in brackets.
@@ -78,7 +78,7 @@ pub(super) fn word_beginnings(tokenizer: &Tokenizer) -> Vec<u32> {
     ids
 }
 
-/// For each id of the vocabulary whether the token's surface is all Unicode punctuation.
+/// Whether the surface of each id of the vocabulary is all Unicode punctuation.
 pub(super) fn punctuation_table(tokenizer: &Tokenizer) -> Vec<bool> {
     let marks = Marks::of(tokenizer);
     let vocabulary = tokenizer.get_vocab(true);

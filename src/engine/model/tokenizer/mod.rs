@@ -19,6 +19,7 @@ use tokenizers::{EncodeInput, Encoding, InputSequence, ModelWrapper, Tokenizer, 
 use super::files::names::{BPE_MERGES, BPE_VOCABULARY, WORDPIECE_VOCABULARY};
 use super::files::{ModelFile, TokenizerFiles};
 use crate::system::contained::contained;
+use crate::system::errors::Facts;
 use config::{TokenizerConfig, named};
 
 /// A model's tokenizer, with its own padding and truncation switched off.
@@ -26,24 +27,24 @@ use config::{TokenizerConfig, named};
 pub struct ModelTokenizer {
     /// The file with its vocabulary, for messages.
     path: PathBuf,
-    /// For running text.
+    /// The tokenizer of running text.
     text: Tokenizer,
-    /// For words split beforehand, where that is another one.
+    /// The tokenizer of words that are split beforehand, if it is another one.
     words: Option<Tokenizer>,
     /// Rows of the token embedding: ids are below.
     rows: usize,
     separator: Option<u32>,
     mask: Option<u32>,
     unknown: Option<u32>,
-    /// For each id whether its surface is all Unicode punctuation.
+    /// Whether the surface of each id is all Unicode punctuation.
     punctuation: Vec<bool>,
     splits_at_spaces: bool,
 }
 
 impl ModelTokenizer {
-    /// Loads a tokenizer of a model whose family is `model_type` and whose token embedding has so many `rows`; `config` is
-    /// its `config.json`, which may name the tokenizer's class.
-    /// Fails if a file cannot be read, is of a class that is not known, the special tokens are not in the vocabulary, or a token
+    /// Loads the tokenizer of a model of the family `model_type` whose token embedding has `rows` rows; `config` is its
+    /// `config.json`, which may name the tokenizer's class.
+    /// Fails if a file cannot be read, its class is unknown, the special tokens are not in the vocabulary, or a token
     /// has no row in the embedding.
     pub fn load(files: &TokenizerFiles, config: &ModelFile, model_type: &str, rows: usize) -> Result<Self> {
         let settings = TokenizerConfig::read(files, config, model_type)?;
@@ -57,8 +58,7 @@ impl ModelTokenizer {
                 _ => build::whole(file, &settings)?,
             };
             text.with_padding(None);
-            text.with_truncation(None)
-                .map_err(|error| anyhow!("cannot use tokenizer `{}`: {error}", path.display()))?;
+            text.with_truncation(None).map_err(|error| anyhow!("{error}").cannot("use tokenizer", path.display()))?;
             ensure_fits(&text, rows, path)?;
             let loaded = Self {
                 path: path.to_owned(),
@@ -75,19 +75,19 @@ impl ModelTokenizer {
             loaded.encode_text("", true)?;
             Ok(loaded)
         };
-        contained(build).with_context(|| format!("cannot use tokenizer `{}`", path.display()))?
+        contained(build).cannot("use tokenizer", path.display())?
     }
 
     /// Encodes running text, with the special tokens around it if `special`.
     /// Fails if the tokenizer fails.
     pub fn encode_text(&self, text: &str, special: bool) -> Result<Encoding> {
-        self.tried(|| self.text.encode(text, special))
+        self.checked(|| self.text.encode(text, special))
     }
 
     /// Encodes two running texts as a pair, with the special tokens around and between them.
     /// Fails if the tokenizer fails.
     pub fn encode_pair(&self, first: &str, second: &str) -> Result<Encoding> {
-        self.tried(|| self.text.encode((first, second), true))
+        self.checked(|| self.text.encode((first, second), true))
     }
 
     /// Encodes words that were split beforehand, with the special tokens around them: as transformers does with
@@ -96,20 +96,21 @@ impl ModelTokenizer {
     /// Fails if the tokenizer fails.
     pub fn encode_words(&self, words: &[&str]) -> Result<Encoding> {
         let input = EncodeInput::Single(InputSequence::from(words));
-        self.tried(|| self.words.as_ref().unwrap_or(&self.text).encode(input, true))
+        self.checked(|| self.words.as_ref().unwrap_or(&self.text).encode(input, true))
     }
 
     /// Puts the special tokens around a text that was encoded without them, cut to `tokens` tokens.
     /// Fails if the tokenizer fails.
     pub fn cut(&self, mut bare: Encoding, tokens: usize) -> Result<Encoding> {
         bare.truncate(tokens, 0, TruncationDirection::Right);
-        self.tried(|| self.text.post_process(bare, None, true))
+        self.checked(|| self.text.post_process(bare, None, true))
     }
 
     /// The encoding that the library returns; its failures, panics too, as errors that name the file.
-    fn tried(&self, work: impl FnOnce() -> tokenizers::Result<Encoding>) -> Result<Encoding> {
+    fn checked(&self, work: impl FnOnce() -> tokenizers::Result<Encoding>) -> Result<Encoding> {
         let outcome = contained(work).and_then(|outcome| outcome.map_err(|error| anyhow!("{error}")));
-        let encoding = outcome.with_context(|| format!("tokenizer `{}` failed on a sentence", self.path.display()))?;
+        let shown = self.path.display();
+        let encoding = outcome.with_context(|| format!("tokenizer `{shown}` failed on a sentence")).about(&shown)?;
         // Post-processors have ids of their own, which need not be in the vocabulary.
         if let Some(place) = encoding.get_ids().iter().position(|id| *id as usize >= self.rows) {
             let token = encoding.get_tokens().get(place).map_or("", String::as_str);
@@ -138,13 +139,13 @@ impl ModelTokenizer {
         self.mask
     }
 
-    /// The id of the token that stands for whatever is not in the vocabulary: `[UNK]`, `<unk>`.
+    /// The id of the token for text that is not in the vocabulary: `[UNK]`, `<unk>`.
     pub fn unknown(&self) -> Option<u32> {
         self.unknown
     }
 
-    /// The tokens of the vocabulary that begin a word and hold a letter, ascending by id; special tokens are left out,
-    /// and those in brackets such as `[unused1]`, which stand for no text.
+    /// The tokens of the vocabulary that begin a word and have a letter, ascending by id, without special tokens and
+    /// without tokens in brackets such as `[unused1]`, which have no text.
     pub fn word_beginnings(&self) -> Vec<u32> {
         let added = self.text.get_added_tokens_decoder();
         let special = |id: u32| self.unknown == Some(id) || added.get(&id).is_some_and(|token| token.special);
@@ -159,11 +160,11 @@ impl ModelTokenizer {
         self.punctuation.get(id as usize).copied().unwrap_or(false)
     }
 
-    /// A place in `text` up to which it has at least `tokens` tokens, found without encoding it; `None` if there is
-    /// none, or it cannot be told.
+    /// A place in `text` up to which it has at least `tokens` tokens, found without encoding it; `None` if no such
+    /// place is known.
     ///
-    /// Where the tokenizer splits at spaces, a part between spaces that has a letter or digit of ASCII has a token of
-    /// its own at least.
+    /// If the tokenizer splits at spaces, each part between spaces that has an ASCII letter or digit has at least one
+    /// token of its own.
     pub fn enough(&self, text: &str, tokens: usize) -> Option<usize> {
         let sure = |part: &&str| part.bytes().any(|byte| byte.is_ascii_alphanumeric());
         let parts = self.splits_at_spaces.then(|| text.split(' '))?;
@@ -188,6 +189,7 @@ fn misfit(path: &Path, token: &str, id: u32, rows: usize) -> anyhow::Error {
         path.display(),
         token.escape_debug(),
     )
+    .about(path.display())
 }
 
 /// The separator: what `sep_token` names, else the last of several special tokens around a text.

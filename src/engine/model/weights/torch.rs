@@ -3,23 +3,24 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::pickle::Unusual;
 use super::{StoredTensor, ValueType, pickle, zip};
 use crate::model::files::ModelFile;
+use crate::system::errors::Facts;
 
 /// A state dict takes about 200 bytes for each tensor; a thousand layers of sixteen tensors each, 4 MB.
 const LARGEST_PICKLE: u64 = 1 << 23;
 
 /// Says how to make a file of it that can be read.
-pub(super) fn with_way_out(problem: &anyhow::Error, path: &Path) -> anyhow::Error {
+pub(super) fn with_way_out(problem: anyhow::Error, path: &Path) -> anyhow::Error {
     let path = path.display().to_string();
     let load =
         |safely: &str, part: &str| format!("torch.load({path:?}, map_location=\"cpu\", weights_only={safely}){part}");
     let (trust, lines) = match problem.downcast_ref::<Unusual>() {
-        // Python's reader of weights alone takes neither: what does take them obeys the file. So nobody is told to use it
-        // on a file that names anything but a module.
+        // Python's reader of weights alone reads neither, and a reader that does executes the file. So no message
+        // recommends one for a file that names anything but a module.
         Some(unusual) if unusual.needs_all_of_pickle() => (
             "you trust it, for this runs the code that it holds",
             vec![
@@ -35,14 +36,14 @@ pub(super) fn with_way_out(problem: &anyhow::Error, path: &Path) -> anyhow::Erro
             ("you trust it", vec![format!("torch.save({}, {path:?})", load("True", &part))])
         }
     };
-    anyhow!(
-        "{problem:#}. If the file is whole and {trust}, make one of it that can be read, in Python:\n  \
-         import torch\n  {}",
-        lines.join("\n  "),
-    )
+    let way_out = format!(
+        "If the file is whole and {trust}, make one of it that can be read, in Python:\n  import torch\n  {}",
+        lines.join("\n  ")
+    );
+    problem.hint_after(". ", way_out)
 }
 
-/// Where a header of a tar archive has this mark (POSIX.1-1988, ustar).
+/// The place of this mark in the header of a tar archive (POSIX.1-1988, ustar).
 const TAR_MARK: (u64, [u8; 5]) = (257, *b"ustar");
 
 /// The tensors of a file, by name.

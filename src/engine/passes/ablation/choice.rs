@@ -1,4 +1,4 @@
-//! The heads that are removed in turn where not all are: by how much the loss depends on each to first order.
+//! The choice of the heads to ablate one by one if not all are: by the sensitivity of the loss to each, to first order.
 
 use std::collections::BTreeSet;
 
@@ -21,8 +21,8 @@ use crate::stats::exact::ExactSum;
 const SEED: u64 = 0;
 
 impl Choice {
-    /// The places of the heads that are chosen, ascending, by the sensitivity of the loss to each, `[heads]`: those at either
-    /// end, and some of the others at random. All heads if it asks for as many.
+    /// The indices of the chosen heads, ascending, by the sensitivity of the loss to each, `[heads]`: those at either
+    /// end, and some of the others at random. All heads if the choice is of as many.
     pub fn of(self, sensitivities: &[f64]) -> Vec<usize> {
         let mut order: Vec<usize> = (0..sensitivities.len()).collect();
         order.sort_by(|&a, &b| sensitivities[b].total_cmp(&sensitivities[a]));

@@ -1,4 +1,4 @@
-//! The mean context of each head by class of token: what stands for a head that is removed.
+//! The mean context of each head by class of token, which replaces a removed head (mean-ablation).
 
 use std::sync::{Mutex, PoisonError};
 
@@ -16,13 +16,12 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 
-/// What stands for removed heads in each pass, once it was worked out: other passes over the same sequences, and other
-/// shards, remove the same.
+/// The mean contexts of each pass, computed once: other passes over the same sequences, and other shards, use the same.
 #[derive(Debug, Default)]
 pub struct MeanContexts(Mutex<Vec<(Pass, Vec<Gate>)>>);
 
 impl MeanContexts {
-    /// The gates of all heads in a pass, `[layers * heads]`, worked out at the first time.
+    /// The gates of all heads in a pass, `[layers * heads]`, computed on the first call.
     /// Fails if `work_out` fails.
     pub fn of(&self, pass: &Pass, work_out: impl FnOnce() -> Result<Vec<Gate>>) -> Result<Vec<Gate>> {
         let known = |all: &[(Pass, Vec<Gate>)]| all.iter().find(|(of, _)| of == pass).map(|(_, gates)| gates.clone());

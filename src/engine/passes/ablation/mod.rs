@@ -1,4 +1,4 @@
-//! How heads are removed in turn: what stands for them, and in which sentences.
+//! Ablation of heads one by one: the replacement of a removed head, and the sentences that it is measured on.
 
 pub mod choice;
 pub mod means;
@@ -61,10 +61,10 @@ impl FromStr for Choice {
     }
 }
 
-/// The most sentences unless something else is asked for.
+/// The default number of sentences.
 ///
-/// Each goes through the model as often as there are heads: 500 of 25 tokens through BERT-base are 75 passes over 12,500
-/// tokens, a matter of minutes, with some 1,700 masked tokens.
+/// Each goes through the model as often as there are heads: 500 of 25 tokens through BERT-base are 75 passes over
+/// 12,500 tokens, a matter of minutes, with some 1,700 masked tokens.
 pub const DEFAULT_SAMPLE: u64 = 500;
 
 impl Default for Ablation {
@@ -76,7 +76,7 @@ impl Default for Ablation {
 /// The conditions of a pass that removes heads, as the sums of those who look at it keep them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conditions {
-    /// What stands for heads that are removed in turn; `None` in a pass that removes none so, or has not begun.
+    /// The replacement of heads that are ablated one by one; `None` in a pass that ablates none, or before it begins.
     pub removal: Option<Replacement>,
     /// The task that its losses are of; `None` in a pass that predicts nothing.
     pub objective: Option<Objective>,

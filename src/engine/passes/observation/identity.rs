@@ -1,4 +1,5 @@
-//! Of what something was observed, by what and how: what shards of one whole have in common.
+//! The identity of an observation: its corpus, its model, its program and its settings, which the shards of one whole
+//! share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;

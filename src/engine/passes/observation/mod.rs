@@ -6,24 +6,24 @@ pub mod identity;
 pub mod merge;
 pub mod partial;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::observer::Observer;
 use super::pass::Pass;
 use crate::sequences::tally::Tally;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::digest::hex;
 use identity::{Identity, RunInfo};
 
-/// The sums of all passes, and of what they are.
+/// The sums of all passes, with their identity.
 pub struct Observation {
-    /// Of what, by what, and how.
+    /// The identity: the corpus, the model, the program and the settings.
     pub identity: Identity,
     /// The corpus in numbers.
     pub tally: Tally,
-    /// Which of the passes were run.
+    /// The passes that were run.
     pub stage: Stage,
     /// The sums of each of them.
     pub passes: Vec<PassSums>,
@@ -38,16 +38,16 @@ pub enum Stage {
     /// All of them.
     #[default]
     Whole,
-    /// Those that follow nothing; others follow them.
+    /// The passes of the first stage.
     First,
-    /// Those that follow the others.
+    /// The passes of the second stage, which follow the first.
     After {
         /// The [digest](Observation::digest) of the sums of the others over the whole corpus.
         sums: String,
-        /// That of the policy by which heads had labels.
+        /// The digest of the policy by which heads had labels.
         policy: String,
     },
-    /// All of them, of which some follow the others.
+    /// All passes, some of which follow the others.
     Followed {
         /// The digest of the policy by which heads had labels that these follow from.
         policy: String,
@@ -85,7 +85,7 @@ pub struct PassSums {
 }
 
 impl Observation {
-    /// Adds what was observed over other sentences of the same corpus.
+    /// Adds the sums over other sentences of the same corpus.
     /// Panics if the two have not the same identity.
     pub fn merge(&mut self, other: &Self) {
         assert_eq!((&self.identity, &self.stage), (&other.identity, &other.stage), "parts of one whole");
@@ -130,9 +130,11 @@ impl Observation {
         if tally.sentences > 0 {
             return Ok(());
         }
-        ensure!(!tally.skipped.is_empty(), "corpus `{corpus}` has no sentences");
+        ensure!(!tally.skipped.is_empty(), anyhow!("corpus `{corpus}` has no sentences").about(corpus));
         let reasons: Vec<String> =
             tally.skipped.iter().map(|(reason, count)| format!("{count} {}", reason.describe())).collect();
-        bail!("corpus `{corpus}` leaves nothing to analyse: every sentence was skipped ({})", reasons.join(", "));
+        let reasons = reasons.join(", ");
+        let skipped = anyhow!("corpus `{corpus}` leaves nothing to analyse: every sentence was skipped ({reasons})");
+        Err(skipped.about(corpus))
     }
 }

@@ -22,7 +22,7 @@ use crate::system::progress::Analysis;
 
 /// The sequences of a shard, in order, as the tokenizer encodes them.
 pub struct TokenizedSentences<'a> {
-    /// Where the sentences come from.
+    /// The source of the sentences.
     pub corpus: Corpus,
     /// Encodes them and keeps the tally.
     pub encoder: SentenceTokenizer<'a>,

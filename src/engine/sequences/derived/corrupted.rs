@@ -10,28 +10,28 @@ use crate::corpus::SentenceFamily;
 use crate::sequences::counts::Unigrams;
 use crate::sequences::sequence::{PredictedToken, Sequence, Shown};
 
-/// Every so many words one is corrupted: about the share of tokens that BERT was trained on (Devlin et al. 2019, section
+/// One of this many words is corrupted, about the share of tokens that BERT was trained on (Devlin et al. 2019, section
 /// 3.1: 15 %).
 pub const PERIOD: u8 = 7;
 
-/// What is done to the sentences of a corpus, for a model to tell what they were.
+/// The corruption of the sentences of a corpus, from which a model predicts the true tokens.
 #[derive(Clone, Debug)]
 pub struct Corruption {
     /// So many variants of each sentence: those of the phases from 0 on.
     pub phases: u8,
-    /// What stands for the chosen words.
+    /// The noise that replaces the chosen words.
     pub noise: Noise,
-    /// The id of the token that stands for what is not in the vocabulary, if there is one.
+    /// The id of the token for text that is not in the vocabulary, if there is one.
     pub unknown: Option<u32>,
 }
 
-/// What stands for the tokens of a chosen word.
+/// The noise that replaces the tokens of a chosen word.
 #[derive(Clone, Debug)]
 pub enum Noise {
-    /// The mask of this id; the true tokens are to be predicted there.
+    /// The mask of this id; the model predicts the true tokens there.
     Mask(u32),
-    /// Tokens drawn by their frequency, the "unigram generator" of Clark et al. 2020, section 3.2; of every token of the
-    /// text it is to be told whether it was replaced.
+    /// Tokens drawn by their frequency, the "unigram generator" of Clark et al. 2020, section 3.2; the model predicts
+    /// of every token of the text whether it was replaced.
     Replace(Arc<Unigrams>),
 }
 
@@ -52,7 +52,7 @@ impl Corruption {
                     Noise::Mask(mask) if is_chosen(word) => (*mask, Shown::Mask, Some(own)),
                     Noise::Mask(_) => continue,
                     Noise::Replace(unigrams) if is_chosen(word) => match drawn(unigrams, sentence.index, position) {
-                        // As good as not replaced (Clark et al. 2020, section 2).
+                        // A draw of the true token counts as not replaced (Clark et al. 2020, section 2).
                         id if id == own => (own, Shown::Itself, Some(ORIGINAL)),
                         id => (id, Shown::Replacement, Some(REPLACED)),
                     },
@@ -79,7 +79,7 @@ impl Corruption {
 /// The class of a token of the text that stands where it stood.
 const ORIGINAL: u32 = 0;
 
-/// The class of a token that stands for another one.
+/// The class of a replaced token.
 const REPLACED: u32 = 1;
 
 /// The token that stands at a position of a sentence, by a number that any program can find: the first 8 bytes of a SHA-256,
@@ -170,8 +170,8 @@ mod tests {
         assert_eq!((made[1].index, made[1].predictions[0]), (7, token(1, 0, Some(1))));
     }
 
-    /// Of a corpus with the token 50 alone every chosen token is replaced by it, and all tokens of the text are told apart
-    /// but for the one that nobody knows.
+    /// A corpus with the token 50 alone replaces every chosen token by it; all tokens of the text have a class except
+    /// the unknown one.
     #[test]
     fn every_seventh_word_is_replaced_and_every_token_told() {
         let always = |id| Noise::Replace(Arc::new(Unigrams::new([(id, 4)])));

@@ -146,7 +146,7 @@ mod tests {
             }).collect();
             let (made, left_out) = indices(&sentences, 100);
             prop_assert_eq!(2 * made.len() as u64 + left_out, sentences.len() as u64);
-            // Where a document ends nothing is lost by beginning anew there.
+            // A new start at the end of a document loses nothing.
             let cut = ends.iter().take(cut).rposition(|&ends| ends).map_or(0, |end| end + 1);
             let (early, late) = sentences.split_at(cut);
             let parts = [indices(early, 100).0, indices(late, 100).0].concat();

@@ -22,7 +22,7 @@ pub fn offset_at(slot: usize) -> i32 {
     i32::try_from(slot).expect("one of few slots") - MAX_OFFSET
 }
 
-/// The roles of a sentence's tokens in the token-level metrics, worked out once for all heads.
+/// The roles of a sentence's tokens in the token-level metrics, computed once for all heads.
 #[derive(Clone, Debug)]
 pub struct TokenRoles {
     /// The number of tokens, special ones included.

@@ -1,4 +1,4 @@
-//! What attention is drawn between: the words of a sentence and its special tokens.
+//! The units of drawn attention: the words of a sentence and its special tokens.
 
 use std::ops::Range;
 

@@ -2,7 +2,7 @@ use super::*;
 use crate::corpus::{Annotation, Upos};
 use crate::sequences::sequence::TokenKind;
 
-/// A sequence of so many tokens, with a word for each of these: whether its head and its part of speech are known.
+/// A sequence of this many tokens, with a word for each of these: whether its head and its part of speech are known.
 fn sequence(tokens: usize, words: &[(bool, bool)]) -> Sequence {
     let head = |known| if known { TreeHead::Root } else { TreeHead::Unknown };
     let arc = |&(known, _): &(bool, bool)| GoldArc { head: head(known), relation: "dep".to_owned() };

@@ -4,21 +4,25 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// The beginning of a file that stands for one in git's large file storage
+use anyhow::anyhow;
+
+use crate::system::errors::{Facts, io_error};
+
+/// The beginning of a pointer file of git's large file storage
 /// (<https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md>, "The Pointer").
 pub const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 
-/// Makes sure that a file with this beginning does not only stand for one that git has not fetched.
-/// Fails if it does.
+/// Makes sure that a file with this beginning is not the pointer to a file that git has not fetched.
+/// Fails if it is.
 pub fn ensure_fetched(beginning: &[u8]) -> io::Result<()> {
     if beginning.starts_with(LFS_POINTER) {
-        let way_out = "it is a pointer of git LFS and not the file itself: run `git lfs pull` in its folder";
-        return Err(io::Error::new(io::ErrorKind::InvalidData, way_out));
+        let pointer = anyhow!("it is a pointer of git LFS and not the file itself");
+        return Err(io_error(io::ErrorKind::InvalidData, pointer.hint("run `git lfs pull` in its folder")));
     }
     Ok(())
 }
 
-/// Opens a file for reading. From now on no [`Output`](super::output::Output) of this process replaces it.
+/// Opens a file for reading. No [`Output`](super::output::Output) of this process replaces it afterwards.
 /// Fails if it cannot be opened, or is an output of this process; the error does not name the file.
 pub fn open(path: &Path) -> io::Result<File> {
     let file = File::open(path)?;
@@ -78,7 +82,8 @@ pub fn text(bytes: Vec<u8>) -> io::Result<String> {
         let place = error.utf8_error().valid_up_to();
         let byte = error.as_bytes()[place];
         let line = error.as_bytes()[..place].split(|byte| *byte == b'\n').count();
-        io::Error::new(io::ErrorKind::InvalidData, format!("not UTF-8 (line {line} has the byte 0x{byte:02x})"))
+        let error = anyhow!("not UTF-8 (line {line} has the byte 0x{byte:02x})").in_line(line as u64);
+        io_error(io::ErrorKind::InvalidData, error)
     })
 }
 

@@ -1,6 +1,6 @@
 //! Output files: opened before the work begins, written beside their place and renamed when they are whole.
 //!
-//! A file on its way has a name of its own, which [`is_temporary`] knows, and is locked as long as its process lives.
+//! An incomplete file has a temporary name, which [`is_temporary`] knows, and is locked as long as its process lives.
 //! One that a killed process left behind is removed by the next that writes to the same folder.
 
 use std::ffi::OsStr;
@@ -8,24 +8,25 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, anyhow, bail};
 use sha2::{Digest, Sha256};
 use tempfile::TempPath;
 
 use super::claims::{self, Replaced};
 use super::digest::hex;
 use super::input;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts, io_error};
 use crate::system::interrupt;
 
-/// A file to be written. What is given to [`Output::write`] becomes the file's content with [`Output::commit`].
+/// A file to write. The bytes given to [`Output::write`] become the file's content with [`Output::commit`].
 #[derive(Debug)]
 pub struct Output {
     path: PathBuf,
     file: BufWriter<File>,
-    /// Where the bytes go until then, and where they belong; `None` for a device or a pipe, which is written as it is.
+    /// The temporary file of the bytes until then, and their final place; `None` for a device or a pipe, which is
+    /// written directly.
     rename: Option<(TempPath, PathBuf)>,
-    /// The file that was there before, which nobody may read meanwhile.
+    /// The file that existed before, which nobody may read meanwhile.
     _replaced: Option<Replaced>,
 }
 
@@ -34,28 +35,25 @@ impl Output {
     /// Fails if its folder is missing or cannot be written to, `path` is a folder, or what is there cannot be replaced or was
     /// read by this process.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::opened(path).class(Class::Output)
+        Self::opened(path).cannot("write", path.display()).class(Class::Output)
     }
 
     fn opened(path: &Path) -> Result<Self> {
-        let failed = || format!("cannot write `{}`", path.display());
         let target = destination(path);
         let (file, rename, replaced) = match fs::metadata(&target) {
-            Ok(metadata) if metadata.is_dir() => bail!("{}: it is a folder", failed()),
-            Ok(metadata) if !metadata.is_file() => {
-                (OpenOptions::new().write(true).open(&target).with_context(failed)?, None, None)
-            }
-            Ok(metadata) if metadata.permissions().readonly() => bail!("{}: it is read-only", failed()),
+            Ok(metadata) if metadata.is_dir() => bail!("it is a folder"),
+            Ok(metadata) if !metadata.is_file() => (OpenOptions::new().write(true).open(&target)?, None, None),
+            Ok(metadata) if metadata.permissions().readonly() => bail!("it is read-only"),
             existing => {
                 let mut replaced = None;
                 if let Ok(metadata) = &existing {
-                    replaced = Some(claims::write(metadata).with_context(failed)?);
-                    // What may not be written may not be replaced: a file that is made immutable, for one.
-                    OpenOptions::new().write(true).open(&target).with_context(failed)?;
+                    replaced = Some(claims::write(metadata)?);
+                    // A file that may not be written may not be replaced, for example an immutable one.
+                    OpenOptions::new().write(true).open(&target)?;
                 }
-                let (file, temporary) = beside(&target, path)?;
+                let (file, temporary) = beside(&target)?;
                 if let Ok(metadata) = existing {
-                    file.set_permissions(metadata.permissions()).with_context(failed)?;
+                    file.set_permissions(metadata.permissions())?;
                 }
                 (file, Some((temporary, target)), replaced)
             }
@@ -66,29 +64,28 @@ impl Output {
     /// Writes all of `bytes`.
     /// Fails if they cannot be written.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        let written = self.file.write_all(bytes).with_context(|| format!("cannot write `{}`", self.path.display()));
-        written.class(Class::Output)
+        self.file.write_all(bytes).cannot("write", self.path.display()).class(Class::Output)
     }
 
     /// Makes what was written the file.
     /// Fails if it does not reach the disk or cannot be renamed, or what lies there now was read meanwhile; the file that was
     /// there before is then untouched.
     pub fn commit(self) -> Result<()> {
-        self.committed().class(Class::Output)
+        let path = self.path.clone();
+        self.committed().cannot("write", path.display()).class(Class::Output)
     }
 
-    fn committed(mut self) -> Result<()> {
-        let failed = || format!("cannot write `{}`", self.path.display());
-        self.file.flush().with_context(failed)?;
+    fn committed(mut self) -> io::Result<()> {
+        self.file.flush()?;
         let Some((temporary, target)) = self.rename.take() else { return Ok(()) };
-        self.file.get_ref().sync_all().with_context(failed)?;
+        self.file.get_ref().sync_all()?;
         if let Ok(metadata) = fs::metadata(&target) {
-            claims::ensure_unread(&metadata).with_context(failed)?;
+            claims::ensure_unread(&metadata)?;
         }
         let mut list = interrupt::lock();
         list.forget(&temporary);
         // The lock is held until the file has its name: an interrupt finds it there or in the list.
-        temporary.persist(&target).map_err(io::Error::from).with_context(failed)
+        temporary.persist(&target).map_err(io::Error::from)
     }
 }
 
@@ -118,7 +115,8 @@ pub fn earlier_bytes(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
 /// Opens such a file. This program wrote no pipe, which would have to be waited for.
 fn open_earlier(path: &Path) -> io::Result<File> {
     if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is no file: remove it, or name another place"));
+        let error = anyhow!("it is no file").hint("remove it, or name another place");
+        return Err(io_error(io::ErrorKind::Other, error));
     }
     File::open(path)
 }
@@ -152,7 +150,7 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
 }
 
-/// Where a link points to that leads to no file yet; the path itself if it is no link.
+/// The target of a link that leads to no file yet; the path itself if it is no link.
 fn link_target(path: &Path) -> PathBuf {
     match (fs::read_link(path), path.parent()) {
         (Ok(link), Some(folder)) => folder.join(link),
@@ -163,18 +161,17 @@ fn link_target(path: &Path) -> PathBuf {
 const PREFIX: &str = ".headscope-";
 const SUFFIX: &str = ".partial";
 
-/// Whether a file of this name is an output on its way, of this process or another: it is there for a time only.
+/// Whether a file of this name is an incomplete output, of this process or another; such a file is temporary.
 pub fn is_temporary(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
     name.starts_with(PREFIX.as_bytes()) && name.ends_with(SUFFIX.as_bytes())
 }
 
 /// A new empty file in the folder of `target`, with the permissions that any new file would have.
-fn beside(target: &Path, path: &Path) -> Result<(File, TempPath)> {
-    let shown = path.display();
+fn beside(target: &Path) -> Result<(File, TempPath)> {
     let folder = folder_of(target);
     if !folder.is_dir() {
-        bail!("cannot write `{shown}`: there is no folder `{}`: create it first", folder.display());
+        bail!(anyhow!("there is no folder `{}`", folder.display()).hint("create it first"));
     }
     remove_leftovers(folder);
     let mut builder = tempfile::Builder::new();
@@ -187,9 +184,9 @@ fn beside(target: &Path, path: &Path) -> Result<(File, TempPath)> {
     }
     let mut list = interrupt::lock();
     loop {
-        let created = builder.tempfile_in(folder).with_context(|| format!("cannot write `{shown}`"))?;
-        // Between its creation and its lock another process may take it for a leftover, lock it and remove it. Where a
-        // file system has no locks, nobody takes it for one.
+        let created = builder.tempfile_in(folder)?;
+        // Another process may take it for a leftover, lock it and remove it between its creation and its lock. A file
+        // system without locks has no such removal.
         let locked_by_another = matches!(created.as_file().try_lock(), Err(TryLockError::WouldBlock));
         if !locked_by_another && created.path().exists() {
             list.add(created.path());
@@ -198,7 +195,7 @@ fn beside(target: &Path, path: &Path) -> Result<(File, TempPath)> {
     }
 }
 
-/// Removes outputs of processes that are gone. What cannot be removed is no reason not to write.
+/// Removes outputs of processes that have ended. A file that cannot be removed does not stop the writing.
 fn remove_leftovers(folder: &Path) {
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
     let regular = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_file());
@@ -277,7 +274,7 @@ mod tests {
         fs::create_dir(at(".headscope-folder.partial")).unwrap();
         let first = Output::open(&at("a")).unwrap();
         let second = Output::open(&at("b")).unwrap();
-        // Two on their way, and what nobody here has made.
+        // Two incomplete outputs, and a file that no process here has made.
         assert_eq!(names(folder.path()).len(), 2 + 3);
         second.commit().unwrap();
         first.commit().unwrap();

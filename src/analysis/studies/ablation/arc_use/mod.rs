@@ -14,7 +14,7 @@ use section::UseSection;
 use sums::UseSums;
 use terms::TERMS;
 
-/// Which syntactic labels are of arcs that the model uses.
+/// The use of arcs: whether the model uses the arcs of syntactic labels.
 pub struct ArcUse;
 
 impl Study for ArcUse {
@@ -28,6 +28,8 @@ impl Study for ArcUse {
         builds_on: &["dependency"],
         caveats: CAVEATS,
         terms: TERMS,
+        figures: &["use"],
+        tables: &["use"],
         ..Card::NEW
     };
 

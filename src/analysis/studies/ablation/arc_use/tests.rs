@@ -59,11 +59,11 @@ fn patched_runs(sums: &mut UseSums, index: u64) -> Vec<(usize, usize, Vec<usize>
 #[test]
 fn the_weight_to_the_partner_is_cut_and_the_one_nearest_to_it() {
     let both = |claim: ArcClaim| patched_runs(&mut UseSums::new(GRID, FromToken::Mean, vec![claim]), 0);
-    // Of the objects word 1 alone is masked. Its head, word 2, weighs 0.15; nearest to that is word 4 with 0.16.
+    // Word 1 is the only masked object. Its head, word 2, has a weight of 0.15; nearest to that is word 4 with 0.16.
     assert_eq!(both(claim(1, Direction::DependentToHead, -1)), [(1, 2, vec![2]), (1, 4, vec![2])]);
     // Not where its head is at the best offset.
     assert_eq!(both(claim(1, Direction::DependentToHead, 1)), []);
-    // Of their heads word 4 alone is; its object, word 0, weighs 0.2: nearest is word 3 with 0.19.
+    // Word 4 is the only masked head; its object, word 0, has a weight of 0.2: nearest is word 3 with 0.19.
     assert_eq!(both(claim(0, Direction::HeadToDependent, 1)), [(4, 0, vec![5]), (4, 3, vec![5])]);
     // A word whose partner is masked as well is left out.
     let mut sums = UseSums::new(GRID, FromToken::Mean, vec![claim(1, Direction::DependentToHead, -1)]);
@@ -77,14 +77,14 @@ fn the_weight_to_the_partner_is_cut_and_the_one_nearest_to_it() {
 fn losses_are_summed_by_block() {
     let mut sums = UseSums::new(GRID, FromToken::Mean, vec![claim(1, Direction::DependentToHead, -1)]);
     patched_runs(&mut sums, 7);
-    let Cuts { arcs, without_partner, without_other } = sums.blocks()[block_of(7)][0];
+    let Cuts { arcs, without_partner, without_other } = sums.blocks[block_of(7)][0];
     let (thirds, likelier) = (3.0_f64.ln(), (1.0_f64.exp() + 2.0).ln() - 1.0);
     assert_eq!(arcs, 1);
     assert!((without_partner.value() - thirds).abs() < 1e-6);
     assert!((without_other.value() - likelier).abs() < 1e-6);
     let mut twice = sums.clone();
     twice.merge(&sums);
-    assert_eq!(twice.blocks().total()[0].arcs, 2);
+    assert_eq!(twice.blocks.total()[0].arcs, 2);
     assert!(sums.fits(GRID, FromToken::Mean) && !sums.fits(HeadGrid { layers: 1, heads: 1 }, FromToken::Mean));
 }
 
@@ -117,7 +117,7 @@ fn used_is_what_is_surely_above_an_equal_weight_elsewhere() {
         }
         let asked = varied.patched_runs(&mut state);
         for (number, run) in asked.iter().enumerate() {
-            // Of the second claim the other word is missed, and more.
+            // Cutting the other word of the second claim costs more.
             let less = if number == 3 { -9.0 } else { 0.0 };
             varied.patched_logits(&mut state, number, run.predicted[0], &[0.0, less, less]);
         }

@@ -1,4 +1,4 @@
-//! What is lost without a cluster of heads that look alike, and without all but one of them (METHODOLOGY, "Removal of a
+//! Ablation of clusters of heads that look alike, and of all heads of a cluster but one (METHODOLOGY, "Removal of a
 //! cluster").
 
 mod section;

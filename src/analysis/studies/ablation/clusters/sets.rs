@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn every_set_is_there_once() {
         let grid = HeadGrid { layers: 2, heads: 2 };
-        // Of two heads all but one are one.
+        // All but one of two heads are one head.
         assert_eq!(Clusters(vec![vec![0, 3]]).variants(grid).len(), 4);
         assert_eq!(Clusters(vec![vec![0, 1, 3]]).variants(grid).len(), 8);
         assert!(Clusters(Vec::new()).variants(grid).is_empty());

@@ -14,7 +14,7 @@ use crate::system::parallel::all_cores;
 
 const GRID: HeadGrid = HeadGrid { layers: 2, heads: 3 };
 
-/// The first two heads stand in for each other, the next two do not, the last two matter to nobody.
+/// The first two heads replace each other, the next two do not, the last two have no effect.
 const CLUSTERS: [[usize; 2]; 3] = [[0, 1], [2, 3], [4, 5]];
 
 fn clusters() -> Clusters {
@@ -47,7 +47,7 @@ fn show_losses(sums: &mut ClusterLosses, indices: impl Iterator<Item = u64>) {
     for index in indices {
         let token = PredictedToken::masked(1, 0, Some(0));
         let mut state = sums.begin(&Sequence { predictions: vec![token], ..sentence(index, 2, "dep") });
-        // In some sentences all that is lost is more.
+        // Every loss is larger in some sentences.
         let scale = if index % 2 == 0 { 1.0 } else { 1.5 };
         sums.observe(&mut state, &mut Event::Logits { position: 1, logits: &logits(2.0) });
         for (number, removed) in sums.further_runs().variants().into_iter().enumerate() {

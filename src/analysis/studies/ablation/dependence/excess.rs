@@ -1,4 +1,5 @@
-//! What of a shift is beyond what its source does to all heads of a layer, and its target suffers from all.
+//! The excess of a shift beyond the effect of its source on all heads of a layer, and the response of its target to all
+//! sources.
 
 /// The excess of each shift of `shifts`, `[sources, targets]`, all heads of two layers: `ln shift` less the mean of its row,
 /// less the mean of its column, plus the mean of all: the residuals of the additive fit by least squares where

@@ -19,7 +19,7 @@ pub struct EdgeEstimate {
     pub shift: f64,
     /// Its 95 % interval.
     pub shift_ci95: Option<Interval>,
-    /// What of it is beyond source and target; `None` where nothing shifts.
+    /// The excess beyond source and target; `None` if nothing shifts.
     pub excess: Option<f64>,
     /// Its 95 % interval.
     pub excess_ci95: Option<Interval>,
@@ -31,11 +31,11 @@ pub struct EdgeEstimate {
 
 /// All edges, in their order; none where no sentence was seen.
 pub fn measured(sums: &DependenceSums, context: &EstimationContext) -> Vec<EdgeEstimate> {
-    let total = sums.blocks().total();
+    let total = sums.blocks.total();
     if total.rows == 0 {
         return Vec::new();
     }
-    let edges = Edges(sums.grid());
+    let edges = Edges(sums.grid);
     let between = |layers| between(sums, &total, edges.between(layers).start, &context.resamples);
     let mut found = in_parallel(context.threads, edges.layers(), between).concat();
     let (tested, p): (Vec<usize>, Vec<f64>) =
@@ -44,23 +44,23 @@ pub fn measured(sums: &DependenceSums, context: &EstimationContext) -> Vec<EdgeE
     found
 }
 
-/// The edges between two layers, of which the first is at this place of the list of all.
+/// The edges between two layers; the first edge is at this index.
 fn between(sums: &DependenceSums, total: &Shifts, first: usize, resamples: &Resamples) -> Vec<EdgeEstimate> {
-    let heads = sums.grid().heads;
+    let heads = sums.grid.heads;
     let edges = || first..first + heads * heads;
     let shifts: Vec<f64> = edges().map(|edge| total.mean(edge)).collect();
-    // Of what is left without each block that has something.
+    // The estimates without each block that has something.
     let without = |block: &Shifts| {
         let rest = (total.rows - block.rows) as f64;
         let shift = |edge: usize| (total.sum(edge) - block.sum(edge)) / rest;
         let shifts: Vec<f64> = edges().map(shift).collect();
         (block.rows > 0 && rest > 0.0).then(|| (excesses(&shifts, heads), rest / total.rows as f64))
     };
-    let without: Vec<_> = sums.blocks().iter().map(without).collect();
-    let rows: PerBlock = std::array::from_fn(|block| sums.blocks()[block].rows as f64);
+    let without: Vec<_> = sums.blocks.iter().map(without).collect();
+    let rows: PerBlock = std::array::from_fn(|block| sums.blocks[block].rows as f64);
     let rows = resamples.sums(&rows);
     let measure = |(place, excess): (usize, Option<f64>)| {
-        let shifted: PerBlock = std::array::from_fn(|block| sums.blocks()[block].sum(first + place));
+        let shifted: PerBlock = std::array::from_fn(|block| sums.blocks[block].sum(first + place));
         let left_out = without.iter().map(|without| {
             let (excesses, rest) = without.as_ref()?;
             Some(Without { value: excesses[place]?, rest: *rest })

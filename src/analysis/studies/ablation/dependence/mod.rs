@@ -1,4 +1,4 @@
-//! Which later heads depend on each head (METHODOLOGY, "Dependence between heads").
+//! Dependence of later heads on each head (METHODOLOGY, "Dependence between heads").
 
 mod edges;
 mod excess;
@@ -17,7 +17,7 @@ use section::{Dependence, DependenceSection};
 use sums::DependenceSums;
 use terms::TERMS;
 
-/// Which later heads look elsewhere without each head.
+/// The dependence of later heads: those that look elsewhere without a head.
 pub struct LaterHeads;
 
 impl Study for LaterHeads {
@@ -30,6 +30,8 @@ impl Study for LaterHeads {
             sentences as half of the heads, and two (those of `drift`, if that runs, too)",
         caveats: CAVEATS,
         terms: TERMS,
+        figures: &["dependence"],
+        tables: &["edges"],
         ..Card::NEW
     };
 

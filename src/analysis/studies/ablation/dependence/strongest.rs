@@ -50,8 +50,8 @@ pub struct HeadEdges {
 }
 
 impl Edge {
-    /// By what edges are ranked: the excess that is surely there, the lower end of its interval. By the excess itself edges
-    /// would come first whose shift is that of a few sentences.
+    /// The rank of edges: the lower end of the interval of the excess, which is the excess that is certain. The excess
+    /// itself would put edges first whose shift comes from a few sentences.
     pub fn surely(&self) -> f64 {
         self.excess_ci95.map_or(self.excess, Interval::low)
     }
@@ -73,7 +73,7 @@ pub fn chains(heads: &[HeadEdges]) -> Vec<Vec<HeadPlace>> {
     let next: BTreeMap<HeadPlace, HeadPlace> = mutual.map(|edge| (edge.source, edge.target)).collect();
     let targets: Vec<&HeadPlace> = next.values().collect();
     let from = |&first: &HeadPlace| -> Vec<HeadPlace> {
-        // A saved report may hold anything: whoever follows edges goes to later layers only.
+        // A saved report may be invalid, so only edges to later layers are followed.
         let later = |place: &HeadPlace| next.get(place).copied().filter(|target| target.layer > place.layer);
         std::iter::successors(Some(first), later).collect()
     };

@@ -44,30 +44,18 @@ merge_fields!(Shifts { rows, sentences, edges });
 /// The sums of all blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DependenceSums {
-    grid: HeadGrid,
-    conditions: Conditions,
-    blocks: Blocks<Shifts>,
+    /// The heads.
+    pub grid: HeadGrid,
+    /// How heads were removed, once the pass has begun.
+    pub conditions: Conditions,
+    /// The sums of each block.
+    pub blocks: Blocks<Shifts>,
 }
 
 impl DependenceSums {
     /// Empty sums for a model with `grid` heads.
     pub fn new(grid: HeadGrid) -> Self {
         Self { grid, conditions: Conditions::default(), blocks: Blocks::new(Shifts::default()) }
-    }
-
-    /// The sums of each block.
-    pub fn blocks(&self) -> &Blocks<Shifts> {
-        &self.blocks
-    }
-
-    /// The heads.
-    pub fn grid(&self) -> HeadGrid {
-        self.grid
-    }
-
-    /// How heads were removed, once the pass has begun.
-    pub fn conditions(&self) -> Conditions {
-        self.conditions
     }
 }
 
@@ -77,7 +65,7 @@ pub struct DependenceState {
     block: usize,
     /// The variant of these sums that runs; `None` in the baseline, with all heads.
     variant: Option<usize>,
-    /// Of each head but those of the first layer, with all heads in place.
+    /// The roots of each head after the first layer, in the baseline.
     roots: Roots,
 }
 
@@ -114,7 +102,7 @@ impl Sums for DependenceSums {
 
     fn begin(&mut self, sequence: &Sequence) -> DependenceState {
         let block = block_of(sequence.family.number);
-        // Where no head comes after another there is nothing to see.
+        // A model of one layer has no later head.
         let edges = Edges(self.grid).count();
         let rows: Vec<usize> = if edges == 0 { Vec::new() } else { sequence.text_places().collect() };
         if !rows.is_empty() {
@@ -130,7 +118,7 @@ impl Sums for DependenceSums {
         !state.roots.rows.is_empty()
     }
 
-    /// Without each head but those of the last layer, after which none comes.
+    /// Variants without each head, except those of the last layer, which no head follows.
     fn further_runs(&self) -> FurtherRuns {
         let HeadGrid { layers, heads } = self.grid;
         FurtherRuns::Without(each_head(self.grid).take(layers.saturating_sub(1) * heads).collect())
@@ -167,7 +155,7 @@ impl DependenceSums {
                 let shift: f64 = rows.map(|(&row, roots)| squared_hellinger(roots, attention.row(row))).sum();
                 self.blocks[state.block].edges[Edges(self.grid).index(source, target)] += shift;
             }
-            // What goes into its layer is the same for every head of it.
+            // The input of its layer is the same for every head of the layer.
             Some(_) => {}
         }
     }

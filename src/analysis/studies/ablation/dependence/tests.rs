@@ -88,7 +88,7 @@ fn measured(sums: DependenceSums, grid: HeadGrid) -> Dependence {
     section::<DependenceSection>(&*found).dependence.clone()
 }
 
-/// From 0 to 1, evenly.
+/// Evenly distributed numbers from 0 to 1.
 fn noise(seed: u64) -> impl FnMut() -> f64 {
     let mut state = seed;
     move || {
@@ -128,12 +128,12 @@ fn shifts_by_hand() {
         _ => of_word([0.1, 0.2, 0.7]),
     };
     show(&mut sums, grid, &sentence, attention);
-    let total = sums.blocks().total();
+    let total = sums.blocks.total();
     let shift = |source: usize, target: usize| total.mean(Edges(grid).index(place(source, 0), place(target, 0)));
     // 1 - (0.6 · 0.8 + 0.8 · 0.6)
     assert!((shift(0, 1) - 0.04).abs() < 1e-7 && shift(0, 2) == 0.0 && (shift(1, 2) - 1.0).abs() < 1e-7);
     assert_eq!((total.rows, total.sentences), (1, 1));
-    assert_eq!(sums.blocks().iter().map(|block| block.edges.len()).sum::<usize>(), 3, "an empty block is small");
+    assert_eq!(sums.blocks.iter().map(|block| block.edges.len()).sum::<usize>(), 3, "an empty block is small");
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn planted_edges_are_the_strongest_and_make_a_chain() {
     let mut strongest: Vec<_> = found.strongest[..2].iter().map(ends).collect();
     strongest.sort();
     assert_eq!(strongest, planted);
-    // Of a matrix of three by three a factor of 8 in one cell leaves 4/9 of its logarithm there; in the first layer one
+    // A factor of 8 in one cell of a matrix of three by three leaves 4/9 of its logarithm there; in the first layer one
     // head shifts nothing, and two rows are left: (1 - 1/2)(1 - 1/3).
     let excess = |(source, target): (HeadPlace, HeadPlace)| {
         found.strongest.iter().find(|edge| ends(edge) == (source, target)).unwrap().excess

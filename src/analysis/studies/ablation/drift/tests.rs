@@ -33,7 +33,7 @@ fn show(sums: &mut DriftSums, index: u64, variants: &[States]) {
         if variant > 0 {
             sums.observe(&mut state, &mut Event::Variant(variant - 1));
         }
-        // What goes into the layer is not what comes out of it.
+        // The states that enter the layer differ from those that leave it.
         sums.observe(&mut state, &mut Event::HiddenStates { layer: 0, states: Rows::new(&[9.0; 8], 2) });
         sums.observe(&mut state, &mut Event::HiddenStates { layer: 1, states: Rows::new(states, 2) });
     }
@@ -70,7 +70,7 @@ fn drifts_by_hand() {
     show(&mut sums, 5, &[WHOLE, TURNED, WHOLE, OPPOSITE]);
     let (estimates, found) = measured(sums, GRID);
     let value = |place: usize, metric: &str| estimates.heads[place].get(metric, None).unwrap().unwrap();
-    // Of the two tokens of text one turns from (3, 4) to (4, 3); the mean of all four from (3, 4)/4 to (4, 3)/4.
+    // One of the two tokens of text moves from (3, 4) to (4, 3); the mean of all four from (3, 4)/4 to (4, 3)/4.
     assert!((value(0, "output_drift") - 0.02).abs() < 1e-15 && (value(0, "pooled_drift") - 0.04).abs() < 1e-15);
     assert_eq!([value(1, "output_drift"), value(1, "pooled_drift")], [0.0, 0.0]);
     assert_eq!((found.tokens, found.sentences, found.removal), (2, 1, Some(Replacement::Mean)));
@@ -131,7 +131,7 @@ fn sums_of_parts_are_those_of_the_whole() {
     assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean));
     let restored = AnyStudy::passes(&OutputDrift)[0].restore(&observer_of(whole).to_bytes().unwrap()).unwrap();
     assert_eq!(*crate::passes::observer::sums::<DriftSums>(&*restored), right);
-    assert_ne!(right.blocks()[3].without[0], Drifts::default());
+    assert_ne!(right.blocks[3].without[0], Drifts::default());
 }
 
 #[test]

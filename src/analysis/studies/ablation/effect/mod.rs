@@ -1,4 +1,4 @@
-//! What each head is worth: the loss of masked tokens without it (METHODOLOGY, "What removal does").
+//! Effect of each head: the loss of masked tokens without it (METHODOLOGY, "What removal does").
 
 mod figure;
 mod metrics;
@@ -20,7 +20,7 @@ use section::{EffectSection, Effects};
 use sums::{EffectSums, TokenGroup};
 use terms::TERMS;
 
-/// What the model loses without each head.
+/// The effect of each head: the rise of the loss without it.
 pub struct Effect;
 
 impl Study for Effect {
@@ -34,6 +34,9 @@ impl Study for Effect {
         metrics: || metric::listed(METRICS),
         caveats: CAVEATS,
         terms: TERMS,
+        figures: &["effects"],
+        tables: &["effects", "effects_by_relation"],
+        options: &["effect-of"],
         ..Card::NEW
     };
 
@@ -46,7 +49,7 @@ impl Study for Effect {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &EffectSums = observed.sums();
-        let blocks = sums.blocks().with_total();
+        let blocks = sums.blocks.with_total();
         let of_head = |number: Option<usize>, place: usize| {
             let cells = values(blocks.at(number), Some(place));
             if sums.measures(place) { cells } else { cells.iter().map(Fraction::unknown).collect() }
@@ -67,7 +70,7 @@ impl Study for Effect {
 
     fn found(&self, observed: &Observed<'_>, section: &Self::Section, _judged: &Judged<'_>) -> UpstreamResults {
         let sums: &EffectSums = observed.sums();
-        let even = &sums.blocks().folds()[0];
+        let even = &sums.blocks.folds()[0];
         let of_head = |head| effect(even, Some(head), &TokenGroup::All).value();
         let scores: Option<Vec<f64>> =
             (0..sums.heads()).map(|head| of_head(head).filter(|_| sums.measures(head))).collect();

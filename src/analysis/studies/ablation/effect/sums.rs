@@ -17,9 +17,9 @@ use crate::studies::ablation::removal::{EachHead, Quantity, RemovalSums};
 pub enum TokenGroup {
     /// All of them.
     All,
-    /// Those of words of a class.
+    /// The tokens of words of a class.
     Class(Upos),
-    /// Those of words with this relation to their head, by its base name.
+    /// The tokens of words with this relation to their head, by its base name.
     Relation(String),
 }
 

@@ -26,8 +26,8 @@ const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 const CONDITIONS: Conditions =
     Conditions { removal: Some(Replacement::Mean), objective: Some(Objective::MaskedTokens) };
 
-/// A sentence of nine words, each a token and the dependent of the one before, of which the words 1 and 8 are masked, and
-/// word 3, whose token is not known: true are 1 and 2.
+/// A sentence of nine words, each a token and the dependent of the one before; words 1 and 8 are masked, and word 3,
+/// whose token is not known: true are 1 and 2.
 fn masked(index: u64) -> Sequence {
     let token = |word: usize, truth| PredictedToken::masked(word + 1, word, truth);
     let annotation = |word: usize| Annotation {
@@ -78,7 +78,7 @@ fn losses_are_summed_by_group_and_turn() {
     let mut sums = EffectSums::new(GRID, EachHead);
     let variants = [[1.0, 2.0], [1.5, 2.25], [0.5, 2.0], [3.0; 2]];
     show(&mut sums, 5, &variants);
-    let total = sums.blocks().total();
+    let total = sums.blocks.total();
     let of = |group: &TokenGroup| {
         let Losses { tokens, sentences, whole, without } = &total[group];
         let sums = [*whole, without[2], without[0], without[1]].map(|sum| (sum.value() * 1e4).round() / 1e4);
@@ -87,7 +87,7 @@ fn losses_are_summed_by_group_and_turn() {
     assert_eq!(of(&TokenGroup::All), (2, 1, [3.0, 6.0, 3.75, 2.5]));
     assert_eq!(of(&TokenGroup::Class(Upos::Noun)), (1, 1, [1.0, 3.0, 1.5, 0.5]));
     assert_eq!(of(&TokenGroup::Class(Upos::Verb)), (1, 1, [2.0, 3.0, 2.25, 2.0]));
-    // By its base name, and without the word that is always masked together with its head.
+    // Relations count by their base name, and a word that is always masked together with its head is left out.
     assert_eq!(of(&TokenGroup::Relation("obl".to_owned())), (1, 1, [1.0, 3.0, 1.5, 0.5]));
     assert_eq!(total.len(), 4);
 
@@ -109,7 +109,7 @@ fn verdicts_of_planted_effects() {
     let mut sums = EffectSums::new(grid, EachHead);
     sums.begin_pass(&Beforehand { conditions: CONDITIONS, ..Beforehand::default() });
     for index in 0..128 {
-        // From sentence to sentence different, and as often the one as the other way.
+        // The effects differ from sentence to sentence, with either sign equally often.
         let noise = match (index % 4 < 2, index < 64) {
             (true, true) => 0.02,
             (true, false) => -0.01,

@@ -24,7 +24,7 @@ const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 const CONDITIONS: Conditions =
     Conditions { removal: Some(Replacement::Zero), objective: Some(Objective::MaskedTokens) };
 
-/// A sentence of which so many tokens are masked and scored, and one more is masked whose token is not known.
+/// A sentence with this many masked and scored tokens, and one more masked token that is not known.
 fn masked(index: u64, scored: usize) -> Sequence {
     let token = |word: usize, truth| PredictedToken::masked(word + 1, word, truth);
     let predictions = (0..scored).map(|word| token(word, Some(7))).chain([token(scored, None)]).collect();
@@ -112,7 +112,7 @@ fn the_order_of_heads_is_held_against_that_of_an_effect() {
     let [importance, first] = &found(&*section).rank_correlations[..] else { panic!("one of each metric") };
     assert_eq!((&*importance.metric, &*importance.with), ("gradient_importance", "loss_effect"));
     assert_eq!((importance.correlation.rho, importance.correlation.ci95), (Some(1.0), Some(Interval(1.0, 1.0))));
-    // By 4, -3, 2 and -1 the ranks are 4, 1, 3, 2, by the effect 4, 3, 2, 1: 1 - 6 * 6 / (4 * 15).
+    // The ranks of 4, -3, 2 and -1 are 4, 1, 3, 2, the ranks of the effect 4, 3, 2, 1: 1 - 6 * 6 / (4 * 15).
     assert_eq!(&*first.metric, "first_order_effect");
     assert!((first.correlation.rho.unwrap() - 0.4).abs() < 1e-12);
     let summary = section.summary(&default_policy()).to_string();

@@ -23,7 +23,7 @@ pub struct Pruning;
 /// So many random orders beside the others: with three one sees whether they differ.
 const RANDOM_ORDERS: u64 = 3;
 
-/// Random orders of so many heads.
+/// Random orders of this many heads.
 fn random_orders(heads: usize) -> impl Iterator<Item = Ranking> {
     (0..RANDOM_ORDERS).map(move |seed| {
         let mut places: Vec<usize> = (0..heads).collect();
@@ -43,6 +43,8 @@ impl Study for Pruning {
             `gradient` as well",
         builds_on: &["effect", "gradient"],
         caveats: CAVEATS,
+        figures: &["pruning"],
+        tables: &["pruning"],
         ..Card::NEW
     };
 

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 const GRID: HeadGrid = HeadGrid { layers: 2, heads: 2 };
 
-/// Of the heads 0 to 3: how much dearer the token becomes without them, of two of them together more than both.
+/// The rise of the token's loss without heads 0 to 3; two of them together cost more than both alone.
 fn rise(places: &[usize]) -> f64 {
     let each = [0.0, 0.25, 0.04, 1.0];
     let pair = if places.contains(&0) && places.contains(&2) { 0.1 } else { 0.0 };

@@ -10,8 +10,8 @@ use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::study::aim::{Goals, largest, partner};
 use crate::study::labels::evidence::Direction;
 
-/// Most words of a sentence that is drawn: so many stand side by side on a card of the page, and a page of 12 x 12 heads, half of
-/// them with three such sentences, stays below 1 MB.
+/// The most words of a drawn sentence: this many fit side by side on a card of the page, and a page of 12 x 12 heads,
+/// half of them with three such sentences, stays below 1 MB.
 pub const MOST_WORDS: usize = 16;
 
 /// Most letters of a word that are kept: the words of treebanks are shorter, addresses of web pages are not.

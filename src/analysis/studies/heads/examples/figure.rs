@@ -38,7 +38,7 @@ pub fn figure(of: &HeadExamples) -> Option<Figure> {
             (_, true) => Stand::Wrong,
             _ => Stand::Beside,
         };
-        // Where the label says nothing of any word, all are drawn.
+        // All words are drawn if the label says nothing of any word.
         let speaks = !(drawn.right.is_empty() && drawn.wrong.is_empty());
         let arc = |unit: usize| {
             let (stand, to, weight) = (stand(unit), drawn.to[unit], drawn.weights[unit]);

@@ -14,7 +14,7 @@ use report::Examples;
 use section::ExamplesSection;
 use sums::ExampleSums;
 
-/// Which sentences show what labels say.
+/// Example sentences that show the aims of labels.
 pub struct ExampleSentences;
 
 /// The first of these tokens that the vocabulary has, else how it is called here.
@@ -29,6 +29,7 @@ impl Study for ExampleSentences {
         name: "examples",
         question: "Which sentences show what the labels say?",
         needs: "a corpus in files, read once more when the labels are known; the report then holds sentences of the corpus",
+        figures: &["examples:HEAD"],
         ..Card::NEW
     };
 

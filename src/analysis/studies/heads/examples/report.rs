@@ -59,7 +59,7 @@ pub struct Example {
 }
 
 impl Examples {
-    /// What was kept.
+    /// The section of the examples that were kept.
     pub fn new(sums: &ExampleSums, grid: HeadGrid) -> Self {
         let of_head = |(Aimed { place, label, aim, mean }, kept): (&Aimed, &Kept)| {
             let (layer, head) = grid.at(*place);
@@ -74,12 +74,12 @@ impl Examples {
         Self {
             least_words: LEAST_WORDS,
             most_words: MOST_WORDS,
-            sentences: sums.sentences(),
+            sentences: sums.sentences,
             heads: sums.heads().map(of_head).collect(),
         }
     }
 
-    /// What there is of a head.
+    /// The examples of a head.
     pub fn of(&self, place: HeadPlace) -> Option<&HeadExamples> {
         self.heads.iter().find(|head| (head.layer, head.head) == (place.layer, place.head))
     }

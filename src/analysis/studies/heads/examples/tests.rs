@@ -61,7 +61,7 @@ fn the_best_the_worst_and_what_is_nearest_to_the_mean_are_kept() {
     }
     assert_eq!(chosen(&sums), [(Rank::Typical, 5), (Rank::Best, 1), (Rank::Worst, 4)]);
     let HeadExamples { scored, examples, .. } = examples(&sums);
-    assert_eq!((scored, sums.sentences()), (6, 6));
+    assert_eq!((scored, sums.sentences), (6, 6));
     assert_eq!((examples[1].score, examples[1].queries), (0.875, 4));
     let Drawn { units, to, weights, right, wrong, heads } = &examples[1].drawn;
     assert_eq!(units.join(" "), "[CLS] w0 w1 w2 w3 w4 [SEP]");
@@ -87,7 +87,7 @@ fn of_equal_sentences_the_one_with_more_queries_counts_and_then_the_first() {
     for sequence in [again, named(11, MOST_WORDS + 1), named(12, 4)] {
         assert!(alone.begin(&sequence).is_none());
     }
-    assert_eq!(alone.sentences(), 1);
+    assert_eq!(alone.sentences, 1);
 }
 
 fn sums_of_one() -> ExampleSums {
@@ -98,7 +98,7 @@ fn sums_of_one() -> ExampleSums {
 
 #[test]
 fn a_failure_is_drawn_beside_the_arc_of_the_tree() {
-    // To each word the one after it attends most: of the arcs `head->dep` none is right, of `dep->head` all.
+    // Each word receives most from the one after it: no arc `head->dep` is right, and every arc `dep->head` is.
     let section = |direction| {
         let mut sums = sums(Aim::Partner { relation: "obj".to_owned(), direction }, 0.5);
         show(&mut sums, &named(0, 5), 0.75);
@@ -136,7 +136,7 @@ fn a_section_names_heads_and_words_that_there_are() {
 }
 
 proptest! {
-    /// Whoever saw which sentences, and in whatever order: the same ones are kept.
+    /// The same sentences are kept, whichever worker saw them and in whatever order.
     #[test]
     fn what_is_kept_does_not_depend_on_who_saw_it(
         seen in prop::collection::vec((5..9_usize, 0..5_u8), 1..20),

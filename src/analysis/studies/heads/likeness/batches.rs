@@ -8,9 +8,9 @@ use super::pairs::HeadPairs;
 use crate::linalg::lanes::dot;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 
-/// What all heads write for the tokens of text of a pack, compared in batches of tokens of different sentences.
+/// The outputs of all heads for the tokens of text of a pack, compared in batches of tokens of different sentences.
 ///
-/// Heads are shown layer by layer: what is kept of a layer goes into kernels as soon as all of it is there.
+/// Heads are shown layer by layer: the outputs of a layer become kernels as soon as all of them are there.
 #[derive(Clone, Debug, Default)]
 pub struct Outputs {
     /// The block of the first sentence.
@@ -26,7 +26,7 @@ pub struct Outputs {
     products: Vec<f32>,
     /// The heads whose kernels are there.
     heads: usize,
-    /// Of each batch `[heads, pairs of tokens]`: the centred kernels.
+    /// The centred kernels of each batch, `[heads, pairs of tokens]`.
     centred: Vec<Vec<f32>>,
 }
 
@@ -39,11 +39,11 @@ pub struct Batches {
     pub count: u64,
     /// Their tokens.
     pub tokens: u64,
-    /// For each pair of heads, and of each with itself, the sum of `(n - 3) HSIC1`.
+    /// The sum of `(n - 3) HSIC1` for each pair of heads, and for each with itself.
     pub covariances: Vec<f64>,
 }
 
-/// HSIC1 divides by `n (n - 3)`: a batch has at least so many tokens.
+/// HSIC1 divides by `n (n - 3)`, so a batch has at least this many tokens.
 const LEAST: usize = 4;
 
 /// Tokens dealt out to batches one after the other, sentence by sentence, to one more batch than the longest sentence has
@@ -57,13 +57,13 @@ struct Deal {
 }
 
 impl Deal {
-    /// Where a batch begins, in the order of batches.
+    /// The beginning of a batch, in the order of batches.
     fn start(self, batch: usize) -> usize {
         let batches = self.longest + 1;
         batch * (self.tokens / batches) + batch.min(self.tokens % batches)
     }
 
-    /// Where a token is, in the order of batches.
+    /// The place of a token, in the order of batches.
     fn place(self, token: usize) -> usize {
         let batches = self.longest + 1;
         self.start(token % batches) + token / batches
@@ -78,7 +78,8 @@ impl Deal {
 }
 
 impl Outputs {
-    /// Begins a sentence of a block with so many tokens of text, and says its number; all are begun before a head is shown.
+    /// Begins a sentence of a block with this many tokens of text and returns its number; all begin before a head is
+    /// shown.
     pub fn begin(&mut self, block: usize, tokens: usize) -> usize {
         if self.starts.is_empty() {
             self.block = block;
@@ -89,8 +90,8 @@ impl Outputs {
         self.starts.len() - 1
     }
 
-    /// Adds what one head of so many in its layer writes for the tokens of text of a sentence: contexts and products, each
-    /// `[tokens, head_dim]`.
+    /// Adds the output of one head of the layer's `heads` for the tokens of text of a sentence: contexts and products,
+    /// each `[tokens, head_dim]`.
     pub fn add<'a>(
         &mut self,
         sentence: usize,
@@ -133,7 +134,7 @@ impl Outputs {
         self.shown = 0;
     }
 
-    /// Ends the pack, of a model with so many heads; nothing where no batch is, or not all heads were shown.
+    /// Ends the pack of a model with this many heads; it gives nothing without a batch, or if not all heads were shown.
     pub fn end(&mut self, heads: usize) -> Option<Batches> {
         let batches = (self.heads == heads && !self.centred.is_empty()).then(|| self.compare(heads));
         self.starts.clear();
@@ -195,8 +196,9 @@ fn inner_products(contexts: &[f32], products: &[f32], width: usize, into: &mut V
     }
 }
 
-/// Takes from each cell of a symmetric matrix without a diagonal, of which `kernel` has the cells `i < j`, what its row and
-/// its column add to all cells, without bias (Székely & Rizzo 2014, definition 2), and appends the cells to `centred`.
+/// Subtracts from each cell of a symmetric matrix without a diagonal the effects of its row and its column on all
+/// cells, without bias (Székely & Rizzo 2014, definition 2), and appends the cells to `centred`; `kernel` has the cells
+/// `i < j`.
 ///
 /// The inner product of two such matrices, over both orders of `i` and `j`, is `n (n - 3) HSIC1` (Song et al. 2012).
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
@@ -237,7 +239,7 @@ mod tests {
 
     use super::*;
 
-    /// What a pack of sentences comes to, whose heads write numbers, each a row; projections are 1.
+    /// The sums of a pack of sentences whose heads write numbers, each a row; projections are 1.
     fn batches(sentences: &[Vec<Vec<f32>>]) -> Option<Batches> {
         let (mut outputs, heads) = (Outputs::default(), sentences.first()?.len());
         for sentence in sentences {
@@ -310,13 +312,13 @@ mod tests {
         }
         assert_eq!(found[0], found[1]);
         assert!(found[0].as_ref().is_some_and(|batches| batches.block == 3));
-        // Of a pack in which not all heads were shown there is nothing.
+        // A pack in which not all heads were shown gives nothing.
         outputs.begin(0, 5);
         assert_eq!(outputs.end(2), None);
     }
 
-    /// Two heads that share nothing but have `between` of their variance between sentences: their CKA over packs, dealt to
-    /// so many batches as the longest sentence asks for, and to batches of 256 tokens over all sentences.
+    /// Two heads that share nothing but have `between` of their variance between sentences: their CKA over packs, in as
+    /// many batches as the longest sentence requires, and in batches of 256 tokens over all sentences.
     fn independent(between: f32, random: &mut ChaCha8Rng) -> [f64; 2] {
         const WIDTH: usize = 64;
         let normal = |count: usize, scale: f32, random: &mut ChaCha8Rng| -> Vec<f32> {

@@ -47,7 +47,7 @@ pub fn joins(distances: &[f64], heads: usize) -> Vec<Join> {
 /// median of all.
 pub fn assignment(distances: &[f64], heads: usize) -> Vec<usize> {
     let Some(median) = median(distances) else { return (0..heads).collect() };
-    // What is joined gets the next number after the heads.
+    // A join gets the next number after the heads.
     let mut clusters: Vec<Vec<usize>> = (0..heads).map(|head| vec![head]).collect();
     let mut of_head: Vec<usize> = (0..heads).collect();
     for Join { of: [first, second], height } in joins(distances, heads) {
@@ -94,7 +94,7 @@ pub fn drawn(
     groups.into_iter().enumerate().map(group).collect()
 }
 
-/// The distance of a sum of squared distances over so many rows.
+/// The distance of a sum of squared distances over this many rows.
 pub fn distance(square: f64, rows: f64) -> f64 {
     (square / rows).clamp(0.0, 1.0).sqrt()
 }

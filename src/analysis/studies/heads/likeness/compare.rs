@@ -29,7 +29,7 @@ pub struct Comparison {
     pub p: f64,
 }
 
-/// Which of two numbers says that heads are more alike.
+/// The order of similarity: which of two numbers says that heads are more alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadSimilarity {
     /// The lower one: a distance.
@@ -53,7 +53,7 @@ pub fn compare(values: &[Option<f64>], groups: &[Option<usize>], alike: HeadSimi
     let sum = |heads: &[usize]| same.iter().map(|&[a, b]| values[HeadPairs::index(heads[a], heads[b])]).sum::<f64>();
     let mut heads: Vec<usize> = (0..groups.len()).collect();
     let (found, total) = (sum(&heads), values.iter().sum::<f64>());
-    // What only the order of addition makes less alike is as much alike.
+    // Numbers that differ only by the order of addition are equal.
     let slack = 1e-12 * total.abs();
     let mut random = ChaCha8Rng::seed_from_u64(SEED);
     let as_alike = (0..PERMUTATIONS).filter(|_| {

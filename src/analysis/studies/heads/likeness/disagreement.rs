@@ -53,7 +53,7 @@ impl LayerSums {
         }
     }
 
-    /// What they come to, of so many heads; afterwards they are empty.
+    /// The disagreements of this many heads; the sums are empty afterwards.
     pub fn finish(&mut self, heads: usize) -> Disagreement {
         let mut take = |of: fn(&mut Self) -> &mut Vec<f32>| {
             let sums = of(self);

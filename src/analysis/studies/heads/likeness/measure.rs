@@ -1,4 +1,4 @@
-//! From sums to distances, likeness of outputs, clusters and comparisons, with intervals over blocks of sentences.
+//! Distances, similarity of outputs, clusters and comparisons from sums, with intervals over blocks of sentences.
 
 use super::clusters::{HeadCluster, distance, drawn, median};
 use super::pairs::HeadPairs;
@@ -30,7 +30,7 @@ impl<'a> PairsByBlock<'a> {
     }
 
     fn of(&self, part: impl Fn(&HeadSimilarity) -> f64) -> PerBlock {
-        std::array::from_fn(|block| part(&self.sums.blocks()[block]))
+        std::array::from_fn(|block| part(&self.sums.blocks[block]))
     }
 
     fn rows(&self) -> PerBlock {
@@ -71,9 +71,9 @@ fn cka(covariance: f64, a: f64, b: f64) -> Option<f64> {
 }
 
 impl MeasuredPairs {
-    /// What these sums come to.
+    /// The measures of these sums.
     pub fn new(sums: &LikenessSums, context: &EstimationContext) -> Self {
-        let (total, heads) = (sums.blocks().total(), sums.grid().count());
+        let (total, heads) = (sums.blocks.total(), sums.grid.count());
         let pairs = HeadPairs(heads);
         if total.rows == 0 {
             return Self { distances: Vec::new(), cka: Vec::new(), median: None, groups: Vec::new() };

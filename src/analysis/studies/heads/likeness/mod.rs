@@ -1,4 +1,4 @@
-//! Which heads are the same: where they look, and what they write (METHODOLOGY, "Which heads are the same").
+//! Similarity of heads: where they look, and what they write (METHODOLOGY, "Which heads are the same").
 
 mod batches;
 mod clusters;
@@ -23,7 +23,7 @@ use section::LikenessSection;
 use sums::LikenessSums;
 use terms::TERMS;
 
-/// Which heads look alike and write alike.
+/// The similarity of heads in where they look and what they write.
 pub struct HeadLikeness;
 
 impl Study for HeadLikeness {
@@ -36,6 +36,7 @@ impl Study for HeadLikeness {
             they are over",
         caveats: CAVEATS,
         terms: TERMS,
+        figures: &["likeness-map", "likeness-tree"],
         ..Card::NEW
     };
 
@@ -51,7 +52,7 @@ impl Study for HeadLikeness {
 
     fn found(&self, observed: &Observed<'_>, section: &Self::Section, _judged: &Judged<'_>) -> UpstreamResults {
         let sums: &LikenessSums = observed.sums();
-        let clusters = section.likeness.kept(sums.grid());
+        let clusters = section.likeness.kept(sums.grid);
         UpstreamResults { clusters, ..UpstreamResults::default() }
     }
 }

@@ -1,6 +1,6 @@
 //! Pairs of heads.
 
-/// The pairs of so many heads, in the order of all lists of them: by the later head, then by the earlier.
+/// The pairs of this many heads, in the order of all lists of them: by the later head, then by the earlier.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadPairs(pub usize);
 

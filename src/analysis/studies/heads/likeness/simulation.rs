@@ -36,7 +36,7 @@ fn corpus(random: &mut ChaCha8Rng) -> LikenessSums {
             let first: Vec<f32> = StandardNormal.sample_iter(&mut *random).take(tokens * WIDTH).collect();
             let own: Vec<f32> = StandardNormal.sample_iter(&mut *random).take(tokens * WIDTH).collect();
             let second: Vec<f32> = first.iter().zip(&own).map(|(x, z)| COMMON * x + 0.8 * z).collect();
-            // In each sentence the heads differ by another measure.
+            // The heads differ by another measure in each sentence.
             let square = SQUARE * random.random_range(0.0..2.0) * tokens as f64;
             (index % 64, [first, second], square)
         };

@@ -24,17 +24,16 @@ pub struct HeadSimilarity {
     pub rows: u64,
     /// Sentences with any, the first of each family alone.
     pub sentences: u64,
-    /// For each pair of heads the squared Hellinger distance, summed over the rows; nothing where there is no row: an empty
+    /// The squared Hellinger distance of each pair of heads, summed over the rows; empty without rows, so that an empty
     /// block is small.
     pub distances: Vec<Component>,
-    /// What the heads of each layer disagree by, summed over the rows, `[layers]`; nothing where there is no row.
+    /// The disagreement of the heads of each layer, summed over the rows, `[layers]`; empty without rows.
     pub disagreement: Vec<Disagreement>,
     /// Batches of tokens whose outputs are compared.
     pub batches: u64,
     /// Tokens in them.
     pub batched: u64,
-    /// For each pair of heads, and of each with itself, the sum over batches of `(n - 3) HSIC1`; nothing where there is no
-    /// batch.
+    /// The sum over batches of `(n - 3) HSIC1` for each pair of heads, and for each with itself; empty without a batch.
     pub covariances: Vec<ExactSum>,
 }
 
@@ -43,11 +42,13 @@ merge_fields!(HeadSimilarity { rows, sentences, distances, disagreement, batches
 /// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LikenessSums {
-    grid: HeadGrid,
-    blocks: Blocks<HeadSimilarity>,
-    /// What the weights tell by themselves; `None` of an encoder that does not lend them.
+    /// The heads.
+    pub grid: HeadGrid,
+    /// The sums of each block.
+    pub blocks: Blocks<HeadSimilarity>,
+    /// The similarity by the weights; `None` if the encoder gives no access to them.
     weighed: Option<Weighed>,
-    /// What is written in the pack that is running.
+    /// The outputs in the running pack.
     #[serde(skip)]
     outputs: Outputs,
 }
@@ -56,16 +57,6 @@ impl LikenessSums {
     /// Empty sums for a model with `grid` heads.
     pub fn new(grid: HeadGrid) -> Self {
         Self { grid, blocks: Blocks::new(HeadSimilarity::default()), weighed: None, outputs: Outputs::default() }
-    }
-
-    /// The heads.
-    pub fn grid(&self) -> HeadGrid {
-        self.grid
-    }
-
-    /// The sums of each block.
-    pub fn blocks(&self) -> &Blocks<HeadSimilarity> {
-        &self.blocks
     }
 
     /// Adds rows, and squared distances of all pairs that are summed over rows.
@@ -86,7 +77,7 @@ impl LikenessSums {
         add_each(&mut sums.covariances, &batches.covariances);
     }
 
-    /// What the weights tell by themselves.
+    /// The similarity by the weights.
     pub fn weighed(&self) -> Option<&Weighed> {
         self.weighed.as_ref()
     }

@@ -99,7 +99,7 @@ fn what_is_turned_is_alike_and_what_is_independent_is_not() {
             let sentence = sentence(20 * pack + number, 12, "dep");
             let n = sentence.ids.len();
             let (own, other) = (normal(&mut random, 2 * n), normal(&mut random, 2 * n));
-            // By an angle whose cosine is 0.6, and three times as long.
+            // Rotated by an angle whose cosine is 0.6, and three times as long.
             let turned: Vec<f32> =
                 own.chunks_exact(2).flat_map(|v| [1.8 * v[0] - 2.4 * v[1], 2.4 * v[0] + 1.8 * v[1]]).collect();
             let shown = [own.clone(), turned, other, own].map(|contexts| looking(n, 0.25, contexts));
@@ -204,11 +204,11 @@ fn sums_of_parts_are_those_of_the_whole() {
         show(if pack % 2 == 0 { &mut left } else { &mut right }, &sentences, GRID);
     }
     right.merge(&left);
-    assert_eq!(right.blocks(), whole.blocks());
-    assert!(whole.blocks().total().batches > 0);
+    assert_eq!(right.blocks, whole.blocks);
+    assert!(whole.blocks.total().batches > 0);
     assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(HeadGrid { layers: 4, heads: 1 }, FromToken::Mean));
     let restored = AnyStudy::passes(&HeadLikeness)[0].restore(&observer_of(whole).to_bytes().unwrap()).unwrap();
-    assert_eq!(crate::passes::observer::sums::<LikenessSums>(&*restored).blocks(), right.blocks());
+    assert_eq!(crate::passes::observer::sums::<LikenessSums>(&*restored).blocks, right.blocks);
 }
 
 /// A sentence that is there again is no other one: what is written there is in no batch.

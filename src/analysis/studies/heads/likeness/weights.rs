@@ -1,4 +1,4 @@
-//! What the weights of heads tell by themselves: the spectra of queries and keys, and how much heads read what others write.
+//! Similarity by the weights of heads: the spectra of queries and keys, and how much heads read what others write.
 
 use nalgebra::DMatrix;
 use schemars::JsonSchema;
@@ -72,7 +72,7 @@ pub struct Composed {
 }
 
 impl Weighed {
-    /// What an encoder's weights tell; `None` if it does not lend them.
+    /// The facts from an encoder's weights; `None` if it gives no access to them.
     pub fn new(encoder: &dyn Encoder, grid: HeadGrid) -> Option<Self> {
         let layers: Vec<HeadWeights<'_>> =
             (0..grid.layers).map(|layer| encoder.head_weights(layer)).collect::<Option<_>>()?;
@@ -111,7 +111,7 @@ impl Spectrum {
 fn squared_singular_values(a: &DMatrix<f64>, b: &DMatrix<f64>) -> Vec<f64> {
     // Not `tr_mul`, which is no blocked product.
     let (a, b) = (a.transpose() * a, b.transpose() * b);
-    // Of a symmetric positive definite matrix one triangle will do for a root.
+    // One triangle is a sufficient root of a symmetric positive definite matrix.
     let triangle = b.clone().cholesky().map(|root| root.l());
     let root = triangle.unwrap_or_else(|| {
         let eigen = b.symmetric_eigen();
@@ -266,7 +266,7 @@ mod tests {
             values
         };
         assert!(sorted(&b).iter().zip([4.0, 9.0]).all(|(found, expected)| (found - expected).abs() < 1e-12));
-        // Of rank one: there is no triangle to be had.
+        // A matrix of rank one has no triangle.
         let flat = DMatrix::from_row_slice(3, 2, &[1.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
         assert!(sorted(&flat).iter().zip([0.0, 5.0]).all(|(found, expected)| (found - expected).abs() < 1e-12));
     }

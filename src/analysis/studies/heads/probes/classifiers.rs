@@ -16,7 +16,7 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Of the tasks, the classes of the columns of each, and its classifier.
+    /// The classes of the columns of each task, and its classifier.
     #[expect(clippy::cast_possible_truncation, reason = "scores are of float32 features")]
     pub fn new(features: usize, parts: Vec<(usize, Vec<usize>, LinearClassifier)>) -> Self {
         let columns: usize = parts.iter().map(|(_, classes, _)| classes.len()).sum();
@@ -77,7 +77,7 @@ impl Stack {
     }
 }
 
-/// What the embeddings of words add to their scores.
+/// The scores that the embeddings of words add.
 #[derive(Clone, Copy, Debug)]
 pub struct Beside<'a> {
     /// `[kinds, columns]` with a stride.
@@ -94,7 +94,7 @@ pub struct HeadProbes {
     pub alone: Stack,
     /// On embedding and contexts: the part of the contexts.
     pub together: Stack,
-    /// Of the control tasks, on its contexts.
+    /// The classifiers of the control tasks, on its contexts.
     pub control: Stack,
 }
 
@@ -105,13 +105,13 @@ pub struct LayerProbes {
     pub input: Stack,
     /// The part of embeddings in the classifiers on embedding and contexts, of all heads, `[embedding, heads * columns]`.
     pub beside: Vec<f32>,
-    /// Of each head.
+    /// The classifiers of each head.
     pub heads: Vec<HeadProbes>,
 }
 
 impl LayerProbes {
-    /// What the embeddings of kinds of words add to the scores of the classifiers on embedding and contexts,
-    /// `[kinds, heads * columns]`.
+    /// The scores that the embeddings of kinds of words add to the classifiers on embedding and contexts, `[kinds,
+    /// heads * columns]`.
     pub fn score_beside(&self, embeddings: &[f32], kinds: usize, scores: &mut Vec<f32>) {
         let columns = self.heads.iter().map(|head| head.together.columns()).sum();
         scores.clear();
@@ -123,7 +123,7 @@ impl LayerProbes {
         }
     }
 
-    /// What [`LayerProbes::score_beside`] gives, for the words of one head.
+    /// The result of [`LayerProbes::score_beside`] for the words of one head.
     pub fn beside_of<'a>(&self, head: usize, scores: &'a [f32], kinds: &'a [usize]) -> Option<Beside<'a>> {
         let columns = self.heads[head].together.columns();
         (columns > 0).then(|| Beside { of_kinds: &scores[head * columns..], stride: self.heads.len() * columns, kinds })

@@ -75,7 +75,8 @@ pub struct Block {
 }
 
 impl Block {
-    /// Of the products of all words' features with themselves, `[size, size]`, and of the sums of each class, `[size]`.
+    /// A block from the products of all words' features with themselves, `[size, size]`, and the sums of each class,
+    /// `[size]`.
     pub fn new(mut squares: Vec<f64>, sums: &[Vec<f64>], counts: &Counts) -> Self {
         let (size, classes, total) = (sums.first().map_or(0, Vec::len), sums.len(), counts.total());
         let trace = |squares: &[f64]| squares.iter().step_by(size + 1).sum::<f64>();
@@ -158,8 +159,8 @@ impl Anchor {
         LinearClassifier { weights, bias: bias(counts, &squares(&self.half, classes), &[offsets]) }
     }
 
-    /// What stands beside other blocks: `U⁻ᵀ` of their covariance within classes, `[size, columns]`, of the products of this
-    /// block's features with theirs, of all words, `[size, columns]`.
+    /// The columns for classifiers with other blocks: `U⁻ᵀ` times the covariance within classes, `[size, columns]`, of
+    /// this block with the others, from the products of their features over all words, `[size, columns]`.
     ///
     /// Each of the other blocks has `columns / others.len()` of the columns.
     pub fn beside(&self, mut crosses: Vec<f64>, others: &[Block], counts: &Counts) -> Vec<f64> {
@@ -187,9 +188,9 @@ impl Anchor {
         crosses
     }
 
-    /// The discriminant of this block and another together: the weights of this one's features, and the classifier of the
-    /// other's, whose bias is that of both. `beside` are the columns of the other one of what [`Anchor::beside`] gives,
-    /// `[size, other.size]` with `stride`. Of numbers that are none it knows the classes' shares alone.
+    /// The discriminant of this block and another together: the weights of this block's features, and the classifier of
+    /// the other's, whose bias is that of both. `beside` has the columns of the other block from [`Anchor::beside`],
+    /// `[size, other.size]` with `stride`. The classifier has only the classes' shares if a number is not finite.
     pub fn with(
         &self,
         other: &Block,
@@ -198,7 +199,7 @@ impl Anchor {
     ) -> (Vec<f64>, LinearClassifier) {
         let (size, classes) = (self.block.size, counts.classes.len());
         let beside = Matrix::strided(beside, size, other.size, stride);
-        // What is left of the other block's covariance and means when this one's part is taken away.
+        // The other block's covariance and means without this one's part.
         let mut left = vec![0.0; other.size * other.size];
         multiply(MatrixMut::new(&mut left, other.size, other.size), beside.transposed(), beside);
         left.iter_mut().zip(&other.covariance).for_each(|(left, covariance)| *left = covariance - *left);

@@ -1,4 +1,4 @@
-//! What can be read out of what a head writes: linear discriminants on its contexts (METHODOLOGY, "Probes").
+//! Probes: the information in a head's output, read by linear discriminants on its contexts (METHODOLOGY, "Probes").
 
 mod classifiers;
 mod discriminant;
@@ -22,7 +22,7 @@ use section::ProbesSection;
 use sums::ProbeSums;
 use terms::TERMS;
 
-/// What can be read out of heads, linearly.
+/// The information that a linear probe reads from each head.
 pub struct LinearProbes;
 
 impl Study for LinearProbes {
@@ -36,6 +36,7 @@ impl Study for LinearProbes {
         controls: &[ControlKind::RandomInit],
         caveats: CAVEATS,
         terms: TERMS,
+        options: &["probe"],
         ..Card::NEW
     };
 

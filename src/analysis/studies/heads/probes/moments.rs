@@ -15,11 +15,11 @@ const UNIT: f64 = 256.0;
 /// The widths of the vectors of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Widths {
-    /// Of word embeddings; 0 where an encoder lends none.
+    /// The width of word embeddings; 0 if the encoder gives no access to them.
     pub embedding: usize,
-    /// Of hidden states.
+    /// The width of hidden states.
     pub hidden: usize,
-    /// Of a head's contexts.
+    /// The width of a head's contexts.
     pub head: usize,
 }
 
@@ -126,11 +126,11 @@ merge_fields!(BucketSums { words, contexts });
 pub struct Moments {
     /// Products of embeddings with themselves: the same for all heads.
     pub embeddings: Exact,
-    /// Of each layer: products of what goes into it with itself.
+    /// The products of each layer's input with itself.
     pub inputs: Vec<Exact>,
-    /// Of each layer: products of embeddings with the contexts of all heads, `[embedding, heads * head_dim]`.
+    /// The products of embeddings with the contexts of all heads, for each layer, `[embedding, heads * head_dim]`.
     pub crosses: Vec<Exact>,
-    /// Of each head: products of its contexts with themselves.
+    /// The products of each head's contexts with themselves.
     pub contexts: Vec<Exact>,
     /// The words of each bucket of forms.
     pub buckets: BTreeMap<u8, BucketSums>,
@@ -139,7 +139,7 @@ pub struct Moments {
 merge_fields!(Moments { embeddings, inputs, crosses, contexts, buckets });
 
 impl Moments {
-    /// Empty sums for so many layers and heads.
+    /// Empty sums for this many layers and heads.
     pub fn new(layers: usize, heads: usize) -> Self {
         let none = |count| vec![Exact::default(); count];
         Self { inputs: none(layers), crosses: none(layers), contexts: none(layers * heads), ..Self::default() }

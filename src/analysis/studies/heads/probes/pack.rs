@@ -1,4 +1,4 @@
-//! The vectors of the words of a pack, layer by layer: so many that products of matrices pay.
+//! The vectors of the words of a pack, layer by layer: enough words for efficient products of matrices.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -21,7 +21,7 @@ pub struct At {
 #[derive(Debug)]
 pub struct PackState {
     number: usize,
-    /// Those that have a row.
+    /// The words that have a row.
     pub words: Vec<Placed>,
 }
 
@@ -37,17 +37,17 @@ pub struct Placed {
 /// Words of a pack that are summed, or scored, together: the vectors of each are the means over its tokens.
 #[derive(Clone, Debug)]
 pub struct WordGroup<K> {
-    /// What they have in common.
+    /// Their common key.
     pub key: K,
     /// How many there are.
     pub words: usize,
     /// The embeddings, `[kinds, embedding]`: words of the same tokens are of one kind.
     pub embeddings: Vec<f32>,
-    /// The kind of each word; none where an encoder lends no embeddings.
+    /// The kind of each word; empty if the encoder gives no access to embeddings.
     pub kinds: Vec<usize>,
     /// The kinds by their tokens.
     known: HashMap<Box<[u32]>, usize>,
-    /// What goes into the layer, `[words, hidden]`.
+    /// The input of the layer, `[words, hidden]`.
     pub inputs: Vec<f32>,
     /// The contexts of all heads of the layer, `[words, heads * head_dim]`.
     pub contexts: Vec<f32>,
@@ -56,7 +56,7 @@ pub struct WordGroup<K> {
 /// The words of a pack.
 #[derive(Clone, Debug)]
 pub struct Pack<K> {
-    /// In groups.
+    /// The words in groups.
     pub groups: Vec<WordGroup<K>>,
     /// Sequences.
     begun: usize,
@@ -132,7 +132,7 @@ impl<K: PartialEq> Pack<K> {
         }
     }
 
-    /// Keeps the contexts of one head of so many.
+    /// Keeps the contexts of one head of the layer's `heads`.
     fn context(&mut self, words: &[Placed], (head, heads): (usize, usize), context: Rows<'_>) {
         let width = context.width();
         for Placed { at, tokens } in words {

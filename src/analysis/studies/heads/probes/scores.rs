@@ -25,7 +25,7 @@ pub struct HeadHits {
     pub alone: u64,
     /// On embedding and contexts.
     pub together: u64,
-    /// Of the control task, on its contexts.
+    /// Hits of the control task, on its contexts.
     pub control: u64,
 }
 
@@ -36,15 +36,15 @@ pub struct Hits {
     pub words: u64,
     /// Sentences with any, the first of each family alone.
     pub sentences: u64,
-    /// Those of the most frequent class.
+    /// Hits of the most frequent class.
     pub majority: u64,
-    /// Those of the most frequent class of their form.
+    /// Hits of the most frequent class of their form.
     pub form: u64,
-    /// By the classifier on embeddings.
+    /// Hits of the classifier on embeddings.
     pub embedding: u64,
-    /// By those on what goes into each layer, `[layers]`.
+    /// Hits of the classifiers on each layer's input, `[layers]`.
     pub inputs: Vec<u64>,
-    /// By those of each head, `[layers * heads]`.
+    /// Hits of the classifiers of each head, `[layers * heads]`.
     pub heads: Vec<HeadHits>,
 }
 
@@ -60,7 +60,8 @@ merge_fields!(Hits { words, sentences, majority, form, embedding, inputs, heads 
 pub struct ProbeScores {
     grid: HeadGrid,
     tasks: Vec<String>,
-    blocks: Blocks<ByTask>,
+    /// The hits of each block.
+    pub blocks: Blocks<ByTask>,
     #[serde(skip)]
     at_work: AtWork,
 }
@@ -72,12 +73,12 @@ struct AtWork {
     embeddings: Option<WordEmbeddings>,
     /// The words of each fold, those of fold 0 under 0.
     pack: Pack<usize>,
-    /// What is known of the words of each group.
+    /// The facts of the words of each group.
     words: Vec<Vec<Word>>,
     scores: [Vec<f32>; 2],
 }
 
-/// What is known of a word.
+/// The facts of a word.
 #[derive(Clone, Debug)]
 struct Word {
     block: usize,
@@ -88,17 +89,12 @@ struct Word {
 
 impl ProbeScores {
     /// No words yet, to be classified by `probes`.
-    pub fn new(grid: HeadGrid, asked: &[String], probes: Probes) -> Self {
-        let tasks = tasks(asked);
+    pub fn new(grid: HeadGrid, requested: &[String], probes: Probes) -> Self {
+        let tasks = tasks(requested);
         let none =
             Hits { inputs: vec![0; grid.layers], heads: vec![HeadHits::default(); grid.count()], ..Hits::default() };
         let blocks = Blocks::new(vec![none; tasks.len()]);
         Self { grid, tasks, blocks, at_work: AtWork { probes: Arc::new(probes), ..AtWork::default() } }
-    }
-
-    /// The hits of each block.
-    pub fn blocks(&self) -> &Blocks<ByTask> {
-        &self.blocks
     }
 
     /// Scores the words of the pack as they are in a layer, all heads of which were seen.

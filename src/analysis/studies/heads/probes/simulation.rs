@@ -37,7 +37,7 @@ fn intervals_of_gains_cover() {
         let mean = |of: &dyn Fn(&super::section::HeadProbe) -> f64| {
             found.iter().map(|heads| of(&heads[head])).sum::<f64>() / CORPORA as f64
         };
-        // The gain of discriminants that were trained on so many words, over many corpora.
+        // The gain of discriminants that were trained on this many words, over many corpora.
         let truth = mean(&|probe| probe.gain.unwrap());
         let accuracy = mean(&|probe| probe.accuracy.unwrap());
         let covers = |low: f64, high: f64, truth: f64| f64::from(u8::from(low <= truth && truth <= high));

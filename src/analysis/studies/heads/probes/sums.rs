@@ -1,4 +1,4 @@
-//! What is summed of the words of a corpus: all that discriminants are worked out of.
+//! The sums over the words of a corpus, from which discriminants are computed.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,8 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Merge, block_of, merge_fields};
 
-/// The most classes of a task: one with more, as lemmas have, is no task for a linear discriminant on so few words, and would
-/// fill memory with means.
+/// The most classes of a task: with more, as lemmas have, a linear discriminant has too few words of each, and its
+/// means would fill memory.
 pub const MOST_CLASSES: usize = 100;
 
 /// The tasks of a word, a bit each.
@@ -35,7 +35,7 @@ pub fn fold_of(family: u64) -> usize {
 /// The classes of a task in one fold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSums {
-    /// By name.
+    /// The classes of each task by name.
     pub classes: BTreeMap<String, ClassSums>,
     /// Whether there are more than [`MOST_CLASSES`]: none is kept then.
     pub is_crowded: bool,
@@ -78,9 +78,9 @@ impl Merge for TaskSums {
 /// The sums of one fold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoldSums {
-    /// By the tasks that words have classes of.
+    /// The tasks that words have classes of.
     pub moments: BTreeMap<Mask, Moments>,
-    /// Of each task.
+    /// The sums of each task.
     pub tasks: Vec<TaskSums>,
 }
 
@@ -96,11 +96,14 @@ impl FoldSums {
 /// The sums of both folds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ProbeSums {
-    grid: HeadGrid,
-    tasks: Vec<String>,
-    /// Once a word was seen.
-    widths: Option<Widths>,
-    folds: [FoldSums; 2],
+    /// The heads.
+    pub grid: HeadGrid,
+    /// The names of the tasks.
+    pub tasks: Vec<String>,
+    /// The widths of the vectors, once a word was seen.
+    pub widths: Option<Widths>,
+    /// The two folds.
+    pub folds: [FoldSums; 2],
     #[serde(skip)]
     at_work: AtWork,
 }
@@ -118,32 +121,12 @@ struct AtWork {
 }
 
 impl ProbeSums {
-    /// Empty sums for a model with `grid` heads; columns beside those of every corpus are `asked` for.
-    pub fn new(grid: HeadGrid, asked: &[String]) -> Self {
-        let tasks = tasks(asked);
+    /// Empty sums for a model with `grid` heads; columns beside those of every corpus are `requested` for.
+    pub fn new(grid: HeadGrid, requested: &[String]) -> Self {
+        let tasks = tasks(requested);
         let fold = || FoldSums { tasks: vec![TaskSums::default(); tasks.len()], ..FoldSums::default() };
         let folds = [fold(), fold()];
         Self { grid, tasks, widths: None, folds, at_work: AtWork::default() }
-    }
-
-    /// The heads.
-    pub fn grid(&self) -> HeadGrid {
-        self.grid
-    }
-
-    /// The names of the tasks.
-    pub fn tasks(&self) -> &[String] {
-        &self.tasks
-    }
-
-    /// The widths of the vectors, once a word was seen.
-    pub fn widths(&self) -> Option<Widths> {
-        self.widths
-    }
-
-    /// The two folds.
-    pub fn folds(&self) -> &[FoldSums; 2] {
-        &self.folds
     }
 
     /// Adds the words of the pack as they are in a layer, all heads of which were seen.

@@ -1,4 +1,4 @@
-//! What the labels of this study say that a head looks at.
+//! The aims of the labels of this study.
 
 use crate::study::aim::Aim;
 

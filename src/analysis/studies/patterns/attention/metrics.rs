@@ -48,7 +48,7 @@ impl<'a> AttentionInputs<'a> {
         fraction.resting_on(self.exposure.first_specials, self.exposure.first_special_sentences)
     }
 
-    /// The same of attention to tokens of which the corpus has so many.
+    /// The same for attention to tokens that the corpus has `present` of.
     fn mean_if(&self, present: u64, sum: ExactSum) -> Fraction {
         if present > 0 { self.mean(sum) } else { Fraction::NONE }
     }
@@ -186,7 +186,7 @@ pub const METRICS: &[AttentionMetric] = &[
         },
         keys: Keys::Single,
         value: |seen, _| seen.mean(seen.sums.entropy),
-        // By definition; a sum of 1/n rounded to f32 would be off in the eighth digit.
+        // The definition; a sum of 1/n rounded to f32 would be off in the eighth digit.
         chance: Some(|seen, _| seen.mean(seen.exposure.max_entropy)),
     },
     Metric {

@@ -8,7 +8,7 @@ pub const KINDS: [&str; 5] = ["all", "pronoun", "proper", "common", "other-lemma
 
 /// All anaphors.
 pub const ALL: usize = 0;
-/// Those none of whose antecedents has the same lemma.
+/// The anaphors none of whose antecedents has the same lemma.
 pub const OTHER_LEMMA: usize = 4;
 
 /// Rules that choose without a head, by their place in all lists here.
@@ -22,7 +22,7 @@ const AGREEMENT: [&str; 3] = ["Number", "Gender", "Person"];
 pub struct Window {
     /// The head words of its mentions, ascending, each once: the candidates of an anaphor are those before its own.
     pub heads: Vec<usize>,
-    /// Of each entity the places in `heads` of the words that head its mentions, ascending, each once.
+    /// The places in `heads` of the words that head an entity's mentions, ascending, each once.
     entities: Vec<Vec<usize>>,
     /// The anaphors with right candidates and wrong ones, by the places of their head words.
     pub anaphors: Vec<Anaphor>,
@@ -60,7 +60,7 @@ impl Window {
         let tree_head = |word: usize| sequence.tree.as_ref().map_or(TreeHead::Unknown, |tree| tree[word].head);
         let mut headed: Vec<(&str, usize)> =
             mentions.iter().filter_map(|mention| Some((mention.entity, mention.head(tree_head)?))).collect();
-        // Those of one entity side by side.
+        // The mentions of one entity side by side.
         headed.sort_unstable();
         let mut heads: Vec<usize> = headed.iter().map(|&(_, head)| head).collect();
         heads.sort_unstable();

@@ -9,7 +9,7 @@ use crate::study::metrics::metric::{Fraction, Keys, Metric};
 pub struct CoreferenceInputs<'a> {
     block: &'a Block,
     best: [usize; KINDS.len()],
-    /// Of each kind and way.
+    /// The right choices of each kind and way.
     right: [[f64; WAYS.len()]; KINDS.len()],
 }
 

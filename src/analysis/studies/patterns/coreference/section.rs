@@ -25,7 +25,7 @@ use crate::system::terminal::printable;
 /// The section as it stands in a report.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct CoreferenceSection {
-    /// What was found.
+    /// The results.
     pub coreference: Coreference,
 }
 
@@ -104,13 +104,13 @@ pub struct KindIntervals {
 }
 
 impl Coreference {
-    /// What these sums come to.
+    /// The section that these sums give.
     pub fn new(sums: &CoreferenceSums, context: &EstimationContext) -> Self {
-        let Met { windows, mentions, headless, unmatched, unscored } = sums.met();
-        let (total, folds) = (sums.blocks().total(), sums.blocks().folds());
+        let Met { windows, mentions, headless, unmatched, unscored } = sums.met;
+        let (total, folds) = (sums.blocks.total(), sums.blocks.folds());
         let best = best_baselines(&total);
         let kinds = (0..KINDS.len()).filter(|&kind| total[kind].anaphors > 0).map(|kind| {
-            let blocks: Vec<&KindSums> = sums.blocks().iter().map(|block| &block[kind]).collect();
+            let blocks: Vec<&KindSums> = sums.blocks.iter().map(|block| &block[kind]).collect();
             KindMetrics::new(
                 kind,
                 &blocks,
@@ -138,7 +138,7 @@ impl Coreference {
                 plural(windows, "window", "windows")
             )?;
             let least = policy.count(&MIN_QUERIES);
-            // What no label can rest on is in the report only, unless there is nothing else.
+            // Kinds that no label can rest on are in the report only, unless there are no others.
             let shown: Vec<&KindMetrics> =
                 kinds.iter().filter(|kind| kind.kind == all.kind || kind.count >= least).collect();
             out.table_without(table(&shown), MAY_GO);
@@ -178,7 +178,7 @@ fn best_head(sums: &KindSums) -> (usize, usize) {
 }
 
 impl KindMetrics {
-    /// Of the sums of each block, of all of them and of the two halves; `best` is the best of the baselines.
+    /// The fractions of each block, of all of them and of the two halves; `best` is the best of the baselines.
     fn new(
         kind: usize,
         blocks: &[&KindSums],
@@ -266,9 +266,7 @@ stored!(CoreferenceSection { coreference: Coreference });
 
 impl Section for CoreferenceSection {
     fn summary(&self, policy: &Policy) -> Summary {
-        let mut summary = Summary::default();
-        self.coreference.write_summary(&mut summary, policy).expect("writing to a string does not fail");
-        summary
+        Summary::written(|out| self.coreference.write_summary(out, policy))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

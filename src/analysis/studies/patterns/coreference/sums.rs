@@ -21,11 +21,11 @@ pub struct KindSums {
     pub anaphors: u64,
     /// Windows with one, without those that only repeat others.
     pub windows: u64,
-    /// Those for which each baseline is right.
+    /// The anaphors for which each baseline is right.
     pub baselines: [u64; BASELINES.len()],
     /// The share of right candidates.
     pub chance: ExactSum,
-    /// Those for which each head is right, in each way; `[layers * heads]`.
+    /// The anaphors for which each head is right, in each way; `[layers * heads]`.
     pub heads: Vec<[u64; WAYS.len()]>,
 }
 
@@ -46,7 +46,7 @@ merge_fields!(KindSums { anaphors, windows, baselines, chance, heads });
 /// One block: the sums of each of [`KINDS`].
 pub type Block = [KindSums; KINDS.len()];
 
-/// What was met, scored or not.
+/// Counts of anaphors and mentions, scored or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Met {
     /// Windows.
@@ -68,8 +68,10 @@ merge_fields!(Met { windows, mentions, headless, unmatched, unscored });
 pub struct CoreferenceSums {
     grid: HeadGrid,
     from: FromToken,
-    met: Met,
-    blocks: Blocks<Block>,
+    /// What was met.
+    pub met: Met,
+    /// The sums of each block.
+    pub blocks: Blocks<Block>,
 }
 
 impl CoreferenceSums {
@@ -77,16 +79,6 @@ impl CoreferenceSums {
     pub fn new(grid: HeadGrid, from: FromToken) -> Self {
         let blocks = Blocks::new(std::array::from_fn(|_| KindSums::new(grid)));
         Self { grid, from, met: Met::default(), blocks }
-    }
-
-    /// What was met.
-    pub fn met(&self) -> Met {
-        self.met
-    }
-
-    /// The sums of each block.
-    pub fn blocks(&self) -> &Blocks<Block> {
-        &self.blocks
     }
 }
 
@@ -137,7 +129,7 @@ impl Sums for CoreferenceSums {
         }
         let head = self.grid.index(input.view.layer, input.view.head);
         let words = input.words(self.from);
-        // What a word chooses does not depend on which of its mentions asks.
+        // The choice of a word does not depend on which of its mentions is considered.
         for of_word in window.anaphors.chunk_by(|a, b| a.place == b.place) {
             let chosen = choose(words, &window.heads, of_word[0].place);
             for anaphor in of_word {

@@ -90,12 +90,12 @@ fn an_example_by_hand() {
     let weights =
         [(4, 0, 0.6), (4, 2, 0.3), (7, 0, 0.4), (7, 4, 0.3), (0, 4, 0.1), (2, 4, 0.2), (0, 7, 0.1), (4, 7, 0.2)];
     add(&mut sums, &example(), 0, &weights);
-    let [all, pronoun, proper, common, other_lemma] = &sums.blocks()[0];
+    let [all, pronoun, proper, common, other_lemma] = &sums.blocks[0];
     assert_eq!((all.anaphors, all.windows, all.baselines, &all.heads), (2, 1, [1, 1, 1], &vec![[1, 1]]));
     assert_eq!(all.chance.value(), 1.0 / 2.0 + 1.0 / 3.0);
     assert_eq!((pronoun, other_lemma), (all, all));
     assert_eq!((proper.anaphors, common.anaphors), (0, 0));
-    assert_eq!(sums.met(), Met { windows: 1, mentions: 4, ..Met::default() });
+    assert_eq!(sums.met, Met { windows: 1, mentions: 4, ..Met::default() });
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn anaphors_have_right_candidates_and_wrong_ones() {
     assert_eq!((found.anaphors.len(), found.unscored), (1, 1));
     assert_eq!(found.anaphors[0].kinds, [true, false, true, false, false]);
     assert_eq!((found.anaphors[0].right, found.anaphors[0].chosen), (2, [2, 1, 2]));
-    // Two mentions with one head word, of which neither is before the other: "(e1(e1" on one word.
+    // Two mentions with one head word, neither before the other: "(e1(e1" on one word.
     let words = [("a", Noun, "", "(e1(e1"), ("b", Noun, "", "e1)e1)"), ("c", Noun, "", "(e2)")];
     assert_eq!(Window::of(&window(0, &words)).anaphors, []);
 }
@@ -203,7 +203,7 @@ fn heads_that_find_antecedents_have_the_label_and_near_misses_have_not() {
     let has = ["coreference:other-lemma".to_owned(), "coreference:all".to_owned()];
     assert_eq!(labels(&findings), [&has[..], &has, &[], &[], &[]]);
     let verdicts = findings.verdicts(&default_policy());
-    // Of the two directions the one that fires.
+    // The direction that fires.
     let label = &verdicts[0].labels[0];
     assert!(
         label.rule.starts_with("coreference_gain.other-lemma:anaphor") && label.rule.ends_with(" >= 0.1 and q <= 0.05"),
@@ -269,9 +269,9 @@ fn a_window_is_in_the_block_of_its_family_and_counts_once() {
     let mut sums = empty(1);
     add(&mut sums, &Sequence { index: 9, family: SentenceFamily { number: 70, is_first: false }, ..example() }, 0, &[]);
     add(&mut sums, &Sequence { index: 8, family: SentenceFamily { number: 70, is_first: true }, ..example() }, 0, &[]);
-    let all = &sums.blocks()[70 % BLOCKS][0];
+    let all = &sums.blocks[70 % BLOCKS][0];
     assert_eq!((all.anaphors, all.windows), (4, 1));
-    assert_eq!(&sums.blocks().total()[0], all);
+    assert_eq!(&sums.blocks.total()[0], all);
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn sums_that_do_not_add_up_do_not_fit() {
 }
 
 proptest! {
-    /// Of any annotation every anaphor has right candidates and wrong ones, and is of one word class.
+    /// Any annotation gives every anaphor right candidates and wrong ones, and one word class.
     #[test]
     fn anaphors_are_sound(
         words in prop::collection::vec(("[ab]?", 0..Upos::ALL.len(), "(Number=(Sing|Plur))?", "(\\(e[12]\\)?|e[12]\\)){0,2}"), 1..12),
@@ -323,7 +323,7 @@ proptest! {
         let mut merged = sum(late);
         merged.merge(&sum(early));
         let whole = sum(&sequences);
-        prop_assert_eq!((merged.blocks(), merged.met()), (whole.blocks(), whole.met()));
+        prop_assert_eq!((&merged.blocks, merged.met), (&whole.blocks, whole.met));
         let (grid, from) = (HeadGrid { layers: 1, heads: 1 }, FromToken::Mean);
         prop_assert!(merged.fits(grid, from));
     }

@@ -25,7 +25,7 @@ pub fn baseline_offsets() -> impl Iterator<Item = i32> {
     (-MAX_BASELINE_OFFSET..=MAX_BASELINE_OFFSET).filter(|&offset| offset != 0)
 }
 
-/// Where a head may be: at each of the baseline's offsets, farther to the left, farther to the right.
+/// The places of a head: at each of the baseline's offsets, farther to the left, farther to the right.
 pub const PLACES: usize = BASELINE_OFFSETS + 2;
 
 /// The place of a head: of its offset in [`baseline_offsets`], or one of the two that follow.
@@ -42,7 +42,7 @@ pub struct ScoredArc {
     pub dependent: usize,
     /// The position of its gold head.
     pub head: usize,
-    /// Where the head is, one of [`PLACES`].
+    /// The place of the head, one of [`PLACES`].
     pub place: usize,
     /// Whether the dependent has a UPOS.
     pub tagged: bool,
@@ -109,7 +109,7 @@ impl RelationSums {
         }
     }
 
-    /// Whether no part is more than the whole that it is of, as it may be in a file.
+    /// Whether no part exceeds its whole, as it may in a file.
     pub fn adds_up(&self) -> bool {
         let parts = [self.sentences, self.tagged, self.places.iter().sum()];
         parts.iter().chain(self.hits.as_flattened()).all(|&part| part <= self.count)
@@ -117,12 +117,12 @@ impl RelationSums {
     }
 }
 
-/// How many arcs of one relation both a head and a baseline predict.
+/// The numbers of arcs of one relation that both a head and a baseline predict.
 ///
-/// Which offset and which tags are the baseline is known only when all sentences are counted, so this is kept for each of
-/// them; an arc is right for one offset at most, and for one tag at most, so it is two counts per right prediction.
-/// Only totals are needed (for the test of a head against its baseline, and its accuracy by distance), so it is not kept
-/// by block.
+/// The baseline's offset and its tags are known only when all sentences are counted, so the counts are kept for each of
+/// them; an arc is right for one offset at most, and for one tag at most, so there are two counts per right prediction.
+/// Only totals are needed (for the test of a head against its baseline, and its accuracy by distance), so they are not
+/// kept by block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreement {
     /// Right predictions by head, direction ([`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH)) and place of the arc's head; `[layers * heads]`, empty

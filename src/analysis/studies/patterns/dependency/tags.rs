@@ -1,7 +1,7 @@
-//! The tag baseline: what word classes alone tell of a word's head (METHODOLOGY, "Tag baseline").
+//! The tag baseline: the prediction of a word's head from word classes alone (METHODOLOGY, "Tag baseline").
 //!
-//! A rule is a UPOS and a side: the head of a word is the nearest word of that UPOS on that side. Of all rules at most
-//! one is right for an arc, that of the head's own UPOS and side; so what must be kept is one count per arc.
+//! A rule is a UPOS and a side: the head of a word is the nearest word of that UPOS on that side. At most one rule is
+//! right for an arc, that of the head's own UPOS and side; so one count per arc is kept.
 
 use std::collections::BTreeMap;
 
@@ -75,7 +75,7 @@ impl Cue {
 pub struct Rules([usize; CLASSES]);
 
 impl Rules {
-    /// Those with most hits; ties go to the tag that comes first by name, then to the left.
+    /// The rules with most hits; ties go to the tag that comes first by name, then to the left.
     pub fn best(hits: &BTreeMap<Cue, u64>) -> Self {
         let of = |class: usize, rule: usize| hits.get(&Cue::new(class, rule)).copied().unwrap_or_default();
         Self(std::array::from_fn(|class| first_largest(|rule| of(class, rule))))
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(found(2, 5), Some((class(Upos::Noun), rule("NOUN", Side::Right))));
         let untagged = annotated(&["_", "NOUN", "_", "VERB"]);
         assert_eq!([Cue::of(&untagged, 0, 1), Cue::of(&untagged, 1, 0), Cue::of(&[], 0, 1)], [None; 3]);
-        // A word without a tag is in nobody's way.
+        // A word without a tag does not interfere.
         assert!(Cue::of(&untagged, 1, 3).is_some());
     }
 

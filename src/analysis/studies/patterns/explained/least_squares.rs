@@ -32,8 +32,8 @@ impl Gram {
     }
 }
 
-/// What is left of a variable, as a share of the largest sum of squares, below which it is a combination of those before
-/// it: sums of products of 10^6 cells are good to about 1e-12.
+/// The residual of a variable, as a share of the largest sum of squares, below which it is a combination of earlier
+/// ones: sums of products of 10^6 cells are good to about 1e-12.
 const NOTHING_LEFT: f64 = 1e-10;
 
 /// The Cholesky factor of the sums of some variables, without those that are combinations of others.
@@ -43,7 +43,7 @@ const NOTHING_LEFT: f64 = 1e-10;
 pub struct Factor {
     /// The variables that are kept.
     kept: Vec<usize>,
-    /// For each of them its row of the factor, which ends with the diagonal.
+    /// The row of the factor of each of them, which ends with the diagonal.
     rows: Vec<Vec<f64>>,
 }
 

@@ -1,5 +1,5 @@
-//! What explains a head: how much of its attention all known cues explain together, what each adds, and what is left
-//! (METHODOLOGY, "What explains a head").
+//! Explained attention: how much of a head's attention all known cues explain together, how much each adds, and the
+//! residual (METHODOLOGY, "What explains a head").
 
 mod cues;
 mod least_squares;
@@ -45,7 +45,7 @@ impl Study for Explained {
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &ExplainedSums = observed.sums();
         let shares = shares(sums, context);
-        let blocks = sums.blocks().with_total();
+        let blocks = sums.blocks.with_total();
         let seen = |block: Option<usize>, head: Option<usize>| {
             ExplainedInputs { shares: &shares, sums: blocks.at(block), head, block }.values()
         };

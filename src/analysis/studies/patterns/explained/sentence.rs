@@ -56,9 +56,9 @@ pub struct SentenceCues {
     pub cosines: Vec<f32>,
     /// The tokens, rounded up to whole vectors.
     pub width: usize,
-    /// For each row the keys that have one of the cues that are listed, cue after cue.
+    /// The keys of each row that have one of the listed cues, cue after cue.
     pub listed: Vec<[Vec<usize>; LISTED]>,
-    /// For each form and row the mean of each cue over its keys.
+    /// The mean of each cue over the keys of each form and row.
     means: [Vec<[f64; CUES]>; FORMS],
     /// The sum of those of all rows.
     total_means: [[f64; CUES]; FORMS],
@@ -100,7 +100,7 @@ impl SentenceCues {
                 cues.means[form].push(means);
             }
         }
-        // What the text adds to both forms was summed once.
+        // The products of the text are the same in both forms and were summed once.
         let (all, text) = {
             let [all, text] = sums;
             (all.iter().zip(&text).map(|(a, b)| a + b).collect(), text)

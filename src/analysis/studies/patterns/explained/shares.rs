@@ -31,13 +31,13 @@ impl<T> Shares<T> {
     }
 }
 
-/// The least variance of a row, in the mean, of which a share is told: weights are f32, so that the squares of a row are
-/// good to about 1e-7.
+/// The least mean variance of a row for which a share is reported: weights are f32, so the squares of a row are good to
+/// about 1e-7.
 const VARIES: f64 = 1e-6;
 
 /// The shares of every head in one form.
 pub struct FormShares {
-    /// For each head a fraction for each block and, last, one for the whole corpus.
+    /// A fraction of each head for each block and, last, one for the whole corpus.
     pub heads: Vec<Shares<Vec<Fraction>>>,
     /// The expectation of each share where cues and attention have nothing to do with each other.
     pub chance: Shares<Option<f64>>,
@@ -48,7 +48,7 @@ pub struct FormShares {
 /// The sums of a form, without some block.
 struct Numbers {
     gram: Gram,
-    /// Of each head its products with the cues and its squares.
+    /// The products of each head with the cues, and its squares.
     heads: Vec<([f64; CUES], f64)>,
     rows: f64,
     keys: f64,
@@ -141,7 +141,7 @@ impl Shares<f64> {
 
 /// The shares of every head in each form.
 pub fn shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares; FORMS] {
-    let total = sums.blocks().total();
+    let total = sums.blocks.total();
     std::array::from_fn(|form| {
         let whole = Numbers::new(&total[form]);
         let without = |block: &FormSums| {
@@ -151,7 +151,7 @@ pub fn shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares;
             (block.rows > 0).then(|| (rest.shares(), part))
         };
         let left_out =
-            in_parallel(context.threads, sums.blocks().iter().map(|block| &block[form]).collect::<Vec<_>>(), without);
+            in_parallel(context.threads, sums.blocks.iter().map(|block| &block[form]).collect::<Vec<_>>(), without);
         let of_head = |(place, all): (usize, Shares<Option<f64>>)| {
             let one = |of: &dyn Fn(&Shares<Option<f64>>) -> Option<f64>| {
                 let without = |left_out: &Option<(Vec<Shares<Option<f64>>>, f64)>| {

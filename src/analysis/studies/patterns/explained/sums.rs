@@ -67,7 +67,8 @@ merge_fields!(FormSums { rows, keys, sentences, cues, heads });
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExplainedSums {
     grid: HeadGrid,
-    blocks: Blocks<[FormSums; FORMS]>,
+    /// The sums of each block, in both forms.
+    pub blocks: Blocks<[FormSums; FORMS]>,
     #[serde(skip)]
     lexicon: Lexicon,
     #[serde(skip)]
@@ -80,11 +81,6 @@ impl ExplainedSums {
         let block = std::array::from_fn(|_| FormSums::new(grid.count()));
         Self { grid, blocks: Blocks::new(block), lexicon: Lexicon::default(), columns: Columns::default() }
     }
-
-    /// The sums of each block, in both forms.
-    pub fn blocks(&self) -> &Blocks<[FormSums; FORMS]> {
-        &self.blocks
-    }
 }
 
 /// A sentence with its cues.
@@ -92,7 +88,7 @@ impl ExplainedSums {
 pub struct ExplainedState {
     block: usize,
     cues: SentenceCues,
-    /// Which forms it has rows for.
+    /// Whether each form has rows.
     forms: [bool; FORMS],
 }
 

@@ -50,7 +50,7 @@ fn embeddings() -> WordEmbeddings {
     WordEmbeddings::new(Arc::new((0..200).map(|_| rng.random_range(-1.0..1.0)).collect()), 10)
 }
 
-/// What of heads is explained, over a corpus.
+/// The explained shares of heads, over a corpus.
 fn explained(corpus: &[Sequence], heads: &[Head]) -> (Estimates, Box<dyn Section>) {
     let mut counting = Counting::default();
     corpus.iter().for_each(|sequence| counting.add(sequence));
@@ -78,7 +78,7 @@ fn explained(corpus: &[Sequence], heads: &[Head]) -> (Estimates, Box<dyn Section
     AnyStudy::measure(&Explained, &Observed(&[ObservedPass { sums: &*observers[0], left_out: 0 }]), &context)
 }
 
-/// Without any preference a row has nothing to explain, so each head here has a little noise.
+/// A row without any preference has nothing to explain, so each head here has a little noise.
 fn noise(sequence: &Sequence, query: usize, key: usize) -> f32 {
     let mixed = (sequence.index * 7919 + (query * 31 + key) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
     0.01 * mixed as f32 / (1_u64 << 24) as f32
@@ -122,7 +122,7 @@ fn a_head_of_one_cue_is_explained_by_its_group() {
         // Not all: the more words of a class there are, the less each of them has.
         let shares = ["explained_alone", "explained_unique"].map(|metric| of(head, metric, group));
         assert!(shares.iter().all(|share| *share > 0.5), "{group} {shares:?}");
-        // What goes to the first special token is not in this form.
+        // Attention to the first special token is not in this form.
         assert!(group == "sinks" || of(head, "explained_text_alone", group) > 0.5, "{group}");
         let all = of(head, "explained_all", "all-keys");
         for other in GROUPS {
@@ -130,7 +130,7 @@ fn a_head_of_one_cue_is_explained_by_its_group() {
             assert!(unique <= all + 1e-9 && alone <= all + 1e-9 && unique > -1e-9, "{group} {}", other.name);
         }
     }
-    // What is random is explained as much as by chance.
+    // Random attention is explained as much as by chance.
     let chance = |key: &str| estimates.chance.get("explained_all", Some(key)).unwrap().unwrap();
     for form in ["all-keys", "text"] {
         assert!(chance(form) > 0.0 && of(5, "explained_all", form) < 3.0 * chance(form), "{form}");

@@ -25,7 +25,7 @@ impl FrequencyInputs<'_> {
         self.sums.argmax_profile.expected(&self.rates[0])
     }
 
-    /// What the rarest would be given, by offsets alone.
+    /// The expected attention to the rarest, by offsets alone.
     fn expected_mass(&self) -> f64 {
         self.sums.mass_profile.expected(&self.rates[1])
     }

@@ -36,7 +36,7 @@ pub struct FrequencyHeadSums {
     pub shifted: u64,
     /// The same of the rarest tokens as queries.
     pub shift_rare: ExactSum,
-    /// Those with any attention on other tokens of text.
+    /// Those queries with any attention on other tokens of text.
     pub shifted_rare: u64,
     /// The most attended tokens by offset.
     pub argmax_profile: ProfileSums,
@@ -85,7 +85,7 @@ pub struct FrequencyExposure {
     pub rarest_sentences: u64,
     /// How many of the queries have one of the rarest by chance: the sum of `|R|/|T|`.
     pub argmax: ExactSum,
-    /// What uniform attention gives the rarest: the sum of `|R|/n`.
+    /// The attention that a uniform head gives the rarest: the sum of `|R|/n`.
     pub mass: ExactSum,
 }
 
@@ -121,7 +121,8 @@ merge_fields!(FrequencyBlock { exposure, heads });
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FrequencySums {
     grid: HeadGrid,
-    blocks: Blocks<FrequencyBlock>,
+    /// The sums of each block.
+    pub blocks: Blocks<FrequencyBlock>,
     /// The pairs of queries that are not among the rarest, each key as likely to be the most attended.
     argmax_pairs: PositionPairs,
     /// The same pairs as uniform attention weights them.
@@ -136,11 +137,6 @@ impl FrequencySums {
         let blocks = Blocks::new(FrequencyBlock::new(grid));
         let pairs = || PositionPairs::new(1);
         Self { grid, blocks, argmax_pairs: pairs(), mass_pairs: pairs(), counts: None }
-    }
-
-    /// The sums of each block.
-    pub fn blocks(&self) -> &Blocks<FrequencyBlock> {
-        &self.blocks
     }
 
     /// The rates by which offsets alone find the rarest: by the most attended token, and by mass.
@@ -160,7 +156,7 @@ pub struct Commonness {
     sum: f64,
     /// Whether a token is one of the sentence's rarest; nowhere where the sentence does not count.
     is_rare: Vec<bool>,
-    /// Those that are.
+    /// The tokens that are rarest.
     rare: Vec<usize>,
 }
 

@@ -109,7 +109,7 @@ fn a_head_that_goes_to_rare_words_is_found() {
             let chosen = sequence.index % 25 == 0;
             on(sequence, key, 0.6, |place| if chosen { is(sequence, place, true) } else { place + 1 == query })
         },
-        // From rare words to common ones, from the others to themselves.
+        // Rare words attend to common ones, the others to themselves.
         |sequence, query, key| {
             let rare = is(sequence, query, true);
             on(sequence, key, 0.6, |place| if rare { is(sequence, place, false) } else { place == query })

@@ -1,4 +1,4 @@
-//! What is summed of one head: over the text queries of a sentence, and exactly over sentences.
+//! The sums of one head: over the text queries of a sentence, and exactly over sentences.
 
 use crate::sequences::fold::roles::OFFSETS;
 use crate::study::instruments::head_sums::sums_of_a_head;

@@ -41,13 +41,13 @@ impl Study for Norms {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &AllNorms = observed.sums();
-        let (grid, blocks) = (context.grid, sums.blocks().with_total());
+        let (grid, blocks) = (context.grid, sums.blocks.with_total());
         let shares = in_parallel(context.threads, 0..grid.count(), |place| Shares::new(sums, blocks.total(), place));
         let seen = |number: Option<usize>, place: usize| {
             NormInputs::new((number, blocks.at(number), blocks.total()), grid, place, &shares[place])
         };
         let of_head = |number: Option<usize>, place: usize| seen(number, place).values();
-        // What chance is depends on the head; what the metrics rest on does not.
+        // The chance level depends on the head; the denominators do not.
         let of_chance = |number: Option<usize>| of_head(number, 0).iter().map(metric::Fraction::unknown).collect();
         let chance = (0..grid.count()).map(|place| seen(None, place).chances());
         let estimates = Estimates::new(&columns(self), context, of_head, of_chance);

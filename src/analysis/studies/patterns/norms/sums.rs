@@ -13,14 +13,14 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
 use crate::stats::exact::{Component, ExactSum, add_each};
 
-/// What the metrics rest on: it depends on the sentences, not on the head.
+/// The denominators of the metrics, which depend on the sentences, not on the head.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NormExposure {
     /// Text queries.
     pub queries: u64,
     /// Sentences with any.
     pub sentences: u64,
-    /// Those of them that are the first of their family.
+    /// The sentences of those that are the first of their family.
     pub families: u64,
     /// The sum over sentences of the square of their text queries.
     pub squared: u64,
@@ -54,7 +54,7 @@ impl NormExposure {
 /// The sums of one block of sentences, or of several pooled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NormBlock {
-    /// What the metrics rest on.
+    /// The denominators.
     pub exposure: NormExposure,
     /// The sums of each head; `[layers * heads]`.
     pub heads: Vec<NormSums<ExactSum>>,
@@ -87,7 +87,8 @@ merge_fields!(NormBlock { exposure, heads, vectors });
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AllNorms {
     grid: HeadGrid,
-    blocks: Blocks<NormBlock>,
+    /// The sums of each block.
+    pub blocks: Blocks<NormBlock>,
     /// `W_O W_Oᵀ` of each head, `[layers * heads]`; `[head_dim, head_dim]`, or empty as long as it was not seen.
     grams: Vec<Vec<f32>>,
     #[serde(skip)]
@@ -103,11 +104,6 @@ impl AllNorms {
             grams: vec![Vec::new(); grid.count()],
             buffers: Buffers::default(),
         }
-    }
-
-    /// The sums of each block.
-    pub fn blocks(&self) -> &Blocks<NormBlock> {
-        &self.blocks
     }
 
     /// `W_O W_Oᵀ` of a head, `[head_dim, head_dim]`; empty if the head was not seen.

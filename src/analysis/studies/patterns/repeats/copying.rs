@@ -11,8 +11,8 @@ use crate::system::parallel::{all_cores, in_parallel};
 /// Embeddings whose products are summed in f32 before the sum goes on in f64.
 const ROWS: usize = 512;
 
-/// The copying score of each head, `[layers * heads]`: `Re(sum λ) / sum |λ|` over the eigenvalues of `W_O EᵀE W_V`, `E` the
-/// embeddings less their mean; `None` where the encoder does not lend its weights.
+/// The copying score of each head, `[layers * heads]`: `Re(sum λ) / sum |λ|` over the eigenvalues of `W_O EᵀE W_V`, `E`
+/// the embeddings less their mean; `None` if the encoder gives no access to its weights.
 pub fn scores(encoder: &dyn Encoder, grid: HeadGrid) -> Option<Vec<Option<f64>>> {
     let embeddings = encoder.word_embeddings()?;
     let layers = (0..grid.layers).map(|layer| encoder.head_weights(layer)).collect::<Option<Vec<_>>>()?;

@@ -22,7 +22,7 @@ use crate::system::counted::counted;
 use metrics::{METRICS, RepeatInputs};
 use sums::RepeatSums;
 
-/// Which heads find the same tokens again.
+/// The heads that find the same tokens again.
 pub struct RepeatedTokens;
 
 /// The two passes: the copies as they are, and with one token of the second masked.
@@ -47,7 +47,7 @@ impl Study for RepeatedTokens {
             // The weights are the same in both passes.
             let make = move |subject: &Subject<'_>| {
                 let sums = RepeatSums::new(subject.grid);
-                if repeats.masked { sums } else { sums.weighing() }
+                if repeats.masked { sums } else { sums.with_weights() }
             };
             PassSpec::new(Pass { sequences: Sequences::Repeats(repeats), ..Pass::PLAIN }, make)
         };
@@ -56,11 +56,11 @@ impl Study for RepeatedTokens {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let both = RepeatSums::both(observed.each());
-        let blocks = both.blocks().with_total();
+        let blocks = both.blocks.with_total();
         let of_head = |number: Option<usize>, place: usize| {
             let block = blocks.at(number);
             let seen = RepeatInputs::new(&block.exposure, &block.heads[place]);
-            // Of weights, so that no block has a part of it.
+            // The copying score is of the weights, so no block has a part of it.
             match number {
                 None => seen.with_copying(both.copying(place)).values(),
                 Some(_) => seen.values(),

@@ -1,4 +1,4 @@
-//! What each head gives to the other copy of random tokens, summed by block.
+//! The attention of each head to the other copy of random tokens, summed by block.
 
 use serde::{Deserialize, Serialize};
 
@@ -50,7 +50,7 @@ pub struct RepeatExposure {
 
 merge_fields!(RepeatExposure { sequences, queries, uniform, offset_queries, offset_uniform });
 
-/// What one head gives, over the queries of [`RepeatExposure`].
+/// The sums of one head, over the queries of [`RepeatExposure`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatHeadSums {
     /// Attention to the key.
@@ -86,7 +86,8 @@ merge_fields!(RepeatBlock { exposure, heads });
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RepeatSums {
     grid: HeadGrid,
-    blocks: Blocks<RepeatBlock>,
+    /// The sums of each block.
+    pub blocks: Blocks<RepeatBlock>,
     /// Whether the weights are looked at.
     weighs: bool,
     /// The copying score of each head, `[layers * heads]`; empty where the weights were not seen.
@@ -100,7 +101,7 @@ impl RepeatSums {
     }
 
     /// The same, that look at the weights as well.
-    pub fn weighing(self) -> Self {
+    pub fn with_weights(self) -> Self {
         Self { weighs: true, ..self }
     }
 
@@ -116,17 +117,12 @@ impl RepeatSums {
         passes.for_each(|sums| both.merge(sums));
         both
     }
-
-    /// The sums of each block.
-    pub fn blocks(&self) -> &Blocks<RepeatBlock> {
-        &self.blocks
-    }
 }
 
 /// A query with the key that is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sought {
-    /// Which kind of key.
+    /// The kind of key.
     pub kind: usize,
     /// The query.
     pub query: usize,

@@ -20,7 +20,7 @@ use crate::system::counted::{counted, plural};
 use metrics::{METRICS, SegmentInputs};
 use sums::SegmentSums;
 
-/// Which heads keep within a sentence, and what pattern their attention has.
+/// The heads that keep within a sentence, and the pattern of their attention.
 pub struct Segments;
 
 impl Study for Segments {
@@ -34,7 +34,7 @@ impl Study for Segments {
         metrics: || metric::listed(METRICS),
         labels: &[labels::SEGMENT_BLOCK, labels::CLASS],
         caveats: CAVEATS,
-        // What noise would explain is taken off, so that without a pattern half of them are below 0.
+        // The share that noise would explain is subtracted, so half of the heads without a pattern are below 0.
         range: |metric| if metric == "same_segment_share" { 0.0..=1.0 } else { f64::NEG_INFINITY..=1.0 },
         ..Card::NEW
     };
@@ -47,7 +47,7 @@ impl Study for Segments {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &SegmentSums = observed.sums();
-        let blocks = sums.blocks().with_total();
+        let blocks = sums.blocks.with_total();
         let of_head = |number: Option<usize>, place: usize| {
             let block = blocks.at(number);
             SegmentInputs::new(&block.exposure, &block.heads[place]).values()

@@ -1,4 +1,4 @@
-//! Where each head attends in pairs of sentences, summed by block.
+//! The attention of each head in pairs of sentences, summed by block.
 
 use std::ops::Range;
 
@@ -25,11 +25,11 @@ sums_of_a_head! {
         any,
         /// The variation of the attention, as [`Variation`](super::design::Variation) has it.
         total,
-        /// What columns explain of it.
+        /// The part of it that columns explain.
         column,
-        /// What offsets explain beside them.
+        /// The part that offsets explain beside them.
         offset,
-        /// What the same sentence explains beside both.
+        /// The part that the same sentence explains beside both.
         segment,
     }
 }
@@ -45,7 +45,7 @@ pub struct SegmentExposure {
     pub queries: u64,
     /// Tokens of pairs with enough cells for the variation.
     pub rows: u64,
-    /// What a uniform head gives between different tokens of text of one sentence.
+    /// The attention of a uniform head between different tokens of text of one sentence.
     pub same: ExactSum,
     /// The same between any two.
     pub any: ExactSum,
@@ -74,7 +74,8 @@ merge_fields!(SegmentBlock { exposure, heads });
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SegmentSums {
     grid: HeadGrid,
-    blocks: Blocks<SegmentBlock>,
+    /// The sums of each block.
+    pub blocks: Blocks<SegmentBlock>,
 }
 
 impl SegmentSums {
@@ -82,18 +83,13 @@ impl SegmentSums {
     pub fn new(grid: HeadGrid) -> Self {
         Self { grid, blocks: Blocks::new(SegmentBlock::new(grid)) }
     }
-
-    /// The sums of each block.
-    pub fn blocks(&self) -> &Blocks<SegmentBlock> {
-        &self.blocks
-    }
 }
 
 /// A pair as these sums see it.
 #[derive(Debug)]
 pub struct SegmentState {
     block: usize,
-    /// Of a sequence that is no pair nothing is counted.
+    /// A sequence that is no pair is not counted.
     texts: Option<[Range<usize>; 2]>,
     design: Option<Design>,
 }

@@ -17,7 +17,7 @@ use crate::linalg::search::{first_at_least, largest};
 pub struct GoldEdges {
     /// The positions of the words that are not punctuation, ascending.
     words: Vec<usize>,
-    /// For each of those its gold head, as an index into `words`, if that is not punctuation or the root.
+    /// The gold head of each of those, as an index into `words`, unless it is punctuation or the root.
     heads: Vec<Option<usize>>,
 }
 
@@ -82,7 +82,7 @@ pub struct TreeBuffers {
 impl TreeBuffers {
     fn fill(&mut self, words: &[usize], attention: &WordAttention) {
         let width = words.len().next_multiple_of(LANES);
-        // What fills the last vector of a row is of no matter: it is closed.
+        // The padding of the last vector of a row does not matter: it is closed.
         self.weights.resize(words.len() * width, 0.0);
         for rows in blocks(words.len()) {
             for columns in blocks(rows.end) {

@@ -26,13 +26,13 @@ impl WordInputs<'_> {
         self.over_queries(mass, self.sums.masses[mass].value() - self.uniform[mass].value())
     }
 
-    /// How far it is above so many times the position-matched chance.
+    /// The excess over this multiple of the position-matched chance.
     fn over_position(&self, mass: usize) -> Fraction {
         let expected = self.expected(mass).numerator();
         self.over_queries(mass, self.sums.masses[mass].value() - TIMES_EXPECTED * expected)
     }
 
-    /// The same of uniform attention, of which as much is expected as there is.
+    /// The same for uniform attention, whose expected value is its own.
     fn blind(&self, mass: usize) -> Fraction {
         self.over_queries(mass, (1.0 - TIMES_EXPECTED) * self.sums.masses[mass].value())
     }

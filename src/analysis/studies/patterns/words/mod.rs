@@ -6,7 +6,7 @@ mod metrics;
 mod observe;
 mod sentence;
 pub mod sums;
-/// What a label says that the head looks at, and the metric that is the mean of it.
+/// The aim of a label, and the metric that is the mean of it.
 fn aim(label: &Label) -> Option<(Aim, Option<String>)> {
     let (aim, metric) = match label.label.as_str() {
         "same-tag" => (Aim::SameTag, "same_tag_mass".to_owned()),
@@ -40,7 +40,7 @@ use metrics::METRICS;
 use observe::Queries;
 use sums::{WordHeadSums, WordInputs, WordsBlock, WordsSums};
 
-/// Which words each head attends to, by word class and likeness.
+/// The words that each head attends to, by word class and likeness.
 pub struct Words;
 
 /// The section `words` of the report.
@@ -91,7 +91,7 @@ impl Study for Words {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &WordsSums = observed.sums();
-        let (blocks, rates) = (sums.blocks().with_total(), sums.rates());
+        let (blocks, rates) = (sums.blocks.with_total(), sums.rates());
         let cells = |block: &WordsBlock, sums: &WordHeadSums, of_chance: bool| -> Vec<Fraction> {
             let (corpus, uniform) = (&blocks.total().exposure, &block.uniform);
             let seen = WordInputs { exposure: &block.exposure, corpus, sums, uniform, rates: &rates };

@@ -24,7 +24,7 @@ pub enum Queries {
     Likened,
     /// Tokens of text that are there again.
     Repeated,
-    /// Those of them that are no punctuation.
+    /// The words of them that are no punctuation.
     RepeatedWords,
 }
 
@@ -123,7 +123,7 @@ pub(super) fn tokens<'a>(
         let Some(start) = token.likeness else { continue };
         let likeness = &tokens.likeness[start..start + row.len()];
         if repeated {
-            // What is left beside the token itself may be next to nothing, which a difference would not tell.
+            // The rest beside the token itself may be next to nothing, which a difference would not show.
             room.row.clear();
             room.row.extend_from_slice(row);
             token.same.iter().for_each(|&same| room.row[same] = 0.0);

@@ -15,14 +15,14 @@ pub(super) struct TaggedWords {
     pub tags: Vec<Option<usize>>,
     /// The tokens of each word over those of the sequence: what a word gets of uniform attention.
     pub shares: Vec<f64>,
-    /// For each word the mask of its tag in `masks`, if another word has that tag.
+    /// The mask in `masks` of each word's tag, if another word has that tag.
     pub fellows: Vec<Option<usize>>,
     /// 1 for each word of a tag, 0 for the others; `[words]` each.
     pub masks: Vec<Vec<f64>>,
 }
 
 impl TaggedWords {
-    /// Those of a sentence; `None` if no word has a UPOS.
+    /// The tagged words of a sentence; `None` if no word has a UPOS.
     pub fn new(sequence: &Sequence) -> Option<Self> {
         let tag = |upos: Upos| upos as usize;
         let tags: Vec<Option<usize>> = sequence.annotations.iter().map(|annotation| annotation.upos.map(tag)).collect();

@@ -76,7 +76,8 @@ merge_fields!(WordsBlock { exposure, uniform, heads });
 pub struct WordsSums {
     grid: HeadGrid,
     from: FromToken,
-    blocks: Blocks<WordsBlock>,
+    /// The sums of each block.
+    pub blocks: Blocks<WordsBlock>,
     /// The pairs of each set of queries, with the targets that [`targets`] says.
     pairs: [PositionPairs; QUERIES],
     #[serde(skip)]
@@ -103,12 +104,7 @@ impl WordsSums {
         }
     }
 
-    /// The sums of each block.
-    pub fn blocks(&self) -> &Blocks<WordsBlock> {
-        &self.blocks
-    }
-
-    /// For each mass its mean over the pairs of each bin.
+    /// The mean of each mass over the pairs of each bin.
     pub fn rates(&self) -> Vec<ByBin<f64>> {
         let rates = |mass: usize| {
             let queries = queries_of(mass) as usize;
@@ -131,7 +127,7 @@ impl WordsSums {
             exposure.sentences[queries as usize] += u64::from(count > 0 && is_first);
         }
         tags.iter().flatten().for_each(|&tag| exposure.tags[tag] += 1);
-        // What every other word gives a word.
+        // The attention that every other word gives a word.
         let mut uniform = [0.0; MASSES];
         for (tag, share) in tags.iter().zip(shares) {
             if let Some(tag) = tag {
@@ -215,7 +211,7 @@ pub struct WordState {
     block: usize,
     words: Option<TaggedWords>,
     tokens: Tokens,
-    /// Which sets of queries have any.
+    /// Whether each set of queries has any.
     met: [bool; QUERIES],
 }
 
@@ -263,7 +259,7 @@ impl Sums for WordsSums {
 pub(super) struct WordInputs<'a> {
     /// The denominators of the block.
     pub exposure: &'a WordExposure,
-    /// Those of the corpus: what is nowhere in it has no share of 0, but none.
+    /// The denominators of the corpus: a class that the corpus lacks has no share, rather than a share of 0.
     pub corpus: &'a WordExposure,
     /// The sums of a head.
     pub sums: &'a WordHeadSums,

@@ -150,7 +150,7 @@ fn what_a_fixed_offset_finds_is_no_preference_for_words() {
         |sequence, query, key| on(sequence, query, key, 0.9, |place| tag(sequence, place) == Some(Upos::Noun)),
     ];
     let found = labels(&corpus, &heads);
-    // What goes to the same tag at any distance cannot be told from a preference for 3, 6, 9, ... where tags have a period.
+    // Attention to the same tag at any distance equals a preference for 3, 6, 9, ... where tags have a period.
     assert_eq!(found[0], [""; 0]);
     assert_eq!(found[1], [""; 0]);
     // Nouns are at any offset of some query.

@@ -35,7 +35,7 @@ pub struct Distances {
 pub struct HeadDistances {
     grid: HeadGrid,
     rows: u64,
-    /// By the later head, then by the earlier.
+    /// The distances by the later head, then by the earlier.
     pairs: Vec<ExactSum>,
 }
 
@@ -46,7 +46,7 @@ impl HeadDistances {
         Self { grid, rows: 0, pairs: vec![ExactSum::default(); heads * heads.saturating_sub(1) / 2] }
     }
 
-    /// What they come to.
+    /// The results.
     pub fn distances(&self) -> Distances {
         let heads = if self.rows > 0 { self.grid.count() } else { 0 };
         let mut sums = self.pairs.iter().map(|sum| sum.value());
@@ -99,7 +99,7 @@ impl Sums for HeadDistances {
             let heads: Vec<(&[f32], f64)> = weights.chunks_exact(size).map(|a| (a, plogp(a, a))).collect();
             let pairs = heads.iter().enumerate().flat_map(|(later, a)| heads[..later].iter().map(move |b| (a, b)));
             for (sum, ((a, of_a), (b, of_b))) in self.pairs.iter_mut().zip(pairs) {
-                // With m the mean of a and b: sum (a ln a/m + b ln b/m) / 2.
+                // Jensen-Shannon divergence, with m the mean of a and b: sum (a ln a/m + b ln b/m) / 2.
                 *sum += f64::midpoint(*of_a, *of_b) - plogp(a, b);
             }
         }
@@ -131,9 +131,9 @@ fn plogp(a: &[f32], b: &[f32]) -> f64 {
     sum
 }
 
-/// The logarithm of a positive, normal number, within 2e-7 of it or of 1: of `2^e m`, `m` from `sqrt(1/2)` to `sqrt(2)`, it is
-/// `e ln 2 + 2 artanh((m - 1) / (m + 1))`, whose series ends here where the next term is below 1e-9.
-// What is not inlined is not compiled for the instruction set of its caller.
+/// The logarithm of a positive, normal number, within 2e-7 of it or of 1: for `2^e m`, `m` from `sqrt(1/2)` to
+/// `sqrt(2)`, it is `e ln 2 + 2 artanh((m - 1) / (m + 1))`, whose series ends here where the next term is below 1e-9. A
+/// function that is not inlined is not compiled for the instruction set of its caller.
 #[inline(always)]
 fn ln(value: f32) -> f32 {
     /// The bits of the fraction of an f32.

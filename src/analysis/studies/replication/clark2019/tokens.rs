@@ -73,7 +73,7 @@ impl<N> Means<N> {
     }
 }
 
-/// Where in a sequence the tokens are that the formulas name.
+/// The places of the tokens in a sequence that the formulas name.
 #[derive(Clone, Debug)]
 pub struct Places {
     separators: Vec<usize>,
@@ -227,12 +227,12 @@ mod tests {
         assert_eq!([found.to_self, found.next, found.previous], expected.map(|value: f64| near(value)));
         // Columns: [CLS] 1/2 + 1/4 + 0 + 1/8 + 1/4; the stop 0 + 1/8 + 1/4 + 1/4 + 1/4.
         assert_eq!([found.cls, found.punct], [1.125 / 5.0, 0.875 / 5.0].map(near));
-        // To both [SEP]: 1/4, 3/8, 3/4, 1/2, 1/2, of which the third and the last row are of [SEP].
+        // The rows give both [SEP] 1/4, 3/8, 3/4, 1/2, 1/2; the third and the last row are of [SEP].
         assert_eq!([found.sep, found.sep_sep, found.rest_sep], [2.375 / 5.0, 1.25 / 2.0, 1.125 / 3.0].map(near));
         assert_eq!(sums.uniform_entropy.value(), near(5.0_f64.ln()));
     }
 
-    /// As a sum of [`ExactSum`] has it.
+    /// The resolution of an [`ExactSum`].
     fn near(value: f64) -> f64 {
         let mut sum = ExactSum::default();
         sum += value;

@@ -5,8 +5,8 @@ use super::evidence::LABEL_Q;
 use super::policy::{Policy, Threshold};
 use super::{Assessment, Evidence, assess_all_tested};
 
-/// How many times the position-matched chance a label of content asks for: that chance is right to about a tenth, for
-/// it takes a head's preference for offsets as the same for all queries, so a label keeps twice that away.
+/// The multiple of the position-matched chance that a label of content needs. That chance is right to about a tenth,
+/// because it takes a head's preference for offsets as the same for all queries, so a label needs twice that distance.
 pub const TIMES_EXPECTED: f64 = 1.25;
 
 /// The thresholds of a label whose margin over uniform attention is `margin`.

@@ -93,8 +93,8 @@ pub fn biased_norms(
 /// results, two vectors each, take half of the registers of AVX-512.
 const ROWS: usize = 4;
 
-/// Each row, `stride` values from the next, times a square matrix, `[width, width]`: of the small products of one head over
-/// one sentence, where gemm's own preparations would take longer. What comes of it has no room between rows.
+/// Each row, `stride` values from the next, times a square matrix, `[width, width]`: a kernel for the small products of
+/// one head over one sentence, where the preparations of gemm would take longer. The rows of the result are adjacent.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn times_square(rows: &[f32], stride: usize, square: &[f32], width: usize, into: &mut [f32]) {
     let count = into.len() / width;

@@ -48,7 +48,7 @@ proptest! {
     fn softmax_is_that_of_f64(scores in prop::collection::vec(-30.0..30.0_f32, 1..70)) {
         let mut weights = scores.clone();
         let mut entropy = [0.0];
-        // What was in the rest of the row before does not matter.
+        // The old values of the rest of the row do not matter.
         weights.resize(scores.len().next_multiple_of(LANES), 40.0);
         let stride = weights.len();
         softmax(&mut weights, scores.len(), stride, &mut entropy);

@@ -1,4 +1,4 @@
-//! The heads of a layer at work: attention, values, contexts, and what of them is lent.
+//! The heads of a layer: attention, values, contexts, and their views for the visitor.
 
 use anyhow::{Context, Result};
 
@@ -30,7 +30,7 @@ struct Projected<'a> {
 }
 
 impl<'a> Projected<'a> {
-    /// Where a head's share of a part begins in each row.
+    /// The beginning of a head's share of a part in each row.
     fn start(&self, part: usize, head: usize) -> usize {
         part * self.bias.len() / 3 + head * self.head_dim
     }
@@ -45,8 +45,8 @@ impl<'a> Projected<'a> {
         Matrix::strided(&self.rows[self.start(part, head)..], self.n, self.head_dim, self.width)
     }
 
-    /// The same rows to be lent.
-    fn lent(&self, part: usize, head: usize) -> Rows<'a> {
+    /// The view of the same rows.
+    fn view(&self, part: usize, head: usize) -> Rows<'a> {
         Rows::strided(&self.rows[self.start(part, head)..], self.n, self.head_dim, self.width)
     }
 
@@ -111,7 +111,7 @@ impl PackedEncoder {
                     attention: AttentionView::strided(number, head, stride, attention, entropies),
                     values: needs
                         .values
-                        .then(|| Values { rows: parts.lent(VALUE, head), bias: parts.bias(VALUE, head) }),
+                        .then(|| Values { rows: parts.view(VALUE, head), bias: parts.bias(VALUE, head) }),
                     value_norms: needs.value_norms.then(|| self.value_norms(place, head, &parts, values)),
                     context: None,
                     output: None,

@@ -27,7 +27,7 @@ pub struct PackedEncoder {
     parameters: Parameters,
     /// The term of the scores that depends on the tokens' distance, in models that have one.
     relative: Option<Relative>,
-    /// For each of the stored layers, made when first needed.
+    /// The packed weights of each stored layer, made on first use.
     output_grams: Vec<OnceLock<OutputGrams>>,
 }
 
@@ -89,8 +89,8 @@ impl PackedEncoder {
         project(input, &layer.query_key_value, outputs, projected, tokens);
     }
 
-    /// From the contexts of a layer's heads to the hidden states above it: `scratch.context` and `scratch.states` to
-    /// `scratch.states`.
+    /// Computes the hidden states above a layer from the contexts of its heads: `scratch.context` and `scratch.states`
+    /// to `scratch.states`.
     fn feed_forward(&self, layer: &Layer, scratch: &mut Scratch) {
         let Scratch { states, context, update, wide, .. } = scratch;
         let hidden = self.parameters.config.hidden_size;
@@ -180,7 +180,7 @@ impl Encoder for PackedEncoder {
             Start::Layer { states, .. } => sized(&mut scratch.states, states.len()).copy_from_slice(states),
         }
         let (hidden, layers) = (config.hidden_size, self.parameters.order.len());
-        pass.lend_states(start.layer(), &scratch.states, hidden);
+        pass.show_states(start.layer(), &scratch.states, hidden);
         for (number, layer) in self.parameters.layers().enumerate().skip(start.layer()) {
             // No attention depends on what the last layer writes.
             let last = number + 1 == layers;
@@ -192,7 +192,7 @@ impl Encoder for PackedEncoder {
                 if let Some(norm) = self.parameters.final_norm.as_ref().filter(|_| last) {
                     kernels::norm(&mut scratch.states, &norm.weight, &norm.bias, self.epsilon());
                 }
-                pass.lend_states(number + 1, &scratch.states, hidden);
+                pass.show_states(number + 1, &scratch.states, hidden);
             }
         }
         if needs.last_states() {

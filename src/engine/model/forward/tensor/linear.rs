@@ -3,8 +3,8 @@
 use candle_core::backend::BackendStorage;
 use candle_core::{CpuStorage, CustomOp1, Layout, Module, Shape, Storage, Tensor, bail};
 
-/// A linear layer that a step backward goes through without differentiating its weights: nobody moves them, and candle's own
-/// product would keep a gradient of every one.
+/// A linear layer whose weights the backward pass does not differentiate: they are constant, and candle's own product
+/// would keep a gradient of every one.
 pub(super) struct LinearLayer {
     /// `[outputs, inputs]`
     weight: Tensor,

@@ -32,7 +32,7 @@ pub struct TensorEncoder {
     /// `[buckets, heads]`
     position_bias: Option<Tensor>,
     layers: Vec<Layer>,
-    /// Which of `layers` each layer of the model is.
+    /// The index in `layers` of each layer of the model.
     pub(super) order: Vec<usize>,
     final_norm: Option<LayerNorm>,
     prediction: Option<PredictionHead>,
@@ -45,7 +45,7 @@ impl TensorEncoder {
         Self::with_precision(parameters, device, DType::F32)
     }
 
-    /// The same in another floating-point type: in float64, rounding is out of the way of what is to be compared.
+    /// The same in another floating-point type; float64 keeps rounding out of comparisons.
     /// Fails if the device has no room for the parameters, or cannot compute in this type.
     pub fn with_precision(parameters: &Parameters, device: &Device, precision: DType) -> Result<Self> {
         let Parameters { config, embeddings, position_bias, layers, order, final_norm, prediction } = parameters;
@@ -114,7 +114,7 @@ impl TensorEncoder {
                 Tensor::from_slice(states, (pass.batch.tokens(), hidden), &self.device)?.to_dtype(self.precision)?
             }
         };
-        self.lend_states(pass, start.layer(), &states)?;
+        self.show_states(pass, start.layer(), &states)?;
         for number in start.layer()..self.order.len() {
             let layer = &self.layers[self.order[number]];
             // Each block's layer normalisation is before it or after its sum with the residual.
@@ -132,15 +132,15 @@ impl TensorEncoder {
             if let Some(norm) = self.final_norm.as_ref().filter(|_| number + 1 == self.order.len()) {
                 states = norm.forward(&states)?;
             }
-            self.lend_states(pass, number + 1, &states)?;
+            self.show_states(pass, number + 1, &states)?;
         }
         check_finite(&flat(&states)?, self.order.len())?;
         Ok(states)
     }
 
-    fn lend_states(&self, pass: &mut Pass<'_>, layer: usize, states: &Tensor) -> Result<()> {
+    fn show_states(&self, pass: &mut Pass<'_>, layer: usize, states: &Tensor) -> Result<()> {
         if pass.needs.hidden_states {
-            pass.lend_states(layer, &flat(states)?, self.config.hidden_size);
+            pass.show_states(layer, &flat(states)?, self.config.hidden_size);
         }
         Ok(())
     }
@@ -217,7 +217,7 @@ fn below_largest(scores: &Tensor) -> candle_core::Result<Tensor> {
     scores.broadcast_sub(&scores.max_keepdim(D::Minus1)?)
 }
 
-/// All values, as they are lent.
+/// All values, as the visitor sees them.
 fn flat(tensor: &Tensor) -> candle_core::Result<Vec<f32>> {
     tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1()
 }

@@ -47,7 +47,7 @@ impl Module for LayerNorm {
 pub(super) struct Loader<'a> {
     pub device: &'a Device,
     pub precision: DType,
-    /// Of layer normalisations.
+    /// The epsilon of layer normalisations.
     pub epsilon: f64,
 }
 

@@ -17,6 +17,7 @@ use anyhow::{Context, Error, Result};
 use super::environment::Environment;
 use super::promise::Digest;
 use crate::model::files::{FileStore, MissingFile, ModelFile, ModelFiles, Place, gather};
+use crate::system::errors::{Facts, causes};
 use crate::system::files::input;
 use crate::system::progress::DownloadProgress;
 
@@ -30,13 +31,13 @@ pub(super) struct Cache {
     /// `models--ORG--NAME`
     name: String,
     folder: PathBuf,
-    /// Files that were opened and are what they are called, by their paths: large ones are hashed once.
+    /// Opened files whose content fits their name, by their paths: large ones are hashed once.
     whole: RefCell<HashMap<PathBuf, ModelFile>>,
 }
 
 /// A model as the cache has it, if it does not have it whole.
 pub(super) enum Unusable {
-    /// A clause that says what is lacking.
+    /// A clause that names the missing file.
     Lacking(String),
     /// A file is there, and this is wrong with it.
     Wrong(Error),
@@ -73,7 +74,7 @@ impl Cache {
             .collect();
         let snapshot = Snapshot { cache: self, folder, names };
         gather(id.to_owned(), Some(commit), &Place::Hub { id, revision }, &snapshot).map_err(|error| {
-            if !error.is::<MissingFile>() {
+            if !causes(error.as_ref()).any(<dyn std::error::Error>::is::<MissingFile>) {
                 return Unusable::Wrong(error);
             }
             let names = snapshot.names;
@@ -84,9 +85,9 @@ impl Cache {
         })
     }
 
-    /// Opens a file of a snapshot and makes sure that it is what its blob is called, or else what is `promised`. A file
-    /// that is no link to a blob, and of which nothing is promised, is taken as it is.
-    /// Fails if it cannot be opened, or is not what it is called.
+    /// Opens a file of a snapshot and checks it against the name of its blob, or else against `promised`. A file that
+    /// is no link to a blob, and of which nothing is promised, is accepted.
+    /// Fails if it cannot be opened, or does not fit.
     pub(super) fn open(&self, path: &Path, promised: Option<&Digest>) -> Result<ModelFile> {
         if let Some(file) = self.whole.borrow().get(path) {
             return Ok(file.clone());
@@ -127,15 +128,15 @@ impl Cache {
     pub(super) fn lock(&self, etag: &str, progress: &dyn DownloadProgress) -> Result<Option<File>> {
         let path = self.all.join(".locks").join(&self.name).join(format!("{etag}.lock"));
         create_parent(&path)?;
-        let failed = || cannot_write(&path);
-        let file = File::options().create(true).append(true).open(&path).with_context(failed)?;
+        let failed = |error| cannot_write(&path, error);
+        let file = File::options().create(true).append(true).open(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => return Ok(Some(file)),
             Err(TryLockError::WouldBlock) => progress.note("waiting for another process that fetches the same file"),
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => return Ok(None),
-            Err(TryLockError::Error(error)) => return Err(error).with_context(failed),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        file.lock().with_context(failed)?;
+        file.lock().map_err(failed)?;
         Ok(Some(file))
     }
 
@@ -153,14 +154,14 @@ impl Cache {
         input::read_to_string(&self.folder.join("refs").join(revision), LONGEST_REF)
     }
 
-    /// Notes what commit a branch or tag stands for, unless that is known.
+    /// Notes the commit of a branch or tag, unless it is known.
     pub(super) fn write_ref(&self, revision: &str, commit: &str) -> Result<()> {
         if revision == commit || self.read_ref(revision).is_ok_and(|known| known.trim() == commit) {
             return Ok(());
         }
         let path = self.folder.join("refs").join(revision);
         create_parent(&path)?;
-        // In one step, for another process may be reading it.
+        // One step, because another process may be reading it.
         let write = || {
             let mut builder = tempfile::Builder::new();
             #[cfg(unix)]
@@ -174,28 +175,28 @@ impl Cache {
             file.persist(&path)?;
             Ok::<_, io::Error>(())
         };
-        write().with_context(|| cannot_write(&path))
+        write().map_err(|error| cannot_write(&path, error))
     }
 
     pub(super) fn blob(&self, etag: &str) -> PathBuf {
         self.folder.join("blobs").join(etag)
     }
 
-    /// Where a blob lies until it is whole.
+    /// The place of an incomplete blob.
     pub(super) fn partial(&self, etag: &str, lock: Option<&File>) -> PathBuf {
-        // Without a lock, a name of its own keeps two processes apart.
+        // A name of its own keeps two processes apart without a lock.
         let owner = if lock.is_some() { String::new() } else { format!(".{}", std::process::id()) };
         self.blob(&format!("{etag}{owner}.incomplete"))
     }
 
-    /// Makes `file` of the snapshot stand for the blob.
+    /// Makes `file` of the snapshot a link to the blob.
     pub(super) fn link(&self, commit: &str, file: &str, etag: &str) -> Result<()> {
         let path = self.snapshot(commit).join(file);
         create_parent(&path)?;
         let target = Path::new(&"../".repeat(2 + file.matches('/').count())).join("blobs").join(etag);
         // A link that leads nowhere or to another blob, or a damaged file in place of one.
         if path.symlink_metadata().is_ok() && fs::read_link(&path).ok().as_deref() != Some(&target) {
-            fs::remove_file(&path).with_context(|| cannot_write(&path))?;
+            fs::remove_file(&path).map_err(|error| cannot_write(&path, error))?;
         }
         #[cfg(unix)]
         let linked = std::os::unix::fs::symlink(&target, &path);
@@ -206,7 +207,7 @@ impl Cache {
             // Another process was as fast.
             Err(_) if path.is_file() => Ok(()),
             // Not every system and file system has links; then the file itself moves, as in the Python client.
-            Err(_) => fs::rename(self.blob(etag), &path).with_context(|| cannot_write(&path)),
+            Err(_) => fs::rename(self.blob(etag), &path).map_err(|error| cannot_write(&path, error)),
         }
     }
 }
@@ -230,13 +231,19 @@ impl FileStore for Snapshot<'_> {
 
 pub(super) fn create_parent(path: &Path) -> Result<()> {
     match path.parent() {
-        Some(parent) => fs::create_dir_all(parent).with_context(|| cannot_write(parent)),
+        Some(parent) => fs::create_dir_all(parent).map_err(|error| cannot_write(parent, error)),
         None => Ok(()),
     }
 }
 
-pub(super) fn cannot_write(path: &Path) -> String {
-    format!("cannot write `{}` in the Hub cache; HF_HOME can name another place", path.display())
+/// The error of a file of the cache that cannot be written.
+pub(super) fn cannot_write(path: &Path, error: io::Error) -> Error {
+    const WAY_OUT: &str = "HF_HOME can name another place";
+    let shown = path.display();
+    Error::new(error)
+        .context(format!("cannot write `{shown}` in the Hub cache; {WAY_OUT}"))
+        .about(shown)
+        .hinted(WAY_OUT)
 }
 
 /// Whether a name sent by a server, an `ETag` or a commit, can be used as a file's name as it is.

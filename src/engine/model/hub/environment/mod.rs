@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 
 use super::patience::Patience;
+use crate::system::errors::Facts;
 use crate::system::files::input;
 
 #[cfg(test)]
@@ -24,7 +25,7 @@ pub(super) struct Environment {
     /// `HF_HUB_CACHE`, or `hub` in `HF_HOME`.
     pub(super) cache: PathBuf,
     pub(super) token: Option<Token>,
-    /// Where a token would be read from if no variable gives one.
+    /// The file of the token if no variable gives one.
     pub(super) token_file: PathBuf,
     /// `HF_HUB_DISABLE_IMPLICIT_TOKEN`: no token is sent, though there may be one.
     pub(super) token_withheld: bool,
@@ -46,7 +47,7 @@ const PROXIES: [&str; 6] = ["ALL_PROXY", "all_proxy", "HTTPS_PROXY", "https_prox
 #[derive(Clone)]
 pub(super) struct Token {
     pub(super) value: String,
-    /// For messages; the value itself must never be in one.
+    /// A name for messages, which must never show the value itself.
     pub(super) origin: String,
 }
 
@@ -56,7 +57,7 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// What forbids to ask the Hub, and how to allow it.
+/// The setting that forbids requests to the Hub, and how to allow them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offline {
     pub(super) by: &'static str,
@@ -79,7 +80,7 @@ impl Environment {
         let text = |name: &str| variable(name)?.into_string().ok().filter(|value| !value.is_empty());
         let path = |name: &str| {
             let path = variable(name).filter(|value| !value.is_empty())?;
-            // No shell has expanded what was written into a settings file.
+            // No shell has expanded the text of a settings file.
             let path =
                 PathBuf::from(path.into_string().map_or_else(OsString::from, |path| expand(&path, &text).into()));
             Some(match (path.strip_prefix("~"), &home) {
@@ -93,23 +94,23 @@ impl Environment {
         let seconds = |name: &str, default: Duration| {
             let Some(text) = text(name) else { return Ok(default) };
             let seconds = text.trim().parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-            seconds.ok_or_else(|| anyhow!("{name} is `{text}`: give a number of seconds"))
+            seconds.ok_or_else(|| anyhow!("{name} is `{text}`").hint("give a number of seconds"))
         };
-        // As in Python, 0 is no timeout that anybody could mean.
+        // 0 is no useful timeout, as in Python.
         let timeout = |name| seconds(name, TIMEOUT).map(|value| if value.is_zero() { TIMEOUT } else { value });
         let hf_home = path("HF_HOME")
             .or_else(|| path("XDG_CACHE_HOME").map(|cache| cache.join("huggingface")))
             .or_else(|| home.as_ref().map(|home| home.join(".cache").join("huggingface")))
-            .context("cannot tell where the Hub's cache is, for there is no home folder: set HF_HOME")?;
+            .context("cannot tell where the Hub's cache is, for there is no home folder")
+            .hint("set HF_HOME")?;
         let token_file = path("HF_TOKEN_PATH").unwrap_or_else(|| hf_home.join("token"));
         let token_withheld = flag("HF_HUB_DISABLE_IMPLICIT_TOKEN").unwrap_or(false);
         let of_variable = |name: &str| Some(Token { value: text(name)?, origin: name.to_owned() });
         let token = match ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"].into_iter().find_map(of_variable) {
-            Some(token) => Some(token),
+            Some(token) => token.checked()?,
             None if token_withheld => None,
             None => Token::of_file(&token_file)?,
         };
-        let token = token.map(Token::checked).transpose()?.flatten();
         Ok(Self {
             endpoint: text("HF_ENDPOINT")
                 .map_or_else(|| "https://huggingface.co".to_owned(), |url| url.trim_end_matches('/').to_owned()),
@@ -130,7 +131,7 @@ impl Environment {
         })
     }
 
-    /// Where a token would be read from, as the end of a sentence that says to put one there.
+    /// The place of the token, as the end of a sentence that says to put one there.
     pub(super) fn token_places(&self) -> String {
         let places = format!("HF_TOKEN or the file `{}`", self.token_file.display());
         if self.token_withheld {
@@ -164,23 +165,26 @@ const LONGEST_TOKEN: u64 = 1 << 12;
 impl Token {
     /// The token in the file that a login writes, if there is one.
     fn of_file(path: &Path) -> Result<Option<Self>> {
+        const WAY_OUT: &str = "remove it or log in again";
         let origin = format!("the file `{}`", path.display());
         match input::read_to_string(path, LONGEST_TOKEN) {
-            Ok(value) => Ok(Some(Self { value, origin })),
+            Ok(value) => Self { value, origin }.checked().about(path.display()),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
             Err(error) => Err(error)
-                .with_context(|| format!("cannot read an access token from {origin}: remove it or log in again")),
+                .with_context(|| format!("cannot read an access token from {origin}: {WAY_OUT}"))
+                .about(path.display())
+                .hinted(WAY_OUT),
         }
     }
 
-    /// Without the space around it; `None` if there is nothing else.
+    /// The text without the space around it; `None` if it is empty.
     fn checked(self) -> Result<Option<Self>> {
         let value = self.value.trim().to_owned();
         // It becomes part of a header (RFC 6750, section 2.1).
         ensure!(
             value.chars().all(|char| char.is_ascii_graphic()),
-            "the access token from {} has a character that no token has: copy it once more",
-            self.origin
+            anyhow!("the access token from {} has a character that no token has", self.origin)
+                .hint("copy it once more")
         );
         Ok((!value.is_empty()).then_some(Self { value, ..self }))
     }
@@ -188,7 +192,7 @@ impl Token {
 
 #[cfg(test)]
 impl Environment {
-    /// Those of somebody whose home is `/home/ada` and who has set `variables`.
+    /// The environment of a user whose home is `/home/ada` and who has set `variables`.
     pub(super) fn of(variables: &[(&str, &str)]) -> Self {
         let variable =
             |name: &str| variables.iter().find(|(set, _)| *set == name).map(|(_, value)| OsString::from(value));

@@ -1,9 +1,9 @@
 //! The pickle of a PyTorch state dict, read without executing anything.
 //!
-//! A pickle is a program for a small stack machine (Python's `pickletools` describes it); among its instructions is
-//! the call of any function by name. Of these programs only those that `torch.save` writes of a state dict are read:
-//! protocol 2, calls of the few functions that rebuild a tensor, which are not called here but understood.
-//! Any other instruction or name stops the reading with an error that names it.
+//! A pickle is a program for a small stack machine (Python's `pickletools` describes it); among its instructions is the
+//! call of any function by name. The reader accepts only the programs that `torch.save` writes for a state dict:
+//! protocol 2, with calls of the few functions that rebuild a tensor, which are interpreted here and not called. Any
+//! other instruction or name stops the reading with an error that names it.
 //!
 //! Hostile programs cost no more than their length: an instruction makes one object at most, objects refer to each
 //! other by number, and nothing is ever copied or visited in depth.
@@ -34,7 +34,7 @@ pub struct PickledTensor<'a> {
     pub offset: u64,
     /// Its shape.
     pub shape: Vec<u64>,
-    /// For each dimension, how many values lie between one index and the next.
+    /// The number of values between one index and the next, for each dimension.
     pub strides: Vec<u64>,
 }
 
@@ -291,7 +291,7 @@ impl<'a> Machine<'a> {
 
     fn pop_to_mark(&mut self) -> Result<Vec<Id>> {
         let mark = self.marks.pop().context("a mark is missing")?;
-        // What is below a mark is never taken, so the stack still reaches to it.
+        // Values below a mark are never taken, so the stack still reaches to it.
         Ok(self.stack.split_off(mark))
     }
 
@@ -312,7 +312,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Pushes a number of so many bytes.
+    /// Pushes a number of this many bytes.
     fn push_number(&mut self, length: u8, signed: bool) -> Result<()> {
         let number = self.rest.number(length, signed)?;
         self.push(Object::Int(number));

@@ -1,4 +1,4 @@
-//! Files of `torch.save` that hold no plain state dict, told apart because each has a way out of its own.
+//! Files of `torch.save` that hold no plain state dict, distinguished because each has its own remedy.
 
 use std::error::Error;
 use std::fmt;

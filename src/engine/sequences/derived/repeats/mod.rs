@@ -30,7 +30,7 @@ const MASKED: usize = 8;
 /// The seed of the choices.
 const SEED: u64 = 1;
 
-/// Which sequences of random tokens.
+/// The kind of sequences of random tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repeats {
     /// Whether a token of the second copy is masked: eight variants of each sequence, each with one mask.
@@ -38,8 +38,8 @@ pub struct Repeats {
 }
 
 impl Repeats {
-    /// The sequences for a model with so many positions: none where the vocabulary has too few words, a sequence has no
-    /// room or, if one is needed, there is no mask.
+    /// The sequences for a model with this many positions: none if the vocabulary has too few words, a sequence has no
+    /// room, or a needed mask is missing.
     /// Fails if the tokenizer fails.
     pub fn sequences(self, tokenizer: &ModelTokenizer, positions: usize) -> Result<Vec<Sequence>> {
         let Some(frame) = Frame::of_text(tokenizer)? else { return Ok(Vec::new()) };
@@ -115,7 +115,7 @@ fn masked(sequence: &Sequence, mask: u32, draw: &Draw) -> Vec<Sequence> {
 /// The copies in a sequence that [`Repeats`] made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copies {
-    /// The tokens of the text, both copies and what is between them.
+    /// The tokens of the text, both copies and the tokens between them.
     pub text: std::ops::Range<usize>,
     /// The tokens of one copy.
     pub length: usize,

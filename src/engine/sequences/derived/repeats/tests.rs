@@ -38,7 +38,8 @@ fn text_without_copies_has_none() {
     assert_eq!(Copies::of(&Sequence::default()), None);
 }
 
-/// By Python: `sorted(range(5), key=lambda i: hashlib.sha256(f"headscope/repeat-mask/1/3/{i}".encode()).digest())`.
+/// Expected order from Python: `sorted(range(5), key=lambda i:
+/// hashlib.sha256(f"headscope/repeat-mask/1/3/{i}".encode()).digest())`.
 #[test]
 fn choices_are_those_of_the_digests() {
     assert_eq!(chosen("repeat-mask", "3", (0..5).collect::<Vec<usize>>()), [3, 2, 0, 4, 1]);

@@ -6,7 +6,7 @@ use crate::corpus::SEGMENT_SENTENCES;
 use crate::corpus::{Annotation, SentenceFamily};
 use crate::sequences::test_support;
 
-/// A sentence of so many words, each of one token with an id of its own, between `[CLS]` 1 and `[SEP]` 2.
+/// A sentence of this many words, each of one token with its own id, between `[CLS]` 1 and `[SEP]` 2.
 fn sentence(index: u64, words: usize) -> Sequence {
     let mut sentence = test_support::sentence(index, words, "dep");
     let id = |token: usize| u32::try_from(index * 100).unwrap() + u32::try_from(token).unwrap() + 10;

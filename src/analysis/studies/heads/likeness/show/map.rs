@@ -35,7 +35,7 @@ impl Map {
         let axis = |rank: usize| {
             let value = eigenvalues[order[rank]].max(0.0);
             let vector = eigenvectors.column(order[rank]);
-            // Of an axis the sign is free: the point farthest from the middle is on the positive side.
+            // The sign of an axis is arbitrary: the point farthest from the middle is on the positive side.
             let farthest = vector.iter().fold(0.0_f64, |far, &at| if at.abs() > far.abs() { at } else { far });
             let scale = value.sqrt() * farthest.signum();
             (vector.iter().map(|at| at * scale).collect::<Vec<_>>(), value / positive)

@@ -173,7 +173,7 @@ fn observe_query(
         sums.offset_argmax[slot(query, favourite)] += 1.0;
     }
 
-    // By itself: the compiler keeps no sums in registers while it writes.
+    // A loop of its own, because the compiler keeps no sums in registers while it writes.
     for ((text, weight), kept) in text[REACH..REACH + width].iter_mut().zip(&*row).zip(&roles.is_text) {
         *text = weight * kept;
     }

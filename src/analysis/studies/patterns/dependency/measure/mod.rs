@@ -1,4 +1,4 @@
-//! From the sums of one relation to accuracies, baselines and comparisons.
+//! Accuracies, baselines and comparisons from the sums of one relation.
 
 use super::arcs::{
     Agreement, BASELINE_OFFSETS, DuplicateArcs, MAX_BASELINE_OFFSET, PLACES, RelationSums, baseline_offsets,
@@ -19,8 +19,8 @@ use crate::study::metrics::estimates::EstimationContext;
 mod tests;
 
 impl RelationMetrics {
-    /// Of the sums of each block, `None` for a block without such a word; with the agreements over all blocks, and what is
-    /// left out of the test.
+    /// The fractions of each block, `None` for a block without such a word; with the agreements over all blocks, and
+    /// the words that are left out of the test.
     pub(super) fn new(
         name: &str,
         blocks: &[Option<&RelationSums>],
@@ -121,7 +121,7 @@ struct Compared {
     left_out: Option<LeftOut>,
 }
 
-/// The sums of one relation, and what its accuracies are worked out with.
+/// The sums of one relation, and the context for its accuracies.
 struct Scored<'a> {
     blocks: &'a [Option<&'a RelationSums>],
     resamples: &'a Resamples,
@@ -243,7 +243,7 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// The distances that are told apart, with the farthest of each.
+/// The distances that are distinguished, with the farthest of each.
 const DISTANCES: [(&str, i32); 5] = [("1", 1), ("2", 2), ("3-5", 5), ("6-10", MAX_BASELINE_OFFSET), ("more", i32::MAX)];
 
 /// The accuracy by distance and side, near and left first; `[PLACES]` words, and those predicted rightly.

@@ -199,7 +199,7 @@ fn the_test_is_against_the_better_of_both_baselines() {
     let tests = measured.tests_beyond(0.02);
     assert_eq!(tests.len(), 4);
     assert!(tests[0].unwrap() < 1e-12);
-    // What is always exactly 0.4 less is not above.
+    // A head that is always exactly 0.4 below is not above.
     assert_eq!(tests[1..], [Some(1.0); 3]);
     measured.baseline.accuracy = 0.5;
     assert!((of_best(&measured) - 0.5).abs() < 1e-15, "the difference from the offset");
@@ -228,7 +228,7 @@ fn accuracy_where_the_offset_is_wrong() {
     let mut agreement = no_agreement();
     agreement.places[0][0][slot(-2)] = 5;
     let measured = measure(&[Some(&words)], &agreement);
-    // Of the 13 words that -2 gets wrong head 0 has 7.
+    // Head 0 has 7 of the 13 words that -2 gets wrong.
     assert_eq!(*measured.by_head[0].where_offset_wrong.get(Direction::DependentToHead), Some(7.0 / 13.0));
     let always = measure(&[Some(&relation(7, [[2, 0], [0, 0]], &[(-2, 7)]))], &no_agreement());
     assert_eq!(*always.by_head[0].where_offset_wrong.get(Direction::DependentToHead), None);

@@ -46,7 +46,7 @@ pub struct Tests {
 impl Relations {
     /// The relations; every head on each of them; the best head of each by distance.
     pub(super) fn tables(&self) -> Vec<Table> {
-        /// What belongs to a relation, with its name.
+        /// The values of a relation, with its name.
         #[derive(Serialize)]
         struct Of<'a, T> {
             relation: &'a str,
@@ -235,7 +235,7 @@ impl RelationMetrics {
     }
 }
 
-stored!(Relations { tests: Tests });
+stored!(Relations { relations: Vec<RelationMetrics>, tests: Tests });
 
 impl Section for Relations {
     fn complete(&mut self, known: &Completion<'_>) {
@@ -245,13 +245,11 @@ impl Section for Relations {
     }
 
     fn summary(&self, policy: &Policy) -> Summary {
-        let mut summary = Summary::default();
-        self.write_summary(&mut summary, policy).expect("writing to a string does not fail");
-        summary
+        Summary::written(|out| self.write_summary(out, policy))
     }
 
-    /// Of every relation the accuracy of each head in each direction. The interval of what was chosen, the best head or the
-    /// held-out ones, is not about choosing, so that no test of those would hold what it promises.
+    /// The accuracy of each head in each direction, for every relation. The interval of a chosen head, the best one or
+    /// a held-out one, ignores the choice, so a test of it would not hold its level.
     fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
         self.relations.iter().flat_map(|relation| relation.numbers(policy.count(&MIN_COUNT))).collect()
     }
@@ -289,7 +287,7 @@ impl Section for Relations {
 
 impl Relations {
     /// Corrects for the number of tests: sets the q-values of all relations with at least as many words as the policy
-    /// asks for, and takes away those of the others, which are not tested.
+    /// requires, and removes those of the others, which are not tested.
     fn correct(&mut self, policy: &Policy) {
         let min_count = policy.count(&MIN_COUNT);
         let tested = self.relations.iter().filter(|relation| relation.count >= min_count);

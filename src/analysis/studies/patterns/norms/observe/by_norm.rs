@@ -45,7 +45,7 @@ pub fn add(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &Written<'_>, buf
             let block = first..run.end.min(first + TOGETHER);
             let (mut by_lane, mut shares) = ([[0.0; LANES]; TOGETHER], [0.0; TOGETHER]);
             for ((query, row), by_lane) in block.clone().zip(rows.chunks_exact_mut(stride)).zip(&mut by_lane) {
-                // What is left of longer rows beyond n has a norm of 0.
+                // The remaining elements of longer rows beyond n have a norm of 0.
                 let row = &mut row[REACH..][..width];
                 row[..n].copy_from_slice(head.attention.row(query));
                 *by_lane = products_by_lane(row, norms);

@@ -25,7 +25,7 @@ pub struct Written<'a> {
 
 impl<'a> Written<'a> {
     /// The parts of a view.
-    /// Panics if one was not asked for.
+    /// Panics if one is missing.
     pub fn new(view: &HeadView<'a>) -> Self {
         let asked = "what was asked for is lent";
         Self {
@@ -46,7 +46,7 @@ impl<'a> Written<'a> {
     }
 }
 
-/// Room for what is worked out of one head, reused from head to head.
+/// Buffers for the values of one head, reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct Buffers {
     by_norm: by_norm::NormBuffers,

@@ -49,11 +49,11 @@ pub fn add(
 /// results are a quarter of the registers of AVX-512, so that few queries are left over in short sentences.
 const TOGETHER: usize = 4;
 
-/// By lane, the terms of dot products.
+/// The terms of dot products, by lane.
 struct Dots {
-    /// Of the sum of `|s_i|²`.
+    /// The terms of the sum of `|s_i|²`.
     square: [f64; LANES],
-    /// Of the sum of `<s_i, o°_i>`.
+    /// The terms of the sum of `<s_i, o°_i>`.
     with_output: [f64; LANES],
 }
 

@@ -6,7 +6,7 @@ use crate::sequences::sequence::TokenKind::{self, FirstSpecial, Punctuation, Sep
 use crate::sequences::test_support::sequence;
 use proptest::prelude::*;
 
-/// A head with all that is lent of it, worked out in f64 by the definitions.
+/// A head with all that observers see of it, computed in f64 by the definitions.
 struct Made {
     head_dim: usize,
     weights: Vec<f32>,
@@ -165,7 +165,7 @@ fn kinds() -> impl Strategy<Value = Vec<TokenKind>> {
 }
 
 proptest! {
-    /// With norms that are all equal, shares by norm are attention; and the chance level is a uniform head's own score.
+    /// If all norms are equal, shares by norm are attention; and the chance level is a uniform head's own score.
     #[test]
     fn uniform_attention_scores_its_chance(kinds in kinds(), values in prop::collection::vec(-2.0..2.0_f32, 41 * 3)) {
         let n = kinds.len();

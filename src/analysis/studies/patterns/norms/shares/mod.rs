@@ -63,8 +63,8 @@ impl Squares {
     }
 }
 
-/// The least variance of which a part is told, as a share of the mean square: contexts are f32, so that their squares are
-/// good to about 1e-7.
+/// The least variance for which a part is reported, as a share of the mean square: contexts are f32, so their squares
+/// are good to about 1e-7.
 const VARIES: f64 = 1e-6;
 
 /// A number, or `None` where that is none.
@@ -86,12 +86,12 @@ impl QuadraticForm<'_> {
 }
 
 impl Shares {
-    /// Those of the head at `place`; `total` is all blocks in one.
+    /// The shares of the head at `place`; `total` is all blocks in one.
     pub fn new(sums: &AllNorms, total: &NormBlock, place: usize) -> Self {
         let gram = sums.gram(place);
         let form = QuadraticForm { gram, width: gram.len().isqrt().max(1) };
         let all: Vec<f64> = total.vectors(place).collect();
-        let by_block: Vec<Vec<f64>> = sums.blocks().iter().map(|block| block.vectors(place).collect()).collect();
+        let by_block: Vec<Vec<f64>> = sums.blocks.iter().map(|block| block.vectors(place).collect()).collect();
         let [output, sinks @ ..] = std::array::from_fn::<_, VECTORS, _>(|vector| {
             let whole = squares(&total.exposure, total, place, vector);
             let part = |vectors: &[f64]| -> Vec<f64> {
@@ -111,7 +111,7 @@ impl Shares {
                 let square = square - 2.0 * form.of(&of_all, &vectors) + form.of(&vectors, &vectors);
                 Some(with_mean(whole.less(&own), square))
             };
-            let without: Vec<Option<Squares>> = sums.blocks().iter().zip(&by_block).map(without).collect();
+            let without: Vec<Option<Squares>> = sums.blocks.iter().zip(&by_block).map(without).collect();
             (with_mean(whole, square), without)
         });
         let by = |(whole, without): &(Squares, Vec<Option<Squares>>), share| pseudo_values(whole, without, share);

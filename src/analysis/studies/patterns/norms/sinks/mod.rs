@@ -156,7 +156,7 @@ impl Rules<'_> {
         vec![self.at_most(self.by_sink("sink_part"), &PARKED_PART)]
     }
 
-    /// What is written comes from the sink.
+    /// The output comes from the sink.
     fn written(&self) -> Condition {
         self.at_least(self.by_sink("sink_part"), &PARKED_PART)
     }
@@ -187,9 +187,9 @@ fn complement(measured: Measured) -> Measured {
     }
 }
 
-/// How a head stands to a type: nothing, if it has no label of a sink, or if `other` comes first and holds.
+/// The assessment of a type of sink: nothing, if the head has no label of a sink, or if `other` comes first and holds.
 ///
-/// Of two sinks it is about the one with more attention.
+/// With two sinks the assessment is of the one with more attention.
 fn typed<'a>(
     label: &str,
     evidence: &'a Evidence<'a>,

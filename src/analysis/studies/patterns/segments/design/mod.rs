@@ -25,15 +25,16 @@ const DEPENDENT: f64 = 1e-9;
 pub struct Variation {
     /// The sum of the squared differences of all cells from `1/n`, the mean of their row.
     pub total: f64,
-    /// Of that, what columns explain, beyond what they explain of noise.
+    /// The part of it that columns explain, beyond noise.
     pub column: f64,
-    /// What offsets explain beside columns, likewise.
+    /// The part that offsets explain beside columns, beyond noise.
     pub offset: f64,
-    /// What the same sentence explains beside both, likewise; negative if it is the other one that is attended to.
+    /// The part that the same sentence explains beside both, beyond noise; negative if the head attends to the other
+    /// sentence.
     pub segment: f64,
 }
 
-/// What all heads have in common over one pair of sentences.
+/// The facts of one pair of sentences that all heads share.
 #[derive(Debug)]
 pub struct Design {
     /// 1 for tokens of the first text, -1 for those of the second, 0 for special tokens; less their mean. `[n]`
@@ -126,7 +127,7 @@ impl Design {
         let parts = solved(factor, products);
         let squares = |parts: &[f64]| parts.iter().map(|part| part * part).sum::<f64>();
         let (column, offset, segment) = (squares(columns) / n, squares(&parts[..BINS]), squares(&parts[BINS..]));
-        // What is left is noise, and each degree of freedom takes as much of it as any other.
+        // The residual is noise, and each degree of freedom takes an equal part of it.
         let [of_column, of_offset, of_segment, left] = *freedom;
         let noise = (total - column - offset - segment).max(0.0) / left;
         Variation {

@@ -29,14 +29,14 @@ fn a_uniform_head_has_no_variation() {
 
 #[test]
 fn columns_alone() {
-    // 8 rows alike, of which one cell of 8 is 1: each row varies by 1 - 1/8.
+    // 8 equal rows with one cell of 8 that is 1: each row varies by 1 - 1/8.
     near(variation(2, 3, |_, key| f32::from(u8::from(key == 3))), [7.0, 7.0, 0.0, 0.0]);
 }
 
 #[test]
 fn offsets_alone() {
-    // Of 8 tokens each but the first has 1 on the token before: 7 rows that vary by 7/8. Of the columns, each less the
-    // mean of its rows, 7 sum to 1 - 7/8 and the last to -7/8: (7/64 + 49/64) / 8 goes to them.
+    // Each of 8 tokens but the first has 1 on the token before: 7 rows that vary by 7/8. The columns, each less the
+    // mean of its rows, sum to 1 - 7/8 for 7 and to -7/8 for the last: (7/64 + 49/64) / 8 goes to them.
     let column = 56.0 / 64.0 / 8.0;
     let found = variation(2, 3, |query, key| f32::from(u8::from(key + 1 == query)));
     near(found, [49.0 / 8.0, column, 49.0 / 8.0 - column, 0.0]);

@@ -45,7 +45,7 @@ fn a_class_at_a_threshold_is_the_upper_one() {
     assert_eq!(class([0.5, 0.0, 0.0]), ["vertical?"]);
     assert_eq!(class([0.495, 0.0, 0.0]), ["heterogeneous?"]);
     assert_eq!(class([0.25, 0.25, 0.0]), ["vertical+diagonal?"]);
-    // What might be of another class is not firmly of its own.
+    // A head that might be of another class is not firmly of its own.
     assert_eq!(class([0.7, 0.245, 0.0]), ["vertical?"]);
     assert_eq!(class([0.4, 0.3, 0.0]), ["vertical+diagonal"]);
 }
