@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, ensure};
 
-use super::reporting::outputs;
 use super::reporting::write_report::{ReportOptions, write_report};
 use crate::evaluation::plan::Plan;
 use crate::passes::observation::{Observation, Stage};
@@ -43,29 +42,39 @@ pub enum Merged {
 /// Fails if a partial cannot be used, they are not all of one whole, or an output cannot be written.
 pub fn merge(options: &MergeOptions) -> Result<()> {
     match &options.outcome {
+        Merged::Report(wanted) => report(options, wanted),
+        Merged::Partial(path) => partial(options, path),
         Merged::Missing(of) => name_missing(&options.parts, *of),
-        Merged::Report(wanted) => {
-            let outputs = outputs::open(&wanted.outputs)?;
-            let policy = wanted.policy.policy()?;
-            let observation = whole(options)?;
-            if !observation.stage.is_whole() {
-                let way_out = format!(
-                    "merge those of the first into one, `-o merged.{0}`, run each shard again with `--after merged.{0}`, and \
-                     merge both",
-                    partial::EXTENSION
-                );
-                let missing = anyhow!("all shards of the second of two stages are missing").hint(way_out);
-                return Err(missing.class(Class::Incomplete));
-            }
-            wanted.policy.ensure_measured(&observation.identity.protocol.studies)?;
-            write_report(observation, policy, outputs, wanted).map(drop)
-        }
-        Merged::Partial(path) => {
-            let mut output = Output::open(path)?;
-            output.write(&partial::render(Shard::WHOLE, &whole(options)?)?)?;
-            output.commit()
-        }
     }
+}
+
+/// The shards, to a report.
+fn report(options: &MergeOptions, wanted: &ReportOptions) -> Result<()> {
+    let outputs = wanted.open()?;
+    let policy = wanted.policy.policy()?;
+    let observation = whole(options)?;
+    ensure_no_stage_is_missing(&observation)?;
+    wanted.policy.ensure_measured(&observation.identity.protocol.studies)?;
+    write_report(observation, policy, wanted.threads, outputs).map(drop)
+}
+
+/// The shards, to the partial that a run over everything would write.
+fn partial(options: &MergeOptions, path: &Path) -> Result<()> {
+    let mut output = Output::open(path)?;
+    output.write(&partial::render(Shard::WHOLE, &whole(options)?)?)?;
+    output.commit()
+}
+
+fn ensure_no_stage_is_missing(observation: &Observation) -> Result<()> {
+    if observation.stage.is_whole() {
+        return Ok(());
+    }
+    let way_out = format!(
+        "merge those of the first into one, `-o merged.{0}`, run each shard again with `--after merged.{0}`, and merge both",
+        partial::EXTENSION
+    );
+    let missing = anyhow!("all shards of the second of two stages are missing").hint(way_out);
+    Err(missing.class(Class::Incomplete))
 }
 
 /// Prints the missing shards of this many, in the form of job arrays.

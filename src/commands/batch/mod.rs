@@ -17,7 +17,6 @@ use anyhow::{Error, Result, anyhow, ensure};
 use super::analyze::observe;
 use super::analyze::observe::{Demand, Loaded, Ready};
 use super::analyze::options::Outcome;
-use super::reporting::outputs;
 use super::reporting::write_report::{ReportOptions, write_report};
 use crate::export::{Target, Writer};
 use crate::model::files::ModelFiles;
@@ -213,12 +212,12 @@ impl Batch<'_> {
         let targets =
             paths.iter().zip(&self.options.writers).map(|(path, (_, writer))| Target::File(path.clone(), *writer));
         let wanted = ReportOptions { outputs: targets.collect(), summary: None, ..wanted.clone() };
-        let outputs = outputs::open(&wanted.outputs)?;
+        let outputs = wanted.open()?;
         let policy = wanted.policy.policy()?;
-        let mut ready = Ready::new(&run.options, loaded, observe::open(&run.options)?)?;
-        let observation = ready.observe(&policy)?;
+        let corpus = observe::open(&run.options)?;
+        let observation = Ready::new(&run.options, loaded, corpus)?.observe(None, &policy)?;
         inputs.ensure_same(&observation.identity.corpus).class(Class::Input)?;
-        let report = write_report(observation, policy, outputs, &wanted)?;
+        let report = write_report(observation, policy, wanted.threads, outputs)?;
         let found = Found::of(&report);
         let says = format!("done: {}", found.labelled());
         self.ledger.record(&run.name, &LedgerEntry::new(inputs, found, &paths)?)?;

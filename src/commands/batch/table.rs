@@ -317,7 +317,7 @@ fn run(name: String, settings: &Settings, offline: bool) -> Result<TableRun, Wro
             let files = [("policy", wanted.policy.file.clone()), ("counts", options.counts.clone())];
             files.into_iter().filter_map(|(name, file)| Some((name, file?))).collect()
         }
-        Outcome::Partial { .. } => Vec::new(),
+        Outcome::Partial(_) => Vec::new(),
     };
     let left_out: Vec<&str> = [&OF_THE_RUN[..], &[CORPUS, "policy", "counts"]].concat();
     Ok(TableRun { name, options, given: command_line(&left_out), files: named.into_iter().collect() })

@@ -117,3 +117,29 @@ pub fn parse() -> Command {
 fn asks_for_more() -> bool {
     std::env::args_os().any(|argument| argument == "--verbose")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::studies::registry::{self, STUDIES};
+
+    /// The help of a command, as words.
+    fn help(command: &str) -> Vec<String> {
+        let mut all = Arguments::command();
+        all.build();
+        let help = all.find_subcommand_mut(command).expect("a command").render_long_help().to_string();
+        let ends = |c: char| !c.is_ascii_alphanumeric() && !"-_:".contains(c);
+        help.split(ends).map(|word| word.trim_end_matches(':').to_owned()).collect()
+    }
+
+    #[test]
+    fn helps_name_every_study_figure_and_table() {
+        let [analyze, merge, export] = ["analyze", "merge", "export"].map(help);
+        let has = |help: &[String], name: &str| assert!(help.iter().any(|word| word == name), "{name}");
+        for card in STUDIES.iter().map(|study| study.card()) {
+            has(&analyze, card.name);
+            card.figures.iter().chain(card.tables).for_each(|name| has(&export, name));
+        }
+        registry::in_two_stages().for_each(|name| has(&merge, name));
+    }
+}

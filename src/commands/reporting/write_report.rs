@@ -9,8 +9,8 @@ use super::outputs::{self, Opened};
 use super::policy::PolicyOptions;
 use crate::evaluation::plan::Plan;
 use crate::evaluation::results::Results;
+use crate::export::Target;
 use crate::export::summary::Detail;
-use crate::export::{Target, summary};
 use crate::passes::control::Control;
 use crate::passes::observation::Observation;
 use crate::passes::observation::identity::Identity;
@@ -19,7 +19,6 @@ use crate::stats::bootstrap::{BOOTSTRAP, Resamples};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::system::errors::{Class, Facts};
-use crate::system::terminal::{self, print};
 
 /// How observations are labelled, and where the report goes.
 #[derive(Clone)]
@@ -34,22 +33,28 @@ pub struct ReportOptions {
     pub threads: NonZeroUsize,
 }
 
+impl ReportOptions {
+    /// Opens the outputs: the reports, and after them the summary.
+    /// Fails if a file cannot be written.
+    pub fn open(&self) -> Result<Vec<Opened>> {
+        let summary = self.summary.map(|detail| Opened::Summary(detail, self.policy.presets.clone()));
+        Ok(outputs::open(&self.outputs)?.into_iter().chain(summary).collect())
+    }
+}
+
 /// Measures, labels and reports an observation; the report that was written.
 /// Fails if nothing was observed, or an output cannot be written.
 pub fn write_report(
     observation: Observation,
     policy: Policy,
+    threads: NonZeroUsize,
     outputs: Vec<Opened>,
-    wanted: &ReportOptions,
 ) -> Result<Report> {
     let started = Instant::now();
-    let (mut circumstances, findings) = measure(observation, policy, wanted.threads, false)?;
+    let (mut circumstances, findings) = measure(observation, policy, threads, false)?;
     circumstances.run = circumstances.run.map(|run| run.and(started.elapsed()));
     let report = Report::new(circumstances, findings);
     outputs::write(&report, outputs)?;
-    if let Some(detail) = wanted.summary {
-        print(&summary::render(&report, &wanted.policy.presets, detail, terminal::width()))?;
-    }
     Ok(report)
 }
 

@@ -74,8 +74,8 @@ pub fn ends(values: &[Option<f64>]) -> [f64; 2] {
 }
 
 /// The name that is nearest to the given one.
-fn nearest(asked: &str, names: &[String]) -> String {
-    let like = |name: &String| strsim::jaro_winkler(name, asked);
+fn nearest(requested: &str, names: &[String]) -> String {
+    let like = |name: &String| strsim::jaro_winkler(name, requested);
     let nearest = names.iter().max_by(|a, b| like(a).total_cmp(&like(b)));
     nearest.cloned().unwrap_or_default()
 }

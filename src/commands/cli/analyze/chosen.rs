@@ -83,9 +83,6 @@ pub(super) fn can_count(
     }
 }
 
-/// The study that `--effect-of` is about.
-const EFFECT: &str = "effect";
-
 /// The ablation of the studies that remove heads one by one; refuses its options if no study does.
 pub(super) fn ablation(
     studies: &[&'static dyn AnyStudy],
@@ -95,12 +92,13 @@ pub(super) fn ablation(
     effect_of: Option<Choice>,
 ) -> Result<Option<Ablation>, Usage> {
     if effect_of.is_some() {
-        if !studies.iter().any(|study| study.card().name == EFFECT) {
-            return Err(anyhow!("--effect-of is about the study {EFFECT}")
+        let effect = registry::with_option("effect-of");
+        if !studies.iter().any(|study| study.card().name == effect) {
+            return Err(anyhow!("--effect-of is about the study {effect}")
                 .of_option("effect-of")
-                .hint(format!("give --with {EFFECT} as well")));
+                .hint(format!("give --with {effect} as well")));
         }
-        if let Some(study) = studies.iter().find(|study| study.card().builds_on.contains(&EFFECT)) {
+        if let Some(study) = studies.iter().find(|study| study.card().builds_on.contains(&effect)) {
             let asks = study.card().name;
             return Err(
                 anyhow!("--effect-of: the study {asks} asks about the effect of every head").of_option("effect-of")
@@ -128,9 +126,6 @@ pub(super) fn ablation(
     }))
 }
 
-/// The study that `--probe` is about.
-const PROBES: &str = "probes";
-
 /// The most columns that can be probed for: the sums of words are kept by which of them a word has.
 const MOST_PROBES: usize = 4;
 
@@ -150,10 +145,11 @@ pub(super) fn probes(studies: &[&'static dyn AnyStudy], named: Vec<String>) -> R
         let error = anyhow!("--probe is given for {count} columns: {MOST_PROBES} can be probed for at once");
         return Err(error.of_option("probe"));
     }
-    if let Some(name) = probes.first().filter(|_| studies.iter().all(|study| study.card().name != PROBES)) {
-        return Err(anyhow!("--probe {name} is about the study {PROBES}")
+    let about = registry::with_option("probe");
+    if let Some(name) = probes.first().filter(|_| studies.iter().all(|study| study.card().name != about)) {
+        return Err(anyhow!("--probe {name} is about the study {about}")
             .of_option("probe")
-            .hint(format!("give --with {PROBES} as well")));
+            .hint(format!("give --with {about} as well")));
     }
     Ok(probes)
 }

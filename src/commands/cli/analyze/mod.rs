@@ -18,7 +18,7 @@ use super::shared::statuses::{RUNNING, help};
 use super::shared::values::{Named, one_of};
 use super::shared::{numbers, presets};
 use crate::commands::analyze::analyze;
-use crate::commands::analyze::options::{AnalyzeOptions, Outcome};
+use crate::commands::analyze::options::{AnalyzeOptions, Outcome, PartialOptions};
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::corpus::Input;
 use crate::model::grid::HeadPlace;
@@ -27,6 +27,7 @@ use crate::passes::control::ControlKind;
 use crate::passes::observation::partial;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::shard::Shard;
+use crate::studies::registry;
 use crate::study::AnyStudy;
 use crate::system::errors::Facts;
 use chosen::{ablation, can_count, controls, probes, refuse_reading_again, studies};
@@ -102,13 +103,17 @@ pub struct AnalyzeArguments {
     /// Of studies that remove each head in turn: take at most N sentences, chosen evenly over the corpus [default: 500]
     #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1))]
     sample: Option<u64>,
-    /// Of the study `effect`: remove only some heads by themselves, those that the loss depends on most and least to first order
-    /// and some of the others: top:20,bottom:20,random:20
-    #[arg(long, value_name = "HEADS")]
+    #[arg(long, value_name = "HEADS", help = format!(
+        "Of the study `{}`: remove only some heads by themselves, those that the loss depends on most and least to first order and \
+         some of the others: top:20,bottom:20,random:20",
+        registry::with_option("effect-of")
+    ))]
     effect_of: Option<Choice>,
-    /// Of the study `probes`: probe for a column of CoNLL-U or a key of JSON lines as well, as in xpos, feats.Number or misc.Gloss;
-    /// of JSON lines any key with an entry for each word. May be repeated
-    #[arg(long = "probe", value_name = "COLUMN")]
+    #[arg(long = "probe", value_name = "COLUMN", help = format!(
+        "Of the study `{}`: probe for a column of CoNLL-U or a key of JSON lines as well, as in xpos, feats.Number or misc.Gloss; of \
+         JSON lines any key with an entry for each word. May be repeated",
+        registry::with_option("probe")
+    ))]
     probes: Vec<String>,
     /// Take how often each token is from this file, and not from the corpus: JSON, as `headscope counts` writes it
     #[arg(long, value_name = "FILE")]
@@ -125,9 +130,11 @@ pub struct AnalyzeArguments {
     /// Indexed Job or an AWS Batch array. A shard that is there already, whole and of this analysis, is not run again
     #[arg(long, value_name = "I/N")]
     shard: Option<ShardArgument>,
-    /// Run a shard of studies that look at the corpus twice (`probes`, `examples`, `use`, `pruning`) for the second time, after what
-    /// `headscope merge -o FILE.headscope` made of all shards of the first
-    #[arg(long, value_name = "FILE", requires = "shard")]
+    #[arg(long, value_name = "FILE", requires = "shard", help = format!(
+        "Run a shard of studies that look at the corpus twice ({}) for the second time, after what `headscope merge -o \
+         FILE.headscope` made of all shards of the first",
+        registry::in_two_stages().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    ))]
     after: Option<PathBuf>,
     /// Keep what is done in this folder, in sixteen parts of each stage, and take what is there already: a run that was cut off goes on where
     /// it was
@@ -234,5 +241,5 @@ fn of_shard(report: ReportArguments, shard: Shard, after: Option<PathBuf>, named
     }
     let (in_folder, path) = (of_folder.is_some(), of_folder.unwrap_or(path));
     let policy = PolicyOptions { presets: presets::named(named)?, file: report.policy, min_count: report.min_count };
-    Ok(Outcome::Partial { shard, path, in_folder, after, policy, summary: !report.quiet })
+    Ok(Outcome::Partial(PartialOptions { shard, path, in_folder, after, policy, summary: !report.quiet }))
 }

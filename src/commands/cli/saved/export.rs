@@ -12,9 +12,18 @@ use crate::commands::cli::shared::report::targets;
 use crate::commands::cli::shared::statuses::{READING, help};
 use crate::commands::saved::export::{ExportOptions, Exported, export};
 use crate::export::TableWriter;
+use crate::studies::registry::STUDIES;
+use crate::study::Card;
 use crate::system::errors::Facts;
 
-const EXAMPLES: &str = "\
+/// The examples, and the names of all figures and tables.
+fn examples() -> String {
+    let names = |of: fn(&Card) -> &'static [&'static str]| -> String {
+        STUDIES.iter().flat_map(|study| of(study.card())).copied().collect::<Vec<_>>().join(", ")
+    };
+    let (figures, tables) = (names(|card| card.figures), names(|card| card.tables));
+    format!(
+        "\
 Examples:
   headscope export report.json -o report.html -o heads.csv
   headscope export before.json after.json -o side-by-side.html
@@ -22,16 +31,18 @@ Examples:
   headscope export report.json --figure heatmap:entropy_ratio -o entropy.svg
   headscope export report.json --table labels -o labels.csv
 
-Figures: grid, layers, heatmap:METRIC with any metric of the report, and those of the studies that were run: relations, \
-coreference, effects, use, pruning, drift, dependence.
+Figures: grid, layers, heatmap:METRIC with any metric of the report, and those of the studies that were run: \
+{figures}.
 
-Tables: heads, labels, metrics, controls, files, and those of the studies that were run: relations, by_head, by_distance, \
-coreference, effects, effects_by_relation, use, pruning, edges. Columns have the names of the report.
-";
+Tables: heads, labels, metrics, controls, files, and those of the studies that were run: \
+{tables}. Columns have the names of the report.
+"
+    )
+}
 
 /// Write a saved report in other formats, or a part of it, without the model
 #[derive(Args)]
-#[command(after_help = help(EXAMPLES, READING))]
+#[command(after_help = help(&examples(), READING))]
 pub struct ExportArguments {
     /// A report in JSON; `-` reads standard input. Of several reports a page (.html) has them side by side
     #[arg(required = true, value_name = "REPORT")]

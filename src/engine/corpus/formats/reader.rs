@@ -39,7 +39,7 @@ pub(in crate::corpus) struct Context {
     /// The relation names of the whole corpus.
     pub relations: RelationNames,
     /// The columns and keys that a run keeps of every word.
-    pub asked: Arc<[String]>,
+    pub requested: Arc<[String]>,
     /// The context of the file.
     pub file: FileContext,
 }

@@ -122,15 +122,15 @@ impl Corpus {
 
     /// The same as a run reads it: [`keeping`](Self::keeping) its columns, and [`indexed`](Self::indexed).
     /// Fails as [`Corpus::open`] and [`Corpus::indexed`].
-    pub fn open_with(inputs: &[Input], asked: &[String], index: Option<&Arc<Index>>) -> Result<Self> {
-        Self::open(inputs)?.keeping(asked).indexed(index)
+    pub fn open_with(inputs: &[Input], requested: &[String], index: Option<&Arc<Index>>) -> Result<Self> {
+        Self::open(inputs)?.keeping(requested).indexed(index)
     }
 
-    /// The same with these columns of CoNLL-U, or keys of JSON lines, in [`Annotation::asked`](super::Annotation::asked) of
+    /// The same with these columns of CoNLL-U, or keys of JSON lines, in [`Annotation::requested`](super::Annotation::asked) of
     /// each word: `xpos`, `lemma`, `deprel`, `deps`, `feats` or `misc`, or one feature or entry of these, `feats.Number`; of
     /// JSON lines any key with an entry for each word.
-    pub fn keeping(mut self, asked: &[String]) -> Self {
-        self.context.asked = asked.into();
+    pub fn keeping(mut self, requested: &[String]) -> Self {
+        self.context.requested = requested.into();
         self
     }
 

@@ -40,8 +40,8 @@ impl Gate {
         self.keep == 0.0
     }
 
-    /// The vector that stands in for the context of a token, `[head_dim]`; `None` for zero.
-    pub(super) fn stand_in(&self, classes: &[TokenClass], token: usize) -> Option<&[f32]> {
+    /// The vector that replaces the context of a token, `[head_dim]`; `None` for zero.
+    pub(super) fn replacement_at(&self, classes: &[TokenClass], token: usize) -> Option<&[f32]> {
         self.replacement.as_ref().map(|vectors| vectors[classes[token] as usize].as_slice())
     }
 
@@ -52,7 +52,7 @@ impl Gate {
         }
         for (token, row) in context.chunks_mut(stride).enumerate() {
             let row = &mut row[..head_dim];
-            match self.stand_in(classes, token) {
+            match self.replacement_at(classes, token) {
                 Some(r) if self.is_closed() => row.copy_from_slice(r),
                 Some(r) => row.iter_mut().zip(r).for_each(|(z, r)| *z = r + self.keep * (*z - r)),
                 None if self.is_closed() => row.fill(0.0),

@@ -151,7 +151,7 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     /// Lends hidden states, `[tokens, hidden]`, sequence by sequence, if they are needed.
-    fn lend_states(&mut self, layer: usize, states: &[f32], hidden: usize) {
+    fn show_states(&mut self, layer: usize, states: &[f32], hidden: usize) {
         if !self.needs.hidden_states {
             return;
         }

@@ -81,13 +81,13 @@ impl ModelTokenizer {
     /// Encodes running text, with the special tokens around it if `special`.
     /// Fails if the tokenizer fails.
     pub fn encode_text(&self, text: &str, special: bool) -> Result<Encoding> {
-        self.tried(|| self.text.encode(text, special))
+        self.checked(|| self.text.encode(text, special))
     }
 
     /// Encodes two running texts as a pair, with the special tokens around and between them.
     /// Fails if the tokenizer fails.
     pub fn encode_pair(&self, first: &str, second: &str) -> Result<Encoding> {
-        self.tried(|| self.text.encode((first, second), true))
+        self.checked(|| self.text.encode((first, second), true))
     }
 
     /// Encodes words that were split beforehand, with the special tokens around them: as transformers does with
@@ -96,18 +96,18 @@ impl ModelTokenizer {
     /// Fails if the tokenizer fails.
     pub fn encode_words(&self, words: &[&str]) -> Result<Encoding> {
         let input = EncodeInput::Single(InputSequence::from(words));
-        self.tried(|| self.words.as_ref().unwrap_or(&self.text).encode(input, true))
+        self.checked(|| self.words.as_ref().unwrap_or(&self.text).encode(input, true))
     }
 
     /// Puts the special tokens around a text that was encoded without them, cut to `tokens` tokens.
     /// Fails if the tokenizer fails.
     pub fn cut(&self, mut bare: Encoding, tokens: usize) -> Result<Encoding> {
         bare.truncate(tokens, 0, TruncationDirection::Right);
-        self.tried(|| self.text.post_process(bare, None, true))
+        self.checked(|| self.text.post_process(bare, None, true))
     }
 
     /// The encoding that the library returns; its failures, panics too, as errors that name the file.
-    fn tried(&self, work: impl FnOnce() -> tokenizers::Result<Encoding>) -> Result<Encoding> {
+    fn checked(&self, work: impl FnOnce() -> tokenizers::Result<Encoding>) -> Result<Encoding> {
         let outcome = contained(work).and_then(|outcome| outcome.map_err(|error| anyhow!("{error}")));
         let shown = self.path.display();
         let encoding = outcome.with_context(|| format!("tokenizer `{shown}` failed on a sentence")).about(&shown)?;

@@ -27,7 +27,7 @@ const COLUMNS: usize = 10;
 
 /// Reads the next sentence, or `None` at the end of the file.
 fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
-    let Context { relations, asked, file } = context;
+    let Context { relations, requested, file } = context;
     let (mut words, mut size) = (Vec::new(), SentenceSize::default());
     // The line of each word, for errors found only once the sentence is whole.
     let mut numbers = Vec::new();
@@ -45,7 +45,7 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
                 None
             })
         } else {
-            word(line, words.len(), &mut size, (relations, asked))
+            word(line, words.len(), &mut size, (relations, requested))
         };
         if let Some(word) = parsed.at(lines.path(), lines.number())? {
             words.push(word);
@@ -109,7 +109,7 @@ fn word(
     line: &str,
     before: usize,
     size: &mut SentenceSize,
-    (relations, asked): (&mut RelationNames, &[String]),
+    (relations, requested): (&mut RelationNames, &[String]),
 ) -> Result<Option<Word>> {
     let columns = columns(line)?;
     let [id, form, lemma, upos, _, features, head, relation, _, misc] = columns;
@@ -129,9 +129,9 @@ fn word(
     };
     relations.check(head, relation).reworded(|problem| format!("column 8 (DEPREL) {problem}"))?;
     let entity = misc.split('|').find_map(|entry| entry.strip_prefix("Entity=")).unwrap_or_default();
-    let asked: Box<[_]> = asked.iter().map(|name| named(name, &columns).and_then(given)).collect();
+    let requested: Box<[_]> = requested.iter().map(|name| named(name, &columns).and_then(given)).collect();
     size.add(
-        [form, lemma, features, relation, entity].into_iter().chain(asked.iter().flatten().map(|value| &**value)),
+        [form, lemma, features, relation, entity].into_iter().chain(requested.iter().flatten().map(|value| &**value)),
     )?;
     let annotation = Annotation {
         upos: Upos::of(upos),
@@ -139,7 +139,7 @@ fn word(
         lemma: if (form, lemma) == ("_", "_") { Some(lemma.into()) } else { given(lemma) },
         features: given(features),
         entity: given(entity),
-        asked,
+        requested,
     };
     Ok(Some(Word { form: form.to_owned(), head, relation: relation.to_owned(), annotation }))
 }
