@@ -3,10 +3,8 @@
 use std::error::Error;
 
 use anyhow::anyhow;
-use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::Arguments;
 use super::shared::command::Usage;
 use crate::system::errors::{self, Class, Described, ErrorFormat, Facts};
 use crate::system::terminal::{is_obeyed, one_line, say};
@@ -80,9 +78,8 @@ pub(super) fn refuse(error: &clap::Error, all: &clap::Command) -> ! {
     error.exit()
 }
 
-/// Ends as [`refuse`] does where clap finds nothing wrong with the arguments of a command.
-pub(super) fn refuse_usage(usage: Usage, name: &str) -> ! {
-    let mut all = Arguments::command();
+/// Ends as [`refuse`] does where clap finds nothing wrong with the arguments of a command, the one of `all` with this name.
+pub(super) fn refuse_usage(usage: Usage, name: &str, mut all: clap::Command) -> ! {
     if error_format() == ErrorFormat::Json {
         let described = Described::of(&usage.class(Class::Usage));
         Described { hint: described.hint.or_else(|| Some(where_to_look(&all))), ..described }.say();
@@ -90,5 +87,6 @@ pub(super) fn refuse_usage(usage: Usage, name: &str) -> ! {
     }
     all.build();
     let command = all.find_subcommand_mut(name).expect("a command by its own name");
-    refuse(&command.error(ErrorKind::ValueValidation, format!("{usage:#}")), &Arguments::command())
+    let error = command.error(ErrorKind::ValueValidation, format!("{usage:#}"));
+    refuse(&error, &all)
 }

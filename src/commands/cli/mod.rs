@@ -110,7 +110,8 @@ pub fn parse() -> Command {
         Action::Completions(arguments) => Ok(arguments.command(Arguments::command())),
         Action::Man(arguments) => arguments.command(Arguments::command()),
     };
-    command.unwrap_or_else(|usage| refuse_usage(usage, matches.subcommand_name().expect("a command was given")))
+    let name = matches.subcommand_name().expect("a command was given");
+    command.unwrap_or_else(|usage| refuse_usage(usage, name, Arguments::command()))
 }
 
 /// Whether the arguments of this process request a verbose version.

@@ -20,7 +20,7 @@ struct Stored {
     source: Box<dyn Read + Send>,
     hash: Sha256,
     read: Arc<AtomicU64>,
-    /// Whether the bytes could not be had: what a decoder then says is not about them.
+    /// Whether the bytes could not be read: an error of the decoder is then not about them.
     failed: bool,
     /// The first bytes, as many as tell how a file is compressed.
     start: Vec<u8>,
@@ -106,7 +106,7 @@ impl Lines {
         self
     }
 
-    /// Begins to digest what is read; how many bytes, decompressed, and lines are before it.
+    /// Begins to digest the bytes that are read, after this many decompressed bytes and lines.
     pub(super) fn begin_piece(&mut self) -> (u64, u64) {
         self.piece = Some((self.place, Sha256::new()));
         (self.place, self.number)
@@ -136,7 +136,7 @@ impl Lines {
     /// The next line, without `\n` or `\r\n` and without a byte order mark; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<&str>> {
         self.buffer.clear();
-        // One byte more than a line may have tells a line that is too long from one that just fits.
+        // One byte more than the longest line distinguishes a line that is too long from one that just fits.
         let mut bounded = (&mut self.source).take(MAX_LINE_BYTES as u64 + 1);
         let read = bounded.read_until(b'\n', &mut self.buffer).map_err(|error| self.unreadable(error))?;
         if read == 0 {

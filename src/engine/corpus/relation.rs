@@ -32,7 +32,7 @@ pub fn scored_as(relation: &str) -> impl Iterator<Item = &str> {
 pub(super) struct RelationNames(HashSet<Box<str>>);
 
 impl RelationNames {
-    /// Checks the relation of a word with this head; the error says what is wrong with it, to follow its place.
+    /// Checks the relation of a word with this head; the error gives the fault, to follow its place.
     pub(super) fn check(&mut self, head: TreeHead, relation: &str) -> Result<()> {
         ensure!(!relation.is_empty(), "is empty");
         if self.0.contains(relation) {

@@ -1,4 +1,4 @@
-//! A pretrained model: where it comes from, what it is, its tokenizer and its encoder.
+//! A pretrained model: its source, its identity, its tokenizer and its encoder.
 
 pub mod config;
 pub mod families;
@@ -139,7 +139,7 @@ pub struct Fingerprint(Hashing);
 enum Hashing {
     /// On a thread of its own.
     Running(JoinHandle<Result<Hashes>>),
-    /// There was no thread to be had.
+    /// No thread could be started.
     ToDo(Box<ModelFiles>),
 }
 

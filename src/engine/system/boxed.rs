@@ -13,7 +13,7 @@ pub const PREFIX: &str = "box:";
 /// The model that is used where none is given.
 pub const MODEL: &str = "box:small";
 
-/// The corpus that is used where none is given, in CoNLL-U; fixtures/corpus/README.md says what is in it.
+/// The corpus that is used if none is given, in CoNLL-U; fixtures/corpus/README.md describes it.
 pub const CORPUS: &str = "box:gold";
 
 static GOLD: &[u8] = include_bytes!("../../../fixtures/corpus/gold.conllu");
@@ -36,7 +36,7 @@ macro_rules! model {
 static MODELS: [BoxedModel; 2] = [model!("box:small", "small"), model!("box:planted", "planted")];
 
 /// The files of a model of the box.
-/// Fails, with what there is, if there is no such model.
+/// Fails, with the names of all, if there is no such model.
 pub fn model(name: &str) -> Result<BoxedFiles> {
     let found = MODELS.iter().find(|(known, _)| *known == name);
     found.map(|(_, files)| *files).ok_or_else(|| {
@@ -46,7 +46,7 @@ pub fn model(name: &str) -> Result<BoxedFiles> {
 }
 
 /// The name and the bytes of the corpus of the box that `path` names, if it names one; it is CoNLL-U.
-/// Fails, with what there is, if there is no such corpus.
+/// Fails, with the names of all, if there is no such corpus.
 pub fn corpus(path: &Path) -> Option<Result<(&'static str, &'static [u8])>> {
     let name = path.to_str().filter(|text| text.starts_with(PREFIX))?;
     Some(if name == CORPUS { Ok((CORPUS, GOLD)) } else { Err(unknown("corpus", name, &[CORPUS])) })

@@ -1,4 +1,4 @@
-//! Text for a terminal: what it would obey is shown and not obeyed.
+//! Text for a terminal: control characters are shown and not obeyed.
 
 use std::io::{self, Write};
 

@@ -130,7 +130,7 @@ impl Input {
     }
 }
 
-/// Why there is no file to be had at `path`, where looking for it gave `error`.
+/// The reason why there is no file at `path`, where opening it gave `error`.
 pub(super) fn why_not(path: &Path, error: io::Error) -> Error {
     let shown = path.display();
     match fs::read_link(path) {

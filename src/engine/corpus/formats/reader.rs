@@ -1,4 +1,4 @@
-//! Readers of corpus files: the shape that each format's has, and what they remember.
+//! Readers of corpus files: their common interface, and their memory.
 
 use std::sync::Arc;
 

@@ -382,7 +382,7 @@ impl Index {
         Ok(())
     }
 
-    /// The error of a file that is not what was indexed.
+    /// The error of a file that has changed since it was indexed.
     pub(super) fn changed(&self, path: &str) -> Error {
         let changed = anyhow!("corpus `{path}` has changed since the index `{}` was made of it", self.shown);
         changed.about(path).hint(ANEW)

@@ -61,7 +61,7 @@ struct FileName {
 /// The identity of a corpus in a report: nothing of it is a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CorpusIdentity {
-    /// The names of what was given, joined by ` + `: of files, of folders, `-` for standard input.
+    /// The names of the inputs, joined by ` + `: of files, of folders, `-` for standard input.
     pub name: String,
     /// Its files in order.
     pub files: Vec<FileIdentity>,
@@ -200,7 +200,7 @@ impl Corpus {
         }
     }
 
-    /// The names of what was given, without folders.
+    /// The names of the inputs, without folders.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -264,7 +264,7 @@ impl Corpus {
         Ok(true)
     }
 
-    /// Closes the file that is open, if there is one, and remembers what it was.
+    /// Closes the open file, if there is one, and keeps its identity.
     fn close(&mut self) -> Result<()> {
         if let Some((FileName { name, format }, lines)) = self.current.take() {
             let generated = self.context.file.generated.take().map(String::from);

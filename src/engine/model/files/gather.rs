@@ -10,10 +10,10 @@ use super::store::{FileStore, ModelFiles, TokenizerFiles};
 use crate::model::families::Architecture;
 use crate::system::errors::Facts;
 
-/// Fetches the files of a model that are needed.
+/// Fetches the files that a model needs.
 ///
-/// `config.json` comes first, and what it says is judged before anything else is fetched or missed; small files come
-/// before large ones, for they fail first.
+/// `config.json` comes first and is checked before anything else is fetched or missed; small files come before large
+/// ones, because they fail first.
 pub(in crate::model) fn gather(
     id: String,
     revision: Option<String>,

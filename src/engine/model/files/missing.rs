@@ -31,7 +31,7 @@ pub(in crate::model) enum Place<'a> {
 }
 
 impl Place<'_> {
-    /// Says that `name` is not there, or that what is there is no file.
+    /// Says that `name` is missing, or is no file.
     pub(super) fn lacks(&self, name: &str) -> String {
         match self {
             Self::Folder(path) => {

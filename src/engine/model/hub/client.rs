@@ -207,7 +207,7 @@ impl<'a> Client<'a> {
             let location =
                 answer.header("location").with_context(|| format!("{url} leads on, but does not say where"))?;
             let next = follow(url, location);
-            // The endpoint may be a plain one, of a mirror in the house; what is encrypted must stay so.
+            // The endpoint may be unencrypted, for a mirror in the house; an encrypted one must stay encrypted.
             let exposed = next.starts_with("http://") && self.environment.endpoint.starts_with("https://");
             ensure!(!exposed, "{} leads on to {}, without encryption", origin(url), origin(&next));
             Ok(next)
@@ -215,8 +215,8 @@ impl<'a> Client<'a> {
         next().map_err(Failure::Refused)
     }
 
-    /// One request, with the token if it goes to the Hub itself, with a range if it begins beyond 0, and with a limit of
-    /// the time that the body may take. Redirects come back as what they are.
+    /// One request, with the token if it goes to the Hub itself, with a range if it begins beyond 0, and with a limit
+    /// of the time that the body may take. Redirects are returned and not followed.
     fn get(&self, url: &str, start: u64, body: Option<Duration>) -> Result<Answer, Failure> {
         // Compressed, an answer has neither the size nor the ETag of the file.
         let mut request = self.repo.info_request().uri(url).header("Accept-Encoding", "identity");

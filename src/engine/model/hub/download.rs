@@ -82,7 +82,7 @@ impl Download<'_> {
         self.cache.link(&self.commit.sha, self.file, &remote.etag).map_err(Failure::Refused)
     }
 
-    /// Writes what comes to `partial` until it is whole, and holds its size and its digest against what was promised.
+    /// Writes the bytes to `partial` until it is whole, and checks its size and its digest against the promise.
     fn receive(&self, remote: &mut Remote, partial: &mut Partial, path: &Path, pace: &mut Pace) -> Result<(), Failure> {
         let mut resumed = partial.bytes > 0;
         let promised = remote.promise.bytes;
@@ -135,7 +135,7 @@ impl Download<'_> {
         Ok(())
     }
 
-    /// Says what is wrong if what came is not what was promised.
+    /// The fault of a download that does not fit the promise.
     fn check(&self, promise: &Promise, partial: &Partial) -> Result<(), String> {
         let Promise { bytes, digest } = promise;
         if *bytes != partial.bytes {

@@ -125,7 +125,7 @@ impl FileStore for OnHub<'_> {
         &self.commit.names
     }
 
-    /// A file in the cache that is not what it is called is fetched again.
+    /// A file in the cache that does not fit its name is fetched again.
     fn fetch(&self, name: &str, most: u64) -> Result<ModelFile> {
         let Self { client, cache, commit, progress, .. } = *self;
         let path = cache.snapshot(&commit.sha).join(name);

@@ -1,4 +1,4 @@
-//! Partials to one observation: what belongs together, and what is missing.
+//! One observation from partials: their compatibility, and the missing ones.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -17,7 +17,7 @@ use crate::system::errors::{Class, Facts};
 use crate::system::files::digest::hex;
 use identity::{Identity, RunInfo};
 
-/// The sums of all passes, and of what they are.
+/// The sums of all passes, with their identity.
 pub struct Observation {
     /// The identity: the corpus, the model, the program and the settings.
     pub identity: Identity,
@@ -85,7 +85,7 @@ pub struct PassSums {
 }
 
 impl Observation {
-    /// Adds what was observed over other sentences of the same corpus.
+    /// Adds the sums over other sentences of the same corpus.
     /// Panics if the two have not the same identity.
     pub fn merge(&mut self, other: &Self) {
         assert_eq!((&self.identity, &self.stage), (&other.identity, &other.stage), "parts of one whole");

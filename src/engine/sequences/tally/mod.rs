@@ -1,4 +1,4 @@
-//! The tally: what of a corpus became sequences, and what was left out and why.
+//! The tally: the sequences of a corpus, and the sentences that were left out, with the reasons.
 
 use std::collections::BTreeMap;
 
@@ -94,7 +94,7 @@ pub struct FileTally {
 merge_fields!(FileTally { sentences, tokens, words, skipped });
 
 impl Tally {
-    /// Adds what was counted over other sentences.
+    /// Adds the counts of other sentences.
     pub fn merge(&mut self, other: &Self) {
         self.sentences += other.sentences;
         self.tokens += other.tokens;

@@ -87,7 +87,7 @@ impl<'a> SentenceTokenizer<'a> {
         }
     }
 
-    /// The tally of what was encoded and left out so far.
+    /// The tally of the sentences so far.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }

@@ -31,13 +31,13 @@ pub(super) struct Cache {
     /// `models--ORG--NAME`
     name: String,
     folder: PathBuf,
-    /// Files that were opened and are what they are called, by their paths: large ones are hashed once.
+    /// Opened files whose content fits their name, by their paths: large ones are hashed once.
     whole: RefCell<HashMap<PathBuf, ModelFile>>,
 }
 
 /// A model as the cache has it, if it does not have it whole.
 pub(super) enum Unusable {
-    /// A clause that says what is lacking.
+    /// A clause that names the missing file.
     Lacking(String),
     /// A file is there, and this is wrong with it.
     Wrong(Error),
@@ -85,9 +85,9 @@ impl Cache {
         })
     }
 
-    /// Opens a file of a snapshot and makes sure that it is what its blob is called, or else what is `promised`. A file
-    /// that is no link to a blob, and of which nothing is promised, is taken as it is.
-    /// Fails if it cannot be opened, or is not what it is called.
+    /// Opens a file of a snapshot and checks it against the name of its blob, or else against `promised`. A file that
+    /// is no link to a blob, and of which nothing is promised, is accepted.
+    /// Fails if it cannot be opened, or does not fit.
     pub(super) fn open(&self, path: &Path, promised: Option<&Digest>) -> Result<ModelFile> {
         if let Some(file) = self.whole.borrow().get(path) {
             return Ok(file.clone());

@@ -80,7 +80,7 @@ impl Environment {
         let text = |name: &str| variable(name)?.into_string().ok().filter(|value| !value.is_empty());
         let path = |name: &str| {
             let path = variable(name).filter(|value| !value.is_empty())?;
-            // No shell has expanded what was written into a settings file.
+            // No shell has expanded the text of a settings file.
             let path =
                 PathBuf::from(path.into_string().map_or_else(OsString::from, |path| expand(&path, &text).into()));
             Some(match (path.strip_prefix("~"), &home) {

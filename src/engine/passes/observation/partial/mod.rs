@@ -65,7 +65,7 @@ fn is_alone(stage: &Stage) -> bool {
     *stage == Stage::Whole
 }
 
-/// The error of a partial that is not what was written: a disk was full, or a copy was cut short.
+/// The error of a damaged partial: a disk was full, or a copy was cut short.
 #[derive(Clone, Copy, Debug)]
 pub struct Damaged;
 
