@@ -59,9 +59,8 @@ impl Sums for Losses {
     }
 
     fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>) {
-        match event {
-            Event::Logits { position, logits } => self.logits(state, *position, logits),
-            _ => {}
+        if let Event::Logits { position, logits } = event {
+            self.logits(state, *position, logits);
         }
     }
 

@@ -115,6 +115,9 @@ fn an_error_names_its_place_and_the_way_out() {
     }
 }
 
+/// The arguments of a command, and the code, the file, the line and the way out of its error.
+type BadInput<'a> = (Vec<&'a str>, &'a str, Option<&'a str>, Option<u64>, Option<String>);
+
 #[test]
 fn errors_for_programs_say_where_they_arose_and_what_helps() {
     let folder = tempfile::tempdir().unwrap();
@@ -137,7 +140,7 @@ fn errors_for_programs_say_where_they_arose_and_what_helps() {
     let (absent, spaced, out) = (path(&absent), path(&spaced), at("out"));
     let output = file("out.pdf", b"");
     let show = |text: &str| Some(text.to_owned());
-    let cases: Vec<(Vec<&str>, &str, Option<&str>, Option<u64>, Option<String>)> = vec![
+    let cases: Vec<BadInput> = vec![
         (vec!["analyze", "-c", &latin], "input", Some(&latin), Some(2), show("convert the file to UTF-8 first")),
         (vec!["analyze", "-c", &plus], "input", Some(&plus), Some(1), show("convert it to the ten columns of CoNLL-U")),
         (vec!["analyze", "-c", &gz], "input", Some(&gz), None, show("get or compress it again")),

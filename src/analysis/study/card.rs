@@ -38,9 +38,8 @@ pub struct Card {
     pub range: fn(&str) -> RangeInclusive<f64>,
     /// Its labels, in the order in which ties between them are broken.
     pub labels: &'static [Detector],
-    /// The aim of one of its labels, if it is visible in a sentence, with the metric that is the mean of it over the
-    /// corpus, if that is not the label's score.
-    pub aim: fn(&Label) -> Option<(Aim, Option<String>)>,
+    /// The aim of one of its labels, if it is visible in a sentence.
+    pub aim: fn(&Label) -> Option<AimOfLabel>,
     /// The words of its summary and its section that are neither labels nor metrics.
     pub terms: &'static [Term],
     /// The limits of what its labels and its section show.
@@ -86,6 +85,9 @@ impl Card {
         self.by_default || self.in_first_run
     }
 }
+
+/// The aim of a label, and the metric that is the mean of it over the corpus, if that is not the label's score.
+pub type AimOfLabel = (Aim, Option<String>);
 
 /// The need of a study for the counts of the tokens of a whole corpus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

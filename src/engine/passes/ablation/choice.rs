@@ -77,9 +77,8 @@ impl Sums for Sensitivity {
     }
 
     fn observe(&mut self, state: &mut usize, event: &mut Event<'_>) {
-        match event {
-            Event::Gradient(gradient) => self.gradient(state, gradient),
-            _ => {}
+        if let Event::Gradient(gradient) = event {
+            self.gradient(state, gradient);
         }
     }
 

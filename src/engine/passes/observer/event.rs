@@ -7,6 +7,7 @@ use crate::model::forward::visitor::Needs;
 use crate::passes::run::patches::PatchedRun;
 
 /// One observation of a sequence.
+#[expect(clippy::large_enum_variant, reason = "an event is made on the stack for a call, and never kept")]
 pub enum Event<'a> {
     /// One head.
     Head(HeadInput<'a>),

@@ -92,9 +92,8 @@ impl Sums for GradientSums {
     }
 
     fn observe(&mut self, state: &mut GradientState, event: &mut Event<'_>) {
-        match event {
-            Event::Gradient(gradient) => self.gradient(state, gradient),
-            _ => {}
+        if let Event::Gradient(gradient) = event {
+            self.gradient(state, gradient);
         }
     }
 
