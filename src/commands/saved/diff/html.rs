@@ -109,19 +109,19 @@ fn number(value: f64, ci95: Option<Interval>) -> String {
     format!("{}{}", decimal(value, 4), ci95.map_or_else(String::new, ends))
 }
 
-fn label(LabelChange { head, label, a, b, number: of, q }: &LabelChange) -> Vec<String> {
+fn label(LabelChange { place, label, a, b, number: of, q }: &LabelChange) -> Vec<String> {
     let named = a.number != b.number;
     let standing = |Standing { number: of, score, ci95, threshold, .. }: &Standing| {
         let name = if named { format!("{of} ") } else { String::new() };
         format!("{name}{} of {threshold:.3}", number(*score, *ci95))
     };
     let gone = if a.firm { "lost" } else { "gained" }.to_owned();
-    vec![head.clone(), label.clone(), gone, standing(a), standing(b), of.clone(), significance(*q)]
+    vec![place.to_string(), label.clone(), gone, standing(a), standing(b), of.clone(), significance(*q)]
 }
 
-fn change(Change { head, number: of, a, b, difference, q, .. }: &Change) -> Vec<String> {
+fn change(Change { place, number: of, a, b, difference, q, .. }: &Change) -> Vec<String> {
     let valued = |Valued { value, ci95 }: &Valued| number(*value, *ci95);
-    vec![of.clone(), head.clone(), valued(a), valued(b), format!("{difference:+.4}"), significance(*q)]
+    vec![of.clone(), place.to_string(), valued(a), valued(b), format!("{difference:+.4}"), significance(*q)]
 }
 
 fn aside(LeftAside { why, count, of }: &LeftAside) -> Vec<String> {

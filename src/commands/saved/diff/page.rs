@@ -103,7 +103,7 @@ impl DiffText<'_> {
         writeln!(out, "\nLabels: {} changed\n", changes.len())?;
         let mut table = plain_table();
         for change in changes.iter().take(self.most(LABELS)) {
-            let LabelChange { head, label, a, b, number, q } = change;
+            let LabelChange { place, label, a, b, number, q } = change;
             let gone = if a.firm { "lost" } else { "gained" };
             let (label, mut q) = (one_line(label), format!("q {}", significance(*q)));
             let named = a.number != b.number;
@@ -111,7 +111,7 @@ impl DiffText<'_> {
                 write!(q, " of {}", one_line(number))?;
             }
             let standing = |of: &Standing| standing(of, named);
-            table.add_row([head.clone(), label, gone.to_owned(), standing(a), "->".to_owned(), standing(b), q]);
+            table.add_row([place.to_string(), label, gone.to_owned(), standing(a), "->".to_owned(), standing(b), q]);
         }
         self.table(out, &table, changes.len(), LABELS)
     }
@@ -136,10 +136,10 @@ impl DiffText<'_> {
         writeln!(out, "\n{title}: {} of {compared} changed\n", changes.len())?;
         let mut table = plain_table();
         for change in largest.iter().take(self.most(ROWS)) {
-            let Change { head, number, a, b, q, .. } = change;
+            let Change { place, number, a, b, q, .. } = change;
             let heads = match counts[number.as_str()] {
-                count if count > 1 && !self.full => format!("{count} heads, most {head}"),
-                _ => head.clone(),
+                count if count > 1 && !self.full => format!("{count} heads, most {place}"),
+                _ => place.to_string(),
             };
             let q = format!("q {}", significance(*q));
             table.add_row([one_line(number), heads, valued(a), "->".to_owned(), valued(b), q]);
