@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use headscope::commands::cli;
-use headscope::system::errors::failure::Class;
+use headscope::system::errors::Class;
 use headscope::system::interrupt::clean_up_when_interrupted;
 
 /// The allocator of a static program: musl's own is slow where many small things are allocated on several threads.

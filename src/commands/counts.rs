@@ -9,7 +9,7 @@ use crate::model::Model;
 use crate::model::source::ModelRef;
 use crate::passes::run::counting::count;
 use crate::passes::run::token_limit;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::progress::{self, Downloads};
 
@@ -22,7 +22,7 @@ pub fn counts(model: &ModelRef, inputs: &[Input], path: &Path) -> Result<()> {
     let (counts, corpus) = count(inputs, &model.tokenizer, token_limit(&model, None)?, true, None)?;
     counting.finish_and_clear();
     if counts.is_empty() {
-        return Err(anyhow!("corpus `{}` has no tokens", corpus.name)).class(Class::Input);
+        return Err(anyhow!("corpus `{}` has no tokens", corpus.name).about(&corpus.name)).class(Class::Input);
     }
     output.write(counts.to_json(&model.tokenizer)?.as_bytes())?;
     output.commit()

@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use anyhow::{Error, Result, anyhow};
+
 use crate::model::grid::HeadPlace;
 use crate::studies::registry;
 use crate::studies::registry::STUDIES;
@@ -13,6 +15,7 @@ use crate::study::show::terms;
 use crate::study::show::terms::{TERMS, Term};
 use crate::study::{AnyStudy, Card, columns};
 use crate::system::counted::counted;
+use crate::system::errors::Facts;
 
 /// A line for each label, metric and study, and the other words.
 pub fn list() -> String {
@@ -50,7 +53,7 @@ fn runs(study: &dyn AnyStudy) -> &'static str {
 
 /// The whole text on one label, metric, study, threshold or other word.
 /// Fails, in words, if there is none of that name.
-pub fn one(name: &str) -> Result<String, String> {
+pub fn one(name: &str) -> Result<String> {
     if let Some(study) = registry::named(name) {
         let Card { name, question, needs, by_default, .. } = study.card();
         let metrics: Vec<&str> = columns(study).into_iter().map(|(id, _)| id).collect();
@@ -77,15 +80,19 @@ pub fn one(name: &str) -> Result<String, String> {
     };
     registry::find(name).map(|entry| entry.to_string()).or_else(other).or_else(|| of_cell(name)).ok_or_else(|| {
         if name.parse::<HeadPlace>().is_ok() {
-            return format!("what a head does is in a report: `headscope show report.json {name}`");
+            let way_out = format!("`headscope show report.json {name}`");
+            return anyhow!("what a head does is in a report").hint(way_out);
         }
-        let hint = registry::closest(name).map(|known| format!("; did you mean `{known}`?"));
-        let name = name.escape_debug();
-        format!(
-            "there is nothing named `{name}`{}",
-            hint.unwrap_or_else(|| ": `headscope explain` lists all".to_owned())
-        )
+        unknown(anyhow!("there is nothing named `{}`", name.escape_debug()), name)
     })
+}
+
+/// The error of a name that is not there, with what may have been meant.
+pub fn unknown(error: Error, name: &str) -> Error {
+    match registry::closest(name) {
+        Some(known) => error.did_you_mean(Some(known)),
+        None => error.hint("`headscope explain` lists all"),
+    }
 }
 
 /// A cell of the grid, as `case~+7`: the marks in words, and the label, or labels if several look alike there.

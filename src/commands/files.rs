@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 
 /// A file to be written.
@@ -19,8 +19,7 @@ pub struct OutputFile {
 /// Writes files to a folder, which is made if it is not there.
 /// Fails if one cannot be written.
 pub fn write(folder: &Path, files: &[OutputFile]) -> Result<()> {
-    let made = fs::create_dir_all(folder).with_context(|| format!("cannot make the folder `{}`", folder.display()));
-    made.class(Class::Output)?;
+    fs::create_dir_all(folder).cannot("make the folder", folder.display()).class(Class::Output)?;
     for OutputFile { name, bytes } in files {
         let mut output = Output::open(&folder.join(name))?;
         output.write(bytes)?;

@@ -4,16 +4,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Result, anyhow, ensure};
 
-use super::reporting::outputs;
 use super::reporting::write_report::{ReportOptions, write_report};
 use crate::evaluation::plan::Plan;
 use crate::passes::observation::{Observation, Stage};
 use crate::passes::observation::{merge, partial};
 use crate::sequences::shard::{Shard, ranges};
 use crate::system::counted::{counted, plural};
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::terminal::{print, say};
 
@@ -43,28 +42,39 @@ pub enum Merged {
 /// Fails if a partial cannot be used, they are not all of one whole, or an output cannot be written.
 pub fn merge(options: &MergeOptions) -> Result<()> {
     match &options.outcome {
+        Merged::Report(wanted) => report(options, wanted),
+        Merged::Partial(path) => partial(options, path),
         Merged::Missing(of) => name_missing(&options.parts, *of),
-        Merged::Report(wanted) => {
-            let outputs = outputs::open(&wanted.outputs)?;
-            let policy = wanted.policy.policy()?;
-            let observation = whole(options)?;
-            if !observation.stage.is_whole() {
-                return Err(anyhow!(
-                    "all shards of the second of two stages are missing: merge those of the first into one, `-o merged.{0}`, run \
-                     each shard again with `--after merged.{0}`, and merge both",
-                    partial::EXTENSION
-                ))
-                .class(Class::Incomplete);
-            }
-            wanted.policy.ensure_measured(&observation.identity.protocol.studies)?;
-            write_report(observation, policy, outputs, wanted).map(drop)
-        }
-        Merged::Partial(path) => {
-            let mut output = Output::open(path)?;
-            output.write(&partial::render(Shard::WHOLE, &whole(options)?)?)?;
-            output.commit()
-        }
     }
+}
+
+/// The shards, to a report.
+fn report(options: &MergeOptions, wanted: &ReportOptions) -> Result<()> {
+    let outputs = wanted.open()?;
+    let policy = wanted.policy.policy()?;
+    let observation = whole(options)?;
+    ensure_no_stage_is_missing(&observation)?;
+    wanted.policy.ensure_measured(&observation.identity.protocol.studies)?;
+    write_report(observation, policy, wanted.threads, outputs).map(drop)
+}
+
+/// The shards, to the partial that a run over everything would write.
+fn partial(options: &MergeOptions, path: &Path) -> Result<()> {
+    let mut output = Output::open(path)?;
+    output.write(&partial::render(Shard::WHOLE, &whole(options)?)?)?;
+    output.commit()
+}
+
+fn ensure_no_stage_is_missing(observation: &Observation) -> Result<()> {
+    if observation.stage.is_whole() {
+        return Ok(());
+    }
+    let way_out = format!(
+        "merge those of the first into one, `-o merged.{0}`, run each shard again with `--after merged.{0}`, and merge both",
+        partial::EXTENSION
+    );
+    let missing = anyhow!("all shards of the second of two stages are missing").hint(way_out);
+    Err(missing.class(Class::Incomplete))
 }
 
 /// Prints the missing shards of this many, in the form of job arrays.
@@ -88,9 +98,8 @@ fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
             files.push(path.clone());
             continue;
         }
-        let unreadable = || format!("cannot read the folder `{}`", path.display());
-        let entries: Vec<_> =
-            fs::read_dir(path).with_context(unreadable)?.collect::<Result<_, _>>().with_context(unreadable)?;
+        let entries = fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        let entries = entries.cannot("read the folder", path.display())?;
         let mut found: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).filter(|path| is_partial(path)).collect();
         found.sort();
         files.append(&mut found);
@@ -117,12 +126,14 @@ pub fn read_first(path: &Path) -> Result<Observation> {
     let (shard, first) = partial::read(path, &Plan::restore)?;
     ensure!(
         first.stage == Stage::First,
-        "--after `{shown}`: no shard is run after it, it is no partial of the first of two stages"
+        anyhow!("--after `{shown}`: no shard is run after it, it is no partial of the first of two stages")
+            .about(shown)
     );
     ensure!(
         shard == Shard::WHOLE,
-        "--after `{shown}`: it is shard {shard}: merge all shards first, `headscope merge PART... -o merged.{}`",
-        partial::EXTENSION
+        anyhow!("--after `{shown}`: it is shard {shard}")
+            .about(shown)
+            .hint(format!("merge all shards first, `headscope merge PART... -o merged.{}`", partial::EXTENSION))
     );
     Ok(first)
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::report::{Report, SCHEMA_VERSION};
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::input;
 use crate::system::json::problem_in_line;
 use crate::system::terminal::is_obeyed;
@@ -36,7 +36,7 @@ pub fn read_text(path: &Path) -> Result<String> {
     } else {
         input::read_to_string(path, LONGEST)
     };
-    text.with_context(|| format!("cannot read the report `{}`", path.display())).class(Class::Input)
+    text.cannot("read the report", path.display()).class(Class::Input)
 }
 
 /// Parses what [`render`] wrote; `name` is what errors call it.
@@ -50,7 +50,7 @@ pub fn parse(name: &str, text: &str) -> Result<Report> {
 }
 
 fn not_whole(name: &str, defect: &str) -> anyhow::Error {
-    anyhow!("{name}: the report is not whole: {defect}")
+    anyhow!("{name}: the report is not whole: {defect}").about(name)
 }
 
 /// The same of a report that another version may have written, with fewer metrics or more.
@@ -64,17 +64,19 @@ fn parsed(name: &str, text: &str) -> Result<Report> {
     struct Version {
         schema_version: u32,
     }
-    let broken = |error: serde_json::Error| anyhow!("{name}:{}: {}", error.line(), problem_in_line(&error));
+    let broken = |error: serde_json::Error| anyhow!(problem_in_line(&error)).at(name, error.line() as u64);
     let Version { schema_version } =
         serde_json::from_str(text).map_err(broken).context("this is no report of headscope in JSON")?;
     if schema_version != SCHEMA_VERSION {
         bail!(
-            "{name}: its schema_version is {schema_version} and this program reads {SCHEMA_VERSION}: \
-             take the version of headscope that wrote it, or analyse again"
+            anyhow!("{name}: its schema_version is {schema_version} and this program reads {SCHEMA_VERSION}")
+                .about(name)
+                .hint("take the version of headscope that wrote it, or analyse again")
         );
     }
     let report = Report::parse(text).map_err(|error| {
-        anyhow!("{:#}; this version of headscope writes other reports: analyse again", broken(error))
+        let other = |problem| format!("{problem}; this version of headscope writes other reports");
+        broken(error).reworded(other).hint("analyse again")
     })?;
     match report.defect() {
         Some(defect) => Err(not_whole(name, &defect)),

@@ -114,7 +114,7 @@ fn conllu_plus_is_refused() {
     );
     let files = folder(&[("a.conllup", b"")]);
     let error = Input::parse(&files.path().join("a.conllup"), None).unwrap_err();
-    assert!(error.ends_with("a.conllup` by its extension: say --format conllu, text or jsonl"), "{error}");
+    assert!(error.to_string().ends_with("a.conllup` by its extension: say --format conllu, text or jsonl"), "{error}");
 }
 
 /// A tree of CoNLL-U after a line of its own; each word is its line's columns but ID, with spaces between them.
@@ -167,7 +167,7 @@ fn columns_and_keys_are_kept_that_are_asked_for() {
         let sentences = Corpus::from_bytes("text", text.into_bytes(), format).keeping(&asked);
         let words = sentences.flat_map(|sentence| corpora::words(sentence.unwrap()));
         words
-            .map(|word| word.annotation.asked.iter().map(|value| value.as_deref().map(str::to_owned)).collect())
+            .map(|word| word.annotation.requested.iter().map(|value| value.as_deref().map(str::to_owned)).collect())
             .collect()
     };
     let text = lines(&["a _ _ NNS X=Y|Number=Plur 0 root _ Gloss=b", "b _ _ _ _ 1 dep _ _"]);

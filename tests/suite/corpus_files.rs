@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::corpora::{conllu, error, folder, gzip, open, texts, word, zstd};
 use crate::support::{analyze, fixture, path, run, tiny_bert};
 use headscope::corpus::{Compression, Corpus, FileKind, Format, Input, TreeHead};
-use headscope::system::errors::failure::Class;
+use headscope::system::errors::Class;
 
 #[test]
 fn several_corpora_are_one_numbered_through() {

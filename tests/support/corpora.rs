@@ -54,8 +54,8 @@ pub fn folder(files: &[(&str, &[u8])]) -> TempDir {
 }
 
 pub fn open(paths: &[&Path], format: Option<Format>) -> Result<Corpus, String> {
-    let inputs: Result<Vec<Input>, String> = paths.iter().map(|path| Input::parse(path, format)).collect();
-    Corpus::open(&inputs?).map_err(|error| format!("{error:#}"))
+    let inputs = paths.iter().map(|path| Input::parse(path, format)).collect::<Result<Vec<_>, _>>();
+    inputs.and_then(|inputs| Corpus::open(&inputs)).map_err(|error| format!("{error:#}"))
 }
 
 pub fn texts(corpus: Corpus) -> Vec<(u64, String, String)> {

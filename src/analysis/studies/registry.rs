@@ -66,6 +66,18 @@ pub fn by_default() -> impl Iterator<Item = &'static dyn AnyStudy> {
     STUDIES.iter().copied().filter(|study| study.card().by_default)
 }
 
+/// The names of the studies that look at the corpus again when it is known what was found.
+pub fn in_two_stages() -> impl Iterator<Item = &'static str> {
+    STUDIES.iter().filter(|study| study.passes().iter().any(|spec| spec.follows)).map(|study| study.card().name)
+}
+
+/// The name of the study that this option of the command line is about.
+/// Panics if it is about none.
+pub fn with_option(option: &str) -> &'static str {
+    let study = STUDIES.iter().find(|study| study.card().options.contains(&option));
+    study.expect("an option of a study is on its card").card().name
+}
+
 /// Every detector, in the order in which ties between labels are broken.
 pub fn detectors() -> impl Iterator<Item = &'static Detector> {
     STUDIES.iter().flat_map(|study| study.card().labels)

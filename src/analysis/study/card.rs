@@ -41,6 +41,12 @@ pub struct Card {
     pub aim: fn(&Label) -> Option<(Aim, Option<String>)>,
     /// The limits of what its labels and its section show.
     pub caveats: &'static [Caveat],
+    /// The names of its figures, as `headscope export --figure` takes them; that of a figure of one head ends with `:HEAD`.
+    pub figures: &'static [&'static str],
+    /// The names of its flat tables.
+    pub tables: &'static [&'static str],
+    /// The options of the command line that are about this study alone.
+    pub options: &'static [&'static str],
 }
 
 impl Card {
@@ -60,6 +66,9 @@ impl Card {
         labels: &[],
         aim: |_| None,
         caveats: &[],
+        figures: &[],
+        tables: &[],
+        options: &[],
     };
 
     /// The caveats that apply to a run.

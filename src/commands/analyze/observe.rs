@@ -1,12 +1,16 @@
 //! A model over a shard of a corpus, from files to an observation.
 
 use std::cell::{Cell, OnceCell};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-use super::options::{AnalyzeOptions, ONLY_ONCE, Outcome};
+use super::options::{AnalyzeOptions, GIVE_COUNTS, ONLY_ONCE, Outcome, PartialOptions};
+use super::parts::Parts;
+use crate::commands::merge;
+use crate::commands::reporting::policy::PolicyOptions;
 use crate::corpus::{Corpus, CorpusIdentity, Index, Input};
 use crate::evaluation::plan;
 use crate::evaluation::plan::Plan;
@@ -29,7 +33,7 @@ use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::upstream::{NOTHING, UpstreamResults};
 use crate::study::{Counts, Subject};
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::say;
 
@@ -88,6 +92,34 @@ pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
     Corpus::open_with(&options.corpus, &options.probes, index.map(Arc::new).as_ref())
 }
 
+/// The sums of the first of two stages over the whole corpus, which passes of the second follow.
+pub struct First {
+    observation: Observation,
+    /// The digest of the sums, where a partial says what it followed.
+    sums: String,
+    /// The policy: what follows from labels follows from those by it.
+    policy: Policy,
+}
+
+impl First {
+    /// Reads the sums that shards are run after.
+    /// Fails if they are not of this run, or the policy cannot be used.
+    pub fn read(path: &Path, ready: &Ready<'_>, policy: &PolicyOptions) -> Result<Self> {
+        let observation = merge::read_first(path).class(Class::Input)?;
+        if let Some(difference) = observation.identity.difference(&ready.identity()?) {
+            let shown = path.display();
+            let other = anyhow!("--after `{shown}`: it is of another run: {difference} (now)");
+            return Err(other.about(shown).class(Class::Input));
+        }
+        Ok(Self { sums: observation.digest()?, policy: policy.policy()?, observation })
+    }
+
+    /// The stage of what follows.
+    fn followed(&self) -> Stage {
+        Stage::After { sums: self.sums.clone(), policy: self.policy.digest() }
+    }
+}
+
 /// A model that is loaded and a corpus that is there: all that the observations of its shards have in common.
 pub struct Ready<'a> {
     options: &'a AnalyzeOptions,
@@ -104,7 +136,7 @@ pub struct Ready<'a> {
     /// The corpus that the counts are from.
     counted: Option<CorpusIdentity>,
     /// The mean contexts that replace removed heads, as far as they are known.
-    stand_ins: MeanContexts,
+    mean_contexts: MeanContexts,
 }
 
 impl<'a> Ready<'a> {
@@ -140,29 +172,52 @@ impl<'a> Ready<'a> {
             plan,
             counts,
             counted,
-            stand_ins: MeanContexts::default(),
+            mean_contexts: MeanContexts::default(),
         })
     }
 
-    /// Observes the whole corpus; what follows from labels, from those by `policy`.
-    /// Fails if the corpus cannot be read, or a forward pass fails.
-    pub fn observe(&mut self, policy: &Policy) -> Result<Observation> {
-        let mut whole = self.first(Shard::WHOLE)?;
+    /// Observes the whole corpus; what follows from labels, from those by `policy`. With a folder, part by part: parts that are
+    /// there are read, and the others are left there.
+    /// Fails if the corpus cannot be read, a forward pass fails, or the folder has a part of another run.
+    pub fn observe(&mut self, folder: Option<&Path>, policy: &Policy) -> Result<Observation> {
+        let mut parts = folder.map(|folder| Parts::open(folder, || self.identity())).transpose()?;
+        let mut whole = self.all(parts.as_mut(), None)?;
         if whole.stage == Stage::First && whole.tally.sentences > 0 {
-            let after = self.follow(Shard::WHOLE, &whole, String::new(), policy)?;
+            // Sums that are kept nowhere need no digest.
+            let sums = if parts.is_some() { whole.digest()? } else { String::new() };
+            let first = First { observation: whole, sums, policy: policy.clone() };
+            let after = self.all(parts.as_mut(), Some(&first))?;
+            whole = first.observation;
             whole.followed_by(after);
         }
+        parts.iter().for_each(Parts::say_taken);
         Ok(whole)
     }
 
-    /// The stage of which [`Ready::first`] observes.
-    pub fn first_stage(&self) -> Stage {
-        self.plan.first_stage()
+    /// Observes all of a stage, in the passes that follow `first` or else in those that follow nothing.
+    fn all(&mut self, parts: Option<&mut Parts<'_>>, first: Option<&First>) -> Result<Observation> {
+        match parts {
+            None => self.shard(Shard::WHOLE, first),
+            Some(parts) => parts.all(&self.stage(first), |shard| self.shard(shard, first)),
+        }
+    }
+
+    /// The stage of the passes that follow `first`, or else of those that follow nothing.
+    pub fn stage(&self, first: Option<&First>) -> Stage {
+        first.map_or_else(|| self.plan.first_stage(), First::followed)
+    }
+
+    /// Observes a shard in the passes that follow `first`, or else in those that follow nothing.
+    /// Fails if the corpus cannot be read, is not that of `first`, or a forward pass fails.
+    pub fn shard(&mut self, shard: Shard, first: Option<&First>) -> Result<Observation> {
+        match first {
+            None => self.first(shard),
+            Some(first) => self.follow(shard, first),
+        }
     }
 
     /// Observes the sentences of a shard in the passes that follow nothing.
-    /// Fails if the corpus cannot be read, or a forward pass fails.
-    pub fn first(&mut self, shard: Shard) -> Result<Observation> {
+    fn first(&mut self, shard: Shard) -> Result<Observation> {
         let loaded = Instant::now();
         let opened = self.opened.take().map_or_else(|| self.open(), Ok)?;
         let token_id = |token: &str| self.model.tokenizer.id(token);
@@ -175,12 +230,11 @@ impl<'a> Ready<'a> {
         Ok(Observation { identity, tally, stage, passes, run })
     }
 
-    /// Observes the sentences of a shard in the passes that follow the others. `first` are those others over the whole corpus, and
-    /// `sums` is the digest of their sums; what follows from labels follows from those by `policy`.
-    /// Fails if the corpus cannot be read, is not that of `first`, or a forward pass fails.
-    pub fn follow(&mut self, shard: Shard, first: &Observation, sums: String, policy: &Policy) -> Result<Observation> {
+    /// Observes the sentences of a shard in the passes that follow the others.
+    fn follow(&mut self, shard: Shard, after: &First) -> Result<Observation> {
         let loaded = Instant::now();
-        let (model, stage) = (&self.model, Stage::After { sums, policy: policy.digest() });
+        let First { observation: first, policy, .. } = after;
+        let (model, stage) = (&self.model, after.followed());
         let token_id = |token: &str| model.tokenizer.id(token);
         let context = EstimationContext {
             grid: model.grid(),
@@ -203,10 +257,10 @@ impl<'a> Ready<'a> {
     }
 
     fn runner(&self, shard: Shard) -> Runner<'_> {
-        let Self { options, model, protocol, stand_ins, .. } = self;
+        let Self { options, model, protocol, mean_contexts, .. } = self;
         let (corpus, strict, threads) = (&options.corpus[..], options.strict, options.threads);
         let index = self.index.as_ref();
-        Runner { corpus, index, shard, model, protocol, strict, threads, counts: self.counts.clone(), stand_ins }
+        Runner { corpus, index, shard, model, protocol, strict, threads, counts: self.counts.clone(), mean_contexts }
     }
 
     /// Facts about the run up to now, if they are wanted: what comes after begins now.
@@ -239,8 +293,8 @@ impl<'a> Ready<'a> {
 
 /// The first study that needs predictions, if any does: a requested one, or else one that those need.
 fn predicting(options: &AnalyzeOptions) -> Option<&'static str> {
-    let asked = options.studies.iter().filter(|study| options.with.iter().any(|name| name == study.card().name));
-    let mut all = asked.chain(&options.studies);
+    let requested = options.studies.iter().filter(|study| options.with.iter().any(|name| name == study.card().name));
+    let mut all = requested.chain(&options.studies);
     all.find(|study| study.passes().iter().any(|spec| spec.pass.predicts())).map(|study| study.card().name)
 }
 
@@ -285,13 +339,15 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     let id = &model.id;
     ensure!(
         model.objective.is_some(),
-        "--with {study}: `{id}` has no masked-LM head, nor that of a discriminator, so it has no loss: name a checkpoint with \
-         the head by which it was trained. Nothing stands in for that loss here in models without one, such as sentence \
-         encoders"
+        anyhow!("--with {study}: `{id}` has no masked-LM head, nor that of a discriminator, so it has no loss").hint(
+            "name a checkpoint with the head by which it was trained. Nothing stands in for that loss here in models \
+             without one, such as sentence encoders"
+        )
     );
     ensure!(
         model.objective != Some(Objective::MaskedTokens) || model.tokenizer.mask().is_some(),
-        "--with {study}: the tokenizer of `{id}` has no mask token: name it as `mask_token` in tokenizer_config.json"
+        anyhow!("--with {study}: the tokenizer of `{id}` has no mask token")
+            .hint("name it as `mask_token` in tokenizer_config.json")
     );
     Ok(model)
 }
@@ -309,7 +365,7 @@ struct KnownCounts {
 /// Counts the tokens of the corpus, or reads the file of counts.
 fn known(options: &AnalyzeOptions, model: &Model, max_tokens: usize) -> Result<KnownCounts> {
     for study in &options.left_out {
-        say(&format!("the study {} is left out: {ONLY_ONCE}", study.card().name));
+        say(&format!("the study {} is left out: {ONLY_ONCE}: {GIVE_COUNTS}", study.card().name));
     }
     // Replacements of words are drawn by the frequency of each token.
     let replaces = model.objective == Some(Objective::ReplacedTokens) && predicting(options).is_some();
@@ -322,11 +378,14 @@ fn known(options: &AnalyzeOptions, model: &Model, max_tokens: usize) -> Result<K
     }
     if !options.corpus.iter().all(Input::can_be_read_again) {
         for study in options.studies.iter().filter(|study| study.card().counts == Counts::Useful) {
-            say(&format!("the study {} does without how common tokens are: {ONLY_ONCE}", study.card().name));
+            say(&format!(
+                "the study {} does without how common tokens are: {ONLY_ONCE}: {GIVE_COUNTS}",
+                study.card().name
+            ));
         }
         return Ok(KnownCounts::default());
     }
-    let is_part = matches!(&options.outcome, Outcome::Partial { shard, .. } if shard.of() > 1);
+    let is_part = matches!(&options.outcome, Outcome::Partial(PartialOptions { shard, .. }) if shard.of() > 1);
     if options.index.is_some() && is_part {
         say(
             "note: --index: this run reads all of the corpus, to count its tokens: give --counts FILE, which `headscope counts` writes",

@@ -14,9 +14,11 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::shard::Shard;
 use crate::study::AnyStudy;
 
-/// Why a study that must know the whole corpus beforehand is left out, and the way out.
-pub const ONLY_ONCE: &str = "it must count the tokens of the corpus beforehand, which can be read only once: name a file, or \
-    give --counts FILE, which `headscope counts` writes";
+/// Why a study that must know the whole corpus beforehand is left out.
+pub const ONLY_ONCE: &str = "it must count the tokens of the corpus beforehand, which can be read only once";
+
+/// The way out where it is.
+pub const GIVE_COUNTS: &str = "name a file, or give --counts FILE, which `headscope counts` writes";
 
 /// A model, a corpus, what is asked of them, and the form in which that ends.
 #[derive(Clone)]
@@ -72,19 +74,23 @@ pub enum Outcome {
         parts: Option<PathBuf>,
     },
     /// The sums of one shard, for `headscope merge`.
-    Partial {
-        /// The shard.
-        shard: Shard,
-        /// The file.
-        path: PathBuf,
-        /// Whether it is one of those in a folder of parts, which is made, and in which nothing else is replaced.
-        in_folder: bool,
-        /// The sums over the whole corpus that the passes of this shard follow; without it, it is run in those that follow
-        /// nothing.
-        after: Option<PathBuf>,
-        /// How heads are labelled where passes follow from labels.
-        policy: PolicyOptions,
-        /// Whether a line is printed when it is done.
-        summary: bool,
-    },
+    Partial(PartialOptions),
+}
+
+/// The sums of one shard.
+#[derive(Clone)]
+pub struct PartialOptions {
+    /// The shard.
+    pub shard: Shard,
+    /// The file.
+    pub path: PathBuf,
+    /// Whether it is one of those in a folder of parts, which is made, and in which nothing else is replaced.
+    pub in_folder: bool,
+    /// The sums over the whole corpus that the passes of this shard follow; without it, it is run in those that follow
+    /// nothing.
+    pub after: Option<PathBuf>,
+    /// How heads are labelled where passes follow from labels.
+    pub policy: PolicyOptions,
+    /// Whether a line is printed when it is done.
+    pub summary: bool,
 }

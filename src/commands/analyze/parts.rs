@@ -1,29 +1,33 @@
-//! Parts of a run in a folder: what is there, and whether it is of this run.
+//! Parts of a run, each kept in a file when it is done: what is there already, and whether it is of this run.
+//!
+//! One shard is a part that a job of its own runs; `--resume` keeps all parts of one run in a folder, so that one that is cut
+//! off goes on where it was.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, ensure};
 
-use crate::passes::observation::Stage;
+use super::options::PartialOptions;
+use crate::evaluation::plan::Plan;
 use crate::passes::observation::identity::Identity;
 use crate::passes::observation::partial;
 use crate::passes::observation::partial::{Damaged, Header};
+use crate::passes::observation::{Observation, Stage};
 use crate::sequences::shard::Shard;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::counted::{counted, plural};
+use crate::system::errors::{Class, Facts};
+use crate::system::files::output::Output;
 use crate::system::terminal::say;
 
 /// Makes the folder of the parts, if it is not there.
-/// Fails if it cannot be made.
-pub fn make_folder(folder: &Path) -> Result<()> {
-    let made = fs::create_dir_all(folder).with_context(|| format!("cannot make the folder `{}`", folder.display()));
-    made.class(Class::Output)
+fn make_folder(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).cannot("make the folder", folder.display()).class(Class::Output)
 }
 
 /// The header of the part that is at `path`, if there is a whole one; of one that is not whole it is said that its shard is run
 /// again.
-/// Fails if what is there cannot be read or is no part.
-pub fn earlier(path: &Path, shard: Shard) -> Result<Option<Header>> {
+fn earlier(path: &Path, shard: Shard) -> Result<Option<Header>> {
     match partial::earlier_header(path) {
         Err(error) if Damaged::is(&error) => {
             say(&format!("`{}` is damaged or cut short: shard {shard} is run again", path.display()));
@@ -34,18 +38,18 @@ pub fn earlier(path: &Path, shard: Shard) -> Result<Option<Header>> {
 }
 
 /// The identity of a part.
-pub struct Wanted<'a> {
+struct Wanted<'a> {
     /// The number of the part.
-    pub shard: Shard,
+    shard: Shard,
     /// The stage of its passes.
-    pub stage: &'a Stage,
+    stage: &'a Stage,
     /// The identity of the analysis: its corpus, its model, its program and its settings.
-    pub identity: &'a Identity,
+    identity: &'a Identity,
 }
 
 impl Wanted<'_> {
     /// The first thing that a part has otherwise, to follow its name.
-    pub fn difference(&self, part: &Header) -> Option<String> {
+    fn difference(&self, part: &Header) -> Option<String> {
         if part.shard != self.shard {
             return Some(format!("is shard {} and not {}", part.shard, self.shard));
         }
@@ -60,5 +64,152 @@ impl Wanted<'_> {
             (Stage::After { .. }, Stage::After { .. }) => Some("was run after other sums".to_owned()),
             _ => Some("is of the other of two stages".to_owned()),
         }
+    }
+}
+
+/// The file of one shard, and what is there already.
+pub struct Part<'a> {
+    wanted: &'a PartialOptions,
+    earlier: Option<Header>,
+    output: Output,
+}
+
+impl<'a> Part<'a> {
+    /// Opens the file, and looks at what is there; the folder is made if it is not there.
+    /// Fails if it cannot be written, or there is something else where nothing else is replaced.
+    pub fn open(wanted: &'a PartialOptions) -> Result<Self> {
+        let PartialOptions { shard, path, in_folder, .. } = wanted;
+        if let Some(folder) = path.parent().filter(|_| *in_folder) {
+            make_folder(folder)?;
+        }
+        let earlier = match earlier(path, *shard) {
+            // Any other existing file is replaced, if the user named it.
+            Err(_) if !in_folder => None,
+            read => read.class(Class::Output)?,
+        };
+        Ok(Self { wanted, earlier, output: Output::open(path)? })
+    }
+
+    /// Whether the shard is there already, of this stage of this run.
+    /// Fails if that of another run is where nothing else is replaced.
+    pub fn is_there(&self, stage: &Stage, identity: impl FnOnce() -> Result<Identity>) -> Result<bool> {
+        let Some(earlier) = &self.earlier else { return Ok(false) };
+        let PartialOptions { shard, path, in_folder, .. } = self.wanted;
+        let difference = Wanted { shard: *shard, stage, identity: &identity()? }.difference(earlier);
+        match &difference {
+            Some(difference) if *in_folder => {
+                let shown = path.display();
+                Err(anyhow!("`{shown}` {difference}").about(shown))
+                    .hint("remove it, or name another folder")
+                    .class(Class::Output)
+            }
+            _ => Ok(difference.is_none()),
+        }
+    }
+
+    /// Writes the shard.
+    /// Fails if it cannot be written.
+    pub fn write(mut self, bytes: &[u8]) -> Result<()> {
+        self.output.write(bytes)?;
+        self.output.commit()
+    }
+}
+
+/// The parts of a run: when it is cut off, a sixteenth of the work is lost at most. Each reads the corpus, and works out what
+/// stands for removed heads, once more.
+const PARTS: u32 = 16;
+
+/// The parts of a run in their folder.
+pub struct Parts<'a> {
+    folder: &'a Path,
+    identity: Identity,
+    taken: u32,
+    made: u32,
+}
+
+/// The place of a part.
+struct Place {
+    shard: Shard,
+    path: PathBuf,
+    /// Whether the part is there, as this run makes it.
+    is_there: bool,
+}
+
+impl<'a> Parts<'a> {
+    /// The parts in a folder, which is made if it is not there, of a run with this identity.
+    /// Fails if the folder cannot be made, or there is no such identity.
+    pub fn open(folder: &'a Path, identity: impl FnOnce() -> Result<Identity>) -> Result<Self> {
+        make_folder(folder)?;
+        Ok(Self { folder, identity: identity()?, taken: 0, made: 0 })
+    }
+
+    /// Says how many parts were there already, if some were.
+    pub fn say_taken(&self) {
+        let Self { folder, taken, made, .. } = self;
+        if *taken > 0 {
+            let (parts, were) = (counted(taken + made, "part"), plural(taken, "was", "were"));
+            say(&format!("{taken} of {parts} {were} in `{}` already", folder.display()));
+        }
+    }
+
+    /// The sum of all parts of a stage: each is read, or else observed and kept.
+    /// Fails if a part cannot be used or is of another run, or an observation fails.
+    pub fn all(&mut self, stage: &Stage, mut observe: impl FnMut(Shard) -> Result<Observation>) -> Result<Observation> {
+        let mut whole: Option<Observation> = None;
+        for Place { shard, path, is_there } in self.places(stage)? {
+            let part = if is_there {
+                self.taken += 1;
+                self.read(&path, stage).class(Class::Input)?
+            } else {
+                self.made += 1;
+                let mut output = Output::open(&path)?;
+                let part = observe(shard)?;
+                self.identity.corpus.ensure_same(&part.identity.corpus)?;
+                output.write(&partial::render(shard, &part)?)?;
+                output.commit()?;
+                part
+            };
+            match &mut whole {
+                Some(whole) => whole.merge(&part),
+                None => whole = Some(part),
+            }
+        }
+        whole.context("a run has parts")
+    }
+
+    /// The places of all parts of a stage, in which there are parts of this run or none.
+    fn places(&self, stage: &Stage) -> Result<Vec<Place>> {
+        let (mut places, mut unfit) = (Vec::new(), Vec::new());
+        for number in 1..=PARTS {
+            let shard = Shard::try_from((number, PARTS)).map_err(anyhow::Error::msg)?;
+            let name = partial::file_name(shard, stage.is_after());
+            let path = self.folder.join(&name);
+            let earlier = earlier(&path, shard).class(Class::Input)?;
+            let wanted = Wanted { shard, stage, identity: &self.identity };
+            unfit
+                .extend(earlier.as_ref().and_then(|part| wanted.difference(part)).map(|difference| (name, difference)));
+            places.push(Place { shard, path, is_there: earlier.is_some() });
+        }
+        let Some((name, difference)) = unfit.first() else { return Ok(places) };
+        let shown = self.folder.join(name);
+        let names = unfit.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+        let count =
+            if unfit.len() > 1 { format!("{} parts are not of this run: ", unfit.len()) } else { String::new() };
+        let error = anyhow!("{count}`{}` {difference}", shown.display()).about(shown.display());
+        let error = error.hint(format!("remove {names}, or give --resume another folder or the options of then"));
+        Err(error.class(Class::Input))
+    }
+
+    /// Reads a part that was of this run when it was looked at.
+    fn read(&self, path: &Path, stage: &Stage) -> Result<Observation> {
+        let (_, part) = partial::read(path, &Plan::restore)?;
+        let is_same = part.stage == *stage && part.identity == self.identity;
+        ensure!(
+            is_same,
+            anyhow!("`{}` changed while the run went on", path.display())
+                .about(path.display())
+                .hint("run again when no other writes to the folder")
+        );
+        Ok(part)
     }
 }

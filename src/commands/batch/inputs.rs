@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -13,7 +13,7 @@ use crate::corpus::{CorpusIdentity, Input};
 use crate::model::Hashes;
 use crate::model::files::ModelFiles;
 use crate::passes::observation::identity::Tool;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::digest::hex;
 use crate::system::files::input;
 
@@ -78,8 +78,7 @@ impl Inputs {
             tokenizer_sha256: hashes.tokenizer.clone(),
         };
         let digest = |(option, path): (&&'static str, &std::path::PathBuf)| {
-            let bytes =
-                input::read(path, LONGEST).with_context(|| format!("cannot read --{option} `{}`", path.display()));
+            let bytes = input::read(path, LONGEST).cannot(&format!("read --{option}"), path.display());
             Ok(((*option).to_owned(), hex(&Sha256::digest(bytes.class(Class::Input)?))))
         };
         let files = run.files.iter().map(digest).collect::<Result<_>>()?;
@@ -89,8 +88,10 @@ impl Inputs {
     /// Makes sure that what was read is what had been looked at.
     /// Fails if it is not.
     pub fn ensure_same(&self, corpus: &CorpusIdentity) -> Result<()> {
-        let changed =
-            || anyhow!("corpus `{}` changed while it was analysed: run again when nothing writes to it", corpus.name);
+        let changed = || {
+            anyhow!("corpus `{}` changed while it was analysed", corpus.name)
+                .hint("run again when nothing writes to it")
+        };
         if self.corpus == corpus.into() { Ok(()) } else { Err(changed()).class(Class::Input) }
     }
 
@@ -125,10 +126,9 @@ impl Corpora {
         }
         if let Some(once) = options.corpus.iter().find(|input| !input.can_be_read_again()) {
             let shown = once.path().map(|path| path.display().to_string()).unwrap_or_default();
-            return Err(anyhow!(
-                "corpus `{shown}` can be read only once, and here it is read to see whether it has changed: name a file"
-            ))
-            .class(Class::Usage);
+            let error =
+                anyhow!("corpus `{shown}` can be read only once, and here it is read to see whether it has changed");
+            return Err(error.about(shown).hint("name a file").class(Class::Usage));
         }
         let identity = CorpusInputs::from(&observe::open(options)?.into_identity()?);
         self.0.push((options.corpus.clone(), identity.clone()));

@@ -11,7 +11,7 @@ use super::inputs::Inputs;
 use crate::export::json;
 use crate::report::Report;
 use crate::system::counted::{counted, plural};
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::output;
 use crate::system::files::output::Output;
 use crate::system::json::problem_in_line;
@@ -116,7 +116,7 @@ impl LedgerEntry {
         let digest = |path: &PathBuf| {
             let digest = output::earlier_sha256(path);
             let digest = digest.with_context(|| format!("`{}` was written, and is gone", path.display()));
-            Ok((file_name(path), digest.class(Class::Output)?))
+            Ok((file_name(path), digest.about(path.display()).class(Class::Output)?))
         };
         Ok(Self { inputs, reports: reports.iter().map(digest).collect::<Result<_>>()?, found })
     }
@@ -198,14 +198,17 @@ fn file_name(path: &Path) -> String {
 fn read(path: &Path) -> Result<LedgerRuns> {
     let shown = path.display();
     let way_out = "remove it, and all runs are done again";
-    let text = output::earlier(path, LONGEST).with_context(|| format!("cannot read `{shown}`"))?;
+    let text = output::earlier(path, LONGEST).cannot("read", &shown)?;
     let Some(text) = text else { return Ok(LedgerRuns::default()) };
     let file: LedgerFile = serde_json::from_str(&text).map_err(|error| {
-        let (line, problem) = (error.line(), problem_in_line(&error));
-        anyhow!("{shown}:{line}: this is not what `headscope batch` writes ({problem}): {way_out}")
+        let problem = anyhow!("this is not what `headscope batch` writes ({})", problem_in_line(&error));
+        problem.hint(way_out).at(&shown, error.line() as u64)
     })?;
     match file.schema_version {
         SCHEMA_VERSION => Ok(file.known),
-        other => Err(anyhow!("{shown}: its schema_version is {other}, this program reads {SCHEMA_VERSION}: {way_out}")),
+        other => {
+            let error = anyhow!("{shown}: its schema_version is {other}, this program reads {SCHEMA_VERSION}");
+            Err(error.about(shown).hint(way_out))
+        }
     }
 }

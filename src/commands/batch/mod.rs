@@ -12,20 +12,18 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Error, Result, anyhow, ensure};
+use anyhow::{Error, Result, anyhow, ensure};
 
 use super::analyze::observe;
 use super::analyze::observe::{Demand, Loaded, Ready};
 use super::analyze::options::Outcome;
-use super::reporting::outputs;
 use super::reporting::write_report::{ReportOptions, write_report};
 use crate::export::{Target, Writer};
 use crate::model::files::ModelFiles;
 use crate::model::source::ModelRef;
 use crate::model::{Fingerprint, Hashes};
 use crate::system::counted::counted;
-use crate::system::errors::described::ErrorFormat;
-use crate::system::errors::failure::{Class, Classify, classed};
+use crate::system::errors::{Class, ErrorFormat, Facts};
 use crate::system::progress::Downloads;
 use crate::system::terminal::{print, printable};
 use inputs::{Corpora, Inputs};
@@ -64,7 +62,7 @@ pub fn batch(options: &BatchOptions) -> Result<()> {
     let wanted = chosen(&all, &options.only).class(Class::Usage)?;
     if !options.dry_run {
         let folder = options.folder.display();
-        let made = fs::create_dir_all(&options.folder).with_context(|| format!("cannot make the folder `{folder}`"));
+        let made = fs::create_dir_all(&options.folder).cannot("make the folder", &folder);
         made.class(Class::Output)?;
     }
     let mut batch = Batch {
@@ -151,7 +149,7 @@ impl Batch<'_> {
                 return runs.iter().try_for_each(|run| self.would(run, "its model is not in the cache of the Hub yet"));
             }
             Err(error) => {
-                self.fail(runs, &error);
+                self.fail(runs, error);
                 return Ok(());
             }
         };
@@ -163,7 +161,7 @@ impl Batch<'_> {
                     Some(reason) if dry => self.would(run, &reason)?,
                     Some(_) => pending.push(Pending { run, inputs }),
                 },
-                Err(error) => self.fail(&[run], &error),
+                Err(error) => self.fail(&[run], error),
             }
             if self.stops() {
                 return Ok(());
@@ -179,7 +177,7 @@ impl Batch<'_> {
                     for Pending { run, inputs } in pending {
                         match self.run(run, &loaded, inputs) {
                             Ok(says) => self.done(run, Status::Done, &says)?,
-                            Err(error) => self.fail(&[run], &error),
+                            Err(error) => self.fail(&[run], error),
                         }
                         if self.stops() {
                             break;
@@ -187,7 +185,7 @@ impl Batch<'_> {
                     }
                     return Ok(());
                 }
-                Err(error) => self.fail(&[pending.remove(first).run], &error),
+                Err(error) => self.fail(&[pending.remove(first).run], error),
             }
             if self.stops() {
                 break;
@@ -214,12 +212,12 @@ impl Batch<'_> {
         let targets =
             paths.iter().zip(&self.options.writers).map(|(path, (_, writer))| Target::File(path.clone(), *writer));
         let wanted = ReportOptions { outputs: targets.collect(), summary: None, ..wanted.clone() };
-        let outputs = outputs::open(&wanted.outputs)?;
+        let outputs = wanted.open()?;
         let policy = wanted.policy.policy()?;
-        let mut ready = Ready::new(&run.options, loaded, observe::open(&run.options)?)?;
-        let observation = ready.observe(&policy)?;
+        let corpus = observe::open(&run.options)?;
+        let observation = Ready::new(&run.options, loaded, corpus)?.observe(None, &policy)?;
         inputs.ensure_same(&observation.identity.corpus).class(Class::Input)?;
-        let report = write_report(observation, policy, outputs, &wanted)?;
+        let report = write_report(observation, policy, wanted.threads, outputs)?;
         let found = Found::of(&report);
         let says = format!("done: {}", found.labelled());
         self.ledger.record(&run.name, &LedgerEntry::new(inputs, found, &paths)?)?;
@@ -235,12 +233,12 @@ impl Batch<'_> {
         if self.options.quiet { Ok(()) } else { print(&format!("{}: {}\n", run.name, printable(says))) }
     }
 
-    fn fail(&mut self, runs: &[&TableRun], error: &Error) {
-        let class = Class::of(error);
+    fn fail(&mut self, runs: &[&TableRun], error: Error) {
+        let class = Class::of(&error);
         let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
         let message = format!("{error:#}");
         let shown = if names.len() == 1 { names[0].to_owned() } else { format!("runs {}", names.join(", ")) };
-        self.options.errors.say(&classed(anyhow!("{shown}: {message}"), class));
+        self.options.errors.say(&error.context(shown));
         for name in names {
             self.statuses.insert(name.to_owned(), Status::Failed(message.clone()));
             self.failed.push((name.to_owned(), class));
@@ -271,7 +269,7 @@ impl Batch<'_> {
         let class = if self.failed.iter().all(|(_, class)| class == first) { *first } else { Class::Other };
         let names: Vec<&str> = self.failed.iter().map(|(name, _)| name.as_str()).collect();
         let (failed, all) = (names.len(), rows.len());
-        Err(classed(anyhow!("{failed} of {} failed: {}", counted(all, "run"), names.join(", ")), class))
+        Err(anyhow!("{failed} of {} failed: {}", counted(all, "run"), names.join(", ")).class(class))
     }
 }
 

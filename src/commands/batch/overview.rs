@@ -1,12 +1,13 @@
 //! The overview of a batch: a table for programs (runs.csv) and a page for people (index.html), the same rows in both.
 
 use std::collections::BTreeSet;
-use std::fmt::Write;
 use std::path::Path;
 
 use anyhow::Result;
+use serde::Serialize;
 
 use super::ledger::LedgerEntry;
+use crate::export::page;
 use crate::export::tables::csv;
 use crate::system::counted::counted;
 use crate::system::files::output::Output;
@@ -63,7 +64,7 @@ pub struct RunRow<'a> {
 /// Writes both.
 /// Fails if one cannot be written.
 pub fn write(folder: &Path, rows: &[RunRow<'_>]) -> Result<()> {
-    for (name, bytes) in [("runs.csv", csv::lines(&table(rows))?), ("index.html", page(rows).into_bytes())] {
+    for (name, bytes) in [("runs.csv", csv::lines(&table(rows))?), ("index.html", page(rows)?)] {
         let mut output = Output::open(&folder.join(name))?;
         output.write(&bytes)?;
         output.commit()?;
@@ -112,79 +113,35 @@ fn table(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
     [header.collect()].into_iter().chain(rows.iter().map(line)).collect()
 }
 
-const HEAD: &str = "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>headscope batch</title>\n\
-<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-<style>\n\
-body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem; color: #222; background: #fff }\n\
-table { border-collapse: collapse }\n\
-th, td { padding: .25rem .75rem; border-bottom: 1px solid #ccc; text-align: left; vertical-align: top }\n\
-td.number { text-align: right; font-variant-numeric: tabular-nums }\n\
-tr.failed td { background: #fbeaea }\n\
-@media (prefers-color-scheme: dark) {\n\
-  body { color: #ddd; background: #181818 } a { color: #8ab4f8 } th, td { border-color: #444 } tr.failed td { background: #402020 }\n\
-}\n\
-</style>\n\
-<h1>Runs</h1>\n";
+/// What the page shows.
+#[derive(Serialize)]
+struct OverviewPage<'a> {
+    count: String,
+    counts: String,
+    rows: Vec<OverviewRow<'a>>,
+}
+
+#[derive(Serialize)]
+struct OverviewRow<'a> {
+    run: &'a str,
+    status: &'static str,
+    message: &'a str,
+    entry: Option<&'a LedgerEntry>,
+}
 
 /// The page. It loads nothing.
-fn page(rows: &[RunRow<'_>]) -> String {
-    let mut html = HEAD.to_owned();
+fn page(rows: &[RunRow<'_>]) -> Result<Vec<u8>> {
     let count = |name: &str| rows.iter().filter(|row| row.status.name() == name).count();
     let counts: Vec<String> = ["done", "unchanged", "earlier", "missing", "failed"]
         .into_iter()
         .filter(|name| count(name) > 0)
         .map(|name| format!("{} {name}", count(name)))
         .collect();
-    let write = |html: &mut String| -> std::fmt::Result {
-        writeln!(
-            html,
-            "<p>{}: {}. All numbers: <a href=\"runs.csv\">runs.csv</a>.</p>",
-            counted(rows.len(), "run"),
-            counts.join(", ")
-        )?;
-        let columns = ["run", "status", "model", "corpus", "sentences", "words", "heads with a firm label", "reports"];
-        write!(html, "<table>\n<thead><tr>")?;
-        columns.iter().try_for_each(|name| write!(html, "<th scope=\"col\">{name}</th>"))?;
-        writeln!(html, "</tr></thead>\n<tbody>")?;
-        for row in rows {
-            let status = row.status.name();
-            write!(html, "<tr class=\"{status}\"><th scope=\"row\">{}</th><td>{status}", escaped(row.run))?;
-            if !row.status.message().is_empty() {
-                write!(html, "<br>{}", escaped(row.status.message()))?;
-            }
-            match row.entry {
-                Some(LedgerEntry { found, reports, .. }) => {
-                    write!(html, "</td><td>{}</td><td>{}</td>", escaped(&found.model), escaped(&found.corpus))?;
-                    for number in [found.sentences.to_string(), found.words.to_string()] {
-                        write!(html, "<td class=\"number\">{number}</td>")?;
-                    }
-                    write!(html, "<td class=\"number\">{} of {}</td>", found.firm, found.layers * found.heads)?;
-                    let link = |name: &String| format!("<a href=\"{0}\">{0}</a>", escaped(name));
-                    writeln!(html, "<td>{}</td></tr>", reports.keys().map(link).collect::<Vec<_>>().join(" "))?;
-                }
-                None => writeln!(html, "</td><td></td><td></td><td></td><td></td><td></td><td></td></tr>")?,
-            }
-        }
-        writeln!(html, "</tbody>\n</table>\n</html>")
-    };
-    write(&mut html).expect("writing to a string does not fail");
-    html
-}
-
-/// Text in HTML, also within an attribute.
-fn escaped(text: &str) -> String {
-    let mut html = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => html.push_str("&amp;"),
-            '<' => html.push_str("&lt;"),
-            '>' => html.push_str("&gt;"),
-            '"' => html.push_str("&quot;"),
-            c if c.is_control() => html.push('\u{fffd}'),
-            c => html.push(c),
-        }
+    fn row<'a>(RunRow { run, status, entry }: &'a RunRow<'_>) -> OverviewRow<'a> {
+        OverviewRow { run, status: status.name(), message: status.message(), entry: *entry }
     }
-    html
+    let rows: Vec<OverviewRow<'_>> = rows.iter().map(row).collect();
+    page::filled("runs", &OverviewPage { count: counted(rows.len(), "run"), counts: counts.join(", "), rows })
 }
 
 #[cfg(test)]
@@ -194,7 +151,8 @@ mod tests {
     #[test]
     fn markup_in_names_is_text() {
         let failed = Status::Failed("no `<script>alert(\"a\")</script>`".to_owned());
-        let html = page(&[RunRow { run: "a.b", status: failed, entry: None }]);
+        let html = page(&[RunRow { run: "a.b", status: failed, entry: None }]).unwrap();
+        let html = String::from_utf8(html).unwrap();
         assert!(html.contains("no `&lt;script&gt;alert(&quot;a&quot;)&lt;/script&gt;`"), "{html}");
         assert!(html.contains("1 run: 1 failed."), "{html}");
     }

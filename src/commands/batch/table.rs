@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Error, Result, anyhow};
+use anyhow::{Error, Result, anyhow};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
@@ -15,7 +15,7 @@ use crate::commands::analyze::options::{AnalyzeOptions, Outcome};
 use crate::commands::cli::analyze::words;
 use crate::commands::cli::analyze::words::Takes;
 use crate::corpus::Input;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{self, Class, Facts};
 use crate::system::files::input;
 use crate::system::terminal::shortened;
 
@@ -71,40 +71,41 @@ type Settings = BTreeMap<String, (Option<Vec<String>>, Range<usize>)>;
 /// Something that is wrong, and where.
 struct Wrong {
     at: usize,
-    why: String,
+    why: Error,
 }
 
-fn wrong<T>(at: usize, why: impl Into<String>) -> Result<T, Wrong> {
-    Err(Wrong { at, why: why.into() })
+fn wrong<T>(at: usize, why: Error) -> Result<T, Wrong> {
+    Err(Wrong { at, why })
 }
 
 /// Reads a table.
 /// Fails if it cannot be read or a run is put together wrongly; the error names file and line.
 pub fn read(path: &Path, offline: bool) -> Result<Vec<TableRun>> {
     let file = path.display();
-    let text = input::read_to_string(path, LONGEST);
-    let text = text.with_context(|| format!("cannot read the table `{file}`")).class(Class::Input)?;
-    let at = |Wrong { at, why }: Wrong| -> Error {
-        let line = text[..at].matches('\n').count() + 1;
-        anyhow!("{file}:{line}: {why}")
-    };
+    let text = input::read_to_string(path, LONGEST).cannot("read the table", &file).class(Class::Input)?;
+    let at = |Wrong { at, why }: Wrong| why.at(&file, text[..at].matches('\n').count() as u64 + 1);
     parse(&text, offline).map_err(at).class(Class::Usage)
 }
 
 fn parse(text: &str, offline: bool) -> Result<Vec<TableRun>, Wrong> {
-    let table = DeTable::parse(text)
-        .map_err(|error| Wrong { at: error.span().map_or(0, |span| span.start), why: error.message().to_owned() })?;
+    let table = DeTable::parse(text).map_err(|error| Wrong {
+        at: error.span().map_or(0, |span| span.start),
+        why: anyhow!(error.message().to_owned()),
+    })?;
     let mut parts: BTreeMap<&str, TableSection<'_>> = BTreeMap::new();
     for (key, value) in ordered(table.get_ref()) {
         let name = key.get_ref().as_ref();
         let Some(known) = PARTS.into_iter().find(|known| *known == name) else {
             return wrong(
                 key.span().start,
-                format!("there is no part {}: {}", shown(name), PARTS.map(bracketed).join(", ")),
+                anyhow!("there is no part {}: {}", shown(name), PARTS.map(bracketed).join(", ")),
             );
         };
         let Some(table) = value.get_ref().as_table() else {
-            return wrong(value.span().start, format!("{} is a part of the table: write [{known}]", shown(name)));
+            return wrong(
+                value.span().start,
+                anyhow!("{} is a part of the table", shown(name)).hint(format!("write [{known}]")),
+            );
         };
         parts.insert(known, TableSection { at: key.span().start, table });
     }
@@ -121,7 +122,7 @@ fn parse(text: &str, offline: bool) -> Result<Vec<TableRun>, Wrong> {
     };
     let count = models.len() * corpora.len() * sets.len();
     if count > MOST_RUNS {
-        return wrong(0, format!("the table has {count} runs, more than {MOST_RUNS}: split it"));
+        return wrong(0, anyhow!("the table has {count} runs, more than {MOST_RUNS}").hint("split it"));
     }
     let mut runs = Vec::with_capacity(count);
     for (model, of_model) in &models {
@@ -174,7 +175,7 @@ fn entries(
 ) -> Result<Vec<(String, Settings)>, Wrong> {
     let Some(part) = part.filter(|part| !part.table.is_empty()) else {
         let at = part.map_or(0, |part| part.at);
-        return wrong(at, format!("there is nothing in [{title}]: name at least one, as in `name = \"...\"`"));
+        return wrong(at, anyhow!("there is nothing in [{title}]").hint("name at least one, as in `name = \"...\"`"));
     };
     let mut all = Vec::new();
     for (name, value) in ordered(part.table) {
@@ -183,7 +184,7 @@ fn entries(
             Some(table) => {
                 add(&mut settings, table, known, &[key])?;
                 if !settings.contains_key(key) {
-                    return wrong(name.span().start, format!("{} has no `{key}`", shown(name.get_ref())));
+                    return wrong(name.span().start, anyhow!("{} has no `{key}`", shown(name.get_ref())));
                 }
             }
             None => {
@@ -200,7 +201,8 @@ fn sets(part: &TableSection<'_>, known: &Known) -> Result<Vec<(Option<String>, S
     let mut all = Vec::new();
     for (name, value) in ordered(part.table) {
         let Some(table) = value.get_ref().as_table() else {
-            let why = format!("{} is a set of options: write {} = {{ ... }}", shown(name.get_ref()), name.get_ref());
+            let why = anyhow!("{} is a set of options", shown(name.get_ref()))
+                .hint(format!("write {} = {{ ... }}", name.get_ref()));
             return wrong(value.span().start, why);
         };
         let mut settings = Settings::new();
@@ -208,7 +210,7 @@ fn sets(part: &TableSection<'_>, known: &Known) -> Result<Vec<(Option<String>, S
         all.push((Some(checked_name(name)?), settings));
     }
     if all.is_empty() {
-        return wrong(part.at, "there is nothing in [options]: leave it out, or name at least one set");
+        return wrong(part.at, anyhow!("there is nothing in [options]").hint("leave it out, or name at least one set"));
     }
     Ok(all)
 }
@@ -220,8 +222,8 @@ fn checked_name(name: &Spanned<DeString<'_>>) -> Result<String, Wrong> {
     if text.len() <= 100 && text.starts_with(|c: char| allowed(c) && c != '-') && text.chars().all(allowed) {
         return Ok(text.to_owned());
     }
-    let why =
-        format!("{} becomes part of a file's name: use letters, digits, `_` and `-`, and `-` not first", shown(text));
+    let why = anyhow!("{} becomes part of a file's name", shown(text))
+        .hint("use letters, digits, `_` and `-`, and `-` not first");
     wrong(name.span().start, why)
 }
 
@@ -234,7 +236,7 @@ fn add(settings: &mut Settings, table: &DeTable<'_>, known: &Known, also: &[&str
             continue;
         }
         if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
-            return wrong(at, format!("`{name}` has no place here: {why}"));
+            return wrong(at, anyhow!("`{name}` has no place here").hint(why));
         }
         let Some((_, takes)) = known.iter().find(|(known, _)| known == name) else {
             let similar = |known: &&str| strsim::jaro_winkler(known, name);
@@ -243,16 +245,17 @@ fn add(settings: &mut Settings, table: &DeTable<'_>, known: &Known, also: &[&str
                 .map(|(known, _)| known.as_str())
                 .max_by(|a, b| similar(a).total_cmp(&similar(b)))
                 .filter(|known| name != CORPUS && similar(known) > 0.8);
-            let meant = close.map_or_else(
-                || ": `headscope analyze --help` lists them".to_owned(),
-                |known| format!("; did you mean `{known}`?"),
-            );
-            return wrong(at, format!("there is no option {} of `headscope analyze`{meant}", shown(name)));
+            let unknown = anyhow!("there is no option {} of `headscope analyze`", shown(name));
+            let unknown = match close {
+                Some(_) => unknown.did_you_mean(close),
+                None => unknown.hint("`headscope analyze --help` lists them"),
+            };
+            return wrong(at, unknown);
         };
         let values = match takes {
             Takes::Nothing => match value.get_ref().as_bool() {
                 Some(on) => on.then(Vec::new),
-                None => return wrong(value.span().start, format!("`{name}` is a switch: write true or false")),
+                None => return wrong(value.span().start, anyhow!("`{name}` is a switch").hint("write true or false")),
             },
             Takes::One | Takes::Several => Some(texts(name, value, *takes == Takes::Several)?),
         };
@@ -269,14 +272,14 @@ fn texts(name: &str, value: &Spanned<DeValue<'_>>, several: bool) -> Result<Vec<
         DeValue::Float(number) => Ok(number.as_str().to_owned()),
         _ => wrong(
             value.span().start,
-            format!("`{name}` is a text or a number{}", if several { ", or a list of such" } else { "" }),
+            anyhow!("`{name}` is a text or a number{}", if several { ", or a list of such" } else { "" }),
         ),
     };
     match value.get_ref().as_array() {
         Some(values) if several => {
             if values.is_empty() {
                 let way_out = if name == CORPUS { "name at least one file" } else { "leave it out" };
-                return wrong(value.span().start, format!("`{name}` is an empty list: {way_out}"));
+                return wrong(value.span().start, anyhow!("`{name}` is an empty list").hint(way_out));
             }
             values.iter().map(one).collect()
         }
@@ -299,34 +302,25 @@ fn run(name: String, settings: &Settings, offline: bool) -> Result<TableRun, Wro
     line.extend(offline.then(|| "--offline".to_owned()));
     line.push("--".to_owned());
     line.extend(model);
-    let refused = |message: &str| Wrong { at: place(settings, message), why: format!("in run `{name}`: {message}") };
-    let options = words::read(line).map_err(|usage| refused(&usage))?;
+    let refused = |why: Error| {
+        let named = errors::option(why.as_ref()).and_then(|name| settings.get(name));
+        let (_, span) = named.unwrap_or(&settings[CORPUS]);
+        Wrong { at: span.start, why: why.context(format!("in run `{name}`")) }
+    };
+    let options = words::read(line).map_err(refused)?;
     if options.corpus.iter().any(|corpus| matches!(corpus, Input::Stdin(_))) {
-        return Err(refused("--corpus -: standard input can be read once, and a table again and again: name a file"));
+        let once = anyhow!("--corpus -: standard input can be read once, and a table again and again");
+        return Err(refused(once.hint("name a file")));
     }
     let named: Vec<(&'static str, PathBuf)> = match &options.outcome {
         Outcome::Report { wanted, .. } => {
             let files = [("policy", wanted.policy.file.clone()), ("counts", options.counts.clone())];
             files.into_iter().filter_map(|(name, file)| Some((name, file?))).collect()
         }
-        Outcome::Partial { .. } => Vec::new(),
+        Outcome::Partial(_) => Vec::new(),
     };
     let left_out: Vec<&str> = [&OF_THE_RUN[..], &[CORPUS, "policy", "counts"]].concat();
     Ok(TableRun { name, options, given: command_line(&left_out), files: named.into_iter().collect() })
-}
-
-/// The place of the option that a message is about, else that of the model or the corpus.
-fn place(settings: &Settings, message: &str) -> usize {
-    let named = settings.iter().filter_map(|(name, (_, span))| Some((mention(message, name)?, span.start)));
-    let other = if message.contains(" model `") { MODEL } else { CORPUS };
-    named.min().map_or_else(|| settings[other].1.start, |(_, at)| at)
-}
-
-/// The place where a message names an option, and not a longer name.
-fn mention(message: &str, name: &str) -> Option<usize> {
-    let option = format!("--{name}");
-    let goes_on = |rest: &str| rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '-');
-    message.match_indices(&option).map(|(at, _)| at).find(|at| !goes_on(&message[at + option.len()..]))
 }
 
 #[cfg(test)]

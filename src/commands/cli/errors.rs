@@ -1,7 +1,12 @@
 //! Messages for wrong usage.
 
-use crate::system::errors::described::{Described, ErrorFormat};
-use crate::system::errors::failure::Class;
+use std::error::Error;
+
+use anyhow::anyhow;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use super::shared::command::Usage;
+use crate::system::errors::{self, Class, Described, ErrorFormat, Facts};
 use crate::system::terminal::{is_obeyed, one_line, say};
 
 /// How errors are printed, as far as the arguments say: also where they cannot be read otherwise.
@@ -29,17 +34,38 @@ fn where_to_look(all: &clap::Command) -> String {
     }
 }
 
-/// Ends with clap's own message, or one line of JSON, `all` being the commands that there are; one that repeats what a terminal would obey is printed without colours, and each
-/// argument on one line.
+/// The first of clap's tips on what may have been meant.
+fn tip(error: &clap::Error) -> Option<String> {
+    const SIMILAR: [(ContextKind, &str); 3] = [
+        (ContextKind::SuggestedSubcommand, "subcommand"),
+        (ContextKind::SuggestedArg, "argument"),
+        (ContextKind::SuggestedValue, "value"),
+    ];
+    let quoted = |names: &[String]| names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
+    let similar = SIMILAR.into_iter().find_map(|(kind, what)| match error.get(kind)? {
+        ContextValue::String(name) => Some(format!("a similar {what} exists: '{name}'")),
+        ContextValue::Strings(names) if names.len() > 1 => {
+            Some(format!("some similar {what}s exist: {}", quoted(names)))
+        }
+        ContextValue::Strings(names) => Some(format!("a similar {what} exists: {}", quoted(names))),
+        _ => None,
+    });
+    similar.or_else(|| match error.get(ContextKind::Suggested)? {
+        ContextValue::StyledStrs(tips) => Some(tips.first()?.to_string()),
+        _ => None,
+    })
+}
+
+/// Ends with clap's own message, or one line of JSON, `all` being the commands that there are; one that repeats what a
+/// terminal would obey is printed without colours, and each argument on one line.
 pub(super) fn refuse(error: &clap::Error, all: &clap::Command) -> ! {
     if error.use_stderr() && error_format() == ErrorFormat::Json {
-        let text = error.render().to_string();
-        let text = text.strip_prefix("error: ").unwrap_or(&text);
-        let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
-        let tip = rest.split("\n\n").find_map(|part| part.trim().strip_prefix("tip: ").map(str::to_owned));
-        let mut described = Described::new(Class::Usage, message.trim_end().to_owned());
-        described.hint = described.hint.or(tip).or_else(|| Some(where_to_look(all)));
-        described.say();
+        let message = error.render().to_string();
+        let message = message.strip_prefix("error: ").unwrap_or(&message);
+        let message = message.split("\n\n").next().unwrap_or_default().trim_end();
+        let of_value = error.source().and_then(errors::hint);
+        let hint = of_value.or_else(|| tip(error)).unwrap_or_else(|| where_to_look(all));
+        Described { hint: Some(hint), ..Described::of(&anyhow!(message.to_owned()).class(Class::Usage)) }.say();
         std::process::exit(error.exit_code());
     }
     let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
@@ -50,4 +76,17 @@ pub(super) fn refuse(error: &clap::Error, all: &clap::Command) -> ! {
         std::process::exit(error.exit_code());
     }
     error.exit()
+}
+
+/// Ends as [`refuse`] does where clap finds nothing wrong with the arguments of a command, the one of `all` with this name.
+pub(super) fn refuse_usage(usage: Usage, name: &str, mut all: clap::Command) -> ! {
+    if error_format() == ErrorFormat::Json {
+        let described = Described::of(&usage.class(Class::Usage));
+        Described { hint: described.hint.or_else(|| Some(where_to_look(&all))), ..described }.say();
+        std::process::exit(Class::Usage.status().into());
+    }
+    all.build();
+    let command = all.find_subcommand_mut(name).expect("a command by its own name");
+    let error = command.error(ErrorKind::ValueValidation, format!("{usage:#}"));
+    refuse(&error, &all)
 }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use anyhow::anyhow;
+
 use super::shared::checks::refuse_overlap;
 use super::shared::command::{Command, Usage};
 use super::shared::inputs::{CorpusArguments, FORMATS};
@@ -44,7 +46,7 @@ impl IndexArguments {
     pub fn command(self) -> Result<Command, Usage> {
         let corpus = CorpusArguments { corpus: self.corpus, format: self.format }.validate()?;
         if let Some(Input::Stdin(_)) = corpus.iter().find(|input| !input.can_be_read_again()) {
-            return Err("standard input can be read only once: an index is of files".to_owned());
+            return Err(anyhow!("standard input can be read only once: an index is of files"));
         }
         refuse_overlap(std::slice::from_ref(&self.output), &corpus)?;
         Ok(Command::new(move || index(&corpus, &self.output)))

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context;
 use clap::Args;
 use clap_complete::Shell;
 use clap_mangen::Man;
@@ -57,10 +58,10 @@ impl ManArguments {
         let page = |command: clap::Command| {
             let name = command.get_display_name().unwrap_or_else(|| command.get_name());
             let (name, mut bytes) = (format!("{name}.1"), Vec::new());
-            Man::new(command).render(&mut bytes).map_err(|error| format!("cannot make the page {name}: {error}"))?;
+            Man::new(command).render(&mut bytes).with_context(|| format!("cannot make the page {name}"))?;
             Ok(OutputFile { name, bytes })
         };
-        let files = [root.clone()].into_iter().chain(commands).map(page).collect::<Result<Vec<_>, String>>()?;
+        let files = [root.clone()].into_iter().chain(commands).map(page).collect::<Result<Vec<_>, Usage>>()?;
         Ok(Command::new(move || files::write(&self.output, &files)))
     }
 }

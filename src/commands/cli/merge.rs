@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use anyhow::anyhow;
+
 use super::shared::checks::{lower_extension, refuse_overlap};
 use super::shared::command::{Command, Usage};
 use super::shared::presets;
@@ -12,8 +14,15 @@ use super::shared::statuses::{MERGING, help};
 use crate::commands::merge::{MergeOptions, Merged, merge};
 use crate::passes::observation::partial;
 use crate::sequences::shard::Shard;
+use crate::studies::registry;
+use crate::system::errors::Facts;
 
-const EXAMPLES: &str = "\
+/// The examples; those of two stages name the studies that need them.
+fn examples() -> String {
+    let studies = registry::in_two_stages().collect::<Vec<_>>().join(", ");
+    let probes = registry::with_option("probe");
+    format!(
+        "\
 Examples:
   headscope analyze ./my-model -c treebank.conllu --shard 1/2 -o part-1.headscope
   headscope analyze ./my-model -c treebank.conllu --shard 2/2 -o part-2.headscope
@@ -21,21 +30,23 @@ Examples:
   headscope merge parts/ -o report.json                         # all partials in a folder
   sbatch --array=$(headscope merge --missing 100 parts/) job.sh # run those again that are missing
 
-Studies that look at the corpus twice (probes, examples, use, pruning) take two stages:
-  headscope analyze ./my-model -c treebank.conllu --with probes --shard 1/2 -o part-1.headscope
-  headscope analyze ./my-model -c treebank.conllu --with probes --shard 2/2 -o part-2.headscope
+Studies that look at the corpus twice ({studies}) take two stages:
+  headscope analyze ./my-model -c treebank.conllu --with {probes} --shard 1/2 -o part-1.headscope
+  headscope analyze ./my-model -c treebank.conllu --with {probes} --shard 2/2 -o part-2.headscope
   headscope merge part-1.headscope part-2.headscope -o first.headscope
-  headscope analyze ./my-model -c treebank.conllu --with probes --shard 1/2 --after first.headscope -o after-1.headscope
-  headscope analyze ./my-model -c treebank.conllu --with probes --shard 2/2 --after first.headscope -o after-2.headscope
+  headscope analyze ./my-model -c treebank.conllu --with {probes} --shard 1/2 --after first.headscope -o after-1.headscope
+  headscope analyze ./my-model -c treebank.conllu --with {probes} --shard 2/2 --after first.headscope -o after-2.headscope
   headscope merge first.headscope after-1.headscope after-2.headscope -o report.json
-";
+"
+    )
+}
 
 /// Make one report of the shards of a corpus
 ///
 /// Adds up what `headscope analyze --shard` wrote, one file for each shard, in any order. The report is that of one run
 /// over the whole corpus. Files that do not belong together are refused, and so are missing shards.
 #[derive(Args)]
-#[command(after_help = help(EXAMPLES, MERGING))]
+#[command(after_help = help(&examples(), MERGING))]
 pub struct MergeArguments {
     /// The partials of all shards; of a folder those that are in it
     #[arg(required = true, value_name = "PART")]
@@ -69,14 +80,13 @@ impl MergeArguments {
         let outcome = match &self.report.outputs[..] {
             [path] if is_partial(path) => {
                 if let Some(option) = self.report.of_labels(presets::named(&self.presets)?.first().copied()) {
-                    return Err(format!(
-                        "{option} is about labels, and a partial has none: give it to the headscope merge that writes the report"
-                    ));
+                    return Err(anyhow!("{option} is about labels, and a partial has none")
+                        .hint("give it to the headscope merge that writes the report"));
                 }
                 Merged::Partial(path.clone())
             }
             outputs if outputs.iter().any(is_partial) => {
-                return Err(format!("a partial (.{}) is the one output of a merge that writes it", partial::EXTENSION));
+                return Err(anyhow!("a partial (.{}) is the one output of a merge that writes it", partial::EXTENSION));
             }
             _ => Merged::Report(self.report.validate(&self.presets)?),
         };

@@ -18,11 +18,11 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use errors::error_format;
-use errors::refuse;
+use errors::{refuse, refuse_usage};
 pub use shared::command::Command;
 
-use crate::system::errors::described::ErrorFormat;
-use crate::system::errors::failure::Class;
+use crate::system::errors::Class;
+use crate::system::errors::ErrorFormat;
 use crate::system::terminal::print;
 use shared::statuses::{DONE, statuses};
 use shared::values::{Named, one_of};
@@ -110,16 +110,37 @@ pub fn parse() -> Command {
         Action::Completions(arguments) => Ok(arguments.command(Arguments::command())),
         Action::Man(arguments) => arguments.command(Arguments::command()),
     };
-    command.unwrap_or_else(|usage| {
-        let mut root = Arguments::command();
-        root.build();
-        let name = matches.subcommand_name().expect("a command was given");
-        let subcommand = root.find_subcommand_mut(name).expect("a command by its own name");
-        refuse(&subcommand.error(ErrorKind::ValueValidation, usage), &Arguments::command())
-    })
+    let name = matches.subcommand_name().expect("a command was given");
+    command.unwrap_or_else(|usage| refuse_usage(usage, name, Arguments::command()))
 }
 
 /// Whether the arguments of this process request a verbose version.
 fn asks_for_more() -> bool {
     std::env::args_os().any(|argument| argument == "--verbose")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::studies::registry::{self, STUDIES};
+
+    /// The help of a command, as words.
+    fn help(command: &str) -> Vec<String> {
+        let mut all = Arguments::command();
+        all.build();
+        let help = all.find_subcommand_mut(command).expect("a command").render_long_help().to_string();
+        let ends = |c: char| !c.is_ascii_alphanumeric() && !"-_:".contains(c);
+        help.split(ends).map(|word| word.trim_end_matches(':').to_owned()).collect()
+    }
+
+    #[test]
+    fn helps_name_every_study_figure_and_table() {
+        let [analyze, merge, export] = ["analyze", "merge", "export"].map(help);
+        let has = |help: &[String], name: &str| assert!(help.iter().any(|word| word == name), "{name}");
+        for card in STUDIES.iter().map(|study| study.card()) {
+            has(&analyze, card.name);
+            card.figures.iter().chain(card.tables).for_each(|name| has(&export, name));
+        }
+        registry::in_two_stages().for_each(|name| has(&merge, name));
+    }
 }

@@ -2,20 +2,29 @@
 
 use anyhow::Result;
 
+use crate::evaluation::presets::Preset;
+use crate::export::summary::{self, Detail};
 use crate::export::{Target, Writer};
 use crate::report::Report;
 use crate::system::files::output::Output;
-use crate::system::terminal::to_stdout;
+use crate::system::terminal::{self, print, to_stdout};
 
-/// An output that is open; `None` is standard output.
-pub type Opened = (Option<Output>, Writer);
+/// An output that is ready to be written.
+pub enum Opened {
+    /// A report in a file.
+    File(Output, Writer),
+    /// A report in JSON on standard output.
+    Stdout,
+    /// The summary, with a line for each of these presets, on standard output.
+    Summary(Detail, Vec<&'static Preset>),
+}
 
 /// Opens files before any work is done, so that a path that cannot be written fails at once.
 /// Fails if a file cannot be written.
 pub fn open(targets: &[Target]) -> Result<Vec<Opened>> {
     let open = |target: &Target| match target {
-        Target::Stdout => Ok((None, Writer::Json)),
-        Target::File(path, writer) => Ok((Some(Output::open(path)?), *writer)),
+        Target::Stdout => Ok(Opened::Stdout),
+        Target::File(path, writer) => Ok(Opened::File(Output::open(path)?, *writer)),
     };
     targets.iter().map(open).collect()
 }
@@ -23,14 +32,16 @@ pub fn open(targets: &[Target]) -> Result<Vec<Opened>> {
 /// Writes a report to its outputs.
 /// Fails if it cannot be written.
 pub fn write(report: &Report, outputs: Vec<Opened>) -> Result<()> {
-    for (output, writer) in outputs {
-        let bytes = writer.render(report)?;
+    for output in outputs {
         match output {
-            Some(mut output) => {
-                output.write(&bytes)?;
+            Opened::File(mut output, writer) => {
+                output.write(&writer.render(report)?)?;
                 output.commit()?;
             }
-            None => to_stdout(&bytes)?,
+            Opened::Stdout => to_stdout(&Writer::Json.render(report)?)?,
+            Opened::Summary(detail, presets) => {
+                print(&summary::render(report, &presets, detail, terminal::width()))?;
+            }
         }
     }
     Ok(())

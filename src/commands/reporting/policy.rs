@@ -8,7 +8,7 @@ use crate::evaluation::plan;
 use crate::evaluation::presets;
 use crate::evaluation::presets::Preset;
 use crate::study::labels::policy::{Policy, Value};
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 
 /// The threshold that `--min-count` sets.
 const MIN_COUNT: &str = "syntactic_min_count";
@@ -29,11 +29,11 @@ impl PolicyOptions {
     /// Fails if one that a preset needs is not among them.
     pub fn ensure_measured(&self, studies: &[String]) -> Result<()> {
         match presets::missing(&self.presets, &plan::studies(studies)?) {
-            Some((preset, study)) => Err(anyhow!(
-                "--preset {preset} labels what the study `{study}` measures, which was not run: \
-                headscope analyze --with {study}"
-            ))
-            .class(Class::Usage),
+            Some((preset, study)) => {
+                Err(anyhow!("--preset {preset} labels what the study `{study}` measures, which was not run")
+                    .hint(format!("headscope analyze --with {study}")))
+                .class(Class::Usage)
+            }
             None => Ok(()),
         }
     }

@@ -9,8 +9,8 @@ use super::outputs::{self, Opened};
 use super::policy::PolicyOptions;
 use crate::evaluation::plan::Plan;
 use crate::evaluation::results::Results;
+use crate::export::Target;
 use crate::export::summary::Detail;
-use crate::export::{Target, summary};
 use crate::passes::control::Control;
 use crate::passes::observation::Observation;
 use crate::passes::observation::identity::Identity;
@@ -18,8 +18,7 @@ use crate::report::{Circumstances, Controlled, CorpusInfo, Report, Settings};
 use crate::stats::bootstrap::{BOOTSTRAP, Resamples};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::system::errors::failure::{Class, Classify};
-use crate::system::terminal::{self, print};
+use crate::system::errors::{Class, Facts};
 
 /// How observations are labelled, and where the report goes.
 #[derive(Clone)]
@@ -34,22 +33,28 @@ pub struct ReportOptions {
     pub threads: NonZeroUsize,
 }
 
+impl ReportOptions {
+    /// Opens the outputs: the reports, and after them the summary.
+    /// Fails if a file cannot be written.
+    pub fn open(&self) -> Result<Vec<Opened>> {
+        let summary = self.summary.map(|detail| Opened::Summary(detail, self.policy.presets.clone()));
+        Ok(outputs::open(&self.outputs)?.into_iter().chain(summary).collect())
+    }
+}
+
 /// Measures, labels and reports an observation; the report that was written.
 /// Fails if nothing was observed, or an output cannot be written.
 pub fn write_report(
     observation: Observation,
     policy: Policy,
+    threads: NonZeroUsize,
     outputs: Vec<Opened>,
-    wanted: &ReportOptions,
 ) -> Result<Report> {
     let started = Instant::now();
-    let (mut circumstances, findings) = measure(observation, policy, wanted.threads, false)?;
+    let (mut circumstances, findings) = measure(observation, policy, threads, false)?;
     circumstances.run = circumstances.run.map(|run| run.and(started.elapsed()));
     let report = Report::new(circumstances, findings);
     outputs::write(&report, outputs)?;
-    if let Some(detail) = wanted.summary {
-        print(&summary::render(&report, &wanted.policy.presets, detail, terminal::width()))?;
-    }
     Ok(report)
 }
 
@@ -63,14 +68,14 @@ pub fn measure(
 ) -> Result<(Circumstances, Results)> {
     ensure!(
         !observation.stage.is_after(),
-        "a partial of the second of two stages says nothing by itself: merge it with the first"
+        anyhow!("a partial of the second of two stages says nothing by itself").hint("merge it with the first")
     );
     if observation.stage.policy().is_some_and(|then| then != policy.digest()) {
-        return Err(anyhow!(
-            "the parts of the second stage were run with labels by another policy than this one: give the --policy, --preset and \
-             --min-count that they were given, or run them again, `--after` the first stage, with those of now"
-        ))
-        .class(Class::Input);
+        let other = anyhow!("the parts of the second stage were run with labels by another policy than this one").hint(
+            "give the --policy, --preset and --min-count that they were given, or run them again, `--after` the \
+                 first stage, with those of now",
+        );
+        return Err(other).class(Class::Input);
     }
     observation.ensure_not_empty()?;
     let Observation { identity: Identity { tool, model, corpus, protocol }, tally, passes, run, .. } = observation;

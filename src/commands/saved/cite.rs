@@ -1,6 +1,6 @@
 //! `headscope cite`: the program, and the papers behind a report.
 //!
-//! The explanation of a label or metric names its source; the papers are the references of docs/METHODOLOGY.md.
+//! The explanation of a label or metric names its source.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -8,14 +8,12 @@ use std::path::Path;
 
 use anyhow::Result;
 
+use super::references::{PAPERS, Paper};
 use crate::export::json;
 use crate::report::Report;
 use crate::studies::registry;
 use crate::study::metrics::explanation::Explanation;
 use crate::system::terminal::print;
-
-/// The page with the references.
-const METHODOLOGY: &str = include_str!("../../../docs/METHODOLOGY.md");
 
 /// How the program wants to be cited.
 const CITATION: &str = include_str!("../../../CITATION.cff");
@@ -29,36 +27,9 @@ pub fn cite(report: Option<&Path>) -> Result<()> {
     print(&of(&report))
 }
 
-/// A paper that sources name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Paper {
-    /// The key as sources write it: `Clark et al. 2019`.
-    key: &'static str,
-    /// The whole reference.
-    reference: &'static str,
-}
-
-/// All references.
-fn papers() -> impl Iterator<Item = Paper> {
-    let section = METHODOLOGY.split("\n## References\n").nth(1).unwrap_or_default();
-    let lines = section.lines().take_while(|line| !line.starts_with("## ")).filter_map(|line| line.strip_prefix("- "));
-    // The full stop of `al. 2019.` after the year ends the key.
-    lines.filter_map(|reference| {
-        let year = reference
-            .as_bytes()
-            .windows(6)
-            .position(|window| window[0] == b' ' && window[1..5].iter().all(u8::is_ascii_digit) && window[5] == b'.')?;
-        Some(Paper { key: &reference[..year + 5], reference })
-    })
-}
-
-/// The papers that a source names, by authors and year or by their number on arXiv.
+/// The papers that a source names.
 fn named_in(source: &str) -> BTreeSet<Paper> {
-    let arxiv = |paper: &Paper| {
-        let number = paper.reference.split("arXiv:").nth(1)?.trim_end_matches('.');
-        Some(source.contains(&format!("arXiv:{number}")))
-    };
-    papers().filter(|paper| source.contains(paper.key) || arxiv(paper).unwrap_or(false)).collect()
+    PAPERS.iter().copied().filter(|paper| paper.is_named_in(source)).collect()
 }
 
 fn of(report: &Report) -> String {
@@ -107,7 +78,7 @@ fn write_all(
     }
     if !papers.is_empty() {
         writeln!(out, "\nThe papers:\n")?;
-        papers.iter().try_for_each(|paper| writeln!(out, "  {}", paper.reference))?;
+        papers.iter().try_for_each(|paper| writeln!(out, "  {}", paper.reference()))?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::commands::reporting::outputs;
 use crate::export::{TableWriter, Target, figures, json, page, svg, tables};
 use crate::report::Report;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 
 /// Saved reports, and what is written of them.

@@ -3,5 +3,6 @@
 pub mod cite;
 pub mod diff;
 pub mod export;
+mod references;
 pub mod relabel;
 pub mod show;

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::commands::reporting::outputs;
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::export::{Target, json, summary};
 use crate::report::{HeadReport, Report};
 use crate::system::counted::{counted, plural};
+use crate::system::errors::Facts;
 use crate::system::terminal::{print, printable};
 
 /// A saved report and another policy.
@@ -32,7 +33,7 @@ pub fn relabel(options: &RelabelOptions) -> Result<()> {
     let (name, text) = (options.report.display().to_string(), json::read_text(&options.report)?);
     let report = json::parse(&name, &text)?;
     let measured = options.policy.ensure_measured(&report.settings.protocol.studies);
-    measured.with_context(|| format!("cannot label `{name}`"))?;
+    measured.cannot("label", &name)?;
     let relabelled = json::parse(&name, &text)?.relabel(policy);
     outputs::write(&relabelled, outputs)?;
     if options.outputs.contains(&Target::Stdout) {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
+use crate::commands::explain::unknown;
 use crate::evaluation::presets::Preset;
 use crate::export::summary::Detail;
 use crate::export::{card, json, summary};
@@ -13,7 +14,7 @@ use crate::report::{HeadReport, Report};
 use crate::studies::registry;
 use crate::study::labels::Label;
 use crate::study::tracked::Tracked;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::terminal::{self, print, shortened};
 
 /// A saved report, and what of it is shown.
@@ -93,7 +94,8 @@ fn relation(report: &Report, name: &str) -> Result<Tracked> {
     let tracked: Vec<Tracked> = report.sections.0.iter().flat_map(|(_, section)| section.exports().tracked).collect();
     ensure!(
         !tracked.is_empty(),
-        "the report has no relations: analyse a corpus with dependency trees, with the study `dependency`"
+        anyhow!("the report has no relations")
+            .hint("analyse a corpus with dependency trees, with the study `dependency`")
     );
     if let Some(found) = tracked.iter().find(|tracked| tracked.relation == name) {
         return Ok(found.clone());
@@ -132,9 +134,7 @@ fn having<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a HeadReport, &'a
     if found.is_empty() {
         let name = shortened(&name.escape_debug().to_string());
         if registry::find(&name).is_none() {
-            let hint = registry::closest(&name).map(|known| format!("; did you mean `{known}`?"));
-            let hint = hint.unwrap_or_else(|| ": `headscope explain` lists all".to_owned());
-            return Err(anyhow!("there is no label `{name}`{hint}")).class(Class::Usage);
+            return Err(unknown(anyhow!("there is no label `{name}`"), &name)).class(Class::Usage);
         }
         bail!("no head has the label `{name}` in this report");
     }

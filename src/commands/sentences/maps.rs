@@ -16,7 +16,7 @@ use crate::passes::pass::Pass;
 use crate::passes::run::{heads_of, token_limit};
 use crate::sequences::sequence::Sequence;
 use crate::sequences::tokenize::SentenceTokenizer;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 
 /// Sentences, heads, and the file of their attention.

@@ -6,7 +6,7 @@ pub mod view;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 
 use crate::corpus::{Content, Corpus, Input, Sentence};
 use crate::model::forward::attention::AttentionView;
@@ -20,7 +20,7 @@ use crate::sequences::pack::Pack;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::tally::SkipReason;
 use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::{one_line, say, shortened};
 
@@ -147,7 +147,8 @@ pub fn chosen(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> R
                 match encoder.encode(Sentence { index: index as u64, ..sentence })? {
                     Tokenized::Sequence(sequence) => Ok(Chosen { sequence: *sequence, id: None }),
                     Tokenized::Skipped(reason) => {
-                        bail!("a text {} cannot go through the model{}", reason.describe(), reason.way_out())
+                        let error = anyhow!("a text {} cannot go through the model", reason.describe());
+                        Err(reason.with_way_out(error))
                     }
                 }
             };
@@ -187,8 +188,8 @@ fn of_corpus(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Re
                 }
             }
             Tokenized::Skipped(reason) if named => {
-                let (which, way_out) = (reason.describe(), reason.way_out());
-                bail!("{origin}: sentence {index}, one {which}, cannot go through the model{way_out}")
+                let error = anyhow!("sentence {index}, one {}, cannot go through the model", reason.describe());
+                return Err(reason.with_way_out(error).at(&origin.path, origin.line));
             }
             Tokenized::Skipped(reason) if named_skips < NAMED_SKIPS => {
                 named_skips += 1;
@@ -202,7 +203,8 @@ fn of_corpus(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Re
         say(&format!("skipped {count} more {}", reason.describe()));
     }
     if let Some(index) = missing.first().filter(|_| sentences.len() < most) {
-        bail!("there is no sentence {index} in `{}`: it has {read}, counted from 0", corpus.name());
+        let missing = anyhow!("there is no sentence {index} in `{}`: it has {read}, counted from 0", corpus.name());
+        return Err(missing.about(corpus.name()));
     }
     if let Some(word) = find {
         let word = shortened(&word.escape_debug().to_string());

@@ -14,7 +14,7 @@ pub struct Annotation {
     pub entity: Option<Box<str>>,
     /// The values of the columns or keys that a run [keeps](super::Corpus::keeping), in that order; empty if it keeps
     /// none.
-    pub asked: Box<[Option<Box<str>>]>,
+    pub requested: Box<[Option<Box<str>>]>,
 }
 
 /// The value of an entry in features and similar lists: `Sing` of `Number` in `Case=Nom|Number=Sing`.

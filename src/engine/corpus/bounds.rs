@@ -3,6 +3,8 @@
 
 use anyhow::{Result, ensure};
 
+use crate::system::errors::Facts;
+
 /// The longest line that is read, in bytes: 16 MiB.
 ///
 /// A line is held in memory whole. The longest sentences of real corpora have some ten kilobytes, so a longer line is
@@ -40,6 +42,9 @@ pub(super) const MAX_ID_BYTES: usize = 256;
 /// much again while it grows for the last time.
 pub const MAX_REMEMBERED: usize = 7 << 19;
 
+/// Why a sentence is refused.
+const TOO_MUCH: &str = "no encoder takes that much";
+
 /// The words and bytes of a sentence so far, held against the bounds.
 #[derive(Default)]
 pub(super) struct SentenceSize {
@@ -52,14 +57,14 @@ impl SentenceSize {
     pub(super) fn add<'a>(&mut self, pieces: impl IntoIterator<Item = &'a str>) -> Result<()> {
         self.words += 1;
         self.bytes += pieces.into_iter().map(str::len).sum::<usize>();
-        ensure!(self.words <= MAX_WORDS, "the sentence has more than {MAX_WORDS} words: {}", Self::WAY_OUT);
-        ensure!(
-            self.bytes <= MAX_SENTENCE_BYTES,
-            "the words of the sentence have more than {MAX_SENTENCE_BYTES} bytes with their annotations: {}",
-            Self::WAY_OUT,
-        );
-        Ok(())
+        let fits = || {
+            ensure!(self.words <= MAX_WORDS, "the sentence has more than {MAX_WORDS} words: {TOO_MUCH}");
+            ensure!(
+                self.bytes <= MAX_SENTENCE_BYTES,
+                "the words of the sentence have more than {MAX_SENTENCE_BYTES} bytes with their annotations: {TOO_MUCH}"
+            );
+            Ok(())
+        };
+        fits().hint_after(", ", "split it into sentences")
     }
-
-    const WAY_OUT: &str = "no encoder takes that much, split it into sentences";
 }

@@ -4,13 +4,14 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow, ensure};
 use flate2::read::MultiGzDecoder;
 use sha2::{Digest, Sha256};
 
 use super::bounds::MAX_LINE_BYTES;
 use super::compression::Compression;
 use super::sentence::Origin;
+use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
 use crate::system::files::input::ensure_fetched;
 
@@ -19,7 +20,7 @@ struct Stored {
     source: Box<dyn Read + Send>,
     hash: Sha256,
     read: Arc<AtomicU64>,
-    /// Whether the bytes could not be had: what a decoder then says is not about them.
+    /// Whether the bytes could not be read: an error of the decoder is then not about them.
     failed: bool,
     /// The first bytes, as many as tell how a file is compressed.
     start: Vec<u8>,
@@ -105,7 +106,7 @@ impl Lines {
         self
     }
 
-    /// Begins to digest what is read; how many bytes, decompressed, and lines are before it.
+    /// Begins to digest the bytes that are read, after this many decompressed bytes and lines.
     pub(super) fn begin_piece(&mut self) -> (u64, u64) {
         self.piece = Some((self.place, Sha256::new()));
         (self.place, self.number)
@@ -122,20 +123,20 @@ impl Lines {
         self.number
     }
 
-    /// The place of the line that was read last.
-    pub(super) fn here(&self) -> Origin {
-        self.at(self.number)
+    /// The path of the file, for messages.
+    pub(super) fn path(&self) -> &str {
+        &self.path
     }
 
-    /// The place of a line.
-    pub(super) fn at(&self, line: u64) -> Origin {
-        Origin { file: self.file, path: Arc::clone(&self.path), line }
+    /// The place of the line that was read last.
+    pub(super) fn here(&self) -> Origin {
+        Origin { file: self.file, path: Arc::clone(&self.path), line: self.number }
     }
 
     /// The next line, without `\n` or `\r\n` and without a byte order mark; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<&str>> {
         self.buffer.clear();
-        // One byte more than a line may have tells a line that is too long from one that just fits.
+        // One byte more than the longest line distinguishes a line that is too long from one that just fits.
         let mut bounded = (&mut self.source).take(MAX_LINE_BYTES as u64 + 1);
         let read = bounded.read_until(b'\n', &mut self.buffer).map_err(|error| self.unreadable(error))?;
         if read == 0 {
@@ -146,30 +147,30 @@ impl Lines {
         if let Some((_, hash)) = &mut self.piece {
             hash.update(&self.buffer);
         }
+        self.line(read).at(&self.path, self.number).map(Some)
+    }
+
+    /// The line whose bytes were read last, so many of them.
+    fn line(&self, read: usize) -> Result<&str> {
         ensure!(
             read <= MAX_LINE_BYTES,
-            "{}: the line has more than {MAX_LINE_BYTES} bytes: a corpus has a sentence or a word to a line",
-            self.here(),
+            "the line has more than {MAX_LINE_BYTES} bytes: a corpus has a sentence or a word to a line"
         );
         let mut line = self.buffer.strip_suffix(b"\n").unwrap_or(&self.buffer);
         line = line.strip_suffix(b"\r").unwrap_or(line);
         if self.number == 1 {
-            ensure_fetched(line).with_context(|| self.at(1).to_string())?;
+            ensure_fetched(line)?;
             line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
         }
         match std::str::from_utf8(line) {
-            Ok(line) => Ok(Some(line)),
-            Err(_) if self.number == 1 && Compression::of_bytes(line) => bail!(
-                "{}: these are compressed bytes: the file's name must end in .gz or .zst, standard input is to be \
-                 decompressed first",
-                self.at(1),
-            ),
-            Err(error) => bail!(
-                "{}: not UTF-8 (byte {} of the line is 0x{:02x}): convert the file to UTF-8 first",
-                self.at(self.number),
-                error.valid_up_to() + 1,
-                line[error.valid_up_to()],
-            ),
+            Ok(line) => Ok(line),
+            Err(_) if self.number == 1 && Compression::of_bytes(line) => Err(anyhow!("these are compressed bytes")
+                .hint("the file's name must end in .gz or .zst, standard input is to be decompressed first")),
+            Err(error) => {
+                let (place, byte) = (error.valid_up_to() + 1, line[error.valid_up_to()]);
+                let problem = anyhow!("not UTF-8 (byte {place} of the line is 0x{byte:02x})");
+                Err(problem.hint("convert the file to UTF-8 first"))
+            }
         }
     }
 
@@ -178,27 +179,26 @@ impl Lines {
         let stored = self.source.get_mut().stored();
         let (failed, is_compressed) = (stored.failed, self.compression.may_begin(&stored.start));
         let Self { path, number, compression, .. } = self;
-        match compression.name().filter(|_| !failed) {
+        let error = match compression.name().filter(|_| !failed) {
             None => anyhow!(error).context(format!("cannot read `{path}` after line {number}")),
-            Some(name) if !is_compressed => anyhow!(
-                "`{path}` is not compressed by {name} as its name says: name it without that extension, or compress it"
-            ),
-            Some(name) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                anyhow!(
-                    "`{path}` is cut short after line {number}, its {name} data has no end: get or compress it again"
-                )
+            Some(name) if !is_compressed => anyhow!("`{path}` is not compressed by {name} as its name says")
+                .hint("name it without that extension, or compress it"),
+            Some(name) => {
+                let problem = if error.kind() == io::ErrorKind::UnexpectedEof {
+                    anyhow!("`{path}` is cut short after line {number}, its {name} data has no end")
+                } else {
+                    anyhow!("`{path}` is damaged after line {number}, its {name} data cannot be decompressed ({error})")
+                };
+                problem.hint("get or compress it again")
             }
-            Some(name) => anyhow!(
-                "`{path}` is damaged after line {number}, its {name} data cannot be decompressed ({error}): get or compress it \
-                 again"
-            ),
-        }
+        };
+        error.in_line(*number).about(path)
     }
 
     /// SHA-256 of all of the file's bytes as they are stored; those not read yet are read now.
     pub(super) fn into_sha256(mut self) -> Result<String> {
         let stored = self.source.get_mut().stored();
-        io::copy(stored, &mut io::sink()).with_context(|| format!("cannot read `{}`", self.path))?;
+        io::copy(stored, &mut io::sink()).cannot("read", &self.path)?;
         Ok(hex(&std::mem::take(&mut stored.hash).finalize()))
     }
 }

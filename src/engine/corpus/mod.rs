@@ -1,4 +1,4 @@
-//! Corpora: from what was named to files, from files to lines, and one reader per format that streams [`Sentence`]s.
+//! Corpora: the files of the inputs, their lines, and one reader per format that streams [`Sentence`]s.
 
 mod annotation;
 mod bounds;

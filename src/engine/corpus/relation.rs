@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 
 use super::bounds::{MAX_RELATION_BYTES, MAX_RELATIONS};
 use super::sentence::{TreeHead, excerpt};
+use crate::system::errors::Facts;
 
 /// The relation that pools all others but `punct`.
 pub const ALL: &str = "all";
@@ -31,7 +32,7 @@ pub fn scored_as(relation: &str) -> impl Iterator<Item = &str> {
 pub(super) struct RelationNames(HashSet<Box<str>>);
 
 impl RelationNames {
-    /// Checks the relation of a word with this head; the error says what is wrong with it, to follow its place.
+    /// Checks the relation of a word with this head; the error gives the fault, to follow its place.
     pub(super) fn check(&mut self, head: TreeHead, relation: &str) -> Result<()> {
         ensure!(!relation.is_empty(), "is empty");
         if self.0.contains(relation) {
@@ -49,9 +50,11 @@ impl RelationNames {
         );
         ensure!(
             self.0.len() < MAX_RELATIONS,
-            "is `{}`, and the corpus has {MAX_RELATIONS} other relations before it, no more are taken: is this where \
-             relations stand? If so, leave out their subtypes",
-            excerpt(relation),
+            anyhow!(
+                "is `{}`, and the corpus has {MAX_RELATIONS} other relations before it, no more are taken",
+                excerpt(relation)
+            )
+            .hint("is this where relations stand? If so, leave out their subtypes")
         );
         self.0.insert(relation.into());
         Ok(())

@@ -4,6 +4,7 @@ use anyhow::{Result, anyhow, bail, ensure};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
+use crate::system::errors::Facts;
 use crate::system::json::problem;
 use crate::system::terminal::shortened;
 
@@ -151,7 +152,9 @@ pub(super) fn fields<T: DeserializeOwned>(text: &str) -> Result<T> {
         let field = error.path().to_string();
         let problem = problem(error.inner());
         // `.` is the whole object, as where a field is missing, which the problem itself names.
-        if field == "." || problem.starts_with(&field) { anyhow!(problem) } else { anyhow!("{field}: {problem}") }
+        let named = field == "." || problem.starts_with(&field);
+        let problem = if named { anyhow!(problem) } else { anyhow!("{field}: {problem}") };
+        problem.in_line(error.inner().line() as u64)
     })
 }
 

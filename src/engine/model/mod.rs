@@ -1,4 +1,4 @@
-//! A pretrained model: where it comes from, what it is, its tokenizer and its encoder.
+//! A pretrained model: its source, its identity, its tokenizer and its encoder.
 
 pub mod config;
 pub mod families;
@@ -31,7 +31,7 @@ use parameters::Parameters;
 use tokenizer::ModelTokenizer;
 use weights::Checkpoint;
 
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 
 /// A model that is ready to run.
 pub struct Model {
@@ -139,7 +139,7 @@ pub struct Fingerprint(Hashing);
 enum Hashing {
     /// On a thread of its own.
     Running(JoinHandle<Result<Hashes>>),
-    /// There was no thread to be had.
+    /// No thread could be started.
     ToDo(Box<ModelFiles>),
 }
 

@@ -1,4 +1,4 @@
-//! Forward passes over a corpus, and what was observed in them.
+//! Forward passes over a corpus, and their observations.
 
 pub mod ablation;
 pub mod beforehand;

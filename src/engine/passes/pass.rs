@@ -135,7 +135,7 @@ impl Pass {
     }
 }
 
-/// Puts together what is wanted of equal passes, in the order in which passes are first wanted.
+/// Combines the needs of equal passes, in the order in which passes are first needed.
 pub fn shared<W>(wanted: impl IntoIterator<Item = (Pass, W)>) -> Vec<(Pass, Vec<W>)> {
     let mut passes: Vec<(Pass, Vec<W>)> = Vec::new();
     for (pass, want) in wanted {

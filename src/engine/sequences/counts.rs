@@ -7,6 +7,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 
 use super::sequence::Sequence;
 use crate::model::tokenizer::ModelTokenizer;
+use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
 use crate::system::files::input;
 use crate::system::json::problem;
@@ -49,25 +50,30 @@ impl Counting {
     /// Fails if it cannot be read, is something else, or has a token that is not in the vocabulary.
     pub fn read(path: &Path, tokenizer: &ModelTokenizer) -> Result<(Self, String)> {
         let file = path.display();
-        let text = input::read_to_string(path, LONGEST).with_context(|| format!("cannot read the counts `{file}`"))?;
-        let named: BTreeMap<String, u64> = serde_json::from_str(&text).map_err(|error| {
+        let text = input::read_to_string(path, LONGEST).cannot("read the counts", &file)?;
+        let counts = Self::parsed(&text, path, tokenizer).about(&file)?;
+        Ok((counts, hex(&Sha256::digest(text.as_bytes()))))
+    }
+
+    fn parsed(text: &str, path: &Path, tokenizer: &ModelTokenizer) -> Result<Self> {
+        let file = path.display();
+        let named: BTreeMap<String, u64> = serde_json::from_str(text).map_err(|error| {
             anyhow!("the counts `{file}` are no JSON object from tokens to whole numbers: {}", problem(&error))
+                .in_line(error.line() as u64)
         })?;
         let mut counts = BTreeMap::new();
         let mut sum = 0_u64;
         for (token, count) in named {
             let shown = token.escape_debug();
-            let id = tokenizer.id(&token).ok_or_else(|| {
-                anyhow!(
-                    "the counts `{file}` have the token `{shown}`, which is not in the model's vocabulary: \
-                     `headscope counts` writes those of a model's own tokens"
-                )
-            })?;
+            let id = tokenizer.id(&token).with_context(|| {
+                format!("the counts `{file}` have the token `{shown}`, which is not in the model's vocabulary")
+            });
+            let id = id.hint("`headscope counts` writes those of a model's own tokens")?;
             sum = sum.checked_add(count).with_context(|| format!("the counts `{file}` add up to more than 2^64"))?;
             counts.insert(id, count);
         }
         ensure!(sum > 0, "the counts `{file}` count nothing");
-        Ok((Self(counts), hex(&Sha256::digest(text.as_bytes()))))
+        Ok(Self(counts))
     }
 
     /// The frequencies of all tokens.

@@ -130,7 +130,7 @@ impl<B: Merge + Clone> Blocks<B> {
         pooled
     }
 
-    /// Whether there are as many as there must be, and `fits` is true of each: what was read may be anything.
+    /// Whether there are [`BLOCKS`] of them, and `fits` is true of each: blocks from a file may be invalid.
     pub fn fit(&self, fits: impl Fn(&B) -> bool) -> bool {
         self.0.len() == BLOCKS && self.0.iter().all(fits)
     }

@@ -59,7 +59,7 @@ impl Interval {
         self.1
     }
 
-    /// The interval of what is larger by `amount`.
+    /// The interval of a quantity that is larger by `amount`.
     pub fn moved(self, amount: f64) -> Self {
         Self(self.0 + amount, self.1 + amount)
     }

@@ -1,6 +1,6 @@
-//! How sure a number is: intervals by resampling blocks of sentences, and tests of heads against their baselines.
+//! Uncertainty of numbers: intervals by resampling blocks of sentences, and tests of heads against their baselines.
 //!
-//! docs/METHODOLOGY.md, "Uncertainty", says what each of them assumes.
+//! docs/METHODOLOGY.md, "Uncertainty", has the assumptions of each.
 
 pub mod block_test;
 pub mod blocks;

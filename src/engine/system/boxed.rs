@@ -2,6 +2,10 @@
 
 use std::path::Path;
 
+use anyhow::{Error, Result, anyhow};
+
+use crate::system::errors::Facts;
+
 /// All that is in the box has a name that begins so. No Hub id has a colon, and a file or folder of such a name can
 /// be written with `./` before it.
 pub const PREFIX: &str = "box:";
@@ -9,7 +13,7 @@ pub const PREFIX: &str = "box:";
 /// The model that is used where none is given.
 pub const MODEL: &str = "box:small";
 
-/// The corpus that is used where none is given, in CoNLL-U; fixtures/corpus/README.md says what is in it.
+/// The corpus that is used if none is given, in CoNLL-U; fixtures/corpus/README.md describes it.
 pub const CORPUS: &str = "box:gold";
 
 static GOLD: &[u8] = include_bytes!("../../../fixtures/corpus/gold.conllu");
@@ -32,8 +36,8 @@ macro_rules! model {
 static MODELS: [BoxedModel; 2] = [model!("box:small", "small"), model!("box:planted", "planted")];
 
 /// The files of a model of the box.
-/// Fails, in words and with what there is, if there is no such model.
-pub fn model(name: &str) -> Result<BoxedFiles, String> {
+/// Fails, with the names of all, if there is no such model.
+pub fn model(name: &str) -> Result<BoxedFiles> {
     let found = MODELS.iter().find(|(known, _)| *known == name);
     found.map(|(_, files)| *files).ok_or_else(|| {
         let all: Vec<&str> = MODELS.iter().map(|(known, _)| *known).collect();
@@ -42,8 +46,8 @@ pub fn model(name: &str) -> Result<BoxedFiles, String> {
 }
 
 /// The name and the bytes of the corpus of the box that `path` names, if it names one; it is CoNLL-U.
-/// Fails, in words and with what there is, if there is no such corpus.
-pub fn corpus(path: &Path) -> Option<Result<(&'static str, &'static [u8]), String>> {
+/// Fails, with the names of all, if there is no such corpus.
+pub fn corpus(path: &Path) -> Option<Result<(&'static str, &'static [u8])>> {
     let name = path.to_str().filter(|text| text.starts_with(PREFIX))?;
     Some(if name == CORPUS { Ok((CORPUS, GOLD)) } else { Err(unknown("corpus", name, &[CORPUS])) })
 }
@@ -57,14 +61,15 @@ pub fn meant(name: &str) -> Option<&'static str> {
     MODELS.iter().map(|(known, _)| *known).find(is_meant)
 }
 
-fn unknown(what: &str, name: &str, all: &[&str]) -> String {
+fn unknown(what: &str, name: &str, all: &[&str]) -> Error {
     // Below it two names have little in common but the prefix.
     const ALIKE: f64 = 0.85;
     let likeness = |known: &&str| strsim::jaro_winkler(known, name);
     let closest = all.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|known| likeness(known) > ALIKE);
-    let meant = closest.map_or_else(String::new, |known| format!("; did you mean `{known}`?"));
-    let on_disk = Path::new(name).symlink_metadata().is_ok();
     let shown = name.escape_debug();
-    let there = if on_disk { format!(" What is on disk under that name is `./{shown}`.") } else { String::new() };
-    format!("there is no {what} `{shown}` in the box: it has {}{meant}{there}", all.join(" and "))
+    let error = anyhow!("there is no {what} `{shown}` in the box: it has {}", all.join(" and ")).did_you_mean(closest);
+    match Path::new(name).symlink_metadata() {
+        Ok(_) => error.hint_after(" ", format!("What is on disk under that name is `./{shown}`.")),
+        Err(_) => error,
+    }
 }

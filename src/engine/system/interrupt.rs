@@ -78,7 +78,7 @@ fn watch() -> Result<()> {
     Ok(ctrlc::set_handler(|| clean_up(INTERRUPTED))?)
 }
 
-/// The list of what is temporary, locked: as long as this is held, an interrupt waits.
+/// The list of temporary files, locked: an interrupt waits as long as this is held.
 pub struct Temporary(MutexGuard<'static, Vec<PathBuf>>);
 
 /// Locks the list.

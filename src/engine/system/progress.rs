@@ -34,7 +34,7 @@ pub trait DownloadProgress {
     fn advance(&self, bytes: u64);
     /// The file is over, whole or broken off.
     fn finish(&self);
-    /// Something the user may want to know meanwhile, such as what is waited for.
+    /// A note for the user meanwhile, such as the reason of a pause.
     fn note(&self, text: &str);
 }
 

@@ -1,10 +1,10 @@
-//! Text for a terminal: what it would obey is shown and not obeyed.
+//! Text for a terminal: control characters are shown and not obeyed.
 
 use std::io::{self, Write};
 
 use anyhow::{Context, Error, Result};
 
-use super::errors::failure::{Class, Classify};
+use super::errors::{Class, Facts};
 
 /// Writes `bytes` to standard output; if its reader has left, as `head` does, that is where the output ends.
 /// Fails if they cannot be written.
@@ -21,9 +21,9 @@ pub fn print(text: &str) -> Result<()> {
 /// The columns that standard output has: of a terminal its own, otherwise what `COLUMNS` says; `None` of a file or a pipe,
 /// whose reader sees to its lines.
 pub fn width() -> Option<usize> {
-    let asked = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|&columns| columns > 0);
+    let requested = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|&columns| columns > 0);
     let own = terminal_size::terminal_size_of(io::stdout());
-    own.map(|(terminal_size::Width(columns), _)| usize::from(columns)).or_else(asked)
+    own.map(|(terminal_size::Width(columns), _)| usize::from(columns)).or_else(requested)
 }
 
 /// Prints a line to standard error, [`printable`]. A closed or full standard error is ignored.

@@ -7,6 +7,7 @@ use crate::export::palette::{Hue, Ink, STEPS, step};
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, TEXT};
 use crate::report::Report;
 use crate::studies::registry;
+use crate::system::errors::Facts;
 
 const WIDTH: f64 = 52.0;
 const HEIGHT: f64 = 28.0;
@@ -19,7 +20,8 @@ pub fn draw(report: &Report, metric: &str, medium: Medium) -> Result<String> {
     if !report.chance.cells().any(|(name, _)| known(&name)) {
         let ids: Vec<String> = report.chance.cells().map(|(name, _)| name).collect();
         let near = nearest(metric, &ids);
-        return Err(anyhow!("the report has no metric `{metric}`: is it `{near}`? `headscope explain` lists them"));
+        return Err(anyhow!("the report has no metric `{metric}`")
+            .hint(format!("is it `{near}`? `headscope explain` lists them")));
     }
     let values: Vec<Option<f64>> = report
         .heads
@@ -72,8 +74,8 @@ pub fn ends(values: &[Option<f64>]) -> [f64; 2] {
 }
 
 /// The name that is nearest to the given one.
-fn nearest(asked: &str, names: &[String]) -> String {
-    let like = |name: &String| strsim::jaro_winkler(name, asked);
+fn nearest(requested: &str, names: &[String]) -> String {
+    let like = |name: &String| strsim::jaro_winkler(name, requested);
     let nearest = names.iter().max_by(|a, b| like(a).total_cmp(&like(b)));
     nearest.cloned().unwrap_or_default()
 }

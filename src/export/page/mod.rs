@@ -25,13 +25,14 @@ use super::svg::{Medium, escaped};
 use crate::report::{Caveat, Report, TextInfo, is_about_certainty};
 use crate::system::counted::counted;
 
-/// The templates by name; all others fill in the blocks of `base`.
-const TEMPLATES: [(&str, &str); 5] = [
+/// The templates by name; all others but `runs` fill in the blocks of `base`.
+const TEMPLATES: [(&str, &str); 6] = [
     ("base", include_str!("base.html")),
     ("report", include_str!("report.html")),
     ("several", include_str!("several.html")),
     ("changes", include_str!("changes.html")),
     ("attention", include_str!("attention.html")),
+    ("runs", include_str!("runs.html")),
 ];
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");

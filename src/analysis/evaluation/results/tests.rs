@@ -1,6 +1,6 @@
 use super::*;
-use crate::model::grid::HeadPlace;
 use crate::evaluation::presets;
+use crate::model::grid::HeadPlace;
 use crate::stats::bootstrap::Interval;
 use crate::stats::significance::mcnemar;
 use crate::studies::patterns::dependency::section::{Relations, Tests};

@@ -76,13 +76,16 @@ pub trait PerToken {
 /// A quantity of each block, without each of some sets of heads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RemovalSums<R, Q> {
-    removals: R,
+    /// What is removed.
+    pub removals: R,
     grid: HeadGrid,
     variants: Vec<HeadSet>,
-    conditions: Conditions,
+    /// How heads were removed, once the pass has state.
+    pub conditions: Conditions,
     /// The places of the heads that are removed one by one, where not all are.
     chosen: Option<Vec<usize>>,
-    blocks: Blocks<Q>,
+    /// The sums of each block.
+    pub blocks: Blocks<Q>,
 }
 
 impl<R: Removals, Q: Quantity> RemovalSums<R, Q> {
@@ -98,24 +101,9 @@ impl<R: Removals, Q: Quantity> RemovalSums<R, Q> {
         self.grid.count()
     }
 
-    /// The removed heads.
-    pub fn removals(&self) -> &R {
-        &self.removals
-    }
-
     /// Whether the head at this place is removed by itself, in a pass without each head.
     pub fn measures(&self, place: usize) -> bool {
         self.chosen.as_ref().is_none_or(|chosen| chosen.contains(&place))
-    }
-
-    /// How heads were removed, once the pass has state.
-    pub fn conditions(&self) -> Conditions {
-        self.conditions
-    }
-
-    /// The sums of each block.
-    pub fn blocks(&self) -> &Blocks<Q> {
-        &self.blocks
     }
 
     /// A number of each block.

@@ -5,13 +5,13 @@
 use std::fmt;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Error, Result, anyhow};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, json};
 use sha2::{Digest, Sha256};
 use toml::de::{DeFloat, DeInteger, DeTable, DeValue};
 
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::digest::hex;
 use crate::system::files::input;
 use crate::system::terminal::shortened;
@@ -183,15 +183,15 @@ impl Policy {
     /// Fails if the file cannot be read, is no TOML, names what is no threshold, or gives one a value that it cannot have.
     pub fn with_file(self, path: &Path) -> Result<Self> {
         let file = path.display();
-        let text = input::read_to_string(path, LONGEST).with_context(|| format!("cannot read the policy `{file}`"));
+        let text = input::read_to_string(path, LONGEST).cannot("read the policy", &file);
         let policy = self.with_toml(&text.class(Class::Input)?);
-        policy.map_err(|Refused { line, why }| anyhow!("{file}:{line}: {why}")).class(Class::Input)
+        policy.map_err(|Refused { line, why }| why.at(&file, line)).class(Class::Input)
     }
 
     fn with_toml(mut self, text: &str) -> Result<Self, Refused> {
-        let refused = |at: usize, why: String| Refused { line: text[..at].matches('\n').count() + 1, why };
+        let refused = |at: usize, why: Error| Refused { line: text[..at].matches('\n').count() as u64 + 1, why };
         let table = DeTable::parse(text)
-            .map_err(|error| refused(error.span().map_or(0, |span| span.start), error.message().to_owned()))?;
+            .map_err(|error| refused(error.span().map_or(0, |span| span.start), anyhow!(error.message().to_owned())))?;
         let mut entries: Vec<_> = table.get_ref().iter().collect();
         entries.sort_by_key(|(key, _)| key.span().start);
         for (key, value) in entries {
@@ -202,7 +202,7 @@ impl Policy {
             *current = threshold.toml_value(value.get_ref()).ok_or_else(|| {
                 let given = shortened(text[value.span()].lines().next().unwrap_or_default());
                 let expected = threshold.expected();
-                refused(value.span().start, format!("`{name}` is {given}: it must be {expected}"))
+                refused(value.span().start, anyhow!("`{name}` is {given}: it must be {expected}"))
             })?;
         }
         Ok(self)
@@ -213,7 +213,7 @@ impl Policy {
     pub fn with_json(mut self, values: &Map<String, serde_json::Value>) -> Result<Self, String> {
         for (name, value) in values {
             let Some((threshold, current)) = self.0.iter_mut().find(|(known, _)| known.name == name) else {
-                return Err(self.unknown(name));
+                return Err(self.unknown(name).to_string());
             };
             *current = threshold
                 .json_value(value)
@@ -238,15 +238,16 @@ impl Policy {
         self.thresholds().filter(|threshold| threshold.range == Range::Rule).map(|threshold| threshold.name)
     }
 
-    fn unknown(&self, name: &str) -> String {
+    fn unknown(&self, name: &str) -> Error {
         let similar = |known: &str| strsim::jaro_winkler(known, name);
         let names = || self.thresholds().map(|threshold| threshold.name);
         let nearest = names().max_by(|a, b| similar(a).total_cmp(&similar(b)));
-        let known = nearest.filter(|known| similar(known) > 0.8).map(|known| format!("; did you mean `{known}`?"));
-        let all = || names().collect::<Vec<_>>().join(", ");
-        let name = shortened(name);
-        let name = name.escape_debug();
-        format!("there is no threshold `{name}`{}", known.unwrap_or_else(|| format!(": there are {}", all())))
+        let shown = shortened(name);
+        let shown = shown.escape_debug();
+        match nearest.filter(|known| similar(known) > 0.8) {
+            Some(known) => anyhow!("there is no threshold `{shown}`").did_you_mean(Some(known)),
+            None => anyhow!("there is no threshold `{shown}`: there are {}", names().collect::<Vec<_>>().join(", ")),
+        }
     }
 }
 
@@ -269,8 +270,8 @@ impl Serialize for Value {
 /// A fault of a policy file, and its line.
 #[derive(Debug)]
 struct Refused {
-    line: usize,
-    why: String,
+    line: u64,
+    why: Error,
 }
 
 #[cfg(test)]
@@ -292,9 +293,9 @@ mod tests {
         Policy::of([&MASS, &Q, &MARGIN, &MIN_COUNT, &Q])
     }
 
-    fn refusal(text: &str) -> (usize, String) {
+    fn refusal(text: &str) -> (u64, String) {
         let Refused { line, why } = policy().with_toml(text).expect_err("a refusal");
-        (line, why)
+        (line, format!("{why:#}"))
     }
 
     #[test]

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use anyhow::{Error, anyhow};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
-use crate::commands::analyze::options::ONLY_ONCE;
+use crate::commands::analyze::options::{GIVE_COUNTS, ONLY_ONCE};
 use crate::commands::cli::shared::command::Usage;
 use crate::commands::cli::shared::presets;
 use crate::corpus::Input;
@@ -14,6 +15,7 @@ use crate::passes::pass::{Pass, Portion};
 use crate::studies::registry;
 use crate::studies::registry::STUDIES;
 use crate::study::{AnyStudy, Counts};
+use crate::system::errors::Facts;
 
 /// Reads the name of a study.
 pub(super) fn names() -> PossibleValuesParser {
@@ -31,7 +33,7 @@ pub(super) fn studies(
     may_join: bool,
 ) -> Result<Vec<&'static dyn AnyStudy>, Usage> {
     if let Some(both) = with.iter().find(|name| without.contains(name)) {
-        return Err(format!("--with {both} and --without {both}: which of them?"));
+        return Err(anyhow!("--with {both} and --without {both}: which of them?").of_option("with"));
     }
     let presets = presets::named(presets_named)?;
     let by_preset = |name: &str| presets.iter().any(|preset| preset.studies.contains(&name));
@@ -44,7 +46,8 @@ pub(super) fn studies(
     let runs = |study: &dyn AnyStudy| wanted(study) && !named(study, without);
     for study in STUDIES.iter().filter(|study| runs(**study)) {
         if let Some(needed) = study.card().builds_on.iter().find(|needed| without.iter().any(|name| name == *needed)) {
-            return Err(format!("--without {needed}: the study {} asks about what it finds", study.card().name));
+            let asks = study.card().name;
+            return Err(anyhow!("--without {needed}: the study {asks} asks about what it finds").of_option("without"));
         }
     }
     let is_needed = |study: &dyn AnyStudy| {
@@ -75,13 +78,10 @@ pub(super) fn can_count(
     let (left_out, kept): (Vec<_>, Vec<_>) =
         studies.into_iter().partition(|study| study.card().counts == Counts::Needed);
     match left_out.iter().map(|study| study.card().name).find(|name| with.iter().any(|wanted| wanted == name)) {
-        Some(name) => Err(format!("--with {name}: {ONLY_ONCE}")),
+        Some(name) => Err(anyhow!("--with {name}: {ONLY_ONCE}").of_option("with").hint(GIVE_COUNTS)),
         None => Ok((kept, left_out)),
     }
 }
-
-/// The study that `--effect-of` is about.
-const EFFECT: &str = "effect";
 
 /// The ablation of the studies that remove heads one by one; refuses its options if no study does.
 pub(super) fn ablation(
@@ -92,22 +92,28 @@ pub(super) fn ablation(
     effect_of: Option<Choice>,
 ) -> Result<Option<Ablation>, Usage> {
     if effect_of.is_some() {
-        if !studies.iter().any(|study| study.card().name == EFFECT) {
-            return Err(format!("--effect-of is about the study {EFFECT}: give --with {EFFECT} as well"));
+        let effect = registry::with_option("effect-of");
+        if !studies.iter().any(|study| study.card().name == effect) {
+            return Err(anyhow!("--effect-of is about the study {effect}")
+                .of_option("effect-of")
+                .hint(format!("give --with {effect} as well")));
         }
-        if let Some(study) = studies.iter().find(|study| study.card().builds_on.contains(&EFFECT)) {
-            return Err(format!("--effect-of: the study {} asks about the effect of every head", study.card().name));
+        if let Some(study) = studies.iter().find(|study| study.card().builds_on.contains(&effect)) {
+            let asks = study.card().name;
+            return Err(
+                anyhow!("--effect-of: the study {asks} asks about the effect of every head").of_option("effect-of")
+            );
         }
     }
     let removes = |study: &dyn AnyStudy| study.passes().iter().any(|spec| spec.pass.portion != Portion::All);
     if !studies.iter().any(|study| removes(*study)) {
-        let given = [("--removal", removal.is_some()), ("--phases", phases.is_some()), ("--sample", sample.is_some())];
+        let given = [("removal", removal.is_some()), ("phases", phases.is_some()), ("sample", sample.is_some())];
         let names = STUDIES.iter().filter(|study| removes(**study)).map(|study| study.card().name);
         let names = names.collect::<Vec<_>>().join(", ");
         return match given.into_iter().find(|(_, given)| *given) {
-            Some((option, _)) => Err(format!(
-                "{option} is about heads that are removed or cut: give --with {names}, or several of these"
-            )),
+            Some((option, _)) => Err(anyhow!("--{option} is about heads that are removed or cut")
+                .of_option(option)
+                .hint(format!("give --with {names}, or several of these"))),
             None => Ok(None),
         };
     }
@@ -119,9 +125,6 @@ pub(super) fn ablation(
         effect_of,
     }))
 }
-
-/// The study that `--probe` is about.
-const PROBES: &str = "probes";
 
 /// The most columns that can be probed for: the sums of words are kept by which of them a word has.
 const MOST_PROBES: usize = 4;
@@ -135,13 +138,18 @@ pub(super) fn probes(studies: &[&'static dyn AnyStudy], named: Vec<String>) -> R
         }
     }
     if let Some(always) = probes.iter().find(|name| ["upos", "relation"].contains(&name.as_str())) {
-        return Err(format!("--probe {always}: that is probed for in any case"));
+        return Err(anyhow!("--probe {always}: that is probed for in any case").of_option("probe"));
     }
     if probes.len() > MOST_PROBES {
-        return Err(format!("--probe is given for {} columns: {MOST_PROBES} can be probed for at once", probes.len()));
+        let count = probes.len();
+        let error = anyhow!("--probe is given for {count} columns: {MOST_PROBES} can be probed for at once");
+        return Err(error.of_option("probe"));
     }
-    if let Some(name) = probes.first().filter(|_| studies.iter().all(|study| study.card().name != PROBES)) {
-        return Err(format!("--probe {name} is about the study {PROBES}: give --with {PROBES} as well"));
+    let about = registry::with_option("probe");
+    if let Some(name) = probes.first().filter(|_| studies.iter().all(|study| study.card().name != about)) {
+        return Err(anyhow!("--probe {name} is about the study {about}")
+            .of_option("probe")
+            .hint(format!("give --with {about} as well")));
     }
     Ok(probes)
 }
@@ -155,13 +163,17 @@ pub(super) fn refuse_reading_again(
     let Some(once) = corpus.iter().find(|input| !input.can_be_read_again()) else { return Ok(()) };
     let more = studies.iter().filter(|study| !matches!(&study.passes()[..], [spec] if spec.pass == Pass::PLAIN));
     let mut readers: Vec<String> = more.map(|study| format!("the study {}", study.card().name)).collect();
-    readers.extend(others.into_iter().filter(|(_, given)| *given).map(|(option, _)| option.to_owned()));
+    let others: Vec<&str> = others.into_iter().filter(|(_, given)| *given).map(|(option, _)| option).collect();
+    readers.extend(others.iter().map(|option| format!("--{option}")));
     if readers.is_empty() {
         return Ok(());
     }
     let shown = once.path().map_or("standard input".to_owned(), |path| format!("`{}`", path.display()));
     let readers = readers.join(" and ");
-    Err(format!("the corpus is read again for {readers}, and {shown} can be read only once: name a file"))
+    let error =
+        anyhow!("the corpus is read again for {readers}, and {shown} can be read only once").hint("name a file");
+    let error = if let Some(path) = once.path() { error.about(path.display()) } else { error };
+    Err(others.into_iter().rev().fold(error, Error::of_option))
 }
 
 /// Each control that was named, once, with each seed.

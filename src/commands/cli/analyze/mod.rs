@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use anyhow::anyhow;
+
 use super::shared::checks::{heads, lower_extension, refuse_overlap};
 use super::shared::command::{Command, Usage};
 use super::shared::inputs::{CorpusArguments, FROM_TOKEN, NetworkArguments};
@@ -16,7 +18,7 @@ use super::shared::statuses::{RUNNING, help};
 use super::shared::values::{Named, one_of};
 use super::shared::{numbers, presets};
 use crate::commands::analyze::analyze;
-use crate::commands::analyze::options::{AnalyzeOptions, Outcome};
+use crate::commands::analyze::options::{AnalyzeOptions, Outcome, PartialOptions};
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::corpus::Input;
 use crate::model::grid::HeadPlace;
@@ -25,7 +27,9 @@ use crate::passes::control::ControlKind;
 use crate::passes::observation::partial;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::shard::Shard;
+use crate::studies::registry;
 use crate::study::AnyStudy;
+use crate::system::errors::Facts;
 use chosen::{ablation, can_count, controls, probes, refuse_reading_again, studies};
 use shard::ShardArgument;
 
@@ -99,13 +103,17 @@ pub struct AnalyzeArguments {
     /// Of studies that remove each head in turn: take at most N sentences, chosen evenly over the corpus [default: 500]
     #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1))]
     sample: Option<u64>,
-    /// Of the study `effect`: remove only some heads by themselves, those that the loss depends on most and least to first order
-    /// and some of the others: top:20,bottom:20,random:20
-    #[arg(long, value_name = "HEADS")]
+    #[arg(long, value_name = "HEADS", help = format!(
+        "Of the study `{}`: remove only some heads by themselves, those that the loss depends on most and least to first order and \
+         some of the others: top:20,bottom:20,random:20",
+        registry::with_option("effect-of")
+    ))]
     effect_of: Option<Choice>,
-    /// Of the study `probes`: probe for a column of CoNLL-U or a key of JSON lines as well, as in xpos, feats.Number or misc.Gloss;
-    /// of JSON lines any key with an entry for each word. May be repeated
-    #[arg(long = "probe", value_name = "COLUMN")]
+    #[arg(long = "probe", value_name = "COLUMN", help = format!(
+        "Of the study `{}`: probe for a column of CoNLL-U or a key of JSON lines as well, as in xpos, feats.Number or misc.Gloss; of \
+         JSON lines any key with an entry for each word. May be repeated",
+        registry::with_option("probe")
+    ))]
     probes: Vec<String>,
     /// Take how often each token is from this file, and not from the corpus: JSON, as `headscope counts` writes it
     #[arg(long, value_name = "FILE")]
@@ -122,9 +130,11 @@ pub struct AnalyzeArguments {
     /// Indexed Job or an AWS Batch array. A shard that is there already, whole and of this analysis, is not run again
     #[arg(long, value_name = "I/N")]
     shard: Option<ShardArgument>,
-    /// Run a shard of studies that look at the corpus twice (`probes`, `examples`, `use`, `pruning`) for the second time, after what
-    /// `headscope merge -o FILE.headscope` made of all shards of the first
-    #[arg(long, value_name = "FILE", requires = "shard")]
+    #[arg(long, value_name = "FILE", requires = "shard", help = format!(
+        "Run a shard of studies that look at the corpus twice ({}) for the second time, after what `headscope merge -o \
+         FILE.headscope` made of all shards of the first",
+        registry::in_two_stages().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    ))]
     after: Option<PathBuf>,
     /// Keep what is done in this folder, in sixteen parts of each stage, and take what is there already: a run that was cut off goes on where
     /// it was
@@ -159,21 +169,23 @@ impl AnalyzeArguments {
         let is_first_run = self.corpora.corpus.is_empty();
         let corpus = self.corpora.validate()?;
         if self.truncate && !corpus.iter().any(Input::may_have_text) {
-            return Err("--truncate is for plain text: a sentence without its end has another tree".to_owned());
+            return Err(anyhow!("--truncate is for plain text: a sentence without its end has another tree")
+                .of_option("truncate"));
         }
         refuse_overlap(&self.report.outputs, &corpus)?;
         // Joining studies run over all of the corpus, and remove heads that `--effect-of` may not choose.
         let may_join = self.shard.is_none() && self.resume.is_none() && self.effect_of.is_none();
         let studies = studies(is_first_run, &self.presets, &self.with, &self.without, may_join)?;
         let (studies, left_out) = can_count(&corpus, studies, &self.with, self.counts.is_some())?;
-        let others = [("--control", !self.controls.is_empty()), ("--resume", self.resume.is_some())];
+        let others = [("control", !self.controls.is_empty()), ("resume", self.resume.is_some())];
         refuse_reading_again(&corpus, &studies, others)?;
         let ablation = ablation(&studies, self.removal, self.phases, self.sample, self.effect_of)?;
         let probes = probes(&studies, self.probes)?;
         let (run_info, threads) = (!self.report.no_run_info, self.report.threads());
         let controls = controls(&self.controls, self.control_seeds);
         if let Some(after) = self.after.as_ref().filter(|_| !follow(&studies)) {
-            return Err(format!("--after {}: no study of this run looks at the corpus twice", after.display()));
+            return Err(anyhow!("--after {}: no study of this run looks at the corpus twice", after.display())
+                .about(after.display()));
         }
         let outcome = match self.shard {
             None => Outcome::Report { wanted: self.report.validate(&self.presets)?, parts: self.resume },
@@ -213,18 +225,21 @@ fn follow(studies: &[&'static dyn AnyStudy]) -> bool {
 
 /// The outcome of a shard: it has no labels yet, so options of labels are refused, unless it is run after what gives some.
 fn of_shard(report: ReportArguments, shard: Shard, after: Option<PathBuf>, named: &[String]) -> Result<Outcome, Usage> {
-    let wanted = format!("--shard {shard} writes a partial: give one -o FILE.{} or -o FOLDER/", partial::EXTENSION);
+    let wanted = || {
+        let way_out = format!("give one -o FILE.{} or -o FOLDER/", partial::EXTENSION);
+        anyhow!("--shard {shard} writes a partial").hint(way_out)
+    };
     // One that measures more is about that here; its labels are given where all are.
     let preset = presets::named(named)?.into_iter().find(|preset| preset.is_policy() && preset.studies.is_empty());
     if let Some(option) = report.of_labels(preset).filter(|_| after.is_none()) {
-        return Err(format!("{option} is about labels, and a shard has none yet: give it to headscope merge"));
+        return Err(anyhow!("{option} is about labels, and a shard has none yet").hint("give it to headscope merge"));
     }
-    let [path] = <[PathBuf; 1]>::try_from(report.outputs).map_err(|_| wanted.clone())?;
+    let [path] = <[PathBuf; 1]>::try_from(report.outputs).map_err(|_| wanted())?;
     let of_folder = shard::in_folder(&path, shard, after.is_some());
     if of_folder.is_none() && lower_extension(&path) != partial::EXTENSION {
-        return Err(format!("`{}` is no partial: {wanted}", path.display()));
+        return Err(wanted().context(format!("`{}` is no partial", path.display())).about(path.display()));
     }
     let (in_folder, path) = (of_folder.is_some(), of_folder.unwrap_or(path));
     let policy = PolicyOptions { presets: presets::named(named)?, file: report.policy, min_count: report.min_count };
-    Ok(Outcome::Partial { shard, path, in_folder, after, policy, summary: !report.quiet })
+    Ok(Outcome::Partial(PartialOptions { shard, path, in_folder, after, policy, summary: !report.quiet }))
 }

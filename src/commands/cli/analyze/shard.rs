@@ -1,11 +1,15 @@
 //! `--shard`: the shard, in numbers or from the environment of a job array.
 
+use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+
+use anyhow::anyhow;
 
 use crate::commands::cli::shared::command::Usage;
 use crate::passes::observation::partial;
 use crate::sequences::shard::Shard;
+use crate::system::errors::Facts;
 use crate::system::terminal::{one_line, shortened};
 
 /// A shard as it was requested.
@@ -52,7 +56,7 @@ impl Engine {
         let shard = shard.and_then(|number| Shard::try_from((number, of)).ok());
         let (first, last) = (self.first, of - 1 + self.first);
         shard.ok_or_else(|| {
-            format!(
+            anyhow!(
                 "--shard auto/{of}: {variable} is `{}`, and the jobs of a {} for {of} shards have the numbers {first} to \
                  {last}",
                 shown(value),
@@ -78,9 +82,8 @@ impl ShardArgument {
         match &told.collect::<Vec<_>>()[..] {
             [] => {
                 let all = ENGINES.map(|engine| format!("{} ({})", engine.variable, engine.name)).join(", ");
-                Err(format!(
-                    "--shard auto/{of}: this is no job of an array, none of these is set: {all}: say --shard I/{of}"
-                ))
+                Err(anyhow!("--shard auto/{of}: this is no job of an array, none of these is set: {all}")
+                    .hint(format!("say --shard I/{of}")))
             }
             [(engine, value)] => {
                 // All jobs of an array that is numbered otherwise fail, not the last alone.
@@ -94,20 +97,24 @@ impl ShardArgument {
             several => {
                 let set = several.iter().map(|(engine, value)| format!("{}={}", engine.variable, shown(value)));
                 let set = set.collect::<Vec<_>>().join(" and ");
-                Err(format!("--shard auto/{of}: {set} are set, so this job has two numbers: say --shard I/{of}"))
+                Err(anyhow!("--shard auto/{of}: {set} are set, so this job has two numbers")
+                    .hint(format!("say --shard I/{of}")))
             }
         }
     }
 }
 
 impl FromStr for ShardArgument {
-    type Err = String;
+    type Err = Box<dyn Error + Send + Sync>;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const WAY_OUT: &str = "say of how many shards: auto/N";
         match text.strip_prefix("auto/") {
-            Some(of) => format!("1/{of}").parse().map(Self::Auto),
-            None if text == "auto" => Err("say of how many shards: auto/N".to_owned()),
-            None => text.parse().map(Self::Named),
+            Some(of) => Ok(Self::Auto(format!("1/{of}").parse()?)),
+            None if text == "auto" => {
+                Err(anyhow!(WAY_OUT).hinted(WAY_OUT).reallocate_into_boxed_dyn_error_without_backtrace())
+            }
+            None => Ok(Self::Named(text.parse()?)),
         }
     }
 }
@@ -126,7 +133,7 @@ mod tests {
     fn auto(of: u32, set: &[(&str, &str)]) -> Result<String, String> {
         let asked: ShardArgument = format!("auto/{of}").parse().unwrap();
         let value = |name: &str| set.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned());
-        asked.shard(value).map(|shard| shard.to_string())
+        asked.shard(value).map(|shard| shard.to_string()).map_err(|usage| format!("{usage:#}"))
     }
 
     #[test]
@@ -186,10 +193,10 @@ mod tests {
 
     #[test]
     fn the_number_of_shards_is_said() {
-        assert_eq!("auto".parse::<ShardArgument>().unwrap_err(), "say of how many shards: auto/N");
+        assert_eq!("auto".parse::<ShardArgument>().unwrap_err().to_string(), "say of how many shards: auto/N");
         for text in ["auto/", "auto/0", "auto/x", "auto/99999999", "auto/8/8"] {
             assert!(text.parse::<ShardArgument>().is_err(), "{text}");
         }
-        assert_eq!("2/3".parse(), Ok(ShardArgument::Named("2/3".parse().unwrap())));
+        assert_eq!("2/3".parse::<ShardArgument>().unwrap(), ShardArgument::Named("2/3".parse().unwrap()));
     }
 }

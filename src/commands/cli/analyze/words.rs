@@ -1,9 +1,13 @@
 //! The arguments of `headscope analyze` where they stand on no command line, as in the table of `headscope batch`.
 
+use anyhow::anyhow;
+use clap::error::{ContextKind, ContextValue};
 use clap::{ArgAction, Args, Command, FromArgMatches};
 
 use super::AnalyzeArguments;
 use crate::commands::analyze::options::AnalyzeOptions;
+use crate::commands::cli::shared::command::Usage;
+use crate::system::errors::Facts;
 
 /// The values that an option takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,11 +38,29 @@ pub fn options() -> Vec<(String, Takes)> {
 }
 
 /// The options of these words. Fails, in words without advice on the command line, if they are wrong usage.
-pub fn read(words: Vec<String>) -> Result<AnalyzeOptions, String> {
+pub fn read(words: Vec<String>) -> Result<AnalyzeOptions, Usage> {
     let mut known = known().no_binary_name(true);
     let matches = known.try_get_matches_from_mut(words);
     let arguments = matches.and_then(|mut matches| AnalyzeArguments::from_arg_matches_mut(&mut matches));
-    arguments.map_err(|error| sentence(&error.format(&mut known)))?.validate()
+    let arguments = arguments.map_err(|error| {
+        let error = error.format(&mut known);
+        let usage = anyhow!(sentence(&error));
+        match option_of(&error, &known) {
+            Some(option) => usage.of_option(option),
+            None => usage,
+        }
+    });
+    arguments?.validate()
+}
+
+/// The option that clap's error is about.
+fn option_of(error: &clap::Error, known: &Command) -> Option<String> {
+    let about = match error.get(ContextKind::InvalidArg)? {
+        ContextValue::String(about) => about,
+        ContextValue::Strings(all) => all.first()?,
+        _ => return None,
+    };
+    known.get_arguments().find(|option| option.to_string() == *about)?.get_long().map(str::to_owned)
 }
 
 /// The error of clap, without its advice on the command line.

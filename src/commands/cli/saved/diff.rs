@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use anyhow::anyhow;
+
 use crate::commands::cli::shared::checks::{refuse_other_than_pages, refuse_overlap};
 use crate::commands::cli::shared::command::{Command, Usage};
 use crate::commands::cli::shared::report::threads_or_all;
@@ -13,7 +15,7 @@ use crate::commands::cli::shared::{numbers, presets};
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::commands::saved::diff::{DiffOptions, diff};
 use crate::study::metrics::number::Part;
-use crate::system::errors::failure::Class;
+use crate::system::errors::{Class, Facts};
 
 /// The statuses of `diff` that mean something else.
 const CHANGED: &str = "0 nothing changed, 1 something did, 2 wrong usage or trouble";
@@ -91,13 +93,13 @@ impl DiffArguments {
         refuse_overlap(&outputs, &[])?;
         refuse_other_than_pages(&outputs, "what changed")?;
         if !tolerance.is_finite() || tolerance < 0.0 {
-            return Err(format!("--tolerance {tolerance} is no distance: give a number of 0 or more"));
+            return Err(anyhow!("--tolerance {tolerance} is no distance").hint("give a number of 0 or more"));
         }
         if !(rate > 0.0 && rate < 1.0) {
-            return Err(format!("--rate {rate} is no rate of false discoveries: give a number between 0 and 1"));
+            return Err(anyhow!("--rate {rate} is no rate of false discoveries").hint("give a number between 0 and 1"));
         }
         if a == Path::new("-") && a == b {
-            return Err("standard input can be one of the reports, not both".to_owned());
+            return Err(anyhow!("standard input can be one of the reports, not both"));
         }
         presets::refuse_studies(&presets, "headscope analyze")?;
         let policy = PolicyOptions { presets: presets::named(&presets)?, file: policy, min_count };

@@ -4,14 +4,26 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::commands::cli::shared::checks::{lower_extension, refuse_other_than_pages, refuse_overlap};
+use anyhow::anyhow;
+
+use crate::commands::cli::shared::checks::{lower_extension, refuse_other_than_pages, refuse_overlap, unfit};
 use crate::commands::cli::shared::command::{Command, Usage};
 use crate::commands::cli::shared::report::targets;
 use crate::commands::cli::shared::statuses::{READING, help};
 use crate::commands::saved::export::{ExportOptions, Exported, export};
 use crate::export::TableWriter;
+use crate::studies::registry::STUDIES;
+use crate::study::Card;
+use crate::system::errors::Facts;
 
-const EXAMPLES: &str = "\
+/// The examples, and the names of all figures and tables.
+fn examples() -> String {
+    let names = |of: fn(&Card) -> &'static [&'static str]| -> String {
+        STUDIES.iter().flat_map(|study| of(study.card())).copied().collect::<Vec<_>>().join(", ")
+    };
+    let (figures, tables) = (names(|card| card.figures), names(|card| card.tables));
+    format!(
+        "\
 Examples:
   headscope export report.json -o report.html -o heads.csv
   headscope export before.json after.json -o side-by-side.html
@@ -19,16 +31,18 @@ Examples:
   headscope export report.json --figure heatmap:entropy_ratio -o entropy.svg
   headscope export report.json --table labels -o labels.csv
 
-Figures: grid, layers, heatmap:METRIC with any metric of the report, and those of the studies that were run: relations, \
-coreference, effects, use, pruning, drift, dependence.
+Figures: grid, layers, heatmap:METRIC with any metric of the report, and those of the studies that were run: \
+{figures}.
 
-Tables: heads, labels, metrics, controls, files, and those of the studies that were run: relations, by_head, by_distance, \
-coreference, effects, effects_by_relation, use, pruning, edges. Columns have the names of the report.
-";
+Tables: heads, labels, metrics, controls, files, and those of the studies that were run: \
+{tables}. Columns have the names of the report.
+"
+    )
+}
 
 /// Write a saved report in other formats, or a part of it, without the model
 #[derive(Args)]
-#[command(after_help = help(EXAMPLES, READING))]
+#[command(after_help = help(&examples(), READING))]
 pub struct ExportArguments {
     /// A report in JSON; `-` reads standard input. Of several reports a page (.html) has them side by side
     #[arg(required = true, value_name = "REPORT")]
@@ -50,18 +64,19 @@ impl ExportArguments {
     pub fn command(self) -> Result<Command, Usage> {
         refuse_overlap(&self.outputs, &[])?;
         let figure = |name| match self.outputs.iter().find(|path| lower_extension(path) != "svg") {
-            Some(other) => Err(format!("cannot draw `{}`: name a file .svg", other.display())),
+            Some(other) => Err(unfit("draw", other, "name a file .svg")),
             None => Ok::<_, Usage>(Exported::Figure(name, self.outputs.clone())),
         };
         let table = |name| -> Result<Exported, Usage> {
             let known = |path: &PathBuf| TableWriter::ALL.iter().find(|(known, _)| *known == lower_extension(path));
             let writer = |path: &PathBuf| match known(path) {
                 Some((_, writer)) => Ok((path.clone(), *writer)),
-                None if lower_extension(path) == "parquet" => Err(format!(
-                    "`{}`: this headscope was built without Parquet: build it with `--features parquet`, or write .csv",
-                    path.display()
-                )),
-                None => Err(format!("cannot write a table as `{}`: name a file .csv or .parquet", path.display())),
+                None if lower_extension(path) == "parquet" => {
+                    Err(anyhow!("`{}`: this headscope was built without Parquet", path.display())
+                        .about(path.display())
+                        .hint("build it with `--features parquet`, or write .csv"))
+                }
+                None => Err(unfit("write a table as", path, "name a file .csv or .parquet")),
             };
             Ok(Exported::Table(name, self.outputs.iter().map(writer).collect::<Result<_, Usage>>()?))
         };
@@ -75,7 +90,7 @@ impl ExportArguments {
             (None, None) => Exported::Report(targets(&self.outputs)?),
         };
         if self.reports.len() > 1 && !matches!(wanted, Exported::SideBySide(_)) {
-            return Err("a figure or a table is of one report".to_owned());
+            return Err(anyhow!("a figure or a table is of one report"));
         }
         let options = ExportOptions { reports: self.reports, wanted };
         Ok(Command::new(move || export(&options)))

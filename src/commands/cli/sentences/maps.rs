@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::wanted::{SentenceArguments, once, refuse_corpus};
-use crate::commands::cli::shared::checks::{heads, lower_extension};
+use crate::commands::cli::shared::checks::{heads, lower_extension, unfit};
 use crate::commands::cli::shared::command::{Command, Usage};
 use crate::commands::cli::shared::inputs::NetworkArguments;
 use crate::commands::cli::shared::numbers;
@@ -74,7 +74,7 @@ impl MapsArguments {
         let model = self.network.model(self.model.as_deref())?;
         let sentences = self.wanted.choice(None, self.limit)?;
         if lower_extension(&self.output) != "safetensors" {
-            return Err(format!("cannot write maps as `{}`: name a file .safetensors", self.output.display()));
+            return Err(unfit("write maps as", &self.output, "name a file .safetensors"));
         }
         refuse_corpus(std::slice::from_ref(&self.output), &sentences)?;
         let max_tokens = self.max_tokens.map(|tokens| tokens as usize);

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use anyhow::anyhow;
+
 use super::wanted::{SentenceArguments, once, refuse_corpus};
 use crate::commands::cli::shared::checks::lower_extension;
 use crate::commands::cli::shared::command::{Command, Usage};
@@ -14,6 +16,7 @@ use crate::commands::cli::shared::values::one_of;
 use crate::commands::sentences::view::{Drawing, ViewOptions, view};
 use crate::model::grid::HeadPlace;
 use crate::sequences::fold::words::FromToken;
+use crate::system::errors::Facts;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -73,7 +76,7 @@ impl ViewArguments {
         let drawing = |path: &PathBuf| match lower_extension(path).as_str() {
             "svg" => Ok((path.clone(), Drawing::Svg)),
             "html" => Ok((path.clone(), Drawing::Html)),
-            _ => Err(format!("`{}`: attention is drawn as .svg or .html", path.display())),
+            _ => Err(anyhow!("`{}`: attention is drawn as .svg or .html", path.display()).about(path.display())),
         };
         let options = ViewOptions {
             model,

@@ -3,9 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use anyhow::anyhow;
+
 use super::command::Usage;
 use crate::corpus::Input;
 use crate::model::grid::HeadPlace;
+use crate::system::errors::Facts;
 use crate::system::files::output;
 
 /// Refuses outputs that would overwrite one another or a corpus, however they are spelt.
@@ -14,10 +17,11 @@ pub fn refuse_overlap(outputs: &[PathBuf], corpora: &[Input]) -> Result<(), Usag
     for output in outputs {
         let destination = output::destination(output);
         if corpora.iter().filter_map(Input::path).any(|corpus| output::destination(corpus) == destination) {
-            return Err(format!("output `{}` is also a corpus: it would be overwritten", output.display()));
+            let error = anyhow!("output `{}` is also a corpus: it would be overwritten", output.display());
+            return Err(error.about(output.display()));
         }
         if !seen.insert(destination) {
-            return Err(format!("the same output is given twice: `{}`", output.display()));
+            return Err(anyhow!("the same output is given twice: `{}`", output.display()).about(output.display()));
         }
     }
     Ok(())
@@ -26,9 +30,15 @@ pub fn refuse_overlap(outputs: &[PathBuf], corpora: &[Input]) -> Result<(), Usag
 /// Refuses outputs that are no pages.
 pub fn refuse_other_than_pages(outputs: &[PathBuf], of: &str) -> Result<(), Usage> {
     match outputs.iter().find(|path| lower_extension(path) != "html") {
-        Some(other) => Err(format!("cannot write {of} as `{}`: name a file .html", other.display())),
+        Some(other) => Err(unfit(&format!("write {of} as"), other, "name a file .html")),
         None => Ok(()),
     }
+}
+
+/// The error of an output whose name tells another format.
+pub fn unfit(what: &str, output: &Path, way_out: &str) -> Usage {
+    let shown = output.display();
+    anyhow!("cannot {what} `{shown}`").about(shown).hint(way_out)
 }
 
 /// Each head once, ascending.

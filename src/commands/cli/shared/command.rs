@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 
-use crate::system::errors::failure::Class;
+use crate::system::errors::Class;
 
-/// Wrong usage, in words.
-pub type Usage = String;
+/// Wrong usage.
+pub type Usage = anyhow::Error;
 
 /// A command with its options, validated.
 pub struct Command {

@@ -10,6 +10,7 @@ use crate::corpus::{Format, Input};
 use crate::model::source::ModelRef;
 use crate::sequences::fold::words::FromToken;
 use crate::system::boxed;
+use crate::system::errors::Facts;
 
 /// Where models may come from.
 #[derive(Args)]
@@ -48,7 +49,7 @@ impl NetworkArguments {
     pub fn model(&self, argument: Option<&str>) -> Result<ModelRef, Usage> {
         let model = ModelRef::parse(argument.unwrap_or(boxed::MODEL));
         if let ModelRef::InTheBox(name) = &model {
-            boxed::model(name)?;
+            boxed::model(name).of_option("model")?;
         }
         Ok(if self.offline { model.offline() } else { model })
     }

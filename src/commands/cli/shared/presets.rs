@@ -2,8 +2,11 @@
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
+use anyhow::anyhow;
+
 use super::command::Usage;
 use crate::evaluation::presets::{PRESETS, Preset};
+use crate::system::errors::Facts;
 
 /// Reads the name of any preset.
 pub fn any() -> PossibleValuesParser {
@@ -23,9 +26,11 @@ pub fn named(names: &[String]) -> Result<Vec<&'static Preset>, Usage> {
     let presets: Vec<&Preset> = PRESETS.iter().filter(|preset| names.iter().any(|name| name == preset.name)).collect();
     let alone: Vec<&str> = presets.iter().filter(|preset| preset.alone).map(|preset| preset.name).collect();
     match alone[..] {
-        [one, other, ..] => Err(format!(
-            "--preset {one} and --preset {other}: each gives its own labels and no others: give one of them"
-        )),
+        [one, other, ..] => {
+            Err(anyhow!("--preset {one} and --preset {other}: each gives its own labels and no others")
+                .of_option("preset")
+                .hint("give one of them"))
+        }
         _ => Ok(presets),
     }
 }
@@ -33,7 +38,10 @@ pub fn named(names: &[String]) -> Result<Vec<&'static Preset>, Usage> {
 /// Refuses presets that only measure more where nothing is measured; `instead` takes them.
 pub fn refuse_studies(names: &[String], instead: &str) -> Result<(), Usage> {
     match named(names)?.iter().find(|preset| !preset.is_policy()) {
-        Some(preset) => Err(format!("--preset {} is no policy, it measures more: give it to {instead}", preset.name)),
+        Some(preset) => {
+            Err(anyhow!("--preset {} is no policy, it measures more", preset.name)
+                .hint(format!("give it to {instead}")))
+        }
         None => Ok(()),
     }
 }

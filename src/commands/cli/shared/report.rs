@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use anyhow::anyhow;
+
 use super::checks::lower_extension;
 use super::command::Usage;
 use super::values::{Named, one_of};
@@ -15,6 +17,7 @@ use crate::evaluation::presets::Preset;
 use crate::export::summary::Detail;
 use crate::export::{Target, Writer};
 use crate::passes::observation::partial;
+use crate::system::errors::Facts;
 use crate::system::parallel::all_cores;
 
 /// Options that `analyze` and `merge` have in common: where the report goes, and how it is labelled.
@@ -95,11 +98,15 @@ fn target(path: &Path) -> Result<Target, Usage> {
     let all = || Writer::ALL.iter().map(|(extension, _)| format!(".{extension}")).collect::<Vec<_>>().join(" or ");
     if extension == partial::EXTENSION {
         let shown = path.display();
-        return Err(format!("`{shown}` would be a partial: give --shard I/N to `headscope analyze`, or use {}", all()));
+        return Err(anyhow!("`{shown}` would be a partial")
+            .about(shown)
+            .hint(format!("give --shard I/N to `headscope analyze`, or use {}", all())));
     }
     let known = Writer::ALL.iter().find(|(known, _)| *known == extension);
     let known = known.ok_or_else(|| {
-        format!("cannot tell the format of output `{}` by its extension: use {}", path.display(), all())
+        let shown = path.display();
+        let unknown = anyhow!("cannot tell the format of output `{shown}` by its extension");
+        unknown.about(shown).hint(format!("use {}", all()))
     })?;
     Ok(Target::File(path.to_owned(), known.1))
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::system::errors::failure::Class;
+use crate::system::errors::Class;
 
 /// Commands that print or write.
 pub const WRITING: &[Class] = &[Class::Other, Class::Usage, Class::Output];

@@ -18,7 +18,7 @@ use anyhow::Result;
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::export::json;
 use crate::study::metrics::number::Part;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::terminal::print;
 use labels::Labels;

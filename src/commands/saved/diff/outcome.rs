@@ -7,6 +7,9 @@ use serde_json::Value;
 use crate::model::grid::HeadPlace;
 use crate::stats::bootstrap::Interval;
 use crate::study::metrics::number::Part;
+use crate::study::show::wording::decimal;
+use crate::system::counted::{counted, plural};
+use crate::system::terminal::one_line;
 
 /// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
 pub const SCHEMA_VERSION: u32 = 2;
@@ -167,6 +170,90 @@ pub struct Fact {
     pub a: Value,
     /// In the second.
     pub b: Value,
+}
+
+impl Method {
+    fn words(self) -> &'static str {
+        match self {
+            Self::PairedByBlock => "the same sentences, pairwise by blocks",
+            Self::ByIntervals => "by their intervals",
+        }
+    }
+}
+
+impl DiffOutcome {
+    /// How many things are in the three lists of changes.
+    pub fn changes(&self) -> usize {
+        self.labels.len() + self.relations.len() + self.metrics.len()
+    }
+
+    /// What there is to say where there is no change to count.
+    pub fn without_changes(&self) -> Option<&'static str> {
+        match (self.changed, self.changes()) {
+            (false, _) => Some("Nothing changed beyond chance"),
+            (true, 0) => Some("The models do not have the same heads"),
+            (true, _) => None,
+        }
+    }
+
+    /// The numbers that were compared, and when one has changed: where its q-value is `at_most` the rate.
+    pub fn numbers_in_words(&self, at_most: &str) -> String {
+        let Self { compared, rate, tolerance, method, .. } = self;
+        if compared.numbers == 0 {
+            return "No number could be compared.".to_owned();
+        }
+        format!(
+            "Compared {} of heads and {} {} on relations, {}: changed where {at_most} {rate}, corrected for all {} of them, and \
+             farther apart than {tolerance}.",
+            counted(compared.metrics, "metric"),
+            compared.relations,
+            plural(&compared.relations, "accuracy", "accuracies"),
+            method.words(),
+            compared.numbers,
+        )
+    }
+
+    /// The labels that were compared, and when one has changed.
+    pub fn labels_in_words(&self) -> String {
+        match self.compared.labels {
+            0 => "No label that is firm on either side could be compared.".to_owned(),
+            labels => format!(
+                "Compared {} {} firm on either side: changed where out of reach on the other.",
+                counted(labels, "label"),
+                plural(&labels, "that is", "that are")
+            ),
+        }
+    }
+}
+
+impl LabelChange {
+    /// What became of the label.
+    pub fn fate(&self) -> &'static str {
+        if self.a.firm { "lost" } else { "gained" }
+    }
+
+    /// Whether the two sides rest on different numbers, which are then named.
+    pub fn has_two_numbers(&self) -> bool {
+        self.a.number != self.b.number
+    }
+}
+
+impl Standing {
+    /// The score with its interval and its threshold, after the name of the number where that is told.
+    pub fn in_words(&self, named: bool, digits: usize) -> String {
+        let name = if named { format!("{} ", one_line(&self.number)) } else { String::new() };
+        let score = Valued { value: self.score, ci95: self.ci95 };
+        format!("{name}{} of {:.3}", score.in_words(digits), self.threshold)
+    }
+}
+
+impl Valued {
+    /// The number with its interval.
+    pub fn in_words(&self, digits: usize) -> String {
+        let shown = |value: f64| decimal(value, digits);
+        let ends = |ci95: Interval| format!(" [{}, {}]", shown(ci95.low()), shown(ci95.high()));
+        format!("{}{}", shown(self.value), self.ci95.map_or_else(String::new, ends))
+    }
 }
 
 /// The JSON Schema of [`DiffOutcome`], draft 2020-12.

@@ -6,10 +6,9 @@ use std::fmt::{self, Write};
 use comfy_table::Table;
 use serde_json::Value;
 
-use super::outcome::{Change, Described, DiffOutcome, LabelChange, Method, Standing, Valued};
-use crate::stats::bootstrap::Interval;
+use super::outcome::{Change, Described, DiffOutcome, LabelChange};
 use crate::study::metrics::number::Part;
-use crate::study::show::wording::{decimal, plain_table, significance};
+use crate::study::show::wording::{plain_table, significance};
 use crate::system::counted::{counted, plural};
 use crate::system::terminal::{one_line, printable};
 
@@ -18,6 +17,9 @@ const LABELS: usize = 16;
 const ROWS: usize = 10;
 const FACTS: usize = 6;
 const NAMES: usize = 6;
+
+/// The digits of numbers.
+const DIGITS: usize = 3;
 
 /// The characters of a value that a page shows: digests and lists of files are longer.
 const VALUE: usize = 40;
@@ -49,9 +51,7 @@ impl DiffText<'_> {
     }
 
     fn verdict(&self, out: &mut String) -> fmt::Result {
-        let DiffOutcome { changed, labels, relations, metrics, compared, method, rate, tolerance, a, b, only, .. } =
-            self.outcome;
-        let any = labels.len() + relations.len() + metrics.len();
+        let DiffOutcome { labels, relations, metrics, a, b, only, .. } = self.outcome;
         let count = |part: Part, count: usize, [one, many]: [&str; 2]| {
             (only.is_empty() || only.contains(&part)).then(|| format!("{count} {}", plural(&count, one, many)))
         };
@@ -63,36 +63,13 @@ impl DiffText<'_> {
         .into_iter()
         .flatten()
         .collect();
-        match (changed, any) {
-            (false, _) => writeln!(out, "Nothing changed beyond chance.")?,
-            (true, 0) => writeln!(out, "The models do not have the same heads.")?,
-            (true, _) => writeln!(out, "Changed beyond chance: {}.", counts.join(", "))?,
+        match self.outcome.without_changes() {
+            Some(verdict) => writeln!(out, "{verdict}.")?,
+            None => writeln!(out, "Changed beyond chance: {}.", counts.join(", "))?,
         }
         writeln!(out, "\na  {}\nb  {}\n", SideLine(a), SideLine(b))?;
-        let how = match method {
-            Method::PairedByBlock => "the same sentences, pairwise by blocks",
-            Method::ByIntervals => "by their intervals",
-        };
-        match compared.numbers {
-            0 => writeln!(out, "No number could be compared.")?,
-            numbers => writeln!(
-                out,
-                "Compared {} of heads and {} {} on relations, {how}: changed where q <= {rate}, corrected for all {numbers} of them, \
-                 and farther apart than {tolerance}.",
-                counted(compared.metrics, "metric"),
-                compared.relations,
-                plural(&compared.relations, "accuracy", "accuracies")
-            )?,
-        }
-        match compared.labels {
-            0 => writeln!(out, "No label that is firm on either side could be compared."),
-            labels => writeln!(
-                out,
-                "Compared {} {} firm on either side: changed where out of reach on the other.",
-                counted(labels, "label"),
-                plural(&labels, "that is", "that are")
-            ),
-        }
+        writeln!(out, "{}", self.outcome.numbers_in_words("q <="))?;
+        writeln!(out, "{}", self.outcome.labels_in_words())
     }
 
     fn labels(&self, out: &mut String) -> fmt::Result {
@@ -104,14 +81,13 @@ impl DiffText<'_> {
         let mut table = plain_table();
         for change in changes.iter().take(self.most(LABELS)) {
             let LabelChange { place, label, a, b, number, q } = change;
-            let gone = if a.firm { "lost" } else { "gained" };
             let (label, mut q) = (one_line(label), format!("q {}", significance(*q)));
-            let named = a.number != b.number;
+            let named = change.has_two_numbers();
             if named {
                 write!(q, " of {}", one_line(number))?;
             }
-            let standing = |of: &Standing| standing(of, named);
-            table.add_row([place.to_string(), label, gone.to_owned(), standing(a), "->".to_owned(), standing(b), q]);
+            let [a, b] = [a, b].map(|side| side.in_words(named, DIGITS));
+            table.add_row([place.to_string(), label, change.fate().to_owned(), a, "->".to_owned(), b, q]);
         }
         self.table(out, &table, changes.len(), LABELS)
     }
@@ -142,7 +118,8 @@ impl DiffText<'_> {
                 _ => place.to_string(),
             };
             let q = format!("q {}", significance(*q));
-            table.add_row([one_line(number), heads, valued(a), "->".to_owned(), valued(b), q]);
+            let [a, b] = [a, b].map(|side| side.in_words(DIGITS));
+            table.add_row([one_line(number), heads, a, "->".to_owned(), b, q]);
         }
         self.table(out, &table, largest.len(), ROWS)
     }
@@ -203,19 +180,4 @@ impl fmt::Display for SideLine<'_> {
         let shard = shard.as_ref().map_or(String::new(), |shard| format!(" (shard {shard})"));
         write!(f, "{file}{shard}: {model} over {corpus}, {}", counted(*sentences, "sentence"))
     }
-}
-
-/// A score and its threshold, after the name of the number where the two sides have different ones.
-fn standing(Standing { number: of, score, ci95, threshold, .. }: &Standing, named: bool) -> String {
-    let name = if named { format!("{} ", one_line(of)) } else { String::new() };
-    format!("{name}{} of {threshold:.3}", number(*score, *ci95))
-}
-
-fn valued(Valued { value, ci95 }: &Valued) -> String {
-    number(*value, *ci95)
-}
-
-fn number(value: f64, ci95: Option<Interval>) -> String {
-    let ends = |ci95: Interval| format!(" [{}, {}]", decimal(ci95.low(), 3), decimal(ci95.high(), 3));
-    format!("{}{}", decimal(value, 3), ci95.map_or(String::new(), ends))
 }

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::outcome::{Described, LeftAside};
 use crate::commands::reporting::policy::PolicyOptions;
@@ -19,6 +19,7 @@ use crate::studies::registry;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::number::Number;
 use crate::system::counted::plural;
+use crate::system::errors::Facts;
 
 /// One analysis.
 pub struct Side {
@@ -50,7 +51,7 @@ pub fn read(paths: [&Path; 2], options: &PolicyOptions, threads: NonZeroUsize) -
     let sides = [Side::new(first, paths[0], ours?, threads)?, Side::new(second, paths[1], theirs?, threads)?];
     for side in &sides {
         let measured = options.ensure_measured(&side.circumstances.settings.protocol.studies);
-        measured.with_context(|| format!("cannot label `{}`", side.file))?;
+        measured.cannot("label", &side.file)?;
     }
     Ok(sides)
 }

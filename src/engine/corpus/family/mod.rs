@@ -89,12 +89,12 @@ impl Families {
     }
 }
 
-/// Kinds of what is digested: a text is not equal to words.
+/// The kinds of digests: a text is not equal to words.
 const TEXT: u8 = 0;
 const WORDS: u8 = 1;
 const NAME: u8 = 2;
 
-/// The digest of a sentence's words, without annotations; of running text that of what is between white space.
+/// The digest of a sentence's words, without annotations; running text is split at white space.
 fn digest_of(content: &Content) -> u64 {
     match content {
         Content::Text(text) => digest(TEXT, text.split_whitespace()),

@@ -3,9 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use anyhow::{Context, Error, Result, anyhow, bail};
+
 use crate::corpus::compression::{Compression, lower_extension};
 use crate::corpus::formats::Format;
 use crate::system::boxed;
+use crate::system::errors::Facts;
 
 /// How the bytes of a file become sentences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,11 +47,11 @@ impl Input {
     /// Reads a path: `-` is standard input, `box:...` a corpus in the box; `format` overrides the file's extension. A
     /// missing file is an error of [`Corpus::open`](crate::corpus::Corpus::open).
     /// Fails if the format is unknown.
-    pub fn parse(path: &Path, format: Option<Format>) -> Result<Self, String> {
+    pub fn parse(path: &Path, format: Option<Format>) -> Result<Self> {
         if let Some(found) = boxed::corpus(path) {
             let (name, bytes) = found?;
             if format.is_some_and(|format| format != Format::Conllu) {
-                return Err(format!("`{name}` is CoNLL-U: leave out --format"));
+                bail!(anyhow!("`{name}` is CoNLL-U").hint("leave out --format"));
             }
             return Ok(Self::Embedded(
                 name,
@@ -57,8 +60,8 @@ impl Input {
             ));
         }
         if path == Path::new("-") {
-            let say = || format!("standard input has no extension to tell the format by: say {}", Self::choices());
-            return format.map(Self::Stdin).ok_or_else(say);
+            let unknown = format.map(Self::Stdin).context("standard input has no extension to tell the format by");
+            return unknown.hint(Self::choices());
         }
         if path.is_dir() {
             return Ok(Self::Folder(path.to_owned(), format));
@@ -72,15 +75,15 @@ impl Input {
                     .then_some(FileKind { format: Format::Conllu, compression: Compression::None })
             }),
         };
-        kind.map(|kind| Self::File(path.to_owned(), kind)).ok_or_else(|| {
-            format!("cannot tell the format of `{}` by its extension: say {}", path.display(), Self::choices())
-        })
+        let shown = path.display();
+        let unknown = || format!("cannot tell the format of `{shown}` by its extension");
+        kind.map(|kind| Self::File(path.to_owned(), kind)).with_context(unknown).about(shown).hint(Self::choices())
     }
 
     fn choices() -> String {
         let names = Format::ALL.map(Format::name);
         let (last, others) = names.split_last().expect("there are formats");
-        format!("--format {} or {last}", others.join(", "))
+        format!("say --format {} or {last}", others.join(", "))
     }
 
     /// Its path, unless it has none.
@@ -127,12 +130,17 @@ impl Input {
     }
 }
 
-/// Why there is no file to be had at `path`, in words, where looking for it gave `error`.
-pub(super) fn why_not(path: &Path, error: &io::Error) -> String {
+/// The reason why there is no file at `path`, where opening it gave `error`.
+pub(super) fn why_not(path: &Path, error: io::Error) -> Error {
     let shown = path.display();
     match fs::read_link(path) {
-        Ok(target) => format!("corpus `{shown}` is a link to `{}`, which leads to no file: {error}", target.display()),
-        Err(_) if error.kind() == io::ErrorKind::NotFound => format!("no such corpus file or folder: `{shown}`"),
-        Err(_) => format!("cannot open corpus `{shown}`: {error}"),
+        Ok(target) => {
+            let broken = format!("corpus `{shown}` is a link to `{}`, which leads to no file", target.display());
+            Error::new(error).context(broken).about(shown)
+        }
+        Err(_) if error.kind() == io::ErrorKind::NotFound => {
+            anyhow!("no such corpus file or folder: `{shown}`").about(shown)
+        }
+        Err(_) => Error::new(error).cannot("open corpus", shown),
     }
 }

@@ -15,6 +15,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use super::compression::Compression;
 use super::formats::Format;
 use crate::system::counted::plural;
+use crate::system::errors::Facts;
 use crate::system::files::{input as opened, output};
 use input::{FileKind, Input, why_not};
 
@@ -147,10 +148,12 @@ impl Files {
     fn add(&mut self, identity: Identity, shown: &str, open: impl FnOnce() -> Result<CorpusFile>) -> Result<()> {
         match self.seen.entry(identity) {
             Entry::Occupied(first) if first.get() == shown => {
-                bail!("{shown} is given twice, and its sentences would count twice: name it once")
+                bail!(anyhow!("{shown} is given twice, and its sentences would count twice").hint("name it once"))
             }
             Entry::Occupied(first) => {
-                bail!("{shown} is given twice, for it is the same file as {}: name it once", first.get())
+                bail!(
+                    anyhow!("{shown} is given twice, for it is the same file as {}", first.get()).hint("name it once")
+                )
             }
             Entry::Vacant(place) => place.insert(shown.to_owned()),
         };
@@ -160,13 +163,12 @@ impl Files {
 
     fn add_path(&mut self, path: &Path, kind: FileKind) -> Result<()> {
         let shown = path.display().to_string();
-        let unusable = || format!("cannot open corpus `{shown}`");
-        let metadata = fs::metadata(path).map_err(|error| anyhow!(why_not(path, &error)))?;
-        ensure!(!metadata.is_dir(), "corpus `{shown}` is a folder");
-        let identity = Identity::of(path, &metadata).with_context(unusable)?;
+        let metadata = fs::metadata(path).map_err(|error| why_not(path, error))?;
+        ensure!(!metadata.is_dir(), anyhow!("corpus `{shown}` is a folder").about(&shown));
+        let identity = Identity::of(path, &metadata).cannot("open corpus", &shown)?;
         self.add(identity, &format!("corpus `{shown}`"), || {
             // Opened before any other work, to see whether it can be.
-            let opened = opened::open(path).with_context(unusable)?;
+            let opened = opened::open(path).cannot("open corpus", &shown)?;
             let (bytes, source) = if metadata.is_file() {
                 (Some(metadata.len()), Source::Path(path.to_owned()))
             } else {
@@ -185,10 +187,9 @@ impl Files {
 /// are ignored, because they are temporary.
 fn folder(path: &Path, format: Option<Format>) -> Result<(Vec<(PathBuf, FileKind)>, u64)> {
     let shown = path.display();
-    let unreadable = || format!("cannot read corpus folder `{shown}`");
     let (mut found, mut passed_over) = (Vec::new(), 0);
-    for entry in fs::read_dir(path).with_context(unreadable)? {
-        let entry = entry.with_context(unreadable)?;
+    for entry in fs::read_dir(path).cannot("read corpus folder", &shown)? {
+        let entry = entry.cannot("read corpus folder", &shown)?;
         if output::is_temporary(&entry.file_name()) {
             continue;
         }
@@ -204,12 +205,13 @@ fn folder(path: &Path, format: Option<Format>) -> Result<(Vec<(PathBuf, FileKind
         let formats = format.map_or(Format::ALL.to_vec(), |format| vec![format]);
         let known: Vec<String> =
             formats.iter().flat_map(|format| format.extensions()).map(|known| format!(".{known}")).collect();
-        bail!(
+        let error = anyhow!(
             "corpus folder `{shown}` has no file whose extension is one of {} (also with .gz or .zst): it has \
              {passed_over} other {}, and folders within a folder are not looked into",
             known.join(", "),
             plural(&passed_over, "file or folder", "files or folders"),
         );
+        return Err(error.about(shown));
     }
     found.sort_by(|(a, _), (b, _)| a.file_name().cmp(&b.file_name()));
     Ok((found, passed_over))

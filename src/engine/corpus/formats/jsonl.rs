@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -21,6 +21,7 @@ use crate::corpus::relation::RelationNames;
 use crate::corpus::sentence::{Content, TreeHead, Word, excerpt};
 use crate::corpus::tree;
 use crate::system::counted::{counted, plural};
+use crate::system::errors::Facts;
 use crate::system::json::problem_in_line;
 
 pub(in crate::corpus) const ENTRY: FormatReader =
@@ -46,9 +47,9 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
         if line.trim().is_empty() {
             continue;
         }
-        let parsed = content(line, &mut context.relations, &context.asked);
+        let parsed = content(line, &mut context.relations, &context.requested);
         let origin = lines.here();
-        let (content, document, family) = parsed.with_context(|| origin.clone())?;
+        let (content, document, family) = parsed.at(&origin.path, origin.line)?;
         let begins_document = document != context.file.document;
         context.file.document = document;
         return Ok(Some(Parsed { origin, content, begins_document, family, id: None }));
@@ -59,16 +60,16 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
 fn content(
     json: &str,
     relations: &mut RelationNames,
-    asked: &[String],
+    requested: &[String],
 ) -> Result<(Content, Option<Name>, Option<Box<str>>)> {
     // serde would take an array for the fields in their order.
     ensure!(json.trim_start().starts_with('{'), "a line is an object with `words` or `text`: `{}`", excerpt(json));
     let mut line: Line = serde_json::from_str(json)
         .map_err(|error| anyhow!("not a sentence in JSON: {}: `{}`", problem_in_line(&error), excerpt(json)))?;
     let (document, family) = (line.document.take(), line.family.take().map(Name::into_text));
-    ensure!(family.as_deref() != Some(""), "`family` is empty: give it a name, or leave it out");
+    ensure!(family.as_deref() != Some(""), anyhow!("`family` is empty").hint("give it a name, or leave it out"));
     let content = match line.words.take() {
-        Some(words) => Content::Words(line.annotated(words, relations, &Asked::new(json, asked)?)?),
+        Some(words) => Content::Words(line.annotated(words, relations, &RequestedKeys::new(json, requested)?)?),
         None => match line.text.take() {
             Some(text) => Content::Text(line.without_annotations(text)?),
             None => bail!("there is neither `words` nor `text`: `{}`", excerpt(json)),
@@ -103,14 +104,19 @@ impl Line {
         ]
     }
 
-    fn annotated(self, forms: Vec<String>, relations: &mut RelationNames, asked: &Asked<'_>) -> Result<Vec<Word>> {
+    fn annotated(
+        self,
+        forms: Vec<String>,
+        relations: &mut RelationNames,
+        requested: &RequestedKeys<'_>,
+    ) -> Result<Vec<Word>> {
         ensure!(self.heads.is_some() == self.relations.is_some(), "`heads` and `relations` come together");
         for (name, length) in self.lengths() {
             if let Some(length) = length.filter(|&length| length != forms.len()) {
                 bail!("{}", of_other_length(name, length, forms.len()));
             }
         }
-        asked.ensure_whole(forms.len())?;
+        requested.ensure_whole(forms.len())?;
         let mut words = Vec::with_capacity(forms.len().min(MAX_WORDS));
         let mut size = SentenceSize::default();
         let (mut heads, mut names) = (entries(self.heads), entries(self.relations));
@@ -118,14 +124,14 @@ impl Line {
         for form in forms {
             let (lemma, features) = (lemmas.next(), feats.next());
             let relation = names.next().unwrap_or_else(|| "_".to_owned());
-            let asked = asked.of_word(words.len());
+            let requested = requested.of_word(words.len());
             let kept = [&*form, &*relation, lemma.as_deref().unwrap_or(""), features.as_deref().unwrap_or("")];
-            size.add(kept.into_iter().chain(asked.iter().flatten().map(|value| &**value)))?;
+            size.add(kept.into_iter().chain(requested.iter().flatten().map(|value| &**value)))?;
             let head = tree_head(heads.next());
             let check = relations.check(head, &relation);
-            check.map_err(|problem| anyhow!("{}: its relation {problem}", nth(words.len())))?;
+            check.reworded(|problem| format!("{}: its relation {problem}", nth(words.len())))?;
             let upos = upos.next().as_deref().and_then(Upos::of);
-            let annotation = Annotation { upos, lemma, features, entity: None, asked };
+            let annotation = Annotation { upos, lemma, features, entity: None, requested };
             words.push(Word { form, head, relation, annotation });
         }
         tree::check(&words).map_err(|(word, problem)| anyhow!("{}: its head {problem}", nth(word)))?;
@@ -134,14 +140,14 @@ impl Line {
 }
 
 /// The keys that a run keeps.
-struct Asked<'a>(Vec<AlignedList<'a>>);
+struct RequestedKeys<'a>(Vec<AlignedList<'a>>);
 
 /// A key, the list that the line has under it, and the entry of features that is wanted.
 type AlignedList<'a> = (&'a str, Option<Vec<Value>>, Option<&'a str>);
 
-impl<'a> Asked<'a> {
-    fn new(json: &str, asked: &'a [String]) -> Result<Self> {
-        if asked.is_empty() {
+impl<'a> RequestedKeys<'a> {
+    fn new(json: &str, requested: &'a [String]) -> Result<Self> {
+        if requested.is_empty() {
             return Ok(Self(Vec::new()));
         }
         let line: BTreeMap<String, Value> = serde_json::from_str(json)?;
@@ -153,7 +159,7 @@ impl<'a> Asked<'a> {
             (None, Some((key, entry))) => (key, list(key), Some(entry)),
             (found, _) => (name.as_str(), found, None),
         };
-        Ok(Self(asked.iter().map(of_name).collect()))
+        Ok(Self(requested.iter().map(of_name).collect()))
     }
 
     fn ensure_whole(&self, words: usize) -> Result<()> {

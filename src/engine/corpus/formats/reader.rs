@@ -1,4 +1,4 @@
-//! Readers of corpus files: the shape that each format's has, and what they remember.
+//! Readers of corpus files: their common interface, and their memory.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub(in crate::corpus) struct Context {
     /// The relation names of the whole corpus.
     pub relations: RelationNames,
     /// The columns and keys that a run keeps of every word.
-    pub asked: Arc<[String]>,
+    pub requested: Arc<[String]>,
     /// The context of the file.
     pub file: FileContext,
 }

@@ -15,7 +15,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Error, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -26,6 +26,7 @@ use super::files::CorpusFile;
 use super::formats::Format;
 use super::sentence::SentenceFamily;
 use crate::system::counted::counted;
+use crate::system::errors::Facts;
 use crate::system::files::input;
 
 #[cfg(test)]
@@ -172,11 +173,11 @@ impl Segment {
 
     /// Reads a segment of this many sentences, in a corpus of this many files.
     fn read(bytes: &[u8], sentences: u64, files: usize) -> Result<Self> {
-        let (families_before, rest) = postcard::take_from_bytes(bytes).context(DAMAGED)?;
+        let (families_before, rest) = postcard::take_from_bytes(bytes).map_err(|_| damaged())?;
         let (kin, rest) = sequence(rest, SEGMENT_SENTENCES)?;
         let (pieces, rest) = sequence(rest, files as u64 + 1)?;
         let segment = Self { families_before, kin, pieces };
-        ensure!(rest.is_empty() && segment.is_of(sentences, files), DAMAGED);
+        ensure!(rest.is_empty() && segment.is_of(sentences, files), damaged());
         Ok(segment)
     }
 
@@ -232,9 +233,12 @@ impl<W: FnMut(&[u8]) -> Result<()>> Records<W> {
         let length = (contents.len() - DIGEST_BYTES) as u64;
         ensure!(
             length <= LONGEST_CONTENTS,
-            "of {} files and {segments} segments an index would have {length} bytes beside its records, and {LONGEST_CONTENTS} are \
-             read: put several files into one",
-            about.files.len()
+            anyhow!(
+                "of {} files and {segments} segments an index would have {length} bytes beside its records, and \
+                 {LONGEST_CONTENTS} are read",
+                about.files.len()
+            )
+            .hint("put several files into one")
         );
         contents.extend(length.to_le_bytes());
         (self.write)(&contents)?;
@@ -252,25 +256,29 @@ fn sealed(value: &impl Serialize) -> Result<Vec<u8>> {
 
 /// The bytes of the value, if their digest is right.
 fn unsealed(bytes: &[u8]) -> Result<&[u8]> {
-    let (value, digest) = bytes.split_last_chunk::<DIGEST_BYTES>().context(DAMAGED)?;
-    ensure!(Sha256::digest(value)[..] == *digest, DAMAGED);
+    let (value, digest) = bytes.split_last_chunk::<DIGEST_BYTES>().ok_or_else(damaged)?;
+    ensure!(Sha256::digest(value)[..] == *digest, damaged());
     Ok(value)
 }
 
 /// A sequence by postcard, and what follows it. One of more than `most` is refused before there is room for any of it.
 fn sequence<'a, T: Deserialize<'a>>(bytes: &'a [u8], most: u64) -> Result<(Vec<T>, &'a [u8])> {
-    let (count, mut rest) = postcard::take_from_bytes::<u64>(bytes).context(DAMAGED)?;
-    ensure!(count <= most, DAMAGED);
+    let (count, mut rest) = postcard::take_from_bytes::<u64>(bytes).map_err(|_| damaged())?;
+    ensure!(count <= most, damaged());
     let mut items = Vec::with_capacity(usize::try_from(count)?);
     for _ in 0..count {
         let item;
-        (item, rest) = postcard::take_from_bytes(rest).context(DAMAGED)?;
+        (item, rest) = postcard::take_from_bytes(rest).map_err(|_| damaged())?;
         items.push(item);
     }
     Ok((items, rest))
 }
 
-const DAMAGED: &str = "it is damaged or cut short: make it again with `headscope index`";
+fn damaged() -> Error {
+    anyhow!("it is damaged or cut short").hint(AGAIN)
+}
+
+const AGAIN: &str = "make it again with `headscope index`";
 
 /// An index that is open.
 #[derive(Debug)]
@@ -289,7 +297,7 @@ impl Index {
     /// Fails if it cannot be read, is none, is damaged, or another version of the program made it.
     pub fn open(path: &Path) -> Result<Self> {
         let shown = path.display().to_string();
-        Self::read(path, shown.clone()).with_context(|| format!("cannot use the index `{shown}`"))
+        Self::read(path, shown.clone()).cannot("use the index", &shown)
     }
 
     fn read(path: &Path, shown: String) -> Result<Self> {
@@ -300,33 +308,33 @@ impl Index {
             "it is not what `headscope index` writes"
         );
         let expected = format!("{MAGIC}{FORMAT_VERSION}\n");
-        ensure!(beginning == *expected.as_bytes(), "it has another format: make it again with `headscope index`");
-        let end = file.seek(SeekFrom::End(0))?.checked_sub(LENGTH_BYTES as u64).context(DAMAGED)?;
+        ensure!(beginning == *expected.as_bytes(), anyhow!("it has another format").hint(AGAIN));
+        let end = file.seek(SeekFrom::End(0))?.checked_sub(LENGTH_BYTES as u64).ok_or_else(damaged)?;
         file.seek(SeekFrom::Start(end))?;
         let mut length = [0; LENGTH_BYTES];
         file.read_exact(&mut length)?;
         let length = Some(u64::from_le_bytes(length)).filter(|length| *length <= LONGEST_CONTENTS);
-        let start = length.and_then(|length| end.checked_sub(length + DIGEST_BYTES as u64)).context(DAMAGED)?;
-        let records = start.checked_sub(beginning.len() as u64).context(DAMAGED)?;
+        let start = length.and_then(|length| end.checked_sub(length + DIGEST_BYTES as u64)).ok_or_else(damaged)?;
+        let records = start.checked_sub(beginning.len() as u64).ok_or_else(damaged)?;
         let contents: Vec<u8> = stretch(&mut file, start, end)?;
         let contents = unsealed(&contents)?;
-        let (program, rest) = postcard::take_from_bytes::<String>(contents).context(DAMAGED)?;
+        let (program, rest) = postcard::take_from_bytes::<String>(contents).map_err(|_| damaged())?;
         let this = env!("CARGO_PKG_VERSION");
-        ensure!(program == this, "version {program} made it, and this is {this}: make it again with `headscope index`");
+        ensure!(program == this, anyhow!("version {program} made it, and this is {this}").hint(AGAIN));
         let (files, rest) = sequence::<IndexedFile>(rest, rest.len() as u64 / SHORTEST_FILE)?;
-        let (repeats, rest) = postcard::take_from_bytes::<Repeats>(rest).context(DAMAGED)?;
+        let (repeats, rest) = postcard::take_from_bytes::<Repeats>(rest).map_err(|_| damaged())?;
         let (lengths, rest) = sequence::<u64>(rest, records / SHORTEST_RECORD)?;
         // Files without a sentence have a segment all the same.
         let segments = lengths.len() as u64;
         let has_all = segments == repeats.read.div_ceil(SEGMENT_SENTENCES) || repeats.read == 0 && segments == 1;
-        ensure!(rest.is_empty() && has_all, DAMAGED);
+        ensure!(rest.is_empty() && has_all, damaged());
         let mut bounds = vec![beginning.len() as u64];
         let possible = SHORTEST_RECORD..=longest_record(files.len() as u64);
         for length in lengths {
             let end = bounds.last().and_then(|end| end.checked_add(length)).filter(|_| possible.contains(&length));
-            bounds.push(end.context(DAMAGED)?);
+            bounds.push(end.ok_or_else(damaged)?);
         }
-        ensure!(bounds.last() == Some(&start), DAMAGED);
+        ensure!(bounds.last() == Some(&start), damaged());
         Ok(Self { shown, file: Mutex::new(file), files, repeats, bounds })
     }
 
@@ -345,28 +353,27 @@ impl Index {
             let sentences = (self.repeats.read - number * SEGMENT_SENTENCES).min(SEGMENT_SENTENCES);
             Segment::read(unsealed(&record)?, sentences, self.files.len())
         };
-        read().with_context(|| format!("cannot use the index `{}`", self.shown))
+        read().cannot("use the index", &self.shown)
     }
 
     /// Makes sure that these are the files that were indexed, as far as their names and sizes tell.
     pub(super) fn ensure_of(&self, files: &[CorpusFile]) -> Result<()> {
         let (shown, of) = (&self.shown, self.files.len());
+        let other = |error: Error| error.about(shown).hint(ANEW);
         ensure!(
             files.len() == of,
-            "the index `{shown}` is of {}, and the corpus has {}: {ANEW}",
-            counted(of, "file"),
-            files.len()
+            other(anyhow!("the index `{shown}` is of {}, and the corpus has {}", counted(of, "file"), files.len()))
         );
         for (known, file) in self.files.iter().zip(files) {
             let is_compressed = file.kind.compression != Compression::None;
             if (&known.name, known.format, known.is_compressed) != (&file.name, file.kind.format, is_compressed) {
-                bail!(
-                    "the index `{shown}` has `{}` ({}) where the corpus has `{}` ({}): {ANEW}",
+                bail!(other(anyhow!(
+                    "the index `{shown}` has `{}` ({}) where the corpus has `{}` ({})",
                     known.name,
                     known.format,
                     file.path,
                     file.kind.format
-                );
+                )));
             }
             if file.bytes != Some(known.bytes) {
                 return Err(self.changed(&file.path));
@@ -375,9 +382,10 @@ impl Index {
         Ok(())
     }
 
-    /// The error of a file that is not what was indexed.
-    pub(super) fn changed(&self, path: &str) -> anyhow::Error {
-        anyhow!("corpus `{path}` has changed since the index `{}` was made of it: {ANEW}", self.shown)
+    /// The error of a file that has changed since it was indexed.
+    pub(super) fn changed(&self, path: &str) -> Error {
+        let changed = anyhow!("corpus `{path}` has changed since the index `{}` was made of it", self.shown);
+        changed.about(path).hint(ANEW)
     }
 }
 
@@ -387,6 +395,6 @@ const ANEW: &str = "make the index again with `headscope index`";
 fn stretch(file: &mut File, start: u64, end: u64) -> Result<Vec<u8>> {
     file.seek(SeekFrom::Start(start))?;
     let mut bytes = vec![0; usize::try_from(end - start)?];
-    file.read_exact(&mut bytes).context(DAMAGED)?;
+    file.read_exact(&mut bytes).map_err(|_| damaged())?;
     Ok(bytes)
 }

@@ -8,7 +8,7 @@ const COREFUD: &str = "eid-etype-head-other";
 /// Entity, parts and named head.
 type Found<'a> = (&'a str, Vec<Range<usize>>, Option<usize>);
 
-/// The mentions of these words, and what is unmatched.
+/// The mentions of these words, and the unmatched brackets.
 fn found<'a>(words: &[&'a str], fields: Option<&str>) -> (Vec<Found<'a>>, u64) {
     let given = words.iter().map(|value| (!value.is_empty()).then_some(*value));
     let Mentions { mentions, unmatched } = Mentions::of(given, fields);
@@ -124,7 +124,7 @@ proptest! {
     /// Any nesting of mentions is read back.
     #[test]
     fn balanced_brackets_are_all_read(lengths in prop::collection::vec((0..8_usize, 1..4_usize), 1..8)) {
-        // At each word what ends stands before what is one word, and that before what begins.
+        // The mentions of each word in order: those that end, those of one word, those that begin.
         let [mut ends, mut singles, mut begins] = [(); 3].map(|()| vec![String::new(); 12]);
         for (name, &(start, length)) in lengths.iter().enumerate() {
             if length == 1 {

@@ -8,7 +8,7 @@ use crate::corpus::files::input::Input;
 use crate::corpus::formats::reader::Name;
 use crate::corpus::index::{DocumentName, IndexedFile, Piece, Records, SEGMENT_SENTENCES, Segment};
 use crate::corpus::sentence::SentenceFamily;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 
 /// An index in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub fn write_index(inputs: &[Input], write: impl FnMut(&[u8]) -> Result<()>) -> 
 fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<Indexed> {
     let about = corpus.files.as_slice().iter().map(|file| {
         let only_once = || format!("`{}` can be read only once: an index is of files", file.path);
-        Ok((file.bytes.with_context(only_once)?, file.kind.compression != Compression::None))
+        Ok((file.bytes.with_context(only_once).about(&file.path)?, file.kind.compression != Compression::None))
     });
     let about: Vec<(u64, bool)> = about.collect::<Result<_>>()?;
     let mut records = Records::new(write)?;

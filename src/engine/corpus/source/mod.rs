@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::vec;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Result, anyhow};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -21,7 +21,7 @@ use super::formats::reader::{Context, FileContext, Parsed};
 use super::index::{Index, IndexedFile, SEGMENT_SENTENCES};
 use super::lines::Lines;
 use super::sentence::Sentence;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::digest::hex;
 
 pub(super) mod indexing;
@@ -61,7 +61,7 @@ struct FileName {
 /// The identity of a corpus in a report: nothing of it is a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CorpusIdentity {
-    /// The names of what was given, joined by ` + `: of files, of folders, `-` for standard input.
+    /// The names of the inputs, joined by ` + `: of files, of folders, `-` for standard input.
     pub name: String,
     /// Its files in order.
     pub files: Vec<FileIdentity>,
@@ -75,9 +75,8 @@ impl CorpusIdentity {
     pub fn ensure_same(&self, again: &Self) -> Result<()> {
         let changed = || {
             let name = &self.name;
-            anyhow!(
-                "corpus `{name}` changed while it was analysed, which reads it several times: run again when nothing writes to it"
-            )
+            anyhow!("corpus `{name}` changed while it was analysed, which reads it several times")
+                .hint("run again when nothing writes to it")
         };
         if self == again { Ok(()) } else { Err(changed()).class(Class::Input) }
     }
@@ -123,15 +122,15 @@ impl Corpus {
 
     /// The same as a run reads it: [`keeping`](Self::keeping) its columns, and [`indexed`](Self::indexed).
     /// Fails as [`Corpus::open`] and [`Corpus::indexed`].
-    pub fn open_with(inputs: &[Input], asked: &[String], index: Option<&Arc<Index>>) -> Result<Self> {
-        Self::open(inputs)?.keeping(asked).indexed(index)
+    pub fn open_with(inputs: &[Input], requested: &[String], index: Option<&Arc<Index>>) -> Result<Self> {
+        Self::open(inputs)?.keeping(requested).indexed(index)
     }
 
-    /// The same with these columns of CoNLL-U, or keys of JSON lines, in [`Annotation::asked`](super::Annotation::asked) of
+    /// The same with these columns of CoNLL-U, or keys of JSON lines, in [`Annotation::requested`](super::Annotation::asked) of
     /// each word: `xpos`, `lemma`, `deprel`, `deps`, `feats` or `misc`, or one feature or entry of these, `feats.Number`; of
     /// JSON lines any key with an entry for each word.
-    pub fn keeping(mut self, asked: &[String]) -> Self {
-        self.context.asked = asked.into();
+    pub fn keeping(mut self, requested: &[String]) -> Self {
+        self.context.requested = requested.into();
         self
     }
 
@@ -201,7 +200,7 @@ impl Corpus {
         }
     }
 
-    /// The names of what was given, without folders.
+    /// The names of the inputs, without folders.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -257,7 +256,7 @@ impl Corpus {
         let lines = source
             .open()
             .and_then(|source| Lines::new(self.done.len(), path, source, kind.compression, self.bytes_read()))
-            .with_context(|| format!("cannot open corpus `{shown}`"))?;
+            .cannot("open corpus", &shown)?;
         self.current = Some((FileName { name, format: kind.format }, lines));
         self.document = self.next_index;
         self.first_index = self.next_index;
@@ -265,7 +264,7 @@ impl Corpus {
         Ok(true)
     }
 
-    /// Closes the file that is open, if there is one, and remembers what it was.
+    /// Closes the open file, if there is one, and keeps its identity.
     fn close(&mut self) -> Result<()> {
         if let Some((FileName { name, format }, lines)) = self.current.take() {
             let generated = self.context.file.generated.take().map(String::from);

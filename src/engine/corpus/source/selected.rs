@@ -1,4 +1,4 @@
-//! Some segments of a corpus, by its index: only what they stand on is read, and held against the index.
+//! Some segments of a corpus, by its index: only their bytes are read, and checked against the index.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -12,6 +12,7 @@ use crate::corpus::formats::reader::{Context, FileContext, Name, Parsed};
 use crate::corpus::index::{DocumentName, Index, Piece, SEGMENT_SENTENCES};
 use crate::corpus::lines::Lines;
 use crate::corpus::sentence::{Sentence, SentenceFamily};
+use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
 
 /// Segments of a corpus as one run of sentences.
@@ -36,7 +37,7 @@ struct Open {
     lines: Lines,
     /// The digest that its bytes must have.
     sha256: String,
-    /// Sentences of the file that were read before, in this piece or passed over.
+    /// Sentences of the file that were read before, in this piece, or skipped.
     passed: u64,
     /// Sentences of the piece to come.
     left: u64,
@@ -62,7 +63,7 @@ impl Selected {
         }
     }
 
-    /// The next sentence; after the last, all that was read is what was indexed.
+    /// The next sentence; after the last, all bytes read are checked against the index.
     pub(super) fn next(&mut self, context: &mut Context) -> Result<Option<Sentence>> {
         while self.current.as_ref().is_none_or(|open| open.left == 0) {
             if !self.begin_piece(context)? {
@@ -80,7 +81,7 @@ impl Selected {
         Ok(Some(Sentence { index, origin, document: self.document, family, id, entity_fields, content }))
     }
 
-    /// Reads a sentence of what is open. A file that has changed may be anything, so that comes before other errors.
+    /// Reads a sentence of the open file. A file that has changed may be anything, so that error comes before others.
     fn read(&mut self, context: &mut Context) -> Result<Parsed> {
         let open = self.current.as_mut().context("a piece is open")?;
         let format = self.files[open.file].kind.format;
@@ -143,7 +144,7 @@ impl Selected {
         let (path, read) = (Arc::clone(&file.path), Arc::clone(&self.bytes_read));
         let lines =
             file.source.open_at(start, bytes).and_then(|source| Lines::new(number, path, source, compression, read));
-        let lines = lines.with_context(|| format!("cannot open corpus `{}`", file.path))?;
+        let lines = lines.cannot("open corpus", &file.path)?;
         self.current = Some(if is_plain {
             let lines = lines.after(piece.lines_before);
             context.file = FileContext {
@@ -159,7 +160,7 @@ impl Selected {
         Ok(())
     }
 
-    /// Closes what is open, all of which must be what was indexed.
+    /// Closes the open file, all of which must be as it was indexed.
     fn close(&mut self) -> Result<()> {
         let Some(Open { file, lines, sha256, .. }) = self.current.take() else { return Ok(()) };
         if lines.into_sha256()? == sha256 { Ok(()) } else { Err(self.index.changed(&self.files[file].path)) }

@@ -1,4 +1,4 @@
-//! BERT (Devlin et al. 2019): transformers' `BertModel`, and what is the same under another name.
+//! BERT (Devlin et al. 2019): transformers' `BertModel`, and equal models under other names.
 
 use anyhow::Result;
 

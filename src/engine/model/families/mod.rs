@@ -27,6 +27,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::config::{Config, PositionEmbedding, named};
+use crate::system::errors::Facts;
 use crate::system::terminal::shortened;
 pub use names::{DiscriminatorNames, Groups, LayerNames, Markup, MaskedLmNames, Names, PlainText, TableRow};
 
@@ -141,13 +142,10 @@ fn family(json: &Value) -> Result<Family> {
                 })
             };
             let found = classes.filter_map(Value::as_str).find_map(of_class);
-            found.copied().with_context(|| {
-                format!(
-                    "there is no model_type, and architectures names no class of a supported one: add the model's own \
-                     (supported: {})",
-                    supported()
-                )
-            })
+            found
+                .copied()
+                .context("there is no model_type, and architectures names no class of a supported one")
+                .hint(format!("add the model's own (supported: {})", supported()))
         }
         Some(other) => {
             bail!("model_type is {}: expected a text (supported: {})", shortened(&other.to_string()), supported())

@@ -5,9 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use sha2::{Digest, Sha256};
 
+use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
 use crate::system::files::input;
 use crate::system::files::input::LFS_POINTER;
@@ -35,15 +36,18 @@ impl ModelFile {
     /// Fails if it cannot be opened, is no regular file, is an output of the same run, or is the pointer to a file that
     /// git has not fetched.
     pub fn open(path: &Path) -> Result<Self> {
-        let unreadable = || format!("cannot read `{}`", path.display());
-        let file = input::open(path).with_context(unreadable)?;
-        let opened = file.metadata().with_context(unreadable)?;
-        ensure!(opened.is_file(), "{}: it is no file", unreadable());
+        Self::opened(path).cannot("read", path.display())
+    }
+
+    fn opened(path: &Path) -> Result<Self> {
+        let file = input::open(path)?;
+        let opened = file.metadata()?;
+        ensure!(opened.is_file(), "it is no file");
         let content = Content::OnDisk { file: Arc::new(file), opened };
         let file = Self { path: path.to_owned(), content, sha256: Arc::default() };
         let mut beginning = [0; LFS_POINTER.len()];
         if file.size() >= beginning.len() as u64 && file.read_at(&mut beginning, 0).is_ok() {
-            input::ensure_fetched(&beginning).with_context(unreadable)?;
+            input::ensure_fetched(&beginning)?;
         }
         Ok(file)
     }
@@ -92,26 +96,25 @@ impl ModelFile {
             self.read_at(&mut bytes, 0)?;
             Ok(bytes)
         };
-        read().with_context(|| format!("cannot read `{}`", self.path.display()))
+        read().cannot("read", self.path.display())
     }
 
     /// All of its text, without a byte order mark.
     /// Fails as [`bytes`](Self::bytes), or if it is not UTF-8.
     pub fn text(&self, most: u64) -> Result<String> {
-        let text = input::text(self.bytes(most)?).with_context(|| format!("cannot read `{}`", self.path.display()))?;
+        let text = input::text(self.bytes(most)?).cannot("read", self.path.display())?;
         Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
     }
 
     /// Shows all of its bytes, piece by piece.
     /// Fails if they cannot be read, or are no longer those that were there when it was opened.
     pub(in crate::model) fn for_each_chunk(&self, mut show: impl FnMut(&[u8])) -> Result<()> {
-        let unreadable = || format!("cannot read `{}`", self.path.display());
         let size = self.size();
         let mut chunk = vec![0; usize::try_from(size).unwrap_or(CHUNK).min(CHUNK)];
         let mut done = 0;
         while done < size {
             let piece = usize::try_from(size - done).unwrap_or(CHUNK).min(CHUNK);
-            self.read_at(&mut chunk[..piece], done).with_context(unreadable)?;
+            self.read_at(&mut chunk[..piece], done).cannot("read", self.path.display())?;
             show(&chunk[..piece]);
             done += piece as u64;
         }
@@ -132,9 +135,11 @@ impl ModelFile {
     /// Fails if it has.
     pub(in crate::model) fn ensure_unchanged(&self) -> Result<()> {
         let Content::OnDisk { file, opened } = &self.content else { return Ok(()) };
-        let now = file.metadata().with_context(|| format!("cannot read `{}`", self.path.display()))?;
+        let now = file.metadata().cannot("read", self.path.display())?;
         let same = now.len() == opened.len() && now.modified().ok() == opened.modified().ok();
-        ensure!(same, "`{}` was changed while it was read: run again when it is whole", self.path.display());
+        let shown = self.path.display();
+        let changed = || anyhow!("`{shown}` was changed while it was read").about(&shown);
+        ensure!(same, changed().hint("run again when it is whole"));
         Ok(())
     }
 }

@@ -1,18 +1,19 @@
 //! The choice of the files that a model needs.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, anyhow};
 
 use super::file::ModelFile;
 use super::index;
-use super::missing::{MissingFile, Place};
+use super::missing::Place;
 use super::names::{self, CONFIG, LONGEST_CONFIG, LONGEST_INDEX, TOKENIZER, WEIGHTS};
 use super::store::{FileStore, ModelFiles, TokenizerFiles};
 use crate::model::families::Architecture;
+use crate::system::errors::Facts;
 
-/// Fetches the files of a model that are needed.
+/// Fetches the files that a model needs.
 ///
-/// `config.json` comes first, and what it says is judged before anything else is fetched or missed; small files come
-/// before large ones, for they fail first.
+/// `config.json` comes first and is checked before anything else is fetched or missed; small files come before large
+/// ones, because they fail first.
 pub(in crate::model) fn gather(
     id: String,
     revision: Option<String>,
@@ -21,16 +22,15 @@ pub(in crate::model) fn gather(
 ) -> Result<ModelFiles> {
     let names = files.names();
     if !names.contains(CONFIG) {
-        bail!(place.explain_missing(CONFIG, names));
+        return Err(place.explain_missing(CONFIG, names));
     }
     let config = files.fetch(CONFIG, LONGEST_CONFIG)?;
-    let architecture = Architecture::parse(&config.text(LONGEST_CONFIG)?)
-        .with_context(|| format!("cannot use `{}`", config.path().display()))?;
+    let architecture = Architecture::parse(&config.text(LONGEST_CONFIG)?).cannot("use", config.path().display())?;
     let Some(tokenizer) = names::tokenizer(names) else {
-        bail!(place.explain_missing(TOKENIZER, names));
+        return Err(place.explain_missing(TOKENIZER, names));
     };
     let Some(weights) = names::weights(names) else {
-        bail!(place.explain_missing(WEIGHTS[0], names));
+        return Err(place.explain_missing(WEIGHTS[0], names));
     };
     let tokenizer = TokenizerFiles::fetch(&tokenizer, files)?;
     let weights = weight_files(weights, largest(&architecture), place, files)?;
@@ -45,7 +45,8 @@ fn weight_files(name: &str, most: u64, place: &Place, files: &dyn FileStore) -> 
     }
     let shards = index::shards(&files.fetch(name, LONGEST_INDEX)?)?;
     if let Some(shard) = shards.iter().find(|shard| !files.names().contains(*shard)) {
-        bail!(MissingFile(format!("{}, but {name} lists it: the model is not whole", place.lacks(shard))));
+        let words = format!("{}, but {name} lists it: the model is not whole", place.lacks(shard));
+        return Err(place.missing(shard, words));
     }
     let mut left = most;
     let fetch = |shard: &String| {
@@ -77,13 +78,16 @@ fn encoder_bytes(architecture: &Architecture) -> u64 {
 fn ensure_plausible(weights: &[ModelFile], architecture: &Architecture) -> Result<()> {
     let found = weights.iter().map(ModelFile::size).fold(0, u64::saturating_add);
     let (encoder, most) = (encoder_bytes(architecture), largest(architecture));
-    ensure!(
-        found <= most,
+    if found <= most {
+        return Ok(());
+    }
+    let paths: Vec<String> = weights.iter().map(|file| file.path().display().to_string()).collect();
+    let error = anyhow!(
         "the weights, `{}`, have {found} bytes, and config.json describes an encoder of {encoder}: more than {most} are \
          not read",
-        weights.iter().map(|file| file.path().display().to_string()).collect::<Vec<_>>().join("`, `"),
+        paths.join("`, `"),
     );
-    Ok(())
+    Err(error.about(&paths[0]))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::file::ModelFile;
 use super::names::{LONGEST_INDEX, WEIGHTS};
+use crate::system::errors::Facts;
 
 /// The extension of the shards' names that an index lists.
 fn extension(index: &Path) -> &'static str {
@@ -29,7 +30,7 @@ struct Index {
 pub(super) fn shards(index: &ModelFile) -> Result<Vec<String>> {
     let text = index.text(LONGEST_INDEX)?;
     let path = index.path();
-    listed(&text, extension(path)).with_context(|| format!("cannot use `{}`", path.display()))
+    listed(&text, extension(path)).cannot("use", path.display())
 }
 
 fn listed(text: &str, extension: &str) -> Result<Vec<String>> {

@@ -6,6 +6,7 @@ use std::fmt;
 use std::path::Path;
 
 use super::names::{BPE_MERGES, BPE_VOCABULARY, CONFIG, TOKENIZER, WEIGHTS, is_pickle};
+use crate::system::errors::Facts;
 
 /// The error of a model that lacks a needed file, as distinct from errors with a file that exists.
 #[derive(Debug)]
@@ -30,7 +31,7 @@ pub(in crate::model) enum Place<'a> {
 }
 
 impl Place<'_> {
-    /// Says that `name` is not there, or that what is there is no file.
+    /// Says that `name` is missing, or is no file.
     pub(super) fn lacks(&self, name: &str) -> String {
         match self {
             Self::Folder(path) => {
@@ -49,39 +50,57 @@ impl Place<'_> {
     }
 
     /// Says that `name` is not among `names`, what of use is there instead, and how to make `name` of it.
-    pub(super) fn explain_missing(&self, name: &str, names: &BTreeSet<String>) -> MissingFile {
+    pub(super) fn explain_missing(&self, name: &str, names: &BTreeSet<String>) -> anyhow::Error {
         let lacks = self.lacks(name);
         let instead = if name == TOKENIZER {
             self.instead_of_tokenizer(names)
         } else {
             self.instead_of_weights(names, |form| name == WEIGHTS[0] || form == WeightsFormat::Adapter)
         };
-        MissingFile(match instead {
-            Some(found) => format!("{lacks}, but {found}"),
-            None => format!("{lacks}: a model has the files {CONFIG}, {TOKENIZER} and {}", WEIGHTS[0]),
-        })
+        match instead {
+            Some(Instead { found, after, way_out }) => {
+                self.missing(name, format!("{lacks}, but {found}")).hint_after(after, way_out)
+            }
+            None => {
+                let all = format!("{lacks}: a model has the files {CONFIG}, {TOKENIZER} and {}", WEIGHTS[0]);
+                self.missing(name, all)
+            }
+        }
+    }
+
+    /// The error of a file that is not there, which `words` name.
+    pub(super) fn missing(&self, name: &str, words: String) -> anyhow::Error {
+        let error = anyhow::Error::new(MissingFile(words));
+        match self {
+            Self::Folder(path) => error.about(path.join(name).display()),
+            #[cfg(feature = "hub")]
+            Self::Hub { .. } => error,
+        }
     }
 
     /// The file that is there in place of a tokenizer that can be read, and what to do with it.
-    fn instead_of_tokenizer(&self, names: &BTreeSet<String>) -> Option<String> {
+    fn instead_of_tokenizer(&self, names: &BTreeSet<String>) -> Option<Instead> {
         if let Some(name) = SENTENCEPIECE.into_iter().find(|name| names.contains(*name)) {
-            return Some(format!(
-                "{name} is there, a sentencepiece model, which is not read. To make {TOKENIZER} of it, run in Python \
-                 after `pip install \"transformers<5\" sentencepiece protobuf` (transformers 5 fails on some, and can \
-                 write a tokenizer of special tokens alone):\n{}",
+            let way_out = format!(
+                "To make {TOKENIZER} of it, run in Python after `pip install \"transformers<5\" sentencepiece protobuf` \
+                 (transformers 5 fails on some, and can write a tokenizer of special tokens alone):\n{}",
                 self.recipe("AutoTokenizer", "")
-            ));
+            );
+            let found = format!("{name} is there, a sentencepiece model, which is not read");
+            return Some(Instead { found, after: ". ", way_out });
         }
         let there = [BPE_VOCABULARY, BPE_MERGES].into_iter().find(|name| names.contains(*name))?;
         let lacking = if there == BPE_VOCABULARY { BPE_MERGES } else { BPE_VOCABULARY };
-        Some(format!("{there} is there, which is half a tokenizer: it needs {lacking} too"))
+        let found = format!("{there} is there, which is half a tokenizer");
+        Some(Instead { found, after: ": ", way_out: format!("it needs {lacking} too") })
     }
 
     /// The file that is there in place of a model's weights, in one of the forms that matter, and what to do with it.
-    fn instead_of_weights(&self, names: &BTreeSet<String>, matters: impl Fn(WeightsFormat) -> bool) -> Option<String> {
+    fn instead_of_weights(&self, names: &BTreeSet<String>, matters: impl Fn(WeightsFormat) -> bool) -> Option<Instead> {
         let others = names.iter().filter_map(|name| OtherWeights::of(name));
         let found = others.filter(|found| matters(found.form)).min_by_key(|found| found.form)?;
-        Some(format!("{} is there, {}", found.name, found.way_out(self)))
+        let (what, after, way_out) = found.way_out(self);
+        Some(Instead { found: format!("{} is there, {what}", found.name), after, way_out })
     }
 
     /// Python that loads what there is with transformers and saves it in the form read here.
@@ -108,6 +127,13 @@ impl Place<'_> {
             }
         }
     }
+}
+
+/// What is there in place of a file, and what to do with it, `after` these characters.
+struct Instead {
+    found: String,
+    after: &'static str,
+    way_out: String,
 }
 
 /// Models of sentencepiece, by the names they have in transformers.
@@ -149,26 +175,28 @@ impl<'a> OtherWeights<'a> {
         Some(Self { name: path, form })
     }
 
-    fn way_out(&self, place: &Place) -> String {
+    /// What they are, and what to do with them, after these characters.
+    fn way_out(&self, place: &Place) -> (&'static str, &'static str, String) {
         let (what, load) = match self.form {
             WeightsFormat::Adapter => {
-                return "which belongs to an adapter (PEFT), not a model: merge it into its base model with \
-                        merge_and_unload() and save that"
-                    .to_owned();
+                let way_out = "merge it into its base model with merge_and_unload() and save that";
+                return ("which belongs to an adapter (PEFT), not a model", ": ", way_out.to_owned());
             }
             WeightsFormat::Variant => {
                 let (stem, extension) =
                     if is_pickle(Path::new(self.name)) { ("pytorch_model", "bin") } else { ("model", "safetensors") };
-                return format!("weights under another name: call them {stem}.{extension}");
+                return ("weights under another name", ": ", format!("call them {stem}.{extension}"));
             }
             WeightsFormat::TensorFlow => ("weights of TensorFlow, which are not read", ", from_tf=True"),
             WeightsFormat::Flax => ("weights of Flax, which are not read", ", from_flax=True"),
             WeightsFormat::Onnx => {
-                return "an exported graph, which is not read: take the model it was exported from".to_owned();
+                let way_out = "take the model it was exported from";
+                return ("an exported graph, which is not read", ": ", way_out.to_owned());
             }
         };
         // transformers 5 no longer reads the weights of TensorFlow and Flax.
-        format!("{what}. To convert them, run in Python with transformers 4:\n{}", place.recipe("AutoModel", load))
+        let recipe = place.recipe("AutoModel", load);
+        (what, ". ", format!("To convert them, run in Python with transformers 4:\n{recipe}"))
     }
 }
 

@@ -1,5 +1,5 @@
-//! The files of a model: what they are called, which of them are needed, each opened once, and what is said of one that
-//! is missing.
+//! The files of a model: their names, the choice of the needed ones, each opened once, and the messages about missing
+//! ones.
 
 mod file;
 mod gather;

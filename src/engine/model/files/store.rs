@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use super::file::ModelFile;
 use super::names::{self, LONGEST_TOKENIZER};
 use crate::model::families::Architecture;
+use crate::system::errors::Facts;
 
 /// The files of one model, all on this machine, and what its `config.json` says.
 #[derive(Debug, Clone)]
@@ -52,11 +53,12 @@ impl TokenizerFiles {
     /// Fails if there are none, or one cannot be opened.
     pub fn find(folder: &Path) -> Result<Self> {
         let names = fs::read_dir(folder)
-            .with_context(|| format!("cannot read `{}`", folder.display()))?
+            .cannot("read", folder.display())?
             .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
             .collect();
         let wanted =
-            names::tokenizer(&names).with_context(|| format!("there is no tokenizer in `{}`", folder.display()))?;
+            names::tokenizer(&names).with_context(|| format!("there is no tokenizer in `{}`", folder.display()));
+        let wanted = wanted.about(folder.display())?;
         wanted.iter().map(|name| Ok((*name, ModelFile::open(&folder.join(name))?))).collect::<Result<_>>().map(Self)
     }
 

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 
 use super::batch::{Batch, TokenClass};
 use crate::model::config::Config;
+use crate::system::errors::Facts;
 
 /// The vectors that stand in for a head's context, `[head_dim]` for each token class, in the order of
 /// [`TokenClass::ALL`].
@@ -39,8 +40,8 @@ impl Gate {
         self.keep == 0.0
     }
 
-    /// The vector that stands in for the context of a token, `[head_dim]`; `None` for zero.
-    pub(super) fn stand_in(&self, classes: &[TokenClass], token: usize) -> Option<&[f32]> {
+    /// The vector that replaces the context of a token, `[head_dim]`; `None` for zero.
+    pub(super) fn replacement_at(&self, classes: &[TokenClass], token: usize) -> Option<&[f32]> {
         self.replacement.as_ref().map(|vectors| vectors[classes[token] as usize].as_slice())
     }
 
@@ -51,7 +52,7 @@ impl Gate {
         }
         for (token, row) in context.chunks_mut(stride).enumerate() {
             let row = &mut row[..head_dim];
-            match self.stand_in(classes, token) {
+            match self.replacement_at(classes, token) {
                 Some(r) if self.is_closed() => row.copy_from_slice(r),
                 Some(r) => row.iter_mut().zip(r).for_each(|(z, r)| *z = r + self.keep * (*z - r)),
                 None if self.is_closed() => row.fill(0.0),
@@ -126,8 +127,8 @@ impl Gates {
                 row[keys.clone()].fill(f32::NEG_INFINITY);
                 if row.iter().all(|&score| score == f32::NEG_INFINITY) {
                     bail!(
-                        "the cuts of head L{layer}H{head} leave token {query} nothing to attend to: \
-                         leave it one key at least"
+                        anyhow!("the cuts of head L{layer}H{head} leave token {query} nothing to attend to")
+                            .hint("leave it one key at least")
                     );
                 }
             }

@@ -22,7 +22,7 @@ use anyhow::{Result, anyhow, ensure};
 
 use crate::linalg::matmul::Matrix;
 use crate::model::config::Config;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use batch::{Batch, Input};
 use gates::Gates;
 use rows::Rows;
@@ -151,7 +151,7 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     /// Lends hidden states, `[tokens, hidden]`, sequence by sequence, if they are needed.
-    fn lend_states(&mut self, layer: usize, states: &[f32], hidden: usize) {
+    fn show_states(&mut self, layer: usize, states: &[f32], hidden: usize) {
         if !self.needs.hidden_states {
             return;
         }

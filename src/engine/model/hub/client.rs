@@ -14,6 +14,7 @@ use super::environment::Environment;
 use super::failure::{Failure, unavailable};
 use super::promise::{Digest, Promise};
 use super::url::{follow, origin};
+use crate::system::errors::Facts;
 
 /// How often a file's address may lead on to another one.
 const HOPS: usize = 5;
@@ -54,7 +55,7 @@ impl<'a> Client<'a> {
     pub(super) fn new(environment: &'a Environment, cache: &'a Cache, id: &'a str, revision: &'a str) -> Result<Self> {
         let endpoint = &environment.endpoint;
         if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {
-            bail!("HF_ENDPOINT is `{endpoint}`: give a URL such as https://huggingface.co");
+            bail!(anyhow!("HF_ENDPOINT is `{endpoint}`").hint("give a URL such as https://huggingface.co"));
         }
         let api = ApiBuilder::from_cache(HubCache::new(environment.cache.clone()))
             .with_endpoint(endpoint.clone())
@@ -147,14 +148,19 @@ impl<'a> Client<'a> {
         let described = commit.promise(file);
         let named = Digest::of(etag);
         if let (Some(Promise { digest, .. }), Some(named)) = (described, &named) {
-            ensure!(digest == named, "{endpoint} describes {file} of `{id}` as {digest} and sends {named}: try again");
+            ensure!(
+                digest == named,
+                anyhow!("{endpoint} describes {file} of `{id}` as {digest} and sends {named}").hint("try again")
+            );
         }
         let promise = match (described, named, bytes) {
             (Some(promise), ..) => promise.clone(),
             (None, Some(digest), Some(bytes)) => Promise { bytes, digest },
             _ => bail!(
-                "{endpoint} says of {file} of `{id}` neither its size nor its digest, so that it cannot be checked: set \
-                 HF_ENDPOINT to the Hub itself, or download the model in another way and give its folder"
+                anyhow!(
+                    "{endpoint} says of {file} of `{id}` neither its size nor its digest, so that it cannot be checked"
+                )
+                .hint("set HF_ENDPOINT to the Hub itself, or download the model in another way and give its folder")
             ),
         };
         Ok(promise)
@@ -201,7 +207,7 @@ impl<'a> Client<'a> {
             let location =
                 answer.header("location").with_context(|| format!("{url} leads on, but does not say where"))?;
             let next = follow(url, location);
-            // The endpoint may be a plain one, of a mirror in the house; what is encrypted must stay so.
+            // The endpoint may be unencrypted, for a mirror in the house; an encrypted one must stay encrypted.
             let exposed = next.starts_with("http://") && self.environment.endpoint.starts_with("https://");
             ensure!(!exposed, "{} leads on to {}, without encryption", origin(url), origin(&next));
             Ok(next)
@@ -209,8 +215,8 @@ impl<'a> Client<'a> {
         next().map_err(Failure::Refused)
     }
 
-    /// One request, with the token if it goes to the Hub itself, with a range if it begins beyond 0, and with a limit of
-    /// the time that the body may take. Redirects come back as what they are.
+    /// One request, with the token if it goes to the Hub itself, with a range if it begins beyond 0, and with a limit
+    /// of the time that the body may take. Redirects are returned and not followed.
     fn get(&self, url: &str, start: u64, body: Option<Duration>) -> Result<Answer, Failure> {
         // Compressed, an answer has neither the size nor the ETag of the file.
         let mut request = self.repo.info_request().uri(url).header("Accept-Encoding", "identity");
@@ -260,44 +266,32 @@ impl<'a> Client<'a> {
             .cache
             .closest(id)
             .map_or_else(String::new, |known| format!("; did you mean `{known}`, which is in the cache?"));
+        let answered = format!("{endpoint} answered {status}");
+        let unnamed =
+            format!("cannot read model `{id}` ({answered}): either no folder and no Hub model has this name, or");
         Failure::Refused(match (status, code, token) {
-            (401 | 403, "GatedRepo", None) => anyhow!(
-                "`{id}` is gated ({endpoint} answered {status}): accept its terms at {endpoint}/{id} \
-                 and put an access token into {places}"
-            ),
-            (401 | 403, "GatedRepo", Some(token)) => anyhow!(
-                "`{id}` is gated ({endpoint} answered {status}): accept its terms at {endpoint}/{id} \
-                 as the owner of the token from {}",
-                token.origin
-            ),
-            (401, _, None) => anyhow!(
-                "cannot read model `{id}` ({endpoint} answered 401): either no folder and no Hub model has this \
-                 name, or the model is private or gated and no token was sent; check the name, or put an access \
-                 token into {places}{meant}"
-            ),
-            (401, _, Some(token)) => anyhow!(
-                "cannot read model `{id}` ({endpoint} answered 401): either no folder and no Hub model has this \
-                 name, or the token from {} is not valid for it; check the name and the token{meant}",
-                token.origin
-            ),
-            (403, _, None) => anyhow!(
-                "model `{id}` may not be read without a token ({endpoint} answered 403): put an access token \
-                 into {places}"
-            ),
-            (403, _, Some(token)) => anyhow!(
-                "model `{id}` may not be read with the token from {} ({endpoint} answered 403): give the token \
-                 the right to read it, or use another one",
-                token.origin
-            ),
-            (404, "RevisionNotFound", _) => anyhow!(
-                "model `{id}` has no revision `{revision}` ({endpoint} answered 404): check what stands after \
-                 the `@`; without it, `main` is meant"
-            ),
-            (404, _, _) => anyhow!(
-                "no folder and no Hub model is named `{id}` ({endpoint} answered 404 for revision \
-                 `{revision}`): check the name{meant}"
-            ),
-            _ => anyhow!("{endpoint} answered {status} for model `{id}`, which it should not: check HF_ENDPOINT"),
+            (401 | 403, "GatedRepo", _) => {
+                let terms = format!("accept its terms at {endpoint}/{id}");
+                anyhow!("`{id}` is gated ({answered})").hint(match token {
+                    Some(token) => format!("{terms} as the owner of the token from {}", token.origin),
+                    None => format!("{terms} and put an access token into {places}"),
+                })
+            }
+            (401, _, None) => anyhow!("{unnamed} the model is private or gated and no token was sent")
+                .hint_after("; ", format!("check the name, or put an access token into {places}{meant}")),
+            (401, _, Some(token)) => anyhow!("{unnamed} the token from {} is not valid for it", token.origin)
+                .hint_after("; ", format!("check the name and the token{meant}")),
+            (403, _, None) => anyhow!("model `{id}` may not be read without a token ({answered})")
+                .hint(format!("put an access token into {places}")),
+            (403, _, Some(token)) => {
+                anyhow!("model `{id}` may not be read with the token from {} ({answered})", token.origin)
+                    .hint("give the token the right to read it, or use another one")
+            }
+            (404, "RevisionNotFound", _) => anyhow!("model `{id}` has no revision `{revision}` ({answered})")
+                .hint("check what stands after the `@`; without it, `main` is meant"),
+            (404, _, _) => anyhow!("no folder and no Hub model is named `{id}` ({answered} for revision `{revision}`)")
+                .hint(format!("check the name{meant}")),
+            _ => anyhow!("{answered} for model `{id}`, which it should not").hint("check HF_ENDPOINT"),
         })
     }
 }

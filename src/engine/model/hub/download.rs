@@ -14,7 +14,8 @@ use super::failure::{Failure, unavailable};
 use super::patience::Patience;
 use super::promise::{Hasher, Promise};
 use crate::model::files::ModelFile;
-use crate::system::errors::failure::{Class, classed};
+use crate::system::errors::Class;
+use crate::system::errors::Facts;
 use crate::system::progress::DownloadProgress;
 
 /// A file of a commit that is being downloaded into the cache.
@@ -47,7 +48,7 @@ impl Download<'_> {
                 .failed(failure, self.progress)
                 .map_err(|failure| match failure {
                     Failure::Refused(error) => error,
-                    Failure::Unavailable { error, .. } => classed(error, Class::Temporary),
+                    Failure::Unavailable { error, .. } => error.class(Class::Temporary),
                 })
                 .with_context(|| format!("cannot download {} of `{}`", self.file, self.client.id))?;
         }
@@ -81,7 +82,7 @@ impl Download<'_> {
         self.cache.link(&self.commit.sha, self.file, &remote.etag).map_err(Failure::Refused)
     }
 
-    /// Writes what comes to `partial` until it is whole, and holds its size and its digest against what was promised.
+    /// Writes the bytes to `partial` until it is whole, and checks its size and its digest against the promise.
     fn receive(&self, remote: &mut Remote, partial: &mut Partial, path: &Path, pace: &mut Pace) -> Result<(), Failure> {
         let mut resumed = partial.bytes > 0;
         let promised = remote.promise.bytes;
@@ -101,7 +102,7 @@ impl Download<'_> {
             // An error here would show again as soon as anything is written.
             let _ = partial.clear();
             // A download in one piece would fail the same way again; one in several pieces may hold an old mistake.
-            if resumed { unavailable(anyhow!(problem)) } else { Failure::Refused(anyhow!("{problem}: try again")) }
+            if resumed { unavailable(anyhow!(problem)) } else { Failure::Refused(anyhow!(problem).hint("try again")) }
         })
     }
 
@@ -134,7 +135,7 @@ impl Download<'_> {
         Ok(())
     }
 
-    /// Says what is wrong if what came is not what was promised.
+    /// The fault of a download that does not fit the promise.
     fn check(&self, promise: &Promise, partial: &Partial) -> Result<(), String> {
         let Promise { bytes, digest } = promise;
         if *bytes != partial.bytes {
@@ -184,7 +185,7 @@ impl Pace {
 
 /// An error with a file of the cache is not the Hub's, so that no further try helps.
 fn cannot_keep(path: &Path, error: io::Error) -> Failure {
-    Failure::Refused(anyhow!(error).context(cannot_write(path)))
+    Failure::Refused(cannot_write(path, error))
 }
 
 /// The part of a file that has come so far.

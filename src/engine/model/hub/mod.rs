@@ -21,7 +21,8 @@ use std::collections::BTreeSet;
 use anyhow::{Result, anyhow};
 
 use super::files::{FileStore, ModelFile, ModelFiles, Place, gather};
-use crate::system::errors::failure::{Class, classed};
+use crate::system::errors::Class;
+use crate::system::errors::Facts;
 use crate::system::progress::DownloadProgress;
 use cache::{Cache, Unusable};
 use client::Client;
@@ -62,9 +63,8 @@ fn resolve_in(
     });
     if let Some(Offline { by, way_out }) = environment.offline {
         return cached.map_err(|unusable| match unusable {
-            Unusable::Lacking(lack) => {
-                anyhow!("{lack}, and {by} forbids to ask the Hub: {way_out} or download the model first")
-            }
+            Unusable::Lacking(lack) => anyhow!("{lack}, and {by} forbids to ask the Hub")
+                .hint(format!("{way_out} or download the model first")),
             Unusable::Wrong(error) => error,
         });
     }
@@ -79,12 +79,9 @@ fn resolve_in(
             let proxy = environment.proxy.map_or_else(String::new, |name| format!(", the proxy in {name}"));
             let files = cached.map_err(|unusable| match unusable {
                 Unusable::Lacking(lack) => {
-                    // The way out comes last.
-                    let what = anyhow!(
-                        "cannot reach the Hub at {endpoint} ({error:#}), and {lack}: check the network{proxy} and HF_ENDPOINT, or give \
-                         a model folder"
-                    );
-                    classed(what, Class::Temporary)
+                    let reached = |problem| format!("cannot reach the Hub at {endpoint} ({problem}), and {lack}");
+                    let way_out = format!("check the network{proxy} and HF_ENDPOINT, or give a model folder");
+                    error.reworded(reached).hint(way_out).class(Class::Temporary)
                 }
                 Unusable::Wrong(wrong) => wrong.context(format!("cannot reach the Hub at {endpoint}")),
             })?;
@@ -128,7 +125,7 @@ impl FileStore for OnHub<'_> {
         &self.commit.names
     }
 
-    /// A file in the cache that is not what it is called is fetched again.
+    /// A file in the cache that does not fit its name is fetched again.
     fn fetch(&self, name: &str, most: u64) -> Result<ModelFile> {
         let Self { client, cache, commit, progress, .. } = *self;
         let path = cache.snapshot(&commit.sha).join(name);

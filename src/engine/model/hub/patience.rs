@@ -3,9 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
-use anyhow::anyhow;
-
 use super::failure::Failure;
+use crate::system::errors::Facts;
 use crate::system::progress::DownloadProgress;
 
 /// Bounded exponential backoff: pauses of 1, 2, 4, ... times the first one, and then an end.
@@ -51,9 +50,12 @@ impl Attempts {
         let Some(pause) = self.pause(wait) else {
             let error = match wait {
                 Some(wait) if wait > LONGEST_ASKED => {
-                    anyhow!("{error:#}, and asks to be left alone for {} s: try again then", wait.as_secs())
+                    let asks = |problem| format!("{problem}, and asks to be left alone for {} s", wait.as_secs());
+                    error.reworded(asks).hint("try again then")
                 }
-                _ if self.failures > 1 => anyhow!("{error:#} (tried {} times)", self.failures),
+                _ if self.failures > 1 => {
+                    error.reworded(|problem| format!("{problem} (tried {} times)", self.failures))
+                }
                 _ => error,
             };
             return Err(Failure::Unavailable { error, wait });
@@ -82,6 +84,8 @@ impl Attempts {
 
 #[cfg(test)]
 mod tests {
+    use anyhow::anyhow;
+
     use super::*;
 
     fn pauses(asked: Option<Duration>) -> Vec<Option<u64>> {

@@ -2,11 +2,12 @@
 
 use std::fmt;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 
 use crate::model::files::ModelFile;
+use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
 
 /// A digest that names the content of a file, in lower-case hexadecimal.
@@ -57,7 +58,9 @@ impl Digest {
                 hasher.finish()
             }
         };
-        ensure!(found == *self, "`{}` has {found}, and not {self} by which it is called", file.path().display());
+        let shown = file.path().display();
+        let other = || anyhow!("`{shown}` has {found}, and not {self} by which it is called").about(&shown);
+        ensure!(found == *self, other());
         Ok(())
     }
 }

@@ -164,7 +164,7 @@ pub struct Parameters {
     pub layers: Vec<Layer>,
     /// The index in `layers` of each layer of the model, bottom-up.
     pub order: Vec<usize>,
-    /// After the last layer, where layers are pre-norm; `None`: they are not, but normalise what comes out of them.
+    /// The normalisation after the last layer, if layers are pre-norm; `None` if each layer normalises its output.
     pub final_norm: Option<LayerNorm>,
     /// The head by which the model was trained; `None` unless a run needs it.
     pub prediction: Option<PredictionHead>,

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use crate::model::files::names::{CONFIG, TOKENIZER, WEIGHTS};
 use crate::model::files::{FileStore, ModelFile, ModelFiles, Place, gather};
 use crate::system::boxed::{self, BoxedFiles};
-use crate::system::errors::failure::{Class, Classify, classed};
+use crate::system::errors::{Class, Facts};
 use crate::system::progress::DownloadProgress;
 
 /// A model as it is named on the command line.
@@ -132,20 +132,16 @@ impl ModelRef {
             #[cfg(not(feature = "hub"))]
             Self::Hub { .. } => {
                 let _ = progress;
-                Err(anyhow!("built without the Hub client (feature `hub`): give a model folder"))
+                Err(anyhow!("built without the Hub client (feature `hub`)").hint("give a model folder"))
             }
         };
-        let outcome = outcome.class(Class::Model);
-        outcome.map_err(|error| {
-            let meant = match (boxed::meant(&self.to_string()), nearby) {
-                (Some(meant), _) => format!("`{meant}` meant, which is in the binary"),
-                (None, Some(meant)) => format!("the folder `{meant}` meant"),
-                (None, None) => return error,
-            };
-            let misspelt = self.to_string().to_ascii_lowercase().starts_with(boxed::PREFIX);
-            let class = if misspelt { Class::Usage } else { Class::of(&error) };
-            classed(anyhow!("{error:#}; or is {meant}?"), class)
-        })
+        let meant = match (boxed::meant(&self.to_string()), nearby) {
+            (Some(meant), _) => format!("or is `{meant}` meant, which is in the binary?"),
+            (None, Some(meant)) => format!("or is the folder `{meant}` meant?"),
+            (None, None) => return outcome.class(Class::Model),
+        };
+        let misspelt = self.to_string().to_ascii_lowercase().starts_with(boxed::PREFIX);
+        outcome.class(if misspelt { Class::Usage } else { Class::Model }).hint_after("; ", meant)
     }
 
     /// A model folder of much the same name as one that is not there.
@@ -184,7 +180,7 @@ fn is_revision(text: &str) -> bool {
 /// The files of a model in the box.
 fn in_the_box(name: &str) -> Result<ModelFiles> {
     // An error of usage, as for a corpus of the box: the contents of the box are as fixed as the options.
-    let files = boxed::model(name).map_err(|unknown| anyhow!(unknown)).class(Class::Usage)?;
+    let files = boxed::model(name).class(Class::Usage)?;
     let names = files.iter().map(|(name, _)| (*name).to_owned()).collect();
     gather(name.to_owned(), None, &Place::Folder(Path::new(name)), &InTheBox { name, files, names })
 }
@@ -195,23 +191,24 @@ fn folder(path: &Path) -> Result<ModelFiles> {
     let metadata = match path.metadata() {
         Ok(metadata) => metadata,
         Err(_) if address::is_address(&shown.to_string()) => bail!(
-            "`{shown}` is an address, and no model on the Hub: models are folders, or are named `org/name` or \
-             `org/name@revision`"
+            anyhow!("`{shown}` is an address, and no model on the Hub")
+                .hint("models are folders, or are named `org/name` or `org/name@revision`")
         ),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            bail!("no such model folder: `{shown}`; name a model on the Hub as `org/name` or `org/name@revision`")
+            let missing = anyhow!("no such model folder: `{shown}`").about(shown);
+            return Err(missing.hint_after("; ", "name a model on the Hub as `org/name` or `org/name@revision`"));
         }
-        Err(error) => return Err(error).with_context(|| format!("cannot open model folder `{shown}`")),
+        Err(error) => return Err(error).cannot("open model folder", &shown),
     };
     if !metadata.is_dir() {
-        bail!("`{shown}` is a file: give the folder that holds {CONFIG}, {TOKENIZER} and {}", WEIGHTS[0]);
+        let way_out = format!("give the folder that holds {CONFIG}, {TOKENIZER} and {}", WEIGHTS[0]);
+        return Err(anyhow!("`{shown}` is a file").about(shown).hint(way_out));
     }
-    let unreadable = || format!("cannot read model folder `{shown}`");
-    let mut names = files_in(path).with_context(unreadable)?;
+    let mut names = files_in(path).cannot("read model folder", &shown)?;
     // Exported graphs are only named in messages.
     names.extend(files_in(&path.join(ONNX)).unwrap_or_default().into_iter().map(|name| format!("{ONNX}/{name}")));
     // The given path may be `.` or end in `..`; the real one ends in the folder's name, except for the root.
-    let real = path.canonicalize().with_context(unreadable)?;
+    let real = path.canonicalize().cannot("read model folder", &shown)?;
     let name = path.file_name().or(real.file_name());
     let id = name.map_or_else(|| "model".to_owned(), |name| name.to_string_lossy().into_owned());
     gather(id, None, &Place::Folder(path), &Folder { path, names })

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use tokenizers::models::bpe::{BPE, Vocab};
 use tokenizers::models::wordpiece::WordPiece;
 use tokenizers::normalizers::BertNormalizer;
@@ -17,6 +17,7 @@ use super::config::{Kind, TokenizerConfig, named};
 use super::each;
 use crate::model::files::ModelFile;
 use crate::model::files::names::{LONGEST_TOKENIZER, TOKENIZER_CONFIG};
+use crate::system::errors::Facts;
 
 /// A tokenizer that is in one file.
 ///
@@ -27,12 +28,15 @@ pub(super) fn whole(file: &ModelFile, settings: &TokenizerConfig) -> Result<Toke
     let path = file.path();
     let at = path.display();
     let bytes = file.text(LONGEST_TOKENIZER)?.into_bytes();
-    let mut tokenizer =
-        Tokenizer::from_bytes(bytes).map_err(|error| anyhow!("cannot read tokenizer `{at}`: {error}"))?;
+    let mut tokenizer = Tokenizer::from_bytes(bytes).map_err(|error| {
+        let line = error.downcast_ref::<serde_json::Error>().map_or(0, serde_json::Error::line);
+        anyhow!("{error}").in_line(line as u64).cannot("read tokenizer", &at)
+    })?;
     if let ModelWrapper::BPE(bpe) = tokenizer.get_model()
         && let Some(dropout) = bpe.dropout.filter(|dropout| *dropout > 0.0)
     {
-        bail!("tokenizer `{at}` has a BPE dropout of {dropout}: its tokens are drawn by lot; set it to null");
+        let error = anyhow!("tokenizer `{at}` has a BPE dropout of {dropout}: its tokens are drawn by lot");
+        return Err(error.about(at).hint_after("; ", "set it to null"));
     }
     let kind = settings.kind();
     if kind == Some(Kind::WordPiece)
@@ -40,7 +44,7 @@ pub(super) fn whole(file: &ModelFile, settings: &TokenizerConfig) -> Result<Toke
     {
         let mut wanted = bert_normalizer(settings)?;
         wanted.clean_text = normalizer.clean_text;
-        tokenizer.with_normalizer(Some(wanted)).map_err(|error| anyhow!("cannot use tokenizer `{at}`: {error}"))?;
+        tokenizer.with_normalizer(Some(wanted)).map_err(|error| anyhow!("{error}").cannot("use tokenizer", &at))?;
     }
     if kind == Some(Kind::ByteLevel)
         && let Some(prefix_space) = settings.switch("add_prefix_space")?
@@ -73,14 +77,15 @@ fn bert_normalizer(settings: &TokenizerConfig) -> Result<BertNormalizer> {
 pub(super) fn wordpiece(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
     settings.ensure_kind(Kind::WordPiece, path)?;
-    let unusable = |error: tokenizers::Error| anyhow!("cannot use vocabulary `{}`: {error}", path.display());
+    let unusable = |error: tokenizers::Error| anyhow!("{error}").cannot("use vocabulary", path.display());
     let bytes = file.bytes(LONGEST_TOKENIZER)?;
     let vocabulary = WordPiece::read_bytes(&bytes).map_err(unusable)?;
     let unknown = settings.special("unk_token", "[UNK]");
     ensure!(
         vocabulary.contains_key(&unknown),
-        "vocabulary `{}` has no token `{unknown}`, which stands for unknown words: is it whole?",
-        path.display(),
+        anyhow!("vocabulary `{}` has no token `{unknown}`, which stands for unknown words", path.display())
+            .about(path.display())
+            .hint("is it whole?")
     );
     let model = WordPiece::builder().vocab(vocabulary).unk_token(unknown).build().map_err(unusable)?;
     let mut tokenizer = Tokenizer::new(model);
@@ -102,11 +107,11 @@ pub(super) fn byte_level_bpe(
     let path = vocabulary.path();
     settings.ensure_kind(Kind::ByteLevel, path)?;
     let shown = format!("`{}` and `{}`", path.display(), merges.path().display());
-    let unusable = |error: tokenizers::Error| anyhow!("cannot use vocabulary {shown}: {error}");
+    let unusable = |error: tokenizers::Error| anyhow!("cannot use vocabulary {shown}: {error}").about(path.display());
     let ids: BTreeMap<String, u32> = serde_json::from_str(&vocabulary.text(LONGEST_TOKENIZER)?)
-        .with_context(|| format!("cannot use vocabulary {shown}"))?;
-    let merges = merge_pairs(&merges.text(LONGEST_TOKENIZER)?)
-        .with_context(|| format!("cannot use merges `{}`", merges.path().display()))?;
+        .with_context(|| format!("cannot use vocabulary {shown}"))
+        .about(path.display())?;
+    let merges = merge_pairs(&merges.text(LONGEST_TOKENIZER)?).cannot("use merges", merges.path().display())?;
     let model =
         BPE::builder().vocab_and_merges(ids.into_iter().collect::<Vocab>(), merges).build().map_err(unusable)?;
     let mut tokenizer = Tokenizer::new(model);
@@ -122,7 +127,8 @@ fn merge_pairs(text: &str) -> Result<Vec<(String, String)>> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.starts_with("#version"));
     let pair = |(number, line): (usize, &str)| {
         let pair = line.split_once(' ').filter(|(_, second)| !second.contains(' '));
-        let (first, second) = pair.with_context(|| format!("line {} is no pair of tokens", number + 1))?;
+        let (first, second) =
+            pair.with_context(|| format!("line {} is no pair of tokens", number + 1)).in_line(number as u64 + 1)?;
         Ok((first.to_owned(), second.to_owned()))
     };
     lines.map(pair).collect()
@@ -171,17 +177,20 @@ fn defaults(settings: &TokenizerConfig) -> Option<&'static Defaults> {
 
 /// Makes the special tokens whole in a text that has them literally, and adds those that the vocabulary lacks.
 fn add_tokens(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &Defaults, path: &Path) -> Result<()> {
-    let cannot = |error: tokenizers::Error| anyhow!("cannot use vocabulary `{}`: {error}", path.display());
+    let cannot = |error: tokenizers::Error| anyhow!("{error}").cannot("use vocabulary", path.display());
     for (&id, token) in &settings.added {
         let content = token.content.clone();
         tokenizer.add_tokens([token.clone()]).map_err(cannot)?;
         let given = tokenizer.token_to_id(&content);
         ensure!(
             given == Some(id),
-            "vocabulary `{}` does not fit its added tokens: `{}` is to have id {id}, and has {}",
-            path.display(),
-            content.escape_debug(),
-            given.map_or_else(|| "none".to_owned(), |given| given.to_string()),
+            anyhow!(
+                "vocabulary `{}` does not fit its added tokens: `{}` is to have id {id}, and has {}",
+                path.display(),
+                content.escape_debug(),
+                given.map_or_else(|| "none".to_owned(), |given| given.to_string()),
+            )
+            .about(path.display())
         );
     }
     let takes_space = defaults.mask_takes_space;
@@ -223,14 +232,15 @@ fn surround(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &De
     let cls = settings.special("cls_token", defaults.first);
     let sep = settings.special("sep_token", defaults.separator);
     let id = |token: &str| {
-        tokenizer.token_to_id(token).with_context(|| {
+        let found = tokenizer.token_to_id(token).with_context(|| {
             format!(
                 "`{}` has no token `{}`, which stands at one end of each sentence: the special tokens are named by \
                  cls_token and sep_token in {TOKENIZER_CONFIG}",
                 path.display(),
                 token.escape_debug(),
             )
-        })
+        });
+        found.about(path.display())
     };
     let ids = (id(&cls)?, id(&sep)?);
     let (cls, sep) = ((cls, ids.0), (sep, ids.1));

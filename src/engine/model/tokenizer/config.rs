@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokenizers::AddedToken;
@@ -12,6 +12,7 @@ use crate::model::files::names::{
     ADDED_TOKENS, LONGEST_CONFIG, LONGEST_TOKENIZER, SPECIAL_TOKENS, TOKENIZER, TOKENIZER_CONFIG,
 };
 use crate::model::files::{ModelFile, TokenizerFiles};
+use crate::system::errors::Facts;
 
 /// Settings of a tokenizer from the files beside its vocabulary.
 pub(super) struct TokenizerConfig {
@@ -36,7 +37,8 @@ impl TokenizerConfig {
         // The older files count only if the newer key is missing, as in transformers.
         if let Some(tokens) = values.get("added_tokens_decoder") {
             added = serde_json::from_value(tokens.clone())
-                .with_context(|| format!("`{}`: added_tokens_decoder cannot be used", path.display()))?;
+                .with_context(|| format!("`{}`: added_tokens_decoder cannot be used", path.display()))
+                .about(path.display())?;
         } else {
             values.extend(object(SPECIAL_TOKENS)?.unwrap_or_default());
             if let Some(file) = files.get(ADDED_TOKENS) {
@@ -47,8 +49,8 @@ impl TokenizerConfig {
                 }
             }
         }
-        let config: Map<String, Value> = serde_json::from_str(&config.text(LONGEST_CONFIG)?)
-            .with_context(|| format!("cannot use `{}`", config.path().display()))?;
+        let config: Map<String, Value> =
+            serde_json::from_str(&config.text(LONGEST_CONFIG)?).cannot("use", config.path().display())?;
         let text = |values: &Map<String, Value>, key: &str| values.get(key).and_then(Value::as_str).map(str::to_owned);
         let class = text(&values, "tokenizer_class").or_else(|| text(&config, "tokenizer_class"));
         let class = class.map(|class| class.strip_suffix("Fast").unwrap_or(&class).to_owned());
@@ -60,7 +62,10 @@ impl TokenizerConfig {
         match self.values.get(key) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::Bool(value)) => Ok(Some(*value)),
-            Some(other) => bail!("`{}`: {key} is {other}: expected true or false", self.path.display()),
+            Some(other) => {
+                let shown = self.path.display();
+                Err(anyhow!("`{shown}`: {key} is {other}: expected true or false").about(&shown))
+            }
         }
     }
 
@@ -88,12 +93,17 @@ impl TokenizerConfig {
     pub fn ensure_kind(&self, kind: Kind, file: &Path) -> Result<()> {
         let known = kind.classes();
         match &self.class {
-            Some(class) if !known.contains(&class.as_str()) => bail!(
-                "`{}` belongs to a tokenizer of class {class}, which is read as {TOKENIZER} only (read as it is: {}): \
-                 if transformers has {class} as a fast tokenizer, save it with AutoTokenizer.save_pretrained",
-                file.display(),
-                known.join(", "),
-            ),
+            Some(class) if !known.contains(&class.as_str()) => {
+                let way_out = format!(
+                    "if transformers has {class} as a fast tokenizer, save it with AutoTokenizer.save_pretrained"
+                );
+                let error = anyhow!(
+                    "`{}` belongs to a tokenizer of class {class}, which is read as {TOKENIZER} only (read as it is: {})",
+                    file.display(),
+                    known.join(", "),
+                );
+                Err(error.about(file.display()).hint(way_out))
+            }
             _ => Ok(()),
         }
     }
@@ -151,8 +161,7 @@ const KIND_OF_FAMILIES: [(&[&str], Kind); 2] = [
 ];
 
 fn read_json<T: DeserializeOwned>(file: &ModelFile) -> Result<T> {
-    serde_json::from_str(&file.text(LONGEST_TOKENIZER)?)
-        .with_context(|| format!("cannot use `{}`", file.path().display()))
+    serde_json::from_str(&file.text(LONGEST_TOKENIZER)?).cannot("use", file.path().display())
 }
 
 /// The keys under which special tokens are named.

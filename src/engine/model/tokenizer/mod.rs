@@ -19,6 +19,7 @@ use tokenizers::{EncodeInput, Encoding, InputSequence, ModelWrapper, Tokenizer, 
 use super::files::names::{BPE_MERGES, BPE_VOCABULARY, WORDPIECE_VOCABULARY};
 use super::files::{ModelFile, TokenizerFiles};
 use crate::system::contained::contained;
+use crate::system::errors::Facts;
 use config::{TokenizerConfig, named};
 
 /// A model's tokenizer, with its own padding and truncation switched off.
@@ -57,8 +58,7 @@ impl ModelTokenizer {
                 _ => build::whole(file, &settings)?,
             };
             text.with_padding(None);
-            text.with_truncation(None)
-                .map_err(|error| anyhow!("cannot use tokenizer `{}`: {error}", path.display()))?;
+            text.with_truncation(None).map_err(|error| anyhow!("{error}").cannot("use tokenizer", path.display()))?;
             ensure_fits(&text, rows, path)?;
             let loaded = Self {
                 path: path.to_owned(),
@@ -75,19 +75,19 @@ impl ModelTokenizer {
             loaded.encode_text("", true)?;
             Ok(loaded)
         };
-        contained(build).with_context(|| format!("cannot use tokenizer `{}`", path.display()))?
+        contained(build).cannot("use tokenizer", path.display())?
     }
 
     /// Encodes running text, with the special tokens around it if `special`.
     /// Fails if the tokenizer fails.
     pub fn encode_text(&self, text: &str, special: bool) -> Result<Encoding> {
-        self.tried(|| self.text.encode(text, special))
+        self.checked(|| self.text.encode(text, special))
     }
 
     /// Encodes two running texts as a pair, with the special tokens around and between them.
     /// Fails if the tokenizer fails.
     pub fn encode_pair(&self, first: &str, second: &str) -> Result<Encoding> {
-        self.tried(|| self.text.encode((first, second), true))
+        self.checked(|| self.text.encode((first, second), true))
     }
 
     /// Encodes words that were split beforehand, with the special tokens around them: as transformers does with
@@ -96,20 +96,21 @@ impl ModelTokenizer {
     /// Fails if the tokenizer fails.
     pub fn encode_words(&self, words: &[&str]) -> Result<Encoding> {
         let input = EncodeInput::Single(InputSequence::from(words));
-        self.tried(|| self.words.as_ref().unwrap_or(&self.text).encode(input, true))
+        self.checked(|| self.words.as_ref().unwrap_or(&self.text).encode(input, true))
     }
 
     /// Puts the special tokens around a text that was encoded without them, cut to `tokens` tokens.
     /// Fails if the tokenizer fails.
     pub fn cut(&self, mut bare: Encoding, tokens: usize) -> Result<Encoding> {
         bare.truncate(tokens, 0, TruncationDirection::Right);
-        self.tried(|| self.text.post_process(bare, None, true))
+        self.checked(|| self.text.post_process(bare, None, true))
     }
 
     /// The encoding that the library returns; its failures, panics too, as errors that name the file.
-    fn tried(&self, work: impl FnOnce() -> tokenizers::Result<Encoding>) -> Result<Encoding> {
+    fn checked(&self, work: impl FnOnce() -> tokenizers::Result<Encoding>) -> Result<Encoding> {
         let outcome = contained(work).and_then(|outcome| outcome.map_err(|error| anyhow!("{error}")));
-        let encoding = outcome.with_context(|| format!("tokenizer `{}` failed on a sentence", self.path.display()))?;
+        let shown = self.path.display();
+        let encoding = outcome.with_context(|| format!("tokenizer `{shown}` failed on a sentence")).about(&shown)?;
         // Post-processors have ids of their own, which need not be in the vocabulary.
         if let Some(place) = encoding.get_ids().iter().position(|id| *id as usize >= self.rows) {
             let token = encoding.get_tokens().get(place).map_or("", String::as_str);
@@ -188,6 +189,7 @@ fn misfit(path: &Path, token: &str, id: u32, rows: usize) -> anyhow::Error {
         path.display(),
         token.escape_debug(),
     )
+    .about(path.display())
 }
 
 /// The separator: what `sep_token` names, else the last of several special tokens around a text.

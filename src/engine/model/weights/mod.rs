@@ -12,12 +12,13 @@ mod zip;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use candle_core::{DType, Device, Tensor};
 
 use super::families::Family;
 use super::files::ModelFile;
 use super::files::names::is_pickle;
+use crate::system::errors::Facts;
 
 /// The files of a model's weights, with all headers read.
 pub struct Checkpoint {
@@ -104,7 +105,7 @@ impl Checkpoint {
         let mut checkpoint = Self { files: Vec::new(), tensors: HashMap::new(), family, expanded: 0 };
         for file in files {
             let path = file.path().to_owned();
-            checkpoint.add(file).with_context(|| format!("cannot read weights from `{}`", path.display()))?;
+            checkpoint.add(file).cannot("read weights from", path.display())?;
         }
         Ok(checkpoint)
     }
@@ -112,7 +113,7 @@ impl Checkpoint {
     fn add(&mut self, file: ModelFile) -> Result<()> {
         let path = file.path();
         let tensors = if is_pickle(path) {
-            torch::tensors(&file).map_err(|problem| torch::with_way_out(&problem, path))?
+            torch::tensors(&file).map_err(|problem| torch::with_way_out(problem, path))?
         } else {
             safetensors::tensors(&file)?
         };
@@ -142,26 +143,33 @@ impl Checkpoint {
         let Some((found, (file, stored))) = names.iter().find_map(|name| Some((name, self.tensors.get(name)?))) else {
             let files: Vec<String> = self.files.iter().map(|file| format!("`{}`", file.path().display())).collect();
             let verb = if files.len() == 1 { "has" } else { "have" };
-            bail!("{} {verb} no tensor for {name}: tried {}", files.join(", "), names.join(", "));
+            let error = anyhow!("{} {verb} no tensor for {name}: tried {}", files.join(", "), names.join(", "));
+            return Err(self.files.iter().rev().fold(error, |error, file| error.about(file.path().display())));
         };
         let file = &self.files[*file];
         let path = file.path();
-        let at = || format!("tensor {found} of `{}`", path.display());
-        ensure!(stored.shape == shape, "{} has shape {:?}: config.json implies {shape:?}", at(), stored.shape);
+        self.values(stored, file, shape, &format!("tensor {found} of `{}`", path.display())).about(path.display())
+    }
+
+    /// The values of a tensor, which errors name.
+    fn values(&self, stored: &StoredTensor, file: &ModelFile, shape: &[usize], name: &str) -> Result<Vec<f32>> {
+        ensure!(stored.shape == shape, "{name} has shape {:?}: config.json implies {shape:?}", stored.shape);
         ensure!(
             stored.expanded() == 0 || self.expanded <= MOST_EXPANDED,
-            "{} has values that lie in the same place, and all such tensors together {} more than there are in the file: \
-             more than {MOST_EXPANDED} are not read; save it again, with .contiguous()",
-            at(),
-            self.expanded,
+            anyhow!(
+                "{name} has values that lie in the same place, and all such tensors together {} more than there are in the \
+                 file: more than {MOST_EXPANDED} are not read",
+                self.expanded
+            )
+            .hint_after("; ", "save it again, with .contiguous()")
         );
-        let values = stored.read(file).with_context(at)?;
+        let values = stored.read(file).with_context(|| name.to_owned())?;
         // Chunks let the compiler check several values at once.
         let damaged = values.chunks(1 << 12).position(|chunk| !chunk.iter().fold(true, |fine, x| fine & x.is_finite()));
         if let Some(chunk) = damaged {
             let place =
                 values.iter().skip(chunk << 12).position(|x| !x.is_finite()).expect("there is one") + (chunk << 12);
-            bail!("{} holds {} at element {place}: the weights are damaged", at(), values[place]);
+            bail!("{name} holds {} at element {place}: the weights are damaged", values[place]);
         }
         Ok(values)
     }

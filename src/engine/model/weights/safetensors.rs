@@ -1,11 +1,12 @@
 //! The header of a safetensors file (<https://huggingface.co/docs/safetensors>, "Format").
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 
 use super::{StoredTensor, ValueType};
 use crate::model::files::ModelFile;
+use crate::system::errors::Facts;
 
 /// The longest header that the format allows, in bytes.
 const LONGEST_HEADER: u64 = 100_000_000;
@@ -23,7 +24,10 @@ pub(super) fn tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
     let header: Metadata = serde_json::from_slice(&header).context("the header is not that of safetensors")?;
     let data_start = 8 + length;
     let whole = data_start.saturating_add(header.data_len() as u64);
-    ensure!(size == whole, "the file has {size} bytes where its header says {whole}: download it again");
+    ensure!(
+        size == whole,
+        anyhow!("the file has {size} bytes where its header says {whole}").hint("download it again")
+    );
     let stored = |(name, info): (String, &safetensors::tensor::TensorInfo)| {
         let values = match info.dtype {
             Dtype::F64 => ValueType::F64,

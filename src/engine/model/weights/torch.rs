@@ -3,17 +3,18 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::pickle::Unusual;
 use super::{StoredTensor, ValueType, pickle, zip};
 use crate::model::files::ModelFile;
+use crate::system::errors::Facts;
 
 /// A state dict takes about 200 bytes for each tensor; a thousand layers of sixteen tensors each, 4 MB.
 const LARGEST_PICKLE: u64 = 1 << 23;
 
 /// Says how to make a file of it that can be read.
-pub(super) fn with_way_out(problem: &anyhow::Error, path: &Path) -> anyhow::Error {
+pub(super) fn with_way_out(problem: anyhow::Error, path: &Path) -> anyhow::Error {
     let path = path.display().to_string();
     let load =
         |safely: &str, part: &str| format!("torch.load({path:?}, map_location=\"cpu\", weights_only={safely}){part}");
@@ -35,11 +36,11 @@ pub(super) fn with_way_out(problem: &anyhow::Error, path: &Path) -> anyhow::Erro
             ("you trust it", vec![format!("torch.save({}, {path:?})", load("True", &part))])
         }
     };
-    anyhow!(
-        "{problem:#}. If the file is whole and {trust}, make one of it that can be read, in Python:\n  \
-         import torch\n  {}",
-        lines.join("\n  "),
-    )
+    let way_out = format!(
+        "If the file is whole and {trust}, make one of it that can be read, in Python:\n  import torch\n  {}",
+        lines.join("\n  ")
+    );
+    problem.hint_after(". ", way_out)
 }
 
 /// The place of this mark in the header of a tar archive (POSIX.1-1988, ustar).

@@ -6,9 +6,10 @@
 
 use std::ops::Range;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 
 use crate::model::files::ModelFile;
+use crate::system::errors::Facts;
 
 /// An entry of the archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,8 +59,8 @@ pub(super) fn entries(file: &ModelFile) -> Result<Vec<ArchiveEntry>> {
 /// The beginning of the directory, and its length.
 fn directory(file: &ModelFile) -> Result<(u64, u64)> {
     let size = file.size();
-    let missing = || "its end is missing: download it again";
-    let end_start = size.checked_sub(END_BYTES).with_context(missing)?;
+    let missing = || anyhow!("its end is missing").hint("download it again");
+    let end_start = size.checked_sub(END_BYTES).ok_or_else(missing)?;
     let end = at(file, end_start, END_BYTES)?;
     ensure!(u32_at(&end, 0)? == END, missing());
     let (bytes, start) = (u32_at(&end, 12)?, u32_at(&end, 16)?);
@@ -95,12 +96,12 @@ fn entry(file: &ModelFile, directory: &[u8]) -> Result<(ArchiveEntry, usize)> {
     let sizes = [u32_at(directory, 20)?, u32_at(directory, 24)?, u32_at(directory, 42)?];
     let [compressed, uncompressed, local] = widened(sizes, &directory[extra_start..extra_end])?;
     ensure!(compressed == uncompressed, "`{}` has two sizes", name.escape_debug());
-    let outside = || format!("`{}` lies outside the file: download it again", name.escape_debug());
+    let outside = || anyhow!("`{}` lies outside the file", name.escape_debug()).hint("download it again");
     ensure!(local.checked_add(LOCAL_BYTES).is_some_and(|end| end <= size), outside());
     let header = at(file, local, LOCAL_BYTES)?;
     ensure!(u32_at(&header, 0)? == LOCAL, "`{}` is not where the directory says", name.escape_debug());
     let start = local + LOCAL_BYTES + u64::from(u16_at(&header, 26)?) + u64::from(u16_at(&header, 28)?);
-    let stop = start.checked_add(compressed).filter(|stop| *stop <= size).with_context(outside)?;
+    let stop = start.checked_add(compressed).filter(|stop| *stop <= size).ok_or_else(outside)?;
     Ok((ArchiveEntry { name, place: start..stop }, end))
 }
 

@@ -1,4 +1,4 @@
-//! Partials to one observation: what belongs together, and what is missing.
+//! One observation from partials: their compatibility, and the missing ones.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::partial::{self, EXTENSION, Restore};
 use super::{Observation, Stage};
 use crate::sequences::shard::Shard;
 use crate::system::counted::{counted, plural};
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 
 /// How many missing shards a message names.
 const NAMED: usize = 10;
@@ -34,16 +34,21 @@ impl<'a> Shards<'a> {
         let (here, there) = (path.display(), self.some().display());
         ensure!(
             of == others,
-            "cannot merge `{there}` and `{here}`: one is of {} and the other of {others}",
-            counted(of, "shard")
+            anyhow!(
+                "cannot merge `{there}` and `{here}`: one is of {} and the other of {others}",
+                counted(of, "shard")
+            )
+            .about(&there)
         );
         ensure!(
             self.stage == *stage,
-            "cannot merge `{there}` and `{here}`: they were run after other sums, or by another policy: run one of them again \
-             with the --after of the other"
+            anyhow!("cannot merge `{there}` and `{here}`: they were run after other sums, or by another policy")
+                .about(&there)
+                .hint("run one of them again with the --after of the other")
         );
         if let Some(other) = self.given.insert(shard.number(), path) {
-            bail!("`{}` and `{here}` are both shard {shard}: give each shard once", other.display());
+            let both = anyhow!("`{}` and `{here}` are both shard {shard}", other.display());
+            return Err(both.about(other.display()).hint("give each shard once"));
         }
         Ok(())
     }
@@ -75,7 +80,10 @@ impl<'a> Shards<'a> {
 fn ensure_of_one_run<'a>(first: &mut Option<(&'a Path, Identity)>, path: &'a Path, identity: &Identity) -> Result<()> {
     let (there, of_first) = first.get_or_insert_with(|| (path, identity.clone()));
     match of_first.difference(identity) {
-        Some(difference) => bail!("cannot merge `{}` and `{}`: {difference}", there.display(), path.display()),
+        Some(difference) => {
+            let there = there.display();
+            Err(anyhow!("cannot merge `{there}` and `{}`: {difference}", path.display()).about(&there))
+        }
         None => Ok(()),
     }
 }
@@ -105,14 +113,20 @@ pub fn missing(paths: &[PathBuf], of: u32) -> Result<MissingShards> {
         if let Some(shards) = shards.as_ref().filter(|shards| shards.stage.is_after() != header.stage.is_after()) {
             let (first, second) =
                 if shards.stage.is_after() { (path.as_path(), shards.some()) } else { (shards.some(), path.as_path()) };
-            bail!(
-                "`{}` is of the first of two stages and `{}` of the second, and what is missing is told of one: name the parts of one \
-                 stage, as in `*-of-{of}.{EXTENSION}` or `*-of-{of}-after.{EXTENSION}`, or keep each stage in a folder of its own",
+            let error = anyhow!(
+                "`{}` is of the first of two stages and `{}` of the second, and what is missing is told of one",
                 first.display(),
                 second.display()
             );
+            return Err(error.about(first.display()).hint(format!(
+                "name the parts of one stage, as in `*-of-{of}.{EXTENSION}` or `*-of-{of}-after.{EXTENSION}`, or keep each \
+                 stage in a folder of its own"
+            )));
         }
-        ensure!(others == of, "`{shown}` is shard {} and not of {of}: was the corpus run in {others}?", header.shard);
+        if others != of {
+            let error = anyhow!("`{shown}` is shard {} and not of {of}", header.shard).about(shown);
+            return Err(error.hint(format!("was the corpus run in {others}?")));
+        }
         ensure_of_one_run(&mut first, path, &header.identity)?;
         match &mut shards {
             Some(shards) => shards.add(path, header.shard, &header.stage)?,
@@ -164,17 +178,21 @@ pub fn all(paths: &[PathBuf], restore: Restore<'_>) -> Result<Observation> {
     let [first, after] = stages.map(|stage| stage.map(Gathered::whole).transpose());
     match (first?, after?) {
         (None, None) => {
-            Err(anyhow!("no shard is there yet: run them, or name their partials")).class(Class::Incomplete)
+            Err(anyhow!("no shard is there yet").hint("run them, or name their partials")).class(Class::Incomplete)
         }
         (None, Some(_)) => {
-            bail!("the sums that these were run after are missing: name the file that --after was given as well")
+            bail!(
+                anyhow!("the sums that these were run after are missing")
+                    .hint("name the file that --after was given as well")
+            )
         }
         (Some(first), None) => Ok(first),
         (Some(mut first), Some(after)) => {
             let digest = first.digest()?;
             ensure!(
                 matches!(&after.stage, Stage::After { sums, .. } if *sums == digest),
-                "the partials of the second stage were run after other sums: name the file that --after was given"
+                anyhow!("the partials of the second stage were run after other sums")
+                    .hint("name the file that --after was given")
             );
             first.followed_by(after);
             Ok(first)

@@ -6,18 +6,18 @@ pub mod identity;
 pub mod merge;
 pub mod partial;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::observer::Observer;
 use super::pass::Pass;
 use crate::sequences::tally::Tally;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 use crate::system::files::digest::hex;
 use identity::{Identity, RunInfo};
 
-/// The sums of all passes, and of what they are.
+/// The sums of all passes, with their identity.
 pub struct Observation {
     /// The identity: the corpus, the model, the program and the settings.
     pub identity: Identity,
@@ -85,7 +85,7 @@ pub struct PassSums {
 }
 
 impl Observation {
-    /// Adds what was observed over other sentences of the same corpus.
+    /// Adds the sums over other sentences of the same corpus.
     /// Panics if the two have not the same identity.
     pub fn merge(&mut self, other: &Self) {
         assert_eq!((&self.identity, &self.stage), (&other.identity, &other.stage), "parts of one whole");
@@ -130,9 +130,11 @@ impl Observation {
         if tally.sentences > 0 {
             return Ok(());
         }
-        ensure!(!tally.skipped.is_empty(), "corpus `{corpus}` has no sentences");
+        ensure!(!tally.skipped.is_empty(), anyhow!("corpus `{corpus}` has no sentences").about(corpus));
         let reasons: Vec<String> =
             tally.skipped.iter().map(|(reason, count)| format!("{count} {}", reason.describe())).collect();
-        bail!("corpus `{corpus}` leaves nothing to analyse: every sentence was skipped ({})", reasons.join(", "));
+        let reasons = reasons.join(", ");
+        let skipped = anyhow!("corpus `{corpus}` leaves nothing to analyse: every sentence was skipped ({reasons})");
+        Err(skipped.about(corpus))
     }
 }

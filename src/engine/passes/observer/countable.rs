@@ -11,9 +11,9 @@ use serde_json::ser::Formatter;
 /// largest corpora have some 2^44 tokens.
 const MOST: u64 = 1 << 46;
 
-/// Makes sure that no count or sum in what was read is too large to be added to others.
+/// Makes sure that no count or sum from a file is too large to be added to others.
 ///
-/// Fixed-point sums ([`ExactSum`](crate::stats::exact::ExactSum)) are held against the same bound, by their whole part.
+/// Fixed-point sums ([`ExactSum`](crate::stats::exact::ExactSum)) have the same bound, by their whole part.
 /// Fails if one is.
 pub fn ensure_countable(read: &impl Serialize) -> Result<()> {
     // Visits all numbers; what would be written of them goes nowhere.

@@ -64,7 +64,7 @@ pub struct Runner<'a> {
     /// The count of each token in the whole corpus, if some study needs it.
     pub counts: Option<Arc<TokenCounts>>,
     /// The mean contexts that replace removed heads, as far as they are known.
-    pub stand_ins: &'a MeanContexts,
+    pub mean_contexts: &'a MeanContexts,
 }
 
 /// A corpus that passes were run over.
@@ -155,7 +155,7 @@ impl Runner<'_> {
             Replacement::Zero => vec![Gate::scale(0.0); grid.count()],
             Replacement::Mean => {
                 let plain = Pass { derivatives: false, ..pass.clone() };
-                self.stand_ins.of(&plain, || {
+                self.mean_contexts.of(&plain, || {
                     let contexts = vec![observer_of(ContextSums::new(grid, head_dim))];
                     // The sensitivities of all shards, so that every shard removes the same heads.
                     let whole = self.sampled(corpus, Shard::WHOLE, pass);
@@ -352,10 +352,10 @@ type Sequencer<'a> = dyn Iterator<Item = Result<Sequence>> + Send + 'a;
 
 /// The most tokens of a sequence: the option, or the positions of the model.
 /// Fails if the option is more than the positions of the model.
-pub fn token_limit(model: &Model, asked: Option<usize>) -> Result<usize> {
+pub fn token_limit(model: &Model, requested: Option<usize>) -> Result<usize> {
     let config = &model.architecture.config;
     let positions = config.positions();
-    let limit = asked.unwrap_or(positions);
+    let limit = requested.unwrap_or(positions);
     ensure!(limit <= positions, "--max-tokens {limit} is more than the {positions} {}", config.bound());
     Ok(limit)
 }

@@ -51,7 +51,7 @@ impl TextAttention {
     /// The weights at the offsets -8 to 8 from a query; 0 where there is no token.
     /// Panics if the query does not exist.
     pub fn window(&self, query: usize) -> &[f32; OFFSETS] {
-        // The row begins REACH weights on, so what is REACH before the query is at the query's own place.
+        // The row begins REACH weights on, so the weight REACH before the query is at the query's own place.
         self.rows[query * self.stride() + query..][..OFFSETS].try_into().expect("a slice of this length")
     }
 

@@ -1,12 +1,14 @@
-//! The tally: what of a corpus became sequences, and what was left out and why.
+//! The tally: the sequences of a corpus, and the sentences that were left out, with the reasons.
 
 use std::collections::BTreeMap;
 
+use anyhow::Error;
 use serde::{Deserialize, Serialize};
 
 use super::sequence::{GoldArc, Sequence};
 use crate::corpus::TreeHead;
 use crate::stats::blocks::{Merge, merge_fields};
+use crate::system::errors::Facts;
 
 #[cfg(test)]
 mod tests;
@@ -36,11 +38,11 @@ impl SkipReason {
         }
     }
 
-    /// The way out, to follow the reason; empty where there is none.
-    pub fn way_out(self) -> &'static str {
+    /// An error for this reason with the way out, where there is one.
+    pub fn with_way_out(self, error: Error) -> Error {
         match self {
-            Self::TooManyTokens => ": cut it, or raise --max-tokens if the model has more positions",
-            Self::WordWithoutTokens | Self::NoTokens => "",
+            Self::TooManyTokens => error.hint("cut it, or raise --max-tokens if the model has more positions"),
+            Self::WordWithoutTokens | Self::NoTokens => error,
         }
     }
 }
@@ -92,7 +94,7 @@ pub struct FileTally {
 merge_fields!(FileTally { sentences, tokens, words, skipped });
 
 impl Tally {
-    /// Adds what was counted over other sentences.
+    /// Adds the counts of other sentences.
     pub fn merge(&mut self, other: &Self) {
         self.sentences += other.sentences;
         self.tokens += other.tokens;

@@ -3,14 +3,14 @@
 
 use std::ops::Range;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use tokenizers::Encoding;
 
 use super::sequence::{GoldArc, Sequence, TokenKind};
 use super::tally::{SkipReason, Tally};
 use crate::corpus::{Content, MAX_SENTENCE_BYTES, SEGMENT_SENTENCES, Sentence, Word};
 use crate::model::tokenizer::ModelTokenizer;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts};
 
 #[cfg(test)]
 mod tests;
@@ -62,11 +62,12 @@ impl<'a> SentenceTokenizer<'a> {
 
     fn encoded(&mut self, sentence: Sentence) -> Result<Tokenized> {
         let Sentence { index, origin, document, family, entity_fields, content, .. } = sentence;
-        let at = || format!("{origin}: cannot tokenise sentence {index}");
         let tokenized = match content {
-            Content::Text(text) => self.text(&text).with_context(at)?,
-            Content::Words(words) => self.words(words).with_context(at)?,
+            Content::Text(text) => self.text(&text),
+            Content::Words(words) => self.words(words),
         };
+        let tokenized = tokenized.with_context(|| format!("cannot tokenise sentence {index}"));
+        let tokenized = tokenized.at(&origin.path, origin.line)?;
         match tokenized {
             Tokenized::Sequence(sequence) => {
                 let segment = index / SEGMENT_SENTENCES * SEGMENT_SENTENCES;
@@ -75,11 +76,9 @@ impl<'a> SentenceTokenizer<'a> {
                 Ok(Tokenized::Sequence(Box::new(sequence)))
             }
             Tokenized::Skipped(reason) if self.strict => {
-                bail!(
-                    "{origin}: sentence {index}, one {}, would be skipped, and --strict skips none{}",
-                    reason.describe(),
-                    reason.way_out()
-                )
+                let which = reason.describe();
+                let error = anyhow!("sentence {index}, one {which}, would be skipped, and --strict skips none");
+                Err(reason.with_way_out(error).at(&origin.path, origin.line))
             }
             Tokenized::Skipped(reason) => {
                 self.tally.skip(origin.file, reason);
@@ -88,7 +87,7 @@ impl<'a> SentenceTokenizer<'a> {
         }
     }
 
-    /// The tally of what was encoded and left out so far.
+    /// The tally of the sentences so far.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
@@ -107,8 +106,8 @@ impl<'a> SentenceTokenizer<'a> {
         };
         ensure!(
             text.len() <= MAX_SENTENCE_BYTES,
-            "it has {} bytes of text, and no more than {MAX_SENTENCE_BYTES} can be tokenised: split it into sentences",
-            text.len(),
+            anyhow!("it has {} bytes of text, and no more than {MAX_SENTENCE_BYTES} can be tokenised", text.len())
+                .hint("split it into sentences")
         );
         let mut encoding = self.tokenizer.encode_text(text, true)?;
         if encoding.len() > self.max_tokens && self.truncate {

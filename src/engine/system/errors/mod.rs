@@ -1,4 +1,10 @@
-//! Errors: the class of a failure, which is the exit status, and the form in which errors are printed.
+//! Errors: the class of a failure, which is the exit status, what else is known of one, and the form in which errors are
+//! printed.
 
-pub mod described;
-pub mod failure;
+mod class;
+mod described;
+mod facts;
+
+pub use class::Class;
+pub use described::{Described, ErrorFormat};
+pub use facts::{Facts, causes, hint, io_error, option};

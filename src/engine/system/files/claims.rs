@@ -8,6 +8,10 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use anyhow::anyhow;
+
+use crate::system::errors::{Facts, io_error};
+
 /// The identity of a file on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FileId {
@@ -51,7 +55,7 @@ pub(super) fn read(metadata: &Metadata) -> io::Result<()> {
     let mut claims = claims();
     let claims = claims.get_or_insert_default();
     if claims.written.contains(&id) {
-        return Err(io::Error::other("it is an output of the same run: give the output another name"));
+        return Err(same_run("it is an output of the same run"));
     }
     claims.read.insert(id);
     Ok(())
@@ -75,9 +79,13 @@ pub(super) fn write(metadata: &Metadata) -> io::Result<Replaced> {
 pub(super) fn ensure_unread(metadata: &Metadata) -> io::Result<()> {
     let is_read = FileId::of(metadata).is_some_and(|id| claims().get_or_insert_default().read.contains(&id));
     if is_read {
-        return Err(io::Error::other("the same run reads it: give the output another name"));
+        return Err(same_run("the same run reads it"));
     }
     Ok(())
+}
+
+fn same_run(what: &'static str) -> io::Error {
+    io_error(io::ErrorKind::Other, anyhow!(what).hint("give the output another name"))
 }
 
 impl Drop for Replaced {

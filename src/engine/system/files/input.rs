@@ -4,6 +4,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use anyhow::anyhow;
+
+use crate::system::errors::{Facts, io_error};
+
 /// The beginning of a pointer file of git's large file storage
 /// (<https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md>, "The Pointer").
 pub const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
@@ -12,8 +16,8 @@ pub const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 /// Fails if it is.
 pub fn ensure_fetched(beginning: &[u8]) -> io::Result<()> {
     if beginning.starts_with(LFS_POINTER) {
-        let way_out = "it is a pointer of git LFS and not the file itself: run `git lfs pull` in its folder";
-        return Err(io::Error::new(io::ErrorKind::InvalidData, way_out));
+        let pointer = anyhow!("it is a pointer of git LFS and not the file itself");
+        return Err(io_error(io::ErrorKind::InvalidData, pointer.hint("run `git lfs pull` in its folder")));
     }
     Ok(())
 }
@@ -78,7 +82,8 @@ pub fn text(bytes: Vec<u8>) -> io::Result<String> {
         let place = error.utf8_error().valid_up_to();
         let byte = error.as_bytes()[place];
         let line = error.as_bytes()[..place].split(|byte| *byte == b'\n').count();
-        io::Error::new(io::ErrorKind::InvalidData, format!("not UTF-8 (line {line} has the byte 0x{byte:02x})"))
+        let error = anyhow!("not UTF-8 (line {line} has the byte 0x{byte:02x})").in_line(line as u64);
+        io_error(io::ErrorKind::InvalidData, error)
     })
 }
 

@@ -8,14 +8,14 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, anyhow, bail};
 use sha2::{Digest, Sha256};
 use tempfile::TempPath;
 
 use super::claims::{self, Replaced};
 use super::digest::hex;
 use super::input;
-use crate::system::errors::failure::{Class, Classify};
+use crate::system::errors::{Class, Facts, io_error};
 use crate::system::interrupt;
 
 /// A file to write. The bytes given to [`Output::write`] become the file's content with [`Output::commit`].
@@ -35,28 +35,25 @@ impl Output {
     /// Fails if its folder is missing or cannot be written to, `path` is a folder, or what is there cannot be replaced or was
     /// read by this process.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::opened(path).class(Class::Output)
+        Self::opened(path).cannot("write", path.display()).class(Class::Output)
     }
 
     fn opened(path: &Path) -> Result<Self> {
-        let failed = || format!("cannot write `{}`", path.display());
         let target = destination(path);
         let (file, rename, replaced) = match fs::metadata(&target) {
-            Ok(metadata) if metadata.is_dir() => bail!("{}: it is a folder", failed()),
-            Ok(metadata) if !metadata.is_file() => {
-                (OpenOptions::new().write(true).open(&target).with_context(failed)?, None, None)
-            }
-            Ok(metadata) if metadata.permissions().readonly() => bail!("{}: it is read-only", failed()),
+            Ok(metadata) if metadata.is_dir() => bail!("it is a folder"),
+            Ok(metadata) if !metadata.is_file() => (OpenOptions::new().write(true).open(&target)?, None, None),
+            Ok(metadata) if metadata.permissions().readonly() => bail!("it is read-only"),
             existing => {
                 let mut replaced = None;
                 if let Ok(metadata) = &existing {
-                    replaced = Some(claims::write(metadata).with_context(failed)?);
+                    replaced = Some(claims::write(metadata)?);
                     // A file that may not be written may not be replaced, for example an immutable one.
-                    OpenOptions::new().write(true).open(&target).with_context(failed)?;
+                    OpenOptions::new().write(true).open(&target)?;
                 }
-                let (file, temporary) = beside(&target, path)?;
+                let (file, temporary) = beside(&target)?;
                 if let Ok(metadata) = existing {
-                    file.set_permissions(metadata.permissions()).with_context(failed)?;
+                    file.set_permissions(metadata.permissions())?;
                 }
                 (file, Some((temporary, target)), replaced)
             }
@@ -67,29 +64,28 @@ impl Output {
     /// Writes all of `bytes`.
     /// Fails if they cannot be written.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        let written = self.file.write_all(bytes).with_context(|| format!("cannot write `{}`", self.path.display()));
-        written.class(Class::Output)
+        self.file.write_all(bytes).cannot("write", self.path.display()).class(Class::Output)
     }
 
     /// Makes what was written the file.
     /// Fails if it does not reach the disk or cannot be renamed, or what lies there now was read meanwhile; the file that was
     /// there before is then untouched.
     pub fn commit(self) -> Result<()> {
-        self.committed().class(Class::Output)
+        let path = self.path.clone();
+        self.committed().cannot("write", path.display()).class(Class::Output)
     }
 
-    fn committed(mut self) -> Result<()> {
-        let failed = || format!("cannot write `{}`", self.path.display());
-        self.file.flush().with_context(failed)?;
+    fn committed(mut self) -> io::Result<()> {
+        self.file.flush()?;
         let Some((temporary, target)) = self.rename.take() else { return Ok(()) };
-        self.file.get_ref().sync_all().with_context(failed)?;
+        self.file.get_ref().sync_all()?;
         if let Ok(metadata) = fs::metadata(&target) {
-            claims::ensure_unread(&metadata).with_context(failed)?;
+            claims::ensure_unread(&metadata)?;
         }
         let mut list = interrupt::lock();
         list.forget(&temporary);
         // The lock is held until the file has its name: an interrupt finds it there or in the list.
-        temporary.persist(&target).map_err(io::Error::from).with_context(failed)
+        temporary.persist(&target).map_err(io::Error::from)
     }
 }
 
@@ -119,7 +115,8 @@ pub fn earlier_bytes(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
 /// Opens such a file. This program wrote no pipe, which would have to be waited for.
 fn open_earlier(path: &Path) -> io::Result<File> {
     if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is no file: remove it, or name another place"));
+        let error = anyhow!("it is no file").hint("remove it, or name another place");
+        return Err(io_error(io::ErrorKind::Other, error));
     }
     File::open(path)
 }
@@ -171,11 +168,10 @@ pub fn is_temporary(name: &OsStr) -> bool {
 }
 
 /// A new empty file in the folder of `target`, with the permissions that any new file would have.
-fn beside(target: &Path, path: &Path) -> Result<(File, TempPath)> {
-    let shown = path.display();
+fn beside(target: &Path) -> Result<(File, TempPath)> {
     let folder = folder_of(target);
     if !folder.is_dir() {
-        bail!("cannot write `{shown}`: there is no folder `{}`: create it first", folder.display());
+        bail!(anyhow!("there is no folder `{}`", folder.display()).hint("create it first"));
     }
     remove_leftovers(folder);
     let mut builder = tempfile::Builder::new();
@@ -188,7 +184,7 @@ fn beside(target: &Path, path: &Path) -> Result<(File, TempPath)> {
     }
     let mut list = interrupt::lock();
     loop {
-        let created = builder.tempfile_in(folder).with_context(|| format!("cannot write `{shown}`"))?;
+        let created = builder.tempfile_in(folder)?;
         // Another process may take it for a leftover, lock it and remove it between its creation and its lock. A file
         // system without locks has no such removal.
         let locked_by_another = matches!(created.as_file().try_lock(), Err(TryLockError::WouldBlock));

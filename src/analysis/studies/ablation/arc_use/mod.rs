@@ -25,6 +25,8 @@ impl Study for ArcUse {
             are known: seven passes over a sample of its sentences, and two for each arc of a label",
         builds_on: &["dependency"],
         caveats: CAVEATS,
+        figures: &["use"],
+        tables: &["use"],
         ..Card::NEW
     };
 

@@ -46,12 +46,11 @@ pub struct LabelUse {
 impl UseSection {
     /// The section that these sums give.
     pub fn new(sums: &UseSums, context: &EstimationContext) -> Self {
-        let total = sums.blocks().total();
+        let total = sums.blocks.total();
         let of_claim = |(number, claim): (usize, &ArcClaim)| {
             let place = context.grid.place(claim.place);
-            let of_blocks = |part: fn(&Cuts) -> f64| -> PerBlock {
-                std::array::from_fn(|block| part(&sums.blocks()[block][number]))
-            };
+            let of_blocks =
+                |part: fn(&Cuts) -> f64| -> PerBlock { std::array::from_fn(|block| part(&sums.blocks[block][number])) };
             let more = of_blocks(|cuts| cuts.without_partner.value() - cuts.without_other.value());
             let arcs = of_blocks(|cuts| cuts.arcs as f64);
             let tried = total[number].arcs;
@@ -67,7 +66,7 @@ impl UseSection {
             };
             LabelUse { place, label: claim.label.clone(), direction: claim.direction, test }
         };
-        Self { use_of_arcs: sums.claims().iter().enumerate().map(of_claim).collect() }
+        Self { use_of_arcs: sums.claims.iter().enumerate().map(of_claim).collect() }
     }
 
     fn write_summary(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
@@ -148,9 +147,7 @@ impl Section for UseSection {
     }
 
     fn summary(&self, policy: &Policy) -> Summary {
-        let mut summary = Summary::default();
-        self.write_summary(&mut summary, policy).expect("writing to a string does not fail");
-        summary
+        Summary::written(|out| self.write_summary(out, policy))
     }
 
     fn exports(&self) -> Exports {

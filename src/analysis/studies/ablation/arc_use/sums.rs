@@ -40,8 +40,10 @@ merge_fields!(Cuts { arcs, without_partner, without_other });
 pub struct UseSums {
     grid: HeadGrid,
     from: FromToken,
-    claims: Vec<ArcClaim>,
-    blocks: Blocks<ByClaim>,
+    /// The claims that are put to the test.
+    pub claims: Vec<ArcClaim>,
+    /// The sums of each block.
+    pub blocks: Blocks<ByClaim>,
 }
 
 impl UseSums {
@@ -49,16 +51,6 @@ impl UseSums {
     pub fn new(grid: HeadGrid, from: FromToken, claims: Vec<ArcClaim>) -> Self {
         let blocks = Blocks::new(vec![Cuts::default(); claims.len()]);
         Self { grid, from, claims, blocks }
-    }
-
-    /// The claims that are put to the test.
-    pub fn claims(&self) -> &[ArcClaim] {
-        &self.claims
-    }
-
-    /// The sums of each block.
-    pub fn blocks(&self) -> &Blocks<ByClaim> {
-        &self.blocks
     }
 }
 

@@ -77,14 +77,14 @@ fn the_weight_to_the_partner_is_cut_and_the_one_nearest_to_it() {
 fn losses_are_summed_by_block() {
     let mut sums = UseSums::new(GRID, FromToken::Mean, vec![claim(1, Direction::DependentToHead, -1)]);
     patched_runs(&mut sums, 7);
-    let Cuts { arcs, without_partner, without_other } = sums.blocks()[block_of(7)][0];
+    let Cuts { arcs, without_partner, without_other } = sums.blocks[block_of(7)][0];
     let (thirds, likelier) = (3.0_f64.ln(), (1.0_f64.exp() + 2.0).ln() - 1.0);
     assert_eq!(arcs, 1);
     assert!((without_partner.value() - thirds).abs() < 1e-6);
     assert!((without_other.value() - likelier).abs() < 1e-6);
     let mut twice = sums.clone();
     twice.merge(&sums);
-    assert_eq!(twice.blocks().total()[0].arcs, 2);
+    assert_eq!(twice.blocks.total()[0].arcs, 2);
     assert!(sums.fits(GRID, FromToken::Mean) && !sums.fits(HeadGrid { layers: 1, heads: 1 }, FromToken::Mean));
 }
 

@@ -160,13 +160,13 @@ fn removed(sums: &RemovalSums<Clusters, impl Quantity + PerToken>, context: &Est
             all_but_one: change(&mean),
         }
     };
-    sums.removals().0.iter().map(cluster).collect()
+    sums.removals.0.iter().map(cluster).collect()
 }
 
 impl Effects {
     /// The section that these sums give.
     pub fn new(sums: &ClusterLosses, context: &EstimationContext) -> Self {
-        let total = sums.blocks().total();
+        let total = sums.blocks.total();
         let found = removed(sums, context);
         let all: Vec<usize> = (0..context.grid.count()).collect();
         let rise = |variant: usize| sums.per_block(|losses| losses.change(variant)).iter().sum::<f64>();
@@ -178,7 +178,7 @@ impl Effects {
         };
         Self {
             sentences: total.sentences,
-            objective: sums.conditions().objective,
+            objective: sums.conditions.objective,
             masked_tokens: total.tokens,
             band,
             clusters: found.into_iter().map(cluster).collect(),
@@ -189,7 +189,7 @@ impl Effects {
 impl Drifts {
     /// The section that these sums give.
     pub fn new(sums: &ClusterDrifts, context: &EstimationContext) -> Self {
-        let total = sums.blocks().total();
+        let total = sums.blocks.total();
         Self { sentences: total.sentences, tokens: total.tokens, clusters: removed(sums, context) }
     }
 }
@@ -265,9 +265,7 @@ stored!(EffectSection { cluster_effect: Effects });
 
 impl Section for EffectSection {
     fn summary(&self, _: &Policy) -> Summary {
-        let mut text = Summary::default();
-        effects(&self.cluster_effect, &mut text).expect("writing to a string does not fail");
-        text
+        Summary::written(|out| effects(&self.cluster_effect, out))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
@@ -279,9 +277,7 @@ stored!(DriftSection { cluster_drift: Drifts });
 
 impl Section for DriftSection {
     fn summary(&self, _: &Policy) -> Summary {
-        let mut text = Summary::default();
-        drifts(&self.cluster_drift, &mut text).expect("writing to a string does not fail");
-        text
+        Summary::written(|out| drifts(&self.cluster_drift, out))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

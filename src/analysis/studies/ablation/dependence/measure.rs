@@ -31,11 +31,11 @@ pub struct EdgeEstimate {
 
 /// All edges, in their order; none where no sentence was seen.
 pub fn measured(sums: &DependenceSums, context: &EstimationContext) -> Vec<EdgeEstimate> {
-    let total = sums.blocks().total();
+    let total = sums.blocks.total();
     if total.rows == 0 {
         return Vec::new();
     }
-    let edges = Edges(sums.grid());
+    let edges = Edges(sums.grid);
     let between = |layers| between(sums, &total, edges.between(layers).start, &context.resamples);
     let mut found = in_parallel(context.threads, edges.layers(), between).concat();
     let (tested, p): (Vec<usize>, Vec<f64>) =
@@ -46,7 +46,7 @@ pub fn measured(sums: &DependenceSums, context: &EstimationContext) -> Vec<EdgeE
 
 /// The edges between two layers; the first edge is at this index.
 fn between(sums: &DependenceSums, total: &Shifts, first: usize, resamples: &Resamples) -> Vec<EdgeEstimate> {
-    let heads = sums.grid().heads;
+    let heads = sums.grid.heads;
     let edges = || first..first + heads * heads;
     let shifts: Vec<f64> = edges().map(|edge| total.mean(edge)).collect();
     // The estimates without each block that has something.
@@ -56,11 +56,11 @@ fn between(sums: &DependenceSums, total: &Shifts, first: usize, resamples: &Resa
         let shifts: Vec<f64> = edges().map(shift).collect();
         (block.rows > 0 && rest > 0.0).then(|| (excesses(&shifts, heads), rest / total.rows as f64))
     };
-    let without: Vec<_> = sums.blocks().iter().map(without).collect();
-    let rows: PerBlock = std::array::from_fn(|block| sums.blocks()[block].rows as f64);
+    let without: Vec<_> = sums.blocks.iter().map(without).collect();
+    let rows: PerBlock = std::array::from_fn(|block| sums.blocks[block].rows as f64);
     let rows = resamples.sums(&rows);
     let measure = |(place, excess): (usize, Option<f64>)| {
-        let shifted: PerBlock = std::array::from_fn(|block| sums.blocks()[block].sum(first + place));
+        let shifted: PerBlock = std::array::from_fn(|block| sums.blocks[block].sum(first + place));
         let left_out = without.iter().map(|without| {
             let (excesses, rest) = without.as_ref()?;
             Some(Without { value: excesses[place]?, rest: *rest })

@@ -27,6 +27,8 @@ impl Study for LaterHeads {
         needs: "any model of several layers and any corpus in files, read twice more: as many passes over a sample of its \
             sentences as half of the heads, and two (those of `drift`, if that runs, too)",
         caveats: CAVEATS,
+        figures: &["dependence"],
+        tables: &["edges"],
         ..Card::NEW
     };
 

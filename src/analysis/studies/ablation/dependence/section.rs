@@ -103,7 +103,7 @@ fn shares_or_null(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 impl Dependence {
     /// The section that these sums give.
     pub fn new(sums: &DependenceSums, context: &EstimationContext) -> Self {
-        let (edges, total, found) = (Edges(context.grid), sums.blocks().total(), measured(sums, context));
+        let (edges, total, found) = (Edges(context.grid), sums.blocks.total(), measured(sums, context));
         let mut layers = Vec::new();
         let mut ranked = Vec::new();
         for between in edges.layers().filter(|_| !found.is_empty()) {
@@ -119,7 +119,7 @@ impl Dependence {
             HeadEdges { place, upstream: strongest(|edge| edge.target), downstream: strongest(|edge| edge.source) }
         };
         Self {
-            removal: sums.conditions().removal,
+            removal: sums.conditions.removal,
             sentences: total.sentences,
             tokens: total.rows,
             edges: edges.count() as u64,
@@ -272,9 +272,7 @@ impl Section for DependenceSection {
     }
 
     fn summary(&self, _: &Policy) -> Summary {
-        let mut summary = Summary::default();
-        self.dependence.write_summary(&self.labels, &mut summary).expect("writing to a string does not fail");
-        summary
+        Summary::written(|out| self.dependence.write_summary(&self.labels, out))
     }
 
     fn of_head(&self, place: HeadPlace, _: &Policy) -> OnHead {

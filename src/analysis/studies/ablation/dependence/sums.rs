@@ -44,30 +44,18 @@ merge_fields!(Shifts { rows, sentences, edges });
 /// The sums of all blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DependenceSums {
-    grid: HeadGrid,
-    conditions: Conditions,
-    blocks: Blocks<Shifts>,
+    /// The heads.
+    pub grid: HeadGrid,
+    /// How heads were removed, once the pass has begun.
+    pub conditions: Conditions,
+    /// The sums of each block.
+    pub blocks: Blocks<Shifts>,
 }
 
 impl DependenceSums {
     /// Empty sums for a model with `grid` heads.
     pub fn new(grid: HeadGrid) -> Self {
         Self { grid, conditions: Conditions::default(), blocks: Blocks::new(Shifts::default()) }
-    }
-
-    /// The sums of each block.
-    pub fn blocks(&self) -> &Blocks<Shifts> {
-        &self.blocks
-    }
-
-    /// The heads.
-    pub fn grid(&self) -> HeadGrid {
-        self.grid
-    }
-
-    /// The conditions of the ablation, once the pass has begun.
-    pub fn conditions(&self) -> Conditions {
-        self.conditions
     }
 }
 

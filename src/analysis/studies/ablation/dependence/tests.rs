@@ -128,12 +128,12 @@ fn shifts_by_hand() {
         _ => of_word([0.1, 0.2, 0.7]),
     };
     show(&mut sums, grid, &sentence, attention);
-    let total = sums.blocks().total();
+    let total = sums.blocks.total();
     let shift = |source: usize, target: usize| total.mean(Edges(grid).index(place(source, 0), place(target, 0)));
     // 1 - (0.6 · 0.8 + 0.8 · 0.6)
     assert!((shift(0, 1) - 0.04).abs() < 1e-7 && shift(0, 2) == 0.0 && (shift(1, 2) - 1.0).abs() < 1e-7);
     assert_eq!((total.rows, total.sentences), (1, 1));
-    assert_eq!(sums.blocks().iter().map(|block| block.edges.len()).sum::<usize>(), 3, "an empty block is small");
+    assert_eq!(sums.blocks.iter().map(|block| block.edges.len()).sum::<usize>(), 3, "an empty block is small");
 }
 
 #[test]

@@ -31,6 +31,7 @@ impl Study for OutputDrift {
         metrics: || metric::listed(METRICS),
         caveats: CAVEATS,
         range: |_| 0.0..=2.0,
+        figures: &["drift"],
         ..Card::NEW
     };
 
@@ -42,7 +43,7 @@ impl Study for OutputDrift {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &DriftSums = observed.sums();
-        let blocks = sums.blocks().with_total();
+        let blocks = sums.blocks.with_total();
         let of_head = |number: Option<usize>, place: usize| values(blocks.at(number), Some(place));
         let of_chance = |number: Option<usize>| values(blocks.at(number), None);
         let estimates = Estimates::new(&columns(self), context, of_head, of_chance);

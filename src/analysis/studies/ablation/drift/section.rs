@@ -75,7 +75,7 @@ pub struct HeadDrift {
 impl DriftReport {
     /// The section that these sums give; `estimates` are the metrics of the same.
     pub fn new(sums: &DriftSums, estimates: &Estimates, context: &EstimationContext) -> Self {
-        let total = sums.blocks().total();
+        let total = sums.blocks.total();
         let head = |place: usize| {
             let value = |metric: &str| estimates.heads[place].get(metric, None).copied().flatten();
             let ci95 = |metric: &str| estimates.ci95[place].get(metric, None).copied().flatten();
@@ -92,7 +92,7 @@ impl DriftReport {
         heads.sort_by(|a, b| b.moved.output_drift.partial_cmp(&a.moved.output_drift).expect("drifts are numbers"));
         let others = heads.split_off(LISTED.min(heads.len()));
         Self {
-            removal: sums.conditions().removal,
+            removal: sums.conditions.removal,
             sentences: total.sentences,
             tokens: total.tokens,
             without_heads: without_heads(sums, &total, context),
@@ -124,7 +124,7 @@ fn without_heads(sums: &DriftSums, total: &Moved, context: &EstimationContext) -
     let estimate = |of: fn(&Moved, Option<&Drifts>) -> Fraction| {
         let resampled = |part: fn(&Fraction) -> f64| {
             let blocks: PerBlock =
-                std::array::from_fn(|block| part(&of(&sums.blocks()[block], Some(sums.blocks()[block].without_any()))));
+                std::array::from_fn(|block| part(&of(&sums.blocks[block], Some(sums.blocks[block].without_any()))));
             context.resamples.sums(&blocks)
         };
         let ci95 = resampled(Fraction::numerator).over(&resampled(Fraction::denominator));
@@ -158,9 +158,7 @@ stored!(DriftSection { drift: DriftReport });
 
 impl Section for DriftSection {
     fn summary(&self, _: &Policy) -> Summary {
-        let mut summary = Summary::default();
-        self.drift.write_summary(&mut summary).expect("writing to a string does not fail");
-        summary
+        Summary::written(|out| self.drift.write_summary(out))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

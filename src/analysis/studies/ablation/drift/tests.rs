@@ -131,7 +131,7 @@ fn sums_of_parts_are_those_of_the_whole() {
     assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean));
     let restored = AnyStudy::passes(&OutputDrift)[0].restore(&observer_of(whole).to_bytes().unwrap()).unwrap();
     assert_eq!(*crate::passes::observer::sums::<DriftSums>(&*restored), right);
-    assert_ne!(right.blocks()[3].without[0], Drifts::default());
+    assert_ne!(right.blocks[3].without[0], Drifts::default());
 }
 
 #[test]

@@ -31,6 +31,9 @@ impl Study for Effect {
             sentences as half of the heads, and two",
         metrics: || metric::listed(METRICS),
         caveats: CAVEATS,
+        figures: &["effects"],
+        tables: &["effects", "effects_by_relation"],
+        options: &["effect-of"],
         ..Card::NEW
     };
 
@@ -43,7 +46,7 @@ impl Study for Effect {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &EffectSums = observed.sums();
-        let blocks = sums.blocks().with_total();
+        let blocks = sums.blocks.with_total();
         let of_head = |number: Option<usize>, place: usize| {
             let cells = values(blocks.at(number), Some(place));
             if sums.measures(place) { cells } else { cells.iter().map(Fraction::unknown).collect() }
@@ -64,7 +67,7 @@ impl Study for Effect {
 
     fn found(&self, observed: &Observed<'_>, section: &Self::Section, _judged: &Judged<'_>) -> UpstreamResults {
         let sums: &EffectSums = observed.sums();
-        let even = &sums.blocks().folds()[0];
+        let even = &sums.blocks.folds()[0];
         let of_head = |head| effect(even, Some(head), &TokenGroup::All).value();
         let scores: Option<Vec<f64>> =
             (0..sums.heads()).map(|head| of_head(head).filter(|_| sums.measures(head))).collect();

@@ -135,7 +135,7 @@ pub struct RelationEffects {
 impl Effects {
     /// The section that these sums give; `estimates` are the metrics of the same.
     pub fn new(sums: &EffectSums, sentences_left_out: u64, estimates: &Estimates, context: &EstimationContext) -> Self {
-        let total = sums.blocks().total();
+        let total = sums.blocks.total();
         let all = total.get(&TokenGroup::All);
         let mean = |sum: f64| all.map(|all| sum / all.tokens as f64);
         let (loss, bare) = (all.and_then(|all| mean(all.whole.value())), all.and_then(|all| mean(all.without_any())));
@@ -153,7 +153,7 @@ impl Effects {
         let (tested, p): (Vec<usize>, Vec<f64>) =
             heads.iter().enumerate().filter_map(|(place, head)| Some((place, head.p?))).unzip();
         tested.into_iter().zip(benjamini_hochberg(&p)).for_each(|(place, q)| heads[place].q = Some(q));
-        let Conditions { removal, objective } = sums.conditions();
+        let Conditions { removal, objective } = sums.conditions;
         Self {
             removal,
             objective,
@@ -299,7 +299,7 @@ fn relations(total: &ByGroup, sums: &EffectSums, context: &EstimationContext) ->
     });
     in_parallel(context.threads, named, |(group, relation, losses)| {
         let of_blocks = |head: usize, part: fn(&Fraction) -> f64| {
-            let blocks: PerBlock = std::array::from_fn(|block| part(&effect(&sums.blocks()[block], Some(head), group)));
+            let blocks: PerBlock = std::array::from_fn(|block| part(&effect(&sums.blocks[block], Some(head), group)));
             context.resamples.sums(&blocks)
         };
         let tokens = of_blocks(0, Fraction::denominator);
@@ -348,9 +348,7 @@ impl Section for EffectSection {
     }
 
     fn summary(&self, _: &Policy) -> Summary {
-        let mut summary = Summary::default();
-        self.effect.write_summary(&mut summary).expect("writing to a string does not fail");
-        summary
+        Summary::written(|out| self.effect.write_summary(out))
     }
 
     fn of_head(&self, place: HeadPlace, _: &Policy) -> OnHead {

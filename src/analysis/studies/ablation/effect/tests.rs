@@ -78,7 +78,7 @@ fn losses_are_summed_by_group_and_turn() {
     let mut sums = EffectSums::new(GRID, EachHead);
     let variants = [[1.0, 2.0], [1.5, 2.25], [0.5, 2.0], [3.0; 2]];
     show(&mut sums, 5, &variants);
-    let total = sums.blocks().total();
+    let total = sums.blocks.total();
     let of = |group: &TokenGroup| {
         let Losses { tokens, sentences, whole, without } = &total[group];
         let sums = [*whole, without[2], without[0], without[1]].map(|sum| (sum.value() * 1e4).round() / 1e4);

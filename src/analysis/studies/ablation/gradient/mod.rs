@@ -46,7 +46,7 @@ impl Study for Gradient {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &GradientSums = observed.sums();
-        let blocks = sums.blocks().with_total();
+        let blocks = sums.blocks.with_total();
         let of_head = |number: Option<usize>, place: usize| values(blocks.at(number), Some(place));
         let of_chance = |number: Option<usize>| values(blocks.at(number), None);
         let mut estimates = Estimates::new(&columns(self), context, of_head, of_chance);
@@ -65,7 +65,7 @@ impl Study for Gradient {
 
     fn found(&self, observed: &Observed<'_>, _: &Self::Section, _: &Judged<'_>) -> UpstreamResults {
         let sums: &GradientSums = observed.sums();
-        let even = &sums.blocks().folds()[0];
+        let even = &sums.blocks.folds()[0];
         let of_head = |head| (METRICS[0].value)(even, Some(head)).value();
         let scores: Option<Vec<f64>> = (0..even.sizes.len()).map(of_head).collect();
         let rankings = scores.map(|scores| Ranking::rising("gradient", &scores)).into_iter().collect();

@@ -88,7 +88,7 @@ impl Gradients {
         estimates: &Estimates,
         context: &EstimationContext,
     ) -> Self {
-        let total = sums.blocks().total();
+        let total = sums.blocks.total();
         let head = |place: usize| {
             let value = |metric: &str| estimates.heads[place].get(metric, None).copied().flatten();
             HeadGradient {
@@ -98,7 +98,7 @@ impl Gradients {
                 first_order_ci95: estimates.ci95[place].get("first_order_effect", None).copied().flatten(),
             }
         };
-        let Conditions { removal, objective } = sums.conditions();
+        let Conditions { removal, objective } = sums.conditions;
         Self {
             removal,
             objective,
@@ -175,9 +175,7 @@ impl Section for GradientSection {
     }
 
     fn summary(&self, _: &Policy) -> Summary {
-        let mut summary = Summary::default();
-        self.gradient.write_summary(&mut summary).expect("writing to a string does not fail");
-        summary
+        Summary::written(|out| self.gradient.write_summary(out))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

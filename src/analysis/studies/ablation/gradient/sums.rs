@@ -42,24 +42,16 @@ merge_fields!(Derivatives { tokens, sequences, sentences, loss, sizes, signed })
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GradientSums {
     grid: HeadGrid,
-    conditions: Conditions,
-    blocks: Blocks<Derivatives>,
+    /// How heads were removed, once the pass has begun.
+    pub conditions: Conditions,
+    /// The sums of each block.
+    pub blocks: Blocks<Derivatives>,
 }
 
 impl GradientSums {
     /// Empty sums for a model with `grid` heads.
     pub fn new(grid: HeadGrid) -> Self {
         Self { grid, conditions: Conditions::default(), blocks: Blocks::new(Derivatives::new(grid.count())) }
-    }
-
-    /// The sums of each block.
-    pub fn blocks(&self) -> &Blocks<Derivatives> {
-        &self.blocks
-    }
-
-    /// The conditions of the ablation, once the pass has begun.
-    pub fn conditions(&self) -> Conditions {
-        self.conditions
     }
 }
 

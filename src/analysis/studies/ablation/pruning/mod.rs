@@ -43,6 +43,8 @@ impl Study for Pruning {
             `gradient` as well",
         builds_on: &["effect", "gradient"],
         caveats: CAVEATS,
+        figures: &["pruning"],
+        tables: &["pruning"],
         ..Card::NEW
     };
 

@@ -94,17 +94,17 @@ const RISES: [f64; 3] = [0.01, 0.05, 0.10];
 impl Curves {
     /// The section that these sums give.
     pub fn new(sums: &PruningSums, context: &EstimationContext) -> Self {
-        let total = sums.blocks().total();
+        let total = sums.blocks.total();
         let (tokens, loss) = (total.tokens, total.whole.value() / total.tokens as f64);
         let scored = tokens > 0;
-        let curves = sums.removals().rankings.iter().map(|order| Curve::new(order, sums, &total, context));
+        let curves = sums.removals.rankings.iter().map(|order| Curve::new(order, sums, &total, context));
         Self {
             sentences: total.sentences,
-            objective: sums.conditions().objective,
+            objective: sums.conditions.objective,
             masked_tokens: tokens,
             loss: scored.then_some(loss),
             orders: if scored { curves.collect() } else { Vec::new() },
-            interaction: (scored && !sums.removals().negligible.is_empty())
+            interaction: (scored && !sums.removals.negligible.is_empty())
                 .then(|| Interaction::new(sums, &total, context)),
         }
     }
@@ -186,7 +186,7 @@ impl Curve {
 
 impl Interaction {
     fn new(sums: &PruningSums, total: &Losses, context: &EstimationContext) -> Self {
-        let places = &sums.removals().negligible;
+        let places = &sums.removals.negligible;
         let (all, each) = (
             sums.variant_without(places),
             places.iter().map(|&place| sums.variant_without(&[place])).collect::<Vec<_>>(),
@@ -218,9 +218,7 @@ stored!(PruningSection { pruning: Curves });
 
 impl Section for PruningSection {
     fn summary(&self, _: &Policy) -> Summary {
-        let mut summary = Summary::default();
-        self.pruning.write_summary(&mut summary).expect("writing to a string does not fail");
-        summary
+        Summary::written(|out| self.pruning.write_summary(out))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

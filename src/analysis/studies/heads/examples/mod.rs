@@ -29,6 +29,7 @@ impl Study for ExampleSentences {
         name: "examples",
         question: "Which sentences show what the labels say?",
         needs: "a corpus in files, read once more when the labels are known; the report then holds sentences of the corpus",
+        figures: &["examples:HEAD"],
         ..Card::NEW
     };
 

@@ -79,7 +79,7 @@ impl Examples {
         Self {
             least_words: LEAST_WORDS,
             most_words: MOST_WORDS,
-            sentences: sums.sentences(),
+            sentences: sums.sentences,
             heads: sums.heads().map(of_head).collect(),
         }
     }

@@ -150,7 +150,7 @@ pub struct ExampleSums {
     /// How the first special token and separators are written.
     special: [String; 2],
     /// Sentences short enough to draw, the first of each family alone.
-    sentences: u64,
+    pub sentences: u64,
     /// `[aims]`
     kept: Vec<Kept>,
 }
@@ -165,11 +165,6 @@ impl ExampleSums {
     /// The heads with what they look at, and the sentences that are kept of each.
     pub fn heads(&self) -> impl Iterator<Item = (&Aimed, &Kept)> {
         self.aims.iter().zip(&self.kept)
-    }
-
-    /// Sentences short enough to draw, the first of each family alone.
-    pub fn sentences(&self) -> u64 {
-        self.sentences
     }
 }
 

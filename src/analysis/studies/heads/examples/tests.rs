@@ -61,7 +61,7 @@ fn the_best_the_worst_and_what_is_nearest_to_the_mean_are_kept() {
     }
     assert_eq!(chosen(&sums), [(Rank::Typical, 5), (Rank::Best, 1), (Rank::Worst, 4)]);
     let HeadExamples { scored, examples, .. } = examples(&sums);
-    assert_eq!((scored, sums.sentences()), (6, 6));
+    assert_eq!((scored, sums.sentences), (6, 6));
     assert_eq!((examples[1].score, examples[1].queries), (0.875, 4));
     let Drawn { units, to, weights, right, wrong, heads } = &examples[1].drawn;
     assert_eq!(units.join(" "), "[CLS] w0 w1 w2 w3 w4 [SEP]");
@@ -87,7 +87,7 @@ fn of_equal_sentences_the_one_with_more_queries_counts_and_then_the_first() {
     for sequence in [again, named(11, MOST_WORDS + 1), named(12, 4)] {
         assert!(alone.begin(&sequence).is_none());
     }
-    assert_eq!(alone.sentences(), 1);
+    assert_eq!(alone.sentences, 1);
 }
 
 fn sums_of_one() -> ExampleSums {

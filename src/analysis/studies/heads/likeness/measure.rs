@@ -30,7 +30,7 @@ impl<'a> PairsByBlock<'a> {
     }
 
     fn of(&self, part: impl Fn(&HeadSimilarity) -> f64) -> PerBlock {
-        std::array::from_fn(|block| part(&self.sums.blocks()[block]))
+        std::array::from_fn(|block| part(&self.sums.blocks[block]))
     }
 
     fn rows(&self) -> PerBlock {
@@ -73,7 +73,7 @@ fn cka(covariance: f64, a: f64, b: f64) -> Option<f64> {
 impl MeasuredPairs {
     /// The measures of these sums.
     pub fn new(sums: &LikenessSums, context: &EstimationContext) -> Self {
-        let (total, heads) = (sums.blocks().total(), sums.grid().count());
+        let (total, heads) = (sums.blocks.total(), sums.grid.count());
         let pairs = HeadPairs(heads);
         if total.rows == 0 {
             return Self { distances: Vec::new(), cka: Vec::new(), median: None, groups: Vec::new() };

@@ -33,6 +33,7 @@ impl Study for HeadLikeness {
         needs: "any corpus; where `effect` or `drift` run, too, what happens without the heads of a cluster is measured when \
             they are over",
         caveats: CAVEATS,
+        figures: &["likeness-map", "likeness-tree"],
         ..Card::NEW
     };
 
@@ -48,7 +49,7 @@ impl Study for HeadLikeness {
 
     fn found(&self, observed: &Observed<'_>, section: &Self::Section, _judged: &Judged<'_>) -> UpstreamResults {
         let sums: &LikenessSums = observed.sums();
-        let clusters = section.likeness.kept(sums.grid());
+        let clusters = section.likeness.kept(sums.grid);
         UpstreamResults { clusters, ..UpstreamResults::default() }
     }
 }

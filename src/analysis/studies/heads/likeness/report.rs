@@ -162,7 +162,7 @@ fn mean(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 impl Likeness {
     /// The section that these sums give.
     pub fn new(sums: &LikenessSums, context: &EstimationContext) -> Self {
-        let (total, grid) = (sums.blocks().total(), sums.grid());
+        let (total, grid) = (sums.blocks.total(), sums.grid);
         let heads = grid.count();
         let pairs = HeadPairs(heads);
         let MeasuredPairs { distances, cka, median, groups } = MeasuredPairs::new(sums, context);
@@ -241,7 +241,7 @@ pub fn comparisons(distances: &[f64], cka: &[Option<f64>], groups: &[Option<usiz
 
 /// The disagreement of each layer; none without a token of text.
 fn disagreement(sums: &LikenessSums, context: &EstimationContext) -> Vec<LayerDisagreement> {
-    let blocks = sums.blocks();
+    let blocks = &sums.blocks;
     let total = blocks.total();
     let per_block = |part: &dyn Fn(usize) -> f64| -> PerBlock { std::array::from_fn(part) };
     let rows = context.resamples.sums(&per_block(&|block| blocks[block].rows as f64));

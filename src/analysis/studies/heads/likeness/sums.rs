@@ -42,8 +42,10 @@ merge_fields!(HeadSimilarity { rows, sentences, distances, disagreement, batches
 /// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LikenessSums {
-    grid: HeadGrid,
-    blocks: Blocks<HeadSimilarity>,
+    /// The heads.
+    pub grid: HeadGrid,
+    /// The sums of each block.
+    pub blocks: Blocks<HeadSimilarity>,
     /// The similarity by the weights; `None` if the encoder gives no access to them.
     weighed: Option<Weighed>,
     /// The outputs in the running pack.
@@ -55,16 +57,6 @@ impl LikenessSums {
     /// Empty sums for a model with `grid` heads.
     pub fn new(grid: HeadGrid) -> Self {
         Self { grid, blocks: Blocks::new(HeadSimilarity::default()), weighed: None, outputs: Outputs::default() }
-    }
-
-    /// The heads.
-    pub fn grid(&self) -> HeadGrid {
-        self.grid
-    }
-
-    /// The sums of each block.
-    pub fn blocks(&self) -> &Blocks<HeadSimilarity> {
-        &self.blocks
     }
 
     /// Adds rows, and squared distances of all pairs that are summed over rows.

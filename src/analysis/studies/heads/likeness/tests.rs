@@ -204,11 +204,11 @@ fn sums_of_parts_are_those_of_the_whole() {
         show(if pack % 2 == 0 { &mut left } else { &mut right }, &sentences, GRID);
     }
     right.merge(&left);
-    assert_eq!(right.blocks(), whole.blocks());
-    assert!(whole.blocks().total().batches > 0);
+    assert_eq!(right.blocks, whole.blocks);
+    assert!(whole.blocks.total().batches > 0);
     assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(HeadGrid { layers: 4, heads: 1 }, FromToken::Mean));
     let restored = AnyStudy::passes(&HeadLikeness)[0].restore(&observer_of(whole).to_bytes().unwrap()).unwrap();
-    assert_eq!(crate::passes::observer::sums::<LikenessSums>(&*restored).blocks(), right.blocks());
+    assert_eq!(crate::passes::observer::sums::<LikenessSums>(&*restored).blocks, right.blocks);
 }
 
 /// A sentence that is there again is no other one: what is written there is in no batch.

@@ -27,11 +27,11 @@ pub struct TaskClasses {
 impl TaskClasses {
     /// The classes of every task.
     pub fn all(sums: &ProbeSums) -> Vec<Self> {
-        (0..sums.tasks().len()).map(|task| Self::new(sums, task)).collect()
+        (0..sums.tasks.len()).map(|task| Self::new(sums, task)).collect()
     }
 
     fn new(sums: &ProbeSums, task: usize) -> Self {
-        let of_folds = sums.folds().each_ref().map(|fold| &fold.tasks[task]);
+        let of_folds = sums.folds.each_ref().map(|fold| &fold.tasks[task]);
         let crowded = of_folds.iter().any(|task| task.is_crowded);
         let mut shares: BTreeMap<&String, u64> = BTreeMap::new();
         for (name, class) in of_folds.iter().flat_map(|task| &task.classes).filter(|_| !crowded) {
@@ -100,9 +100,9 @@ impl Probes {
     pub fn new(sums: &ProbeSums, threads: NonZeroUsize) -> Self {
         let tasks = TaskClasses::all(sums);
         let train = |widths: Widths| {
-            [0, 1].map(|fold| Training { sums, tasks: &tasks, widths, fold: &sums.folds()[fold] }.fold_probes(threads))
+            [0, 1].map(|fold| Training { sums, tasks: &tasks, widths, fold: &sums.folds[fold] }.fold_probes(threads))
         };
-        let folds = sums.widths().map(train);
+        let folds = sums.widths.map(train);
         Self { tasks, folds }
     }
 }
@@ -135,7 +135,7 @@ impl Training<'_> {
             majority: (0..self.tasks.len()).map(|task| self.majority(task)).collect(),
             forms: (0..self.tasks.len()).map(|task| self.forms(task)).collect(),
             embedding: Stack::new(self.widths.embedding, trained.iter().filter_map(alone).collect()),
-            layers: in_parallel(threads, 0..self.sums.grid().layers, |layer| self.layer(layer, &trained)),
+            layers: in_parallel(threads, 0..self.sums.grid.layers, |layer| self.layer(layer, &trained)),
         }
     }
 
@@ -202,7 +202,7 @@ impl Training<'_> {
 
     fn layer(&self, layer: usize, trained: &[Task]) -> LayerProbes {
         let Widths { embedding, hidden, head } = self.widths;
-        let heads = self.sums.grid().heads;
+        let heads = self.sums.grid.heads;
         let mut inputs = Vec::new();
         let mut of_heads: Vec<[Vec<_>; 3]> = (0..heads).map(|_| Default::default()).collect();
         let mut beside: Vec<Vec<(usize, Vec<f64>)>> = vec![Vec::new(); heads];
@@ -255,19 +255,19 @@ impl Training<'_> {
 
     /// The products of a head's contexts over all words of a task.
     fn squares(&self, task: usize, layer: usize, head: usize) -> Vec<f64> {
-        let (width, place) = (self.widths.head, layer * self.sums.grid().heads + head);
+        let (width, place) = (self.widths.head, layer * self.sums.grid.heads + head);
         self.products(task, width * width, |moments, into| moments.contexts[place].add_squares_to(into, width))
     }
 
     fn block(&self, task: &Task, layer: usize, head: usize) -> Block {
-        let (width, place) = (self.widths.head, layer * self.sums.grid().heads + head);
+        let (width, place) = (self.widths.head, layer * self.sums.grid.heads + head);
         let sums = self.class_sums(task, |class| class.contexts.values(place * width, width).collect());
         Block::new(self.squares(task.number, layer, head), &sums, &task.counts)
     }
 
     /// The classifier of the control task.
     fn control(&self, task: usize, layer: usize, head: usize) -> Option<(usize, Vec<usize>, LinearClassifier)> {
-        let (width, place) = (self.widths.head, layer * self.sums.grid().heads + head);
+        let (width, place) = (self.widths.head, layer * self.sums.grid.heads + head);
         let TaskClasses { names, control, .. } = &self.tasks[task];
         let (mut words, mut sums) = (vec![0; names.len()], vec![vec![0.0; width]; names.len()]);
         for (&bucket, found) in self.fold.of_task(task).flat_map(|moments| &moments.buckets) {

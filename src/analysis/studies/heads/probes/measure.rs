@@ -11,10 +11,10 @@ use crate::study::metrics::estimates::EstimationContext;
 
 /// The probes of every task.
 pub fn tasks(sums: &ProbeSums, scores: &ProbeScores, context: &EstimationContext) -> Vec<TaskProbes> {
-    let names = sums.tasks().iter();
-    let crowded = |task: usize| sums.folds().iter().any(|fold| fold.tasks[task].is_crowded);
+    let names = sums.tasks.iter();
+    let crowded = |task: usize| sums.folds.iter().any(|fold| fold.tasks[task].is_crowded);
     let of_task = |(number, (name, classes)): (usize, (&String, TaskClasses))| {
-        Measuring::new(number, &classes, scores, context, sums.widths()).task(name, &classes, crowded(number))
+        Measuring::new(number, &classes, scores, context, sums.widths).task(name, &classes, crowded(number))
     };
     names.zip(TaskClasses::all(sums)).enumerate().map(of_task).collect()
 }
@@ -41,8 +41,8 @@ impl<'a> Measuring<'a> {
         context: &'a EstimationContext,
         widths: Option<Widths>,
     ) -> Self {
-        let total = scores.blocks().total().swap_remove(number);
-        let words: PerBlock = std::array::from_fn(|block| scores.blocks()[block][number].words as f64);
+        let total = scores.blocks.total().swap_remove(number);
+        let words: PerBlock = std::array::from_fn(|block| scores.blocks[block][number].words as f64);
         let trained = widths.map_or([false; 4], |Widths { embedding, hidden, head }| {
             let together = if embedding > 0 { embedding + head } else { 0 };
             [embedding, hidden, head, together].map(|features| classes.can_train(features))
@@ -52,7 +52,7 @@ impl<'a> Measuring<'a> {
     }
 
     fn per_block(&self, part: impl Fn(&Hits) -> f64) -> PerBlock {
-        std::array::from_fn(|block| part(&self.scores.blocks()[block][self.number]))
+        std::array::from_fn(|block| part(&self.scores.blocks[block][self.number]))
     }
 
     fn interval(&self, hits: &PerBlock) -> Option<Interval> {

@@ -34,6 +34,7 @@ impl Study for LinearProbes {
             sums",
         controls: &[ControlKind::RandomInit],
         caveats: CAVEATS,
+        options: &["probe"],
         ..Card::NEW
     };
 

@@ -60,7 +60,8 @@ merge_fields!(Hits { words, sentences, majority, form, embedding, inputs, heads 
 pub struct ProbeScores {
     grid: HeadGrid,
     tasks: Vec<String>,
-    blocks: Blocks<ByTask>,
+    /// The hits of each block.
+    pub blocks: Blocks<ByTask>,
     #[serde(skip)]
     at_work: AtWork,
 }
@@ -88,17 +89,12 @@ struct Word {
 
 impl ProbeScores {
     /// No words yet, to be classified by `probes`.
-    pub fn new(grid: HeadGrid, asked: &[String], probes: Probes) -> Self {
-        let tasks = tasks(asked);
+    pub fn new(grid: HeadGrid, requested: &[String], probes: Probes) -> Self {
+        let tasks = tasks(requested);
         let none =
             Hits { inputs: vec![0; grid.layers], heads: vec![HeadHits::default(); grid.count()], ..Hits::default() };
         let blocks = Blocks::new(vec![none; tasks.len()]);
         Self { grid, tasks, blocks, at_work: AtWork { probes: Arc::new(probes), ..AtWork::default() } }
-    }
-
-    /// The hits of each block.
-    pub fn blocks(&self) -> &Blocks<ByTask> {
-        &self.blocks
     }
 
     /// Scores the words of the pack as they are in a layer, all heads of which were seen.

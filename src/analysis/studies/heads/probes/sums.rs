@@ -96,11 +96,14 @@ impl FoldSums {
 /// The sums of both folds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ProbeSums {
-    grid: HeadGrid,
-    tasks: Vec<String>,
-    /// Once a word was seen.
-    widths: Option<Widths>,
-    folds: [FoldSums; 2],
+    /// The heads.
+    pub grid: HeadGrid,
+    /// The names of the tasks.
+    pub tasks: Vec<String>,
+    /// The widths of the vectors, once a word was seen.
+    pub widths: Option<Widths>,
+    /// The two folds.
+    pub folds: [FoldSums; 2],
     #[serde(skip)]
     at_work: AtWork,
 }
@@ -118,32 +121,12 @@ struct AtWork {
 }
 
 impl ProbeSums {
-    /// Empty sums for a model with `grid` heads; columns beside those of every corpus are `asked` for.
-    pub fn new(grid: HeadGrid, asked: &[String]) -> Self {
-        let tasks = tasks(asked);
+    /// Empty sums for a model with `grid` heads; columns beside those of every corpus are `requested` for.
+    pub fn new(grid: HeadGrid, requested: &[String]) -> Self {
+        let tasks = tasks(requested);
         let fold = || FoldSums { tasks: vec![TaskSums::default(); tasks.len()], ..FoldSums::default() };
         let folds = [fold(), fold()];
         Self { grid, tasks, widths: None, folds, at_work: AtWork::default() }
-    }
-
-    /// The heads.
-    pub fn grid(&self) -> HeadGrid {
-        self.grid
-    }
-
-    /// The names of the tasks.
-    pub fn tasks(&self) -> &[String] {
-        &self.tasks
-    }
-
-    /// The widths of the vectors, once a word was seen.
-    pub fn widths(&self) -> Option<Widths> {
-        self.widths
-    }
-
-    /// The two folds.
-    pub fn folds(&self) -> &[FoldSums; 2] {
-        &self.folds
     }
 
     /// Adds the words of the pack as they are in a layer, all heads of which were seen.

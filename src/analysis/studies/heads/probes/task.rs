@@ -11,8 +11,8 @@ use crate::sequences::sequence::Sequence;
 pub const ALWAYS: [&str; 2] = ["upos", "relation"];
 
 /// The names of all tasks: those of every corpus, and the columns that a run keeps.
-pub fn tasks(asked: &[String]) -> Vec<String> {
-    ALWAYS.into_iter().map(str::to_owned).chain(asked.iter().cloned()).collect()
+pub fn tasks(requested: &[String]) -> Vec<String> {
+    ALWAYS.into_iter().map(str::to_owned).chain(requested.iter().cloned()).collect()
 }
 
 /// The class of a word in each task, in the order of [`tasks`]; `None` where it has none.
@@ -21,8 +21,8 @@ pub fn classes(sequence: &Sequence, word: usize) -> impl Iterator<Item = Option<
     let upos = annotation.and_then(|annotation| annotation.upos).map(Upos::tag);
     let arc = sequence.tree.as_ref().and_then(|tree| tree.get(word));
     let relation = arc.filter(|arc| arc.head != TreeHead::Unknown).map(|arc| base(&arc.relation));
-    let asked = annotation.map(|annotation| &*annotation.asked).unwrap_or_default();
-    [upos, relation].into_iter().chain(asked.iter().map(Option::as_deref))
+    let requested = annotation.map(|annotation| &*annotation.requested).unwrap_or_default();
+    [upos, relation].into_iter().chain(requested.iter().map(Option::as_deref))
 }
 
 /// The buckets of forms: a control task gives all forms of one the same class.

@@ -35,14 +35,14 @@ pub(super) const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 pub(super) struct Made {
     pub form: String,
     pub upos: Option<Upos>,
-    pub asked: Vec<Option<Box<str>>>,
+    pub requested: Vec<Option<Box<str>>>,
     pub embedding: [f32; 2],
     pub contexts: [[f32; 2]; 2],
 }
 
 impl Made {
     pub(super) fn new(form: String, upos: Upos, embedding: [f32; 2], contexts: [[f32; 2]; 2]) -> Self {
-        Self { form, upos: Some(upos), asked: Vec::new(), embedding, contexts }
+        Self { form, upos: Some(upos), requested: Vec::new(), embedding, contexts }
     }
 }
 
@@ -62,8 +62,8 @@ pub(super) fn shown(observer: Box<dyn Observer>, first: u64, sentences: &[Vec<Ma
                 id += 1;
                 sequence.ids[token] = id;
                 sequence.forms.push(word.form.clone());
-                let asked = word.asked.clone().into();
-                sequence.annotations.push(Annotation { upos: word.upos, asked, ..Annotation::default() });
+                let requested = word.requested.clone().into();
+                sequence.annotations.push(Annotation { upos: word.upos, requested, ..Annotation::default() });
             }
             index += 1;
             sequences.push(sequence);
@@ -94,8 +94,8 @@ pub(super) fn shown(observer: Box<dyn Observer>, first: u64, sentences: &[Vec<Ma
 }
 
 /// The sums of sentences, and the scores that follow.
-fn run(sentences: &[Vec<Made>], asked: &[String]) -> [Box<dyn Observer>; 2] {
-    let subject = Subject { probes: asked, ..Subject::new(GRID, FromToken::Mean, &|_| None) };
+fn run(sentences: &[Vec<Made>], requested: &[String]) -> [Box<dyn Observer>; 2] {
+    let subject = Subject { probes: requested, ..Subject::new(GRID, FromToken::Mean, &|_| None) };
     let sums = shown(AnyStudy::passes(&LinearProbes)[0].observer(&subject), 0, sentences);
     let own = [ObservedPass { sums: &*sums, left_out: 0 }];
     let scores =
@@ -104,8 +104,8 @@ fn run(sentences: &[Vec<Made>], asked: &[String]) -> [Box<dyn Observer>; 2] {
 }
 
 /// The results of the probes of all tasks.
-pub(super) fn probed(sentences: &[Vec<Made>], asked: &[String], resamples: Resamples) -> Vec<TaskProbes> {
-    let both = run(sentences, asked);
+pub(super) fn probed(sentences: &[Vec<Made>], requested: &[String], resamples: Resamples) -> Vec<TaskProbes> {
+    let both = run(sentences, requested);
     let observed = both.each_ref().map(|sums| ObservedPass { sums: &**sums, left_out: 0 });
     let context = EstimationContext { grid: GRID, threads: NonZeroUsize::MIN, resamples, leaves_out: false };
     let (_, mut found) = AnyStudy::measure(&LinearProbes, &Observed(&observed), &context);
@@ -287,19 +287,19 @@ fn what_does_not_vary_leaves_the_most_frequent_class() {
 #[test]
 fn few_words_and_many_classes_are_not_probed() {
     let mut rng = ChaCha8Rng::seed_from_u64(6);
-    let asked = ["x".to_owned()];
+    let requested = ["x".to_owned()];
     let word = |tag: usize, form: usize, rng: &mut ChaCha8Rng| {
         let made = Made::new(format!("f{form}"), TAGS[tag], noise(rng), [noise(rng), noise(rng)]);
-        Made { asked: vec![Some(rng.random_range(0..1000).to_string().into())], ..made }
+        Made { requested: vec![Some(rng.random_range(0..1000).to_string().into())], ..made }
     };
-    let few = probed(&corpus(6, &mut rng, word), &asked, Resamples::none());
+    let few = probed(&corpus(6, &mut rng, word), &requested, Resamples::none());
     // 18 words a fold, where two dimensions need 20.
     assert!(few[0].heads.iter().all(|head| (head.gain, head.accuracy, head.adds) == (None, None, None)));
     assert!(few[0].majority.accuracy.is_some() && !few[2].is_crowded);
     let section = ProbesSection { probes: few };
     let summary = section.summary(&default_policy()).to_string();
     assert!(summary.contains("Right in per cent: most frequent class ") && !summary.contains(" -"), "{summary}");
-    let many = probed(&corpus(200, &mut rng, word), &asked, Resamples::none());
+    let many = probed(&corpus(200, &mut rng, word), &requested, Resamples::none());
     assert!(many[2].is_crowded && many[2].heads.iter().all(|head| head.gain.is_none()));
     assert!(many[0].heads.iter().all(|head| head.gain.is_some()));
     let section = ProbesSection { probes: many };
@@ -326,12 +326,12 @@ fn sums_and_scores_of_parts_are_those_of_the_whole() {
     let mut rng = ChaCha8Rng::seed_from_u64(8);
     let word = |tag: usize, form: usize, rng: &mut ChaCha8Rng| {
         let made = Made::new(format!("f{form}"), TAGS[tag], noise(rng), [noise(rng), near(tag, rng)]);
-        let asked = vec![(form > 20).then(|| form.to_string().into())];
-        Made { asked, upos: (form != 7).then_some(TAGS[tag]), ..made }
+        let requested = vec![(form > 20).then(|| form.to_string().into())];
+        Made { requested, upos: (form != 7).then_some(TAGS[tag]), ..made }
     };
-    let (sentences, asked) = (corpus(60, &mut rng, word), ["x".to_owned()]);
-    let whole = run(&sentences, &asked);
-    let subject = Subject { probes: &asked, ..Subject::new(GRID, FromToken::Mean, &|_| None) };
+    let (sentences, requested) = (corpus(60, &mut rng, word), ["x".to_owned()]);
+    let whole = run(&sentences, &requested);
+    let subject = Subject { probes: &requested, ..Subject::new(GRID, FromToken::Mean, &|_| None) };
     let own = [ObservedPass { sums: &*whole[0], left_out: 0 }];
     let subject = Subject { own: Observed(&own), ..subject };
     for (place, whole) in whole.iter().enumerate() {

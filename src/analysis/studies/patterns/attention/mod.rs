@@ -54,7 +54,7 @@ impl Study for Attention {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &AttentionSums = observed.sums();
-        let blocks = sums.blocks().with_total();
+        let blocks = sums.blocks.with_total();
         let of_head = |number: Option<usize>, place: usize| {
             let block = blocks.at(number);
             AttentionInputs::new(&block.exposure, &blocks.total().exposure, &block.heads[place]).values()

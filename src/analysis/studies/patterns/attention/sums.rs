@@ -35,7 +35,8 @@ merge_fields!(AttentionBlock { exposure, uniform, heads });
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AttentionSums {
     grid: HeadGrid,
-    blocks: Blocks<AttentionBlock>,
+    /// The sums of each block.
+    pub blocks: Blocks<AttentionBlock>,
     #[serde(skip)]
     row: RowBuffers,
     #[serde(skip)]
@@ -70,11 +71,6 @@ impl AttentionSums {
     /// Sums with these blocks.
     pub fn of(grid: HeadGrid, blocks: Blocks<AttentionBlock>) -> Self {
         Self { grid, blocks, row: RowBuffers::default(), uniform: Uniform::default() }
-    }
-
-    /// The sums of each block.
-    pub fn blocks(&self) -> &Blocks<AttentionBlock> {
-        &self.blocks
     }
 }
 

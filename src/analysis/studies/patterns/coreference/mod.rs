@@ -36,6 +36,8 @@ impl Study for Antecedents {
         labels: &[labels::COREFERENCE],
         caveats: CAVEATS,
         range: |metric| if metric == "coreference_accuracy" { 0.0..=1.0 } else { -1.0..=1.0 },
+        figures: &["coreference"],
+        tables: &["coreference"],
         ..Card::NEW
     };
 
@@ -47,7 +49,7 @@ impl Study for Antecedents {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums = observed.sums::<CoreferenceSums>();
-        let blocks = sums.blocks().with_total();
+        let blocks = sums.blocks.with_total();
         let best = best_baselines(blocks.total());
         let of_head =
             |number: Option<usize>, place: usize| CoreferenceInputs::head(blocks.at(number), best, place).values();

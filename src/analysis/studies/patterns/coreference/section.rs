@@ -105,11 +105,11 @@ pub struct KindIntervals {
 impl Coreference {
     /// The section that these sums give.
     pub fn new(sums: &CoreferenceSums, context: &EstimationContext) -> Self {
-        let Met { windows, mentions, headless, unmatched, unscored } = sums.met();
-        let (total, folds) = (sums.blocks().total(), sums.blocks().folds());
+        let Met { windows, mentions, headless, unmatched, unscored } = sums.met;
+        let (total, folds) = (sums.blocks.total(), sums.blocks.folds());
         let best = best_baselines(&total);
         let kinds = (0..KINDS.len()).filter(|&kind| total[kind].anaphors > 0).map(|kind| {
-            let blocks: Vec<&KindSums> = sums.blocks().iter().map(|block| &block[kind]).collect();
+            let blocks: Vec<&KindSums> = sums.blocks.iter().map(|block| &block[kind]).collect();
             KindMetrics::new(
                 kind,
                 &blocks,
@@ -263,9 +263,7 @@ stored!(CoreferenceSection { coreference: Coreference });
 
 impl Section for CoreferenceSection {
     fn summary(&self, policy: &Policy) -> Summary {
-        let mut summary = Summary::default();
-        self.coreference.write_summary(&mut summary, policy).expect("writing to a string does not fail");
-        summary
+        Summary::written(|out| self.coreference.write_summary(out, policy))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

@@ -68,8 +68,10 @@ merge_fields!(Met { windows, mentions, headless, unmatched, unscored });
 pub struct CoreferenceSums {
     grid: HeadGrid,
     from: FromToken,
-    met: Met,
-    blocks: Blocks<Block>,
+    /// What was met.
+    pub met: Met,
+    /// The sums of each block.
+    pub blocks: Blocks<Block>,
 }
 
 impl CoreferenceSums {
@@ -77,16 +79,6 @@ impl CoreferenceSums {
     pub fn new(grid: HeadGrid, from: FromToken) -> Self {
         let blocks = Blocks::new(std::array::from_fn(|_| KindSums::new(grid)));
         Self { grid, from, met: Met::default(), blocks }
-    }
-
-    /// The counts of anaphors and mentions.
-    pub fn met(&self) -> Met {
-        self.met
-    }
-
-    /// The sums of each block.
-    pub fn blocks(&self) -> &Blocks<Block> {
-        &self.blocks
     }
 }
 

@@ -76,6 +76,8 @@ impl Study for Dependency {
             let (relation, direction) = (label.label.strip_prefix("syntactic:")?.to_owned(), label.direction?);
             Some((Aim::Partner { relation, direction }, None))
         },
+        figures: &["relations"],
+        tables: &["relations", "by_head", "by_distance"],
         ..Card::NEW
     };
 
@@ -85,16 +87,16 @@ impl Study for Dependency {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &DependencySums = observed.sums();
-        let relations = in_parallel(context.threads, sums.relations(), |(name, &place)| {
-            let blocks = sums.blocks().iter().map(|block| block.get(place)).collect::<Vec<_>>();
-            RelationMetrics::new(name, &blocks, (&sums.agreements()[place], &sums.later()[place]), context)
+        let relations = in_parallel(context.threads, &sums.relations, |(name, &place)| {
+            let blocks = sums.blocks.iter().map(|block| block.get(place)).collect::<Vec<_>>();
+            RelationMetrics::new(name, &blocks, (&sums.agreements[place], &sums.later[place]), context)
         });
 
         let none = RelationSums::default();
-        let place = sums.relations().get(ALL).copied();
-        let of_block = |block: usize| place.and_then(|all| sums.blocks()[block].get(all)).unwrap_or(&none);
+        let place = sums.relations.get(ALL).copied();
+        let of_block = |block: usize| place.and_then(|all| sums.blocks[block].get(all)).unwrap_or(&none);
         let mut total = RelationSums::default();
-        (0..sums.blocks().len()).for_each(|block| total.merge(of_block(block)));
+        (0..sums.blocks.len()).for_each(|block| total.merge(of_block(block)));
         let of_head = |block: Option<usize>, head: usize| {
             let sums = block.map_or(&total, of_block);
             METRICS

@@ -19,13 +19,13 @@ pub struct DependencySums {
     grid: HeadGrid,
     from: FromToken,
     /// The place of each relation in the lists that follow.
-    relations: BTreeMap<String, usize>,
+    pub relations: BTreeMap<String, usize>,
     /// The arcs of each relation, by its place, on which heads and baselines are both right.
-    agreements: Vec<Agreement>,
+    pub agreements: Vec<Agreement>,
     /// The arcs of each relation, by its place, in sentences that are not the first of their family.
-    later: Vec<DuplicateArcs>,
+    pub later: Vec<DuplicateArcs>,
     /// `[BLOCKS]`: each block's relations by their places; shorter where the last ones were not met.
-    blocks: Vec<Vec<RelationSums>>,
+    pub blocks: Vec<Vec<RelationSums>>,
     #[serde(skip)]
     predictions: Predictions,
 }
@@ -46,27 +46,6 @@ impl DependencySums {
     ) -> Self {
         let later = vec![DuplicateArcs::default(); relations.len()];
         Self { grid, from, relations, agreements, later, blocks, predictions: Predictions::default() }
-    }
-
-    /// The relations that were met, by name, with their place in each block.
-    pub fn relations(&self) -> &BTreeMap<String, usize> {
-        &self.relations
-    }
-
-    /// The sums of each block, by the places of [`DependencySums::relations`]; `[BLOCKS]`.
-    pub fn blocks(&self) -> &[Vec<RelationSums>] {
-        &self.blocks
-    }
-
-    /// The agreements of heads and baselines over all blocks, by the places of [`DependencySums::relations`].
-    pub fn agreements(&self) -> &[Agreement] {
-        &self.agreements
-    }
-
-    /// The part in sentences that are not the first of their family, over all blocks; by the places of
-    /// [`DependencySums::relations`].
-    pub fn later(&self) -> &[DuplicateArcs] {
-        &self.later
     }
 
     /// The sums of the relation at this place over all blocks.
@@ -140,7 +119,9 @@ pub struct DependencyState {
 /// Relations are written in the order of their names, so that equal sums are equal bytes.
 impl Serialize for DependencySums {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Self::serialize(&self.in_order(), serializer)
+        // Sums of a file may be anything, until it is known whether they fit.
+        let is_whole = self.grid.layers.checked_mul(self.grid.heads).is_some() && self.fits(self.grid, self.from);
+        if is_whole { Self::serialize(&self.in_order(), serializer) } else { Self::serialize(self, serializer) }
     }
 }
 
@@ -262,11 +243,11 @@ mod tests {
         let mut weights = [0.125; 36];
         (2..5).for_each(|token| weights[token * 6 + token - 1] = 0.5);
         add(&mut sums, &sentence(0, 4, "nsubj"), &weights);
-        let place = sums.relations()["nsubj"];
+        let place = sums.relations["nsubj"];
         let minus_one = baseline_offsets().position(|offset| offset == -1).unwrap();
-        let agreement = &sums.agreements()[place];
+        let agreement = &sums.agreements[place];
         assert_eq!(agreement.places[0][0][minus_one], 3);
-        let RelationSums { hits, sentences, .. } = &sums.blocks()[0][place];
+        let RelationSums { hits, sentences, .. } = &sums.blocks[0][place];
         for (places, hits) in agreement.places.iter().zip(hits) {
             assert_eq!(places.map(|by_place| by_place.iter().sum::<u64>()), *hits);
         }
@@ -285,15 +266,14 @@ mod tests {
         add(&mut sums, &first, &weights);
         add(&mut both, &again, &weights);
         both.merge(&sums);
-        let (place, minus_one) =
-            (both.relations()["nsubj"], baseline_offsets().position(|offset| offset == -1).unwrap());
-        let RelationSums { count, sentences, .. } = both.blocks()[3][place];
+        let (place, minus_one) = (both.relations["nsubj"], baseline_offsets().position(|offset| offset == -1).unwrap());
+        let RelationSums { count, sentences, .. } = both.blocks[3][place];
         assert_eq!((count, sentences), (6, 1));
-        let later = &both.later()[place];
+        let later = &both.later[place];
         assert_eq!((later.words[minus_one], later.right((0, 0), minus_one)), (3, [3, 3]));
-        assert_eq!(both.agreements()[place].places[0][0][minus_one], 6);
-        assert_eq!(sums.later()[sums.relations()["nsubj"]], DuplicateArcs::default());
-        assert!(both.fits(both.grid, both.from) && both.in_order().later() == both.later());
+        assert_eq!(both.agreements[place].places[0][0][minus_one], 6);
+        assert_eq!(sums.later[sums.relations["nsubj"]], DuplicateArcs::default());
+        assert!(both.fits(both.grid, both.from) && both.in_order().later == both.later);
     }
 
     #[test]
@@ -351,8 +331,8 @@ mod tests {
         let mut sums = empty();
         add(&mut sums, &sentence(64 + 3, 4, "nsubj"), &[0.1; 36]);
         // Four words, three with a head.
-        assert_eq!(sums.blocks()[3][0].count, 3);
-        assert!((0..BLOCKS).filter(|&block| block != 3).all(|block| sums.blocks()[block].is_empty()));
-        assert_eq!(sums.pooled().blocks()[0], sums.blocks()[3]);
+        assert_eq!(sums.blocks[3][0].count, 3);
+        assert!((0..BLOCKS).filter(|&block| block != 3).all(|block| sums.blocks[block].is_empty()));
+        assert_eq!(sums.pooled().blocks[0], sums.blocks[3]);
     }
 }

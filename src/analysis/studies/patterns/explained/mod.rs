@@ -45,7 +45,7 @@ impl Study for Explained {
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &ExplainedSums = observed.sums();
         let shares = shares(sums, context);
-        let blocks = sums.blocks().with_total();
+        let blocks = sums.blocks.with_total();
         let seen = |block: Option<usize>, head: Option<usize>| {
             ExplainedInputs { shares: &shares, sums: blocks.at(block), head, block }.values()
         };

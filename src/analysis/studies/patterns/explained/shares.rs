@@ -141,7 +141,7 @@ impl Shares<f64> {
 
 /// The shares of every head in each form.
 pub fn shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares; FORMS] {
-    let total = sums.blocks().total();
+    let total = sums.blocks.total();
     std::array::from_fn(|form| {
         let whole = Numbers::new(&total[form]);
         let without = |block: &FormSums| {
@@ -151,7 +151,7 @@ pub fn shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares;
             (block.rows > 0).then(|| (rest.shares(), part))
         };
         let left_out =
-            in_parallel(context.threads, sums.blocks().iter().map(|block| &block[form]).collect::<Vec<_>>(), without);
+            in_parallel(context.threads, sums.blocks.iter().map(|block| &block[form]).collect::<Vec<_>>(), without);
         let of_head = |(place, all): (usize, Shares<Option<f64>>)| {
             let one = |of: &dyn Fn(&Shares<Option<f64>>) -> Option<f64>| {
                 let without = |left_out: &Option<(Vec<Shares<Option<f64>>>, f64)>| {

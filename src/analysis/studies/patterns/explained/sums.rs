@@ -67,7 +67,8 @@ merge_fields!(FormSums { rows, keys, sentences, cues, heads });
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExplainedSums {
     grid: HeadGrid,
-    blocks: Blocks<[FormSums; FORMS]>,
+    /// The sums of each block, in both forms.
+    pub blocks: Blocks<[FormSums; FORMS]>,
     #[serde(skip)]
     lexicon: Lexicon,
     #[serde(skip)]
@@ -79,11 +80,6 @@ impl ExplainedSums {
     pub fn new(grid: HeadGrid) -> Self {
         let block = std::array::from_fn(|_| FormSums::new(grid.count()));
         Self { grid, blocks: Blocks::new(block), lexicon: Lexicon::default(), columns: Columns::default() }
-    }
-
-    /// The sums of each block, in both forms.
-    pub fn blocks(&self) -> &Blocks<[FormSums; FORMS]> {
-        &self.blocks
     }
 }
 

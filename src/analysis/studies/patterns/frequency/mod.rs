@@ -99,7 +99,7 @@ impl Study for Frequency {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &FrequencySums = observed.sums();
-        let (blocks, rates, uniform) = (sums.blocks().with_total(), sums.rates(), FrequencyHeadSums::default());
+        let (blocks, rates, uniform) = (sums.blocks.with_total(), sums.rates(), FrequencyHeadSums::default());
         let seen = |block: &FrequencyBlock, sums: &FrequencyHeadSums, of_chance: bool| -> Vec<Fraction> {
             let seen = FrequencyInputs { exposure: &block.exposure, sums, rates: &rates };
             let value = |metric: &metrics::FrequencyMetric| {

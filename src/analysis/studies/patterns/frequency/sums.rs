@@ -121,7 +121,8 @@ merge_fields!(FrequencyBlock { exposure, heads });
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FrequencySums {
     grid: HeadGrid,
-    blocks: Blocks<FrequencyBlock>,
+    /// The sums of each block.
+    pub blocks: Blocks<FrequencyBlock>,
     /// The pairs of queries that are not among the rarest, each key as likely to be the most attended.
     argmax_pairs: PositionPairs,
     /// The same pairs as uniform attention weights them.
@@ -136,11 +137,6 @@ impl FrequencySums {
         let blocks = Blocks::new(FrequencyBlock::new(grid));
         let pairs = || PositionPairs::new(1);
         Self { grid, blocks, argmax_pairs: pairs(), mass_pairs: pairs(), counts: None }
-    }
-
-    /// The sums of each block.
-    pub fn blocks(&self) -> &Blocks<FrequencyBlock> {
-        &self.blocks
     }
 
     /// The rates by which offsets alone find the rarest: by the most attended token, and by mass.

@@ -41,7 +41,7 @@ impl Study for Norms {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &AllNorms = observed.sums();
-        let (grid, blocks) = (context.grid, sums.blocks().with_total());
+        let (grid, blocks) = (context.grid, sums.blocks.with_total());
         let shares = in_parallel(context.threads, 0..grid.count(), |place| Shares::new(sums, blocks.total(), place));
         let seen = |number: Option<usize>, place: usize| {
             NormInputs::new((number, blocks.at(number), blocks.total()), grid, place, &shares[place])

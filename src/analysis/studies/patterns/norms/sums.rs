@@ -87,7 +87,8 @@ merge_fields!(NormBlock { exposure, heads, vectors });
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AllNorms {
     grid: HeadGrid,
-    blocks: Blocks<NormBlock>,
+    /// The sums of each block.
+    pub blocks: Blocks<NormBlock>,
     /// `W_O W_Oᵀ` of each head, `[layers * heads]`; `[head_dim, head_dim]`, or empty as long as it was not seen.
     grams: Vec<Vec<f32>>,
     #[serde(skip)]
@@ -103,11 +104,6 @@ impl AllNorms {
             grams: vec![Vec::new(); grid.count()],
             buffers: Buffers::default(),
         }
-    }
-
-    /// The sums of each block.
-    pub fn blocks(&self) -> &Blocks<NormBlock> {
-        &self.blocks
     }
 
     /// `W_O W_Oᵀ` of a head, `[head_dim, head_dim]`; empty if the head was not seen.

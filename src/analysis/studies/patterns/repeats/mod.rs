@@ -47,7 +47,7 @@ impl Study for RepeatedTokens {
             // The weights are the same in both passes.
             let make = move |subject: &Subject<'_>| {
                 let sums = RepeatSums::new(subject.grid);
-                if repeats.masked { sums } else { sums.weighing() }
+                if repeats.masked { sums } else { sums.with_weights() }
             };
             PassSpec::new(Pass { sequences: Sequences::Repeats(repeats), ..Pass::PLAIN }, make)
         };
@@ -56,7 +56,7 @@ impl Study for RepeatedTokens {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let both = RepeatSums::both(observed.each());
-        let blocks = both.blocks().with_total();
+        let blocks = both.blocks.with_total();
         let of_head = |number: Option<usize>, place: usize| {
             let block = blocks.at(number);
             let seen = RepeatInputs::new(&block.exposure, &block.heads[place]);

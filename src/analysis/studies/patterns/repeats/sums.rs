@@ -86,7 +86,8 @@ merge_fields!(RepeatBlock { exposure, heads });
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RepeatSums {
     grid: HeadGrid,
-    blocks: Blocks<RepeatBlock>,
+    /// The sums of each block.
+    pub blocks: Blocks<RepeatBlock>,
     /// Whether the weights are looked at.
     weighs: bool,
     /// The copying score of each head, `[layers * heads]`; empty where the weights were not seen.
@@ -100,7 +101,7 @@ impl RepeatSums {
     }
 
     /// The same, that look at the weights as well.
-    pub fn weighing(self) -> Self {
+    pub fn with_weights(self) -> Self {
         Self { weighs: true, ..self }
     }
 
@@ -115,11 +116,6 @@ impl RepeatSums {
         let mut both = passes.next().expect("at least one pass").clone();
         passes.for_each(|sums| both.merge(sums));
         both
-    }
-
-    /// The sums of each block.
-    pub fn blocks(&self) -> &Blocks<RepeatBlock> {
-        &self.blocks
     }
 }
 

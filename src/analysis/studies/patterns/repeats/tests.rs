@@ -102,7 +102,7 @@ fn an_example_by_hand() {
     let mut sums = RepeatSums::new(GRID);
     let one = sequence(0, 16, 0, None);
     see(&mut sums, &one, &head(34, 0.5, |query| twin(query, 16, 16)));
-    let total = sums.blocks().total();
+    let total = sums.blocks.total();
     // Both copies look for their twins; the last token of the second has a token after its twin, that of the first has not.
     assert_eq!(total.exposure.queries, [32, 31, 31, 0]);
     assert_eq!(total.exposure.offset_queries, [31, 31]);
@@ -144,5 +144,5 @@ fn sums_of_shards_add_up() {
         see(if index % 2 == 0 { &mut a } else { &mut b }, &one, &weights);
     }
     a.merge(&b);
-    assert_eq!(a.blocks(), whole.blocks());
+    assert_eq!(a.blocks, whole.blocks);
 }

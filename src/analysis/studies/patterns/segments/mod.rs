@@ -47,7 +47,7 @@ impl Study for Segments {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &SegmentSums = observed.sums();
-        let blocks = sums.blocks().with_total();
+        let blocks = sums.blocks.with_total();
         let of_head = |number: Option<usize>, place: usize| {
             let block = blocks.at(number);
             SegmentInputs::new(&block.exposure, &block.heads[place]).values()

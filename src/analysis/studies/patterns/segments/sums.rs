@@ -74,18 +74,14 @@ merge_fields!(SegmentBlock { exposure, heads });
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SegmentSums {
     grid: HeadGrid,
-    blocks: Blocks<SegmentBlock>,
+    /// The sums of each block.
+    pub blocks: Blocks<SegmentBlock>,
 }
 
 impl SegmentSums {
     /// Empty sums for a model with `grid` heads.
     pub fn new(grid: HeadGrid) -> Self {
         Self { grid, blocks: Blocks::new(SegmentBlock::new(grid)) }
-    }
-
-    /// The sums of each block.
-    pub fn blocks(&self) -> &Blocks<SegmentBlock> {
-        &self.blocks
     }
 }
 

@@ -91,7 +91,7 @@ fn an_example_by_hand() {
         own(pair, query, key) / 2.0 + is(key == 0) * [0.5, 1.0, 1.5][text_of(pair, query).map_or(0, |text| text + 1)]
     });
     see(&mut sums, &pair, &weights);
-    let total = sums.blocks().total();
+    let total = sums.blocks.total();
     assert_eq!((total.exposure.pairs, total.exposure.queries, total.exposure.rows), (1, 5, 8));
     // 2 of 2 * 1 + 3 * 2 = 8 of 20 cells of 1/8.
     assert!((total.exposure.same.value() - 1.0).abs() < 1e-12 && (total.exposure.any.value() - 2.5).abs() < 1e-12);
@@ -173,7 +173,7 @@ fn parts_add_up_to_the_whole() {
     let (early, late) = pairs.split_at(23);
     let mut merged = sum(late);
     merged.merge(&sum(early));
-    assert_eq!(merged.blocks(), sum(&pairs).blocks());
+    assert_eq!(merged.blocks, sum(&pairs).blocks);
     assert!(merged.fits(GRID, crate::sequences::fold::words::FromToken::Mean));
     assert!(!merged.fits(HeadGrid { layers: 2, heads: 1 }, crate::sequences::fold::words::FromToken::Mean));
 }

@@ -53,7 +53,7 @@ impl Study for Trees {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &TreeSums = observed.sums();
-        let blocks = sums.blocks().with_total();
+        let blocks = sums.blocks.with_total();
         let of_head = |number: Option<usize>, place: usize| {
             METRICS.iter().map(|metric| (metric.value)(blocks.at(number), place)).collect()
         };

@@ -35,7 +35,8 @@ merge_fields!(TreeCounts { edges, sentences, chain_hits, hits });
 pub struct TreeSums {
     grid: HeadGrid,
     from: FromToken,
-    blocks: Blocks<TreeCounts>,
+    /// The sums of each block.
+    pub blocks: Blocks<TreeCounts>,
     #[serde(skip)]
     buffers: TreeBuffers,
 }
@@ -44,11 +45,6 @@ impl TreeSums {
     /// Empty sums for a model with `grid` heads, words folded by `from`.
     pub fn new(grid: HeadGrid, from: FromToken) -> Self {
         Self { grid, from, blocks: Blocks::new(TreeCounts::new(grid)), buffers: TreeBuffers::default() }
-    }
-
-    /// The sums of each block.
-    pub fn blocks(&self) -> &Blocks<TreeCounts> {
-        &self.blocks
     }
 }
 
@@ -105,7 +101,7 @@ mod tests {
         // One word has no edge, four have three.
         sums.begin(&sentence(0, 1, "root"));
         sums.begin(&sentence(1, 4, "nsubj"));
-        let TreeCounts { edges, sentences, .. } = sums.blocks().total();
+        let TreeCounts { edges, sentences, .. } = sums.blocks.total();
         assert_eq!((edges, sentences), (3, 1));
     }
 }

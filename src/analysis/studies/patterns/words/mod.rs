@@ -91,7 +91,7 @@ impl Study for Words {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &WordsSums = observed.sums();
-        let (blocks, rates) = (sums.blocks().with_total(), sums.rates());
+        let (blocks, rates) = (sums.blocks.with_total(), sums.rates());
         let cells = |block: &WordsBlock, sums: &WordHeadSums, of_chance: bool| -> Vec<Fraction> {
             let (corpus, uniform) = (&blocks.total().exposure, &block.uniform);
             let seen = WordInputs { exposure: &block.exposure, corpus, sums, uniform, rates: &rates };

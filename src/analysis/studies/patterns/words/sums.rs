@@ -76,7 +76,8 @@ merge_fields!(WordsBlock { exposure, uniform, heads });
 pub struct WordsSums {
     grid: HeadGrid,
     from: FromToken,
-    blocks: Blocks<WordsBlock>,
+    /// The sums of each block.
+    pub blocks: Blocks<WordsBlock>,
     /// The pairs of each set of queries, with the targets that [`targets`] says.
     pairs: [PositionPairs; QUERIES],
     #[serde(skip)]
@@ -101,11 +102,6 @@ impl WordsSums {
             embeddings: None,
             room: Room::default(),
         }
-    }
-
-    /// The sums of each block.
-    pub fn blocks(&self) -> &Blocks<WordsBlock> {
-        &self.blocks
     }
 
     /// The mean of each mass over the pairs of each bin.

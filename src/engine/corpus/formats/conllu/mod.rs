@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 
 use super::reader::{Context, FileContext, FormatReader, Parsed};
 use crate::corpus::annotation::{Annotation, Upos, value_of};
@@ -14,6 +14,7 @@ use crate::corpus::lines::Lines;
 use crate::corpus::relation::RelationNames;
 use crate::corpus::sentence::{Content, TreeHead, Word, excerpt};
 use crate::corpus::tree;
+use crate::system::errors::Facts;
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +27,7 @@ const COLUMNS: usize = 10;
 
 /// Reads the next sentence, or `None` at the end of the file.
 fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
-    let Context { relations, asked, file } = context;
+    let Context { relations, requested, file } = context;
     let (mut words, mut size) = (Vec::new(), SentenceSize::default());
     // The line of each word, for errors found only once the sentence is whole.
     let mut numbers = Vec::new();
@@ -44,9 +45,9 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
                 None
             })
         } else {
-            word(line, words.len(), &mut size, (relations, asked))
+            word(line, words.len(), &mut size, (relations, requested))
         };
-        if let Some(word) = parsed.with_context(|| lines.here())? {
+        if let Some(word) = parsed.at(lines.path(), lines.number())? {
             words.push(word);
             numbers.push(lines.number());
         }
@@ -54,7 +55,7 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
     }
     let Some(origin) = first else { return Ok(None) };
     if let Err((word, problem)) = tree::check(&words) {
-        bail!("{}: column 7 (HEAD) {problem}", lines.at(numbers[word]));
+        bail!(anyhow!("column 7 (HEAD) {problem}").at(lines.path(), numbers[word]));
     }
     let Names { family, id } = names;
     Ok(Some(Parsed { origin, content: Content::Words(words), begins_document, family, id }))
@@ -74,21 +75,22 @@ fn comment(line: &str, file: &mut FileContext, names: &mut Names) -> Result<bool
     // <https://universaldependencies.org/ext-format.html>
     ensure!(
         key != "global.columns",
-        "this is CoNLL-U Plus (`{}`), which is not read: convert it to the ten columns of CoNLL-U",
-        excerpt(line),
+        anyhow!("this is CoNLL-U Plus (`{}`), which is not read", excerpt(line))
+            .hint("convert it to the ten columns of CoNLL-U")
     );
     match key {
         "global.Entity" => file.entity_fields = Some(value.into()),
         "global.generated" => {
             ensure!(
                 !value.is_empty() && value.len() <= MAX_GENERATOR_BYTES,
-                "`# global.generated` has {} bytes: say in 1 to {MAX_GENERATOR_BYTES} by what the sentences were generated",
-                value.len(),
+                anyhow!("`# global.generated` has {} bytes", value.len())
+                    .hint(format!("say in 1 to {MAX_GENERATOR_BYTES} by what the sentences were generated"))
             );
             file.generated = Some(value.into());
         }
         "family" => {
-            ensure!(!value.is_empty(), "`# family` is empty: give the family a name, or leave the comment out");
+            let unnamed = || anyhow!("`# family` is empty").hint("give the family a name, or leave the comment out");
+            ensure!(!value.is_empty(), unnamed());
             let before = names.family.replace(value.into());
             ensure!(
                 before.as_deref().is_none_or(|before| before == value),
@@ -107,7 +109,7 @@ fn word(
     line: &str,
     before: usize,
     size: &mut SentenceSize,
-    (relations, asked): (&mut RelationNames, &[String]),
+    (relations, requested): (&mut RelationNames, &[String]),
 ) -> Result<Option<Word>> {
     let columns = columns(line)?;
     let [id, form, lemma, upos, _, features, head, relation, _, misc] = columns;
@@ -125,11 +127,11 @@ fn word(
             None => bail!("column 7 (HEAD) is `{}`: expected a word's number, 0 or _", excerpt(head)),
         },
     };
-    relations.check(head, relation).map_err(|problem| anyhow!("column 8 (DEPREL) {problem}"))?;
+    relations.check(head, relation).reworded(|problem| format!("column 8 (DEPREL) {problem}"))?;
     let entity = misc.split('|').find_map(|entry| entry.strip_prefix("Entity=")).unwrap_or_default();
-    let asked: Box<[_]> = asked.iter().map(|name| named(name, &columns).and_then(given)).collect();
+    let requested: Box<[_]> = requested.iter().map(|name| named(name, &columns).and_then(given)).collect();
     size.add(
-        [form, lemma, features, relation, entity].into_iter().chain(asked.iter().flatten().map(|value| &**value)),
+        [form, lemma, features, relation, entity].into_iter().chain(requested.iter().flatten().map(|value| &**value)),
     )?;
     let annotation = Annotation {
         upos: Upos::of(upos),
@@ -137,7 +139,7 @@ fn word(
         lemma: if (form, lemma) == ("_", "_") { Some(lemma.into()) } else { given(lemma) },
         features: given(features),
         entity: given(entity),
-        asked,
+        requested,
     };
     Ok(Some(Word { form: form.to_owned(), head, relation: relation.to_owned(), annotation }))
 }

@@ -46,7 +46,7 @@ impl<'a> Projected<'a> {
     }
 
     /// The view of the same rows.
-    fn lent(&self, part: usize, head: usize) -> Rows<'a> {
+    fn view(&self, part: usize, head: usize) -> Rows<'a> {
         Rows::strided(&self.rows[self.start(part, head)..], self.n, self.head_dim, self.width)
     }
 
@@ -111,7 +111,7 @@ impl PackedEncoder {
                     attention: AttentionView::strided(number, head, stride, attention, entropies),
                     values: needs
                         .values
-                        .then(|| Values { rows: parts.lent(VALUE, head), bias: parts.bias(VALUE, head) }),
+                        .then(|| Values { rows: parts.view(VALUE, head), bias: parts.bias(VALUE, head) }),
                     value_norms: needs.value_norms.then(|| self.value_norms(place, head, &parts, values)),
                     context: None,
                     output: None,

@@ -180,7 +180,7 @@ impl Encoder for PackedEncoder {
             Start::Layer { states, .. } => sized(&mut scratch.states, states.len()).copy_from_slice(states),
         }
         let (hidden, layers) = (config.hidden_size, self.parameters.order.len());
-        pass.lend_states(start.layer(), &scratch.states, hidden);
+        pass.show_states(start.layer(), &scratch.states, hidden);
         for (number, layer) in self.parameters.layers().enumerate().skip(start.layer()) {
             // No attention depends on what the last layer writes.
             let last = number + 1 == layers;
@@ -192,7 +192,7 @@ impl Encoder for PackedEncoder {
                 if let Some(norm) = self.parameters.final_norm.as_ref().filter(|_| last) {
                     kernels::norm(&mut scratch.states, &norm.weight, &norm.bias, self.epsilon());
                 }
-                pass.lend_states(number + 1, &scratch.states, hidden);
+                pass.show_states(number + 1, &scratch.states, hidden);
             }
         }
         if needs.last_states() {

@@ -54,7 +54,7 @@ impl TensorEncoder {
             if pass.needs.heads() {
                 let input_norms = &input_norms[span.clone()];
                 let heads = Heads { weights: &weights, attention, value: &value, context: &context, input_norms };
-                self.lend_heads(number, sequence, pass, &heads)?;
+                self.show_heads(number, sequence, pass, &heads)?;
             }
             contexts.push(context.transpose(0, 1)?.reshape((span.len(), hidden))?);
         }
@@ -117,8 +117,8 @@ impl TensorEncoder {
             own[head] = gate.keep;
             let rows = replacement[head * n * head_dim..][..n * head_dim].chunks_exact_mut(head_dim);
             for (token, row) in rows.enumerate() {
-                if let Some(stand_in) = gate.stand_in(input.classes, token) {
-                    row.copy_from_slice(stand_in);
+                if let Some(replacement) = gate.replacement_at(input.classes, token) {
+                    row.copy_from_slice(replacement);
                 }
             }
         }
@@ -132,7 +132,7 @@ impl TensorEncoder {
     }
 
     /// Lends each head of a layer over one sequence.
-    fn lend_heads(&self, number: usize, sequence: usize, pass: &mut Pass<'_>, at_work: &Heads<'_>) -> Result<()> {
+    fn show_heads(&self, number: usize, sequence: usize, pass: &mut Pass<'_>, at_work: &Heads<'_>) -> Result<()> {
         let Heads { weights, attention, value, context, input_norms } = at_work;
         let (heads, n, head_dim) = value.dims3()?;
         let hidden = heads * head_dim;

@@ -115,7 +115,7 @@ impl TensorEncoder {
                 Tensor::from_slice(states, (pass.batch.tokens(), hidden), &self.device)?.to_dtype(self.precision)?
             }
         };
-        self.lend_states(pass, start.layer(), &states)?;
+        self.show_states(pass, start.layer(), &states)?;
         for number in start.layer()..self.order.len() {
             let layer = &self.layers[self.order[number]];
             // Each block's layer normalisation is before it or after its sum with the residual.
@@ -133,15 +133,15 @@ impl TensorEncoder {
             if let Some(norm) = self.final_norm.as_ref().filter(|_| number + 1 == self.order.len()) {
                 states = norm.forward(&states)?;
             }
-            self.lend_states(pass, number + 1, &states)?;
+            self.show_states(pass, number + 1, &states)?;
         }
         check_finite(&flat(&states)?, self.order.len())?;
         Ok(states)
     }
 
-    fn lend_states(&self, pass: &mut Pass<'_>, layer: usize, states: &Tensor) -> Result<()> {
+    fn show_states(&self, pass: &mut Pass<'_>, layer: usize, states: &Tensor) -> Result<()> {
         if pass.needs.hidden_states {
-            pass.lend_states(layer, &flat(states)?, self.config.hidden_size);
+            pass.show_states(layer, &flat(states)?, self.config.hidden_size);
         }
         Ok(())
     }

@@ -17,6 +17,7 @@ use anyhow::{Context, Error, Result};
 use super::environment::Environment;
 use super::promise::Digest;
 use crate::model::files::{FileStore, MissingFile, ModelFile, ModelFiles, Place, gather};
+use crate::system::errors::{Facts, causes};
 use crate::system::files::input;
 use crate::system::progress::DownloadProgress;
 
@@ -30,13 +31,13 @@ pub(super) struct Cache {
     /// `models--ORG--NAME`
     name: String,
     folder: PathBuf,
-    /// Files that were opened and are what they are called, by their paths: large ones are hashed once.
+    /// Opened files whose content fits their name, by their paths: large ones are hashed once.
     whole: RefCell<HashMap<PathBuf, ModelFile>>,
 }
 
 /// A model as the cache has it, if it does not have it whole.
 pub(super) enum Unusable {
-    /// A clause that says what is lacking.
+    /// A clause that names the missing file.
     Lacking(String),
     /// A file is there, and this is wrong with it.
     Wrong(Error),
@@ -73,7 +74,7 @@ impl Cache {
             .collect();
         let snapshot = Snapshot { cache: self, folder, names };
         gather(id.to_owned(), Some(commit), &Place::Hub { id, revision }, &snapshot).map_err(|error| {
-            if !error.is::<MissingFile>() {
+            if !causes(error.as_ref()).any(<dyn std::error::Error>::is::<MissingFile>) {
                 return Unusable::Wrong(error);
             }
             let names = snapshot.names;
@@ -84,9 +85,9 @@ impl Cache {
         })
     }
 
-    /// Opens a file of a snapshot and makes sure that it is what its blob is called, or else what is `promised`. A file
-    /// that is no link to a blob, and of which nothing is promised, is taken as it is.
-    /// Fails if it cannot be opened, or is not what it is called.
+    /// Opens a file of a snapshot and checks it against the name of its blob, or else against `promised`. A file that
+    /// is no link to a blob, and of which nothing is promised, is accepted.
+    /// Fails if it cannot be opened, or does not fit.
     pub(super) fn open(&self, path: &Path, promised: Option<&Digest>) -> Result<ModelFile> {
         if let Some(file) = self.whole.borrow().get(path) {
             return Ok(file.clone());
@@ -127,15 +128,15 @@ impl Cache {
     pub(super) fn lock(&self, etag: &str, progress: &dyn DownloadProgress) -> Result<Option<File>> {
         let path = self.all.join(".locks").join(&self.name).join(format!("{etag}.lock"));
         create_parent(&path)?;
-        let failed = || cannot_write(&path);
-        let file = File::options().create(true).append(true).open(&path).with_context(failed)?;
+        let failed = |error| cannot_write(&path, error);
+        let file = File::options().create(true).append(true).open(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => return Ok(Some(file)),
             Err(TryLockError::WouldBlock) => progress.note("waiting for another process that fetches the same file"),
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => return Ok(None),
-            Err(TryLockError::Error(error)) => return Err(error).with_context(failed),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        file.lock().with_context(failed)?;
+        file.lock().map_err(failed)?;
         Ok(Some(file))
     }
 
@@ -174,7 +175,7 @@ impl Cache {
             file.persist(&path)?;
             Ok::<_, io::Error>(())
         };
-        write().with_context(|| cannot_write(&path))
+        write().map_err(|error| cannot_write(&path, error))
     }
 
     pub(super) fn blob(&self, etag: &str) -> PathBuf {
@@ -195,7 +196,7 @@ impl Cache {
         let target = Path::new(&"../".repeat(2 + file.matches('/').count())).join("blobs").join(etag);
         // A link that leads nowhere or to another blob, or a damaged file in place of one.
         if path.symlink_metadata().is_ok() && fs::read_link(&path).ok().as_deref() != Some(&target) {
-            fs::remove_file(&path).with_context(|| cannot_write(&path))?;
+            fs::remove_file(&path).map_err(|error| cannot_write(&path, error))?;
         }
         #[cfg(unix)]
         let linked = std::os::unix::fs::symlink(&target, &path);
@@ -206,7 +207,7 @@ impl Cache {
             // Another process was as fast.
             Err(_) if path.is_file() => Ok(()),
             // Not every system and file system has links; then the file itself moves, as in the Python client.
-            Err(_) => fs::rename(self.blob(etag), &path).with_context(|| cannot_write(&path)),
+            Err(_) => fs::rename(self.blob(etag), &path).map_err(|error| cannot_write(&path, error)),
         }
     }
 }
@@ -230,13 +231,19 @@ impl FileStore for Snapshot<'_> {
 
 pub(super) fn create_parent(path: &Path) -> Result<()> {
     match path.parent() {
-        Some(parent) => fs::create_dir_all(parent).with_context(|| cannot_write(parent)),
+        Some(parent) => fs::create_dir_all(parent).map_err(|error| cannot_write(parent, error)),
         None => Ok(()),
     }
 }
 
-pub(super) fn cannot_write(path: &Path) -> String {
-    format!("cannot write `{}` in the Hub cache; HF_HOME can name another place", path.display())
+/// The error of a file of the cache that cannot be written.
+pub(super) fn cannot_write(path: &Path, error: io::Error) -> Error {
+    const WAY_OUT: &str = "HF_HOME can name another place";
+    let shown = path.display();
+    Error::new(error)
+        .context(format!("cannot write `{shown}` in the Hub cache; {WAY_OUT}"))
+        .about(shown)
+        .hinted(WAY_OUT)
 }
 
 /// Whether a name sent by a server, an `ETag` or a commit, can be used as a file's name as it is.

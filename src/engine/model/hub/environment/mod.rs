@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 
 use super::patience::Patience;
+use crate::system::errors::Facts;
 use crate::system::files::input;
 
 #[cfg(test)]
@@ -79,7 +80,7 @@ impl Environment {
         let text = |name: &str| variable(name)?.into_string().ok().filter(|value| !value.is_empty());
         let path = |name: &str| {
             let path = variable(name).filter(|value| !value.is_empty())?;
-            // No shell has expanded what was written into a settings file.
+            // No shell has expanded the text of a settings file.
             let path =
                 PathBuf::from(path.into_string().map_or_else(OsString::from, |path| expand(&path, &text).into()));
             Some(match (path.strip_prefix("~"), &home) {
@@ -93,23 +94,23 @@ impl Environment {
         let seconds = |name: &str, default: Duration| {
             let Some(text) = text(name) else { return Ok(default) };
             let seconds = text.trim().parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-            seconds.ok_or_else(|| anyhow!("{name} is `{text}`: give a number of seconds"))
+            seconds.ok_or_else(|| anyhow!("{name} is `{text}`").hint("give a number of seconds"))
         };
         // 0 is no useful timeout, as in Python.
         let timeout = |name| seconds(name, TIMEOUT).map(|value| if value.is_zero() { TIMEOUT } else { value });
         let hf_home = path("HF_HOME")
             .or_else(|| path("XDG_CACHE_HOME").map(|cache| cache.join("huggingface")))
             .or_else(|| home.as_ref().map(|home| home.join(".cache").join("huggingface")))
-            .context("cannot tell where the Hub's cache is, for there is no home folder: set HF_HOME")?;
+            .context("cannot tell where the Hub's cache is, for there is no home folder")
+            .hint("set HF_HOME")?;
         let token_file = path("HF_TOKEN_PATH").unwrap_or_else(|| hf_home.join("token"));
         let token_withheld = flag("HF_HUB_DISABLE_IMPLICIT_TOKEN").unwrap_or(false);
         let of_variable = |name: &str| Some(Token { value: text(name)?, origin: name.to_owned() });
         let token = match ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"].into_iter().find_map(of_variable) {
-            Some(token) => Some(token),
+            Some(token) => token.checked()?,
             None if token_withheld => None,
             None => Token::of_file(&token_file)?,
         };
-        let token = token.map(Token::checked).transpose()?.flatten();
         Ok(Self {
             endpoint: text("HF_ENDPOINT")
                 .map_or_else(|| "https://huggingface.co".to_owned(), |url| url.trim_end_matches('/').to_owned()),
@@ -164,12 +165,15 @@ const LONGEST_TOKEN: u64 = 1 << 12;
 impl Token {
     /// The token in the file that a login writes, if there is one.
     fn of_file(path: &Path) -> Result<Option<Self>> {
+        const WAY_OUT: &str = "remove it or log in again";
         let origin = format!("the file `{}`", path.display());
         match input::read_to_string(path, LONGEST_TOKEN) {
-            Ok(value) => Ok(Some(Self { value, origin })),
+            Ok(value) => Self { value, origin }.checked().about(path.display()),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
             Err(error) => Err(error)
-                .with_context(|| format!("cannot read an access token from {origin}: remove it or log in again")),
+                .with_context(|| format!("cannot read an access token from {origin}: {WAY_OUT}"))
+                .about(path.display())
+                .hinted(WAY_OUT),
         }
     }
 
@@ -179,8 +183,8 @@ impl Token {
         // It becomes part of a header (RFC 6750, section 2.1).
         ensure!(
             value.chars().all(|char| char.is_ascii_graphic()),
-            "the access token from {} has a character that no token has: copy it once more",
-            self.origin
+            anyhow!("the access token from {} has a character that no token has", self.origin)
+                .hint("copy it once more")
         );
         Ok((!value.is_empty()).then_some(Self { value, ..self }))
     }

@@ -2,6 +2,8 @@
 
 use anyhow::{Context, Result, ensure};
 
+use crate::system::errors::Facts;
+
 /// The longest text that has a place in a state dict; names of tensors are the longest, with about 100 bytes.
 pub(super) const LONGEST_TEXT: u32 = 1000;
 
@@ -10,7 +12,7 @@ pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 
 impl<'a> Bytes<'a> {
     pub(super) fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
-        let (bytes, rest) = self.0.split_first_chunk().context("it is cut short: download it again")?;
+        let (bytes, rest) = self.0.split_first_chunk().context("it is cut short").hint("download it again")?;
         self.0 = rest;
         Ok(*bytes)
     }
@@ -19,7 +21,8 @@ impl<'a> Bytes<'a> {
         let (bytes, rest) = usize::try_from(length)
             .ok()
             .and_then(|length| self.0.split_at_checked(length))
-            .context("it is cut short: download it again")?;
+            .context("it is cut short")
+            .hint("download it again")?;
         self.0 = rest;
         Ok(bytes)
     }

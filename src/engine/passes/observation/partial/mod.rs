@@ -14,7 +14,7 @@ use std::fmt;
 use std::io::{Read, Write};
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -23,6 +23,7 @@ use super::{Observation, PassSums, Stage};
 use crate::passes::observer::countable::ensure_countable;
 use crate::sequences::shard::Shard;
 use crate::sequences::tally::Tally;
+use crate::system::errors::{Facts, causes};
 use crate::system::files::{input, output};
 
 /// The file name extension of partials.
@@ -64,13 +65,13 @@ fn is_alone(stage: &Stage) -> bool {
     *stage == Stage::Whole
 }
 
-/// The error of a partial that is not what was written: a disk was full, or a copy was cut short.
+/// The error of a damaged partial: a disk was full, or a copy was cut short.
 #[derive(Clone, Copy, Debug)]
 pub struct Damaged;
 
 impl fmt::Display for Damaged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("it is damaged or cut short: run its shard again")
+        f.write_str("it is damaged or cut short")
     }
 }
 
@@ -79,8 +80,12 @@ impl std::error::Error for Damaged {}
 impl Damaged {
     /// Whether that is what an error is about.
     pub fn is(error: &anyhow::Error) -> bool {
-        error.chain().any(<dyn std::error::Error>::is::<Self>)
+        causes(error.as_ref()).any(<dyn std::error::Error>::is::<Self>)
     }
+}
+
+fn damaged() -> Error {
+    Error::new(Damaged).hint("run its shard again")
 }
 
 /// The name of a shard's file, where the program chooses it; the second of two stages has names of its own.
@@ -130,27 +135,23 @@ pub type Restore<'a> = &'a dyn Fn(&Identity, &Stage, Vec<PassBytes>) -> Result<V
 /// Reads the partial at `path`.
 /// Fails if it cannot be read, is no partial, is one of another format, or is damaged.
 pub fn read(path: &Path, restore: Restore<'_>) -> Result<(Shard, Observation)> {
-    let bytes = bytes(path).with_context(|| failed(path))?;
-    parse(&bytes, restore).with_context(|| failed(path))
+    bytes(path).and_then(|bytes| parse(&bytes, restore)).cannot(USE, path.display())
 }
 
 /// Reads the header of the partial at `path`, all of which is as it was written; its sums stay packed.
 /// Fails as [`read`], but for sums that cannot be read.
 pub fn read_header(path: &Path) -> Result<Header> {
-    let bytes = bytes(path).with_context(|| failed(path))?;
-    Ok(checked(&bytes).with_context(|| failed(path))?.0)
+    bytes(path).and_then(|bytes| Ok(checked(&bytes)?.0)).cannot(USE, path.display())
 }
 
 /// The same for a file that may be overwritten, if it exists; it is no input.
 /// Fails as [`read_header`].
 pub fn earlier_header(path: &Path) -> Result<Option<Header>> {
-    let bytes = output::earlier_bytes(path, LONGEST).with_context(|| failed(path))?;
-    bytes.map(|bytes| Ok(checked(&bytes).with_context(|| failed(path))?.0)).transpose()
+    let bytes = output::earlier_bytes(path, LONGEST).map_err(Error::new);
+    bytes.and_then(|bytes| bytes.map(|bytes| Ok(checked(&bytes)?.0)).transpose()).cannot(USE, path.display())
 }
 
-fn failed(path: &Path) -> String {
-    format!("cannot use partial `{}`", path.display())
-}
+const USE: &str = "use partial";
 
 fn bytes(path: &Path) -> Result<Vec<u8>> {
     let mut file = input::open(path)?;
@@ -165,7 +166,7 @@ fn bytes(path: &Path) -> Result<Vec<u8>> {
 fn ensure_begun(bytes: &[u8]) -> Result<()> {
     let beginning = &bytes[..bytes.len().min(MAGIC.len())];
     ensure!(MAGIC.as_bytes().starts_with(beginning), "it is not what `headscope analyze --shard` writes");
-    ensure!(beginning.len() == MAGIC.len(), Damaged);
+    ensure!(beginning.len() == MAGIC.len(), damaged());
     Ok(())
 }
 
@@ -187,21 +188,21 @@ fn checked(bytes: &[u8]) -> Result<(Header, &[u8])> {
     match version.context("it has no format version")? {
         FORMAT_VERSION => {}
         other => bail!(
-            "it has format version {other}, this program reads {FORMAT_VERSION}: \
-            use the version of headscope that wrote it, or remove it and run its shard again"
+            anyhow!("it has format version {other}, this program reads {FORMAT_VERSION}")
+                .hint("use the version of headscope that wrote it, or remove it and run its shard again")
         ),
     }
-    let contents = bytes.len().checked_sub(CHECKSUM_BYTES).ok_or(Damaged)?;
-    ensure!(Sha256::digest(&bytes[..contents])[..] == bytes[contents..], Damaged);
+    let contents = bytes.len().checked_sub(CHECKSUM_BYTES).ok_or_else(damaged)?;
+    ensure!(Sha256::digest(&bytes[..contents])[..] == bytes[contents..], damaged());
     let (header, rest) = line(rest)?;
     let header: Header = serde_json::from_slice(header).context("its header is not that of a partial")?;
-    let packed = rest.len().checked_sub(CHECKSUM_BYTES).map(|end| &rest[..end]).ok_or(Damaged)?;
+    let packed = rest.len().checked_sub(CHECKSUM_BYTES).map(|end| &rest[..end]).ok_or_else(damaged)?;
     Ok((header, packed))
 }
 
 /// The first line, without its end, and what follows.
 fn line(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
-    let end = bytes.iter().position(|&byte| byte == b'\n').ok_or(Damaged)?;
+    let end = bytes.iter().position(|&byte| byte == b'\n').ok_or_else(damaged)?;
     Ok((&bytes[..end], &bytes[end + 1..]))
 }
 

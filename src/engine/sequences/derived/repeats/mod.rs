@@ -115,7 +115,7 @@ fn masked(sequence: &Sequence, mask: u32, draw: &Draw) -> Vec<Sequence> {
 /// The copies in a sequence that [`Repeats`] made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copies {
-    /// The tokens of the text, both copies and what is between them.
+    /// The tokens of the text, both copies and the tokens between them.
     pub text: std::ops::Range<usize>,
     /// The tokens of one copy.
     pub length: usize,

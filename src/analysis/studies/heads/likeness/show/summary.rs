@@ -13,9 +13,7 @@ use crate::system::counted::{counted, plural};
 
 /// The words for the summary, in whole lines.
 pub fn of(likeness: &Likeness) -> Summary {
-    let mut text = Summary::default();
-    write(likeness, &mut text).expect("writing to a string does not fail");
-    text
+    Summary::written(|out| write(likeness, out))
 }
 
 fn write(likeness: &Likeness, out: &mut Summary) -> fmt::Result {

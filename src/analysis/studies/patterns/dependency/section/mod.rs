@@ -235,7 +235,7 @@ impl RelationMetrics {
     }
 }
 
-stored!(Relations { tests: Tests });
+stored!(Relations { relations: Vec<RelationMetrics>, tests: Tests });
 
 impl Section for Relations {
     fn complete(&mut self, known: &Completion<'_>) {
@@ -245,9 +245,7 @@ impl Section for Relations {
     }
 
     fn summary(&self, policy: &Policy) -> Summary {
-        let mut summary = Summary::default();
-        self.write_summary(&mut summary, policy).expect("writing to a string does not fail");
-        summary
+        Summary::written(|out| self.write_summary(out, policy))
     }
 
     /// The accuracy of each head in each direction, for every relation. The interval of a chosen head, the best one or

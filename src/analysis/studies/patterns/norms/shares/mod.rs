@@ -91,7 +91,7 @@ impl Shares {
         let gram = sums.gram(place);
         let form = QuadraticForm { gram, width: gram.len().isqrt().max(1) };
         let all: Vec<f64> = total.vectors(place).collect();
-        let by_block: Vec<Vec<f64>> = sums.blocks().iter().map(|block| block.vectors(place).collect()).collect();
+        let by_block: Vec<Vec<f64>> = sums.blocks.iter().map(|block| block.vectors(place).collect()).collect();
         let [output, sinks @ ..] = std::array::from_fn::<_, VECTORS, _>(|vector| {
             let whole = squares(&total.exposure, total, place, vector);
             let part = |vectors: &[f64]| -> Vec<f64> {
@@ -111,7 +111,7 @@ impl Shares {
                 let square = square - 2.0 * form.of(&of_all, &vectors) + form.of(&vectors, &vectors);
                 Some(with_mean(whole.less(&own), square))
             };
-            let without: Vec<Option<Squares>> = sums.blocks().iter().zip(&by_block).map(without).collect();
+            let without: Vec<Option<Squares>> = sums.blocks.iter().zip(&by_block).map(without).collect();
             (with_mean(whole, square), without)
         });
         let by = |(whole, without): &(Squares, Vec<Option<Squares>>), share| pseudo_values(whole, without, share);

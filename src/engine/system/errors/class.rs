@@ -1,9 +1,8 @@
 //! Classes of failures: the exit status that a script branches on.
 
-use std::error::Error as StdError;
-use std::fmt;
+use anyhow::Error;
 
-use anyhow::{Error, Result};
+use super::facts;
 
 /// The class of a failure. Each has an exit status of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,62 +69,13 @@ impl Class {
 
     /// The class of an error: the innermost that it was given.
     pub fn of(error: &Error) -> Self {
-        let classes = error.chain().filter_map(|cause| cause.downcast_ref::<Classed>());
-        classes.last().map_or(Self::Other, |classed| classed.class)
+        facts::class(error.as_ref())
     }
-}
-
-/// An error with its class; it reads as the error does.
-#[derive(Debug)]
-struct Classed {
-    class: Class,
-    error: Error,
-}
-
-impl fmt::Display for Classed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.error)
-    }
-}
-
-impl StdError for Classed {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.error.source()
-    }
-}
-
-/// Errors of a class.
-pub trait Classify<T> {
-    /// The same result; an error that has no class yet has this one.
-    /// Fails as before.
-    fn class(self, class: Class) -> Result<T>;
-}
-
-impl<T, E: Into<Error>> Classify<T> for Result<T, E> {
-    fn class(self, class: Class) -> Result<T> {
-        self.map_err(|error| classed(error.into(), class))
-    }
-}
-
-/// The same error with a class, if it has none yet.
-pub fn classed(error: Error, class: Class) -> Error {
-    if Class::of(&error) == Class::Other { Classed { class, error }.into() } else { error }
 }
 
 #[cfg(test)]
 mod tests {
-    use anyhow::{Context, anyhow};
-
     use super::*;
-
-    #[test]
-    fn an_error_keeps_its_words_and_its_first_class() {
-        let inner: Result<()> = Err(anyhow!("no such file").context("cannot open `a.txt`"));
-        let outer = inner.class(Class::Input).context("run a").class(Class::Model).context("batch").unwrap_err();
-        assert_eq!(format!("{outer:#}"), "batch: run a: cannot open `a.txt`: no such file");
-        assert_eq!(Class::of(&outer), Class::Input);
-        assert_eq!(Class::of(&anyhow!("else")), Class::Other);
-    }
 
     #[test]
     fn statuses_and_codes_differ() {

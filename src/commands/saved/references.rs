@@ -1,0 +1,147 @@
+//! The papers that the sources of labels and metrics name. docs/METHODOLOGY.md lists the same.
+
+/// A paper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Paper {
+    /// As sources name it: authors and year.
+    pub key: &'static str,
+    /// Its title, and where it is.
+    pub title: &'static str,
+}
+
+impl Paper {
+    /// The whole reference.
+    pub fn reference(&self) -> String {
+        format!("{}. {}", self.key, self.title)
+    }
+
+    /// Whether a source names it, by authors and year or by its number on arXiv.
+    pub fn is_named_in(&self, source: &str) -> bool {
+        let arxiv = self.title.split("arXiv:").nth(1).map(|number| format!("arXiv:{}", number.trim_end_matches('.')));
+        source.contains(self.key) || arxiv.is_some_and(|arxiv| source.contains(&arxiv))
+    }
+}
+
+const fn paper(key: &'static str, title: &'static str) -> Paper {
+    Paper { key, title }
+}
+
+/// Every paper.
+pub const PAPERS: &[Paper] = &[
+    paper(
+        "Benjamini & Hochberg 1995",
+        "Controlling the False Discovery Rate: A Practical and Powerful Approach to Multiple Testing. Journal of the Royal Statistical Society B.",
+    ),
+    paper("Berger 1982", "Multiparameter Hypothesis Testing and Acceptance Sampling. Technometrics."),
+    paper(
+        "Bondarenko et al. 2023",
+        "Quantizable Transformers: Removing Outliers by Helping Attention Heads Do Nothing. NeurIPS.",
+    ),
+    paper("Clark et al. 2019", "What Does BERT Look At? An Analysis of BERT's Attention. BlackboxNLP."),
+    paper(
+        "Clopper & Pearson 1934",
+        "The Use of Confidence or Fiducial Limits Illustrated in the Case of the Binomial. Biometrika.",
+    ),
+    paper("Cordonnier et al. 2020", "Multi-Head Attention: Collaborate Instead of Concatenate. arXiv:2006.16362."),
+    paper(
+        "Devlin et al. 2019",
+        "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding. NAACL.",
+    ),
+    paper("Efron & Tibshirani 1993", "An Introduction to the Bootstrap. Chapman & Hall."),
+    paper("Elhage et al. 2021", "A Mathematical Framework for Transformer Circuits. transformer-circuits.pub."),
+    paper("Fisher 1935", "The Design of Experiments. Oliver & Boyd."),
+    paper("Fisher 1936", "The Use of Multiple Measurements in Taxonomic Problems. Annals of Eugenics."),
+    paper("Fesser et al. 2026", "A Unifying View of Attention Sinks: Two Algorithms, Two Solutions. arXiv:2606.08105."),
+    paper("Frisch & Waugh 1933", "Partial Time Regressions as Compared with Individual Trends. Econometrica."),
+    paper("Hewitt & Liang 2019", "Designing and Interpreting Probes with Control Tasks. EMNLP-IJCNLP."),
+    paper(
+        "Hewitt et al. 2021",
+        "Conditional Probing: Measuring Usable Information beyond a Baseline. EMNLP, arXiv:2109.09234.",
+    ),
+    paper("Hyndman & Fan 1996", "Sample Quantiles in Statistical Packages. The American Statistician."),
+    paper(
+        "Klein & Manning 2004",
+        "Corpus-Based Induction of Syntactic Structure: Models of Dependency and Constituency. ACL.",
+    ),
+    paper("Kobayashi et al. 2020", "Attention is Not Only a Weight: Analyzing Transformers with Vector Norms. EMNLP."),
+    paper(
+        "Kobayashi et al. 2021",
+        "Incorporating Residual and Normalization Layers into Analysis of Masked Language Models. EMNLP.",
+    ),
+    paper("Kendall & Gibbons 1990", "Rank Correlation Methods. Oxford University Press."),
+    paper("Kelley 1935", "An Unbiased Correlation Ratio Measure. Proceedings of the National Academy of Sciences."),
+    paper("Kornblith et al. 2019", "Similarity of Neural Network Representations Revisited. ICML."),
+    paper("Kovaleva et al. 2019", "Revealing the Dark Secrets of BERT. EMNLP-IJCNLP."),
+    paper("Li et al. 2018", "Multi-Head Attention with Disagreement Regularization. EMNLP."),
+    paper(
+        "McNemar 1947",
+        "Note on the Sampling Error of the Difference Between Correlated Proportions or Percentages. Psychometrika.",
+    ),
+    paper("Michel et al. 2019", "Are Sixteen Heads Really Better than One? NeurIPS, arXiv:1905.10650."),
+    paper(
+        "Molchanov et al. 2017",
+        "Pruning Convolutional Neural Networks for Resource Efficient Inference. ICLR, arXiv:1611.06440.",
+    ),
+    paper(
+        "Murphy et al. 2024",
+        "Correcting Biased Centered Kernel Alignment Measures in Biological and Artificial Neural Networks. arXiv:2405.01012.",
+    ),
+    paper("Nguyen et al. 2021", "Do Wide and Deep Networks Learn the Same Things? ICLR."),
+    paper(
+        "Olsson et al. 2022",
+        "In-context Learning and Induction Heads. Transformer Circuits Thread, arXiv:2209.11895.",
+    ),
+    paper(
+        "Raganato & Tiedemann 2018",
+        "An Analysis of Encoder Representations in Transformer-Based Machine Translation. BlackboxNLP.",
+    ),
+    paper("Reimers & Gurevych 2019", "Sentence-BERT: Sentence Embeddings using Siamese BERT-Networks. EMNLP."),
+    paper(
+        "Satterthwaite 1946",
+        "An Approximate Distribution of Estimates of Variance Components. Biometrics Bulletin.",
+    ),
+    paper("Sandoval-Segura et al. 2026", "ICLR. arXiv:2504.03889."),
+    paper("Searle, Casella & McCulloch 1992", "Variance Components. Wiley."),
+    paper("Song et al. 2012", "Feature Selection via Dependence Maximization. Journal of Machine Learning Research."),
+    paper("Sun et al. 2024", "Massive Activations in Large Language Models. COLM."),
+    paper(
+        "Székely & Rizzo 2014",
+        "Partial Distance Correlation with Methods for Dissimilarities. The Annals of Statistics.",
+    ),
+    paper("Torgerson 1952", "Multidimensional Scaling: I. Theory and Method. Psychometrika."),
+    paper("Vig & Belinkov 2019", "Analyzing the Structure of Attention in a Transformer Language Model. BlackboxNLP."),
+    paper("Voita & Titov 2020", "Information-Theoretic Probing with Minimum Description Length. EMNLP."),
+    paper(
+        "Voita et al. 2019",
+        "Analyzing Multi-Head Self-Attention: Specialized Heads Do the Heavy Lifting, the Rest Can Be Pruned. ACL.",
+    ),
+    paper(
+        "Wang et al. 2022",
+        "Interpretability in the Wild: a Circuit for Indirect Object Identification in GPT-2 small. arXiv:2211.00593.",
+    ),
+    paper(
+        "Welch 1938",
+        "The Significance of the Difference Between Two Means when the Population Variances are Unequal. Biometrika.",
+    ),
+    paper(
+        "Zou & Donner 2008",
+        "Construction of Confidence Limits About Effect Measures: A General Approach. Statistics in Medicine.",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_lists_the_same_papers() {
+        let page = include_str!("../../../docs/METHODOLOGY.md");
+        let section = page.split("\n## References\n").nth(1).expect("the page has references");
+        let listed: Vec<&str> = section
+            .lines()
+            .take_while(|line| !line.starts_with("## "))
+            .filter_map(|line| line.strip_prefix("- "))
+            .collect();
+        assert_eq!(listed, PAPERS.iter().map(Paper::reference).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,261 @@
+//! What an error knows beside its words: its class, the file and the line that it is about, and the way out.
+//!
+//! A fact is attached where the error arises, and stays when context is put around it.
+
+use std::error::Error as StdError;
+use std::fmt::{self, Display};
+use std::{io, iter};
+
+use anyhow::Error;
+
+use super::class::Class;
+
+/// A fact about an error.
+#[derive(Debug)]
+enum Known {
+    Class(Class),
+    /// What it is about: a file, a line, or a line of a file.
+    Place {
+        file: Option<String>,
+        line: Option<u64>,
+    },
+    /// The way out, and what stands before it where it is put at the end.
+    Hint {
+        after: Option<&'static str>,
+        hint: String,
+    },
+    /// Its whole message in other words.
+    Words(String),
+    /// The option of the command line that it is about.
+    Option(String),
+}
+
+/// An error with a fact about it. It reads as the error does, and a way out comes last.
+#[derive(Debug)]
+struct Stated {
+    error: Error,
+    known: Known,
+}
+
+impl Display for Stated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.known {
+            Known::Hint { after: Some(after), hint } => write!(f, "{:#}{after}{hint}", self.error),
+            Known::Words(words) => f.write_str(words),
+            _ => write!(f, "{}", self.error),
+        }
+    }
+}
+
+impl StdError for Stated {
+    fn source(&self) -> Option<&Cause> {
+        match self.known {
+            // The whole message is in the words, its causes included.
+            Known::Hint { after: Some(_), .. } | Known::Words(_) => None,
+            _ => self.error.source(),
+        }
+    }
+}
+
+/// An error, whatever its type.
+type Cause = dyn StdError + 'static;
+
+/// An error and its causes, from the outermost.
+pub fn causes<'a>(error: &'a Cause) -> impl Iterator<Item = &'a Cause> {
+    let mut next = Some(error);
+    iter::from_fn(move || {
+        let cause = next?;
+        // An error of reading or writing passes over the one that it was made of.
+        let within = || Some(cause.downcast_ref::<io::Error>()?.get_ref()? as &Cause);
+        next = match cause.downcast_ref::<Stated>() {
+            Some(stated) => Some(stated.error.as_ref()),
+            None => within().or_else(|| cause.source()),
+        };
+        Some(cause)
+    })
+}
+
+/// The facts about an error, from the outermost.
+fn known(error: &Cause) -> impl Iterator<Item = &Known> {
+    causes(error).filter_map(|cause| Some(&cause.downcast_ref::<Stated>()?.known))
+}
+
+/// The class of an error: the innermost that it was given.
+pub(super) fn class(error: &Cause) -> Class {
+    let classes = known(error).filter_map(|fact| if let Known::Class(class) = fact { Some(*class) } else { None });
+    classes.last().unwrap_or(Class::Other)
+}
+
+/// The file and the line that an error is about: the outermost line of a file, else the outermost of each. Of JSON the
+/// reader knows the line.
+pub(super) fn place(error: &Cause) -> (Option<&str>, Option<u64>) {
+    let places = || {
+        known(error).filter_map(|fact| match fact {
+            Known::Place { file, line } => Some((file.as_deref(), *line)),
+            _ => None,
+        })
+    };
+    let in_json = || causes(error).find_map(|cause| Some(cause.downcast_ref::<serde_json::Error>()?.line() as u64));
+    let (file, line) = places().find(|(file, line)| file.is_some() && line.is_some()).unwrap_or_else(|| {
+        let file = places().find_map(|(file, _)| file);
+        (file, file.and(places().find_map(|(_, line)| line).or_else(in_json)))
+    });
+    (file, line.filter(|line| *line > 0))
+}
+
+/// The option of the command line that an error is about.
+pub fn option(error: &Cause) -> Option<&str> {
+    known(error).find_map(|fact| if let Known::Option(name) = fact { Some(name.as_str()) } else { None })
+}
+
+/// The way out of an error, with what was added to it.
+pub fn hint(error: &Cause) -> Option<String> {
+    let hints = known(error).filter_map(|fact| match fact {
+        Known::Hint { after, hint } => Some((after.unwrap_or("; "), hint.clone())),
+        _ => None,
+    });
+    hints.reduce(|(joint, rest), (after, hint)| (after, hint + joint + &rest)).map(|(_, hint)| hint)
+}
+
+/// An error, or a result that may be one, which is told what is known about it. Each method keeps a result that is none.
+pub trait Facts: Sized {
+    /// The same with an error of anyhow.
+    type Told;
+
+    /// Makes another error of it.
+    fn told(self, make: impl FnOnce(Error) -> Error) -> Self::Told;
+
+    /// Gives it a class, unless it has one.
+    fn class(self, class: Class) -> Self::Told {
+        self.told(|error| stated(error, Known::Class(class)))
+    }
+
+    /// Says which file it is about, which its words name.
+    fn about(self, file: impl Display) -> Self::Told {
+        self.told(|error| stated(error, Known::Place { file: Some(file.to_string()), line: None }))
+    }
+
+    /// Says which line it is about, which its words name.
+    fn in_line(self, line: u64) -> Self::Told {
+        self.told(|error| stated(error, Known::Place { file: None, line: Some(line) }))
+    }
+
+    /// Says which option of the command line it is about, which its words name.
+    fn of_option(self, name: impl Display) -> Self::Told {
+        self.told(|error| stated(error, Known::Option(name.to_string())))
+    }
+
+    /// Puts `file:line` before it.
+    fn at(self, file: impl Display, line: u64) -> Self::Told {
+        self.told(|error| {
+            let error = error.context(format!("{file}:{line}"));
+            stated(error, Known::Place { file: Some(file.to_string()), line: Some(line) })
+        })
+    }
+
+    /// Puts before it what cannot be done to a file.
+    fn cannot(self, what: &str, file: impl Display) -> Self::Told {
+        self.told(|error| error.context(format!("cannot {what} `{file}`")).about(file))
+    }
+
+    /// Puts its whole message in other words. What is known about it stays.
+    fn reworded(self, words: impl FnOnce(String) -> String) -> Self::Told {
+        self.told(|error| {
+            let words = words(format!("{error:#}"));
+            stated(error, Known::Words(words))
+        })
+    }
+
+    /// Puts the way out at its end, after a colon.
+    fn hint(self, hint: impl Display) -> Self::Told {
+        self.hint_after(": ", hint)
+    }
+
+    /// Asks at its end whether a name like the given one was meant, if there is one.
+    fn did_you_mean(self, name: Option<impl Display>) -> Self::Told {
+        self.told(|error| match name {
+            Some(name) => error.hint_after("; ", format!("did you mean `{name}`?")),
+            None => error,
+        })
+    }
+
+    /// Puts the way out at its end, `after` these characters.
+    fn hint_after(self, after: &'static str, hint: impl Display) -> Self::Told {
+        self.told(|error| stated(error, Known::Hint { after: Some(after), hint: hint.to_string() }))
+    }
+
+    /// Says which of its words are the way out, where they do not end it.
+    fn hinted(self, hint: impl Display) -> Self::Told {
+        self.told(|error| stated(error, Known::Hint { after: None, hint: hint.to_string() }))
+    }
+}
+
+impl Facts for Error {
+    type Told = Self;
+
+    fn told(self, make: impl FnOnce(Error) -> Error) -> Self {
+        make(self)
+    }
+}
+
+impl<T, E: Into<Error>> Facts for Result<T, E> {
+    type Told = anyhow::Result<T>;
+
+    fn told(self, make: impl FnOnce(Error) -> Error) -> anyhow::Result<T> {
+        self.map_err(|error| make(error.into()))
+    }
+}
+
+/// The error as one of reading or writing. What is known about it stays.
+pub fn io_error(kind: io::ErrorKind, error: Error) -> io::Error {
+    io::Error::new(kind, error.reallocate_into_boxed_dyn_error_without_backtrace())
+}
+
+fn stated(error: Error, known: Known) -> Error {
+    Stated { error, known }.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context, anyhow};
+
+    use super::*;
+
+    #[test]
+    fn an_error_keeps_its_words_and_its_first_class() {
+        let inner: Result<(), Error> = Err(anyhow!("no such file")).cannot("open", "a.txt");
+        let outer = inner.class(Class::Input).context("run a").class(Class::Model).context("batch").unwrap_err();
+        assert_eq!(format!("{outer:#}"), "batch: run a: cannot open `a.txt`: no such file");
+        assert_eq!(class(outer.as_ref()), Class::Input);
+        assert_eq!(class(anyhow!("else").as_ref()), Class::Other);
+    }
+
+    #[test]
+    fn the_way_out_comes_last() {
+        let denied = || anyhow!("denied").context("cannot open it");
+        let error = denied().hint("ask").class(Class::Input).context("run a").hint_after("; or ", "leave it");
+        assert_eq!(format!("{error:#}"), "run a: cannot open it: denied: ask; or leave it");
+        assert_eq!(hint(error.as_ref()).as_deref(), Some("ask; or leave it"));
+        assert_eq!((hint(denied().as_ref()), class(error.as_ref())), (None, Class::Input));
+    }
+
+    #[test]
+    fn the_place_is_the_outermost_line_of_a_file_else_the_outermost_file() {
+        let of = |error: Error| {
+            let (file, line) = place(error.as_ref());
+            (file.map(str::to_owned), line, format!("{error:#}"))
+        };
+        let bad = || anyhow!("bad");
+        let a = || Some("a".to_owned());
+        assert_eq!(of(bad()), (None, None, "bad".to_owned()));
+        assert_eq!(of(bad().in_line(3)), (None, None, "bad".to_owned()));
+        assert_eq!(of(bad().at("a", 3).cannot("use", "b")), (a(), Some(3), "cannot use `b`: a:3: bad".to_owned()));
+        assert_eq!(of(bad().about("b").cannot("use", "a")), (a(), None, "cannot use `a`: bad".to_owned()));
+        assert_eq!(of(bad().in_line(3).about("a")), (a(), Some(3), "bad".to_owned()));
+        let json = serde_json::from_str::<u8>("\n\n?").unwrap_err();
+        assert_eq!(place(Error::new(json).cannot("read", "a").as_ref()), (Some("a"), Some(3)));
+        let error = Error::new(io_error(io::ErrorKind::Other, bad().in_line(4).hint("mend it"))).cannot("read", "a");
+        assert_eq!(hint(error.as_ref()).as_deref(), Some("mend it"));
+        assert_eq!(of(error), (a(), Some(4), "cannot read `a`: bad: mend it".to_owned()));
+    }
+}
