@@ -11,8 +11,7 @@ use crate::studies::registry::STUDIES;
 use crate::study::labels::policy::Threshold;
 use crate::study::labels::{BORDERLINE, TIED};
 use crate::study::metrics::explanation::Entry;
-use crate::study::show::terms;
-use crate::study::show::terms::{TERMS, Term};
+use crate::study::show::terms::Term;
 use crate::study::{AnyStudy, Card, columns};
 use crate::system::counted::counted;
 use crate::system::errors::Facts;
@@ -36,7 +35,7 @@ pub fn list() -> String {
         }
     }
     let words = |words: Vec<&str>| words.join(", ");
-    let terms = TERMS.iter().map(|term| term.name).collect();
+    let terms = registry::terms().map(|term| term.name).collect();
     let thresholds = registry::default_policy().thresholds().map(|threshold| threshold.name).collect();
     write!(text, "\nOther words: {}\n\nThresholds: {}\n", words(terms), words(thresholds)).expect("as above");
     text
@@ -69,7 +68,7 @@ pub fn one(name: &str) -> Result<String> {
         ));
     }
     let other = || {
-        let term = terms::named(name).map(|Term { name, also, meaning, section }| {
+        let term = registry::term(name).map(|Term { name, also, meaning, section }| {
             let also = if also.is_empty() { String::new() } else { format!("Also: {}\n", also.join(", ")) };
             format!("{name}\n\n{meaning}\n\n{also}More: docs/METHODOLOGY.md, \"{section}\"\n")
         });
@@ -133,7 +132,7 @@ pub fn markdown() -> String {
         entries.iter().for_each(|entry| page.push_str(&entry.markdown()));
     }
     page.push_str("\n## Other words\n\n| word | meaning | METHODOLOGY |\n|---|---|---|\n");
-    for Term { name, also, meaning, section } in TERMS {
+    for Term { name, also, meaning, section } in registry::terms() {
         let also: String = also.iter().flat_map(|other| [", `", other, "`"]).collect();
         writeln!(page, "| `{name}`{also} | {meaning} | {section} |").expect("as above");
     }

@@ -28,7 +28,7 @@ use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::{Policy, Threshold};
 use crate::study::labels::{Detector, NO_LABEL, UNLABELLED, UNLABELLED_SHOWN};
 use crate::study::metrics::explanation::Entry;
-use crate::study::show::terms::TERMS;
+use crate::study::show::terms::{TERMS, Term};
 
 /// Every study, in the order of reports: of metrics, of labels with equal margins, of sections, of the summary.
 pub const STUDIES: &[&dyn AnyStudy] = &[
@@ -137,6 +137,16 @@ pub fn find(name: &str) -> Option<Entry> {
     labels().chain(metrics()).find(|entry| [name, family].contains(&entry.name()))
 }
 
+/// The words that are neither labels, metrics nor studies, in the order in which a reader of a summary meets them.
+pub fn terms() -> impl Iterator<Item = &'static Term> {
+    TERMS.iter().chain(STUDIES.iter().flat_map(|study| study.card().terms))
+}
+
+/// The word, by its name or another word for it.
+pub fn term(name: &str) -> Option<&'static Term> {
+    terms().find(|term| term.name == name || term.also.contains(&name))
+}
+
 /// The threshold of this name.
 pub fn threshold(name: &str) -> Option<&'static Threshold> {
     default_policy().thresholds().find(|threshold| threshold.name == name)
@@ -148,7 +158,7 @@ pub fn closest(name: &str) -> Option<&'static str> {
     let names = labels().chain(metrics()).map(|entry| entry.name());
     names
         .chain(STUDIES.iter().map(|study| study.card().name))
-        .chain(TERMS.iter().map(|term| term.name))
+        .chain(terms().map(|term| term.name))
         .chain(default_policy().thresholds().map(|threshold| threshold.name))
         .max_by(|a, b| similar(a).total_cmp(&similar(b)))
         // Below this two words share little more than a letter or two.

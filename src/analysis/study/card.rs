@@ -7,6 +7,7 @@ use super::aim::Aim;
 use super::labels::{Detector, Label};
 use super::metrics::explanation::Explanation;
 use super::metrics::metric::Keys;
+use super::show::terms::Term;
 use crate::passes::control::ControlKind;
 
 /// The name of a study, its question, its needs, its metrics and its labels.
@@ -39,6 +40,8 @@ pub struct Card {
     /// The aim of one of its labels, if it is visible in a sentence, with the metric that is the mean of it over the
     /// corpus, if that is not the label's score.
     pub aim: fn(&Label) -> Option<(Aim, Option<String>)>,
+    /// The words of its summary and its section that are neither labels nor metrics.
+    pub terms: &'static [Term],
     /// The limits of what its labels and its section show.
     pub caveats: &'static [Caveat],
     /// The names of its figures, as `headscope export --figure` takes them; that of a figure of one head ends with `:HEAD`.
@@ -65,6 +68,7 @@ impl Card {
         range: |_| f64::NEG_INFINITY..=f64::INFINITY,
         labels: &[],
         aim: |_| None,
+        terms: &[],
         caveats: &[],
         figures: &[],
         tables: &[],

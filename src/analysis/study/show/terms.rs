@@ -1,4 +1,4 @@
-//! The words of reports and summaries that are neither labels, metrics nor studies.
+//! The words of reports and summaries that are neither labels, metrics nor studies; those of one study are on its card.
 
 /// A word of reports and summaries.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub struct Term {
     pub section: &'static str,
 }
 
-/// Every word, in the order in which a reader of a summary meets them.
+/// The words of all studies, in the order in which a reader of a summary meets them.
 pub const TERMS: &[Term] = &[
     Term {
         name: "primary",
@@ -162,117 +162,12 @@ pub const TERMS: &[Term] = &[
             positives, or the order of words (`shuffled-words`), where a label that its head keeps does not rest on order.",
         section: "Controls",
     },
-    Term {
-        name: "helpful",
-        also: &["harmful", "negligible", "undecided"],
-        meaning: "What comes of removing a head, of the study `effect`: without a helpful one the loss of masked tokens rises, \
-            without a harmful one it falls, both beyond chance; of a negligible one the change is surely below a hundredth \
-            of what all heads together are worth; of an undecided one none of these can be said.",
-        section: "What removal does",
-    },
-    Term {
-        name: "used",
-        also: &["use_of_arcs"],
-        meaning: "Of a syntactic label, by the study `use`: masked words are harder to predict without the head's weight to their \
-            partner than without an equal weight elsewhere, beyond chance.",
-        section: "Use of an arc",
-    },
-    Term {
-        name: "shift",
-        also: &["edge", "edges", "upstream", "downstream"],
-        meaning: "Of an edge from an earlier head to a later one, of the study `dependence`: how far the attention of the later \
-            head is from what it was when the earlier one is removed, as squared Hellinger distance, from 0 to 1, through \
-            whatever lies between. The earlier head is upstream of the later one.",
-        section: "Dependence between heads",
-    },
-    Term {
-        name: "excess",
-        also: &["above"],
-        meaning: "Of an edge: how far the logarithm of its shift is above what the earlier head does to all heads of the layer and \
-            what all heads of the earlier layer do to the later head. An edge is above if that is beyond chance.",
-        section: "Dependence between heads",
-    },
-    Term {
-        name: "chain",
-        also: &["chains"],
-        meaning: "Heads of which each has its strongest downstream edge to the next, and the next its strongest upstream edge from \
-            it, all of them above.",
-        section: "Dependence between heads",
-    },
-    Term {
-        name: "distance",
-        also: &["hellinger", "widest", "median_distance"],
-        meaning: "Of two heads, of the study `likeness`: the Hellinger distance of their attention, from 0 if they give all tokens the \
-            same weights to 1 if no token gets weight from both. Of a cluster `widest` is the largest distance of two of its heads.",
-        section: "Where they look",
-    },
-    Term {
-        name: "CKA",
-        also: &["cka", "mean_cka"],
-        meaning: "How alike what two heads write is: 1 if it is the same but for a rotation and a factor, 0 if the one has nothing to \
-            do with the other. It has no bias, so it may be a little below 0.",
-        section: "What they write",
-    },
-    Term {
-        name: "cluster",
-        also: &["clusters", "together"],
-        meaning: "Heads that look alike: joined at a mean distance of at most half of the median of all pairs. `together` is the share \
-            of resamples in which all of them are in one cluster; those of at least 80 % are kept.",
-        section: "Clusters, and a map",
-    },
-    Term {
-        name: "disagreement",
-        also: &["subspace", "position", "output"],
-        meaning: "How much the heads of a layer differ in values, weights and contexts (Li et al. 2018): -1 if not at all.",
-        section: "Disagreement, spectra, composition",
-    },
-    Term {
-        name: "composition",
-        also: &["above_random"],
-        meaning: "How much of what a head writes a head of a later layer would read, by their weights alone, less what two matrices \
-            turned at random have: a hint.",
-        section: "Disagreement, spectra, composition",
-    },
-    Term {
-        name: "stand-in",
-        also: &["one_will_do", "all_but_one"],
-        meaning: "Of a cluster, of the study `cluster-effect`: the model loses more without all of its heads than without each, added \
-            up. One will do if without all but one it loses no more than is negligible.",
-        section: "Removal of a cluster",
-    },
-    Term {
-        name: "adds",
-        also: &["mean_gain", "best_gain"],
-        meaning: "Of a head, in the study `probes`: its gain is above 0 beyond chance. The gain is the share of words that a linear \
-            discriminant gets right on the word embedding and the head's output together, less the share on the embedding alone.",
-        section: "Probes",
-    },
-    Term {
-        name: "selectivity",
-        also: &["control task"],
-        meaning: "Of a head, in the study `probes`: the share of words that a discriminant on the head's output gets right, less that \
-            for a control task, in which every form has a class at random: what is beyond knowing the form.",
-        section: "Probes",
-    },
-    Term {
-        name: "majority",
-        also: &["form", "embedding", "input"],
-        meaning: "What probes are read beside: the most frequent class, the most frequent class of the word's form, and discriminants \
-            on the word embedding and on what goes into the layer.",
-        section: "Probes",
-    },
 ];
-
-/// The word, by its name or another word for it.
-pub fn named(name: &str) -> Option<&'static Term> {
-    TERMS.iter().find(|term| term.name == name || term.also.contains(&name))
-}
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::*;
     use crate::studies::registry;
 
     #[test]
@@ -280,7 +175,7 @@ mod tests {
         let page = include_str!("../../../../docs/METHODOLOGY.md");
         let headings: BTreeSet<&str> = page.lines().filter_map(|line| Some(line.split_once("# ")?.1)).collect();
         let mut known = BTreeSet::new();
-        for term in TERMS {
+        for term in registry::terms() {
             assert!(headings.contains(term.section), "there is no section {}", term.section);
             for name in term.also.iter().chain([&term.name]) {
                 assert!(known.insert(*name) && registry::find(name).is_none(), "{name} is explained twice");

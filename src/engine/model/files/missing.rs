@@ -57,15 +57,11 @@ impl Place<'_> {
         } else {
             self.instead_of_weights(names, |form| name == WEIGHTS[0] || form == WeightsFormat::Adapter)
         };
-        match instead {
-            Some(Instead { found, after, way_out }) => {
-                self.missing(name, format!("{lacks}, but {found}")).hint_after(after, way_out)
-            }
-            None => {
-                let all = format!("{lacks}: a model has the files {CONFIG}, {TOKENIZER} and {}", WEIGHTS[0]);
-                self.missing(name, all)
-            }
-        }
+        let Some(Instead { found, after, way_out }) = instead else {
+            let all = format!("{lacks}: a model has the files {CONFIG}, {TOKENIZER} and {}", WEIGHTS[0]);
+            return self.missing(name, all);
+        };
+        self.missing(name, format!("{lacks}, but {found}")).hint_after(after, way_out)
     }
 
     /// The error of a file that is not there, which `words` name.

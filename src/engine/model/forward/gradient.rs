@@ -1,12 +1,11 @@
 //! Derivatives of a loss with respect to every gate.
 
 use anyhow::{Context, Result, ensure};
-use candle_core::{D, DType, Tensor, Var};
-use candle_nn::ops::log_softmax;
+use candle_core::{DType, Tensor, Var};
 
 use super::batch::Batch;
 use super::gates::Gates;
-use super::tensor::TensorEncoder;
+use super::tensor::{TensorEncoder, log_softmax};
 use super::visitor::{Needs, Visitor};
 use super::{Pass, Start, check_input};
 
@@ -33,7 +32,7 @@ impl TensorEncoder {
         }
         self.gate_gradient(batch, gates, |states| {
             let targets = Tensor::from_slice(targets, (targets.len(), 1), &self.device)?;
-            let likelihood = log_softmax(&self.logits(states, batch)?, D::Minus1)?.gather(&targets, 1)?;
+            let likelihood = log_softmax(&self.logits(states, batch)?)?.gather(&targets, 1)?;
             Ok(likelihood.sum_all()?.neg()?)
         })
     }

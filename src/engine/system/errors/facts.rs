@@ -61,7 +61,7 @@ impl StdError for Stated {
 type Cause = dyn StdError + 'static;
 
 /// An error and its causes, from the outermost.
-pub fn causes<'a>(error: &'a Cause) -> impl Iterator<Item = &'a Cause> {
+pub fn causes(error: &Cause) -> impl Iterator<Item = &Cause> {
     let mut next = Some(error);
     iter::from_fn(move || {
         let cause = next?;

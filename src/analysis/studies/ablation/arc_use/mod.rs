@@ -4,6 +4,7 @@
 mod figure;
 mod section;
 mod sums;
+mod terms;
 
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
@@ -11,6 +12,7 @@ use crate::study::section::section;
 use crate::study::{About, Card, Caveat, Observed, PassSpec, Study};
 use section::UseSection;
 use sums::UseSums;
+use terms::TERMS;
 
 /// The use of arcs: whether the model uses the arcs of syntactic labels.
 pub struct ArcUse;
@@ -25,6 +27,7 @@ impl Study for ArcUse {
             are known: seven passes over a sample of its sentences, and two for each arc of a label",
         builds_on: &["dependency"],
         caveats: CAVEATS,
+        terms: TERMS,
         figures: &["use"],
         tables: &["use"],
         ..Card::NEW

@@ -3,6 +3,7 @@
 
 mod section;
 mod sets;
+mod terms;
 
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
@@ -10,6 +11,7 @@ use crate::study::section::section;
 use crate::study::{About, Card, Caveat, Observed, PassSpec, Study};
 use section::{DriftSection, Drifts, EffectSection, Effects};
 use sets::{ClusterDrifts, ClusterLosses, Clusters};
+use terms::TERMS;
 
 /// The effect of removing clusters.
 pub struct ClusterEffect;
@@ -24,6 +26,7 @@ impl Study for ClusterEffect {
             these two do, over all of a corpus at once",
         builds_on: &["effect", "likeness"],
         joins: true,
+        terms: TERMS,
         ..Card::NEW
     };
 

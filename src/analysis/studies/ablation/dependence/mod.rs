@@ -7,6 +7,7 @@ mod measure;
 mod section;
 mod strongest;
 mod sums;
+mod terms;
 
 use crate::passes::pass::{Pass, Portion};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
@@ -14,6 +15,7 @@ use crate::study::section::section;
 use crate::study::{About, Card, Caveat, Observed, PassSpec, Study};
 use section::{Dependence, DependenceSection};
 use sums::DependenceSums;
+use terms::TERMS;
 
 /// The dependence of later heads: those that look elsewhere without a head.
 pub struct LaterHeads;
@@ -27,6 +29,7 @@ impl Study for LaterHeads {
         needs: "any model of several layers and any corpus in files, read twice more: as many passes over a sample of its \
             sentences as half of the heads, and two (those of `drift`, if that runs, too)",
         caveats: CAVEATS,
+        terms: TERMS,
         figures: &["dependence"],
         tables: &["edges"],
         ..Card::NEW

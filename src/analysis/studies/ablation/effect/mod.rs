@@ -4,6 +4,7 @@ mod figure;
 mod metrics;
 mod section;
 mod sums;
+mod terms;
 
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use crate::studies::ablation::removal::EachHead;
@@ -17,6 +18,7 @@ use crate::study::{About, Card, Caveat, Judged, Observed, PassSpec, Study, colum
 use metrics::{METRICS, effect, values};
 use section::{EffectSection, Effects};
 use sums::{EffectSums, TokenGroup};
+use terms::TERMS;
 
 /// The effect of each head: the rise of the loss without it.
 pub struct Effect;
@@ -31,6 +33,7 @@ impl Study for Effect {
             sentences as half of the heads, and two",
         metrics: || metric::listed(METRICS),
         caveats: CAVEATS,
+        terms: TERMS,
         figures: &["effects"],
         tables: &["effects", "effects_by_relation"],
         options: &["effect-of"],

@@ -10,6 +10,7 @@ mod report;
 mod section;
 pub mod show;
 mod sums;
+mod terms;
 mod weights;
 
 use crate::passes::pass::Pass;
@@ -20,6 +21,7 @@ use crate::study::{About, Card, Caveat, Judged, Observed, PassSpec, Study};
 use report::Likeness;
 use section::LikenessSection;
 use sums::LikenessSums;
+use terms::TERMS;
 
 /// The similarity of heads in where they look and what they write.
 pub struct HeadLikeness;
@@ -33,6 +35,7 @@ impl Study for HeadLikeness {
         needs: "any corpus; where `effect` or `drift` run, too, what happens without the heads of a cluster is measured when \
             they are over",
         caveats: CAVEATS,
+        terms: TERMS,
         figures: &["likeness-map", "likeness-tree"],
         ..Card::NEW
     };

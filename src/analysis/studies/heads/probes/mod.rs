@@ -20,6 +20,7 @@ use fit::Probes;
 use scores::ProbeScores;
 use section::ProbesSection;
 use sums::ProbeSums;
+use terms::TERMS;
 
 /// The information that a linear probe reads from each head.
 pub struct LinearProbes;
@@ -34,6 +35,7 @@ impl Study for LinearProbes {
             sums",
         controls: &[ControlKind::RandomInit],
         caveats: CAVEATS,
+        terms: TERMS,
         options: &["probe"],
         ..Card::NEW
     };
@@ -58,6 +60,7 @@ impl Study for LinearProbes {
 
 #[cfg(test)]
 mod simulation;
+mod terms;
 /// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "probes-read-not-used",

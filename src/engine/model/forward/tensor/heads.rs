@@ -1,8 +1,7 @@
 //! The heads of a layer at work, in tensors.
 
 use anyhow::{Context, Result};
-use candle_core::{IndexOp, Tensor};
-use candle_nn::Module;
+use candle_core::{IndexOp, Module, Tensor};
 
 use super::parts::Layer;
 use super::{Pass, TensorEncoder, check_finite, flat, softmax};

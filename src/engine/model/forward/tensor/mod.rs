@@ -8,8 +8,7 @@ mod linear;
 mod parts;
 
 use anyhow::{Context, Result, ensure};
-use candle_core::{D, DType, Device, Tensor};
-use candle_nn::Module;
+use candle_core::{D, DType, Device, Module, Tensor};
 
 use super::batch::Batch;
 use super::gates::Gates;
@@ -203,7 +202,19 @@ fn activate(activation: Activation, states: &Tensor) -> candle_core::Result<Tens
 
 /// Softmax over the last dimension.
 fn softmax(scores: &Tensor) -> candle_core::Result<Tensor> {
-    candle_nn::ops::softmax(scores, D::Minus1)
+    let powers = below_largest(scores)?.exp()?;
+    powers.broadcast_div(&powers.sum_keepdim(D::Minus1)?)
+}
+
+/// Logarithm of the softmax over the last dimension.
+pub(super) fn log_softmax(scores: &Tensor) -> candle_core::Result<Tensor> {
+    let scores = below_largest(scores)?;
+    scores.broadcast_sub(&scores.exp()?.sum_keepdim(D::Minus1)?.log()?)
+}
+
+/// Scores less the largest of each row, so that no power overflows.
+fn below_largest(scores: &Tensor) -> candle_core::Result<Tensor> {
+    scores.broadcast_sub(&scores.max_keepdim(D::Minus1)?)
 }
 
 /// All values, as the visitor sees them.

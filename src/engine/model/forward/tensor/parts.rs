@@ -1,8 +1,7 @@
 //! Parameters as tensors.
 
 use anyhow::Result;
-use candle_core::{D, DType, Device, Tensor};
-use candle_nn::Module;
+use candle_core::{D, DType, Device, Module, Tensor};
 
 use super::linear::LinearLayer;
 use crate::model::config::Activation;

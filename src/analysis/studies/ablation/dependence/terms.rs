@@ -1,0 +1,29 @@
+//! The words of the study that are neither labels nor metrics.
+
+use crate::study::show::terms::Term;
+
+/// The words, in the order in which a reader of its summary meets them.
+pub const TERMS: &[Term] = &[
+    Term {
+        name: "shift",
+        also: &["edge", "edges", "upstream", "downstream"],
+        meaning: "Of an edge from an earlier head to a later one, of the study `dependence`: how far the attention of the later \
+            head is from what it was when the earlier one is removed, as squared Hellinger distance, from 0 to 1, through \
+            whatever lies between. The earlier head is upstream of the later one.",
+        section: "Dependence between heads",
+    },
+    Term {
+        name: "excess",
+        also: &["above"],
+        meaning: "Of an edge: how far the logarithm of its shift is above what the earlier head does to all heads of the layer and \
+            what all heads of the earlier layer do to the later head. An edge is above if that is beyond chance.",
+        section: "Dependence between heads",
+    },
+    Term {
+        name: "chain",
+        also: &["chains"],
+        meaning: "Heads of which each has its strongest downstream edge to the next, and the next its strongest upstream edge from \
+            it, all of them above.",
+        section: "Dependence between heads",
+    },
+];

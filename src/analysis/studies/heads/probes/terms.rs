@@ -1,0 +1,28 @@
+//! The words of the study that are neither labels nor metrics.
+
+use crate::study::show::terms::Term;
+
+/// The words, in the order in which a reader of its summary meets them.
+pub const TERMS: &[Term] = &[
+    Term {
+        name: "adds",
+        also: &["mean_gain", "best_gain"],
+        meaning: "Of a head, in the study `probes`: its gain is above 0 beyond chance. The gain is the share of words that a linear \
+            discriminant gets right on the word embedding and the head's output together, less the share on the embedding alone.",
+        section: "Probes",
+    },
+    Term {
+        name: "selectivity",
+        also: &["control task"],
+        meaning: "Of a head, in the study `probes`: the share of words that a discriminant on the head's output gets right, less that \
+            for a control task, in which every form has a class at random: what is beyond knowing the form.",
+        section: "Probes",
+    },
+    Term {
+        name: "majority",
+        also: &["form", "embedding", "input"],
+        meaning: "What probes are read beside: the most frequent class, the most frequent class of the word's form, and discriminants \
+            on the word embedding and on what goes into the layer.",
+        section: "Probes",
+    },
+];
