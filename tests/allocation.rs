@@ -11,7 +11,7 @@ use headscope::model::forward::visitor::{HeadView, Needs, Visitor};
 use headscope::model::forward::{Scratch, Start};
 use headscope::model::source::ModelRef;
 use headscope::passes::beforehand::Beforehand;
-use headscope::passes::observer::ObserverSet;
+use headscope::passes::observer::set::ObserverSet;
 use headscope::sequences::counts::Counting;
 use headscope::sequences::fold::words::FromToken;
 use headscope::sequences::pack::Pack;

@@ -290,7 +290,7 @@ fn only_the_writers_and_readers_know_json_text() {
         "engine/corpus/formats/jsonl.rs",
         "engine/sequences/counts.rs",
         "engine/system/json.rs",
-        "engine/system/errors/described.rs",
+        "engine/system/errors/",
         "engine/passes/observation/",
         "engine/passes/observer/countable.rs",
     ];

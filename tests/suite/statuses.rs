@@ -116,6 +116,70 @@ fn an_error_names_its_place_and_the_way_out() {
 }
 
 #[test]
+fn errors_for_programs_say_where_they_arose_and_what_helps() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let file = |name: &str, bytes: &[u8]| {
+        fs::write(at(name), bytes).unwrap();
+        path(&at(name)).to_owned()
+    };
+    let good = file("good.txt", b"The cat sat .\n");
+    let latin = file("latin.txt", b"The cat sat .\nA caf\xe9 .\n");
+    let plus = file("plus.conllu", b"# global.columns = ID FORM\n");
+    let gz = file("cut.txt.gz", &[0x1f, 0x8b, 8, 0]);
+    let unknown = file("corpus.pdf", b"%PDF\n");
+    let report = file("report.json", b"{\n\"schema_version\": x}");
+    let counts = file("counts.json", b"{\n\"the\": -1}");
+    let index = file("a.index", b"no index");
+    let partial = file("a.headscope", b"headscope partial 999\n");
+    let table = file("t.toml", b"[models]\nm = \"box:small\"\n[corpora]\nc = \"box:gold\"\n[defaults]\nlimt = 3\n");
+    let (absent, spaced) = (at("absent folder"), at("my model"));
+    let (absent, spaced, out) = (path(&absent), path(&spaced), at("out"));
+    let output = file("out.pdf", b"");
+    let show = |text: &str| Some(text.to_owned());
+    let cases: Vec<(Vec<&str>, &str, Option<&str>, Option<u64>, Option<String>)> = vec![
+        (vec!["analyze", "-c", &latin], "input", Some(&latin), Some(2), show("convert the file to UTF-8 first")),
+        (vec!["analyze", "-c", &plus], "input", Some(&plus), Some(1), show("convert it to the ten columns of CoNLL-U")),
+        (vec!["analyze", "-c", &gz], "input", Some(&gz), None, show("get or compress it again")),
+        (vec!["analyze", "-c", &unknown], "usage", Some(&unknown), None, show("say --format conllu, text or jsonl")),
+        (vec!["analyze", "-c", absent], "input", Some(absent), None, None),
+        (vec!["analyze", "-c", &good, "-c", &good], "input", None, None, show("name it once")),
+        (vec!["analyze", "-c", &good, "--counts", &counts], "input", Some(&counts), Some(2), None),
+        (vec!["analyze", "-c", &good, "--index", &index], "input", Some(&index), None, None),
+        (vec!["merge", &partial, "-o", "-"], "input", Some(&partial), None, None),
+        (vec!["show", &report], "input", Some(&report), Some(2), None),
+        (vec!["batch", &table, "-o", path(&out)], "usage", Some(&table), Some(6), show("did you mean `limit`?")),
+        (
+            vec!["analyze", spaced],
+            "model",
+            Some(spaced),
+            None,
+            show("name a model on the Hub as `org/name` or `org/name@revision`"),
+        ),
+        (vec!["analyze", "box:smal"], "usage", None, None, show("did you mean `box:small`?")),
+        (
+            vec!["analyze", "--shard", "auto", "-o", "a.headscope"],
+            "usage",
+            None,
+            None,
+            show("say of how many shards: auto/N"),
+        ),
+        (vec!["analyze", "-o", &output], "usage", Some(&output), None, None),
+        (vec!["explain", "entrpy_ratio"], "usage", None, None, show("did you mean `entropy_ratio`?")),
+        (vec!["analyze", "--probe", "xpos"], "usage", None, None, show("give --with probes as well")),
+    ];
+    for (arguments, code, file, line, hint) in cases {
+        let (_, error) = failure(&arguments);
+        let found = (&error["code"], &error["file"], &error["line"]);
+        assert_eq!(found, (&json!(code), &json!(file), &json!(line)), "{arguments:?} {error}");
+        if let Some(hint) = hint {
+            assert_eq!(error["hint"], json!(hint), "{arguments:?} {error}");
+            assert!(error["message"].as_str().unwrap().ends_with(&hint), "{arguments:?} {error}");
+        }
+    }
+}
+
+#[test]
 fn a_part_that_a_report_does_not_have_is_wrong_usage() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -181,6 +245,27 @@ fn a_misspelt_name_in_the_box_has_one_status() {
         let message = error["message"].as_str().unwrap();
         assert!(message.contains("in the box") || message.contains("runs failed"), "{message}");
     }
+}
+
+/// What the network says may have colons, as a way out has one before it.
+#[cfg(feature = "hub")]
+#[test]
+fn the_way_out_of_a_network_error_is_no_part_of_what_the_network_says() {
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", server.local_addr().unwrap());
+    // It hangs up before it answers.
+    std::thread::spawn(move || server.incoming().for_each(drop));
+    let cache = tempfile::tempdir().unwrap();
+    let mut command = headscope(&["analyze", "acme/tiny-bert", "--error-format", "json"]);
+    command.env("HF_HUB_CACHE", cache.path()).env("HF_ENDPOINT", &endpoint).env("HEADSCOPE_HUB_WAIT", "0");
+    let (status, errors) = outcome(&command.output().unwrap()).unwrap_err();
+    let error: Value = serde_json::from_str(errors.lines().last().unwrap()).unwrap();
+    let expected = json!("check the network and HF_ENDPOINT, or give a model folder");
+    assert_eq!((status, &error["hint"], &error["file"]), (75, &expected, &json!(null)), "{error}");
+    assert!(
+        error["message"].as_str().unwrap().starts_with(&format!("cannot reach the Hub at {endpoint} (")),
+        "{error}"
+    );
 }
 
 /// Nothing listens on the port, so the Hub does not answer.

@@ -2,11 +2,12 @@
 
 use std::ops::RangeInclusive;
 
-use super::Judged;
 use super::aim::Aim;
-use super::labels::{Detector, Label};
+use super::labels::policy::Policy;
+use super::labels::{Detector, Label, Verdict};
 use super::metrics::explanation::Explanation;
 use super::metrics::metric::Keys;
+use super::section::Section;
 use super::show::terms::Term;
 use crate::passes::control::ControlKind;
 
@@ -116,4 +117,21 @@ pub enum About {
     Meaning,
     /// How sure it is.
     Certainty,
+}
+
+/// The findings that decide which caveats apply.
+pub struct Judged<'a> {
+    /// The verdict on each head.
+    pub verdicts: &'a [Verdict],
+    /// The thresholds.
+    pub policy: &'a Policy,
+    /// The study's own section.
+    pub section: &'a dyn Section,
+}
+
+impl Judged<'_> {
+    /// Whether some head has a label of which `wanted` is true.
+    pub fn has_label(&self, wanted: impl Fn(&str) -> bool) -> bool {
+        self.verdicts.iter().flat_map(|verdict| &verdict.labels).any(|label| wanted(&label.label))
+    }
 }

@@ -13,14 +13,12 @@ pub mod upstream;
 
 use schemars::{Schema, SchemaGenerator};
 
-use labels::Verdict;
-use labels::policy::Policy;
 use metrics::estimates::{Estimates, EstimationContext};
 use metrics::metric::Column;
 use section::{Entry, Section, Stored};
 use upstream::UpstreamResults;
 
-pub use card::{About, Card, Caveat, Counts};
+pub use card::{About, Card, Caveat, Counts, Judged};
 pub use pass_spec::{Observed, ObservedPass, PassSpec, Subject};
 
 /// One question asked of every head: what it looks at, and what it makes of that.
@@ -98,23 +96,6 @@ impl<S: Study> AnyStudy for S {
 
     fn read(&self, report: &str) -> serde_json::Result<Box<dyn Section>> {
         Ok(Box::new(S::Section::read(report)?))
-    }
-}
-
-/// The findings that decide which caveats apply.
-pub struct Judged<'a> {
-    /// The verdict on each head.
-    pub verdicts: &'a [Verdict],
-    /// The thresholds.
-    pub policy: &'a Policy,
-    /// The study's own section.
-    pub section: &'a dyn Section,
-}
-
-impl Judged<'_> {
-    /// Whether some head has a label of which `wanted` is true.
-    pub fn has_label(&self, wanted: impl Fn(&str) -> bool) -> bool {
-        self.verdicts.iter().flat_map(|verdict| &verdict.labels).any(|label| wanted(&label.label))
     }
 }
 

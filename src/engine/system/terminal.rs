@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use anyhow::{Context, Error, Result};
 
-use super::errors::{Class, Facts};
+use super::errors::{Class, Described, ErrorFormat, Facts};
 
 /// Writes `bytes` to standard output; if its reader has left, as `head` does, that is where the output ends.
 /// Fails if they cannot be written.
@@ -112,6 +112,23 @@ fn finish(mut stdout: impl Write, bytes: &[u8]) -> Result<()> {
             Err(error).context("cannot write to standard output").class(Class::Output)
         }
         _ => Ok(()),
+    }
+}
+
+impl ErrorFormat {
+    /// Prints an error to standard error.
+    pub fn say(self, error: &Error) {
+        match self {
+            Self::Text => say_error(error),
+            Self::Json => Described::of(error).say(),
+        }
+    }
+}
+
+impl Described {
+    /// Prints the line of JSON to standard error.
+    pub fn say(&self) {
+        say(&self.json());
     }
 }
 

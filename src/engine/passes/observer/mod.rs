@@ -26,7 +26,6 @@ use crate::stats::blocks::Merge;
 use countable::ensure_countable;
 pub use event::Event;
 pub use input::{Folder, HeadInput};
-pub use set::ObserverSet;
 
 /// Exact sums over every head in the sequences of a pass.
 ///
@@ -238,6 +237,7 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
 
 #[cfg(test)]
 mod tests {
+    use super::set::ObserverSet;
     use super::*;
     use crate::model::forward::rows::Rows;
     use serde::Deserialize;

@@ -8,7 +8,8 @@ use crate::model::forward::batch::Batch;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadView, Needs, Visitor};
 use crate::model::forward::{Encoder, Scratch, Start};
-use crate::passes::observer::{Event, ObserverSet};
+use crate::passes::observer::Event;
+use crate::passes::observer::set::ObserverSet;
 use crate::sequences::pack::{PACK_TOKENS, Pack};
 
 /// Buffers of a worker, reused from pack to pack.

@@ -10,7 +10,7 @@ use super::show::{WorkerBuffers, show};
 use super::variants::Variants;
 use crate::corpus::{Corpus, Sentence};
 use crate::model::forward::Encoder;
-use crate::passes::observer::ObserverSet;
+use crate::passes::observer::set::ObserverSet;
 use crate::sequences::pack::{Pack, Packs};
 use crate::sequences::sample::Sample;
 use crate::sequences::sequence::Sequence;

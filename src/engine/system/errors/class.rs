@@ -1,9 +1,5 @@
 //! Classes of failures: the exit status that a script branches on.
 
-use anyhow::Error;
-
-use super::facts;
-
 /// The class of a failure. Each has an exit status of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
@@ -65,11 +61,6 @@ impl Class {
             Self::Incomplete => "shards are missing",
             Self::Temporary => "network: try again",
         }
-    }
-
-    /// The class of an error: the innermost that it was given.
-    pub fn of(error: &Error) -> Self {
-        facts::class(error.as_ref())
     }
 }
 

@@ -5,7 +5,6 @@ use serde::Serialize;
 
 use super::class::Class;
 use super::facts;
-use crate::system::terminal::{say, say_error};
 
 /// How errors are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,16 +14,6 @@ pub enum ErrorFormat {
     Text,
     /// Each as one line of JSON.
     Json,
-}
-
-impl ErrorFormat {
-    /// Prints an error to standard error.
-    pub fn say(self, error: &Error) {
-        match self {
-            Self::Text => say_error(error),
-            Self::Json => Described::of(error).say(),
-        }
-    }
 }
 
 /// An error as `--error-format json` prints it, on one line.
@@ -58,8 +47,8 @@ impl Described {
         }
     }
 
-    /// Prints it as a line of JSON to standard error.
-    pub fn say(&self) {
-        say(&serde_json::to_string(self).expect("texts and numbers are JSON"));
+    /// The line of JSON.
+    pub fn json(&self) -> String {
+        serde_json::to_string(self).expect("texts and numbers are JSON")
     }
 }

@@ -57,6 +57,13 @@ impl StdError for Stated {
     }
 }
 
+impl Class {
+    /// The class of an error: the innermost that it was given.
+    pub fn of(error: &Error) -> Self {
+        class(error.as_ref())
+    }
+}
+
 /// An error, whatever its type.
 type Cause = dyn StdError + 'static;
 

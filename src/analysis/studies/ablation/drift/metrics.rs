@@ -1,8 +1,12 @@
 //! The metrics of drift: one table.
 
 use crate::studies::ablation::drifts::{Drift, Drifts, Moved};
+use crate::studies::ablation::removal::{EachHead, RemovalSums};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
+
+/// The drifts without each head and without any.
+pub type DriftSums = RemovalSums<EachHead, Moved>;
 
 /// Every cell of the table.
 pub fn values(moved: &Moved, head: Option<usize>) -> Vec<Fraction> {

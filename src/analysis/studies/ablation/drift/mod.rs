@@ -5,17 +5,13 @@ mod metrics;
 mod section;
 
 use crate::passes::pass::{Pass, Portion};
-use crate::studies::ablation::drifts::Moved;
-use crate::studies::ablation::removal::{EachHead, RemovalSums};
+use crate::studies::ablation::removal::EachHead;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::section::section;
 use crate::study::{About, Card, Caveat, Observed, PassSpec, Study, columns};
-use metrics::{METRICS, values};
+use metrics::{DriftSums, METRICS, values};
 use section::{DriftReport, DriftSection};
-
-/// The drifts without each head and without any.
-type DriftSums = RemovalSums<EachHead, Moved>;
 
 /// How far the output moves without each head.
 pub struct OutputDrift;

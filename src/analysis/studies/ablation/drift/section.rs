@@ -6,8 +6,7 @@ use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::DriftSums;
-use super::metrics::{output, pooled};
+use super::metrics::{DriftSums, output, pooled};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
 use crate::stats::bootstrap::{Interval, PerBlock};

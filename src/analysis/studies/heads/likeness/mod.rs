@@ -10,7 +10,6 @@ mod report;
 mod section;
 pub mod show;
 mod sums;
-mod terms;
 mod weights;
 
 use crate::passes::pass::Pass;
@@ -20,8 +19,8 @@ use crate::study::upstream::UpstreamResults;
 use crate::study::{About, Card, Caveat, Judged, Observed, PassSpec, Study};
 use report::Likeness;
 use section::LikenessSection;
+use show::terms::TERMS;
 use sums::LikenessSums;
-use terms::TERMS;
 
 /// The similarity of heads in where they look and what they write.
 pub struct HeadLikeness;

@@ -11,7 +11,7 @@ use crate::model::forward::WordEmbeddings;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
 use crate::passes::beforehand::Beforehand;
-use crate::passes::observer::ObserverSet;
+use crate::passes::observer::set::ObserverSet;
 use crate::sequences::counts::Counting;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;

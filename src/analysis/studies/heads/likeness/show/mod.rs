@@ -3,3 +3,4 @@
 pub mod figure;
 pub mod map;
 pub mod summary;
+pub mod terms;
